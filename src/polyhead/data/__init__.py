@@ -1,0 +1,1 @@
+"""From files to checked sentence pairs to batches of tensors."""

@@ -1,0 +1,1 @@
+"""How good is it? Scores that can be compared with those of others."""

@@ -1,0 +1,1 @@
+"""The shared parts of every model; imports torch and nothing of ours."""

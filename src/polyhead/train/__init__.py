@@ -1,0 +1,1 @@
+"""Turning data into weights: objectives, the loop, schedules."""
