@@ -1,0 +1,7 @@
+"""`python -m polyhead` is the same as `polyhead`."""
+
+import sys
+
+from polyhead.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,35 @@
+"""Model cards: what a folder holds, in words, written with every checkpoint."""
+
+from typing import Any
+
+from polyhead.checkpoint.folder import SavedModel
+
+
+def model_card(saved: SavedModel) -> str:
+    """README.md of a model folder."""
+    run = saved.about.get("run", {})
+    data: dict[str, Any] = run.get("data", {})
+    languages = " to ".join(
+        name for name in (data.get("source_language"), data.get("target_language")) if name
+    )
+    size = sum(p.numel() for p in saved.model.parameters())
+    valid = saved.about.get("valid") or {}
+    measured = "\n".join(f"| {name} | {value:.4f} |" for name, value in valid.items())
+    files = ", ".join([*data.get("source", []), *data.get("target", []), *data.get("pairs", [])])
+    return f"""# A {saved.family} model{f": {languages}" if languages else ""}
+
+{run.get("description", "")}
+
+{size:,} parameters, step {saved.about.get("step", 0):,}. Trained with Polyhead.
+
+| on the validation set | |
+|---|---|
+{measured or "| not measured yet | |"}
+
+Trained on: {files or "not recorded"}. The licence of that text may bind what you do with this model.
+
+    polyhead translate FOLDER < input.txt > output.txt
+
+`config.json` describes the model, `model.safetensors` holds its weights, `tokenizer/` turns text into
+ids; none of them can run code. `training.*`, if present, are needed only to train on.
+"""

@@ -1,0 +1,76 @@
+"""Corpora for the borders: read them, list them, make them, fetch them, check them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polyhead.data import corpora, schedules
+from polyhead.data.check import check as check_pairs
+from polyhead.data.corpora import KNOWN, KnownCorpus
+from polyhead.data.corpus import DataConfig
+from polyhead.data.corpus import read as read_pairs
+from polyhead.data.fetch import fetch
+from polyhead.data.files import read_lines
+from polyhead.data.findings import Report
+from polyhead.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A corpus that polyhead knows, and where it lies if it is here."""
+
+    corpus: KnownCorpus
+    place: Path | None
+
+
+def listed() -> list[Listed]:
+    """All corpora that polyhead knows."""
+    found = []
+    for corpus in KNOWN.values():
+        places = [folder / corpus.name for folder in corpora.folders()]
+        found.append(Listed(corpus, next((p for p in places if p.is_dir()), None)))
+    return found
+
+
+def make(name: str, output: Path | None, size: int, seed: int) -> list[Path]:
+    """Write the embedded corpus."""
+    if corpora.lookup(name).kind != "made":
+        raise ConfigError(f"{name} is not made but fetched: polyhead data get {name}")
+    return schedules.write(output or corpora.home() / name, n_train=size, seed=seed)
+
+
+def get(name: str, output: Path | None, progress: Callable[[str], None]) -> list[Path]:
+    """Download a corpus and verify it."""
+    corpus = corpora.lookup(name)
+    if corpus.kind == "made":
+        raise ConfigError(f"{name} is not fetched but made: polyhead data make {name}")
+    return fetch(corpus, output or corpora.home() / name, progress=progress)
+
+
+def check(config: DataConfig, test: DataConfig | None) -> Report:
+    """Look for what would spoil training on these files."""
+    train = read_pairs(config, config.source, config.target, config.pairs, "data")
+    held_out = {}
+    if test is not None:
+        held_out["test"] = read_pairs(test, test.source, test.target, test.pairs, "test")
+    return check_pairs(train, held_out)
+
+
+def read_sides(source: Sequence[Path], target: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Sentences and their references, one for each, empty ones included."""
+    sources = [line for path in source for line in find_file(path)]
+    targets = [line for path in target for line in find_file(path)]
+    if len(sources) != len(targets):
+        raise DataError(
+            f"{', '.join(map(str, source))} has {len(sources)} lines but "
+            f"{', '.join(map(str, target))} has {len(targets)}; line i of one must translate line i "
+            "of the other"
+        )
+    if not sources:
+        raise DataError(f"{', '.join(map(str, source))}: there is no line to translate")
+    return sources, targets
+
+
+def find_file(path: Path) -> list[str]:
+    """The lines of a file, wherever data may lie."""
+    return read_lines(corpora.find(path))

@@ -1,0 +1,55 @@
+"""Which processor to use, and how to make the most of it."""
+
+import ctypes
+import platform
+import subprocess
+import sys
+
+import torch
+
+from polyhead.errors import ConfigError, MissingError
+
+BF16_PROBE = (
+    "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); torch.nn.functional.linear(a, a)"
+)
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # glibc's <malloc.h>
+
+
+def choose(name: str) -> torch.device:
+    """The device that is meant; "auto" takes a GPU if there is one."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        if torch.backends.mps.is_available():
+            return torch.device("mps")
+        return torch.device("cpu")
+    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    if name in there and not there[name]():
+        raise ConfigError(f"train.device = {name!r}: this machine has none; use auto or cpu")
+    return torch.device(name)
+
+
+def check_bf16(device: torch.device) -> None:
+    """Refuse bf16 where it would kill the process.
+
+    Some virtual machines announce instructions for it that they do not allow; the only way to find
+    out is to try, in a process that may die.
+    """
+    if device.type != "cpu":
+        return
+    probe = subprocess.run([sys.executable, "-c", BF16_PROBE], capture_output=True, check=False)
+    if probe.returncode:
+        raise MissingError(
+            "train.bf16 = true: a matrix product in bf16 crashes on this processor "
+            f"(exit code {probe.returncode}); train with bf16 = false"
+        )
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc not to give memory back between two steps: a third of the time was page faults."""
+    if platform.libc_ver()[0] != "glibc":
+        return
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_MMAP_THRESHOLD, 2**30)
+    libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+    libc.mallopt(M_TOP_PAD, 64 * 2**20)

@@ -1,0 +1,52 @@
+"""How good a translator is on a set of sentences with references."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from polyhead.api.translator import Translator
+from polyhead.decode.options import DecodeConfig
+from polyhead.evaluate.score import Comparison, Score, compare, score
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores, the translations they belong to, and the paired test if there was another system."""
+
+    scores: list[Score]
+    outputs: list[str]
+    against: list[Comparison]
+
+
+def evaluate(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    options: DecodeConfig | None = None,
+    against: Translator | Sequence[str] | None = None,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+    progress: Callable[[int], None] = lambda _: None,
+) -> Evaluation:
+    """Translate `sources`, score against `references`, and compare with another system if given."""
+    outputs = _best(translator, sources, options, progress)
+    scores = score(outputs, references, lowercase=lowercase, tokenize=tokenize)
+    tested: list[Comparison] = []
+    if against is not None:
+        other = (
+            _best(against, sources, None, progress)
+            if isinstance(against, Translator)
+            else list(against)
+        )
+        tested = compare(other, outputs, references, lowercase=lowercase, tokenize=tokenize)
+    return Evaluation(scores, outputs, tested)
+
+
+def _best(
+    translator: Translator,
+    sources: Sequence[str],
+    options: DecodeConfig | None,
+    progress: Callable[[int], None],
+) -> list[str]:
+    found = translator.n_best(sources, options=options, progress=progress)
+    return [best[0].text for best in found]

@@ -1,0 +1,131 @@
+"""A run's configuration: a recipe or a file of your own, checked and complete.
+
+    [data]    which files              polyhead.data.corpus.DataConfig
+    [text]    how text becomes ids     polyhead.text.contract.TextConfig
+    [model]   family and size          polyhead.models.FAMILIES
+    [train]   how to train             polyhead.train.loop.TrainConfig
+    [decode]  how to translate         polyhead.decode.options.DecodeConfig
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from polyhead.config import from_dict, plain, read, set_by_path, suggest, to_toml
+from polyhead.data.corpus import DataConfig
+from polyhead.decode.options import DecodeConfig
+from polyhead.errors import ConfigError
+from polyhead.models import FAMILIES
+from polyhead.text.contract import TextConfig
+from polyhead.train.loop import TrainConfig
+
+DEFAULT_RECIPE = "small"
+LISTS = (
+    "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs",
+)  # fmt: skip
+TABLES: dict[str, Any] = {
+    "data": DataConfig,
+    "text": TextConfig,
+    "train": TrainConfig,
+    "decode": DecodeConfig,
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One configuration, checked: what to read, how large a model, and how to train it."""
+
+    description: str
+    family: str
+    data: DataConfig
+    text: TextConfig
+    model: Any
+    train: TrainConfig
+    decode: DecodeConfig
+
+    def plain(self) -> dict[str, Any]:
+        """Every value, with the defaults filled in, as it would stand in a file."""
+        tables = {name: plain(getattr(self, name)) for name in ("data", "text", "train", "decode")}
+        model = {"family": self.family, **plain(self.model)}
+        return {
+            "description": self.description,
+            "data": tables["data"],
+            "text": tables["text"],
+            "model": model,
+            "train": tables["train"],
+            "decode": tables["decode"],
+        }
+
+    def toml(self) -> str:
+        """The same as a TOML file."""
+        return to_toml(self.plain())
+
+    def with_vocab(self, source: int, target: int) -> "Run":
+        """The same with the sizes that the tokenizers turned out to have."""
+        model = replace(self.model, source_vocab=source, target_vocab=target)
+        return replace(self, model=model)
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with polyhead."""
+    folder = resources.files("polyhead") / "recipes"
+    return sorted(
+        item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")
+    )
+
+
+def find_recipe(name: str) -> Path:
+    """A file of one's own, or a recipe by its name."""
+    own = Path(name)
+    if own.suffix == ".toml" or own.is_file():
+        return own
+    if name not in recipe_names():
+        raise ConfigError(f"there is no recipe {name!r}{suggest(name, recipe_names())}")
+    return Path(str(resources.files("polyhead") / "recipes" / f"{name}.toml"))
+
+
+def read_run(
+    recipe: str | None = None,
+    overrides: Iterable[str] = (),
+    files: dict[str, Sequence[str]] | None = None,
+) -> Run:
+    """Read a recipe; then come the user's files, if any, then overrides such as train.steps=5."""
+    values = read(find_recipe(recipe or DEFAULT_RECIPE))
+    if files:
+        data = {k: v for k, v in values.get("data", {}).items() if k not in (*LISTS, "corpus")}
+        values["data"] = data | {name: list(paths) for name, paths in files.items() if paths}
+    return build(values, overrides)
+
+
+def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> Run:
+    """Check plain values and make a `Run` of them."""
+    from_file = {name: table for name, table in values.items() if name != "description"}
+    for override in overrides:
+        set_by_path(from_file, override)
+    for name in from_file:
+        if name not in (*TABLES, "model"):
+            raise ConfigError(f"{name}: no such table{suggest(name, [*TABLES, 'model'])}")
+    model = dict(from_file.get("model", {}))
+    family = model.pop("family", "transformer")
+    if family not in FAMILIES:
+        raise ConfigError(f"model.family: no family {family!r}{suggest(str(family), FAMILIES)}")
+    tables = {
+        name: from_dict(kind, _listed(from_file.get(name, {})), f"{name}.")
+        for name, kind in TABLES.items()
+    }
+    model.setdefault("source_vocab", tables["text"].vocab)
+    model.setdefault("target_vocab", tables["text"].vocab)
+    config = from_dict(FAMILIES[family][1], model, "model.")
+    if not tables["text"].joint and config.tie == "all":
+        raise ConfigError('model.tie = "all" needs text.joint = true; or set model.tie = "target"')
+    return Run(str(values.get("description", "")), family, model=config, **tables)
+
+
+def _listed(table: dict[str, Any]) -> dict[str, Any]:
+    """`source = "a.txt"` means the same as `source = ["a.txt"]`."""
+    return {
+        name: [value] if name in LISTS and isinstance(value, str) else value
+        for name, value in table.items()
+    }

@@ -1,0 +1,202 @@
+"""A trained translator, ready to use: `polyhead.load("runs/mine").translate(["..."])`."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyhead.api import devices
+from polyhead.checkpoint import folder as model_folder
+from polyhead.checkpoint.folder import SavedModel
+from polyhead.config import from_dict
+from polyhead.decode.ensemble import Ensemble
+from polyhead.decode.many import Output, decode_all
+from polyhead.decode.options import DecodeConfig
+from polyhead.errors import CheckpointError, ConfigError
+from polyhead.text.tokenizer import Tokenizers
+
+SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One hypothesis for one line. `score` ranks it; `log_p` is the sum over its tokens."""
+
+    text: str
+    score: float
+    log_p: float
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Translator:
+    """One model, or an ensemble of several that share a vocabulary."""
+
+    models: tuple[SavedModel, ...]
+    names: tuple[str, ...]
+    device: torch.device
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """How text becomes ids; the same for all members."""
+        assert self.models[0].tokenizers is not None
+        return self.models[0].tokenizers
+
+    @property
+    def defaults(self) -> DecodeConfig:
+        """How its maker thought it should decode."""
+        run: dict[str, Any] = self.models[0].about.get("run") or {}
+        return from_dict(DecodeConfig, run.get("decode", {}), "decode.")
+
+    @property
+    def max_length(self) -> int:
+        """The longest source, in tokens, that it is asked to read at once."""
+        run: dict[str, Any] = self.models[0].about.get("run") or {}
+        return int(run.get("data", {}).get("max_length", 256))
+
+    def translate(
+        self, lines: Sequence[str], *, options: DecodeConfig | None = None, seed: int = 0
+    ) -> list[str]:
+        """The best translation of every line."""
+        if isinstance(lines, str):
+            raise ConfigError("translate takes a list of lines; write translate([text])")
+        found = self.n_best(lines, options=options, seed=seed)
+        return [best[0].text for best in found]
+
+    def n_best(
+        self,
+        lines: Sequence[str],
+        *,
+        options: DecodeConfig | None = None,
+        seed: int = 0,
+        prefixes: Sequence[str] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> list[list[Translation]]:
+        """The best `n_best` translations of every line, best first; at least one for each line.
+
+        An empty line gives an empty one. A line too long for the model is cut into sentences (or
+        pieces) that are translated one by one and joined; nothing is dropped.
+        """
+        options = self.defaults if options is None else options
+        parts = [self.split(line) for line in lines]
+        flat = [part for line in parts for part in line]
+        starts = [prefixes[i] if prefixes and not k else "" for i, line in enumerate(parts)
+                  for k in range(len(line))]  # fmt: skip
+        generator = torch.Generator().manual_seed(seed)
+        model: Any = self.models[0].model
+        if len(self.models) > 1:
+            model = Ensemble([saved.model for saved in self.models])  # type: ignore[misc]
+        outputs = decode_all(
+            model,
+            self.tokenizers.source.encode_batch(flat),
+            options,
+            device=self.device,
+            prefixes=[self.tokenizers.target.encode(s)[:-1] for s in starts],
+            generator=generator,
+            progress=progress,
+        )
+        results, at = [], 0
+        for line in parts:
+            results.append(self._join(outputs[at : at + len(line)]))
+            at += len(line)
+        return results
+
+    def split(self, line: str) -> list[str]:
+        """A line as pieces that fit the model; none for an empty one."""
+        if not line.strip():
+            return []
+        if self._length(line) <= self.max_length:
+            return [line]
+        pieces: list[str] = []
+        for sentence in SENTENCE_END.split(line):
+            pieces += self._halve(sentence)
+        return _packed(pieces, self._length, self.max_length)
+
+    def is_long(self, line: str) -> bool:
+        """Whether a line has to be cut to be translated."""
+        return len(self.split(line)) > 1
+
+    def _length(self, text: str) -> int:
+        return len(self.tokenizers.source.encode(text))
+
+    def _halve(self, text: str) -> list[str]:
+        """Cut at the space nearest to the middle until it fits; without spaces, in the middle."""
+        if not text.strip():
+            return []
+        if len(text) < 2 or self._length(text) <= self.max_length:
+            return [text]
+        middle = len(text) // 2
+        spaces = [i for i, c in enumerate(text) if c.isspace()]
+        cut = min(spaces, key=lambda i: abs(i - middle)) if spaces else middle
+        if not 0 < cut < len(text):
+            cut = middle
+        return self._halve(text[:cut].strip()) + self._halve(text[cut:].strip())
+
+    def _join(self, parts: Sequence[list[Output]]) -> list[Translation]:
+        """The n-th best of a line is the n-th best of all its pieces."""
+        if not parts:
+            return [Translation("", 0.0, 0.0, ())]
+        decode = self.tokenizers.target.decode
+        joined = []
+        for n in range(max(1, min(len(part) for part in parts))):
+            chosen = [part[min(n, len(part) - 1)] for part in parts]
+            text = " ".join(decode(output.ids) for output in chosen)
+            ids = tuple(i for output in chosen for i in output.ids)
+            log_p = sum(output.log_p for output in chosen)
+            joined.append(Translation(text, sum(o.score for o in chosen), log_p, ids))
+        return joined
+
+
+def load(*paths: str | Path, device: str = "auto") -> Translator:
+    """Load a translator from its folder (or a run's); several folders make an ensemble."""
+    if not paths:
+        raise ConfigError("name at least one model")
+    chosen = devices.choose(device)
+    models = [model_folder.load(Path(path), str(chosen)) for path in paths]
+    for path, saved in zip(paths, models, strict=True):
+        if saved.tokenizers is None:
+            raise CheckpointError(f"{path} has no tokenizer; it cannot translate text")
+    first = models[0].tokenizers
+    for path, saved in zip(paths[1:], models[1:], strict=True):
+        if not _same(first, saved.tokenizers):
+            raise CheckpointError(
+                f"{path} and {paths[0]} have different vocabularies; an ensemble needs one"
+            )
+    return Translator(tuple(models), tuple(str(path) for path in paths), chosen)
+
+
+def with_options(options: DecodeConfig, changes: dict[str, Any]) -> DecodeConfig:
+    """The same options with some changed; what is None stays. A beam grows to hold `n_best`."""
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if "n_best" in changes and "beam" not in changes:
+        changes["beam"] = max(options.beam, changes["n_best"])
+    try:
+        return replace(options, **changes)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _same(a: Tokenizers | None, b: Tokenizers | None) -> bool:
+    """Whether two tokenizers give every id the same meaning."""
+    assert a is not None and b is not None
+    if len(a.target) != len(b.target) or len(a.source) != len(b.source):
+        return False
+    return all(
+        x.symbol(i) == y.symbol(i)
+        for x, y in ((a.source, b.source), (a.target, b.target))
+        for i in range(len(x))
+    )
+
+
+def _packed(pieces: Sequence[str], length: Callable[[str], int], limit: int) -> list[str]:
+    """Join neighbouring pieces as long as they fit together."""
+    packed: list[str] = []
+    for piece in pieces:
+        if packed and length(f"{packed[-1]} {piece}") <= limit:
+            packed[-1] = f"{packed[-1]} {piece}"
+        else:
+            packed.append(piece)
+    return packed

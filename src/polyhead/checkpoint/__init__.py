@@ -1,0 +1,1 @@
+"""Models on disk: folders that explain themselves, survive crashes, and never run code."""

@@ -1,0 +1,82 @@
+"""`polyhead evaluate`."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from polyhead.api.corpora import find_file, read_sides
+from polyhead.api.evaluation import Evaluation, evaluate
+from polyhead.api.translator import Translator, load, with_options
+from polyhead.cli.screen import counting
+
+
+@dataclass(frozen=True)
+class EvaluateWords:
+    """What was said on the command line."""
+
+    models: tuple[Path, ...]
+    source: tuple[Path, ...]
+    target: tuple[Path, ...]
+    against: Path | None
+    lowercase: bool
+    tokenize: str
+    changes: dict[str, Any]
+    output: Path | None
+    as_json: bool
+    device: str
+
+
+def run_evaluation(words: EvaluateWords) -> None:
+    """Translate, score, print."""
+    sources, references = read_sides(words.source, words.target)
+    translator = load(*words.models, device=words.device)
+    against = _other(words)
+    n = len(sources) * (2 if isinstance(against, Translator) else 1)
+    with counting("translating", n) as progress:
+        found = evaluate(
+            translator,
+            sources,
+            references,
+            options=with_options(translator.defaults, words.changes),
+            against=against,
+            lowercase=words.lowercase,
+            tokenize=words.tokenize,
+            progress=progress,
+        )
+    if words.output is not None:
+        text = "".join(" ".join(line.split("\n")) + "\n" for line in found.outputs)
+        words.output.write_text(text, encoding="utf-8")
+    print(as_json(found) if words.as_json else as_text(found, str(words.against)))
+
+
+def _other(words: EvaluateWords) -> Translator | list[str] | None:
+    """The system to compare with: a model's folder, or a file of its translations."""
+    if words.against is None:
+        return None
+    if words.against.is_file():
+        return find_file(words.against)
+    return load(words.against, device=words.device)
+
+
+def as_text(found: Evaluation, against: str) -> str:
+    """Scores for people."""
+    lines = [str(score) for score in found.scores]
+    for test in found.against:
+        verdict = "different" if test.p_value < 0.05 else "not significantly different"
+        lines.append(
+            f"{test.name}: {test.system:.2f} against {test.baseline:.2f} of {against}, "
+            f"p = {test.p_value:.4f} ({verdict})"
+        )
+    return "\n".join(lines)
+
+
+def as_json(found: Evaluation) -> str:
+    """Scores for programs."""
+    return json.dumps(
+        {
+            "scores": [asdict(score) for score in found.scores],
+            "against": [asdict(test) for test in found.against],
+        },
+        indent=2,
+    )

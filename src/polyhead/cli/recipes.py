@@ -1,0 +1,19 @@
+"""`polyhead recipes` and `polyhead show`."""
+
+from rich.table import Table
+
+from polyhead.api.run import read_run, recipe_names
+from rich.console import Console
+
+
+def list_recipes() -> None:
+    """Names and descriptions."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name in recipe_names():
+        table.add_row(name, read_run(name).description)
+    Console(soft_wrap=True).print(table)
+
+
+def show_recipe(recipe: str, overrides: tuple[str, ...]) -> None:
+    """Every value, the defaults filled in."""
+    print(read_run(recipe, overrides).toml(), end="")

@@ -1,0 +1,111 @@
+"""What people see while they wait: progress on stderr, plain lines where there is no terminal."""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+QUIET_SECONDS = 10.0  # between two lines where there is no terminal
+
+
+def console() -> Console:
+    """Where everything goes that is not the result: stderr."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class TrainingScreen:
+    """Shows a run: a bar with speed, time left, loss and perplexity; lines where there is none."""
+
+    def __init__(self) -> None:
+        self.console = console()
+        self.live = self.console.is_terminal
+        self.bar: Progress | None = None
+        self.task = TaskID(0)
+        self.steps = 0
+        self.last_line = 0.0
+        self.started = time.perf_counter()
+
+    def stage(self, what: str) -> None:
+        """Something that takes a while begins."""
+        self.console.print(f"{what} …", style="dim", markup=False)
+
+    def notice(self, what: str) -> None:
+        """Something worth a line."""
+        self.console.print(what, markup=False)
+
+    def begin(self, step: int, steps: int) -> None:
+        """Draw the bar."""
+        self.steps = steps
+        self.started = time.perf_counter()
+        if not self.live:
+            return
+        self.bar = Progress(
+            SpinnerColumn(),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+        )
+        self.task = self.bar.add_task("starting", total=steps, completed=step)
+        self.bar.start()
+
+    def step(self, metrics: dict[str, Any]) -> None:
+        """Move the bar, or write a line now and then."""
+        text = describe(metrics)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=metrics["step"], description=text)
+            return
+        now = time.perf_counter()
+        if now - self.last_line >= QUIET_SECONDS or metrics["step"] == self.steps:
+            self.last_line = now
+            self.console.print(f"step {metrics['step']}/{self.steps}  {text}", markup=False)
+
+    def end(self) -> None:
+        """Leave the last state of the bar on the screen."""
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+
+def describe(metrics: dict[str, Any]) -> str:
+    """Loss, perplexity and speed in a few words."""
+    loss = metrics["loss"]
+    perplexity = math.exp(min(loss, 50.0)) if math.isfinite(loss) else math.nan
+    words = f"loss {loss:.3f}  ppl {perplexity:.1f}  {metrics['tokens_per_second']:,.0f} tok/s"
+    bleu = metrics["valid"].get("bleu")
+    return words if bleu is None else f"{words}  BLEU {bleu:.1f}"
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar for a known number of things; nothing where there is no terminal or little to do."""
+    screen = console()
+    if not screen.is_terminal or total < 20:
+        yield lambda _: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda n: bar.advance(task, n)
+
+
+def say(text: str) -> None:
+    """A line for people, beside the result."""
+    print(text, file=sys.stderr, flush=True)

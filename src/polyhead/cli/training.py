@@ -1,0 +1,73 @@
+"""`polyhead train`."""
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from polyhead.api.run import DEFAULT_RECIPE, Run, read_run
+from polyhead.api.training import Result, train
+from polyhead.cli.screen import TrainingScreen, say
+from polyhead.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class TrainWords:
+    """What was said on the command line."""
+
+    recipe: str | None
+    overrides: tuple[str, ...]
+    run: Path | None
+    files: dict[str, list[str]]
+    encoding: str | None
+    on_bad_line: str | None
+    fresh: bool
+    accept_changes: bool
+    print_config: bool
+    tensorboard: bool
+
+
+def run_training(words: TrainWords) -> int:
+    """Train, and say where the model is. 130 after Ctrl-C, 0 after SIGTERM: both have saved."""
+    run, recipe = configuration(words)
+    if words.print_config:
+        print(run.toml(), end="")
+        return 0
+    folder = words.run or Path("runs") / (Path(recipe).stem if recipe else "mine")
+    result = train(
+        run,
+        folder,
+        fresh=words.fresh,
+        accept_changes=words.accept_changes,
+        reporter=TrainingScreen(),
+        tensorboard=words.tensorboard,
+    )
+    tell(result)
+    return 130 if result.signal == signal.SIGINT else 0
+
+
+def configuration(words: TrainWords) -> tuple[Run, str | None]:
+    """The run that is meant. A first word with `=` is an override, not a recipe."""
+    recipe, overrides = words.recipe, list(words.overrides)
+    if recipe is not None and "=" in recipe:
+        recipe, overrides = None, [recipe, *overrides]
+    files = words.files if any(words.files.values()) else None
+    if recipe is None and files is None:
+        raise ConfigError(
+            "say what to train: a recipe (see `polyhead recipes`), or your own text with "
+            "--source FILE --target FILE"
+        )
+    if words.encoding:
+        overrides.append(f"data.encoding={words.encoding}")
+    if words.on_bad_line:
+        overrides.append(f"data.on_bad_line={words.on_bad_line}")
+    return read_run(recipe or DEFAULT_RECIPE, overrides, files), recipe
+
+
+def tell(result: Result) -> None:
+    """The end of a run, in words."""
+    if result.signal is not None:
+        say(f"saved at step {result.step:,}; the same command goes on from there")
+        return
+    scores = "  ".join(f"{name} {value:.3f}" for name, value in result.metrics.items())
+    say(f"finished at step {result.step:,}; validation: {scores}")
+    say(f"the model is {result.best}; use it with: polyhead translate {result.folder}")

@@ -1,0 +1,133 @@
+"""Configuration: a TOML file becomes nested dataclasses, or an error that says what to change.
+
+Every option is a field of the dataclass that uses it, with its type and its default in one place;
+this module knows none of them. Unknown names, wrong types and missing values are errors, because a
+typo must never train for a week. Types are checked by pydantic, strictly: "5" is not a number.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, is_dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from polyhead.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def read(path: Path, overrides: Iterable[str] = ()) -> dict[str, Any]:
+    """A file's plain values, after overrides such as `train.steps=500`."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no configuration file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as UTF-8 text: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    for override in overrides:
+        set_by_path(values, override)
+    return values
+
+
+def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
+    """Build a dataclass from plain values, checking every name and every type."""
+    refuse_unknown(kind, values, where)
+    try:
+        text = json.dumps(values, default=str)
+        return TypeAdapter(kind).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise ConfigError(_first_complaint(error, where)) from None
+
+
+def refuse_unknown(kind: Any, values: Mapping[str, Any], where: str) -> None:
+    """Every name in `values` must be a field, and so on inside."""
+    hints = get_type_hints(kind)
+    known = [field.name for field in fields(kind)]
+    for name, value in values.items():
+        if name not in known:
+            raise ConfigError(f"{where}{name}: no such option{suggest(name, known)}")
+        inner = next((k for k in (hints[name], *get_args(hints[name])) if is_dataclass(k)), None)
+        if inner is not None and isinstance(value, Mapping):
+            refuse_unknown(inner, value, f"{where}{name}.")
+
+
+def _first_complaint(error: ValidationError, where: str) -> str:
+    complaints = error.errors(include_url=False)
+    first = complaints[0]
+    place = where + ".".join(str(part) for part in first["loc"])
+    what = first["msg"].removeprefix("Value error, ")
+    more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
+    if first["type"] == "missing":
+        return f"{place}: this option is required{more}"
+    if first["type"] == "value_error":  # raised by __post_init__
+        return f"{place.rstrip('.') or 'configuration'}: {what}{more}"
+    what = what[0].lower() + what[1:].replace("Input should be", "should be")
+    return f"{place} = {first['input']!r}: {what.replace('input should be', 'should be')}{more}"
+
+
+def set_by_path(values: dict[str, Any], override: str) -> None:
+    """`a.b=1` sets values["a"]["b"] to 1. The right side is read as TOML, else as a plain word."""
+    path, separator, text = override.partition("=")
+    if not separator or not path:
+        raise ConfigError(f"{override!r}: write an override as name=value, as in train.steps=500")
+    *parents, last = path.split(".")
+    for parent in parents:
+        values = values.setdefault(parent, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"{override!r}: {parent} is a value, not a table")
+    try:
+        values[last] = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        values[last] = text
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The likeliest meaning of a misspelt name."""
+    known = list(known)
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """A dataclass as values that TOML and JSON know: no tuples, no paths."""
+    values: dict[str, Any] = json.loads(json.dumps(asdict(config), default=str))
+    return values
+
+
+def to_toml(values: Mapping[str, Any], table: str = "") -> str:
+    """Plain values as a TOML file; what is None is left out, because TOML has no word for it."""
+    lines = [f"{k} = {_toml_value(v)}" for k, v in values.items() if not _absent(v)]
+    text = "\n".join(lines) + "\n" if lines else ""
+    for name, inner in values.items():
+        if isinstance(inner, Mapping):
+            path = f"{table}.{name}" if table else name
+            text += f"\n[{path}]\n" + to_toml(inner, path).lstrip("\n")
+    return text
+
+
+def _absent(value: Any) -> bool:
+    return value is None or isinstance(value, Mapping)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any], where: str = "") -> list[str]:
+    """What changed between two configurations, one line each: `train.steps: 100 → 200`."""
+    found = []
+    for name in [*before, *(n for n in after if n not in before)]:
+        old, new = before.get(name), after.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found += differences(old, new, f"{where}{name}.")
+        elif old != new:
+            found.append(f"{where}{name}: {old!r} → {new!r}")
+    return found

@@ -1,0 +1,125 @@
+"""The corpus of a run: which files, read and checked, with something held out for validation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from polyhead.data import corpora, schedules
+from polyhead.data.pairs import Pairs, hold_out, read_pair_file, read_parallel
+from polyhead.errors import ConfigError, DataError
+
+HELD_OUT_SHARE = 0.05  # a small corpus gives at most this much of itself
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The table [data]. Files are looked for as given, then below $POLYHEAD_DATA and the cache.
+
+    Either `source` and `target` (line i of one translates line i of the other), or `pairs` (TSV or
+    JSON lines); several files are joined. Without validation files, `hold_out` pairs are kept back.
+    """
+
+    corpus: str | None = None  # a corpus that polyhead makes itself if the files are not there
+    source: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
+    valid_source: tuple[str, ...] = ()
+    valid_target: tuple[str, ...] = ()
+    valid_pairs: tuple[str, ...] = ()
+    source_key: str | None = None  # in pairs: a column's heading or number, or a JSON field
+    target_key: str | None = None
+    source_language: str = ""
+    target_language: str = ""
+    encoding: str = "utf-8"
+    on_bad_line: Literal["skip", "fail"] = "skip"
+    hold_out: int = 500
+    max_length: int = 256  # tokens on either side; longer pairs are not trained on
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What to train on, what to validate on, and what there is to say about them."""
+
+    train: Pairs
+    valid: Pairs
+    notices: tuple[str, ...]
+
+
+def load(config: DataConfig, seed: int) -> Corpus:
+    """Read everything that a configuration names."""
+    make_missing(config)
+    train = read(config, config.source, config.target, config.pairs, "data")
+    notices = [*train.notices, *_skipped(train)]
+    if config.valid_source or config.valid_target or config.valid_pairs:
+        valid = read(
+            config, config.valid_source, config.valid_target, config.valid_pairs, "data.valid"
+        )
+        notices += [*valid.notices, *_skipped(valid)]
+    else:
+        count = max(1, min(config.hold_out, int(len(train) * HELD_OUT_SHARE)))
+        if len(train) < 2:
+            raise DataError(f"{len(train)} usable sentence pair is not enough to train on")
+        train, valid = hold_out(train, count, seed)
+        notices.append(
+            f"no validation files given: {len(valid):,} of {len(train) + len(valid):,} pairs are "
+            "held out for validation and not trained on"
+        )
+    return Corpus(train, valid, tuple(notices))
+
+
+def read(
+    config: DataConfig,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    pairs: Sequence[str],
+    where: str,
+) -> Pairs:
+    """The pairs of one set of files."""
+    if bool(pairs) == bool(sources or targets):
+        raise ConfigError(
+            f"{where}: give either source and target files, or pairs (TSV or JSON lines)"
+        )
+    if pairs:
+        return read_pair_file(
+            _found(pairs),
+            source_key=config.source_key,
+            target_key=config.target_key,
+            on_bad_line=config.on_bad_line,
+            encoding=config.encoding,
+        )
+    if len(sources) != len(targets):
+        raise ConfigError(
+            f"{where}: {len(sources)} source files and {len(targets)} target files; "
+            "file i of one must translate file i of the other"
+        )
+    return read_parallel(
+        _found(sources),
+        _found(targets),
+        on_bad_line=config.on_bad_line,
+        encoding=config.encoding,
+    )
+
+
+def make_missing(config: DataConfig) -> None:
+    """Write the embedded corpus if a configuration wants it and it is not there yet."""
+    if config.corpus is None:
+        return
+    if config.corpus != "schedules":
+        raise ConfigError(f"data.corpus = {config.corpus!r}: polyhead can make only 'schedules'")
+    try:
+        _found((*config.source, *config.target, *config.valid_source, *config.valid_target))
+    except DataError:
+        schedules.write(corpora.home() / "schedules")
+
+
+def _found(names: Sequence[str]) -> list[Path]:
+    return [corpora.find(Path(name)) for name in names]
+
+
+def _skipped(pairs: Pairs) -> list[str]:
+    if not pairs.skipped:
+        return []
+    first = "; ".join(str(bad) for bad in pairs.skipped[:3])
+    more = f"; and {len(pairs.skipped) - 3} more" if len(pairs.skipped) > 3 else ""
+    return [f"{len(pairs.skipped):,} bad lines skipped: {first}{more}"]

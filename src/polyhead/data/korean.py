@@ -1,0 +1,140 @@
+"""Korean particles and verb endings, chosen by how the word before them sounds.
+
+A Korean particle often has two forms. Which one is right depends on whether the word before it ends
+in a consonant when read aloud, and for 으로/로 on whether that consonant is ㄹ:
+
+    책 + 은 → 책은    지우 + 은 → 지우는    서울 + 으로 → 서울로    10 + 으로 → 10으로
+
+So digits are read as Sino-Korean numbers, Latin capitals as the names of their letters, and other
+Latin words by the usual rules of writing them in Hangul. The last is a guess: nobody can know from
+its letters how a foreign name is said.
+"""
+
+import re
+import unicodedata
+
+FINALS = ("", *"ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ")  # in Unicode's order
+FIRST, LAST = "가", "힣"
+
+PARTICLES = {  # after a consonant: after a vowel
+    "은": "는",
+    "이": "가",
+    "을": "를",
+    "과": "와",
+    "으로": "로",
+    "이에요": "예요",
+    "이었어요": "였어요",
+    "이고": "고",
+    "이나": "나",
+    "이랑": "랑",
+    "이라고": "라고",
+    "이라면": "라면",
+    "아": "야",
+}
+
+DIGIT_FINALS = ("ㅇ", "ㄹ", "", "ㅁ", "", "", "ㄱ", "ㄹ", "ㄹ", "")  # 영, 일, 이, 삼, 사, 오 …
+SMALL_POWERS = ("", "ㅂ", "ㄱ", "ㄴ")  # 십, 백, 천 by the number of noughts
+LARGE_POWERS = ("", "ㄴ", "ㄱ", "", "ㅇ")  # 만, 억, 조, 경 by every four noughts
+LETTER_FINALS = {"L": "ㄹ", "M": "ㅁ", "N": "ㄴ", "R": "ㄹ"}  # 엘, 엠, 엔, 알; the others are open
+CURRENCY_FINALS = {"₩": "ㄴ", "¥": "ㄴ", "$": "", "€": "", "£": ""}  # read last: 원, 엔, 달러
+UNIT_FINALS = {"%": "", "°C": "", "°": "", "℃": "", "km": "", "cm": "", "mm": "", "m": "", "L": "",
+               "ml": "", "kg": "ㅁ", "mg": "ㅁ", "g": "ㅁ"}  # fmt: skip
+
+NUMBER = re.compile(r"([₩¥$€£]?)(\d[\d,]*(?::\d\d)?(?:\.\d+)?)\s?(%|°C|°|℃|[kcm]?m|[km]?g|ml|L)?$")
+LATIN = re.compile(r"[A-Za-z]+$")
+SPELLINGS = (  # how a Latin word ends, and the consonant Hangul has there; the first match counts
+    (re.compile(r"ng$"), "ㅇ"),
+    (re.compile(r"le?$"), "ㄹ"),
+    (re.compile(r"(m|[aeiou]me)$"), "ㅁ"),
+    (re.compile(r"(n|[aeioun]ne)$"), "ㄴ"),
+    (re.compile(r"ook$"), "ㄱ"),
+    (re.compile(r"(?<![aeiou])[aeiou][pb]$"), "ㅂ"),
+    (re.compile(r"(?<![aeiou])[aeiou]t$"), "ㅅ"),
+    (re.compile(r"(?<![aeiou])[aeiou](c|k|ck)$"), "ㄱ"),
+)
+
+
+def final(word: str) -> str:
+    """The consonant that ends the word when read aloud, or '' after a vowel.
+
+    What cannot be read (an emoji, say) counts as ending in a vowel.
+    """
+    word = unicodedata.normalize("NFC", word).rstrip(" '\"’”)]}」』》")
+    if not word:
+        return ""
+    if FIRST <= word[-1] <= LAST:
+        return FINALS[(ord(word[-1]) - ord(FIRST)) % len(FINALS)]
+    if number := NUMBER.search(word):
+        return _number_final(*number.groups(default=""))
+    if latin := LATIN.search(word):
+        return _latin_final(latin.group())
+    return ""
+
+
+def attach(word: str, particle: str) -> str:
+    """The word with the right form of the particle, named by its form after a consonant."""
+    if particle not in PARTICLES:
+        raise ValueError(f"particle {particle!r}: expected one of {', '.join(PARTICLES)}")
+    consonant = final(word)
+    is_open = not consonant or (particle == "으로" and consonant == "ㄹ")
+    return word + (PARTICLES[particle] if is_open else particle)
+
+
+def conjugate(stem: str, infinitive: str, soft: str = "") -> dict[str, str]:
+    """The forms of a verb or adjective that the corpus needs, from two or three principal parts.
+
+    `infinitive` is the 아/어 form. `soft` is the stem before 으 (걷 → 걸으, 돕 → 도우); it is
+    worked out where it is regular.
+    """
+    if not soft:
+        soft = stem if final(stem) in ("", "ㄹ") else stem + "으"
+    no_l = with_final(stem, "") if final(stem) == "ㄹ" else stem  # ㄹ falls before ㄴ, ㅂ and ㅅ
+    soft_no_l = with_final(soft, "") if final(soft) == "ㄹ" else soft
+    is_closed = bool(final(no_l))
+    return {
+        "": stem,
+        "polite": infinitive + "요",  # 읽어요
+        "past": with_final(infinitive, "ㅆ"),  # 읽었(어요)
+        "formal": no_l + "습니다" if is_closed else with_final(no_l, "ㅂ") + "니다",  # 읽습니다
+        "plain": no_l + "는다" if is_closed else with_final(no_l, "ㄴ") + "다",  # 읽는다
+        "doing": no_l + "는",  # 읽는 (것), verbs only
+        "done": with_final(soft_no_l, "ㄴ"),  # 읽은; of adjectives: 작은
+        "will": with_final(soft, "ㄹ"),  # 읽을 (거예요)
+        "if": soft + "면",
+        "to": soft + "러",  # in order to
+        "please": soft_no_l + "세요",
+    }
+
+
+def with_final(word: str, consonant: str) -> str:
+    """The word with another final consonant in its last syllable: 가 + ㄹ → 갈, 갈 + ㅆ → 갔."""
+    start = ord(word[-1]) - ord(FIRST)
+    return word[:-1] + chr(ord(FIRST) + start - start % len(FINALS) + FINALS.index(consonant))
+
+
+def _number_final(currency: str, number: str, unit: str) -> str:
+    """₩500 is read with its currency last, 3kg with its unit, 3:30 with 분, 3:00 with 시."""
+    if unit:
+        return UNIT_FINALS[unit]
+    if currency:
+        return CURRENCY_FINALS[currency]
+    if ":" in number:
+        return "" if number.endswith(":00") else "ㄴ"
+    whole, _, fraction = number.replace(",", "").partition(".")
+    if fraction:
+        return DIGIT_FINALS[int(fraction[-1])]  # read digit by digit
+    significant = whole.lstrip("0").rstrip("0")
+    n_noughts = len(whole.lstrip("0")) - len(significant)
+    if not significant or n_noughts == 0:
+        return DIGIT_FINALS[int(whole[-1])]
+    if n_noughts < len(SMALL_POWERS):
+        return SMALL_POWERS[n_noughts]
+    return LARGE_POWERS[min(n_noughts // 4, len(LARGE_POWERS) - 1)]
+
+
+def _latin_final(word: str) -> str:
+    """Capitals are spelled letter by letter; other words are written in Hangul by ear."""
+    if word.isupper():
+        return LETTER_FINALS.get(word[-1], "")
+    lower = word.lower()
+    return next((consonant for ending, consonant in SPELLINGS if ending.search(lower)), "")

@@ -1,0 +1,77 @@
+"""How to decode: the options of every strategy, and what all of them return."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+PAD, BOS, EOS = 0, 1, 2  # the ids that every tokenizer of this package begins with
+NEVER = float("-inf")
+
+
+@dataclass(frozen=True)
+class DecodeConfig:
+    """The table [decode]. A beam of 1 is greedy search; `sample` draws instead of searching.
+
+    `length_penalty` is the α of Wu et al. 2016: 0 compares raw probabilities, 1 nearly those per
+    word. An output has at most `max_ratio` · (source length) + 10 tokens, and at most `max_length`.
+    """
+
+    beam: int = 4
+    length_penalty: float = 0.6
+    max_length: int = 256
+    max_ratio: float = 2.0
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0  # draw from the k likeliest; 0 from all
+    top_p: float = 1.0  # draw from the likeliest that together have this probability
+    n_best: int = 1
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise ValueError(f"beam = {self.beam}: expected at least 1 (1 is greedy search)")
+        if self.temperature <= 0:
+            raise ValueError(f"temperature = {self.temperature}: expected more than 0")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p = {self.top_p}: expected more than 0 and at most 1")
+        if self.n_best > self.beam and not self.sample:
+            raise ValueError(
+                f"n_best = {self.n_best}: a beam of {self.beam} finds only {self.beam}; set "
+                f"beam = {self.n_best} or more"
+            )
+
+    def limit(self, source_length: int) -> int:
+        """The longest output that is looked for."""
+        return max(1, min(self.max_length, int(self.max_ratio * source_length) + 10))
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """The outputs of every sentence, best first. `tokens` begins after BOS and is padded.
+
+    `scores` orders the hypotheses; `log_p` is the sum of their tokens' log-probabilities.
+    """
+
+    tokens: Int[Tensor, "batch beam length"]
+    scores: Float[Tensor, "batch beam"]
+    log_p: Float[Tensor, "batch beam"]
+
+
+def length_normaliser(length: float, alpha: float) -> float:
+    """lp(y) = ((5 + |y|) / 6)^α    (Wu et al. 2016, eq. 14)."""
+    return float(((5 + length) / 6) ** alpha)
+
+
+def force(
+    logits: Float[Tensor, "batch beam vocab"],
+    prefix: Int[Tensor, "batch prefix"] | None,
+    step: int,
+) -> None:
+    """Leave only the prefix's token possible, in sentences that have one at this step."""
+    if prefix is None or step >= prefix.size(1):
+        return
+    wanted = prefix[:, step]
+    forced = wanted != PAD
+    kept = logits[forced].take_along_dim(wanted[forced, None, None], dim=-1)
+    only = logits.new_full(logits[forced].shape, NEVER)
+    logits[forced] = only.scatter(-1, wanted[forced, None, None].expand_as(kept), kept)

@@ -1,0 +1,87 @@
+// The controls above the figure: which view, which attention, which layer, which heads.
+
+import { headColour } from "./colours.js";
+import { choice, element, toggle } from "./elements.js";
+import { faintest } from "./lines.js";
+import { chosenMap, entropy, layersOf } from "./weights.js";
+import { say } from "./words.js";
+
+export function header(view, state, change) {
+  const languages = [{ value: "ko", label: "한국어" }, { value: "en", label: "English" }];
+  const sentence = (side) =>
+    view[side] && view[side].text
+      ? element("p", { class: "sentence" }, element("span", { class: "side" }, say(state, side)), element("bdi", {}, view[side].text))
+      : null;
+  return element(
+    "header", {},
+    element("div", { class: "title" },
+      element("h1", {}, element("bdi", {}, view.title)),
+      choice("lang", say(state, "language"), languages, state.lang, (lang) => change({ lang, langChosen: true }))),
+    view.model ? element("p", { class: "model" }, `${say(state, "model")} `, element("bdi", {}, view.model)) : null,
+    sentence("source"), sentence("target"),
+  );
+}
+
+export function controls(view, state, change) {
+  const tabs = [["heat", "heat"], ["lines", "lines"], ["model", "model_view"]];
+  const views = tabs.map(([value, key]) => ({ value, label: say(state, key) }));
+  const kinds = view.kinds.map((value) => ({ value, label: say(state, value) }));
+  const layers = layersOf(view, state.kind).map((map) => ({ value: map.layer, label: String(map.layer) }));
+  const whole = state.view === "model";
+  return element(
+    "section", { class: "controls", "aria-label": say(state, "options") },
+    choice("view", say(state, "view"), views, state.view, (value) => change({ view: value })),
+    choice("kind", say(state, "kind"), kinds, state.kind, (kind) => change({ kind, word: "" })),
+    whole ? null : choice("layer", say(state, "layer"), layers, state.layer, (layer) => change({ layer })),
+    whole ? null : state.view === "lines" ? headSquares(view, state, change) : headChoice(view, state, change),
+    element("div", { class: "switches" },
+      toggle("merge", say(state, "merge"), state.merge, (merge) => change({ merge, word: "" })),
+      toggle("special", say(state, "special"), state.special, (special) => change({ special, word: "" })),
+      state.view === "lines" ? null : toggle("log", say(state, "log"), state.log, (log) => change({ log }))),
+  );
+}
+
+function headChoice(view, state, change) {
+  const map = chosenMap(view, state);
+  const options = ["mean", "max"].map((value) => ({ value, label: say(state, value) }));
+  for (let head = 1; head <= map.heads; head++) {
+    const bits = entropy(map, head - 1);
+    options.push({ value: head, label: String(head), note: bits, hint: say(state, "bits", { n: bits }) });
+  }
+  return choice("head", say(state, "head"), options, state.head, (head) => change({ head }));
+}
+
+// A coloured square for each head switches its lines on and off; a double click leaves it alone.
+function headSquares(view, state, change) {
+  const map = chosenMap(view, state);
+  const heads = Array.from({ length: map.heads }, (_, i) => i + 1);
+  const squares = heads.map((head) => {
+    const bits = entropy(map, head - 1);
+    const on = !state.off.includes(head);
+    const flip = () => change({ off: on ? [...state.off, head].sort((a, b) => a - b) : state.off.filter((one) => one !== head) });
+    const input = element("input", { type: "checkbox", id: `square-${head}`, checked: on, change: flip });
+    const text = element("span", {
+      class: "chip square", title: say(state, "bits", { n: bits }), style: { "--colour": headColour(head) },
+    }, String(head), element("small", {}, bits));
+    return element("label", { for: `square-${head}`, dblclick: () => change({ off: heads.filter((one) => one !== head) }) }, input, text);
+  });
+  const all = element("button", {
+    type: "button", class: "plain", id: "all-heads", click: () => change({ off: state.off.length ? [] : heads }),
+  }, say(state, state.off.length ? "all" : "none"));
+  return element(
+    "fieldset", { class: "choice head" }, element("legend", {}, say(state, "heads")),
+    element("div", { class: "chips" }, ...squares, all),
+  );
+}
+
+export function notes(view, state) {
+  const lines = [];
+  if (state.merge) lines.push(say(state, "merged_note"));
+  if (!state.special) lines.push(say(state, "hidden_note"));
+  if (state.view === "lines") lines.push(say(state, "faint_note", { n: faintest(view, state) }));
+  lines.push(say(state, "bits_note"));
+  return element(
+    "footer", {}, ...lines.map((line) => element("p", {}, line)),
+    element("p", { class: "caveat" }, say(state, "caveat"), " ", element("cite", {}, "Jain & Wallace 2019 · Wiegreffe & Pinter 2019")),
+  );
+}

@@ -1,0 +1,145 @@
+// The heat-map of one matrix: cells on a canvas, labels as text, the row and column pointed at lit up.
+
+import { element, readout, widest } from "./elements.js";
+import { paint, scale } from "./colours.js";
+import { chosenMap, isMasked, matrix, number, shown, visible } from "./weights.js";
+import { say } from "./words.js";
+
+const FONT = "13px system-ui, sans-serif";
+const TILT = (52 * Math.PI) / 180; // of the labels above the columns, as in the style sheet
+
+export function heatmap(place, view, state) {
+  const map = chosenMap(view, state);
+  const [rows, columns] = [visible(map.rows, state), visible(map.columns, state)];
+  if (!rows.length || !columns.length) {
+    place.append(element("p", { class: "hint" }, say(state, "nothing")));
+    return;
+  }
+  const weights = matrix(map, state.head);
+  const at = (row, column) => weights[row * map.columns.length + column];
+  const size = measures(place, map, rows, columns);
+  const canvas = element("canvas", {
+    class: "cells", id: "cells", tabindex: 0, role: "img", "aria-label": say(state, "heat_label"),
+    style: { width: `${columns.length * size.cell}px`, height: `${rows.length * size.cell}px` },
+  });
+  paint(canvas, rows, columns, (row, column) =>
+    isMasked(map, row, column, at(row, column)) ? null : scale(at(row, column), state.log),
+  );
+  const told = readout(say(state, "heat_hint"));
+  const parts = grid(canvas, size, axes(state, map), map, rows, columns);
+  const light = spotlight(parts, size, (i, j) => {
+    const [row, column] = [rows[i], columns[j]];
+    tell(told, state, map, row, column, at(row, column));
+  });
+  follow(canvas, size, rows.length, columns.length, light, told);
+  place.append(element("div", { class: "above" }, told.node, legend(state)), parts.node);
+}
+
+// How large a cell can be, and how much room the labels need. On a phone wide maps scroll sideways.
+function measures(place, map, rows, columns) {
+  const room = place.clientWidth;
+  const most = room < 500 ? 84 : 140;
+  const label = (tokens, chosen) => Math.min(most, widest(chosen.map((i) => shown(tokens[i])), FONT));
+  const side = label(map.rows, rows) + 14;
+  const slanted = label(map.columns, columns);
+  const overhang = Math.ceil(slanted * Math.cos(TILT)) + 4; // of the last label, to the right
+  const fitting = Math.floor((room - side - overhang) / columns.length);
+  const count = Math.max(rows.length, columns.length);
+  const smallest = count > 256 ? 2 : count > 96 ? 4 : 15;
+  const cell = Math.max(smallest, Math.min(42, fitting));
+  return { cell, side, overhang, top: Math.ceil(slanted * Math.sin(TILT)) + 16, most };
+}
+
+function grid(canvas, size, caption, map, rows, columns) {
+  const readable = size.cell >= 12; // smaller cells show only the labels pointed at
+  const name = (tokens, edge) => (i, n) =>
+    element("span", {
+      class: readable ? "name" : "name quiet", title: tokens[i].text, style: { [edge]: `${(n + 0.5) * size.cell}px` },
+    }, element("bdi", {}, shown(tokens[i])));
+  const above = columns.map(name(map.columns, "left"));
+  const beside = rows.map(name(map.rows, "top"));
+  const [band, post] = [element("div", { class: "band" }), element("div", { class: "post" })];
+  const node = element(
+    "div", { class: "scroll" },
+    element("div", {
+      class: "heat",
+      style: { "--side": `${size.side}px`, "--top": `${size.top}px`, "--overhang": `${size.overhang}px`, "--most": `${size.most}px` },
+    },
+    caption,
+    element("div", { class: "corner" }),
+    element("div", { class: "names above-names", "aria-hidden": "true" }, ...above),
+    element("div", { class: "names beside-names", "aria-hidden": "true" }, ...beside),
+    element("div", { class: "field" }, canvas, band, post)),
+  );
+  return { node, above, beside, band, post };
+}
+
+// Lights up one row and one column; `show(null)` puts the light out.
+function spotlight({ above, beside, band, post }, size, tell) {
+  let on = [];
+  return function show(i, j) {
+    on.forEach((node) => node.classList.remove("on"));
+    on = i === null ? [] : [beside[i], above[j], band, post];
+    on.forEach((node) => node.classList.add("on"));
+    if (i === null) return;
+    band.style.top = `${i * size.cell}px`;
+    band.style.height = post.style.width = `${size.cell}px`;
+    post.style.left = `${j * size.cell}px`;
+    tell(i, j);
+  };
+}
+
+// The pointer and the arrow keys both move the spotlight.
+function follow(canvas, size, n, m, light, told) {
+  let place = null;
+  const go = (i, j) => {
+    place = [Math.max(0, Math.min(n - 1, i)), Math.max(0, Math.min(m - 1, j))];
+    light(...place);
+  };
+  const leave = () => {
+    place = null;
+    light(null);
+    told.clear();
+  };
+  const point = (event) => go(Math.floor(event.offsetY / size.cell), Math.floor(event.offsetX / size.cell));
+  const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+  canvas.addEventListener("pointermove", point);
+  canvas.addEventListener("pointerdown", point);
+  canvas.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && leave());
+  canvas.addEventListener("blur", leave);
+  canvas.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") leave();
+    const step = STEPS[event.key];
+    if (!step) return;
+    event.preventDefault();
+    if (place) go(place[0] + step[0], place[1] + step[1]);
+    else go(0, 0);
+  });
+}
+
+function tell(told, state, map, row, column, weight) {
+  const pair = `‘${shown(map.columns[column])}’ → ‘${shown(map.rows[row])}’`;
+  const many = { mean: "mean_of", max: "max_of" }[state.head];
+  const rest = [
+    say(state, "layer_n", { n: state.layer }),
+    many ? say(state, many, { n: map.heads }) : say(state, "head_n", { n: state.head }),
+  ];
+  if (map.reads?.[row]) rest.push(say(state, "after", { text: shown(map.reads[row]) }));
+  if (isMasked(map, row, column, weight)) rest.unshift(say(state, "masked"));
+  told.tell(pair, number(weight), rest.join(" · "));
+}
+
+function axes(state, map) {
+  const asking = map.named ? "written" : "asking";
+  return element(
+    "p", { class: "axes" },
+    element("span", {}, `↓ ${say(state, asking)}`), element("span", {}, `→ ${say(state, "looked")}`),
+  );
+}
+
+function legend(state) {
+  const bar = element("canvas", { class: "bar", "aria-hidden": "true" });
+  const steps = Array.from({ length: 128 }, (_, i) => i);
+  paint(bar, [0], steps, (_, i) => i / 127);
+  return element("div", { class: "legend" }, state.log ? "0.0001" : "0", bar, "1");
+}

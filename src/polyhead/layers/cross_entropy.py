@@ -1,0 +1,87 @@
+"""The last layer and its loss in one: cross-entropy of a linear layer, with label smoothing.
+
+    z = h Wᵀ + b
+    L = Σ_i  (1 - ε) · (lse(z_i) - z_i[y_i])  +  ε / V · Σ_v (lse(z_i) - z_i[v])
+
+lse is log Σ exp. The logits z are the largest tensor of a training step (positions x vocabulary), and
+autograd would keep two of them. Here the rows are taken in chunks; the gradient
+
+    ∂L/∂z = softmax(z) - (1 - ε) · onehot(y) - ε / V
+
+is written over the logits while they are still in the processor's cache, multiplied at once into
+those of h, W and b, and forgotten. The result is what `F.cross_entropy(..., reduction="sum")` gives.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+CHUNK = 2**22  # numbers in one chunk of logits: 16 MB
+
+
+def linear_cross_entropy(
+    h: Float[Tensor, "position d_model"],
+    weight: Float[Tensor, "vocab d_model"],
+    bias: Float[Tensor, "vocab"] | None,
+    labels: Int[Tensor, "position"],
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """The summed cross-entropy of `labels` under softmax(h Wᵀ + b)."""
+    return _LinearCrossEntropy.apply(h, weight, bias, labels, smoothing)
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Gradients are computed on the way forward and scaled on the way back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        h: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        smoothing: float,
+    ) -> Tensor:
+        wanted = any(ctx.needs_input_grad[:3])
+        d_h = torch.empty_like(h) if wanted else None
+        d_weight = torch.zeros_like(weight) if wanted else None
+        d_bias = torch.zeros_like(bias) if wanted and bias is not None else None
+        total = h.new_zeros(())
+        for start in range(0, len(h), max(1, CHUNK // len(weight))):
+            rows = slice(start, start + max(1, CHUNK // len(weight)))
+            z = F.linear(h[rows], weight, bias)
+            total += _loss_then_gradient(z, labels[rows], smoothing)  # z is now ∂L/∂z
+            if d_h is not None and d_weight is not None:
+                torch.mm(z, weight, out=d_h[rows])
+                d_weight.addmm_(z.t(), h[rows])
+            if d_bias is not None:
+                d_bias += z.sum(0)
+        ctx.gradients = (d_h, d_weight, d_bias)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
+        d_h, d_weight, d_bias = (None if g is None else g.mul_(scale) for g in ctx.gradients)
+        del ctx.gradients
+        return d_h, d_weight, d_bias, None, None
+
+
+def _loss_then_gradient(
+    z: Float[Tensor, "position vocab"], labels: Int[Tensor, "position"], smoothing: float
+) -> Float[Tensor, ""]:
+    """The summed loss of some rows; their logits are overwritten by the gradient."""
+    vocab, right = z.size(1), labels[:, None]
+    at_label = z.gather(1, right).sum()
+    on_average = z.mean(1).sum() if smoothing else 0.0
+    top = z.amax(1, keepdim=True)
+    z.sub_(top).exp_()
+    mass = z.sum(1, keepdim=True)
+    loss = (mass.log() + top).sum() - (1 - smoothing) * at_label - smoothing * on_average
+    z.div_(mass)
+    z.scatter_add_(1, right, torch.full_like(right, 0, dtype=z.dtype) - (1 - smoothing))
+    if smoothing:
+        z.sub_(smoothing / vocab)
+    return loss

@@ -1,0 +1,59 @@
+"""Dropout (Srivastava et al. 2014): silence a random part, make the rest louder.
+
+    y = x · m / (1 - p),   m_i = 1 with probability 1 - p, else 0
+
+The same as `nn.Dropout`. On a CPU, however, drawing one random float for every number costs more
+than the matrix product before it: here one draw of 64 bits decides four numbers (p is rounded to a
+multiple of 2⁻¹⁶), from the same generator, so that seeds and resumed runs behave as usual.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+LEVELS = 2**16  # how finely sixteen random bits can divide the unit interval
+
+
+class Dropout(nn.Module):
+    """`nn.Dropout`, faster on a CPU."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        if not 0.0 <= p < 1.0:
+            raise ValueError(f"dropout must be at least 0 and less than 1, got {p}")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0.0:
+            return x
+        if x.device.type != "cpu":
+            return F.dropout(x, self.p)
+        return _Silence.apply(x, keep(x, self.p), 1.0 / (1.0 - self.p))
+
+    def extra_repr(self) -> str:
+        """What print(model) shows of it."""
+        return f"p={self.p}"
+
+
+def keep(x: Tensor, p: float) -> Tensor:
+    """A random mask in the shape of x, True with probability 1 - p."""
+    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    bits = draws.view(torch.int16)[: x.numel()]  # uniform over -32768 … 32767
+    return (bits >= round(p * LEVELS) - LEVELS // 2).view(x.shape)
+
+
+class _Silence(torch.autograd.Function):
+    """x · m · scale; the mask is kept as one byte a number."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float) -> Tensor:
+        ctx.save_for_backward(mask)
+        ctx.scale = scale
+        return (x * mask).mul_(scale)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (mask,) = ctx.saved_tensors
+        return (gradient * mask).mul_(ctx.scale), None, None
