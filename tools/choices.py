@@ -129,8 +129,9 @@ def explain_torch(build: str, where: str, meanings: list) -> str:
         cause = "has none" if meanings[1].startswith(NOT_THERE) else "cannot be used from here"
         its_own = f" and {TORCH_INDEX}{build} {cause}"
     return (
-        f"the indexes that pip uses have no torch {TORCH} ({build}) for {where}{its_own}; take another "
-        "Python (make setup PYTHON=/path/to/python3), or put the wheel into a folder PIP_FIND_LINKS"
+        f"the indexes that pip uses have no torch {TORCH} ({build}) for {where}{its_own}; "
+        "take another Python (make setup PYTHON=/path/to/python3), "
+        "or put the wheel into a folder that PIP_FIND_LINKS names"
     )
 
 

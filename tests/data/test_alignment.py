@@ -56,9 +56,8 @@ def test_a_second_mistake_that_mends_the_first_is_found_too():
     targets = [*targets[:400], *targets[401:1_000], "xx", *targets[1_000:]]
     stretches = judge(sources, targets).stretches
     assert [stretch.offset for stretch in stretches] == [0, -1, 0]
-    assert [
-        abs(s.stop - stop) <= 10 for s, stop in zip(stretches, (400, 1_000, 1_500), strict=True)
-    ]
+    assert abs(stretches[1].start - 400) <= 10
+    assert abs(stretches[1].stop - 1_000) <= 10
 
 
 def test_a_shift_from_the_first_line_on_is_found():

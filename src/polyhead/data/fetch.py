@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -115,7 +116,8 @@ def load(file: RemoteFile, url: str, folder: Path, progress: Progress, patience:
     except OSError as error:  # those of the network are failures of their own
         raise PolyheadError(f"{path}: cannot be written ({error.strerror or error})") from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # mostly it is not there any more
+            part.unlink()
 
 
 def copy(download: "Download", out: IO[bytes], file: RemoteFile, progress: Progress) -> None:

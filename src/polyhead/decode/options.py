@@ -57,7 +57,7 @@ class Hypotheses:
     log_p: Float[Tensor, "batch beam"]
 
 
-def length_normaliser(length: float, alpha: float) -> float:
+def length_normaliser(length: int, alpha: float) -> float:
     """lp(y) = ((5 + |y|) / 6)^α    (Wu et al. 2016, eq. 14)."""
     return float(((5 + length) / 6) ** alpha)
 

@@ -1,0 +1,146 @@
+"""What every family promises. A new family is done when it stands in this table and passes."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn import functional as F
+
+from polyhead import models
+from polyhead.checkpoint.folder import set_weights, weights
+from polyhead.config import from_dict
+from polyhead.layers.stack import StackConfig
+
+POST = StackConfig(n_layers=2, d_model=16, n_heads=4, d_ff=32, dropout=0.0)
+VOCAB, PAD, LENGTH = 11, 0, 7
+
+
+def text(batch: int, length: int = LENGTH) -> Tensor:
+    return torch.randint(1, VOCAB, (batch, length))
+
+
+class Case(NamedTuple):
+    """A model small enough for a test, and what its forward pass wants for a batch of that size."""
+
+    config: Any
+    inputs: Callable[[int], tuple[Tensor, ...]]
+
+
+CASES = {
+    "transformer": Case(
+        models.TransformerConfig(VOCAB, VOCAB, stack=POST, tie="all"),
+        lambda batch: (text(batch, 5), text(batch)),
+    ),
+}
+
+every = pytest.mark.parametrize("family", models.FAMILIES)
+translators = pytest.mark.parametrize("family", ["transformer"])
+writers = pytest.mark.parametrize("family", ["transformer"])
+close = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_every_time():
+    torch.manual_seed(0)
+
+
+def build(family):
+    model_class, _ = models.FAMILIES[family]
+    return model_class(CASES[family].config).eval()
+
+
+def test_the_table_is_complete():
+    assert set(CASES) == set(models.FAMILIES)
+
+
+@every
+def test_its_configuration_survives_as_plain_values(family):
+    config = CASES[family].config
+    assert from_dict(type(config), asdict(config)) == config
+
+
+@every
+def test_its_weights_can_be_saved_and_loaded(family, tmp_path):
+    one, other, inputs = build(family), build(family), CASES[family].inputs(2)
+    save_file(weights(one), tmp_path / "model.safetensors")
+    assert not torch.equal(other(*inputs), one(*inputs))
+    set_weights(other, load_file(tmp_path / "model.safetensors"))
+    assert torch.equal(other(*inputs), one(*inputs))
+
+
+@every
+def test_every_parameter_learns(family):
+    model = build(family).train()
+    model(*CASES[family].inputs(2)).square().sum().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+@every
+def test_no_two_layers_begin_alike(family):
+    """Copying one layer N times, as deepcopy does, would begin with N equal layers."""
+    tensors = [p for p in build(family).parameters() if p.dim() > 1]
+    for i, one in enumerate(tensors):
+        for other in tensors[i + 1 :]:
+            assert one.shape != other.shape or not torch.equal(one, other)
+
+
+@every
+def test_rows_of_a_batch_do_not_mix(family):
+    model, inputs = build(family), CASES[family].inputs(3)
+    alone = model(*(rows[:1] for rows in inputs))
+    torch.testing.assert_close(model(*inputs)[:1], alone, **close)
+
+
+@translators
+def test_padding_changes_nothing(family):
+    model, (source, target) = build(family), CASES[family].inputs(2)
+    padded = F.pad(source, (0, 3), value=PAD)
+    torch.testing.assert_close(model(padded, target), model(source, target), **close)
+
+
+@writers
+def test_the_future_is_not_seen(family):
+    model, (*source, target) = build(family), CASES[family].inputs(2)
+    otherwise = torch.cat([target[:, :4], text(2, LENGTH - 4)], dim=1)
+    now, then = model(*source, target), model(*source, otherwise)
+    torch.testing.assert_close(now[:, :4], then[:, :4], **close)
+
+
+@writers
+def test_step_by_step_equals_all_at_once(family):
+    model, (*source, target) = build(family), CASES[family].inputs(2)
+    state = model.begin(*source, width=1, max_length=LENGTH)
+    steps = [model.step(last[:, None], state)[:, 0] for last in target.unbind(1)]
+    torch.testing.assert_close(torch.stack(steps, 1), model(*source, target), **close)
+
+
+@writers
+@given(data=st.data(), width=st.integers(1, 4), batch=st.integers(1, 3))
+@settings(max_examples=25, deadline=None)
+def test_beams_that_are_rearranged_at_will_equal_their_histories_read_at_once(
+    family, data, width, batch
+):
+    """Cached equals uncached for every hypothesis, whoever continues whom, whoever leaves."""
+    torch.manual_seed(data.draw(st.integers(0, 99)))
+    model, source = build(family), CASES[family].inputs(batch)[0]
+    state = model.begin(source, width=width, max_length=6)
+    histories = torch.zeros(batch, width, 0, dtype=torch.long)
+    for _ in range(6):
+        last = torch.randint(1, VOCAB, (len(source), width))
+        histories = torch.cat([histories, last[..., None]], dim=-1)
+        logits = model.step(last, state)
+        read = [model(source, histories[:, beam])[:, -1] for beam in range(width)]
+        torch.testing.assert_close(logits, torch.stack(read, 1), **close)
+        parents = torch.randint(0, width, (len(source), width))
+        state.select(parents)
+        histories = histories.take_along_dim(parents[..., None], dim=1)
+        if len(source) > 1 and data.draw(st.booleans()):
+            stay = torch.randperm(len(source))[: len(source) - 1]
+            state.keep(stay)
+            source, histories = source[stay], histories[stay]
