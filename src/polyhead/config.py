@@ -6,6 +6,7 @@ typo must never train for a week. Types are checked by pydantic, strictly: "5" i
 """
 
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
@@ -18,17 +19,18 @@ from pydantic import TypeAdapter, ValidationError
 from polyhead.errors import ConfigError
 
 T = TypeVar("T")
+SHOWN = 60  # characters of a wrong value that a message repeats
 
 
 def read(path: Path, overrides: Iterable[str] = ()) -> dict[str, Any]:
     """A file's plain values, after overrides such as `train.steps=500`."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"there is no configuration file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as UTF-8 text: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also a number of 5,000 digits
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
     for override in overrides:
         set_by_path(values, override)
@@ -39,19 +41,26 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     """Build a dataclass from plain values, checking every name and every type."""
     refuse_unknown(kind, values, where)
     try:
-        text = json.dumps(values, default=str)
+        text = json.dumps(values, default=str, ensure_ascii=False).encode()
         return TypeAdapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
         raise ConfigError(_first_complaint(error, where)) from None
+    except UnicodeEncodeError as error:
+        bad = error.object[max(0, error.start - SHOWN) : error.end]
+        raise ConfigError(f"{_table(where)}: {bad!r} is not text that UTF-8 can hold") from None
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{_table(where)}: a value is too large or too deep") from None
 
 
 def refuse_unknown(kind: Any, values: Mapping[str, Any], where: str) -> None:
-    """Every name in `values` must be a field, and so on inside."""
+    """Every name in `values` must be a field, every number finite, and so on inside."""
     hints = get_type_hints(kind)
     known = [field.name for field in fields(kind)]
     for name, value in values.items():
         if name not in known:
-            raise ConfigError(f"{where}{name}: no such option{suggest(name, known)}")
+            raise ConfigError(f"{where}{_shown(name)}: no such option{suggest(name, known)}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{where}{name} = {value}: should be a finite number")
         inner = next((k for k in (hints[name], *get_args(hints[name])) if is_dataclass(k)), None)
         if inner is not None and isinstance(value, Mapping):
             refuse_unknown(inner, value, f"{where}{name}.")
@@ -61,19 +70,31 @@ def _first_complaint(error: ValidationError, where: str) -> str:
     complaints = error.errors(include_url=False)
     first = complaints[0]
     place = where + ".".join(str(part) for part in first["loc"])
-    what = first["msg"].removeprefix("Value error, ")
+    what = " ".join(first["msg"].removeprefix("Value error, ").split())
     more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
     if first["type"] == "missing":
         return f"{place}: this option is required{more}"
     if first["type"] == "value_error":  # raised by __post_init__
-        return f"{place.rstrip('.') or 'configuration'}: {what}{more}"
+        return f"{_table(place)}: {what}{more}"
     what = what[0].lower() + what[1:].replace("Input should be", "should be")
-    return f"{place} = {first['input']!r}: {what.replace('input should be', 'should be')}{more}"
+    what = what.replace("input should be", "should be")
+    return f"{_table(place)} = {_shown(repr(first['input']))}: {what}{more}"
+
+
+def _table(where: str) -> str:
+    return where.rstrip(".") or "configuration"
+
+
+def _shown(text: str) -> str:
+    """As much of a text as fits into a message, on one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def set_by_path(values: dict[str, Any], override: str) -> None:
     """`a.b=1` sets values["a"]["b"] to 1. The right side is read as TOML, else as a plain word."""
     path, separator, text = override.partition("=")
+    path = path.strip()
     if not separator or not path:
         raise ConfigError(f"{override!r}: write an override as name=value, as in train.steps=500")
     *parents, last = path.split(".")
@@ -83,8 +104,8 @@ def set_by_path(values: dict[str, Any], override: str) -> None:
             raise ConfigError(f"{override!r}: {parent} is a value, not a table")
     try:
         values[last] = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        values[last] = text
+    except (ValueError, RecursionError):
+        values[last] = text.strip()
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -118,7 +139,7 @@ def _absent(value: Any) -> bool:
 def _toml_value(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML's one exception
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], where: str = "") -> list[str]:

@@ -1,7 +1,6 @@
 """The data doctor: it finds what is wrong, says where, and does not cry wolf."""
 
 import json
-import os
 import random
 import time
 import unicodedata
@@ -237,9 +236,6 @@ def test_time_grows_with_the_corpus_and_no_faster():
     assert seconds[1] < 10 * seconds[0], "four times the pairs"
 
 
-REAL = Path(os.environ.get("POLYHEAD_DATA", Path(__file__).parents[3] / "shared" / "data"))
-
-
 @pytest.mark.parametrize(
     ("source", "target"),
     [
@@ -249,10 +245,8 @@ REAL = Path(os.environ.get("POLYHEAD_DATA", Path(__file__).parents[3] / "shared"
         ("pydocs-ko/val.ko.gz", "pydocs-ko/val.en.gz"),
     ],
 )
-def test_real_corpora_are_in_step_until_a_line_is_lost(source, target):
-    if not (REAL / source).exists():
-        pytest.skip(f"{source} is not below $POLYHEAD_DATA")
-    pairs = read_parallel([REAL / source], [REAL / target])
+def test_real_corpora_are_in_step_until_a_line_is_lost(source, target, real_data):
+    pairs = read_parallel([real_data / source], [real_data / target])
     assert check(pairs).worst in ("ok", "note")
     place = len(pairs) // 3
     lost = Pairs(pairs.sources[:-1], pairs.targets[:place] + pairs.targets[place + 1 :])

@@ -9,7 +9,6 @@ import time
 from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,6 @@ from polyhead.errors import ConfigError, DataError, MissingError, PolyheadError
 
 SHORT = Patience(attempts=2, answer_seconds=0.3, pause_seconds=0.01, file_seconds=5)
 TEXT = "".join(f"sentence number {n}\n" for n in range(2_000)).encode()
-REAL = Path(os.environ.get("POLYHEAD_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 def corpus_of(contents, name="small"):
@@ -337,10 +335,8 @@ def test_what_is_made_is_not_fetched(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["multi30k", "tinyshakespeare"])
-def test_the_real_corpora_come_from_a_mirror(name, tmp_path):
-    if not (REAL / name).is_dir():
-        pytest.skip(f"{name} is not below $POLYHEAD_DATA")
-    handler = partial(SimpleHTTPRequestHandler, directory=str(REAL))
+def test_the_real_corpora_come_from_a_mirror(name, tmp_path, real_data):
+    handler = partial(SimpleHTTPRequestHandler, directory=str(real_data))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"

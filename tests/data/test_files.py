@@ -18,6 +18,9 @@ from polyhead.data.files import BadLine, read_lines, read_text, scan
 from polyhead.errors import DataError
 
 KOREAN = "안녕하세요 여러분\n오늘은 날씨가 좋아요\n"
+RELAXED = settings(  # the machine may be busy; files may be overwritten
+    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 NOT_LINE_ENDS = "a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i\rj"
 
 
@@ -48,7 +51,7 @@ def complaint(path, encoding="utf-8"):
 line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0"))
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@RELAXED
 @given(lines=st.lists(line), ended=st.booleans(), packed=st.booleans(), mark=st.booleans())
 def test_any_lines_are_read_back_as_they_were_written(lines, ended, packed, mark, write):
     lines = [each.removeprefix("\ufeff") + "." for each in lines]  # "." : no mark, no CR at its end
@@ -57,7 +60,7 @@ def test_any_lines_are_read_back_as_they_were_written(lines, ended, packed, mark
     assert read_lines(write(gzip.compress(data) if packed else data)) == lines
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@RELAXED
 @given(data=st.binary().filter(lambda data: not data.startswith(b"\x1f\x8b")))
 def test_the_count_is_that_of_wc_and_an_unfinished_line(data):
     n_lines = data.count(b"\n") + bool(data and not data.endswith(b"\n"))
@@ -374,7 +377,7 @@ def test_a_disk_that_fails_is_one_line():
         list(scan(Broken(), "a", encoding="utf-8", notify=print))
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@RELAXED
 @given(data=st.binary(max_size=300), packed=st.booleans())
 def test_no_bytes_make_anything_but_text_or_a_data_error(data, packed, write):
     for encoding in ("utf-8", "cp949", "utf-16", "utf-7"):

@@ -1,8 +1,10 @@
 """Pictures: well-formed, one cell for each weight in the right colour, letters that are letters."""
 
 import io
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
+from importlib.resources import files
 from itertools import combinations
 
 import numpy as np
@@ -97,11 +99,23 @@ def perceived(colour, blindness):
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
+def page_palettes():
+    """The colours of heads on the page: by day and by night."""
+    style = files("polyhead.inspect").joinpath("viewer", "attention.css").read_text("utf-8")
+    colours = re.findall(r"--head-\d: (#\w+);", style)
+    return {"light": colours[:8], "dark": colours[8:]}
+
+
+def test_pictures_and_the_page_have_the_same_colours():
+    assert page_palettes()["light"] == list(HEADS)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("blindness", BLINDNESS)
-def test_the_colours_of_heads_stay_apart_for_every_kind_of_colour_vision(blindness):
+def test_the_colours_of_heads_stay_apart_for_every_kind_of_colour_vision(scheme, blindness):
     # Okabe and Ito's well-known eight colours come as near as 16 in the same measure.
-    seen = [perceived(colour, blindness) for colour in HEADS]
-    assert len(seen) >= 8
+    seen = [perceived(colour, blindness) for colour in page_palettes()[scheme]]
+    assert len(seen) == 8
     assert min(np.linalg.norm(a - b) for a, b in combinations(seen, 2)) > 20
 
 

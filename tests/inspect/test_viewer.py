@@ -320,11 +320,17 @@ def test_arrows_change_layer_and_head(view, show):
 def test_arrows_walk_over_the_heat_map(view, show):
     page = show(view, "#kind=cross&layer=2&head=3")
     page.locator("#cells").focus()
-    for key in ("ArrowUp", "ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowLeft"):
-        page.keyboard.press(key)
+    begin, walk = ["Up"], ["Right"] * 4 + ["Left"] + ["Down"] * 3 + ["Up"]
+    for key in begin + walk:
+        page.keyboard.press(f"Arrow{key}")
     told = page.locator(".readout").inner_text()
-    assert "‘저는’ → ‘I’" in told
-    assert f"{view.find('cross', 2).weights[2, 2, 0]:.3f}" in told
+    assert "‘와’ → ‘I’" in told
+    assert f"{view.find('cross', 2).weights[2, 2, 3]:.3f}" in told
+    for key in ["Left"] * 9 + ["Up"] * 9:  # no further than the corner
+        page.keyboard.press(f"Arrow{key}")
+    assert "‘저는’ → ‘Tom’" in page.locator(".readout").inner_text()
+    page.keyboard.press("Escape")
+    assert page.locator(".name.on").count() == 0
 
 
 def test_arrows_walk_over_the_thumbnails(view, show):
@@ -356,6 +362,13 @@ def test_a_phone_need_not_scroll_sideways(view, hostile, show, language):
             assert page.evaluate("document.documentElement.scrollWidth") <= 360
             page.locator(f"label[for={choice}]").click()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_long_sentence_scrolls_inside_its_figure(show):
+    page = show(one_text("encoder", n=60), width=360)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    inside = page.evaluate("document.querySelector('.scroll').scrollWidth")
+    assert inside > 60 * 12
 
 
 def test_the_page_is_dark_in_the_dark(view, show):

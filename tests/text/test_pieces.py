@@ -205,6 +205,15 @@ def test_rare_characters_can_be_left_to_bytes(kind, english):
 
 
 @both
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_the_space_has_an_id_however_rare_it_is(kind, byte_fallback):
+    corpus = ["두남자가요리를하고있고한사람은그들을" * 20, "두 남자"]
+    config = TextConfig(kind=kind, character_coverage=0.98, byte_fallback=byte_fallback)
+    tokenizer = learn_pieces(corpus, config)
+    assert tokenizer.decode(tokenizer.encode("남자 두 사람")) == "남자 두 사람"
+
+
+@both
 def test_the_same_lines_give_the_same_bytes(kind, english, korean):
     config = TextConfig(kind=kind, vocab=450)
     models = {learn_pieces(english + korean, config).model for _ in range(3)}

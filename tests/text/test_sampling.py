@@ -3,6 +3,8 @@ from collections import Counter
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from polyhead.text.sampling import Lattice, Merges
 
@@ -46,6 +48,12 @@ def test_a_character_without_a_piece_stays_alone():
     assert Merges(SCORES).cut("aQQb", Random(1), 0.5) == ["a", "Q", "Q", "b"]
 
 
+def test_a_piece_is_better_than_a_character_without_one():
+    scores = {"Qa": -9.0, "a": -1.0}
+    cuts = {tuple(Lattice(scores).cut("Qa", Random(seed), 1.0)) for seed in range(50)}
+    assert cuts == {("Qa",)}
+
+
 @pytest.mark.parametrize("length", [10, 17, 3000])
 def test_long_words_neither_overflow_nor_lose_characters(length):
     for cutter in (Lattice(SCORES), Merges(SCORES)):
@@ -75,6 +83,24 @@ def test_best_merge_first_and_leftmost_among_equals():
     assert merges.cut("aaa", Random(1), 0.0) == ["aaa"]
     assert Merges({"aa": -1.0}).cut("aaa", Random(1), 0.0) == ["aa", "a"]
     assert merges.cut("aab", Random(1), 0.0) == ["a", "ab"]
+
+
+@given(
+    word=st.text("ab", max_size=14),
+    scores=st.dictionaries(st.text("ab", min_size=2, max_size=5), st.integers(-9, -1), max_size=12),
+)
+def test_without_dropout_it_is_merging_done_naively(word, scores):
+    parts = list(word)
+    while True:
+        pairs = [(scores.get(parts[i] + parts[i + 1]), -i) for i in range(len(parts) - 1)]
+        possible = [(score, place) for score, place in pairs if score is not None]
+        if not possible:
+            break
+        i = -max(possible)[1]
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+    assert (
+        Merges({piece: float(s) for piece, s in scores.items()}).cut(word, Random(1), 0.0) == parts
+    )
 
 
 def test_leaving_out_everything_leaves_characters():

@@ -5,9 +5,9 @@ Which sentences stand in which batch, and in which order the batches come, is a 
 worker processes.
 """
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -68,12 +68,15 @@ def group(pairs: Sequence[Pair], max_tokens: int, seed: int) -> list[list[int]]:
 
     A batch costs its padded tokens, source plus target, and at most `max_tokens` unless one pair
     alone is longer. Sentences of equal length share a batch, so that hardly anything is padding;
-    which of them meet is drawn anew for every seed.
+    which of them meet is drawn anew for every seed. Among sources of one length the targets grow,
+    among those of the next they shrink: where a batch spans two lengths, its targets are alike.
     """
     rng = np.random.default_rng(seed)
     lengths = np.array([(len(source), len(target)) for source, target in pairs], dtype=np.int64)
-    by_length = np.lexsort((rng.random(len(pairs)), lengths[:, 1], lengths[:, 0]))
-    batches = list(_cut(by_length, lengths, max_tokens))
+    source, target = lengths.T
+    up_and_down = np.where(source % 2 == 0, target, -target)
+    by_length = np.lexsort((rng.random(len(pairs)), up_and_down, source))
+    batches = list(_cut(by_length.tolist(), lengths, max_tokens))
     rng.shuffle(batches)  # type: ignore[arg-type]
     return batches
 
@@ -108,29 +111,48 @@ class Epochs(Dataset[TranslationBatch]):
         self.encode = encode
         self.max_tokens = max_tokens
         self.seed = seed
-        self._epoch = lru_cache(maxsize=1)(self._draw)
+        self._drawn: tuple[int, Sequence[Pair], list[list[int]]] | None = None  # the last epoch
 
-    def _draw(self, epoch: int) -> tuple[Sequence[Pair], list[list[int]]]:
-        pairs = self.encode(epoch)
-        return pairs, group(pairs, self.max_tokens, seed=_mix(self.seed, epoch))
+    def draw(self, epoch: int) -> tuple[Sequence[Pair], list[list[int]]]:
+        """The pairs of an epoch, and which of them stand in which batch."""
+        if self._drawn is None or self._drawn[0] != epoch:
+            pairs = self.encode(epoch)
+            self._drawn = epoch, pairs, group(pairs, self.max_tokens, _mix(self.seed, epoch))
+        return self._drawn[1:]
 
     def n_batches(self, epoch: int) -> int:
         """How many batches this epoch has; it varies a little, because ties are drawn."""
-        return len(self._epoch(epoch)[1])
+        return len(self.draw(epoch)[1])
 
     def __getitem__(self, place: tuple[int, int]) -> TranslationBatch:
-        pairs, batches = self._epoch(place[0])
+        pairs, batches = self.draw(place[0])
         return collate([pairs[number] for number in batches[place[1]]])
 
     def batches(self, start: Place, workers: int = 0) -> Iterator[tuple[Place, TranslationBatch]]:
-        """Batches for ever from `start` on, each with the place that follows it."""
+        """Batches for ever from `start` on, each with the place that follows it.
+
+        The loader has a generator of its own: it would else draw from the one that dropout uses,
+        at moments that depend on where a run was interrupted.
+        """
         epoch, step = start.epoch, start.step
         while True:
             places = [(epoch, s) for s in range(step, self.n_batches(epoch))]
-            loader = DataLoader(self, batch_size=None, sampler=places, num_workers=workers)
+            loader = DataLoader(
+                self,
+                batch_size=None,
+                sampler=places,
+                num_workers=workers,
+                worker_init_fn=_leave_interrupts_to_the_parent,
+                generator=torch.Generator().manual_seed(0),
+            )
             for (_, at), batch in zip(places, loader, strict=True):
                 yield Place(epoch, at + 1), batch
             epoch, step = epoch + 1, 0
+
+
+def _leave_interrupts_to_the_parent(_: int) -> None:
+    """Ctrl-C reaches every process of a terminal, but only the one that trains may act on it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _mix(seed: int, epoch: int) -> int:

@@ -42,18 +42,22 @@ class Pattern(NamedTuple):
 
     def fill(self, fillers: Mapping[str, Filler]) -> tuple[str, str]:
         """The Korean and the English sentence with every slot filled."""
+        source = SLOT.sub(lambda match: in_korean(match, fillers), self.korean)
+        target = SLOT.sub(lambda match: in_english(match, fillers), self.english)
+        return source, target[0].upper() + target[1:]
 
-        def in_korean(match: re.Match[str]) -> str:
-            slot, form, particle = match.groups(default="")
-            word = fillers[slot].korean[form]
-            return korean.attach(word, particle) if particle else word
 
-        def in_english(match: re.Match[str]) -> str:
-            slot, form, _ = match.groups(default="")
-            return fillers[slot].english[form]
+def in_korean(match: re.Match[str], fillers: Mapping[str, Filler]) -> str:
+    """What stands for a slot of the Korean sentence, with its particle."""
+    slot, form, particle = match.groups(default="")
+    word = fillers[slot].korean[form]
+    return korean.attach(word, particle) if particle else word
 
-        english = SLOT.sub(in_english, self.english)
-        return SLOT.sub(in_korean, self.korean), english[0].upper() + english[1:]
+
+def in_english(match: re.Match[str], fillers: Mapping[str, Filler]) -> str:
+    """What stands for a slot of the English sentence."""
+    slot, form, _ = match.groups(default="")
+    return fillers[slot].english[form]
 
 
 def kind_of(slot: str) -> str:

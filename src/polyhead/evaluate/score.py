@@ -91,12 +91,13 @@ def compare(
         n_samples=samples,
     )
     signatures, results = test()
+    same = list(baseline) == list(system)  # sacreBLEU would call no difference at all significant
     return [
         Comparison(
             name,
             float(results[key][0].score),
             float(results[key][1].score),
-            float(results[key][1].p_value),
+            1.0 if same else float(results[key][1].p_value),
             signatures[key].format(short=False),
         )
         for name, key in zip(metrics, [k for k in results if k != "System"], strict=True)
@@ -117,7 +118,8 @@ def _one(
     value, signature = float(result.score), metric.get_signature().format(short=False)
     if not interval:
         return Score(name, value, None, None, signature)
-    return Score(name, value, result._mean - result._ci, result._mean + result._ci, signature)
+    middle, half = float(result._mean), float(result._ci)
+    return Score(name, value, middle - half, middle + half, signature)
 
 
 def _check(outputs: Sequence[str], references: Sequence[str]) -> None:

@@ -59,6 +59,7 @@ def learn_pieces(lines: Sequence[str], config: TextConfig) -> "PieceTokenizer":
             vocab_size=config.vocab,
             hard_vocab_limit=False,
             character_coverage=config.character_coverage,
+            required_chars=SPACE,  # rare where words are not set apart
             byte_fallback=config.byte_fallback,
             pad_id=PAD,
             bos_id=BOS,
@@ -160,12 +161,12 @@ class PieceTokenizer:
     def pieces(self, line: str) -> list[Piece]:
         """One piece for each id of `encode(line)` except EOS; unknown text keeps its characters."""
         text = self.normalise(line).translate(ESCAPES)
-        ids = self.processor.EncodeAsIds(text)
-        surfaces = self.surfaces(ids)
-        for place, name in enumerate(self.processor.EncodeAsPieces(text)):
-            if ids[place] == UNK:
-                surfaces[place] = name.replace(SPACE, " ").translate(UNESCAPES)
-        return tile(ids, surfaces)
+        cut = self.processor.Encode(text, return_type="offset_mapping")
+        surfaces = self.surfaces(cut["ids"])
+        for place, id in enumerate(cut["ids"]):
+            if id == UNK:
+                surfaces[place] = cut["pieces"][place].replace(SPACE, " ").translate(UNESCAPES)
+        return tile(cut["ids"], surfaces)
 
     def pieces_of_ids(self, ids: Iterable[int]) -> list[Piece]:
         """One piece for each id before the first EOS; the offsets point into `decode(ids)`."""
