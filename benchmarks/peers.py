@@ -23,7 +23,7 @@ from polyhead.text.tokenizer import BOS, EOS, PAD
 
 
 def to_marian(model: Transformer, config: TransformerConfig, *, attention: str = "sdpa") -> Any:
-    """transformers' MarianMTModel with the weights of `model`.
+    """MarianMTModel of transformers with the weights of `model`.
 
     Marian's positions have the sines in one half and the cosines in the other; ours alternate. The
     table is a part of its weights, so it gets ours.
@@ -61,7 +61,7 @@ def to_marian(model: Transformer, config: TransformerConfig, *, attention: str =
             eos_token_id=EOS,
             decoder_start_token_id=BOS,
             forced_eos_token_id=None,
-            attn_implementation=attention,
+            attn_implementation=attention,  # type: ignore[call-arg]
         )
     )
     _fill_marian(marian, model)
@@ -120,20 +120,23 @@ def _fill_marian_attention(theirs: Any, ours: MultiHeadAttention) -> None:
 def forbid_specials(marian: Any) -> None:
     """Never write PAD and BOS, as our search does not.
 
-    By the bias that Marian adds to its logits in any case: this costs it nothing, where `generate`'s
-    own `suppress_tokens` goes over all logits once more at every step.
+    By the bias that Marian adds to its logits in any case: this costs it nothing, where the option
+    `suppress_tokens` of `generate` goes over all logits once more at every step. (The probability of
+    the two is then shared out among the others. In a model that has learned anything this is too
+    little to change the order of hypotheses; in one that has not, use `exact` below.)
     """
     marian.final_logits_bias[:, [PAD, BOS]] = -math.inf
 
 
 @torch.inference_mode()
 def generate(
-    marian: Any, source: Int[Tensor, "batch source"], *, beam: int, limit: int
+    marian: Any, source: Int[Tensor, "batch source"], *, beam: int, limit: int, exact: bool = False
 ) -> Int[Tensor, "batch length"]:
     """What Marian writes after BOS, in at most `limit` tokens; a beam of 1 is greedy search.
 
     Without a length penalty, because Marian's is not ours; a search goes on until no living
-    hypothesis can enter the pool (early_stopping=False), as ours does.
+    hypothesis can enter the pool (early_stopping=False), as ours does. `exact` forbids PAD and BOS in
+    the way that leaves all other probabilities alone, and takes longer.
     """
     from transformers import GenerationConfig  # to_marian has seen to it that it is there
 
@@ -144,6 +147,7 @@ def generate(
         length_penalty=0.0 if beam > 1 else 1.0,
         early_stopping=False,
         use_cache=True,
+        suppress_tokens=[PAD, BOS] if exact else None,
         pad_token_id=PAD,
         bos_token_id=BOS,
         eos_token_id=EOS,

@@ -4,11 +4,11 @@
     marian                   transformers' MarianMTModel, a plain loop, random batches
     torch                    torch.nn.Transformer, a plain loop, OUR batches
     torch-as-built           the same, with the masks and the dropout that its users get
-    marian-our-batches       how much of marian's distance is only padding (not run unless asked for)
+    marian-our-batches       how much of marian's distance is only padding; run if asked for
 
 All have the same size, begin with the same weights, and run in one process, one after the other in
-every round: whatever the machine does, it does to all of them. Every advantage that is fair is given
-to the peers: the settings of the memory allocator (unless --plain-malloc), a fused optimiser, one
+every round: whatever the machine does, it does to all of them. The peers are given every advantage
+that is fair: our settings of the memory allocator (unless --plain-malloc), a fused optimiser, one
 shared embedding, no label smoothing for Marian (its own loss has none). Padding is never counted.
 """
 
@@ -99,7 +99,9 @@ def random_batch_size(pairs: Sequence[Pair], max_tokens: int, draws: int = 200) 
 def polyhead_contestant(task: Task) -> Contestant:
     """The loop that `polyhead train` runs, without its validations and checkpoints."""
     model = task.fresh_model()
-    adam = optimizer.build(model, OptimizerConfig(beta_1=BETAS[0], beta_2=BETAS[1], epsilon=EPSILON))
+    adam = optimizer.build(
+        model, OptimizerConfig(beta_1=BETAS[0], beta_2=BETAS[1], epsilon=EPSILON)
+    )
     batches = Epochs(lambda _: task.pairs, task.max_tokens, SEED).batches(Place())
     objective, progress = Translation(PAD, task.smoothing), Progress()
     silent = Callbacks(lambda *_: None, lambda _: 0.0, lambda _: None, lambda: False)
@@ -215,7 +217,9 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--vocab", type=int, default=8000)
     parser.add_argument("--sentences", type=int, default=None, help="read only the first so many")
     parser.add_argument("--contestants", default=",".join(USUAL), help=", ".join(CONTESTANTS))
-    parser.add_argument("--threads", type=int, default=None, help="of torch; its own choice if not given")
+    parser.add_argument(
+        "--threads", type=int, default=None, help="of torch; its own choice if not given"
+    )
     parser.add_argument("--peer-attention", choices=["sdpa", "eager"], default="sdpa")
     parser.add_argument("--plain-malloc", action="store_true", help="leave the allocator as it is")
     parser.add_argument("--record", action="store_true", help="append to RESULTS.md")
@@ -236,8 +240,9 @@ def describe(task: Task) -> list[str]:
     ours = padding_share(list(islice(task.our_batches(), 50)))
     theirs = padding_share(list(islice(task.random_batches(), 50)))
     return [
-        f"{len(task.pairs):,} sentence pairs, joint vocabulary of {vocab:,}; d_model {stack.d_model}, "
-        f"d_ff {stack.d_ff}, {stack.n_layers}+{stack.n_layers} layers, {stack.n_heads} heads, "
+        f"{len(task.pairs):,} sentence pairs, joint vocabulary of {vocab:,}; "
+        f"d_model {stack.d_model}, d_ff {stack.d_ff}, {stack.n_layers}+{stack.n_layers} layers, "
+        f"{stack.n_heads} heads, "
         f"{stack.norm}-norm, {n_parameters / 1e6:.1f} million parameters; dropout {stack.dropout}, "
         f"smoothing {task.smoothing} (none for Marian). {task.steps} updates a round, at most "
         f"{task.max_tokens} padded tokens a batch ({ours:.1%} padding), random batches of "

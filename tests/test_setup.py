@@ -175,12 +175,12 @@ def test_misleading_variables_do_not_reach_pip_and_all_others_do():
     assert {name: clean[name] for name in useful} == useful
 
 
-def test_a_poisoned_pythonpath_does_not_reach_the_commands(project, tmp_path):
+def test_a_poisoned_pythonpath_does_not_reach_the_commands(project, tmp_path, monkeypatch):
     (tmp_path / "json.py").write_text("raise SystemExit('poisoned')")
-    variables = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    poisoned = subprocess.run([sys.executable, "-c", "import json"], env=variables, check=False)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    poisoned = subprocess.run([sys.executable, "-c", "import json"], check=False)
     assert poisoned.returncode != 0, "the poison does not work, so this test shows nothing"
-    environment = bootstrap.Environment(str(project), variables, sys.executable)
+    environment = bootstrap.Environment(str(project), dict(os.environ), sys.executable)
     environment.hold()
     assert environment.attempt(sys.executable, "-c", "import json; print(1)") == (True, "1")
 

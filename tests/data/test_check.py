@@ -136,7 +136,8 @@ def test_odd_characters_are_found(name, line):
 @pytest.mark.parametrize(
     "line",
     ["déjà vu, à l’été « là »", "Größe, Übermaß, Äpfel", "CAFÉ\xa0», Où ?", "İstanbul’da ığşç",
-     "naïve façade… “quoted” — done", "Ελληνικά και Русский", "Ñandú y español", "10 £ ± ½ ©"],
+     "naïve façade… “quoted” — done", "Ελληνικά και Русский", "Ñandú y español", "10 £ ± ½ ©",
+     "éèêë", "ÄÖÜß"],
 )  # fmt: skip
 def test_ordinary_letters_are_not_taken_for_mojibake(line):
     names = {f.name for f in check(with_lines(corpus(100), {3: (line, line + " x")})).findings}

@@ -50,7 +50,7 @@ def test_an_absolute_path_and_standard_input_are_taken_as_they_are(places):
     assert find(path) == path
     assert find(Path("-")) == Path("-")
     put(places / "one" / "b.txt")
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match=rf"b\.txt is not there \(looked in {places}\); "):
         find(places / "b.txt")
 
 

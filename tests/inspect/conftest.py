@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from polyhead.inspect.maps import AttentionMap, AttentionView, Sentence, Token
+from polyhead.inspect.page import write
 
 SOURCE = [("저는", 0), ("내일", 1), ("친구", 2), ("와", 2), ("학교", 3), ("에", 3),
           ("갑", 4), ("니다", 4), (".", 5)]  # fmt: skip
@@ -14,6 +15,9 @@ TARGET = [("Tom", 1), ("orrow", 1), ("I", 2), ("will", 3), ("go", 4), ("to", 5),
           ("ool", 6), (".", 7)]  # fmt: skip
 ATTACK = "</script><img src=x onerror='window.hacked=1'><!--{{data}}"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync", "--no-first-run"]  # fmt: skip
 
 
 def softmax(scores):
@@ -83,3 +87,56 @@ def chromium():
             pytest.fail(message)
         pytest.skip(message)
     return found
+
+
+@pytest.fixture(scope="session")
+def browser(chromium):
+    """A running browser, for all tests that look at pages."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open a view in an offline window; any request or error on the page fails the test."""
+    contexts, problems, requested = [], [], []
+
+    def show(view, state="", width=1200, language="en-US", scheme="light"):
+        path = write(view, tmp_path / "page.html")
+        context = browser.new_context(
+            offline=True,
+            viewport={"width": width, "height": 1200},
+            locale=language,
+            color_scheme=scheme,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda said: said.type == "error" and problems.append(said.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(dialog.message))
+        page.on("request", lambda request: requested.append(request.url.split("#")[0]))
+        page.goto(path.as_uri() + state)
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+    assert problems == []
+    assert set(requested) <= {(tmp_path / "page.html").as_uri()}
+
+
+@pytest.fixture(scope="session")
+def one_text():
+    """Makes a model that reads one text and has one kind of attention, looking back evenly."""
+
+    def one_text(kind, n=3, heads=1):
+        tokens = tuple(Token(f"t{i}", i) for i in range(n))
+        weights = np.tri(n, dtype=np.float32) / np.arange(1, n + 1, dtype=np.float32)[:, None]
+        one = AttentionMap(kind, 1, np.tile(weights, (heads, 1, 1)), "source", "source")
+        predictions = tuple(f"p{i}" for i in range(n)) if kind == "decoder" else ()
+        return AttentionView("one", "", Sentence("t0 t1 t2", tokens), None, predictions, (one,))
+
+    return one_text

@@ -3,8 +3,12 @@
 from functools import cache
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from polyhead.text.tokenizer import TextConfig, train_tokenizers
+
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")  # a busy machine is no bug
 
 ENGLISH = [
     "The quick brown fox jumps over the lazy dog.",

@@ -156,7 +156,7 @@ def test_much_dropout_gives_more_pieces(learn, kind, english):
 
 
 @both
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(lines=st.lists(st.text(max_size=30), max_size=4))
 def test_any_corpus_teaches_something_or_is_empty(kind, lines):
     config = TextConfig(kind=kind)

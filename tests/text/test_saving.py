@@ -15,7 +15,7 @@ from polyhead.text.tokenizer import Tokenizers, load, save
 
 MODEL = "joint.model"
 INDEX = "tokenizer.json"
-reused = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+reused = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture

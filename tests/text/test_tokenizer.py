@@ -216,6 +216,8 @@ def test_lowercase_forgets_case(name, learn, english):
     assert tokenizer.encode(english[0].upper()) == tokenizer.encode(english[0].lower())
     assert tokenizer.decode(tokenizer.encode(english[0])) == english[0].lower()
     assert "".join(piece.text for piece in tokenizer.pieces("THE dog")) == "the dog"
+    learned = [id for id in range(4, len(tokenizer)) if "<0x" not in tokenizer.symbol(id)]
+    assert all(tokenizer.decode([id]) == tokenizer.decode([id]).lower() for id in learned)
 
 
 def test_the_vocabulary_is_never_larger_than_asked(name, learn):

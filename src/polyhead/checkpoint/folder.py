@@ -5,20 +5,22 @@
     tokenizer/           how text becomes ids
     README.md            a model card
     manifest.json        sha256 of all of them
+
+Reading trusts nothing: sizes are compared before memory is taken, and whatever is wrong is a
+CheckpointError of one line.
 """
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from polyhead.checkpoint import store
+from polyhead.checkpoint import store, tensors
 from polyhead.config import from_dict, plain
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.models import FAMILIES
@@ -28,6 +30,8 @@ from polyhead.text.tokenizer import Tokenizers
 FORMAT = 1
 CONFIG, WEIGHTS, CARD, TOKENIZER = "config.json", "model.safetensors", "README.md", "tokenizer"
 MAX_CONFIG_BYTES = 2**20
+MAX_LAYERS = 1000
+SMALL_BUFFERS = 2**20  # numbers that a model may hold beside its weights without being suspicious
 
 
 @dataclass(frozen=True)
@@ -51,9 +55,8 @@ def fill(folder: Path, saved: SavedModel, card: str) -> None:
     }
     text = json.dumps(config, indent=2, ensure_ascii=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
-    save_tensors(weights(saved.model), folder / WEIGHTS)
+    tensors.save(weights(saved.model), folder / WEIGHTS)
     if saved.tokenizers is not None:
-        (folder / TOKENIZER).mkdir()
         tokenizer.save(saved.tokenizers, folder / TOKENIZER)
     (folder / CARD).write_text(card, encoding="utf-8")
 
@@ -61,23 +64,18 @@ def fill(folder: Path, saved: SavedModel, card: str) -> None:
 def load(folder: Path, device: str = "cpu") -> SavedModel:
     """Rebuild a model from its folder, ready to use, after checking every file."""
     folder = resolve(folder)
-    store.verify(folder)
+    sums = store.verify(folder)
+    for name in (CONFIG, WEIGHTS):
+        if name not in sums:
+            raise CheckpointError(f"{folder} is not a model: its {store.MANIFEST} has no {name}")
     described = read_config(folder)
-    model_class, config_class = FAMILIES[described["family"]]
-    try:
-        config = from_dict(config_class, described["model"], "model.")
-        with torch.device("meta"):
-            model = model_class(config)
-    except (ConfigError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{folder / CONFIG}: {error}") from None
-    tensors = load_tensors(folder / WEIGHTS)
-    _check(tensors, weights(model), folder / WEIGHTS)
-    model = model_class(config)
-    set_weights(model, tensors)
-    tokenizers = None
-    if (folder / TOKENIZER).is_dir():
-        tokenizers = tokenizer.load(folder / TOKENIZER)
-    about = described.get("about", {})
+    config, shapes = _measure(described, folder)
+    found = tensors.load_floats(folder / WEIGHTS, shapes)
+    model = FAMILIES[described["family"]][0](config)
+    set_weights(model, found)
+    _check_finite(model, folder / WEIGHTS)
+    tokenizers = _tokenizers(folder, sums, described["model"])
+    about = described["about"]
     return SavedModel(described["family"], config, model.to(device).eval(), tokenizers, about)
 
 
@@ -113,14 +111,80 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} does not describe a model")
     if described.get("format") != FORMAT:
         raise CheckpointError(
-            f"{path} has format {described.get('format')!r}; this version reads {FORMAT}"
+            f"{path} has format {str(described.get('format'))[:80]!r}; this version reads {FORMAT}"
         )
-    if described.get("family") not in FAMILIES:
+    family = described.get("family")
+    if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(
-            f"{folder} holds a model of family {described.get('family')!r}; this version of "
-            f"polyhead knows {', '.join(FAMILIES)}"
+            f"{folder} holds a model of family {str(family)[:80]!r}; this version of polyhead "
+            f"knows {', '.join(FAMILIES)}"
         )
+    described["about"] = _about(described.get("about", {}), path)
     return described
+
+
+def _about(about: Any, path: Path) -> dict[str, Any]:
+    """What is told about the making of a model, as far as others rely on its form."""
+    if not isinstance(about, dict):
+        raise CheckpointError(f"{path}: about is not a table")
+    run, step, valid = about.get("run") or {}, about.get("step", 0), about.get("valid") or {}
+    tables = [run, valid, *(run.get(name, {}) for name in ("data", "text", "train", "decode"))] \
+        if isinstance(run, dict) else [run]
+    if not all(isinstance(table, dict) for table in tables) or not isinstance(step, int):
+        raise CheckpointError(f"{path}: about does not tell how a model was made")
+    return about
+
+
+def _measure(described: dict[str, Any], folder: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:
+    """The checked configuration and the shapes of its weights, found without any memory."""
+    model_class, config_class = FAMILIES[described["family"]]
+    try:
+        config = from_dict(config_class, described["model"], "model.")
+        most = min(MAX_LAYERS, tensors.count(folder / WEIGHTS))
+        for name, value in _numbers(plain(config)):
+            if "layers" in name and value > most:
+                raise ConfigError(f"model.{name} = {value}, but {WEIGHTS} has not that many tensors")
+        with torch.device("meta"):
+            model = model_class(config)
+    except CheckpointError:
+        raise
+    except (ConfigError, ValueError, TypeError, ArithmeticError, RuntimeError) as error:
+        line = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"{folder / CONFIG}: {line}") from None
+    sizes = [weight.numel() for weight in weights(model).values()]
+    buffers = sum(buffer.numel() for buffer in model.buffers())
+    if min(sizes) == 0 or buffers > sum(sizes) + SMALL_BUFFERS:
+        raise CheckpointError(f"{folder / CONFIG}: no model has such sizes")
+    return config, {name: tuple(weight.shape) for name, weight in weights(model).items()}
+
+
+def _numbers(config: Mapping[str, Any], where: str = "") -> list[tuple[str, int]]:
+    """All whole numbers in a configuration, with their names."""
+    found = []
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            found += _numbers(value, f"{where}{name}.")
+        elif isinstance(value, int):
+            found.append((f"{where}{name}", value))
+    return found
+
+
+def _tokenizers(folder: Path, sums: dict[str, str], model: dict[str, Any]) -> Tokenizers | None:
+    """The tokenizers, if there are any: from files that were checked, and as large as the model."""
+    place = folder / TOKENIZER
+    if not place.is_dir():
+        return None
+    for path in place.iterdir():
+        if f"{TOKENIZER}/{path.name}" not in sums:
+            raise CheckpointError(f"{path} does not belong to this model; remove it")
+    tokenizers = tokenizer.load(place)
+    for side, found in (("source", tokenizers.source), ("target", tokenizers.target)):
+        expected = model.get(f"{side}_vocab", len(found))
+        if expected != len(found):
+            raise CheckpointError(
+                f"{place}: the {side} tokenizer has {len(found)} ids, but config.json says {expected}"
+            )
+    return tokenizers
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -128,41 +192,22 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach() for name, p in model.named_parameters()}
 
 
-def set_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+def set_weights(model: nn.Module, found: Mapping[str, Tensor]) -> None:
     """Copy tensors into a model of the same shape."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(tensors[name])
+            parameter.copy_(found[name])
 
 
-def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write tensors to a safetensors file."""
-    try:
-        save_file({name: t.contiguous().cpu() for name, t in tensors.items()}, path)
-    except SafetensorError as error:
-        raise OSError(str(error)) from None
+def not_finite(model: nn.Module) -> str | None:
+    """The name of a weight that holds something else than numbers, if there is one."""
+    for name, weight in weights(model).items():
+        if not math.isfinite(weight.sum(dtype=torch.float64).item()):
+            return name
+    return None
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file; what is not one is refused."""
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is not a safetensors file: {error}") from None
-
-
-def _check(found: dict[str, Tensor], expected: dict[str, Tensor], path: Path) -> None:
-    """Names, shapes and numbers of the weights must be those of the model."""
-    missing = sorted(expected.keys() - found.keys())
-    extra = sorted(found.keys() - expected.keys())
-    if missing or extra:
-        what = f"lacks {missing[0]}" if missing else f"has {extra[0]}, which this model has not"
-        raise CheckpointError(f"{path} {what}")
-    for name, tensor in found.items():
-        if tensor.shape != expected[name].shape:
-            raise CheckpointError(
-                f"{path}: {name} is {tuple(tensor.shape)}, but config.json says "
-                f"{tuple(expected[name].shape)}"
-            )
-        if not math.isfinite(tensor.sum(dtype=torch.float64).item()):
-            raise CheckpointError(f"{path}: {name} holds numbers that are not finite")
+def _check_finite(model: nn.Module, path: Path) -> None:
+    name = not_finite(model)
+    if name is not None:
+        raise CheckpointError(f"{path}: {name} holds numbers that are not finite")

@@ -1,17 +1,19 @@
 """Folders that are complete or absent: how every checkpoint is written and found again.
 
-    .tmp-<process>/  files … → manifest.json with their sha256 → fsync → rename to its final name
+    .tmp-<process>-…/  files … → manifest.json with their sha256 → fsync → rename to its final name
 
 A crash at any moment leaves the older folders as they were, and at most a temporary one beside them,
 which the next run removes. A folder whose manifest does not verify is never used.
 """
 
+import contextlib
+import ctypes
 import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,61 +21,131 @@ from pathlib import Path
 from polyhead.errors import CheckpointError, PolyheadError
 
 MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES = 2**20
 TEMPORARY = ".tmp-"
-STEP = re.compile(r"step-(\d{8,})")
+DRAFT = re.compile(re.escape(TEMPORARY) + r"\d+-.+")
+STEP = re.compile(r"step-(\d{8,18})")
+NAME = re.compile(r"[\w-][\w.-]{0,99}(/[\w-][\w.-]{0,99})?", re.ASCII)  # of a file in a manifest
+AT_WORKING_FOLDER, EXCHANGE = -100, 2  # Linux's AT_FDCWD and RENAME_EXCHANGE
 
 
 @contextmanager
 def writing(folder: Path) -> Iterator[Path]:
     """A temporary folder to fill; when the block ends well it becomes `folder`, all at once."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-", dir=folder.parent))
+    draft = _draft(folder, secrets.token_hex(4))
+    with explained(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft.mkdir()
+        try:
+            yield draft
+            seal(draft)
+            _put(draft, folder)
+            sync(folder.parent)
+        finally:
+            remove(draft)  # what came to nothing, or what was replaced
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """What the machine refuses while we write is an error of one line, not a traceback."""
     try:
-        yield draft
-        seal(draft)
-        if folder.exists():
-            old = draft.with_name(draft.name + "-old")
-            folder.rename(old)
-            draft.rename(folder)
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            draft.rename(folder)
-        _sync(folder.parent)
+        yield
     except OSError as error:
         raise PolyheadError(
-            f"cannot write {folder}: {error.strerror or error}; what was saved before is intact"
+            f"cannot write {path}: {error.strerror or error}; what was saved before is intact"
         ) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _draft(path: Path, what: str) -> Path:
+    return path.with_name(f"{TEMPORARY}{os.getpid()}-{what}")
+
+
+def _put(draft: Path, folder: Path) -> None:
+    """Give a draft its final name. What has that name now is exchanged for it in one step."""
+    if not os.path.lexists(folder):
+        draft.rename(folder)
+    elif not _exchange(draft, folder):
+        old = draft.with_name(draft.name + "-old")
+        folder.rename(old)
+        try:
+            draft.rename(folder)
+        except OSError:
+            old.rename(folder)
+            raise
+        remove(old)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names at once; False where the system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    names = (os.fsencode(one), os.fsencode(other))
+    result = rename(AT_WORKING_FOLDER, names[0], AT_WORKING_FOLDER, names[1], EXCHANGE)
+    return int(result) == 0
 
 
 def seal(folder: Path) -> None:
     """Write down the sha256 of every file, and wait until the disk has everything."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    sums = {str(path.relative_to(folder)): _sha256(path) for path in files}
-    (folder / MANIFEST).write_text(json.dumps(sums, indent=1) + "\n", encoding="utf-8")
-    for path in [*files, folder / MANIFEST]:
-        _sync(path)
+    sums = {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
+    manifest = folder / MANIFEST
+    manifest.write_text(_manifest(sums), encoding="utf-8")
+    mode = manifest.stat().st_mode  # as the user's umask wants it; safetensors locks others out
+    for path in [*files, manifest]:
+        path.chmod(mode)
+        sync(path)
     for path in [folder, *(p for p in folder.rglob("*") if p.is_dir())]:
-        _sync(path)
+        sync(path)
 
 
-def verify(folder: Path) -> None:
-    """Every file is there and is what it was, or a CheckpointError says which is not."""
+def _manifest(sums: dict[str, str]) -> str:
+    return json.dumps(sums, indent=1) + "\n"
+
+
+def verify(folder: Path) -> dict[str, str]:
+    """Every file is there and is what it was, or a CheckpointError says which is not.
+
+    The sums of all files are returned: what is not among them was not checked. Files outside the
+    folder are never touched, whatever the manifest or a symbolic link says.
+    """
+    sums = _read_manifest(folder)
+    for name, expected in sums.items():
+        if not NAME.fullmatch(name):
+            raise CheckpointError(f"{folder}: {MANIFEST} names {name[:80]!r}, which no model has")
+        try:
+            complaint = _complaint(folder / name, folder, expected)
+        except OSError as error:
+            complaint = f"cannot be read: {error.strerror}"
+        if complaint:
+            raise CheckpointError(f"{folder}: {name} {complaint}")
+    return sums
+
+
+def _complaint(path: Path, folder: Path, expected: str) -> str | None:
+    """What is wrong with a file, as the end of a sentence."""
+    if path.is_symlink() or (path.parent != folder and path.parent.is_symlink()):
+        return "is a link to another place; copy the file itself"
+    if not path.is_file():
+        return "is missing; the folder was not copied as a whole"
+    return None if _sha256(path) == expected else "is damaged: its checksum is not the saved one"
+
+
+def _read_manifest(folder: Path) -> dict[str, str]:
+    path = folder / MANIFEST
     try:
-        sums = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if path.is_symlink() or path.stat().st_size > MAX_MANIFEST_BYTES:
+            raise ValueError
+        text = path.read_text(encoding="utf-8")
+        sums: dict[str, str] = json.loads(text)
+        if not isinstance(sums, dict) or _manifest(sums) != text:
+            raise ValueError
     except FileNotFoundError:
         raise CheckpointError(f"{folder} is not a checkpoint: it has no {MANIFEST}") from None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise CheckpointError(f"{folder}: {MANIFEST} is damaged") from None
-    if not isinstance(sums, dict):
-        raise CheckpointError(f"{folder}: {MANIFEST} is damaged")
-    for name, expected in sums.items():
-        path = folder / name
-        if Path(name).is_absolute() or ".." in Path(name).parts or not path.is_file():
-            raise CheckpointError(f"{folder}: {name} is missing; it was not copied as a whole")
-        if _sha256(path) != expected:
-            raise CheckpointError(f"{folder}: {name} is damaged: its checksum is not the saved one")
+    return sums
 
 
 def steps(folder: Path) -> list[tuple[int, Path]]:
@@ -89,6 +161,11 @@ def step_folder(folder: Path, step: int) -> Path:
     return folder / f"step-{step:08d}"
 
 
+def step_of(checkpoint: Path) -> int:
+    """The step in a checkpoint's name; the inverse of `step_folder`."""
+    return int(checkpoint.name.removeprefix("step-"))
+
+
 def newest(folder: Path) -> tuple[Path | None, list[str]]:
     """The newest checkpoint that verifies, and a line about each newer one that does not."""
     complaints = []
@@ -102,34 +179,56 @@ def newest(folder: Path) -> tuple[Path | None, list[str]]:
     return None, complaints
 
 
-def tidy(folder: Path, keep: int, spare: Path | None) -> None:
-    """Remove all but the newest `keep` checkpoints and `spare`, and what a crash left behind."""
-    for _, path in steps(folder)[:-keep]:
-        if spare is None or path.name != spare.name:
-            shutil.rmtree(path, ignore_errors=True)
+def tidy(folder: Path, current: Path, *, keep: int, spare: Path | None) -> None:
+    """Keep `current`, the newest before it up to `keep` in all, and `spare`; remove the rest.
+
+    What is newer than `current` was damaged, or left behind by a roll-back: it will be written
+    again. Without this it would count among the newest and push the sound ones out.
+    """
+    found = steps(folder)
+    until_now = [path for step, path in found if step <= step_of(current)]
+    for _, path in found:
+        if path not in until_now[-keep:] and path != spare:
+            dying = _draft(path, path.name)  # so that half a checkpoint never has a checkpoint's name
+            with contextlib.suppress(OSError):
+                path.rename(dying)
+            remove(dying)
     remove_drafts(folder)
 
 
 def remove_drafts(folder: Path) -> None:
-    """Remove temporary folders of runs that are no more."""
+    """Remove what processes that are no more have left half-written."""
     for draft in folder.glob(f"{TEMPORARY}*"):
-        shutil.rmtree(draft, ignore_errors=True)
+        if DRAFT.fullmatch(draft.name):
+            remove(draft)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole folder, as far as one may."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def point(link: Path, to: Path) -> None:
     """Make `link` a relative symbolic link to a neighbouring folder, replacing it at once."""
-    draft = link.with_name(f"{TEMPORARY}{os.getpid()}-{link.name}")
-    draft.unlink(missing_ok=True)
-    draft.symlink_to(os.path.relpath(to, link.parent), target_is_directory=True)
-    draft.replace(link)
+    with explained(link):
+        draft = _draft(link, link.name)
+        draft.unlink(missing_ok=True)
+        draft.symlink_to(os.path.relpath(to, link.parent), target_is_directory=True)
+        draft.replace(link)
 
 
 def write_text(path: Path, text: str) -> None:
     """Replace a small file at once."""
-    draft = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
-    draft.write_text(text, encoding="utf-8")
-    _sync(draft)
-    draft.replace(path)
+    with explained(path):
+        draft = _draft(path, path.name)
+        draft.write_text(text, encoding="utf-8")
+        sync(draft)
+        draft.replace(path)
+        sync(path.parent)
 
 
 def _sha256(path: Path) -> str:
@@ -137,7 +236,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Wait until the disk has it; folders too, for their names."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

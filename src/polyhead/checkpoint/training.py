@@ -15,44 +15,76 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from polyhead.checkpoint.folder import load_tensors, save_tensors
+from polyhead.checkpoint import tensors as files
 from polyhead.errors import CheckpointError
 
 TENSORS, NUMBERS = "training.safetensors", "training.json"
+MAX_NUMBERS_BYTES = 2**20
+RANDOM, OPTIMIZER = "random.", "optimizer."
 
 
 def fill(folder: Path, model: nn.Module, optimizer: Optimizer, numbers: dict[str, Any]) -> None:
     """Write the state of a run beside its model."""
-    tensors = {f"random.{name}": state for name, state in random_states().items()}
+    tensors = {f"{RANDOM}{name}": state for name, state in random_states().items()}
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for parameter, state in optimizer.state.items():
         for key, value in state.items():
-            tensors[f"optimizer.{names[id(parameter)]}.{key}"] = torch.as_tensor(value)
-    save_tensors(tensors, folder / TENSORS)
-    (folder / NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+            tensors[f"{OPTIMIZER}{names[id(parameter)]}.{key}"] = torch.as_tensor(value)
+    files.save(tensors, folder / TENSORS)
+    text = json.dumps(numbers, indent=1, allow_nan=False)
+    (folder / NUMBERS).write_text(text + "\n", encoding="utf-8")
 
 
 def restore(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
     """Put the optimiser and the random generators back; return the numbers."""
-    tensors = load_tensors(folder / TENSORS)
-    device = next(model.parameters()).device
+    numbers = read_numbers(folder)
+    tensors = files.load(folder / TENSORS)
+    states = {name: _moments(tensors, name, p) for name, p in model.named_parameters()}
     optimizer.state.clear()
     for name, parameter in model.named_parameters():
-        prefix = f"optimizer.{name}."
-        state = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
-        if state:
-            optimizer.state[parameter] = {
-                key: tensor if key == "step" and device.type != "cuda" else tensor.to(device)
-                for key, tensor in state.items()
-            }
-    set_random_states(
-        {k.removeprefix("random."): t for k, t in tensors.items() if k.startswith("random.")}
-    )
+        if states[name]:
+            optimizer.state[parameter] = states[name]
+    known = {k.removeprefix(RANDOM): t for k, t in tensors.items() if k.startswith(RANDOM)}
     try:
-        numbers: dict[str, Any] = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise CheckpointError(f"{folder / NUMBERS} cannot be read; resume is impossible") from None
+        set_random_states(known)
+    except (KeyError, RuntimeError, TypeError):
+        raise _useless(folder / TENSORS, "no state of the random generators") from None
     return numbers
+
+
+def _moments(tensors: dict[str, Tensor], name: str, parameter: nn.Parameter) -> dict[str, Any]:
+    """The optimiser's state for one parameter; copies, so that no file is kept open by them."""
+    prefix = f"{OPTIMIZER}{name}."
+    found = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+    for key, tensor in found.items():
+        if tensor.dim() and tensor.shape != parameter.shape:
+            raise CheckpointError(
+                f"{TENSORS}: {prefix}{key} is {tuple(tensor.shape)}, but the parameter "
+                f"{tuple(parameter.shape)}; resume is impossible"
+            )
+    device = parameter.device
+    return {
+        key: tensor.clone() if key == "step" and device.type != "cuda" else tensor.to(device).clone()
+        for key, tensor in found.items()
+    }
+
+
+def read_numbers(folder: Path) -> dict[str, Any]:
+    """training.json: the position in the data and what was measured last."""
+    path = folder / NUMBERS
+    try:
+        if path.stat().st_size > MAX_NUMBERS_BYTES:
+            raise ValueError
+        numbers = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise _useless(path, "it cannot be read") from None
+    if not isinstance(numbers, dict) or not isinstance(numbers.get("progress"), dict):
+        raise _useless(path, "it does not say where the run stood")
+    return numbers
+
+
+def _useless(path: Path, why: str) -> CheckpointError:
+    return CheckpointError(f"{path}: {why}; resume is impossible")
 
 
 def random_states() -> dict[str, Tensor]:
@@ -60,6 +92,8 @@ def random_states() -> dict[str, Tensor]:
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
+    if torch.backends.mps.is_available():
+        states["mps"] = torch.mps.get_rng_state()
     return states
 
 
@@ -68,3 +102,5 @@ def set_random_states(states: dict[str, Tensor]) -> None:
     torch.set_rng_state(states["cpu"])
     if "cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state(states["cuda"])
+    if "mps" in states and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(states["mps"])

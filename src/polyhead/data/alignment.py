@@ -164,8 +164,6 @@ class Signs:
             pairs = zip(together, tables[-1], strict=True)
             gains.append(float(sum((count * table).sum() for count, table in pairs)))
         best = int(np.argmax(gains))
-        if gains[best] < gains[NO_OFFSET] + PRICE:
-            best = NO_OFFSET
         # under chance alone, twice the gain is distributed as χ² with that many degrees of freedom
         if 2 * gains[best] < n_cells + 4 * (2 * n_cells) ** 0.5:
             return None

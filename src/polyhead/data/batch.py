@@ -77,7 +77,7 @@ def group(pairs: Sequence[Pair], max_tokens: int, seed: int) -> list[list[int]]:
     up_and_down = np.where(source % 2 == 0, target, -target)
     by_length = np.lexsort((rng.random(len(pairs)), up_and_down, source))
     batches = list(_cut(by_length.tolist(), lengths, max_tokens))
-    rng.shuffle(batches)  # type: ignore[arg-type]
+    rng.shuffle(batches)
     return batches
 
 
@@ -142,7 +142,7 @@ class Epochs(Dataset[TranslationBatch]):
                 batch_size=None,
                 sampler=places,
                 num_workers=workers,
-                worker_init_fn=_leave_interrupts_to_the_parent,
+                worker_init_fn=_leave_signals_to_the_parent,
                 generator=torch.Generator().manual_seed(0),
             )
             for (_, at), batch in zip(places, loader, strict=True):
@@ -150,9 +150,13 @@ class Epochs(Dataset[TranslationBatch]):
             epoch, step = epoch + 1, 0
 
 
-def _leave_interrupts_to_the_parent(_: int) -> None:
-    """Ctrl-C reaches every process of a terminal, but only the one that trains may act on it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _leave_signals_to_the_parent(_: int) -> None:
+    """Ctrl-C, and a cluster's SIGTERM, reach every process; only the one that trains may act on it.
+
+    It still needs batches to come to the end of its step. A worker without a parent ends by itself.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _mix(seed: int, epoch: int) -> int:

@@ -121,7 +121,7 @@ def find(path: Path) -> Path:
     """A file or folder as named, or where the data lies; an error says where it was sought."""
     if str(path) == "-":
         return path
-    places = [path] if path.is_absolute() else [path, *(folder / path for folder in folders())]
+    places = dict.fromkeys([path, *(folder / path for folder in folders())])  # one, if absolute
     for place in places:
         for candidate in (place, place.with_name(place.name + ".gz")):
             if os.path.exists(candidate):

@@ -36,6 +36,11 @@ class DataConfig:
     hold_out: int = 500
     max_length: int = 256  # tokens on either side; longer pairs are not trained on
 
+    def __post_init__(self) -> None:
+        for name in ("hold_out", "max_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}: expected at least 1")
+
 
 @dataclass(frozen=True)
 class Corpus:
@@ -107,8 +112,12 @@ def make_missing(config: DataConfig) -> None:
         return
     if config.corpus != "schedules":
         raise ConfigError(f"data.corpus = {config.corpus!r}: polyhead can make only 'schedules'")
+    wanted = (
+        *config.source, *config.target, *config.pairs,
+        *config.valid_source, *config.valid_target, *config.valid_pairs,
+    )  # fmt: skip
     try:
-        _found((*config.source, *config.target, *config.valid_source, *config.valid_target))
+        _found(wanted)
     except DataError:
         schedules.write(corpora.home() / "schedules")
 
@@ -122,4 +131,5 @@ def _skipped(pairs: Pairs) -> list[str]:
         return []
     first = "; ".join(str(bad) for bad in pairs.skipped[:3])
     more = f"; and {len(pairs.skipped) - 3} more" if len(pairs.skipped) > 3 else ""
-    return [f"{len(pairs.skipped):,} bad lines skipped: {first}{more}"]
+    lines = "1 bad line" if len(pairs.skipped) == 1 else f"{len(pairs.skipped):,} bad lines"
+    return [f"{lines} skipped: {first}{more}"]

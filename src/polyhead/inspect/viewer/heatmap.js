@@ -45,7 +45,7 @@ function measures(place, map, rows, columns) {
   const overhang = Math.ceil(slanted * Math.cos(TILT)) + 4; // of the last label, to the right
   const fitting = Math.floor((room - side - overhang) / columns.length);
   const count = Math.max(rows.length, columns.length);
-  const smallest = count > 256 ? 2 : count > 96 ? 4 : 15;
+  const smallest = count > 256 ? 2 : count > 96 ? 4 : 17;
   const cell = Math.max(smallest, Math.min(42, fitting));
   return { cell, side, overhang, top: Math.ceil(slanted * Math.sin(TILT)) + 16, most };
 }

@@ -19,7 +19,7 @@ export function overview(place, view, state, change) {
   const names = element(
     "p", { class: "axes" }, element("span", {}, `↓ ${say(state, "layer")}`), element("span", {}, `→ ${say(state, "head")}`),
   );
-  place.append(element("p", { class: "hint" }, say(state, "model_hint")), names, node);
+  place.append(element("p", { class: "hint" }, say(state, "model_hint")), names, element("div", { class: "scroll" }, node));
 }
 
 function thumbnail(map, head, state, change) {

@@ -1,0 +1,498 @@
+"""The benchmarks compare like with like: peers compute what we compute, clocks are read right."""
+
+import gc
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from polyhead.data.batch import pad
+from polyhead.errors import ConfigError, PolyheadError
+from polyhead.layers.stack import StackConfig
+from polyhead.models.transformer import Transformer, TransformerConfig
+
+PAD, BOS, EOS = 0, 1, 2
+VOCAB = 23
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _scripts_find_each_other(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setattr(gc, "collect", lambda: 0)  # it takes a while once transformers is loaded
+    torch.manual_seed(0)
+
+
+def script(name):
+    return importlib.import_module(name)
+
+
+def need_transformers():
+    return pytest.importorskip(
+        "transformers", reason="transformers is not installed: pip install 'polyhead[hf]'"
+    )
+
+
+def small(**changes):
+    stack = {"n_layers": 2, "d_model": 16, "n_heads": 4, "d_ff": 32, **changes}
+    return TransformerConfig(VOCAB, VOCAB, tie="all", max_length=64, stack=StackConfig(**stack))
+
+
+def opinionated(config):
+    """Random weights, but far from their beginnings: norms and biases count, outputs are varied."""
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return model
+
+
+def sentences(lengths, *, end=False):
+    rows = [torch.randint(4, VOCAB, (n,)).tolist() for n in lengths]
+    return [[*row[:-1], EOS] if end else row for row in rows]
+
+
+def batch_with_padding():
+    source = pad(sentences([9, 4, 6], end=True))
+    target = pad([[BOS, *row] for row in sentences([5, 8, 3])])
+    return source, target
+
+
+# --- the peers ---
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_marian_with_our_weights_gives_our_logits(attention, activation):
+    need_transformers()
+    config = small(activation=activation)
+    model, (source, target) = opinionated(config), batch_with_padding()
+    marian = script("peers").to_marian(model, config, attention=attention)
+    with torch.inference_mode():
+        theirs = marian(
+            input_ids=source, attention_mask=(source != PAD).long(), decoder_input_ids=target
+        ).logits
+        ours = model(source, target)
+    real = target != PAD
+    torch.testing.assert_close(theirs[real], ours[real], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_torch_with_our_weights_gives_our_logits(norm):
+    config = small(norm=norm)
+    model, (source, target) = opinionated(config), batch_with_padding()
+    theirs = script("peers").to_torch(model, config).train()  # not the fast path of inference …
+    for part in theirs.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0  # … but without its chance
+    for rows in (slice(None), slice(0, 1)):  # with padding in the source, and without
+        real = target[rows] != PAD
+        found, expected = theirs(source[rows], target[rows]), model(source[rows], target[rows])
+        torch.testing.assert_close(found[real], expected[real], rtol=0, atol=1e-4)
+
+
+def test_torch_as_built_differs_only_by_the_norm_after_the_last_norm():
+    config = small()
+    model, (source, target) = opinionated(config), batch_with_padding()
+    theirs = script("peers").to_torch(model, config, as_built=True)
+    for side in (theirs.transformer.encoder, theirs.transformer.decoder):
+        assert isinstance(side.norm, torch.nn.LayerNorm)
+        side.norm = None
+    real = target != PAD
+    with torch.no_grad():
+        found, expected = theirs(source, target), model(source, target)
+    torch.testing.assert_close(found[real], expected[real], rtol=0, atol=1e-4)
+
+
+def test_peers_drop_out_where_we_do():
+    """Not on attention weights and activations, unless it is meant to be as its users have it."""
+    peers, config = script("peers"), small(dropout=0.1)
+    model = Transformer(config)
+    for as_built, expected in ((False, 0.0), (True, 0.1)):
+        transformer = peers.to_torch(model, config, as_built=as_built).transformer
+        for layer in transformer.decoder.layers:
+            assert layer.self_attn.dropout == layer.multihead_attn.dropout == expected
+            assert layer.dropout.p == expected
+            assert layer.dropout1.p == layer.dropout2.p == layer.dropout3.p == 0.1
+
+
+def test_all_have_as_many_parameters_to_learn():
+    need_transformers()
+    peers, config = script("peers"), small()
+    model = Transformer(config)
+    sizes = {
+        sum(p.numel() for p in one.parameters() if p.requires_grad)
+        for one in (model, peers.to_marian(model, config), peers.to_torch(model, config))
+    }
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_both_searches_write_the_same(beam):
+    need_transformers()
+    peers, decoding, config = script("peers"), script("decoding_speed"), small()
+    model = eager_to_end(opinionated(config))
+    batches = decoding.batches_of(sentences([3, 5, 5, 7, 2, 9, 4, 4, 6, 6], end=True), 4)
+    ours = decoding.decode_ours(model, batches, beam)
+    assert len({tuple(ids) for ids in ours}) > 4  # a model that always says the same proves little
+    assert 2 <= sum(EOS in ids for ids in ours) < 10  # some end, some are stopped
+    theirs, marian = [], peers.to_marian(model, config)
+    for source in batches:
+        limit = 2 * source.size(1) + 10
+        found = peers.generate(marian, source, beam=beam, limit=limit, exact=True)
+        theirs += [decoding.written(row) for row in found.tolist()]
+    assert theirs == ours
+    peers.forbid_specials(marian)
+    if beam == 1:
+        assert decoding.decode_theirs(marian, batches, 1) == ours
+
+
+def eager_to_end(model):
+    """Let EOS resemble a word that the model likes, so that outputs end now and then."""
+    with torch.no_grad():
+        words = model.embed_target.tokens.weight
+        words[EOS] = words[4:].mean(0) * 3
+    return model
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (small(norm="pre"), "model.stack.norm = 'pre', but transformers' Marian is post-norm"),
+        (
+            TransformerConfig(VOCAB, VOCAB, tie="target", stack=small().stack),
+            "model.tie = 'target', but Marian here shares one embedding",
+        ),
+    ],
+)
+def test_marian_refuses_what_it_cannot_be(config, message):
+    with pytest.raises(ConfigError, match=message):
+        script("peers").to_marian(Transformer(config), config)
+
+
+# --- training speed ---
+
+
+def task(**changes):
+    lengths = [3, 4, 5, 6, 7, 8] * 4
+    pairs = list(zip(sentences(lengths, end=True), sentences(lengths, end=True), strict=True))
+    values = {"max_tokens": 64, "steps": 2, **changes}
+    return script("training_speed").Task(pairs, small(dropout=0.1), **values)
+
+
+@pytest.mark.parametrize(
+    "name", ["polyhead", "marian", "torch", "torch-as-built", "marian-our-batches"]
+)
+def test_every_contestant_learns_and_counts_real_tokens(name, monkeypatch):
+    if name.startswith("marian"):
+        need_transformers()
+    speed = script("training_speed")
+    one = task(steps=3)
+    models = []
+    remember(monkeypatch, models)
+    contestant = speed.CONTESTANTS[name](one, name)
+    assert contestant.name == name
+    batches = one.random_batches() if name == "marian" else one.our_batches()
+    real = [
+        int((b.source != PAD).sum() + (b.labels != PAD).sum())
+        for _, b in zip(range(6), batches, strict=False)
+    ]
+    (model,) = models
+    before = {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
+    assert contestant.work() == sum(real[:3])
+    assert contestant.work() == sum(real[3:])  # it goes on where it stood
+    same = [n for n, p in model.named_parameters() if n in before and torch.equal(p, before[n])]
+    assert same == []
+
+
+def remember(monkeypatch, models):
+    """Keep hold of whichever model a contestant trains: the last one that is made."""
+    speed, peers = script("training_speed"), script("peers")
+
+    def wrapped(make):
+        def remembering(*arguments, **options):
+            model = make(*arguments, **options)
+            models[:] = [model]
+            return model
+
+        return remembering
+
+    monkeypatch.setattr(speed.Task, "fresh_model", wrapped(speed.Task.fresh_model))
+    monkeypatch.setattr(peers, "to_marian", wrapped(peers.to_marian))
+    monkeypatch.setattr(peers, "to_torch", wrapped(peers.to_torch))
+
+
+def test_random_batches_fill_the_budget_on_average():
+    """Compared with the definition: draw batches of that size, and pad them."""
+    one = task(max_tokens=100)
+    size = script("training_speed").random_batch_size(one.pairs, 100)
+
+    def mean_cost(size):
+        order = torch.Generator().manual_seed(5)
+        costs = []
+        for _ in range(500):
+            drawn = torch.randint(len(one.pairs), (size,), generator=order).tolist()
+            widest = [max(len(one.pairs[i][side]) for i in drawn) for side in (0, 1)]
+            costs.append(sum(widest) * size)
+        return sum(costs) / len(costs)
+
+    assert mean_cost(size) <= 100 < mean_cost(size + 1)
+    assert len(next(one.random_batches()).source) == size
+
+
+def test_contestants_that_do_not_exist_are_named():
+    with pytest.raises(ConfigError, match="--contestants polyhead,keras: expected polyhead first"):
+        script("training_speed").read_words(["--contestants", "polyhead,keras"])
+
+
+# --- decoding speed ---
+
+
+def test_batches_hold_every_sentence_once_the_longest_first():
+    decoding = script("decoding_speed")
+    given = sentences([3, 5, 2, 7, 4], end=True)
+    batches = decoding.batches_of(given, 2)
+    rows = [[t for t in row if t != PAD] for batch in batches for row in batch.tolist()]
+    assert sorted(rows) == sorted(given)
+    assert [len(row) for row in rows] == [7, 5, 4, 3, 2]
+    assert [len(batch) for batch in batches] == [2, 2, 1]
+
+
+def test_what_was_written_ends_with_the_end():
+    written = script("decoding_speed").written
+    assert written([7, 8, EOS, EOS, EOS]) == [7, 8, EOS]  # transformers' beams fill up with EOS
+    assert written([7, 8, EOS, PAD]) == [7, 8, EOS]
+    assert written([7, 8, 9]) == [7, 8, 9]
+
+
+def test_a_choice_of_sentences_has_all_lengths():
+    given = [[4] * n for n in range(1, 101)]
+    chosen = script("decoding_speed").of_all_lengths(given, 4)
+    assert [len(one) for one in chosen] == [1, 26, 51, 76]
+    assert script("decoding_speed").of_all_lengths(given[:2], 4) == given[:2]
+    assert script("decoding_speed").of_all_lengths(given, 0) == []
+
+
+class Table:
+    """A model whose next token depends on nothing: logits rise with the id, 7 and 8 are equal."""
+
+    def __call__(self, source, target):
+        logits = torch.arange(float(VOCAB))
+        logits[8] = logits[7] + 1e-5
+        return logits.expand(len(source), target.size(1), VOCAB)
+
+
+def test_outputs_that_part_at_a_tie_are_told_from_others():
+    decoding = script("decoding_speed")
+    batches = [torch.full((4, 3), 5)]
+    ours = [[9, 7, EOS], [9, 7, EOS], [9, 7, EOS], [9, 7]]
+    theirs = [[9, 7, EOS], [9, 8, EOS], [9, 6, EOS], [9, 7, EOS]]
+    found = decoding.agreement(Table(), batches, ours, theirs)
+    assert found == (1, 1, 4)
+    assert found.share == 0.5
+    assert str(found) == "1 of 4 (and 1 part at a tie)"
+
+
+def test_different_outputs_are_not_measured(monkeypatch):
+    decoding = script("decoding_speed")
+    monkeypatch.setattr(decoding, "decode_ours", lambda *_: [[9, 7, EOS]])
+    monkeypatch.setattr(decoding, "decode_theirs", lambda *_: [[9, 8, EOS]])
+    batches = [torch.full((1, 3), 5)]
+    greedy, beam = decoding.Setting(64, 1, 1.2, 1.0), decoding.Setting(64, 5, 1.5, 0.98)
+    assert decoding.check(Table(), None, [(greedy, batches)])[greedy.name].ties == 1
+    with pytest.raises(PolyheadError, match="batch 64, beam 5: only 0 of 1 outputs are the same"):
+        decoding.check(Table(), None, [(beam, batches)])
+
+
+# --- quality ---
+
+
+def test_minutes_come_from_the_run_and_reach_its_last_step(tmp_path):
+    entries = [
+        {"kind": "train", "step": 50, "seconds": 90.0},
+        {"kind": "train", "step": 100, "seconds": 240.0},
+        {"kind": "valid", "step": 125, "loss": 3.0},
+    ]
+    lines = "".join(json.dumps(entry) + "\n" for entry in entries)
+    (tmp_path / "metrics.jsonl").write_text(lines)
+    assert script("multi30k").training_time(tmp_path) == (125, 5.0)
+
+
+def test_a_run_without_a_clock_is_refused(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "valid", "step": 3, "loss": 3.0}\n')
+    with pytest.raises(PolyheadError, match=r"has no time in it; train for more than train\.log"):
+        script("multi30k").training_time(tmp_path)
+
+
+def test_the_test_set_lies_beside_the_validation_set():
+    quality = script("multi30k")
+    assert quality.file_of_the_test_set("multi30k/val.de.gz") == "multi30k/test_2016_flickr.de.gz"
+    with pytest.raises(ConfigError, match=r"mine/dev\.de: this benchmark knows recipes that"):
+        quality.file_of_the_test_set("mine/dev.de")
+
+
+def test_case_counts_only_where_it_should():
+    references = ["A man rides a red bicycle through the old town .", "Two dogs are playing ."]
+    quality = script("multi30k").measure([text.lower() for text in references], references)
+    assert quality.lowercased == pytest.approx(100)
+    assert quality.cased < 99
+    assert quality.chrf < 99
+    assert [("case:lc" in s, "case:mixed" in s) for s in quality.signatures] == [
+        (True, False), (False, True), (False, True),
+    ]  # fmt: skip
+
+
+# --- measuring ---
+
+
+class FakeClock:
+    """Time passes only when somebody works."""
+
+    def __init__(self):
+        self.now, self.log = 100.0, []
+
+    def __call__(self):
+        return self.now
+
+    def contestant(self, name, units, seconds):
+        """Does `units` in as many seconds as the list says for each round."""
+        left = iter(seconds)
+
+        def work():
+            self.now += next(left)
+            self.log.append(name)
+            return units
+
+        return script("measuring").Contestant(name, work)
+
+
+def test_contestants_take_turns_and_each_round_begins_with_another():
+    clock = FakeClock()
+    three = [clock.contestant(name, 6, [1.0, 2.0, 3.0, 4.0]) for name in "abc"]
+    samples = script("measuring").interleave(three, 4, clock=clock, tell=lambda _: None)
+    assert "".join(clock.log) == "abcbcacababc"
+    assert list(samples) == ["a", "b", "c"]
+    for found in samples.values():
+        assert found == [(6, 1.0), (6, 2.0), (6, 3.0), (6, 4.0)]
+        assert [sample.rate for sample in found] == [6.0, 3.0, 2.0, 1.5]
+
+
+def test_ratios_are_taken_within_a_round():
+    """The machine is ten times slower in every round; ours stays 2, 3 and 2.5 times faster."""
+    measuring, clock = script("measuring"), FakeClock()
+    both = [
+        clock.contestant("ours", 100, [1.0, 10.0, 100.0]),
+        clock.contestant("peer", 100, [2.0, 30.0, 250.0]),
+    ]
+    samples = measuring.interleave(both, 3, clock=clock, tell=lambda _: None)
+    ratios = measuring.paired_ratios(samples["ours"], samples["peer"])
+    assert ratios == pytest.approx([2.0, 3.0, 2.5])
+    assert measuring.spread(ratios) == pytest.approx((2.5, 2.0, 3.0))
+
+
+def test_more_work_in_the_same_time_is_faster():
+    sample = script("measuring").Sample
+    ratios = script("measuring").paired_ratios([sample(30, 2.0)], [sample(10, 2.0)])
+    assert ratios == pytest.approx([3.0])
+
+
+def test_the_ranking_says_which_bars_are_reached():
+    measuring = script("measuring")
+    sample = measuring.Sample
+    samples = {
+        "ours": [sample(3000, 1.0)] * 3,
+        "slow": [sample(1000, 1.0)] * 3,
+        "fast": [sample(2900, 1.0)] * 3,
+        "other": [sample(3000, 2.0)] * 3,
+    }
+    lines = measuring.ranking(samples, "ours", {"slow": 3.0, "fast": 1.2}, "tokens/s")
+    cells = {
+        line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:5]] for line in lines
+    }
+    assert cells["ours"] == ["3,000 (3,000 to 3,000)", "", ""]
+    assert cells["slow"] == ["1,000 (1,000 to 1,000)", "3.00 (3.00 to 3.00)", "3: reached"]
+    assert cells["fast"] == ["2,900 (2,900 to 2,900)", "1.03 (1.03 to 1.03)", "1.2: MISSED"]
+    assert cells["other"] == ["1,500 (1,500 to 1,500)", "2.00 (2.00 to 2.00)", "none"]
+
+
+def test_few_rounds_are_not_for_the_record():
+    measuring = script("measuring")
+    measuring.require_rounds(1, recording=False)
+    measuring.require_rounds(5, recording=True)
+    with pytest.raises(ConfigError, match="--rounds 4: for the record at least 5 are needed"):
+        measuring.require_rounds(4, recording=True)
+    with pytest.raises(ConfigError, match="--rounds 0: at least one is needed"):
+        measuring.require_rounds(0, recording=False)
+
+
+def test_the_environment_is_all_that_is_needed_to_do_it_again(monkeypatch):
+    measuring = script("measuring")
+    monkeypatch.setattr(measuring.os, "getloadavg", lambda: (3.25, 1.0, 1.0))
+    text = "\n".join(measuring.environment("training_speed.py", ["--rounds", "5", "--x", "a b"]))
+    assert "`python benchmarks/training_speed.py --rounds 5 --x 'a b'`" in text
+    assert f"torch {torch.__version__}" in text
+    assert measuring.processor() in text
+    assert "1 threads in torch" in text  # as tests/conftest.py has it
+    assert "3.2; THE MACHINE WAS BUSY" in text
+    monkeypatch.setattr(measuring.os, "getloadavg", lambda: (0.1, 1.0, 1.0))
+    assert "BUSY" not in "\n".join(measuring.environment("training_speed.py", []))
+
+
+def test_the_processor_has_the_name_its_maker_gave_it(tmp_path):
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("processor\t: 0\nmodel name\t: Abacus 9: Turbo\nflags\t: beads\n")
+    assert script("measuring").processor(cpuinfo) == "Abacus 9: Turbo"
+    assert script("measuring").processor(tmp_path / "missing")
+
+
+def test_a_section_is_appended_and_nothing_before_it_changes(tmp_path):
+    measuring, path = script("measuring"), tmp_path / "RESULTS.md"
+    path.write_text("# Results\n\nAs they are.\n\n\n")
+    measuring.record(path, "Speed", ["fast"])
+    measuring.record(path, "Speed", ["faster"])
+    assert (
+        path.read_text() == "# Results\n\nAs they are.\n\n## Speed\n\nfast\n\n## Speed\n\nfaster\n"
+    )
+
+
+def test_a_row_goes_to_the_end_of_its_own_table(tmp_path):
+    measuring, path = script("measuring"), tmp_path / "RESULTS.md"
+    path.write_text("# Results\n\n## Quality\n\n| a | b |\n|---|---|\n\n## Speed\n\n| c |\n|---|\n")
+    measuring.record_row(path, "Quality", ["a", "b"], ["1", "2"])
+    measuring.record_row(path, "Quality", ["a", "b"], ["3", "4"])
+    expected = (
+        "## Quality\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\n## Speed\n\n| c |\n|---|\n"
+    )
+    assert path.read_text() == "# Results\n\n" + expected
+    with pytest.raises(ConfigError, match=r"'Speed' has no table with the columns a, b"):
+        measuring.record_row(path, "Speed", ["a", "b"], ["5", "6"])
+    measuring.record_row(path, "New", ["a"], ["5"])
+    assert path.read_text().endswith("\n\n## New\n\n| a |\n|---|\n| 5 |\n")
+
+
+def test_the_results_have_a_table_for_quality(tmp_path):
+    """What RESULTS.md has and what multi30k.py writes must stay the same."""
+    measuring, quality = script("measuring"), script("multi30k")
+    path = tmp_path / "RESULTS.md"
+    path.write_text((BENCHMARKS / "RESULTS.md").read_text(encoding="utf-8"), encoding="utf-8")
+    values = {
+        (s, w): quality.Quality(1, 2, 3, ())
+        for s in ("val", "test_2016_flickr")
+        for w in ("greedy", "beam")
+    }
+    row = quality.row_of(["r", "1", "2", "3"], quality.DecodeConfig(), values)
+    assert len(row) == len(quality.COLUMNS)
+    measuring.record_row(path, quality.HEADING, quality.COLUMNS, row)
+    assert measuring.table_row(row) in path.read_text(encoding="utf-8").split("\n")
+
+
+def test_an_error_of_the_user_is_one_line(capsys):
+    def main(_):
+        raise ConfigError("no such thing; do another")
+
+    with pytest.raises(SystemExit) as left:
+        script("measuring").run(main)
+    assert left.value.code == 2
+    assert capsys.readouterr().err == "error: no such thing; do another\n"
