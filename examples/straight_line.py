@@ -77,9 +77,9 @@ def main(folder: Path, steps: int = 400) -> str:
         partial(learning_rate, schedule, steps=steps, d_model=48),
         TrainConfig(steps=steps, validate_every=max(1, steps // 4)),
         Callbacks(
-            updated=lambda progress, update: None,
+            updated=lambda _progress, _update: None,
             validate=validate,
-            save=lambda progress: None,
+            save=lambda _progress: None,
             stop=lambda: False,
         ),
         Progress(),

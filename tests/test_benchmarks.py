@@ -1,5 +1,6 @@
 """The benchmarks compare like with like: peers compute what we compute, clocks are read right."""
 
+import copy
 import gc
 import importlib
 import json
@@ -8,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from polyhead.data.batch import pad
+from polyhead.data.batch import collate, pad
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.layers.stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.train.objectives import Translation
 
 PAD, BOS, EOS = 0, 1, 2
 VOCAB = 23
@@ -129,32 +131,53 @@ def test_all_have_as_many_parameters_to_learn():
     assert len(sizes) == 1
 
 
+@pytest.fixture(scope="module")
+def beginner():
+    """A model that has begun to copy its source, and so ends what it writes, mostly."""
+    torch.manual_seed(1)
+    model = Transformer(small(dropout=0.0))
+    adam = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(100):
+        rows = sentences(torch.randint(2, 10, (16,)).tolist(), end=True)
+        loss = Translation(PAD)(model, collate([(row, row) for row in rows]))
+        (loss.total / loss.count).backward()
+        adam.step()
+        adam.zero_grad()
+    return model.eval()
+
+
 @pytest.mark.parametrize("beam", [1, 5])
-def test_both_searches_write_the_same(beam):
+def test_both_searches_write_the_same(beam, beginner):
     need_transformers()
     peers, decoding, config = script("peers"), script("decoding_speed"), small()
-    model = eager_to_end(opinionated(config))
     batches = decoding.batches_of(sentences([3, 5, 5, 7, 2, 9, 4, 4, 6, 6], end=True), 4)
-    ours = decoding.decode_ours(model, batches, beam)
-    assert len({tuple(ids) for ids in ours}) > 4  # a model that always says the same proves little
-    assert 2 <= sum(EOS in ids for ids in ours) < 10  # some end, some are stopped
-    theirs, marian = [], peers.to_marian(model, config)
-    for source in batches:
-        limit = 2 * source.size(1) + 10
-        found = peers.generate(marian, source, beam=beam, limit=limit, exact=True)
-        theirs += [decoding.written(row) for row in found.tolist()]
-    assert theirs == ours
-    peers.forbid_specials(marian)
-    if beam == 1:
-        assert decoding.decode_theirs(marian, batches, 1) == ours
+    ends = {}
+    for model in (beginner, opinionated(config)):
+        ours = decoding.decode_ours(model, batches, beam)
+        theirs, marian = [], peers.to_marian(model, config)
+        for source in batches:
+            limit = 2 * source.size(1) + 10
+            found = peers.generate(marian, source, beam=beam, limit=limit, exact=True)
+            theirs += [decoding.written(row) for row in found.tolist()]
+        assert theirs == ours
+        assert len({tuple(ids) for ids in ours}) > 3  # who always says the same proves little
+        ends[model] = sum(EOS in ids for ids in ours)
+    assert ends[beginner] > 6 > min(ends.values())  # both were seen: ended, and cut off
 
 
-def eager_to_end(model):
-    """Let EOS resemble a word that the model likes, so that outputs end now and then."""
+def test_forbidding_the_special_tokens_by_the_bias_is_as_good(beginner):
+    need_transformers()
+    peers, decoding = script("peers"), script("decoding_speed")
     with torch.no_grad():
-        words = model.embed_target.tokens.weight
-        words[EOS] = words[4:].mean(0) * 3
-    return model
+        beginner = copy.deepcopy(beginner)
+        words = beginner.embed_target.tokens.weight
+        words[PAD] = words[4:].mean(0) * 5  # a model that would like to write PAD
+    batches = decoding.batches_of(sentences([3, 5, 5, 7, 2, 9], end=True), 4)
+    marian = peers.to_marian(beginner, small())
+    free = peers.generate(marian, batches[0], beam=1, limit=20)
+    assert PAD in free[:, 0]
+    peers.forbid_specials(marian)
+    assert decoding.decode_theirs(marian, batches, 1) == decoding.decode_ours(beginner, batches, 1)
 
 
 @pytest.mark.parametrize(

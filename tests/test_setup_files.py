@@ -11,6 +11,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from rehearsal import ROOT, TOOLS, choices, lock, make_script
+from test_architecture import MAY_IMPORT
 
 LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 ENTRIES = re.findall(r"(?m)^[a-z0-9].*(?:\n .*)*", LOCK)
@@ -82,8 +83,12 @@ def test_only_torch_and_its_gpu_packages_are_left_out_of_a_resolution():
 
 
 def make(*arguments):
+    """What make prints, not as a child of the make that runs these tests."""
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "--no-print-directory", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        command, cwd=ROOT, env=outside, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_make_alone_lists_every_target():
@@ -116,6 +121,15 @@ def test_scripts_can_be_started_and_are_right_shell(file):
     assert os.access(ROOT / file, os.X_OK)
     shell = (ROOT / file).read_text().splitlines()[0].split("/")[-1].split()[-1]
     subprocess.run([shell, "-n", ROOT / file], check=True)
+
+
+def test_the_table_of_rooms_for_contributors_is_the_one_that_is_enforced():
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = dict(re.findall(r"(?m)^\| `(\w+)` \| .+ \| (.+) \|$", guide))
+    written = {room: set(re.findall(r"`(\w+)`", rooms)) for room, rooms in table.items()}
+    assert table["api"] == "every room above"
+    written["api"] = set(list(table)[: list(table).index("api")])
+    assert written == {room: below for room, below in MAY_IMPORT.items() if room != "__main__"}
 
 
 # --- packages of the machine

@@ -71,7 +71,7 @@ def memory_gigabytes() -> float:
 
 def cores() -> int:
     """How many processors this process may use, which in a container is fewer than there are."""
-    if platform.system() == "Linux":
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 

@@ -44,7 +44,7 @@ def test_a_given_translation_is_looked_at_instead(translator):
     view = attention(translator, TEXT, "Minjun goes to Busan tomorrow.")
     assert view.target.text == "Minjun goes to Busan tomorrow."
     merged = view.merged()
-    assert [t for t in merged.predictions] == ["Minjun", "goes", "to", "Busan", "tomorrow.", "</s>"]
+    assert list(merged.predictions) == ["Minjun", "goes", "to", "Busan", "tomorrow.", "</s>"]
 
 
 def test_merging_words_sums_the_columns_that_a_token_row_saw(view):
@@ -66,7 +66,9 @@ def test_alignment_follows_the_heaviest_weights(translator, monkeypatch):
         kind = "cross"
         weights = np.zeros((2, len(ids) + 1, n_source), dtype=np.float32)
 
-    half = next(i for i, p in enumerate(tokenizers.target.pieces_of_ids(ids)) if i and " " in p.text)
+    half = next(
+        i for i, p in enumerate(tokenizers.target.pieces_of_ids(ids)) if i and " " in p.text
+    )
     Fixed.weights[:, :half, second] = 1.0
     Fixed.weights[:, half:, 0] = 1.0
     monkeypatch.setattr("polyhead.api.looking.record", lambda *_: [Fixed])

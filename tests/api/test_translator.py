@@ -8,7 +8,15 @@ from polyhead.api.translator import load, with_options
 from polyhead.decode.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
 
-LINES = ["민준 씨는 내일 부산에 가요.", "", "   ", "회의는 3시에 시작해요.", "a" * 3000, "🙂", "<s> </s>"]
+LINES = [
+    "민준 씨는 내일 부산에 가요.",
+    "",
+    "   ",
+    "회의는 3시에 시작해요.",
+    "a" * 3000,
+    "🙂",
+    "<s> </s>",
+]
 
 
 @pytest.fixture(scope="module")
@@ -104,5 +112,5 @@ def test_a_beam_grows_to_hold_the_n_best():
 @pytest.mark.parametrize("name", ["nowhere", "file"])
 def test_what_is_no_model_is_refused(name, tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match="there is no model|is a file; a model is a folder"):
+    with pytest.raises(CheckpointError, match=r"there is no model|is a file; a model is a folder"):
         load(tmp_path / name)

@@ -195,7 +195,11 @@ def test_data_make_list_and_check(run, tmp_path):
     [
         (["train"], 2, "say what to train: a recipe"),
         (["train", "smal"], 2, "there is no recipe 'smal'; did you mean small?"),
-        (["train", "small", "model.stack.n_head=3"], 2, "n_head: no such option; did you mean n_he"),
+        (
+            ["train", "small", "model.stack.n_head=3"],
+            2,
+            "n_head: no such option; did you mean n_",
+        ),
         (["train", "small", "train.steps=x"], 2, "train.steps = 'x': should be a valid integer"),
         (["train", "small"], 2, "data: give either source and target files, or pairs"),
         (["train", "small", "--source", "no.ko", "--target", "no.en"], 4, "no.ko is not there"),
@@ -206,7 +210,7 @@ def test_data_make_list_and_check(run, tmp_path):
         (["data", "check"], 2, "name the corpus"),
     ],
 )
-def test_mistakes_are_one_line_with_their_exit_code(words, code, message, run, tmp_path, monkeypatch):
+def test_mistakes_are_one_line_and_an_exit_code(words, code, message, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found, out, err = run(*words)
     assert (found, out) == (code, "")
@@ -218,7 +222,7 @@ def test_mistakes_are_one_line_with_their_exit_code(words, code, message, run, t
 
 
 def test_a_reader_that_has_enough_is_no_error(tiny_run):
-    head = subprocess.run(
+    head = subprocess.run(  # noqa: S602
         f"yes 내일 | head -n 500 | {sys.executable} -m polyhead translate {tiny_run} --beam 1 "
         "--max-length 4 | head -n 1; echo ${PIPESTATUS[2]}",
         shell=True, capture_output=True, text=True, check=True, executable="/bin/bash",

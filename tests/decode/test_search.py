@@ -77,6 +77,7 @@ def test_a_beam_as_wide_as_the_language_finds_the_best_sentences_in_their_order(
     everything = list(all_sentences(4))
     found = beam_search(Trigram(), SOURCES, options(beam=32, length_penalty=alpha))
     for source, beams in enumerate(sentences(found)):
+
         def score(sentence, source=source):
             return log_p(source, sentence) / length_normaliser(len(sentence), alpha)
 

@@ -8,7 +8,8 @@ import sacrebleu
 from polyhead.errors import DataError
 from polyhead.evaluate.score import compare, quick_bleu, score
 
-WORDS = "a small dog runs over the green hill while two children watch it from far away".split()
+SENTENCE = "a small dog runs over the green hill while two children watch it from far away"
+WORDS = SENTENCE.split()
 
 
 def corpus(n, noise, seed):

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from polyhead.config import from_dict
 from polyhead.data import corpora, schedules
 from polyhead.data.check import check as check_pairs
 from polyhead.data.corpora import KNOWN, KnownCorpus
-from polyhead.data.corpus import DataConfig
-from polyhead.data.corpus import read as read_pairs
+from polyhead.data.corpus import DataConfig, read
 from polyhead.data.fetch import fetch
 from polyhead.data.files import read_lines
 from polyhead.data.findings import Report
@@ -39,7 +39,7 @@ def make(name: str, output: Path | None, size: int, seed: int) -> list[Path]:
     return schedules.write(output or corpora.home() / name, n_train=size, seed=seed)
 
 
-def get(name: str, output: Path | None, progress: Callable[[str], None]) -> list[Path]:
+def get(name: str, output: Path | None, progress: Callable[[str, int, int], None]) -> list[Path]:
     """Download a corpus and verify it."""
     corpus = corpora.lookup(name)
     if corpus.kind == "made":
@@ -47,12 +47,14 @@ def get(name: str, output: Path | None, progress: Callable[[str], None]) -> list
     return fetch(corpus, output or corpora.home() / name, progress=progress)
 
 
-def check(config: DataConfig, test: DataConfig | None) -> Report:
-    """Look for what would spoil training on these files."""
-    train = read_pairs(config, config.source, config.target, config.pairs, "data")
+def check(files: dict[str, list[str]], tests: dict[str, list[str]], encoding: str) -> Report:
+    """Look for what would spoil training on these files; keys are source, target and pairs."""
+    config = from_dict(DataConfig, {**files, "encoding": encoding}, "data.")
+    train = read(config, config.source, config.target, config.pairs, "data")
     held_out = {}
-    if test is not None:
-        held_out["test"] = read_pairs(test, test.source, test.target, test.pairs, "test")
+    if any(tests.values()):
+        test = from_dict(DataConfig, {**tests, "encoding": encoding}, "test.")
+        held_out["test"] = read(test, test.source, test.target, test.pairs, "test")
     return check_pairs(train, held_out)
 
 
@@ -63,8 +65,8 @@ def read_sides(source: Sequence[Path], target: Sequence[Path]) -> tuple[list[str
     if len(sources) != len(targets):
         raise DataError(
             f"{', '.join(map(str, source))} has {len(sources)} lines but "
-            f"{', '.join(map(str, target))} has {len(targets)}; line i of one must translate line i "
-            "of the other"
+            f"{', '.join(map(str, target))} has {len(targets)}; line i of one must translate "
+            "line i of the other"
         )
     if not sources:
         raise DataError(f"{', '.join(map(str, source))}: there is no line to translate")

@@ -1,8 +1,8 @@
 """What a translator's heads looked at: one explicit second pass over a finished translation.
 
-Translation runs on PyTorch's fused kernel, which never shows its weights. To see them, the source and
-the translation are read once more, with hooks at the kernels that compute softmax(Q Kᵀ / √d) in the
-open (`polyhead.inspect.attention`). Nothing in the model knows about it.
+Translation runs on PyTorch's fused kernel, which never shows its weights. To see them, the source
+and the translation are read once more, with hooks at the kernels that compute softmax(Q Kᵀ / √d) in
+the open (`polyhead.inspect.attention`). Nothing in the model knows about it.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from polyhead.data.batch import pad
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.inspect import drawing, page
 from polyhead.inspect.attention import recorded_attention
-from polyhead.inspect.maps import AttentionMap, AttentionView, Sentence, Token
-from polyhead.text.tokenizer import BOS, EOS, SPECIALS, Piece, Tokenizer, words_of
+from polyhead.inspect.maps import KINDS, AttentionMap, AttentionView, Sentence, Token
+from polyhead.text.tokenizer import BOS, EOS, SPECIALS, Piece, words_of
 
 
 def attention(translator: Translator, text: str, target: str | None = None) -> AttentionView:
@@ -39,11 +39,11 @@ def attention(translator: Translator, text: str, target: str | None = None) -> A
     maps = record(translator.models[0].model, source_ids, target_ids)
     written = tokenizer.target.pieces_of_ids(target_ids[:-1])
     target_text = tokenizer.target.decode(target_ids)
-    read = _tokens(tokenizer.target, written, before=BOS)
+    read = _tokens(written, before=BOS)
     return AttentionView(
         title=f"{text} → {target_text}",
         model=translator.names[0],
-        source=Sentence(text, _tokens(tokenizer.source, tokenizer.source.pieces(text), after=EOS)),
+        source=Sentence(text, _tokens(tokenizer.source.pieces(text), after=EOS)),
         target=Sentence(target_text, read),
         predictions=(*(token.text for token in read[1:]), SPECIALS[EOS]),
         maps=tuple(maps),
@@ -54,15 +54,13 @@ def record(model: Any, source: Sequence[int], target: Sequence[int]) -> list[Att
     """Read both sentences once more and collect the weights of every layer."""
     device = next(model.parameters()).device
     with torch.inference_mode(), recorded_attention(model) as found:
-        model.hidden(
-            pad([list(source)]).to(device), pad([[BOS, *target[:-1]]]).to(device)
-        )
+        model.hidden(pad([list(source)]).to(device), pad([[BOS, *target[:-1]]]).to(device))
     maps = []
     for name, weights in found.items():
         stack, _, number, which = name.split(".")[-4:]
         kind = "cross" if which == "cross_attention" else stack
         maps.append(_map(kind, int(number) + 1, weights))
-    return sorted(maps, key=lambda one: (("encoder", "decoder", "cross").index(one.kind), one.layer))
+    return sorted(maps, key=lambda one: (KINDS.index(one.kind), one.layer))
 
 
 def alignment(
@@ -72,7 +70,8 @@ def alignment(
 
     The mean over the heads of all cross-attention layers, summed over the pieces of a word.
     """
-    tokenizers, links = translator.tokenizers, []
+    tokenizers = translator.tokenizers
+    links: list[list[tuple[int, int, float]]] = []
     for text, ids in zip(sources, outputs, strict=True):
         text = tokenizers.source.normalise(text)
         if not text.strip() or not ids or translator.is_long(text):
@@ -115,9 +114,8 @@ def _map(kind: Any, layer: int, weights: Tensor) -> AttentionMap:
 
 
 def _tokens(
-    tokenizer: Tokenizer, pieces: Sequence[Piece], *, before: int | None = None,
-    after: int | None = None,
-) -> tuple[Token, ...]:  # fmt: skip
+    pieces: Sequence[Piece], *, before: int | None = None, after: int | None = None
+) -> tuple[Token, ...]:
     """Pieces as tokens to be shown, between the special tokens that the model reads with them."""
     words = words_of(pieces)
     shift = 1 if before is not None else 0

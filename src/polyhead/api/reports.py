@@ -6,13 +6,13 @@ so that the file is the same as that of a run that was never interrupted.
 """
 
 import json
+import math
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from polyhead.checkpoint.store import write_text
+from polyhead.checkpoint.store import explained, sync, write_text
 from polyhead.errors import MissingError
 
 METRICS, LOG = "metrics.jsonl", "train.log"
@@ -68,7 +68,8 @@ class Journal:
     def __init__(self, folder: Path, reporter: Reporter, *, tensorboard: bool = False) -> None:
         self.folder = folder
         self.reporter = reporter
-        self._scalar = _tensorboard(folder) if tensorboard else None
+        self._writer_class = summary_writer() if tensorboard else None
+        self._writer: Any = None
 
     def stage(self, what: str) -> None:
         """Something that takes a while begins."""
@@ -82,30 +83,63 @@ class Journal:
 
     def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """One line of metrics.jsonl, and the same in words."""
-        entry = {"kind": kind, "step": step, **values}
-        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+        entry = {"kind": kind, "step": step, **(without_nan(values) or {})}
+        self._append(METRICS, json.dumps(entry, allow_nan=False))
         self._log(in_words(entry))
-        if self._scalar is not None:
-            for name, value in values.items():
-                if isinstance(value, int | float):
-                    self._scalar(f"{kind}/{name}", value, step)
+        if self._writer is not None:
+            for name, value in entry.items():
+                if isinstance(value, int | float) and name != "step":
+                    self._writer.add_scalar(f"{kind}/{name}", value, step)
+            self._writer.flush()
 
     def forget_after(self, step: int) -> None:
         """Remove the metrics of steps that will be done again, and a line torn by a crash."""
+        if self._writer_class is not None:
+            if self._writer is not None:
+                self._writer.close()
+            place = str(self.folder / "tensorboard")
+            self._writer = self._writer_class(place, purge_step=step + 1)
         path = self.folder / METRICS
         if not path.exists():
             return
         kept = []
-        for line in path.read_text(encoding="utf-8").split("\n"):
-            with suppress(ValueError, TypeError, KeyError):
+        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+            with suppress(ValueError, TypeError, KeyError, RecursionError):
                 if json.loads(line)["step"] <= step:
                     kept.append(line + "\n")
         write_text(path, "".join(kept))
 
+    def sync(self) -> None:
+        """Wait until the disk has the metrics: a checkpoint must not know more than they do."""
+        path = self.folder / METRICS
+        if path.exists():
+            with explained(path):
+                sync(path)
+
     def _log(self, what: str) -> None:
-        with (self.folder / LOG).open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {what}\n")
+        self._append(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {what}")
+
+    def _append(self, name: str, line: str) -> None:
+        path = self.folder / name
+        with explained(path), path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(line + "\n")
+
+
+def without_nan(values: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The same with null for what is not finite, because JSON has no word for it."""
+    if values is None:
+        return None
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in values.items()
+    }
+
+
+def with_nan(values: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The inverse of `without_nan`, as far as there is one."""
+    if values is None:
+        return None
+    return {name: math.nan if value is None else value for name, value in values.items()}
 
 
 def in_words(entry: dict[str, Any]) -> str:
@@ -119,17 +153,12 @@ def in_words(entry: dict[str, Any]) -> str:
     return "  ".join(shown)
 
 
-def _tensorboard(folder: Path) -> Callable[[str, float, int], None]:
+def summary_writer() -> Any:
+    """TensorBoard's writer, or an error that says how to get it."""
     try:
         from torch.utils.tensorboard.writer import SummaryWriter
     except ImportError:
         raise MissingError(
             "TensorBoard is not installed; add it with: pip install 'polyhead[tb]'"
         ) from None
-    writer = SummaryWriter(str(folder / "tensorboard"))
-
-    def scalar(name: str, value: float, step: int) -> None:
-        writer.add_scalar(name, value, step)
-        writer.flush()
-
-    return scalar
+    return SummaryWriter

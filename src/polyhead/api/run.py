@@ -5,9 +5,11 @@
     [model]   family and size          polyhead.models.FAMILIES
     [train]   how to train             polyhead.train.loop.TrainConfig
     [decode]  how to translate         polyhead.decode.options.DecodeConfig
+
+Each table is a dataclass beside the code that reads it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -89,7 +91,7 @@ def find_recipe(name: str) -> Path:
 def read_run(
     recipe: str | None = None,
     overrides: Iterable[str] = (),
-    files: dict[str, Sequence[str]] | None = None,
+    files: Mapping[str, Sequence[str]] | None = None,
 ) -> Run:
     """Read a recipe; then come the user's files, if any, then overrides such as train.steps=5."""
     values = read(find_recipe(recipe or DEFAULT_RECIPE))

@@ -11,6 +11,7 @@
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -20,91 +21,147 @@ from pathlib import Path
 from polyhead.api.run import Run
 from polyhead.checkpoint import store
 from polyhead.config import differences
+from polyhead.data.corpus import Corpus
 from polyhead.errors import ConfigError, DataError, PolyheadError
 
 CONFIG, DATA, TOKENIZER, CHECKPOINTS = "config.toml", "data.json", "tokenizer", "checkpoints"
+LOCK = ".lock"
 OURS = (
     CONFIG, DATA, TOKENIZER, CHECKPOINTS, "best", "last", "metrics.jsonl", "train.log",
     "tensorboard", "samples",
 )  # fmt: skip
-FIXED = ("data", "text", "model")  # tables that cannot change once training has begun
+TABLES = {"data", "text", "model", "train", "decode"}
+FIXED = ("data.", "text.", "model.", "train.seed:")  # cannot change once training has begun
+FREE = {"train": ("workers", "keep")}  # may change at any time: the result does not depend on it
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Only one process at a time may train in a folder."""
+    """Only one process at a time may train in a folder, and only in one that is meant for it.
+
+    The lock belongs to this process alone. (flock's would be shared with the workers that prepare
+    batches, and outlive a killed parent by seconds.)
+    """
+    refuse_foreign(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("w")
+        file = (folder / LOCK).open("a+")
     except OSError as error:
         raise PolyheadError(f"cannot write to {folder}: {error.strerror}") from None
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise PolyheadError(f"{folder} is being trained by another process") from None
+            file.seek(0)
+            raise PolyheadError(
+                f"{folder} is being trained by another process ({file.read(20).strip()}); wait for "
+                "it, or choose another --run"
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
         yield
 
 
-def prepare(folder: Path, run: Run, *, fresh: bool, accept_changes: bool) -> list[str]:
-    """Begin a run, or make sure that an old one goes on as it began; what changed, if accepted."""
-    if fresh:
-        clear(folder)
-    store.remove_drafts(folder)
-    changed: list[str] = []
-    if (folder / CONFIG).exists():
-        changed = compare(folder, run)
-        if changed and not accept_changes:
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a run: it has a configuration with the tables of one."""
+    try:
+        return TABLES <= tomllib.loads((folder / CONFIG).read_text(encoding="utf-8")).keys()
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def refuse_foreign(folder: Path) -> None:
+    """A folder with other people's things is no place for a run; a run may have guests."""
+    if not folder.is_dir() or is_run(folder):
+        return
+    for path in sorted(folder.iterdir()):
+        if path.name not in (*OURS, LOCK) and not store.DRAFT.fullmatch(path.name):
             raise ConfigError(
-                f"{folder} was begun with another configuration ({'; '.join(changed)}); go on with "
-                "the old one, start over with --fresh, choose another --run, or go on with the new "
-                "one with --accept-changes"
+                f"{folder} holds other things than a run, such as {path.name}; choose another --run"
             )
-        frozen = [line for line in changed if line.split(".")[0] in FIXED]
-        if frozen:
+
+
+def check(folder: Path, run: Run, *, fresh: bool, accept_changes: bool) -> list[str]:
+    """Make sure that an old run would go on as it began; what changed, if that is accepted."""
+    if fresh or not (folder / CONFIG).exists():
+        return []
+    changed = compare(folder, run)
+    for line in changed:
+        if line.startswith(FIXED):
             raise ConfigError(
-                f"{folder}: {frozen[0]} cannot change within a run; use another --run or --fresh"
+                f"{folder} was begun with another configuration, and {line} cannot change within a "
+                "run; start over with --fresh, or choose another --run"
             )
-    elif any(path.name not in (*OURS, ".lock") for path in folder.iterdir()):
-        raise ConfigError(f"{folder} holds other things than a run; choose another --run")
-    store.write_text(folder / CONFIG, run.toml())
+    if changed and not accept_changes:
+        raise ConfigError(
+            f"{folder} was begun with another configuration ({'; '.join(changed)}); go on with "
+            "the old one, start over with --fresh, choose another --run, or go on with the new "
+            "one with --accept-changes"
+        )
     return changed
 
 
+def begin(folder: Path, run: Run, *, fresh: bool) -> None:
+    """Make a folder ready: nothing half-written is left, and the configuration is written down."""
+    if fresh:
+        clear(folder)
+    store.remove_drafts(folder)
+    store.remove_drafts(folder / "samples")
+    store.write_text(folder / CONFIG, run.toml())
+
+
 def compare(folder: Path, run: Run) -> list[str]:
-    """What differs between the configuration of a folder and this one."""
+    """What differs between the configuration of a folder and this one, as far as it matters."""
     try:
         before = tomllib.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        now = tomllib.loads(run.toml())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{folder / CONFIG} cannot be read: {error}") from None
-    before.pop("description", None)
-    now.pop("description", None)
+    now = tomllib.loads(run.toml())
+    for values in (before, now):
+        values.pop("description", None)
+        for table, names in FREE.items():
+            for name in names:
+                values.get(table, {}).pop(name, None)
     return differences(before, now)
 
 
 def clear(folder: Path) -> None:
     """Remove what belongs to a run, and nothing else."""
-    for name in OURS:
-        path = folder / name
-        if path.is_symlink() or path.is_file():
-            path.unlink()
-        elif path.is_dir():
-            shutil.rmtree(path)
+    with store.explained(folder):
+        for name in OURS:
+            path = folder / name
+            if path.is_symlink() or path.is_file():
+                path.unlink()
+            elif path.is_dir():
+                shutil.rmtree(path)
 
 
-def check_data(folder: Path, sides: dict[str, Sequence[str]]) -> None:
+def check_data(folder: Path, text: Corpus) -> None:
     """The text must be the one that the run began with."""
-    now = {name: fingerprint(lines) for name, lines in sides.items()}
+    now = {
+        "training source": fingerprint(text.train.sources),
+        "training target": fingerprint(text.train.targets),
+        "validation source": fingerprint(text.valid.sources),
+        "validation target": fingerprint(text.valid.targets),
+    }
     path = folder / DATA
     if not path.exists():
         store.write_text(path, json.dumps(now, indent=1) + "\n")
         return
-    for name, value in json.loads(path.read_text(encoding="utf-8")).items():
-        if now.get(name) != value:
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        before = None
+    if not isinstance(before, dict):
+        raise DataError(
+            f"{path} is damaged: nobody knows which text this run began with; start over with --fresh"
+        )
+    for name, value in now.items():
+        if before.get(name) != value:
             raise DataError(
-                f"{folder}: the {name.replace('_', ' ')} is no longer the text that this run began "
-                "with; restore the files, or start over with --fresh"
+                f"{folder}: the {name} text is no longer the one that this run began with; restore "
+                "the files, or start over with --fresh"
             )
 
 

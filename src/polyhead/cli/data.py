@@ -5,8 +5,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from polyhead.api.corpora import DataConfig, check, get, listed, make
-from polyhead.cli.screen import say
+from polyhead.api.corpora import check, get, listed, make
+from polyhead.cli.screen import fetching
 from polyhead.errors import ConfigError
 
 
@@ -32,7 +32,9 @@ def make_corpus(name: str, output: Path | None, size: int, seed: int) -> None:
 
 def get_corpus(name: str, output: Path | None) -> None:
     """Fetch it and name the files."""
-    for path in get(name, output, say):
+    with fetching() as progress:
+        paths = get(name, output, progress)
+    for path in paths:
         print(path)
 
 
@@ -46,11 +48,10 @@ def check_corpus(
     """Print the findings; exit code 4 if something is badly wrong."""
     if not any(files.values()):
         raise ConfigError("name the corpus: --source FILE --target FILE, or --pairs FILE")
-    names = {name: tuple(str(p) for p in paths) for name, paths in files.items()}
-    train = DataConfig(**names, encoding=encoding)
-    test = None
-    if any(tests.values()):
-        test = DataConfig(**{n: tuple(str(p) for p in f) for n, f in tests.items()}, encoding=encoding)
-    report = check(train, test)
+    report = check(
+        {name: [str(path) for path in paths] for name, paths in files.items()},
+        {name: [str(path) for path in paths] for name, paths in tests.items()},
+        encoding,
+    )
     print(report.to_json() if as_json else report.text())
     return 4 if report.worst == "error" else 0

@@ -31,11 +31,12 @@ def run_demo(folder: Path, *, quick: bool) -> int:
     translator = load(folder)
     sources, references = find_file(Path("schedules/test.ko")), find_file(Path("schedules/test.en"))
     found = evaluate(translator, sources, references)
-    print(f"\nTrained in {seconds / 60:.1f} minutes. On {len(sources)} sentences it has never seen:")
+    print(f"\nTrained in {seconds / 60:.1f} minutes. On {len(sources)} unseen sentences:")
     for score in found.scores:
         print(f"  {score}")
     print("\nFive of them:")
-    for source, output, reference in list(zip(sources, found.outputs, references, strict=True))[:SHOWN]:
+    triples = zip(sources, found.outputs, references, strict=True)
+    for source, output, reference in list(triples)[:SHOWN]:
         print(f"  {source}\n    → {output}")
         if output != reference:
             print(f"    = {reference}")

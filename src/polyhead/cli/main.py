@@ -1,8 +1,8 @@
 """The commands of `polyhead`: their words, their help, and where their work is done.
 
 This is the border of the program. Errors of the input end here as one line on stderr and the exit
-code of `polyhead.errors`; anything else is our bug and keeps its traceback. The imports stand inside
-the commands, and only here, because `--help` must answer before torch could be loaded.
+code of `polyhead.errors`; anything else is our bug and keeps its traceback. The imports stand
+inside the commands, and only here, because `--help` must answer before torch could be loaded.
 """
 
 import os
@@ -116,9 +116,10 @@ def train(
         "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
         "valid_target": valid_target, "valid_pairs": valid_pairs,
     }  # fmt: skip
+    named = {name: [str(path) for path in paths or ()] for name, paths in files.items()}
     words = TrainWords(
-        recipe, tuple(overrides or ()), run, {n: [str(p) for p in f or ()] for n, f in files.items()},
-        encoding, on_bad_line, fresh, accept_changes, print_config, tensorboard,
+        recipe, tuple(overrides or ()), run, named, encoding, on_bad_line, fresh, accept_changes,
+        print_config, tensorboard,
     )  # fmt: skip
     raise typer.Exit(run_training(words))
 
@@ -134,7 +135,7 @@ def translate(
     top_p: Annotated[float | None, typer.Option(help="With --sample.")] = None,
     n_best: Annotated[int | None, typer.Option(help="Outputs for each line.")] = None,
     max_length: Annotated[int | None, typer.Option(help="Tokens of an output.")] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="Put the score first, and a tab.")] = False,
+    scores: Annotated[bool, typer.Option("--scores", help="First the score and a tab.")] = False,
     prefix: Annotated[str, typer.Option(help="What every output must begin with.")] = "",
     align: Annotated[
         bool, typer.Option("--align", help="Add a tab and word links, source-target.")
@@ -234,9 +235,7 @@ def attention(
 def average(
     models: Models,
     output: Annotated[Path, typer.Option(help="Where to write the new model.")],
-    last: Annotated[
-        int | None, typer.Option(help="Of a run: only its newest checkpoints.")
-    ] = None,
+    last: Annotated[int | None, typer.Option(help="Of a run: only its newest checkpoints.")] = None,
 ) -> None:
     """Average the weights of several checkpoints, or of all that a run has kept.
 
@@ -341,7 +340,7 @@ def data_check(
 ) -> None:
     """Look for what would spoil training: misalignment, duplicates, leaks from the test set, …
 
-    polyhead data check --source train.ko --target train.en --test-source test.ko --test-target test.en
+    polyhead data check --source a.ko --target a.en --test-source b.ko --test-target b.en
     """
     from polyhead.cli.data import check_corpus
 

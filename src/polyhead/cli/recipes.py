@@ -1,9 +1,9 @@
 """`polyhead recipes` and `polyhead show`."""
 
+from rich.console import Console
 from rich.table import Table
 
 from polyhead.api.run import read_run, recipe_names
-from rich.console import Console
 
 
 def list_recipes() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
@@ -100,10 +101,37 @@ def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
     if not screen.is_terminal or total < 20:
         yield lambda _: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True) as bar:
+    parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*parts, TimeRemainingColumn(), console=screen, transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda n: bar.advance(task, n)
+
+
+@contextmanager
+def fetching() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress of downloads: a bar a file on a terminal, else a line a file."""
+    screen = console()
+    if not screen.is_terminal:
+        named: set[str] = set()
+
+        def mention(name: str, _n_bytes: int, total: int) -> None:
+            if name not in named:
+                named.add(name)
+                say(f"fetching {name} ({total:,} bytes)")
+
+        yield mention
+        return
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), console=screen
+    ) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def move(name: str, n_bytes: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=total)
+            bar.update(tasks[name], completed=n_bytes)
+
+        yield move
 
 
 def say(text: str) -> None:

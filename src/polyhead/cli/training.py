@@ -49,7 +49,8 @@ def configuration(words: TrainWords) -> tuple[Run, str | None]:
     """The run that is meant. A first word with `=` is an override, not a recipe."""
     recipe, overrides = words.recipe, list(words.overrides)
     if recipe is not None and "=" in recipe:
-        recipe, overrides = None, [recipe, *overrides]
+        overrides.insert(0, recipe)
+        recipe = None
     files = words.files if any(words.files.values()) else None
     if recipe is None and files is None:
         raise ConfigError(

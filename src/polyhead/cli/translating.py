@@ -69,9 +69,11 @@ def _translate(
         found = translator.n_best(
             lines, options=options, seed=words.seed, prefixes=prefixes, progress=progress
         )
-    links = [alignment(translator, [line] * len(best), [t.ids for t in best])
-             if words.align else [[] for _ in best]
-             for line, best in zip(lines, found, strict=True)]  # fmt: skip
+    links: list[list[list[tuple[int, int, float]]]] = []
+    for line, best in zip(lines, found, strict=True):
+        none: list[list[tuple[int, int, float]]] = [[] for _ in best]
+        ids = [translation.ids for translation in best]
+        links.append(alignment(translator, [line] * len(best), ids) if words.align else none)
     for line, best, linked in zip(lines, found, links, strict=True):
         if words.jsonl:
             out.write(json.dumps(as_json(line, best, linked, words), ensure_ascii=False) + "\n")
@@ -112,7 +114,7 @@ def as_json(
 
 
 def chunks(stream: io.BufferedIOBase | Any) -> Iterator[list[str]]:
-    """Lines, cut at the byte \\n only; a byte that is no UTF-8 becomes a replacement character."""
+    """Lines, cut at the newline byte only; what is no UTF-8 becomes a replacement character."""
     lines: list[str] = []
     for raw in stream:
         lines.append(raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace"))

@@ -4,6 +4,8 @@
     temperature   p_i ∝ exp(z_i / T)
     top-k         only the k likeliest            (Fan et al. 2018)
     top-p         only the likeliest that together have probability p    (Holtzman et al. 2020)
+
+Temperature, top-k and top-p may be combined; they are applied in this order.
 """
 
 from collections.abc import Callable

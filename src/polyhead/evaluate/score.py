@@ -45,7 +45,7 @@ class Comparison:
 
 
 def bleu(lowercase: bool = False, tokenize: str = "13a") -> BLEU:
-    """sacreBLEU's BLEU; lower-cased and 13a-tokenised is what many papers call tokenised."""
+    """SacreBLEU's BLEU; lower-cased and 13a-tokenised is what many papers call tokenised."""
     return BLEU(lowercase=lowercase, tokenize=tokenize)
 
 
@@ -90,7 +90,8 @@ def compare(
         test_type="bs",
         n_samples=samples,
     )
-    signatures, results = test()
+    signatures, found = test()
+    results: dict[str, Any] = dict(found)
     same = list(baseline) == list(system)  # sacreBLEU would call no difference at all significant
     return [
         Comparison(

@@ -3,13 +3,13 @@
     z = h Wᵀ + b
     L = Σ_i  (1 - ε) · (lse(z_i) - z_i[y_i])  +  ε / V · Σ_v (lse(z_i) - z_i[v])
 
-lse is log Σ exp. The logits z are the largest tensor of a training step (positions x vocabulary), and
-autograd would keep two of them. Here the rows are taken in chunks; the gradient
+lse is log Σ exp. The logits z are the largest tensor of a training step (positions x vocabulary),
+and autograd would keep two of them. Here the rows are taken in chunks; the gradient
 
     ∂L/∂z = softmax(z) - (1 - ε) · onehot(y) - ε / V
 
 is written over the logits while they are still in the processor's cache, multiplied at once into
-those of h, W and b, and forgotten. The result is what `F.cross_entropy(..., reduction="sum")` gives.
+those of h, W and b, and forgotten. The result is that of `F.cross_entropy(…, reduction="sum")`.
 """
 
 from typing import Any
