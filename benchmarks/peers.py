@@ -121,8 +121,8 @@ def forbid_specials(marian: Any) -> None:
     """Never write PAD and BOS, as our search does not.
 
     By the bias that Marian adds to its logits in any case: this costs it nothing, where the option
-    `suppress_tokens` of `generate` goes over all logits once more at every step. (The probability of
-    the two is then shared out among the others. In a model that has learned anything this is too
+    `suppress_tokens` of `generate` goes over all logits once more at every step. (The probability
+    of the two is then shared out among the others. In a model that has learned anything this is too
     little to change the order of hypotheses; in one that has not, use `exact` below.)
     """
     marian.final_logits_bias[:, [PAD, BOS]] = -math.inf
@@ -135,8 +135,8 @@ def generate(
     """What Marian writes after BOS, in at most `limit` tokens; a beam of 1 is greedy search.
 
     Without a length penalty, because Marian's is not ours; a search goes on until no living
-    hypothesis can enter the pool (early_stopping=False), as ours does. `exact` forbids PAD and BOS in
-    the way that leaves all other probabilities alone, and takes longer.
+    hypothesis can enter the pool (early_stopping=False), as ours does. `exact` forbids PAD and BOS
+    in the way that leaves all other probabilities alone, and takes longer.
     """
     from transformers import GenerationConfig  # to_marian has seen to it that it is there
 

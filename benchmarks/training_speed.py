@@ -15,6 +15,7 @@ shared embedding, no label smoothing for Marian (its own loss has none). Padding
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -127,14 +128,15 @@ def marian_contestant(task: Task, name: str) -> Contestant:
     model = peers.to_marian(task.fresh_model(), task.model, attention=task.attention)
     adam = torch.optim.AdamW(model.parameters(), lr=RATE, betas=BETAS, eps=EPSILON, fused=True)
     ours = name == "marian-our-batches"
-
-    def loss(batch: TranslationBatch) -> torch.Tensor:
-        labels = batch.labels.masked_fill(batch.labels == PAD, IGNORED)
-        real = (batch.source != PAD).long()
-        return model(input_ids=batch.source, attention_mask=real, labels=labels).loss
-
     batches = task.our_batches() if ours else task.random_batches()
-    return Contestant(name, plain_loop(task, model, adam, loss, batches))
+    return Contestant(name, plain_loop(task, model, adam, partial(marian_loss, model), batches))
+
+
+def marian_loss(marian: Any, batch: TranslationBatch) -> torch.Tensor:
+    """The mean over all predictions, as the model computes it."""
+    labels = batch.labels.masked_fill(batch.labels == PAD, IGNORED)
+    real = (batch.source != PAD).long()
+    return marian(input_ids=batch.source, attention_mask=real, labels=labels).loss
 
 
 def torch_contestant(task: Task, name: str) -> Contestant:
@@ -142,13 +144,15 @@ def torch_contestant(task: Task, name: str) -> Contestant:
     as_built = name == "torch-as-built"
     model = peers.to_torch(task.fresh_model(), task.model, as_built=as_built)
     adam = torch.optim.Adam(model.parameters(), lr=RATE, betas=BETAS, eps=EPSILON, fused=True)
-
-    def loss(batch: TranslationBatch) -> torch.Tensor:
-        logits = model(batch.source, batch.target).flatten(0, 1)
-        labels = batch.labels.flatten()
-        return F.cross_entropy(logits, labels, ignore_index=PAD, label_smoothing=task.smoothing)
-
+    loss = partial(torch_loss, model, task.smoothing)
     return Contestant(name, plain_loop(task, model, adam, loss, task.our_batches()))
+
+
+def torch_loss(model: nn.Module, smoothing: float, batch: TranslationBatch) -> torch.Tensor:
+    """The mean over all predictions, with label smoothing."""
+    logits = model(batch.source, batch.target).flatten(0, 1)
+    labels = batch.labels.flatten()
+    return F.cross_entropy(logits, labels, ignore_index=PAD, label_smoothing=smoothing)
 
 
 def plain_loop(

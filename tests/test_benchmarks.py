@@ -4,13 +4,14 @@ import copy
 import gc
 import importlib
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from polyhead.data.batch import collate, pad
-from polyhead.errors import ConfigError, PolyheadError
+from polyhead.errors import ConfigError, MissingError, PolyheadError
 from polyhead.layers.stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.train.objectives import Translation
@@ -81,6 +82,7 @@ def test_marian_with_our_weights_gives_our_logits(attention, activation):
     torch.testing.assert_close(theirs[real], ours[real], rtol=0, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_torch_with_our_weights_gives_our_logits(norm):
     config = small(norm=norm)
@@ -95,6 +97,7 @@ def test_torch_with_our_weights_gives_our_logits(norm):
         torch.testing.assert_close(found[real], expected[real], rtol=0, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_torch_as_built_differs_only_by_the_norm_after_the_last_norm():
     config = small()
     model, (source, target) = opinionated(config), batch_with_padding()
@@ -168,11 +171,12 @@ def test_both_searches_write_the_same(beam, beginner):
 def test_forbidding_the_special_tokens_by_the_bias_is_as_good(beginner):
     need_transformers()
     peers, decoding = script("peers"), script("decoding_speed")
-    with torch.no_grad():
-        beginner = copy.deepcopy(beginner)
-        words = beginner.embed_target.tokens.weight
-        words[PAD] = words[4:].mean(0) * 5  # a model that would like to write PAD
     batches = decoding.batches_of(sentences([3, 5, 5, 7, 2, 9], end=True), 4)
+    beginner = copy.deepcopy(beginner)
+    words = beginner.embed_target.tokens.weight
+    liked = decoding.decode_ours(beginner, batches, 1)[0][0]
+    with torch.no_grad():
+        words[PAD] = 3 * words[liked]  # a model that would like to write PAD
     marian = peers.to_marian(beginner, small())
     free = peers.generate(marian, batches[0], beam=1, limit=20)
     assert PAD in free[:, 0]
@@ -193,6 +197,12 @@ def test_forbidding_the_special_tokens_by_the_bias_is_as_good(beginner):
 def test_marian_refuses_what_it_cannot_be(config, message):
     with pytest.raises(ConfigError, match=message):
         script("peers").to_marian(Transformer(config), config)
+
+
+def test_without_transformers_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingError, match=r"add it with: pip install 'polyhead\[hf\]'$"):
+        script("peers").to_marian(Transformer(small()), small())
 
 
 # --- training speed ---
@@ -228,6 +238,20 @@ def test_every_contestant_learns_and_counts_real_tokens(name, monkeypatch):
     assert contestant.work() == sum(real[3:])  # it goes on where it stood
     same = [n for n, p in model.named_parameters() if n in before and torch.equal(p, before[n])]
     assert same == []
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_peers_lose_what_we_lose(smoothing):
+    speed, peers, config = script("training_speed"), script("peers"), small(dropout=0.0)
+    model, batch = opinionated(config), next(task().random_batches())
+    assert PAD in batch.labels
+    expected = Translation(PAD, smoothing)(model, batch)
+    loss = speed.torch_loss(peers.to_torch(model, config), smoothing, batch)
+    torch.testing.assert_close(loss, expected.total / expected.count)
+    if not smoothing:
+        need_transformers()
+        marian = peers.to_marian(model, config)
+        torch.testing.assert_close(speed.marian_loss(marian, batch), loss)
 
 
 def remember(monkeypatch, models):

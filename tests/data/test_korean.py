@@ -23,7 +23,7 @@ DIGITS = """
 """
 LATIN = """
 KTX로 TV가 USB를 PDF와 IT는 CEO가 LA로 | HTML로 XML을 PR로 CNN이 BGM으로 DM으로 A는 L로
-M이 N으로 R로
+M이 N으로 R로 R이 PR을
 Paul이 Google로 Apple은 Kim이 game을 Ben은 phone으로 Anne과 Jane을 King은 Facebook은 Jack이 Eric은
 web을 tablet으로 Bob이 | Anna는 Mary가 Mike와 chart를 post로 Lucas는 | A4로 B1로 F16으로
 """

@@ -76,6 +76,15 @@ def test_within_a_kind_each_word_has_one_translation():
                 assert seen.setdefault(there, here) == here, f"{kind}: {there}"
 
 
+def test_one_is_and_many_are():
+    for kind in ("goods", "gear", "animals", "pets", "group"):
+        for filler in fillers()[kind]:
+            is_one = " 한 " in filler.korean[""]
+            assert is_one == filler.english[""].startswith(("a ", "an "))
+            assert filler.english["be"] == ("is" if is_one else "are")
+            assert filler.english["it"] == ("it" if is_one else "them")
+
+
 def test_english_nouns_and_verbs_are_inflected():
     nouns = {"box of chocolates": "boxes of chocolates", "dictionary": "dictionaries",
              "key": "keys", "watch": "watches", "dress": "dresses", "potato": "potatoes",

@@ -58,3 +58,10 @@ def test_unequal_or_empty_sets_are_refused():
         score(["a", "b"], ["a"])
     with pytest.raises(DataError, match="nothing to score"):
         score([], [])
+
+
+def test_a_system_that_is_nearly_always_wrong_has_an_interval_too():
+    """With so few matches some bootstrap samples have none at all."""
+    outputs, references = ["zzz"] * 7 + ["green hill"], ["a small dog"] * 7 + ["green hill"]
+    _, chrf = score(outputs, references)
+    assert 0 <= chrf.low < chrf.high

@@ -7,8 +7,10 @@ from hypothesis import HealthCheck, settings
 
 from polyhead.text.tokenizer import TextConfig, train_tokenizers
 
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")  # a busy machine is no bug
+settings.register_profile(  # a busy machine is no bug
+    "text", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("text")
 
 ENGLISH = [
     "The quick brown fox jumps over the lazy dog.",

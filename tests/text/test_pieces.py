@@ -57,10 +57,13 @@ def test_decoding_is_that_of_sentencepiece(learn, name, line, seed):
 @both
 @given(ids=st.lists(st.integers(4, 4 + 255), max_size=8))
 def test_bytes_that_are_no_characters_are_replaced(learn, kind, ids):
-    """The 256 ids after the special ones are the bytes, in order."""
-    expected = bytes(id - 4 for id in ids).decode("utf-8", "replace")
-    spaced = "".join(" " if category(c) == "Cc" else c for c in expected)
-    assert learn(kind).source.decode(ids) == " ".join(spaced.split())
+    """The 256 ids after the special ones are the bytes, in order; a piece ends a character."""
+    tokenizer = learn(kind).source
+    piece = next(id for id in range(260, len(tokenizer)) if tokenizer.symbol(id) == "a")
+    for end, added in ([], b""), ([piece], b"a"):
+        expected = (bytes(id - 4 for id in ids) + added).decode("utf-8", "replace")
+        spaced = "".join(" " if category(c) == "Cc" else c for c in expected)
+        assert tokenizer.decode([*ids, *end]) == " ".join(spaced.split())
 
 
 @both
@@ -221,16 +224,20 @@ def test_the_same_lines_give_the_same_bytes(kind, english, korean):
 
 
 @both
-@pytest.mark.parametrize("sign", ["y", "한"])
-def test_overlong_lines_do_not_disturb_learning(kind, sign, english):
-    long = sign * (MAX_LINE + 1)
+def test_overlong_lines_do_not_disturb_learning(kind, english):
+    long = "한" * (MAX_LINE + 1)
     config = TextConfig(kind=kind, vocab=400)
     assert learn_pieces([*english, long * 9], config).model == learn_pieces(english, config).model
     with pytest.raises(DataError, match="from 1 lines: all are empty or longer than 10000 char"):
         learn_pieces([long], config)
-    tokenizer = learn_pieces([*english, long[1:]], config)
+
+
+@pytest.mark.parametrize("sign", ["y", "한", "😀"])
+def test_the_longest_line_is_learned_from_and_longer_ones_are_encoded(sign, english):
+    config = TextConfig(vocab=400)
+    tokenizer = learn_pieces([*english, sign * MAX_LINE], config)
     assert tokenizer.model != learn_pieces(english, config).model
-    assert tokenizer.decode(tokenizer.encode(long * 5)) == long * 5
+    assert tokenizer.decode(tokenizer.encode(sign * 5 * MAX_LINE)) == sign * 5 * MAX_LINE
 
 
 def test_of_too_many_lines_some_are_taken_from_everywhere(monkeypatch, english):

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polyhead.errors import CheckpointError
+from polyhead.text.pieces import PieceTokenizer
 from polyhead.text.tokenizer import Tokenizers, load, save
 
 MODEL = "joint.model"
@@ -192,6 +193,13 @@ def test_a_model_with_other_special_ids_is_refused(folder, english):
     assert "special ids (-1, 1, 2, 0) and" in refused(folder)
 
 
+def test_even_an_error_of_sentencepiece_with_line_breaks_is_one_line(folder, learn):
+    """A piece has a name (field 1 of field 1), here two line breaks, and may not come twice."""
+    twice = b"\x0a\x04\x0a\x02\n\n" * 2
+    plant(folder, learn("bpe").source.model + twice)
+    assert "is already defined" in refused(folder)
+
+
 OURS = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
 
 
@@ -203,6 +211,14 @@ def test_a_model_that_rewrites_text_is_refused(folder, english):
 def test_a_model_without_bytes_is_refused_where_bytes_were_promised(folder, english):
     plant(folder, foreign_model(english, normalization_rule_name="identity", **OURS))
     assert "of which 0 are bytes: expected at most 500 and 256)" in refused(folder)
+
+
+def test_a_model_that_fails_to_encode_is_refused(folder, monkeypatch):
+    def fail(tokenizer, line):
+        raise RuntimeError(f"INTERNAL: {len(tokenizer)} {len(line)}")
+
+    monkeypatch.setattr(PieceTokenizer, "pieces", fail)
+    assert "SentencePiece cannot encode 'Ａ <s>" in refused(folder)
 
 
 CONFIG = {

@@ -311,7 +311,7 @@ def test_a_batch_too_large_for_memory_is_cut_and_means_the_same(room, error):
     cramped = Cramped(room, error)
     found, gradient = gradients(model, cramped, batches)
     assert found.total == pytest.approx(whole.total, rel=1e-12)
-    assert found.count == whole.count
+    assert found.predictions == whole.predictions
     assert found.pieces > whole.pieces == 2
     assert max(cramped.seen[-found.pieces :]) <= room
     assert sum(cramped.seen[-found.pieces :]) == 7
@@ -371,7 +371,7 @@ def _train_in_little_memory():
         used = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 48 * 2**20, resource.RLIM_INFINITY))
     found = accumulate(model, Translation(0), [batch], TrainConfig())
-    good = found.pieces > 1 and found.count == 64 * 21 and math.isfinite(found.total)
+    good = found.pieces > 1 and found.predictions == 64 * 21 and math.isfinite(found.total)
     return 0 if good else 1
 
 

@@ -1,6 +1,8 @@
-"""The mean of several checkpoints' weights: often better than each of them (Vaswani et al. 2017, §6.1).
+"""The mean of several checkpoints' weights: often better than each of them.
 
     θ = 1/n Σ_i θ_i
+
+Vaswani et al. 2017, section 6.1, average the last five of a base model.
 """
 
 from collections.abc import Sequence

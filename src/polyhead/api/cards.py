@@ -7,15 +7,16 @@ from polyhead.checkpoint.folder import SavedModel
 
 def model_card(saved: SavedModel) -> str:
     """README.md of a model folder."""
-    run = saved.about.get("run", {})
+    run = saved.about.get("run") or {}
     data: dict[str, Any] = run.get("data", {})
     languages = " to ".join(
-        name for name in (data.get("source_language"), data.get("target_language")) if name
+        str(name) for name in (data.get("source_language"), data.get("target_language")) if name
     )
     size = sum(p.numel() for p in saved.model.parameters())
     valid = saved.about.get("valid") or {}
-    measured = "\n".join(f"| {name} | {value:.4f} |" for name, value in valid.items())
-    files = ", ".join([*data.get("source", []), *data.get("target", []), *data.get("pairs", [])])
+    measured = "\n".join(f"| {name} | {_number(value)} |" for name, value in valid.items())
+    names = [name for kind in ("source", "target", "pairs") for name in data.get(kind) or ()]
+    files = ", ".join(map(str, names))
     return f"""# A {saved.family} model{f": {languages}" if languages else ""}
 
 {run.get("description", "")}
@@ -26,10 +27,14 @@ def model_card(saved: SavedModel) -> str:
 |---|---|
 {measured or "| not measured yet | |"}
 
-Trained on: {files or "not recorded"}. The licence of that text may bind what you do with this model.
+Trained on: {files or "not recorded"}. The licence of that text may bind what you do with it.
 
     polyhead translate FOLDER < input.txt > output.txt
 
-`config.json` describes the model, `model.safetensors` holds its weights, `tokenizer/` turns text into
-ids; none of them can run code. `training.*`, if present, are needed only to train on.
+`config.json` describes the model, `model.safetensors` holds its weights, `tokenizer/` turns text
+into ids; none of them can run code. `training.*`, if present, are needed only to train on.
 """
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, int | float) else "not finite"

@@ -2,6 +2,7 @@
 
 import ctypes
 import platform
+import signal
 import subprocess
 import sys
 
@@ -17,15 +18,17 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # glibc's <malloc.h>
 
 def choose(name: str) -> torch.device:
     """The device that is meant; "auto" takes a GPU if there is one."""
+    there = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        if torch.backends.mps.is_available():
-            return torch.device("mps")
-        return torch.device("cpu")
-    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
-    if name in there and not there[name]():
-        raise ConfigError(f"train.device = {name!r}: this machine has none; use auto or cpu")
+        name = next(kind for kind, available in there.items() if available)
+    if name not in there:
+        raise ConfigError(f"device = {name!r}: choose one of auto, {', '.join(there)}")
+    if not there[name]:
+        raise ConfigError(f"device = {name!r}: this machine has none; use auto or cpu")
     return torch.device(name)
 
 
@@ -40,9 +43,17 @@ def check_bf16(device: torch.device) -> None:
     probe = subprocess.run([sys.executable, "-c", BF16_PROBE], capture_output=True, check=False)
     if probe.returncode:
         raise MissingError(
-            "train.bf16 = true: a matrix product in bf16 crashes on this processor "
-            f"(exit code {probe.returncode}); train with bf16 = false"
+            "train.bf16 = true: a matrix product in bf16 fails on this processor "
+            f"({_ending(probe.returncode)}); train with bf16 = false"
         )
+
+
+def _ending(code: int) -> str:
+    """How a process ended, in words: a negative code is the signal that killed it."""
+    try:
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    except ValueError:
+        return f"killed by signal {-code}"
 
 
 def keep_freed_memory() -> None:

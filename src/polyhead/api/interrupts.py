@@ -19,7 +19,7 @@ class Stop:
 
 @contextmanager
 def listening() -> Iterator[Stop]:
-    """The first SIGINT, SIGTERM or SIGUSR1 asks to save and leave; a second Ctrl-C leaves at once."""
+    """The first of the polite signals asks to save and leave; a second Ctrl-C leaves at once."""
     stop = Stop()
 
     def ask(number: int, _: FrameType | None) -> None:
@@ -36,5 +36,5 @@ def listening() -> Iterator[Stop]:
     try:
         yield stop
     finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for known, handler in before.items():
+            signal.signal(known, signal.SIG_DFL if handler is None else handler)

@@ -63,7 +63,7 @@ class Silent:
 
 
 class Journal:
-    """A run's own memory: train.log for people, metrics.jsonl for programs, TensorBoard if asked."""
+    """A run's memory: train.log for people, metrics.jsonl for programs, TensorBoard if asked."""
 
     def __init__(self, folder: Path, reporter: Reporter, *, tensorboard: bool = False) -> None:
         self.folder = folder

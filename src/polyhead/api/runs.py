@@ -6,6 +6,8 @@
     checkpoints/    step-00001000/ …, each a complete model with what is needed to go on
     best, last      links to two of them
     metrics.jsonl, train.log, tensorboard/, samples/
+
+Whatever else lies there belongs to somebody else and is left alone.
 """
 
 import fcntl
@@ -155,7 +157,8 @@ def check_data(folder: Path, text: Corpus) -> None:
         before = None
     if not isinstance(before, dict):
         raise DataError(
-            f"{path} is damaged: nobody knows which text this run began with; start over with --fresh"
+            f"{path} is damaged: which text this run began with is not known; "
+            "start over with --fresh"
         )
     for name, value in now.items():
         if before.get(name) != value:

@@ -106,8 +106,11 @@ def _resume(session: Session) -> None:
     _take_up(session, newest)
     session.journal.forget_after(session.progress.step)
     _point(session, newest)  # a crash may have come between a checkpoint and its links
-    if session.progress.step:
-        session.journal.notice(f"going on from step {session.progress.step:,}")
+    step = f"step {session.progress.step:,}"
+    if loop.over(session.run.train, session.progress):
+        session.journal.notice(f"nothing is left to do: the run came to its end at {step}")
+    elif session.progress.step:
+        session.journal.notice(f"going on from {step}")
 
 
 def _take_up(session: Session, checkpoint: Path) -> None:
@@ -208,12 +211,12 @@ def _updated(session: Session, progress: Progress, update: Update) -> None:
     )
     if progress.skipped_in_a_row:
         session.journal.notice(
-            f"step {progress.step:,}: loss {update.loss} or its gradient is not finite; step skipped"
+            f"step {progress.step:,} skipped: loss {update.loss} or its gradient is not finite"
         )
     if update.pieces > config.accumulate:
         session.journal.notice(
-            f"step {progress.step:,}: memory ran out; its batch was cut into {update.pieces} pieces "
-            "(a smaller train.max_tokens would be faster)"
+            f"step {progress.step:,}: memory ran out, and the batch was cut into {update.pieces} "
+            "pieces; a smaller train.max_tokens would be faster"
         )
     if progress.step % config.log_every == 0 and progress.window_count:
         loss = progress.window_total / progress.window_count

@@ -12,6 +12,7 @@ CheckpointError of one line.
 
 import json
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,9 +128,10 @@ def _about(about: Any, path: Path) -> dict[str, Any]:
     """What is told about the making of a model, as far as others rely on its form."""
     if not isinstance(about, dict):
         raise CheckpointError(f"{path}: about is not a table")
-    run, step, valid = about.get("run") or {}, about.get("step", 0), about.get("valid") or {}
-    tables = [run, valid, *(run.get(name, {}) for name in ("data", "text", "train", "decode"))] \
-        if isinstance(run, dict) else [run]
+    run, valid, step = about.get("run") or {}, about.get("valid") or {}, about.get("step", 0)
+    tables = [run, valid]
+    if isinstance(run, dict):
+        tables += [run.get(name, {}) for name in ("data", "text", "model", "train", "decode")]
     if not all(isinstance(table, dict) for table in tables) or not isinstance(step, int):
         raise CheckpointError(f"{path}: about does not tell how a model was made")
     return about
@@ -143,8 +145,9 @@ def _measure(described: dict[str, Any], folder: Path) -> tuple[Any, dict[str, tu
         most = min(MAX_LAYERS, tensors.count(folder / WEIGHTS))
         for name, value in _numbers(plain(config)):
             if "layers" in name and value > most:
-                raise ConfigError(f"model.{name} = {value}, but {WEIGHTS} has not that many tensors")
-        with torch.device("meta"):
+                raise ConfigError(f"model.{name} = {value}: {WEIGHTS} has no room for so many")
+        with torch.device("meta"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about tensors of no numbers, which are refused below
             model = model_class(config)
     except CheckpointError:
         raise
@@ -182,7 +185,7 @@ def _tokenizers(folder: Path, sums: dict[str, str], model: dict[str, Any]) -> To
         expected = model.get(f"{side}_vocab", len(found))
         if expected != len(found):
             raise CheckpointError(
-                f"{place}: the {side} tokenizer has {len(found)} ids, but config.json says {expected}"
+                f"{place}: {len(found)} ids on the {side} side, but config.json says {expected}"
             )
     return tokenizers
 

@@ -2,8 +2,8 @@
 
     .tmp-<process>-…/  files … → manifest.json with their sha256 → fsync → rename to its final name
 
-A crash at any moment leaves the older folders as they were, and at most a temporary one beside them,
-which the next run removes. A folder whose manifest does not verify is never used.
+A crash at any moment leaves the older folders as they were, and at most a temporary one beside
+them, which the next run removes. A folder whose manifest does not verify is never used.
 """
 
 import contextlib
@@ -138,8 +138,10 @@ def _read_manifest(folder: Path) -> dict[str, str]:
         if path.is_symlink() or path.stat().st_size > MAX_MANIFEST_BYTES:
             raise ValueError
         text = path.read_text(encoding="utf-8")
-        sums: dict[str, str] = json.loads(text)
-        if not isinstance(sums, dict) or _manifest(sums) != text:
+        sums = json.loads(text)
+        if not isinstance(sums, dict) or not all(isinstance(s, str) for s in sums.values()):
+            raise ValueError
+        if _manifest(sums) != text:  # so that not even a changed blank is overlooked
             raise ValueError
     except FileNotFoundError:
         raise CheckpointError(f"{folder} is not a checkpoint: it has no {MANIFEST}") from None
@@ -189,7 +191,7 @@ def tidy(folder: Path, current: Path, *, keep: int, spare: Path | None) -> None:
     until_now = [path for step, path in found if step <= step_of(current)]
     for _, path in found:
         if path not in until_now[-keep:] and path != spare:
-            dying = _draft(path, path.name)  # so that half a checkpoint never has a checkpoint's name
+            dying = _draft(path, path.name)  # half a checkpoint must not have the name of one
             with contextlib.suppress(OSError):
                 path.rename(dying)
             remove(dying)

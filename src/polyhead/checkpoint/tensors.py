@@ -3,6 +3,8 @@
     8 bytes     the length of the header
     header      JSON: name → dtype, shape, where its bytes lie
     the bytes
+
+Nothing but the header is read until it is known to describe what is expected.
 """
 
 from pathlib import Path

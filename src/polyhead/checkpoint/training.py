@@ -63,10 +63,8 @@ def _moments(tensors: dict[str, Tensor], name: str, parameter: nn.Parameter) -> 
                 f"{tuple(parameter.shape)}; resume is impossible"
             )
     device = parameter.device
-    return {
-        key: tensor.clone() if key == "step" and device.type != "cuda" else tensor.to(device).clone()
-        for key, tensor in found.items()
-    }
+    on_cpu = "" if device.type == "cuda" else "step"  # where torch's Adam counts its steps
+    return {key: t.clone() if key == on_cpu else t.to(device).clone() for key, t in found.items()}
 
 
 def read_numbers(folder: Path) -> dict[str, Any]:

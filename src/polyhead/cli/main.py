@@ -108,7 +108,7 @@ def train(
 
     polyhead train multi30k-de-en
     polyhead train --source train.ko --target train.en --run runs/mine
-    polyhead train small train.epochs=5 --pairs corpus.tsv --run runs/mine
+    polyhead train small train.epochs=5 --pairs corpus.tsv --run runs/tsv
     """
     from polyhead.cli.training import TrainWords, run_training
 

@@ -89,7 +89,6 @@ def conjugate(stem: str, infinitive: str, soft: str = "") -> dict[str, str]:
     if not soft:
         soft = stem if final(stem) in ("", "ㄹ") else stem + "으"
     no_l = with_final(stem, "") if final(stem) == "ㄹ" else stem  # ㄹ falls before ㄴ, ㅂ and ㅅ
-    soft_no_l = with_final(soft, "") if final(soft) == "ㄹ" else soft
     is_closed = bool(final(no_l))
     return {
         "": stem,
@@ -98,11 +97,11 @@ def conjugate(stem: str, infinitive: str, soft: str = "") -> dict[str, str]:
         "formal": no_l + "습니다" if is_closed else with_final(no_l, "ㅂ") + "니다",  # 읽습니다
         "plain": no_l + "는다" if is_closed else with_final(no_l, "ㄴ") + "다",  # 읽는다
         "doing": no_l + "는",  # 읽는 (것), verbs only
-        "done": with_final(soft_no_l, "ㄴ"),  # 읽은; of adjectives: 작은
+        "done": with_final(soft, "ㄴ"),  # 읽은; of adjectives: 작은
         "will": with_final(soft, "ㄹ"),  # 읽을 (거예요)
         "if": soft + "면",
         "to": soft + "러",  # in order to
-        "please": soft_no_l + "세요",
+        "please": (no_l if soft == stem else soft) + "세요",
     }
 
 

@@ -20,7 +20,7 @@ import hashlib
 import os
 import random
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -91,7 +91,7 @@ def write(
 ) -> list[Path]:
     """Write the corpus as parallel files train, valid and test, .ko and .en, with a README.md.
 
-    Each file is written under another name first, so that none is ever there in part.
+    They are written under other names first, so that none is ever there in part.
     """
     splits = generate(n_train, n_valid, n_test, seed)
     texts = {
@@ -99,11 +99,10 @@ def write(
         for split, pairs in splits._asdict().items()
         for side, language in enumerate(("ko", "en"))
     }
-    sizes = {"n_train": n_train, "n_valid": n_valid, "n_test": n_test}
-    texts["README.md"] = README.format(seed=seed, **sizes)
+    texts["README.md"] = README.format(n_train=n_train, n_valid=n_valid, n_test=n_test, seed=seed)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [replace(folder / name, text) for name, text in texts.items()]
+        return replace_all({folder / name: text for name, text in texts.items()})
     except OSError as error:
         raise DataError(
             f"{folder}: cannot be written ({error.strerror}); give another folder"
@@ -168,12 +167,15 @@ def pick(dice: random.Random, choices: Sequence[Choice]) -> Choice:
     return choices[int(dice.random() * len(choices))]
 
 
-def replace(path: Path, text: str) -> Path:
-    """Write a whole file or leave the old one."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
+def replace_all(texts: Mapping[Path, str]) -> list[Path]:
+    """Write all the files under other names, and only then put them in place of the old ones."""
+    unfinished = {path: path.with_name(f".{path.name}.unfinished") for path in texts}
     try:
-        unfinished.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(unfinished, path)
+        for path, text in texts.items():
+            unfinished[path].write_text(text, encoding="utf-8", newline="\n")
+        for path in texts:
+            os.replace(unfinished[path], path)
     finally:
-        unfinished.unlink(missing_ok=True)
-    return path
+        for path in texts:
+            unfinished[path].unlink(missing_ok=True)
+    return list(texts)

@@ -13,7 +13,7 @@ from polyhead.data.schedules_patterns import Filler
 
 COUNTS = range(1, 13)
 CROWDS = (15, 20, 25, 30, 40, 50, 100, 200)  # groups may be larger than hands can count
-OBJECTS = {"he": "him", "she": "her"}
+PRONOUNS = {"he": ("him", "his"), "she": ("her", "her")}
 IRREGULAR = {"child": "children", "goldfish": "goldfish", "deer": "deer", "wolf": "wolves"}
 LIKE_A_CONSONANT = ("uni", "use", "usb")
 
@@ -121,7 +121,8 @@ def tagged(choices: list[tuple[Filler, str]], tag: str) -> tuple[Filler, ...]:
 
 def person(korean: str, english: str, pronoun: str) -> Filler:
     """A name, and what stands for it later in the sentence."""
-    forms = {"": english, "he": pronoun, "He": pronoun.capitalize(), "him": OBJECTS[pronoun]}
+    him, his = PRONOUNS[pronoun]
+    forms = {"": english, "he": pronoun, "He": pronoun.capitalize(), "him": him, "his": his}
     return Filler({"": korean}, forms, (("person", korean),))
 
 

@@ -168,4 +168,13 @@ I agreed to meet {person} {venue.at} at {time}.
 
 {person} 씨의 {family|은} {job|이} 되었어요.
 {person}'s {family} became {job.a}.
+
+{person} 씨는 {habit} {activity.plain}고 해요.
+{person} says that {person.he} {activity.s} {habit}.
+
+{person|은} {family|과} 함께 {habit} {pastime.formal}.
+{person} {pastime.s} with {person.his} {family} {habit}.
+
+{future} {thing|을} {favor.please}.
+Please {favor} the {thing} {future}.
 """

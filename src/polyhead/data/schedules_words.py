@@ -200,7 +200,7 @@ QUALITIES = """
 # of things: stem | 아/어 | before 으 | adjective | one looks for it
 TRAITS = """
 비싸|비싸||expensive|; 싸|싸||cheap|; 무겁|무거워|무거우|heavy|; 가볍|가벼워|가벼우|light|c
-예쁘|예뻐||pretty|c; 튼튼하|튼튼해||sturdy|; 작|작아||small|c; 특별하|특별해||special|c
+예쁘|예뻐||pretty|c; 평범하|평범해||ordinary|; 작|작아||small|c; 특별하|특별해||special|c
 유용하|유용해||useful|; 낡|낡아||old|; 더럽|더러워|더러우|dirty|; 멋지|멋져||stylish|c
 """
 

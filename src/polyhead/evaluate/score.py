@@ -44,6 +44,19 @@ class Comparison:
     signature: str
 
 
+class PlainCHRF(CHRF):
+    """sacreBLEU's chrF with plain numbers.
+
+    Its own are sometimes float and sometimes numpy's float32, and the bootstrap of a poor system,
+    where both occur, cannot add them up (sacreBLEU 2.6).
+    """
+
+    def _compute_score_from_stats(self, stats: Any) -> Any:
+        result = super()._compute_score_from_stats(stats)
+        result.score = float(result.score)
+        return result
+
+
 def bleu(lowercase: bool = False, tokenize: str = "13a") -> BLEU:
     """SacreBLEU's BLEU; lower-cased and 13a-tokenised is what many papers call tokenised."""
     return BLEU(lowercase=lowercase, tokenize=tokenize)
@@ -106,7 +119,7 @@ def compare(
 
 
 def _metrics(lowercase: bool, tokenize: str) -> dict[str, Any]:
-    return {"BLEU": bleu(lowercase, tokenize), "chrF2": CHRF(lowercase=lowercase)}
+    return {"BLEU": bleu(lowercase, tokenize), "chrF2": PlainCHRF(lowercase=lowercase)}
 
 
 def _one(
@@ -120,7 +133,8 @@ def _one(
     if not interval:
         return Score(name, value, None, None, signature)
     middle, half = float(result._mean), float(result._ci)
-    return Score(name, value, middle - half, middle + half, signature)
+    low, high = max(0.0, middle - half), min(100.0, middle + half)
+    return Score(name, value, low, high, signature)
 
 
 def _check(outputs: Sequence[str], references: Sequence[str]) -> None:

@@ -31,7 +31,7 @@ SPACE = "▁"
 ESCAPES = str.maketrans({"▁": "\ufdd0", "▅": "\ufdd1", "<": "\ufdd2"})
 UNESCAPES = str.maketrans({"\ufdd0": "▁", "\ufdd1": "▅", "\ufdd2": "<"})
 MAX_LINES = 2_000_000  # more lines teach no better pieces, but cost memory
-MAX_LINE = 10_000  # characters; SentencePiece counts places in a word with 16 bits
+MAX_LINE = 10_000  # characters; SentencePiece aborts the whole process at words beyond 65535
 THREADS = 4  # fixed, since sums of floats depend on it
 QUIET = 2  # errors only; they are raised anyway
 FEW = 64  # lines for which starting threads is not worth it
@@ -165,7 +165,7 @@ class PieceTokenizer:
         surfaces = self.surfaces(cut["ids"])
         for place, id in enumerate(cut["ids"]):
             if id == UNK:
-                surfaces[place] = cut["pieces"][place].replace(SPACE, " ").translate(UNESCAPES)
+                surfaces[place] = cut["pieces"][place].translate(UNESCAPES)
         return tile(cut["ids"], surfaces)
 
     def pieces_of_ids(self, ids: Iterable[int]) -> list[Piece]:

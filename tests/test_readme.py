@@ -1,0 +1,79 @@
+"""What the readmes tell people to type must work, and both must tell the same."""
+
+import io
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from tiny import write_corpus
+
+from polyhead.cli.main import main
+
+ROOT = Path(__file__).parents[1]
+
+
+def commands(name):
+    """The shell commands of a readme: indented lines that start a program of ours."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    lines = re.findall(r"^    (\S.*)$", text, flags=re.M)
+    return [line.split("  #")[0].strip() for line in lines if re.search(r"\b(polyhead|make) ", line)]
+
+
+def tables(name):
+    """The first column of every table row: the commands that are listed."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return re.findall(r"^\| (`polyhead [^|]*(?:\\\|[^|]*)*`)", text, flags=re.M)
+
+
+def test_both_languages_show_the_same_commands():
+    assert len(commands("README.md")) >= 9
+    assert commands("README.md") == commands("README.ko.md")
+    assert len(tables("README.md")) == len(tables("README.ko.md")) == 8
+
+
+def test_both_languages_have_the_same_figures():
+    numbers = [
+        re.findall(r"\d+(?:\.\d+)?", "".join(re.findall(r"^\|.*\d.*\|$", text, flags=re.M)))
+        for text in ((ROOT / f"README{kind}.md").read_text() for kind in ("", ".ko"))
+    ]
+    assert numbers[0] == numbers[1]
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    """A folder with the files that the readme's reader has."""
+    folder = tmp_path_factory.mktemp("reader")
+    files = write_corpus(folder, n=40)
+    source, target = (Path(files[side][0]).read_text().splitlines() for side in ("source", "target"))
+    pairs = zip(source, target, strict=True)
+    (folder / "corpus.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
+    (folder / "test.ko").write_text("".join(f"{line}\n" for line in source[:5]))
+    (folder / "test.en").write_text("".join(f"{line}\n" for line in target[:5]))
+    return folder
+
+
+def test_the_readme_can_be_typed_from_top_to_bottom(workplace, monkeypatch, capfdbinary):
+    monkeypatch.chdir(workplace)
+    for line in commands("README.md"):
+        if line.startswith("make "):
+            continue
+        first, _, rest = line.partition(" | ")
+        words = shlex.split(rest or first)
+        given = f"{shlex.split(first)[1]}\n" if rest else ""
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        assert words[0] == "polyhead"
+        code = main(words[1:])
+        out, err = capfdbinary.readouterr()
+        allowed = (0, 4) if "check" in words else (0,)  # forty sentences may well be called wrong
+        assert code in allowed, f"{line}: {err.decode()}"
+        if words[1] == "translate":
+            assert out.decode().count("\n") == 1
+    assert (workplace / "page.html").stat().st_size > 10_000
+
+
+def test_the_straight_line_learns_to_say_sentences_backwards(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import straight_line
+
+    assert straight_line.main(tmp_path, steps=400) == "f e d c b a"
