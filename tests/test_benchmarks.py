@@ -333,13 +333,13 @@ class Table:
 
 def test_outputs_that_part_at_a_tie_are_told_from_others():
     decoding = script("decoding_speed")
-    batches = [torch.full((4, 3), 5)]
-    ours = [[9, 7, EOS], [9, 7, EOS], [9, 7, EOS], [9, 7]]
-    theirs = [[9, 7, EOS], [9, 8, EOS], [9, 6, EOS], [9, 7, EOS]]
+    batches = [torch.full((5, 3), 5)]
+    ours = [[9, 7, EOS], [9, 7, EOS], [9, 7, EOS], [9, 9, EOS], [9, 7]]
+    theirs = [[9, 7, EOS], [9, 8, EOS], [9, 6, EOS], [9, 7, EOS], [9, 7, EOS]]
     found = decoding.agreement(Table(), batches, ours, theirs)
-    assert found == (1, 1, 4)
-    assert found.share == 0.5
-    assert str(found) == "1 of 4 (and 1 part at a tie)"
+    assert found == (1, 1, 5)
+    assert found.share == 0.4
+    assert str(found) == "1 of 5 (and 1 part at a tie)"
 
 
 def test_different_outputs_are_not_measured(monkeypatch):

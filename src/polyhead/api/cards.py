@@ -15,8 +15,8 @@ def model_card(saved: SavedModel) -> str:
     size = sum(p.numel() for p in saved.model.parameters())
     valid = saved.about.get("valid") or {}
     measured = "\n".join(f"| {name} | {_number(value)} |" for name, value in valid.items())
-    names = [name for kind in ("source", "target", "pairs") for name in data.get(kind) or ()]
-    files = ", ".join(map(str, names))
+    named = [data.get(kind) for kind in ("source", "target", "pairs")]
+    files = ", ".join(str(name) for names in named if isinstance(names, list) for name in names)
     return f"""# A {saved.family} model{f": {languages}" if languages else ""}
 
 {run.get("description", "")}

@@ -102,8 +102,10 @@ class Journal:
         path = self.folder / METRICS
         if not path.exists():
             return
+        with explained(path):
+            lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
         kept = []
-        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        for line in lines:
             with suppress(ValueError, TypeError, KeyError, RecursionError):
                 if json.loads(line)["step"] <= step:
                     kept.append(line + "\n")

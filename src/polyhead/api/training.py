@@ -108,7 +108,7 @@ def _resume(session: Session) -> None:
     _point(session, newest)  # a crash may have come between a checkpoint and its links
     step = f"step {session.progress.step:,}"
     if loop.over(session.run.train, session.progress):
-        session.journal.notice(f"nothing is left to do: the run came to its end at {step}")
+        session.journal.notice(f"going on from {step}: nothing is left to do")
     elif session.progress.step:
         session.journal.notice(f"going on from {step}")
 
