@@ -17,7 +17,8 @@ def commands(name):
     """The shell commands of a readme: indented lines that start a program of ours."""
     text = (ROOT / name).read_text(encoding="utf-8")
     lines = re.findall(r"^    (\S.*)$", text, flags=re.M)
-    return [line.split("  #")[0].strip() for line in lines if re.search(r"\b(polyhead|make) ", line)]
+    ours = [line for line in lines if re.search(r"\b(polyhead|make) ", line)]
+    return [line.split("  #")[0].strip() for line in ours]
 
 
 def tables(name):
@@ -45,7 +46,8 @@ def workplace(tmp_path_factory):
     """A folder with the files that the readme's reader has."""
     folder = tmp_path_factory.mktemp("reader")
     files = write_corpus(folder, n=40)
-    source, target = (Path(files[side][0]).read_text().splitlines() for side in ("source", "target"))
+    source = Path(files["source"][0]).read_text().splitlines()
+    target = Path(files["target"][0]).read_text().splitlines()
     pairs = zip(source, target, strict=True)
     (folder / "corpus.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
     (folder / "test.ko").write_text("".join(f"{line}\n" for line in source[:5]))

@@ -1,10 +1,12 @@
 """Errors that a user can cause, and that therefore must say what to do.
 
-The command line prints these as one line, without a traceback, and leaves with `exit_code`. Anything
-else that escapes is a bug of ours and keeps its traceback.
+The command line prints these as one line, without a traceback, and leaves with `exit_code`:
 
-    1 the machine gave up (disk, memory)   3 the environment lacks something   5 the model is unusable
-    2 the command or configuration         4 the data                          6 training diverged
+    1  the machine gave up (disk, memory)      4  the data cannot be used
+    2  the command or the configuration        5  the model is unusable or unsafe
+    3  the environment lacks something         6  training diverged
+
+Anything else that escapes is a bug of ours and keeps its traceback.
 """
 
 from typing import ClassVar

@@ -68,7 +68,7 @@ def walk(
     for step in range(limit):
         logits = model.step(last, state)
         normaliser = logits.logsumexp(-1)
-        logits[..., [PAD, BOS]] = NEVER
+        logits[..., : BOS + 1] = NEVER  # PAD and BOS are never said
         force(logits, None if prefix is None else prefix[active], step)
         chosen = choose(logits)
         gained = logits.take_along_dim(chosen[..., None], dim=-1)[..., 0] - normaliser
