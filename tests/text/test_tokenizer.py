@@ -237,6 +237,7 @@ def test_nothing_can_be_learned_from_nothing(name, learn, corpus):
         ({"vocab": 10**7}, "vocab = 10000000: expected 5 to 1000000"),
         ({"sampling": -0.1}, "sampling = -0.1: expected 0 .off. or a positive number"),
         ({"sampling": float("nan")}, "sampling = nan: expected"),
+        ({"kind": "unigram", "sampling": float("inf")}, "sampling = inf: expected"),
         ({"sampling": 1.5}, "sampling = 1.5: for bpe it is a probability, at most 1"),
         ({"kind": "words", "sampling": 0.1}, "words can be cut in one way only; choose bpe or"),
         ({"character_coverage": 0.5}, "character_coverage = 0.5: expected a share from 0.98 to 1"),

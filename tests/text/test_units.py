@@ -12,6 +12,10 @@ def test_the_most_frequent_words_get_the_first_ids():
     assert words.encode("a b c d") == [5, 4, 6, UNK, EOS]
 
 
+def test_equally_frequent_units_stand_in_the_order_of_their_characters():
+    assert collect_units(["z y x"], TextConfig(kind="words")).units == ("x", "y", "z")
+
+
 def test_characters_include_the_space():
     characters = collect_units(CORPUS, TextConfig(kind="characters"))
     assert characters.units == (" ", "b", "a", "c", "한")

@@ -1,10 +1,10 @@
-"""The loop: one update is the same however its batch is cut, and bad numbers never reach a weight."""
+"""The loop: an update is the same however its batch is cut; bad numbers never reach a weight."""
 
 import copy
 import math
 import os
 import resource
-from itertools import cycle, repeat
+from itertools import cycle, pairwise, repeat
 
 import pytest
 import torch
@@ -97,7 +97,7 @@ def test_accumulation_equals_one_large_batch(cuts):
     once, _ = run(whole, [collate(PAIRS)], config)
     pieces = tiny_model()
     edges = [0, *cuts, len(PAIRS)]
-    batches = [collate(PAIRS[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    batches = [collate(PAIRS[a:b]) for a, b in pairwise(edges)]
     config = TrainConfig(steps=1, accumulate=len(batches), clip_norm=0.01)
     cut, progress = run(pieces, batches, config)
     for a, b in zip(pieces.parameters(), whole.parameters(), strict=True):
@@ -302,7 +302,9 @@ def gradients(model, objective, batches):
     return found, [p.grad.clone() for p in model.parameters()]
 
 
-@pytest.mark.parametrize("error", [RuntimeError(TORCH_SAYS), MemoryError(), torch.OutOfMemoryError()])
+@pytest.mark.parametrize(
+    "error", [RuntimeError(TORCH_SAYS), MemoryError(), torch.OutOfMemoryError()]
+)
 @pytest.mark.parametrize("room", [1, 2, 3])
 def test_a_batch_too_large_for_memory_is_cut_and_means_the_same(room, error):
     model = tiny_model()
@@ -329,7 +331,7 @@ def test_memory_that_runs_out_in_the_second_batch_does_not_count_the_first_twice
 
 
 def test_memory_too_small_for_one_sentence_is_an_error_that_says_what_to_do():
-    with pytest.raises(PolyheadError, match=r"even by one sentence at a time; make the model small"):
+    with pytest.raises(PolyheadError, match=r"even by one sentence at a time; make the model"):
         accumulate(tiny_model(), Cramped(0), [collate(PAIRS)], TrainConfig())
 
 

@@ -44,7 +44,7 @@ def test_norms_biases_and_positions_are_not_decayed():
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
 def test_it_moves_as_the_formula_says(kind):
-    """Three steps of Adam by hand (Kingma & Ba 2015, algorithm 1), decay after Loshchilov & Hutter."""
+    """Three steps by hand: Kingma & Ba 2015, and Loshchilov & Hutter 2019, algorithm 2."""
     model = torch.nn.Linear(2, 1, bias=False).double()
     weight = model.weight.detach().clone()
     optimizer = build(model, OptimizerConfig(kind, weight_decay=0.1))

@@ -1,6 +1,7 @@
 """Learning rates: the paper's numbers, and where each curve begins, peaks and ends."""
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -39,20 +40,18 @@ def test_every_schedule_rises_in_a_straight_line_to_its_peak(kind):
 @pytest.mark.parametrize("kind", ["noam", "inverse_sqrt", "linear", "cosine"])
 def test_every_schedule_but_the_constant_falls_after_its_peak(kind):
     found = rates(kind)
-    assert all(later < earlier for earlier, later in zip(found[100:], found[101:], strict=False))
+    assert all(later < earlier for earlier, later in pairwise(found[100:]))
 
 
 def test_inverse_sqrt_is_noam_by_its_peak():
-    ratios = [
-        a / b for a, b in zip(rates("inverse_sqrt"), rates("noam"), strict=True)
-    ]
+    ratios = [a / b for a, b in zip(rates("inverse_sqrt"), rates("noam"), strict=True)]
     assert ratios == pytest.approx([ratios[0]] * len(ratios))
 
 
 def test_linear_goes_straight_down_to_nothing():
     config = ScheduleConfig("linear", rate=3e-3, warmup=100)
     found = rates("linear")
-    falls = [a - b for a, b in zip(found[100:], found[101:], strict=False)]
+    falls = [a - b for a, b in pairwise(found[100:])]
     assert falls == pytest.approx([3e-3 / 900] * len(falls))
     assert found[-1] == pytest.approx(3e-3 / 900)
     assert learning_rate(config, 1001, steps=1000, d_model=512) == 0.0

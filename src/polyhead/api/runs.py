@@ -17,7 +17,7 @@ import os
 import shutil
 import tomllib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from polyhead.api.run import Run
@@ -45,6 +45,7 @@ def alone(folder: Path) -> Iterator[None]:
     batches, and outlive a killed parent by seconds.)
     """
     refuse_foreign(folder)
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("a+")
@@ -62,7 +63,20 @@ def alone(folder: Path) -> Iterator[None]:
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
-        yield
+        try:
+            yield
+        finally:
+            _remove_if_empty(folder, made)
+
+
+def _remove_if_empty(folder: Path, made: Sequence[Path]) -> None:
+    """A run that never began, because its data were not there, say, leaves no folder behind."""
+    if [path.name for path in folder.iterdir()] != [LOCK]:
+        return
+    (folder / LOCK).unlink()
+    with suppress(OSError):  # somebody else may have put something there
+        for path in made:
+            path.rmdir()
 
 
 def is_run(folder: Path) -> bool:

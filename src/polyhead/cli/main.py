@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TyperException as error:
         print(f"polyhead: {error}; see polyhead --help", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # whoever read our output has enough
+    except SystemExit:  # how typer ends when whoever read our output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, typer.Abort):

@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,8 @@ def run_translation(words: TranslateWords) -> None:
             for lines in chunks(sys.stdin.buffer):
                 _translate(translator, words, lines, out)
     finally:
-        out.detach()
+        with suppress(BrokenPipeError):
+            out.detach()
 
 
 def _converse(translator: Translator, words: TranslateWords, out: io.TextIOWrapper) -> None:

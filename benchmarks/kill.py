@@ -1,0 +1,225 @@
+"""Kill training at random moments, many times, and compare with a run that nobody killed.
+
+    python benchmarks/kill.py --kills 1000
+
+A tiny model with dropout saves after every step, and waiting for the disk is made slow enough that
+much of its life is spent in the middle of a save. Each session is a fork of this process (torch is
+imported once) and dies by SIGKILL: either after a random time, or at a random one of its own
+operations on files, which finds the moments between two renamings that no clock would hit. After
+every kill the newest sound checkpoint must be, to the last bit, the one that the undisturbed run
+had at that step; when a run has come to its end, so must its loss curve and its final state.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+
+from polyhead.api.run import Run, read_run
+from polyhead.api.training import train
+from polyhead.checkpoint import store
+from polyhead.data import schedules
+
+STEPS = 16
+SETTINGS = (
+    "text.vocab=900", "model.stack.n_layers=2", "model.stack.d_model=16", "model.stack.n_heads=2",
+    "model.stack.d_ff=32", "model.stack.dropout=0.1", "train.max_tokens=300", "train.save_every=1",
+    "train.log_every=1", "train.keep=2", "train.validate_every=5", "train.bleu_sentences=0",
+    "train.schedule.warmup=4", f"train.steps={STEPS}",
+)  # fmt: skip
+DISK_SECONDS = 0.002  # about half of the time is then spent in saving
+TIMES = ("seconds", "tokens_per_second")
+MAX_OPERATIONS = 200  # on files, before a session dies; a save takes about 25
+WATCHED = ("open", "os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir", "os.chmod")
+
+
+@dataclass
+class Counts:
+    """What happened. All but the first three must be zero in the end."""
+
+    kills: int = 0
+    in_mid_save: int = 0
+    finished_runs: int = 0
+    different_runs: int = 0  # another loss curve or another final state
+    wrong_checkpoints: int = 0  # accepted, but not what the undisturbed run had at that step
+    damaged_checkpoints: int = 0  # with the name of a checkpoint, but not whole
+    lost_saves: int = 0  # more than one save interval was lost
+
+    @property
+    def failures(self) -> int:
+        """How often something went wrong."""
+        broken = self.wrong_checkpoints + self.damaged_checkpoints
+        return self.different_runs + broken + self.lost_saves
+
+
+def prepare(folder: Path) -> Run:
+    """A corpus of a few hundred pairs, and the run that learns from it."""
+    pairs = schedules.generate(240, 0, 0, 3).train
+    files = {"source": folder / "train.ko", "target": folder / "train.en"}
+    for path, side in zip(files.values(), zip(*pairs, strict=True), strict=True):
+        path.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    run = read_run("small", SETTINGS, {name: [str(path)] for name, path in files.items()})
+    return replace(run, train=replace(run.train, epochs=None))
+
+
+def trace(folder: Path) -> dict[str, Any]:
+    """What a finished run leaves behind, but for the time it took."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    curve = [{name: v for name, v in line.items() if name not in TIMES} for line in lines]
+    return {"curve": curve, "state": state(folder / "last")}
+
+
+def state(checkpoint: Path) -> dict[str, Any]:
+    """A checkpoint's bits."""
+    numbers = json.loads((checkpoint / "training.json").read_text())
+    del numbers["progress"]["seconds"]
+    sums = {
+        name: hashlib.sha256((checkpoint / name).read_bytes()).hexdigest()
+        for name in ("model.safetensors", "training.safetensors")
+    }
+    return {"numbers": numbers, **sums}
+
+
+def undisturbed(run: Run, folder: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    """The run that nobody kills: its trace, and its state after every step.
+
+    It runs in this process, so that the forks find everything imported that they will need.
+    """
+    train(replace(run, train=replace(run.train, keep=STEPS + 1)), folder)
+    states = {step: state(path) for step, path in store.steps(folder / "checkpoints")}
+    return trace(folder), states
+
+
+def session(run: Run, folder: Path, prologue: Callable[[], None]) -> int:
+    """Train in a fork of this process, on a slow disk; its id."""
+    process = os.fork()
+    if process:
+        return process
+    code = 1
+    try:
+        slow_disk()
+        prologue()
+        train(run, folder)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def wait(process: int) -> int:
+    """The exit code of a fork; negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def slow_disk() -> None:
+    """Waiting for the disk takes long, and is all that is done: no power will fail here."""
+    os.fsync = lambda _: time.sleep(DISK_SECONDS)  # type: ignore[assignment]
+
+
+def die_at(operation: int, folder: Path) -> None:
+    """Die at the n-th operation on a file of the run."""
+    left = operation
+
+    def count(event: str, words: tuple[Any, ...]) -> None:
+        nonlocal left
+        if event in WATCHED and str(words[0]).startswith(str(folder)):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+
+
+def torture(folder: Path, *, kills: int, seed: int) -> Counts:
+    """Kill sessions until there were enough kills and the last run has come to its end."""
+    random, counts = Random(seed), Counts()
+    run = prepare(folder)
+    expected, states = undisturbed(run, folder / "whole")
+    started = time.perf_counter()
+    if wait(session(run, folder / "timed", lambda: None)) != 0:
+        raise SystemExit("a session that nobody killed has failed")
+    seconds = time.perf_counter() - started
+    counts.different_runs += trace(folder / "timed") != expected
+    place = folder / "run"
+    while counts.kills < kills or place.exists():
+        code = one_session(run, place, random, seconds if counts.kills < kills else None)
+        if code == 0:
+            counts.finished_runs += 1
+            counts.different_runs += trace(place) != expected
+            shutil.rmtree(place)
+        elif code == -signal.SIGKILL:
+            counts.kills += 1
+            inspect(place, states, counts)
+        else:
+            raise SystemExit(f"a session ended with exit code {code}")
+    return counts
+
+
+def one_session(run: Run, place: Path, random: Random, seconds: float | None) -> int:
+    """Train, and die on the way unless `seconds`, the time of a whole run, is None."""
+    if seconds is not None and random.random() < 0.5:
+        operation = random.randrange(1, MAX_OPERATIONS)
+        return wait(session(run, place, lambda: die_at(operation, place)))
+    process = session(run, place, lambda: None)
+    if seconds is not None:
+        time.sleep(random.uniform(0, seconds / 3))
+        os.kill(process, signal.SIGKILL)
+    return wait(process)
+
+
+def inspect(place: Path, states: dict[int, dict[str, Any]], counts: Counts) -> None:
+    """What a kill has left behind."""
+    checkpoints = place / "checkpoints"
+    counts.in_mid_save += any(checkpoints.glob(f"{store.TEMPORARY}*"))
+    newest, complaints = store.newest(checkpoints)
+    counts.damaged_checkpoints += len(complaints)
+    logged = last_logged(place)
+    if newest is None:
+        counts.lost_saves += logged > 1
+        return
+    step = store.step_of(newest)
+    counts.wrong_checkpoints += state(newest) != states[step]
+    counts.lost_saves += logged > step + 1
+
+
+def last_logged(place: Path) -> int:
+    """The last step that the metrics know of; a torn line does not count."""
+    if not (place / "metrics.jsonl").exists():
+        return 0
+    whole = (place / "metrics.jsonl").read_text().split("\n")[:-1]
+    return max((json.loads(line)["step"] for line in whole), default=0)
+
+
+def main() -> int:
+    """Read the words, kill, print what happened; 1 if anything was lost."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    words = parser.parse_args()
+    torch.set_num_threads(1)
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        counts = torture(Path(folder), kills=words.kills, seed=words.seed)
+    for name, value in vars(counts).items():
+        print(f"{name.replace('_', ' '):20} {value:6,}")
+    print(f"{'minutes':20} {(time.perf_counter() - started) / 60:6.1f}")
+    return 1 if counts.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
