@@ -320,6 +320,13 @@ def test_files_that_lie_about_their_size_are_refused(place, content):
     refused(place, r"model\.safetensors")
 
 
+def test_a_header_that_is_longer_than_any_model_s_is_not_read(place):
+    with (place / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", 10 * 2**20) + b"{" + b" " * (10 * 2**20 - 2) + b"}")
+    seal_again(place)
+    refused(place, r"model\.safetensors .*: its header claims 10485760 bytes")
+
+
 def test_random_damage_with_right_checksums_is_refused_or_harmless(place):
     """Whatever stands in the file: a line, or a model whose weights are all numbers."""
     random = Random(0)
