@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyhead.config import differences, from_dict, plain, read, set_by_path, to_toml
@@ -172,6 +172,7 @@ TABLES = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(TABLES)
 def test_a_toml_file_says_what_was_written_into_it(values):
     """The oracle is Python's own reader."""

@@ -504,6 +504,7 @@ def test_it_stops_early_by_loss_and_stays_stopped(make, tmp_path, monkeypatch):
 def test_the_best_is_judged_as_asked(make, tmp_path, monkeypatch, judge_by, best):
     bleu = iter([5.0, 50.0, 49.0])
     monkeypatch.setattr(validation, "quick_bleu", lambda *_: next(bleu))
+    monkeypatch.setattr(validation, "translate_quickly", lambda _: ["a translation"])
     run = make("train.bleu_sentences=1", f'train.judge_by="{judge_by}"')
     result = train(run, tmp_path / "run")
     assert os.readlink(tmp_path / "run" / "best") == f"checkpoints/step-000000{best}"

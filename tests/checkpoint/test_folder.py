@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from polyhead.checkpoint import folder as model_folder
 from polyhead.checkpoint import store
 from polyhead.checkpoint.folder import SavedModel
-from polyhead.errors import CheckpointError
+from polyhead.errors import CheckpointError, PolyheadError
 from polyhead.layers.stack import StackConfig
 from polyhead.models import Transformer, TransformerConfig
 from polyhead.text.tokenizer import TextConfig, train_tokenizers
@@ -128,6 +128,32 @@ def test_saving_eight_million_parameters_takes_no_time(tmp_path):
         save(saved, tmp_path / "model")
         spent.append(time.process_time() - started)
     assert min(spent) < 0.5
+
+
+def test_weights_that_do_not_fit_on_the_disk_are_one_line_and_the_old_model_stays(tmp_path):
+    """The kernel itself refuses in the middle of the file."""
+    saved = build(d_ff=4096)
+    place = save(saved, tmp_path / "model")
+    read, written = os.pipe()
+    if not (pid := os.fork()):
+        try:
+            most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, most))
+            save(saved, place)
+        except PolyheadError as error:
+            os.write(written, f"{error.exit_code} {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(written)
+    os.waitpid(pid, 0)
+    with os.fdopen(read) as told:
+        line = told.read()
+    assert line.startswith(f"1 cannot write {place}: ")
+    assert "File too large" in line
+    assert line.endswith("; what was saved before is intact")
+    assert "\n" not in line
+    assert torch.equal(outputs(model_folder.load(place).model), outputs(saved.model))
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
 # What is not a model

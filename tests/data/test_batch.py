@@ -65,6 +65,7 @@ def same(one, other):
     )
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(1, 200), st.integers(0, 2**32))
 def test_an_epoch_has_every_pair_once_and_keeps_to_its_budget(pairs, max_tokens, seed):
     batches = group(pairs, max_tokens, seed)
@@ -75,6 +76,7 @@ def test_an_epoch_has_every_pair_once_and_keeps_to_its_budget(pairs, max_tokens,
         assert len(numbers) == 1 or cost <= max_tokens
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(1, 200))
 def test_the_budget_is_used(pairs, max_tokens):
     """There are never more batches than if all sentences were as long as the longest."""
@@ -83,6 +85,7 @@ def test_the_budget_is_used(pairs, max_tokens):
     assert len(group(pairs, max_tokens, seed=0)) <= -(-len(pairs) // rows)
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(0, 2**32))
 def test_the_order_is_a_function_of_the_seed(pairs, seed):
     assert group(pairs, 50, seed) == group(pairs, 50, seed)
@@ -95,6 +98,7 @@ def test_another_seed_gives_other_batches_in_another_order():
     assert {frozenset(b) for b in one} != {frozenset(b) for b in other}
 
 
+@settings(deadline=None)
 @given(PAIRS)
 def test_a_batch_holds_its_sentences_and_nothing_else(pairs):
     batch = collate(pairs)
@@ -110,6 +114,7 @@ def test_a_batch_holds_its_sentences_and_nothing_else(pairs):
     assert padding_share([batch]) == pytest.approx(1 - batch.n_tokens / numbers)
 
 
+@settings(deadline=None)
 @given(PAIRS)
 def test_two_halves_are_the_whole(pairs):
     batch = collate(pairs)
@@ -195,7 +200,7 @@ def test_epochs_can_be_sent_to_a_process_that_is_not_a_fork():
     assert same(take(again, 5), take(epochs, 5))
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**63), st.integers(0, 1000))
 def test_any_seed_is_welcome(seed, epoch):
     assert Epochs(Same(some_pairs(3)), 60, seed=seed).n_batches(epoch)

@@ -69,7 +69,7 @@ def _put(draft: Path, folder: Path) -> None:
         folder.rename(old)
         try:
             draft.rename(folder)
-        except OSError:
+        except BaseException:  # also a second Ctrl-C
             old.rename(folder)
             raise
         remove(old)

@@ -76,22 +76,24 @@ def group(pairs: Sequence[Pair], max_tokens: int, seed: int) -> list[list[int]]:
     source, target = lengths.T
     up_and_down = np.where(source % 2 == 0, target, -target)
     by_length = np.lexsort((rng.random(len(pairs)), up_and_down, source))
-    batches = list(_cut(by_length.tolist(), lengths, max_tokens))
+    batches = list(_cut(by_length.tolist(), lengths.tolist(), max_tokens))
     rng.shuffle(batches)
     return batches
 
 
-def _cut(order: Sequence[int], lengths: np.ndarray, max_tokens: int) -> Iterator[list[int]]:
+def _cut(
+    order: Sequence[int], lengths: Sequence[list[int]], max_tokens: int
+) -> Iterator[list[int]]:
     """Cut a list sorted by length wherever one more pair would burst the budget."""
     batch: list[int] = []
-    longest = np.zeros(2, dtype=np.int64)
+    source = target = 0  # the longest in this batch
     for number in order:
-        wider = np.maximum(longest, lengths[number])
-        if batch and wider.sum() * (len(batch) + 1) > max_tokens:
+        wider = max(source, lengths[number][0]), max(target, lengths[number][1])
+        if batch and sum(wider) * (len(batch) + 1) > max_tokens:
             yield batch
-            batch, wider = [], lengths[number]
-        batch.append(int(number))
-        longest = wider
+            batch, wider = [], (lengths[number][0], lengths[number][1])
+        batch.append(number)
+        source, target = wider
     if batch:
         yield batch
 
