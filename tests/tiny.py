@@ -1,6 +1,5 @@
 """A run that trains in two seconds, for all tests that need a finished model."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from polyhead.api.run import read_run
@@ -27,7 +26,5 @@ def write_corpus(folder: Path, n: int = 160, seed: int = 3) -> dict[str, list[st
 def train_tiny(folder: Path, name: str = "run", overrides: tuple[str, ...] = ()) -> Path:
     """Train in folder/name; the corpus lies beside it."""
     files = write_corpus(folder)
-    no_epochs = read_run("small", (*SMALL, *overrides), files)
-    run = replace(no_epochs, train=replace(no_epochs.train, epochs=None))
-    train(run, folder / name)
+    train(read_run("small", (*SMALL, *overrides), files), folder / name)
     return folder / name

@@ -177,6 +177,14 @@ def test_recipes_are_listed_and_shown_complete(run, tmp_path):
     assert printed == shown
 
 
+def test_steps_on_the_command_line_win_over_the_epochs_of_a_recipe(run):
+    assert "epochs" in run("show", "small")[1]
+    _, shown, _ = run("show", "small", "train.steps=7")
+    assert "steps = 7\n" in shown
+    assert "epochs" not in shown
+    assert "epochs = 2" in run("show", "small", "train.steps=7", "train.epochs=2")[1]
+
+
 def test_data_make_list_and_check(run, tmp_path):
     folder = tmp_path / "made"
     code, out, _ = run("data", "make", "schedules", "--output", folder, "--size", "200")
@@ -209,6 +217,12 @@ def test_data_make_list_and_check(run, tmp_path):
         (["frobnicate"], 2, "No such command 'frobnicate'"),
         (["data", "get", "multi3k"], 2, "did you mean multi30k?"),
         (["data", "check"], 2, "name the corpus"),
+        (["show", "small", "train=5"], 2, "train = 5: expected a table, as in [train]"),
+        (
+            ["show", "small", "model.positions=learned", "model.max_length=64"],
+            2,
+            "data.max_length = 256: the model learns only 64 positions",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_an_exit_code(words, code, message, run, tmp_path, monkeypatch):

@@ -104,11 +104,15 @@ def read_run(
 def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> Run:
     """Check plain values and make a `Run` of them."""
     from_file = {name: table for name, table in values.items() if name != "description"}
+    overrides = list(overrides)
     for override in overrides:
         set_by_path(from_file, override)
+    _let_steps_win(from_file, overrides)
     for name in from_file:
         if name not in (*TABLES, "model"):
             raise ConfigError(f"{name}: no such table{suggest(name, [*TABLES, 'model'])}")
+        if not isinstance(from_file[name], dict):
+            raise ConfigError(f"{name} = {from_file[name]!r}: expected a table, as in [{name}]")
     model = dict(from_file.get("model", {}))
     family = model.pop("family", "transformer")
     if family not in FAMILIES:
@@ -122,7 +126,20 @@ def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> Run:
     config = from_dict(FAMILIES[family][1], model, "model.")
     if not tables["text"].joint and config.tie == "all":
         raise ConfigError('model.tie = "all" needs text.joint = true; or set model.tie = "target"')
+    longest = tables["data"].max_length
+    if config.positions == "learned" and longest > config.max_length:
+        raise ConfigError(
+            f"data.max_length = {longest}: the model learns only {config.max_length} positions; "
+            "raise model.max_length or lower data.max_length"
+        )
     return Run(str(values.get("description", "")), family, model=config, **tables)
+
+
+def _let_steps_win(values: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Who asks for train.steps means it, although the recipe counts in epochs."""
+    asked = {override.partition("=")[0] for override in overrides}
+    if "train.steps" in asked and "train.epochs" not in asked:
+        values["train"].pop("epochs", None)
 
 
 def _listed(table: dict[str, Any]) -> dict[str, Any]:

@@ -55,7 +55,10 @@ class Translator:
     def max_length(self) -> int:
         """The longest source, in tokens, that it is asked to read at once."""
         run: dict[str, Any] = self.models[0].about.get("run") or {}
-        return int(run.get("data", {}).get("max_length", 256))
+        given = run.get("data", {}).get("max_length", 256)
+        if not isinstance(given, int) or given < 1:
+            raise CheckpointError(f"{self.names[0]}: config.json says max_length = {given!r}")
+        return given
 
     def translate(
         self, lines: Sequence[str], *, options: DecodeConfig | None = None, seed: int = 0
