@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+import re
 import socket
 import threading
 import time
@@ -176,7 +177,8 @@ def test_an_endless_answer_is_broken_off(serve, tmp_path):
             sent.append(1 << 16)
 
     server = serve(lambda handler: pour_quietly(pour, handler))
-    assert "larger than the" in complaint(DataError, server, tmp_path)
+    # which of two limits is met first depends on how the bytes arrive
+    assert re.search("larger than the|more than", complaint(DataError, server, tmp_path))
     assert sum(sent) < 30 << 20
     assert nothing_in(tmp_path)
 
