@@ -51,3 +51,26 @@ def test_nothing_happens_outside_training():
 def test_all_cannot_be_silenced():
     with pytest.raises(ValueError, match=r"at least 0 and less than 1, got 1\.0"):
         Dropout(1.0)
+
+
+def test_dropout_and_sum_in_one_equal_dropout_then_sum():
+    torch.manual_seed(0)
+    skip, x = torch.randn(2, 6, 7, 5, dtype=torch.float64).requires_grad_().unbind()
+    layer = Dropout(0.4).train()
+    torch.manual_seed(3)
+    at_once = layer.onto(skip, x)
+    torch.manual_seed(3)
+    apart = skip + layer(x)
+    torch.testing.assert_close(at_once, apart)
+    upstream = torch.randn_like(apart)
+    for one, other in zip(
+        torch.autograd.grad(at_once, (skip, x), upstream),
+        torch.autograd.grad(apart, (skip, x), upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_dropout_and_sum_in_one_silence_nothing_outside_training():
+    skip, x = torch.randn(2, 6, 7)
+    assert torch.equal(Dropout(0.4).eval().onto(skip, x), skip + x)

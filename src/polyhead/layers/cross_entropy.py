@@ -9,7 +9,9 @@ and autograd would keep two of them. Here the rows are taken in chunks; the grad
     ∂L/∂z = softmax(z) - (1 - ε) · onehot(y) - ε / V
 
 is written over the logits while they are still in the processor's cache, multiplied at once into
-those of h, W and b, and forgotten. The result is that of `F.cross_entropy(…, reduction="sum")`.
+those of h, W and b, and forgotten. What smoothing adds is the same for all words, so that it need
+not pass through the logits: Σ_v z_i[v] = h_i · Σ_v W_v + Σ b, and -ε / V reaches h as the mean of
+W, and every row of W as the sum of h. The result is that of `F.cross_entropy(…, reduction="sum")`.
 """
 
 from typing import Any
@@ -59,6 +61,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 d_weight.addmm_(z.t(), h[rows])
             if d_bias is not None:
                 d_bias += z.sum(0)
+        if smoothing:
+            total -= _smooth(h, weight, bias, smoothing, (d_h, d_weight, d_bias))
         ctx.gradients = (d_h, d_weight, d_bias)
         return total
 
@@ -72,16 +76,35 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _loss_then_gradient(
     z: Float[Tensor, "position vocab"], labels: Int[Tensor, "position"], smoothing: float
 ) -> Float[Tensor, ""]:
-    """The summed loss of some rows; their logits are overwritten by the gradient."""
-    vocab, right = z.size(1), labels[:, None]
+    """The summed loss of some rows but for what smoothing adds; logits become the gradient."""
+    right = labels[:, None]
     at_label = z.gather(1, right).sum()
-    on_average = z.mean(1).sum() if smoothing else 0.0
     top = z.amax(1, keepdim=True)
     z.sub_(top).exp_()
     mass = z.sum(1, keepdim=True)
-    loss = (mass.log() + top).sum() - (1 - smoothing) * at_label - smoothing * on_average
     z.div_(mass)
     z.scatter_add_(1, right, torch.full_like(right, 0, dtype=z.dtype) - (1 - smoothing))
-    if smoothing:
-        z.sub_(smoothing / vocab)
-    return loss
+    return (mass.log() + top).sum() - (1 - smoothing) * at_label
+
+
+def _smooth(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    smoothing: float,
+    gradients: tuple[Tensor | None, Tensor | None, Tensor | None],
+) -> Tensor:
+    """ε / V · Σ z, which is to be subtracted from the loss; and its part of the gradients."""
+    share = smoothing / len(weight)
+    all_words, all_positions = weight.sum(0), h.sum(0)
+    d_h, d_weight, d_bias = gradients
+    if d_h is not None:
+        d_h.sub_(all_words, alpha=share)
+    if d_weight is not None:
+        d_weight.sub_(all_positions, alpha=share)
+    total = all_words @ all_positions
+    if bias is not None:
+        total = total + bias.sum() * len(h)
+    if d_bias is not None:
+        d_bias.sub_(share * len(h))
+    return total * share
