@@ -2,7 +2,7 @@
 
 import pytest
 
-from polyhead.api.session import Encoded, Encoder
+from polyhead.api.tasks.translation import Encoded, Encoder
 from polyhead.text.tokenizer import TextConfig, train_tokenizers
 
 LINES = [f"a sentence about {word} and nothing else" for word in ("rivers", "mountains", "the sea")]

@@ -12,15 +12,17 @@ from dataclasses import replace
 import pytest
 from tiny import SMALL, write_corpus
 
-from polyhead.api import training, validation
+from polyhead.api import training
 from polyhead.api.reports import Silent
 from polyhead.api.run import read_run
+from polyhead.api.tasks import translation
 from polyhead.api.training import train
 from polyhead.checkpoint import folder as model_folder
 from polyhead.checkpoint import store, tensors
 from polyhead.data import corpus as corpus_module
 from polyhead.data.batch import collate
 from polyhead.errors import CheckpointError, Diverged, PolyheadError
+from polyhead.text.tokenizer import PAD
 from polyhead.train.objectives import Loss, Translation
 
 STEPS = 24
@@ -319,6 +321,17 @@ def test_it_trains_in_a_thread_too(make, tmp_path, uninterrupted):
 # Numbers that are not finite
 
 
+def train_by(monkeypatch, objective):
+    """Let translation be trained by another objective; validation stays as it is."""
+    prepare = translation.Translation.prepare
+
+    def otherwise(self, run, *rest):
+        prepared = prepare(self, run, *rest)
+        return replace(prepared, objective=objective(PAD, run.train.smoothing))
+
+    monkeypatch.setattr(translation.Translation, "prepare", otherwise)
+
+
 class Poisoned(Translation):
     """The usual objective, but its calls from `first` to `last` give a loss that is no number."""
 
@@ -336,7 +349,7 @@ class Poisoned(Translation):
 def poison(monkeypatch):
     def set_up(first, last):
         Poisoned.calls, Poisoned.first, Poisoned.last = 0, first, last
-        monkeypatch.setattr(training, "Translation", Poisoned)
+        train_by(monkeypatch, Poisoned)
 
     return set_up
 
@@ -429,7 +442,7 @@ class Cramped(Translation):
 def test_a_batch_too_large_for_memory_is_cut_and_told(make, tmp_path, monkeypatch):
     still = ("model.stack.dropout=0.0", "train.steps=8")
     train(make(*still), tmp_path / "whole")
-    monkeypatch.setattr(training, "Translation", Cramped)
+    train_by(monkeypatch, Cramped)
     watcher = Watcher()
     train(make(*still), tmp_path / "run", reporter=watcher)
     assert watcher.told("step 1: memory ran out, and the batch was cut into 4 pieces; a smaller")
@@ -442,10 +455,10 @@ def test_a_batch_too_large_for_memory_is_cut_and_told(make, tmp_path, monkeypatc
 
 
 def test_memory_that_runs_out_elsewhere_is_one_line(make, tmp_path, monkeypatch):
-    def full(_):
+    def full(*_):
         raise RuntimeError(TORCH_SAYS)
 
-    monkeypatch.setattr(validation, "valid_loss", full)
+    monkeypatch.setattr(translation, "valid_loss", full)
     with pytest.raises(PolyheadError, match=r"memory is exhausted; lower train\.max_tokens") as e:
         train(make(), tmp_path / "run")
     assert e.value.exit_code == 1
@@ -503,8 +516,8 @@ def test_it_stops_early_by_loss_and_stays_stopped(make, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("judge_by", "best"), [("bleu", 16), ("loss", 24)])
 def test_the_best_is_judged_as_asked(make, tmp_path, monkeypatch, judge_by, best):
     bleu = iter([5.0, 50.0, 49.0])
-    monkeypatch.setattr(validation, "quick_bleu", lambda *_: next(bleu))
-    monkeypatch.setattr(validation, "translate_quickly", lambda _: ["a translation"])
+    monkeypatch.setattr(translation, "quick_bleu", lambda *_: next(bleu))
+    monkeypatch.setattr(translation, "translate_quickly", lambda *_: ["a translation"])
     run = make("train.bleu_sentences=1", f'train.judge_by="{judge_by}"')
     result = train(run, tmp_path / "run")
     assert os.readlink(tmp_path / "run" / "best") == f"checkpoints/step-000000{best}"

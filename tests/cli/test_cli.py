@@ -232,7 +232,7 @@ def test_mistakes_are_one_line_and_an_exit_code(words, code, message, run, tmp_p
     *before, last, end = err.split("\n")
     assert (last[:10], end) == ("polyhead: ", "")
     assert message in last
-    assert before in ([], ["reading the text …"])
+    assert before in ([], ["reading the data …"])
     assert not list(tmp_path.iterdir())  # a mistake leaves nothing behind
 
 

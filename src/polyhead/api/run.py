@@ -10,7 +10,7 @@ Each table is a dataclass beside the code that reads it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,16 @@ from polyhead.train.loop import TrainConfig
 
 DEFAULT_RECIPE = "small"
 LISTS = (
-    "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs",
+    "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "text",
+    "valid_text",
 )  # fmt: skip
+SIZES = {  # what follows from the size of the vocabulary, until the real one is known
+    "transformer": ("source_vocab", "target_vocab"),
+    "ladder": ("source_vocab", "target_vocab"),
+    "gpt": ("vocab",),
+    "bert": ("vocab",),
+    "electra": ("vocab",),
+}
 TABLES: dict[str, Any] = {
     "data": DataConfig,
     "text": TextConfig,
@@ -63,11 +71,6 @@ class Run:
     def toml(self) -> str:
         """The same as a TOML file."""
         return to_toml(self.plain())
-
-    def with_vocab(self, source: int, target: int) -> "Run":
-        """The same with the sizes that the tokenizers turned out to have."""
-        model = replace(self.model, source_vocab=source, target_vocab=target)
-        return replace(self, model=model)
 
 
 def recipe_names() -> list[str]:
@@ -121,13 +124,13 @@ def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> Run:
         name: from_dict(kind, _listed(from_file.get(name, {})), f"{name}.")
         for name, kind in TABLES.items()
     }
-    model.setdefault("source_vocab", tables["text"].vocab)
-    model.setdefault("target_vocab", tables["text"].vocab)
+    for name in SIZES.get(family, ()):
+        model.setdefault(name, tables["text"].vocab)
     config = from_dict(FAMILIES[family][1], model, "model.")
-    if not tables["text"].joint and config.tie == "all":
+    if not tables["text"].joint and getattr(config, "tie", None) == "all":
         raise ConfigError('model.tie = "all" needs text.joint = true; or set model.tie = "target"')
     longest = tables["data"].max_length
-    if config.positions == "learned" and longest > config.max_length:
+    if getattr(config, "positions", None) == "learned" and longest > config.max_length:
         raise ConfigError(
             f"data.max_length = {longest}: the model learns only {config.max_length} positions; "
             "raise model.max_length or lower data.max_length"

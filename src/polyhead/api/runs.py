@@ -23,7 +23,6 @@ from pathlib import Path
 from polyhead.api.run import Run
 from polyhead.checkpoint import store
 from polyhead.config import differences
-from polyhead.data.corpus import Corpus
 from polyhead.errors import ConfigError, DataError, PolyheadError
 
 CONFIG, DATA, TOKENIZER, CHECKPOINTS = "config.toml", "data.json", "tokenizer", "checkpoints"
@@ -153,14 +152,8 @@ def clear(folder: Path) -> None:
                 shutil.rmtree(path)
 
 
-def check_data(folder: Path, text: Corpus) -> None:
-    """The text must be the one that the run began with."""
-    now = {
-        "training source": fingerprint(text.train.sources),
-        "training target": fingerprint(text.train.targets),
-        "validation source": fingerprint(text.valid.sources),
-        "validation target": fingerprint(text.valid.targets),
-    }
+def check_data(folder: Path, now: dict[str, str]) -> None:
+    """The data, given by their fingerprints, must be those that the run began with."""
     path = folder / DATA
     if not path.exists():
         store.write_text(path, json.dumps(now, indent=1) + "\n")

@@ -15,18 +15,16 @@ from polyhead.api.cards import model_card
 from polyhead.api.reports import Journal, Reporter, Silent
 from polyhead.api.run import Run
 from polyhead.api.session import Session, open_session
+from polyhead.api.tasks import TASKS
 from polyhead.api.validation import validate
 from polyhead.checkpoint import folder as model_folder
 from polyhead.checkpoint import store, tensors
 from polyhead.checkpoint import training as training_state
 from polyhead.config import from_dict
-from polyhead.data import corpus
 from polyhead.data.batch import Place
 from polyhead.errors import CheckpointError, ConfigError, Diverged, PolyheadError
-from polyhead.text.tokenizer import PAD
 from polyhead.train import loop
 from polyhead.train.loop import Callbacks, NotFinite, Progress, Update
-from polyhead.train.objectives import Translation
 from polyhead.train.schedule import learning_rate
 
 
@@ -55,6 +53,12 @@ def train(
     Nothing in the folder is touched before the configuration and the text are known to be usable.
     """
     watcher = Silent() if reporter is None else reporter
+    task = TASKS.get(run.family)
+    if task is None:
+        raise ConfigError(
+            f"model.family = {run.family!r}: such models can be built and loaded, but this version "
+            f"trains only {', '.join(TASKS)}"
+        )
     device = devices.choose(run.train.device)
     if run.train.bf16:
         devices.check_bf16(device)
@@ -63,16 +67,17 @@ def train(
     devices.keep_freed_memory()
     with runs.alone(folder), interrupts.listening() as stop, _memory_told():
         changed = runs.check(folder, run, fresh=fresh, accept_changes=accept_changes)
-        watcher.stage("reading the text")
-        text = corpus.load(run.data, run.train.seed)
+        watcher.stage("reading the data")
+        material = task.read(run)
         runs.begin(folder, run, fresh=fresh)
-        runs.check_data(folder, text)
+        runs.check_data(folder, task.fingerprints(material))
         journal = Journal(folder, watcher, tensorboard=tensorboard)
         if changed:
             journal.notice(f"going on with a changed configuration: {'; '.join(changed)}")
-        for notice in text.notices:
+        for notice in material.notices:
             journal.notice(notice)
-        session = open_session(run, folder, text, device, journal, stop)
+        prepared = task.prepare(run, folder, material, journal)
+        session = open_session(prepared, folder, device, journal, stop)
         _resume(session)
         _train(session)
         return _result(session)
@@ -148,12 +153,12 @@ def _loop(session: Session) -> None:
         learning_rate,
         config.schedule,
         steps=config.steps,
-        d_model=session.run.model.stack.d_model,
+        d_model=width_of(session.run.model),
     )
     loop.train(
         session.model,
-        Translation(PAD, config.smoothing),
-        session.epochs.batches(Place(progress.epoch, progress.batch), config.workers),
+        session.prepared.objective,
+        session.prepared.batches.batches(Place(progress.epoch, progress.batch), config.workers),
         session.optimizer,
         lambda step: rate(step),
         config,
@@ -165,6 +170,13 @@ def _loop(session: Session) -> None:
         ),
         progress,
     )
+
+
+def width_of(model: Any) -> int:
+    """The d_model of a configuration, wherever its family has it; the schedule of 2017 asks."""
+    while not hasattr(model, "d_model"):
+        model = model.stack if hasattr(model, "stack") else model.encoder
+    return int(model.d_model)
 
 
 def _roll_back(session: Session, why: str) -> None:
@@ -257,8 +269,13 @@ def _save(session: Session, progress: Progress) -> None:
         session.run.family,
         session.run.model,
         model,
-        session.tokenizers,
-        {"run": session.run.plain(), "step": progress.step, "valid": metrics},
+        session.prepared.tokenizers,
+        {
+            "run": session.run.plain(),
+            "step": progress.step,
+            "valid": metrics,
+            **session.prepared.about,
+        },
     )
     with store.writing(checkpoint) as draft:
         model_folder.fill(draft, saved, model_card(saved))

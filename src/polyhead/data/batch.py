@@ -8,7 +8,7 @@ worker processes.
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -106,31 +106,20 @@ class Place:
     step: int = 0
 
 
-class Epochs(Dataset[TranslationBatch]):
-    """All batches of all epochs, by (epoch, step). `encode(epoch)` gives the pairs as ids."""
+class Numbered(Dataset[Any]):
+    """All batches of all epochs, by (epoch, step): a pure function of the two.
 
-    def __init__(self, encode: Callable[[int], Sequence[Pair]], max_tokens: int, seed: int) -> None:
-        self.encode = encode
-        self.max_tokens = max_tokens
-        self.seed = seed
-        self._drawn: tuple[int, Sequence[Pair], list[list[int]]] | None = None  # the last epoch
-
-    def draw(self, epoch: int) -> tuple[Sequence[Pair], list[list[int]]]:
-        """The pairs of an epoch, and which of them stand in which batch."""
-        if self._drawn is None or self._drawn[0] != epoch:
-            pairs = self.encode(epoch)
-            self._drawn = epoch, pairs, group(pairs, self.max_tokens, _mix(self.seed, epoch))
-        return self._drawn[1:]
+    Whoever inherits says how many there are and what each of them is.
+    """
 
     def n_batches(self, epoch: int) -> int:
-        """How many batches this epoch has; it varies a little, because ties are drawn."""
-        return len(self.draw(epoch)[1])
+        """How many batches this epoch has."""
+        raise NotImplementedError
 
-    def __getitem__(self, place: tuple[int, int]) -> TranslationBatch:
-        pairs, batches = self.draw(place[0])
-        return collate([pairs[number] for number in batches[place[1]]])
+    def __getitem__(self, place: tuple[int, int]) -> Any:
+        raise NotImplementedError
 
-    def batches(self, start: Place, workers: int = 0) -> Iterator[tuple[Place, TranslationBatch]]:
+    def batches(self, start: Place, workers: int = 0) -> Iterator[tuple[Place, Any]]:
         """Batches for ever from `start` on, each with the place that follows it.
 
         The loader has a generator of its own: it would else draw from the one that dropout uses,
@@ -152,6 +141,31 @@ class Epochs(Dataset[TranslationBatch]):
             epoch, step = epoch + 1, 0
 
 
+class Epochs(Numbered):
+    """Sentence pairs in batches of equal length. `encode(epoch)` gives the pairs as ids."""
+
+    def __init__(self, encode: Callable[[int], Sequence[Pair]], max_tokens: int, seed: int) -> None:
+        self.encode = encode
+        self.max_tokens = max_tokens
+        self.seed = seed
+        self._drawn: tuple[int, Sequence[Pair], list[list[int]]] | None = None  # the last epoch
+
+    def draw(self, epoch: int) -> tuple[Sequence[Pair], list[list[int]]]:
+        """The pairs of an epoch, and which of them stand in which batch."""
+        if self._drawn is None or self._drawn[0] != epoch:
+            pairs = self.encode(epoch)
+            self._drawn = epoch, pairs, group(pairs, self.max_tokens, mix(self.seed, epoch))
+        return self._drawn[1:]
+
+    def n_batches(self, epoch: int) -> int:
+        """How many batches this epoch has; it varies a little, because ties are drawn."""
+        return len(self.draw(epoch)[1])
+
+    def __getitem__(self, place: tuple[int, int]) -> TranslationBatch:
+        pairs, batches = self.draw(place[0])
+        return collate([pairs[number] for number in batches[place[1]]])
+
+
 def _leave_signals_to_the_parent(_: int) -> None:
     """Ctrl-C, and a cluster's SIGTERM, reach every process; only the one that trains may act on it.
 
@@ -161,7 +175,7 @@ def _leave_signals_to_the_parent(_: int) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _mix(seed: int, epoch: int) -> int:
+def mix(seed: int, epoch: int) -> int:
     """One seed out of two numbers, without neighbouring ones being alike."""
     return int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from polyhead.data import corpora, schedules
+from polyhead.data.lines import Lines, read_plain
 from polyhead.data.pairs import Pairs, hold_out, read_pair_file, read_parallel
 from polyhead.errors import ConfigError, DataError
 
@@ -18,6 +19,7 @@ class DataConfig:
 
     Either `source` and `target` (line i of one translates line i of the other), or `pairs` (TSV or
     JSON lines); several files are joined. Without validation files, `hold_out` pairs are kept back.
+    Models of one language read `text`, whose last tenth is kept back.
     """
 
     corpus: str | None = None  # a corpus that polyhead makes itself if the files are not there
@@ -27,6 +29,8 @@ class DataConfig:
     valid_source: tuple[str, ...] = ()
     valid_target: tuple[str, ...] = ()
     valid_pairs: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    valid_text: tuple[str, ...] = ()
     source_key: str | None = None  # in pairs: a column's heading or number, or a JSON field
     target_key: str | None = None
     source_language: str = ""
@@ -34,7 +38,7 @@ class DataConfig:
     encoding: str = "utf-8"
     on_bad_line: Literal["skip", "fail"] = "skip"
     hold_out: int = 500
-    max_length: int = 256  # tokens on either side; longer pairs are not trained on
+    max_length: int = 256  # tokens on either side; of plain text, those that are read at once
 
     def __post_init__(self) -> None:
         for name in ("hold_out", "max_length"):
@@ -87,7 +91,7 @@ def read(
         )
     if pairs:
         return read_pair_file(
-            _found(pairs),
+            found(pairs),
             source_key=config.source_key,
             target_key=config.target_key,
             on_bad_line=config.on_bad_line,
@@ -99,10 +103,23 @@ def read(
             "file i of one must translate file i of the other"
         )
     return read_parallel(
-        _found(sources),
-        _found(targets),
+        found(sources),
+        found(targets),
         on_bad_line=config.on_bad_line,
         encoding=config.encoding,
+    )
+
+
+def load_plain(config: DataConfig) -> Lines:
+    """The plain text that a configuration names."""
+    if not config.text:
+        raise ConfigError("data.text: give at least one file of plain text, as in --text FILE")
+    make_missing(config)
+    return read_plain(
+        found(config.text),
+        found(config.valid_text),
+        encoding=config.encoding,
+        on_bad_line=config.on_bad_line,
     )
 
 
@@ -115,14 +132,16 @@ def make_missing(config: DataConfig) -> None:
     wanted = (
         *config.source, *config.target, *config.pairs,
         *config.valid_source, *config.valid_target, *config.valid_pairs,
+        *config.text, *config.valid_text,
     )  # fmt: skip
     try:
-        _found(wanted)
+        found(wanted)
     except DataError:
         schedules.write(corpora.home() / "schedules")
 
 
-def _found(names: Sequence[str]) -> list[Path]:
+def found(names: Sequence[str]) -> list[Path]:
+    """Files as given, or below the folders where data are kept."""
     return [corpora.find(Path(name)) for name in names]
 
 

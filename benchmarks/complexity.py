@@ -1,0 +1,342 @@
+"""Table 1 of "Attention Is All You Need", measured: time, memory, steps and paths of four layers.
+
+    self-attention            n² d      as printed, and by the fused kernel, which keeps no n x n
+    recurrent                 n d²      torch's nn.RNN
+    convolution               k n d²    three neighbours, contiguous and dilated
+    restricted attention      r n d     everyone sees 16 positions on either side
+
+Every layer goes forward and back for several lengths n and widths d, all layers of one size one
+after the other in every round. A line through the logarithms of the largest sizes has the exponent
+for its slope. Steps are the longest chain of operations that wait for each other, found in the
+graph of the gradients; a path is how many layers it takes until the last position's gradient
+reaches the first.
+"""
+
+import argparse
+import gc
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import measuring
+import plotting
+import torch
+from measuring import Contestant
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+from polyhead.cost.complexity import (
+    Convolution,
+    Layer,
+    exponent,
+    layers_until_reached,
+    sequential_steps,
+)
+from polyhead.inspect.drawing import rasterise
+from polyhead.layers.attention import FullAttention, attention
+from polyhead.layers.local import LocalAttention
+
+KERNEL, WINDOW = 3, 16
+LONGER = 8
+LARGER = 3  # points at the end of a curve that decide its exponent
+PATH_WIDTH = 4
+FIGURE = measuring.FOLDER / "complexity.svg"
+
+
+class Sizes(NamedTuple):
+    """What is measured: lengths at one width, widths at one length, and lengths for the paths.
+
+    Those for the paths are all longer than a block of restricted attention, which takes fewer steps
+    where there is only one.
+    """
+
+    lengths: tuple[int, ...] = (256, 512, 1024, 2048, 4096)
+    at_width: int = 64
+    widths: tuple[int, ...] = (64, 128, 256, 512, 1024)
+    at_length: int = 512
+    paths: tuple[int, ...] = (40, 80, 160, 320)
+
+
+QUICK = Sizes((32, 64, 128), 16, (16, 32, 64), 32, (40, 80))
+
+
+class Theory(NamedTuple):
+    """What Table 1 says of the exponents; None where it says nothing."""
+
+    n: int
+    d: int
+    steps: int
+    path: int | None  # None is logarithmic
+
+
+class One(NamedTuple):
+    """One kind of layer: `make(d, number)` builds the number-th of a stack.
+
+    Layers that are cheap even when n is large are measured at `longer` times the lengths: where all
+    takes a millisecond, calling costs more than computing.
+    """
+
+    make: Callable[[int, int], Layer]
+    theory: Theory
+    longer: int = 1
+
+
+class Recurrent(nn.Module):
+    """nn.RNN as a layer."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.cells = nn.RNN(d_model, d_model, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The state at every position."""
+        return self.cells(x)[0]
+
+
+def with_one_head(kernel: Callable[..., Tensor]) -> Layer:
+    """A kernel as a layer: everyone asks, answers and is taken as they are."""
+    return lambda x: kernel(x[:, None], x[:, None], x[:, None])[:, 0]
+
+
+KINDS = {
+    "self-attention, as printed": One(lambda *_: with_one_head(attention), Theory(2, 1, 0, 0)),
+    "self-attention, fused": One(lambda *_: with_one_head(FullAttention()), Theory(2, 1, 0, 0)),
+    "recurrent": One(lambda d, _: Recurrent(d), Theory(1, 2, 1, 1)),
+    "convolution": One(lambda d, _: Convolution(d, KERNEL), Theory(1, 2, 0, 1), LONGER),
+    "convolution, dilated": One(
+        lambda d, number: Convolution(d, KERNEL, KERNEL**number), Theory(1, 2, 0, None), LONGER
+    ),
+    "restricted attention": One(
+        lambda *_: with_one_head(LocalAttention(WINDOW)), Theory(1, 1, 0, 1), LONGER
+    ),
+}
+
+
+class Point(NamedTuple):
+    """What a layer of one size needs."""
+
+    seconds: float
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one kind of layer: seconds and bytes by size, steps and layers by length."""
+
+    by_length: dict[int, Point]
+    by_width: dict[int, Point]
+    steps: dict[int, int]
+    layers: dict[int, int]
+
+    @property
+    def path(self) -> dict[int, int]:
+        """Operations between the first and the last position."""
+        return {n: self.layers[n] * self.steps[n] for n in self.layers}
+
+
+def there_and_back(layer: Layer, n: int, d_model: int) -> Callable[[], int]:
+    """Forward and backward once; the units are positions."""
+    x = torch.randn(1, n, d_model, requires_grad=True)
+
+    def work() -> int:
+        layer(x).sum().backward()
+        x.grad = None
+        return n
+
+    return work
+
+
+def peak_bytes(work: Callable[[], Any]) -> int:
+    """The most that torch had allocated at one time, beyond what was there before."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        work()
+    events = profiler.profiler.kineto_results.events()  # type: ignore[union-attr]
+    changes = [(e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"]
+    now = most = 0
+    for _, change in sorted(changes, key=lambda pair: pair[0]):
+        now += change
+        most = max(most, now)
+    return most
+
+
+def one_size(n: int, d_model: int, rounds: int, warm_up: int, *, same: bool) -> dict[str, Point]:
+    """Median seconds and peak bytes of every kind of layer, taking turns.
+
+    All are of the same length, or cheap ones of so many times that of the others.
+    """
+    torch.manual_seed(0)
+    work = {
+        name: there_and_back(kind.make(d_model, 0), n if same else n * kind.longer, d_model)
+        for name, kind in KINDS.items()
+    }
+    contestants = [Contestant(name, one) for name, one in work.items()]
+    measuring.interleave(contestants, warm_up, tell=lambda _: None)
+    samples = measuring.interleave(contestants, rounds, tell=lambda _: None)
+    print(f"n = {n:5,}, d = {d_model:5,}: measured")
+    return {
+        name: Point(median(sample.seconds for sample in samples[name]), peak_bytes(one))
+        for name, one in work.items()
+    }
+
+
+def layers_needed(kind: One, n: int) -> int:
+    """How many layers connect n positions; no weight may cancel another one out."""
+
+    def positive(number: int) -> Layer:
+        layer = kind.make(PATH_WIDTH, number)
+        if isinstance(layer, nn.Module):
+            for parameter in layer.parameters():
+                nn.init.constant_(parameter, 0.3)
+        return layer
+
+    return layers_until_reached(positive, n, PATH_WIDTH)
+
+
+def measure(sizes: Sizes, rounds: int, warm_up: int) -> dict[str, Measured]:
+    """Everything, for every kind of layer."""
+    lengths = {n: one_size(n, sizes.at_width, rounds, warm_up, same=False) for n in sizes.lengths}
+    widths = {d: one_size(sizes.at_length, d, rounds, warm_up, same=True) for d in sizes.widths}
+    return {
+        name: Measured(
+            {n * kind.longer: found[name] for n, found in lengths.items()},
+            {d: found[name] for d, found in widths.items()},
+            {n: sequential_steps(kind.make(PATH_WIDTH, 0), n, PATH_WIDTH) for n in sizes.paths},
+            {n: layers_needed(kind, n) for n in sizes.paths},
+        )
+        for name, kind in KINDS.items()
+    }
+
+
+def slope(by_size: dict[int, Point], column: int) -> float:
+    """The exponent over the larger sizes, of seconds (0) or bytes (1)."""
+    values = [point[column] for point in by_size.values()]
+    return exponent(list(by_size), values, larger=LARGER)
+
+
+def exponents(found: dict[str, Measured]) -> list[str]:
+    """The table of all exponents, with what the paper says in brackets."""
+    rows = []
+    for name, one in found.items():
+        theory = KINDS[name].theory
+        rows.append(
+            [
+                name,
+                f"n^{slope(one.by_length, 0):.2f} ({theory.n})",
+                f"d^{slope(one.by_width, 0):.2f} ({theory.d})",
+                f"n^{slope(one.by_length, 1):.2f}",
+                f"d^{slope(one.by_width, 1):.2f}",
+            ]
+        )
+    return measuring.table(["layer", "time (paper)", "time (paper)", "memory", "memory"], rows)
+
+
+def paths(found: dict[str, Measured]) -> list[str]:
+    """The table of steps and layers, for every length, with their exponents."""
+    lengths = list(next(iter(found.values())).steps)
+    rows = []
+    for name, one in found.items():
+        theory = KINDS[name].theory
+        said = "log n" if theory.path is None else f"n^{theory.path}"
+        steps = exponent(lengths, list(one.steps.values()), larger=LARGER)
+        path = exponent(lengths, list(one.path.values()), larger=LARGER)
+        cells = [" ".join(str(value[n]) for n in lengths) for value in (one.steps, one.layers)]
+        rows.append([name, cells[0], f"{steps:.2f} ({theory.steps})", cells[1],
+                     f"{path:.2f} ({said})"])  # fmt: skip
+    at = ", ".join(map(str, lengths))
+    columns = ["layer", f"steps in a layer at n = {at}", "exponent (paper)",
+               "layers until the last sees the first", "path: exponent (paper)"]  # fmt: skip
+    return measuring.table(columns, rows)
+
+
+def draw(found: dict[str, Measured], sizes: Sizes) -> str:
+    """Time and memory over n and d."""
+
+    def panel(title: str, across: str, column: int) -> plotting.Panel:
+        curves = {}
+        for name, one in found.items():
+            by_size = one.by_length if across.startswith("n") else one.by_width
+            curves[name] = [(size, point[column]) for size, point in by_size.items()]
+        return plotting.Panel(title, across, curves, (seconds, size_of)[column])
+
+    along_n, along_d = f"n, at d = {sizes.at_width}", f"d, at n = {sizes.at_length}"
+    panels = [
+        panel(title, across, column)
+        for across in (along_n, along_d)
+        for column, title in enumerate(("time, forward and back", "peak memory"))
+    ]
+    return plotting.picture("What a layer costs", panels)
+
+
+def seconds(value: float) -> str:
+    """A duration as an axis shows it; not every font has the µ of µs."""
+    return f"{value:g} s" if value > 0.9 else f"{value / 1e-3:g} ms"
+
+
+def size_of(value: float) -> str:
+    """Bytes as an axis shows them."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= unit:
+            return f"{value / unit:g} {name}"
+    return f"{value:g} B"
+
+
+def read_words(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--warm-up", type=int, default=1, help="rounds that do not count")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
+    parser.add_argument("--threads", type=int, default=None, help="of torch")
+    parser.add_argument("--figure", type=Path, default=None, help="an .svg or .png file")
+    parser.add_argument("--record", action="store_true", help="append to RESULTS.md")
+    words = parser.parse_args(arguments)
+    if words.record and words.quick:
+        raise measuring.ConfigError("--quick is for trying out; leave it or --record out")
+    if words.figure is not None and words.figure.suffix not in (".svg", ".png"):
+        raise measuring.ConfigError(f"--figure {words.figure}: expected a name in .svg or .png")
+    return words
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, print, draw, and record if asked to."""
+    words = read_words(arguments)
+    measuring.require_rounds(words.rounds, words.record)
+    if words.threads is not None:
+        torch.set_num_threads(words.threads)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler has much to say of itself
+    gc.collect()
+    gc.freeze()  # what is loaded stays; else tidying up before every sample takes longer than it
+    where = measuring.environment("complexity.py", arguments)
+    sizes = QUICK if words.quick else Sizes()
+    found = measure(sizes, words.rounds, words.warm_up)
+    lines = [
+        *where,
+        f"- {words.rounds} rounds, interleaved; medians; exponents over the {LARGER} largest sizes",
+        "",
+        f"n from {sizes.lengths[0]} to {sizes.lengths[-1]} at d = {sizes.at_width}, d from "
+        f"{sizes.widths[0]} to {sizes.widths[-1]} at n = {sizes.at_length}; one sequence, forward "
+        f"and back; kernels of {KERNEL}, {WINDOW} neighbours on either side. Convolutions and "
+        f"restricted attention: {LONGER} times as long. In brackets what Table 1 says.",
+        "",
+        *exponents(found),
+        "",
+        *paths(found),
+    ]
+    figure = words.figure or (FIGURE if words.record else None)
+    if figure is not None:
+        drawn = draw(found, sizes)
+        figure.write_bytes(rasterise(drawn) if figure.suffix == ".png" else drawn.encode())
+    print("\n".join(["", *lines]))
+    if words.record:
+        shown = ["", f"![time and memory over n and d]({FIGURE.name})"]
+        measuring.record(measuring.RESULTS, "Complexity of layers", [*lines, *shown])
+    return 0
+
+
+if __name__ == "__main__":
+    measuring.run(main)

@@ -1,0 +1,104 @@
+"""Language modelling: running text, cross-entropy of the next token, bits per character."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyhead.api.reports import Journal
+from polyhead.api.run import Run
+from polyhead.api.runs import fingerprint
+from polyhead.api.tasks.contract import Prepared
+from polyhead.api.tasks.vocabulary import tokenizers_of
+from polyhead.data.corpus import load_plain
+from polyhead.data.lines import Lines
+from polyhead.data.stream import LanguageBatch, Windows, joined, whole
+from polyhead.text.tokenizer import EOS, UNK, Tokenizer
+from polyhead.train.objectives import NextToken
+
+
+@dataclass(frozen=True)
+class Language:
+    """For models that go on with a text."""
+
+    use: str = "polyhead generate"
+
+    def read(self, run: Run) -> Lines:
+        """The training and the validation text."""
+        return load_plain(run.data)
+
+    def fingerprints(self, material: Lines) -> dict[str, str]:
+        """Both texts."""
+        return {
+            "training": fingerprint(material.train),
+            "validation": fingerprint(material.valid),
+        }
+
+    def prepare(self, run: Run, folder: Path, material: Lines, journal: Journal) -> Prepared:
+        """A tokenizer, the text as one row of ids, windows of it."""
+        tokenizers = tokenizers_of(folder, material.train, (), run.text, journal)
+        tokenizer = tokenizers.source
+        run = replace(run, model=replace(run.model, vocab=len(tokenizer)))
+        journal.stage("encoding the text")
+        train = joined(tokenizer.encode_batch(material.train))
+        length, max_tokens = run.data.max_length, run.train.max_tokens
+        asked = examination(tokenizer, material.valid, length, max_tokens)
+        return Prepared(
+            run,
+            tokenizers,
+            Windows(train, length, max_tokens, run.train.seed),
+            NextToken(run.train.smoothing),
+            partial(examine, asked),
+            f"{len(train):,} training tokens, {asked.n_tokens:,} for validation; vocabulary "
+            f"{len(tokenizer):,}",
+        )
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A text that a model is to predict from its first token to its last, window by window."""
+
+    batches: list[LanguageBatch]
+    n_tokens: int
+    n_characters: int  # of the text as it is encoded; an end of line is one
+    n_unknown: int  # tokens that stand for text outside the vocabulary: their bits mean little
+
+
+def examination(
+    tokenizer: Tokenizer, lines: Sequence[str], length: int, max_tokens: int
+) -> Examination:
+    """Cut a text into windows of `length` tokens. Before its first token stands an end of line."""
+    encoded = tokenizer.encode_batch(lines)
+    stream = joined([[EOS], *encoded])
+    n_characters = sum(len(tokenizer.normalise(line)) + 1 for line in lines)
+    n_unknown = int((stream == UNK).sum())
+    return Examination(whole(stream, length, max_tokens), len(stream) - 1, n_characters, n_unknown)
+
+
+@torch.inference_mode()
+def examine(
+    asked: Examination,
+    model: Any,
+    _step: int = 0,
+    progress: Callable[[int], None] = lambda _: None,
+) -> dict[str, float]:
+    """One pass over the whole text, the same every time: every token is predicted once.
+
+    The loss is in nats per token. Bits per character do not depend on how text was cut into tokens.
+    """
+    total, count = 0.0, 0
+    device = next(model.parameters()).device
+    for batch in asked.batches:
+        loss = NextToken()(model, batch.to(device))
+        total, count = total + loss.total.item(), count + loss.count
+        progress(loss.count)
+    loss_per_token = total / count
+    return {
+        "loss": loss_per_token,
+        "perplexity": math.exp(min(700.0, loss_per_token)),
+        "bits_per_character": total / math.log(2) / asked.n_characters,
+    }

@@ -1,0 +1,183 @@
+"""Translation: sentence pairs, cross-entropy of the next target token, BLEU."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyhead.api.reports import Journal
+from polyhead.api.run import Run
+from polyhead.api.runs import fingerprint
+from polyhead.api.tasks.contract import Prepared
+from polyhead.api.tasks.vocabulary import tokenizers_of
+from polyhead.checkpoint import store
+from polyhead.data import corpus
+from polyhead.data.batch import Epochs, Pair, TranslationBatch
+from polyhead.data.corpus import Corpus
+from polyhead.data.pairs import Pairs
+from polyhead.decode.many import decode_all
+from polyhead.decode.options import DecodeConfig
+from polyhead.errors import DataError
+from polyhead.evaluate.score import quick_bleu
+from polyhead.text.tokenizer import PAD, Tokenizers
+from polyhead.train import objectives
+
+SAMPLES = "samples"
+
+
+@dataclass(frozen=True)
+class Translation:
+    """For models that read a source and write a target."""
+
+    use: str = "polyhead translate"
+
+    def read(self, run: Run) -> Corpus:
+        """Both sides of the training and the validation text."""
+        return corpus.load(run.data, run.train.seed)
+
+    def fingerprints(self, material: Corpus) -> dict[str, str]:
+        """All four texts."""
+        return {
+            "training source": fingerprint(material.train.sources),
+            "training target": fingerprint(material.train.targets),
+            "validation source": fingerprint(material.valid.sources),
+            "validation target": fingerprint(material.valid.targets),
+        }
+
+    def prepare(self, run: Run, folder: Path, material: Corpus, journal: Journal) -> Prepared:
+        """Tokenizers, pairs as ids, batches of equal length."""
+        train, valid = material.train, material.valid
+        tokenizers = tokenizers_of(folder, train.sources, train.targets, run.text, journal)
+        sizes = {"source_vocab": len(tokenizers.source), "target_vocab": len(tokenizers.target)}
+        run = replace(run, model=replace(run.model, **sizes))
+        journal.stage("encoding the text")
+        pairs = _encode(tokenizers, train, run.data.max_length, "training", journal)
+        encoder = Encoder(tokenizers, pairs, run.train.seed, run.data.max_length)
+        checked = _encode(tokenizers, valid, run.data.max_length, "validation", journal)
+        epochs = Epochs(lambda _: checked.ids, run.train.max_tokens, seed=0)
+        examination = Examination(
+            folder,
+            tokenizers,
+            [epochs[(0, i)] for i in range(epochs.n_batches(0))],
+            valid.sources[: run.train.bleu_sentences],
+            valid.targets[: run.train.bleu_sentences],
+        )
+        return Prepared(
+            run,
+            tokenizers,
+            Epochs(encoder, run.train.max_tokens, run.train.seed),
+            objectives.Translation(PAD, run.train.smoothing),
+            partial(examine, examination),
+            f"{len(pairs.ids):,} training pairs, {len(valid):,} for validation; vocabulary "
+            f"{len(tokenizers.target):,}",
+        )
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The pairs that are short enough, as text and as ids."""
+
+    sources: list[str]
+    targets: list[str]
+    ids: list[Pair]
+
+
+def _encode(
+    tokenizers: Tokenizers, pairs: Pairs, max_length: int, what: str, journal: Journal
+) -> Encoded:
+    source = tokenizers.source.encode_batch(pairs.sources)
+    target = tokenizers.target.encode_batch(pairs.targets)
+    fits = [i for i in range(len(source)) if max(len(source[i]), len(target[i])) <= max_length]
+    left_out = len(source) - len(fits)
+    if not fits:
+        raise DataError(
+            f"all {len(source):,} {what} pairs are longer than {max_length} tokens; "
+            "raise data.max_length"
+        )
+    if left_out:
+        journal.notice(f"{left_out:,} {what} pairs longer than {max_length} tokens are left out")
+    return Encoded(
+        [pairs.sources[i] for i in fits],
+        [pairs.targets[i] for i in fits],
+        [(source[i], target[i]) for i in fits],
+    )
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The ids of an epoch: always the same, or cut anew each time if subwords are sampled."""
+
+    tokenizers: Tokenizers
+    pairs: Encoded
+    seed: int
+    max_length: int
+
+    def __call__(self, epoch: int) -> Sequence[Pair]:
+        if not self.tokenizers.config.sampling:
+            return self.pairs.ids
+        draw = random.Random(f"{self.seed} {epoch}")
+        source, target = self.tokenizers.source, self.tokenizers.target
+        cut = [
+            (source.encode(s, sample=draw), target.encode(t, sample=draw))
+            for s, t in zip(self.pairs.sources, self.pairs.targets, strict=True)
+        ]
+        return [  # a pair that was cut too finely is taken uncut
+            pair if max(map(len, pair)) <= self.max_length else uncut
+            for pair, uncut in zip(cut, self.pairs.ids, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What a model is asked at each validation: everything for the loss, a few lines for BLEU."""
+
+    folder: Path
+    tokenizers: Tokenizers
+    batches: list[TranslationBatch]
+    sources: list[str]
+    targets: list[str]
+
+
+@torch.inference_mode()
+def examine(asked: Examination, model: Any, step: int) -> dict[str, float]:
+    """Loss on the whole validation set, BLEU on its first sentences."""
+    loss = valid_loss(model, asked.batches)
+    metrics = {"loss": loss, "perplexity": math.exp(min(700.0, loss))}
+    if asked.sources:
+        outputs = translate_quickly(asked, model)
+        metrics["bleu"] = quick_bleu(outputs, asked.targets)
+        _write_samples(asked, step, outputs)
+    return metrics
+
+
+def valid_loss(model: Any, batches: Sequence[TranslationBatch]) -> float:
+    """The mean loss per token, without label smoothing and without dropout."""
+    device = next(model.eval().parameters()).device
+    objective, total, count = objectives.Translation(PAD), 0.0, 0
+    for batch in batches:
+        loss = objective(model, batch.to(device))
+        total, count = total + loss.total.item(), count + loss.count
+    return total / count
+
+
+def translate_quickly(asked: Examination, model: Any) -> list[str]:
+    """Greedy translations of the first validation sentences."""
+    ids = asked.tokenizers.source.encode_batch(asked.sources)
+    device = next(model.parameters()).device
+    outputs = decode_all(model, ids, DecodeConfig(beam=1), device=device)
+    return [asked.tokenizers.target.decode(best[0].ids) for best in outputs]
+
+
+def _write_samples(asked: Examination, step: int, outputs: Sequence[str]) -> None:
+    """What the model says by now, beside what it should say."""
+    place = asked.folder / SAMPLES
+    triples = zip(asked.sources, asked.targets, outputs, strict=True)
+    text = "\n".join(f"{source}\n  = {right}\n  > {said}" for source, right, said in triples)
+    with store.explained(place):
+        place.mkdir(exist_ok=True)
+    store.write_text(place / f"step-{step:08d}.txt", text + "\n")

@@ -1,0 +1,24 @@
+"""The commands' shared words: the program itself, and the options that several commands have."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="polyhead",
+    help="Train a Transformer on your own text, see what its heads look at, put it to use.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data = typer.Typer(help="Corpora: list, make, check, fetch.", no_args_is_help=True)
+app.add_typer(data, name="data")
+
+Model = Annotated[Path, typer.Argument(help="A model's folder, or a run's.", metavar="MODEL")]
+Models = Annotated[
+    list[Path], typer.Argument(help="A model's folder, or a run's; several make an ensemble.")
+]
+Files = Annotated[list[Path] | None, typer.Option(help="Text, one sentence a line; repeatable.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]

@@ -1,0 +1,1 @@
+"""What a model costs before anything is built: parameters, arithmetic, memory."""

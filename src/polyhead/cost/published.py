@@ -1,0 +1,140 @@
+"""Figures that others have published, in one place, with what is to be said about them.
+
+Vaswani et al. 2017, "Attention Is All You Need": Table 2 (quality on newstest2014 and training
+cost) and the parameters of its Table 3. Training cost is estimated there from the outside:
+
+    FLOPs = time · number of devices · what one device sustains in a second
+
+so it counts a device's idle moments as work. What the products of the model themselves come to is
+counted by `polyhead.cost.families`; for the base model it is about a third of that.
+"""
+
+from typing import NamedTuple
+
+from polyhead.errors import ConfigError
+
+SUSTAINED = {
+    "K80": 2.8e12,
+    "K40": 3.7e12,
+    "M40": 6.0e12,
+    "P100": 9.5e12,
+}  # footnote 5, FLOPs a second
+HOUR, DAY = 3600.0, 86400.0
+
+
+class Row(NamedTuple):
+    """One row of Table 2; None where the paper has no figure."""
+
+    name: str
+    en_de: float | None
+    en_fr: float | None
+    cost_en_de: float | None
+    cost_en_fr: float | None
+
+
+TABLE_2 = {
+    "ByteNet": Row("ByteNet", 23.75, None, None, None),
+    "Deep-Att": Row("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
+    "GNMT": Row("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
+    "ConvS2S": Row("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
+    "MoE": Row("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
+    "Deep-Att ensemble": Row("Deep-Att + PosUnk Ensemble", None, 40.4, None, 8.0e20),
+    "GNMT ensemble": Row("GNMT + RL Ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
+    "ConvS2S ensemble": Row("ConvS2S Ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
+    "base": Row("Transformer (base model)", 27.3, 38.1, 3.3e18, 3.3e18),
+    "big": Row("Transformer (big)", 28.4, 41.8, 2.3e19, 2.3e19),
+}
+SINGLE = ("ByteNet", "Deep-Att", "GNMT", "ConvS2S", "MoE")
+ENSEMBLES = {
+    "Deep-Att ensemble": "Deep-Att",
+    "GNMT ensemble": "GNMT",
+    "ConvS2S ensemble": "ConvS2S",
+}
+
+
+class Training(NamedTuple):
+    """How the paper trained a model (sections 5.1, 5.2 and Table 3)."""
+
+    parameters: float
+    seconds: float
+    steps: int
+    devices: int = 8
+    device: str = "P100"
+    tokens: int = 50_000  # of a batch: about 25,000 source and 25,000 target tokens
+
+    @property
+    def flops(self) -> int | float:
+        """The paper's estimate of the training cost."""
+        return estimated_flops(self.seconds, self.devices, SUSTAINED[self.device])
+
+
+TRAININGS = {
+    "base": Training(parameters=65e6, seconds=12 * HOUR, steps=100_000),
+    "big": Training(parameters=213e6, seconds=3.5 * DAY, steps=300_000),
+}
+
+EARLIER_EN_FR = 41.0  # of the big model in section 6.1 and in the first versions' abstract; the
+# last version's abstract and its Table 2 have 41.8
+
+# The paper's BLEU is of tokenised text with its compounds split; sacreBLEU's is lower. The same
+# translations, scored by sacreBLEU and then as the paper did:
+TWO_BLEUS = {
+    "tensor2tensor, issue 317": (27.52, 29.02),
+    "fairseq, issue 435": (28.6, 29.3),
+}
+
+
+def estimated_flops(seconds: int | float, devices: int, sustained: int | float) -> int | float:
+    """Training cost as the paper estimates it: time x devices x sustained FLOPs a second."""
+    if seconds < 0 or devices < 1 or sustained <= 0:
+        given = f"{seconds:g} seconds, {devices} devices, {sustained:g} FLOPs a second"
+        raise ConfigError(f"{given}: expected a time, at least one device and a positive speed")
+    return seconds * devices * sustained
+
+
+class Gain(NamedTuple):
+    """One row of Table 2 beside another: BLEU more, and how many times cheaper."""
+
+    en_de: float | None
+    en_fr: float | None
+    cheaper_en_de: float | None
+    cheaper_en_fr: float | None
+
+
+def gain(ours: str, theirs: str) -> Gain:
+    """How much better and cheaper the one is than the other, where both have a figure."""
+    one, other = TABLE_2[ours], TABLE_2[theirs]
+    return Gain(
+        _difference(one.en_de, other.en_de),
+        _difference(one.en_fr, other.en_fr),
+        _ratio(other.cost_en_de, one.cost_en_de),
+        _ratio(other.cost_en_fr, one.cost_en_fr),
+    )
+
+
+def _difference(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else round(a - b, 2)
+
+
+def _ratio(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a / b
+
+
+def table_2(own: Row | None = None) -> str:
+    """Table 2 in Markdown, with a row of one's own below it."""
+    rows = [*TABLE_2.values(), *([own] if own else [])]
+    head = "| model | BLEU EN-DE | BLEU EN-FR | FLOPs EN-DE | FLOPs EN-FR |"
+    return "\n".join([head, "|---|---|---|---|---|", *map(_markdown, rows)])
+
+
+def _markdown(row: Row) -> str:
+    name, *figures = row
+    cells = [
+        ""
+        if figure is None
+        else f"{figure:g}"
+        if figure < 1000
+        else f"{figure:.1e}".replace("+", "")
+        for figure in figures
+    ]
+    return f"| {' | '.join([name, *cells])} |"

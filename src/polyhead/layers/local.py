@@ -1,0 +1,175 @@
+"""Restricted self-attention: everyone looks at neighbours only (Vaswani et al. 2017, section 4).
+
+    position i sees j  if  |i - j| ≤ r          and, where the future is hidden,  0 ≤ i - j ≤ r
+
+It costs O(r · n · d) where full attention costs O(n² · d), but news travel r positions a layer:
+n / r layers from one end to the other (Table 1 of the paper).
+
+The sequence is cut into blocks of queries. Each block meets the keys of its own neighbourhood:
+itself, r positions before it and, unless the future is hidden, r positions after it.
+
+    queries             ░░░░░░[ block ]░░░░░░░░░░
+    keys            ░░[   r   |  block  |   r   ]░░
+
+All blocks of all sentences are one call of the fused kernel, whose mask is the band inside the
+neighbourhood. Places before the first and after the last position are hidden, not zero: a key of
+zeros would still take its share of the softmax. No tensor ever has n² elements.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from polyhead.layers.attention import FullAttention, attention_weights
+from polyhead.layers.masks import EVERYTHING, Mask
+
+SMALLEST_BLOCK = 32  # below it, more calls cost more than fewer pairs save
+
+
+class LocalAttention(nn.Module):
+    """A kernel like `FullAttention`, equal to it with a banded mask, in linear time and memory.
+
+    Where queries and keys differ in number, or pairs are given, the call is a step of generation:
+    the last query stands at the last key, and every step has appended as many slots as there are
+    queries (see `cache.py`), so that the window is the last slots.
+    """
+
+    def __init__(self, window: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        if window < 1:
+            raise ValueError(f"a window must reach at least 1 position, got {window}")
+        self.window = window
+        self.block = max(SMALLEST_BLOCK, window // 2)  # the fastest of those measured
+        self.full = FullAttention(dropout)
+
+    def forward(
+        self,
+        q: Float[Tensor, "batch head query d_head"],
+        k: Float[Tensor, "batch head key d_head"],
+        v: Float[Tensor, "batch head key d_value"],
+        mask: Mask = EVERYTHING,
+    ) -> Float[Tensor, "batch head query d_value"]:
+        n_queries, n_keys = q.size(-2), k.size(-2)
+        if mask.pairs is None and n_queries == n_keys > self.block:
+            return self._blocks(q, k, v, mask)
+        reach = min(n_keys, self._reach(n_queries, mask))
+        near = self._near(_last_keys(mask, reach))
+        if near.pairs is None and n_queries > 1:
+            near = self._banded(near, q, reach)
+        return self.full(q, k[:, :, -reach:], v[:, :, -reach:], near)
+
+    def weights(
+        self,
+        q: Float[Tensor, "batch head query d_head"],
+        k: Float[Tensor, "batch head key d_head"],
+        mask: Mask = EVERYTHING,
+    ) -> Float[Tensor, "batch head query key"]:
+        """The whole picture, with zeros outside of the window: for looking, it is n x n."""
+        n_keys = k.size(-2)
+        if mask.pairs is None:
+            return attention_weights(q, k, self._banded(mask, q, n_keys))
+        first = n_keys - self._reach(q.size(-2), mask)
+        recent = torch.arange(n_keys, device=q.device) >= first
+        return attention_weights(q, k, self._near(mask._replace(pairs=mask.pairs & recent)))
+
+    def _near(self, mask: Mask) -> Mask:
+        """Hide what is too far behind: a prompt has one slot a place, not one for each beam."""
+        if mask.pairs is None or mask.behind is None:
+            return mask
+        return mask._replace(pairs=mask.pairs & (mask.behind <= self.window))
+
+    def _reach(self, n_queries: int, mask: Mask) -> int:
+        """How many of the last keys any of the last queries can see."""
+        if mask.pairs is None:
+            return n_queries + self.window  # queries of successive places
+        return n_queries * (self.window + 1)  # queries of the same place, in several hypotheses
+
+    def _banded(self, mask: Mask, q: Tensor, n_keys: int) -> Mask:
+        """The same mask with the window drawn into it."""
+        n_queries = q.size(-2)
+        if mask.causal and n_keys <= self.window + 1:
+            return mask
+        query = torch.arange(n_keys - n_queries, n_keys, device=q.device)[:, None]
+        pairs = self._visible(query - torch.arange(n_keys, device=q.device), causal=mask.causal)
+        return Mask(keys=mask.keys, pairs=pairs.expand(q.size(0), -1, -1))
+
+    def _visible(self, distance: Tensor, *, causal: bool) -> Tensor:
+        """Is a key visible so far before the query? Negative distances are the future."""
+        return (distance <= self.window) & (distance >= (0 if causal else -self.window))
+
+    def _blocks(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        """Self-attention of long sequences: batch and block become one axis."""
+        batch, _, length, _ = q.shape
+        n_blocks = -(-length // self.block)
+        rest = n_blocks * self.block - length
+        around = (self.window, rest + (0 if mask.causal else self.window))
+        size = self.block + self.window + (0 if mask.causal else self.window)
+
+        queries = F.pad(q, (0, 0, 0, rest)) if rest else q
+        queries = queries.unflatten(2, (n_blocks, self.block)).transpose(1, 2).flatten(0, 1)
+        keys, values = (_neighbourhoods(x, around, size, self.block) for x in (k, v))
+        real = _real(mask, length, q.device)
+        allowed = self._block_mask(F.pad(real, around).unfold(1, size, self.block), mask.causal)
+        context = F.scaled_dot_product_attention(
+            queries,
+            keys,
+            values,
+            attn_mask=allowed.expand(batch, -1, -1, -1).flatten(0, 1)[:, None],
+            dropout_p=self.full.dropout if self.training else 0.0,
+        )
+        return context.unflatten(0, (batch, -1)).transpose(1, 2).flatten(2, 3)[:, :, :length]
+
+    def _block_mask(
+        self, real: Bool[Tensor, "sentence block near"], causal: bool
+    ) -> Bool[Tensor, "sentence block query near"]:
+        """The band inside a neighbourhood, minus what is padding or outside of the sequence."""
+        query = torch.arange(self.block, device=real.device)[:, None]
+        key = torch.arange(real.size(-1), device=real.device) - self.window
+        return self._visible(query - key, causal=causal) & real[:, :, None]
+
+
+def _real(mask: Mask, length: int, device: torch.device) -> Bool[Tensor, "sentence length"]:
+    """Which positions are no padding; one row for all sentences if none has any."""
+    return (
+        torch.ones(1, length, dtype=torch.bool, device=device) if mask.keys is None else mask.keys
+    )
+
+
+def _last_keys(mask: Mask, n: int) -> Mask:
+    """The mask of the last n keys."""
+    return Mask(
+        keys=None if mask.keys is None else mask.keys[:, -n:],
+        causal=mask.causal,
+        pairs=None if mask.pairs is None else mask.pairs[:, :, -n:],
+        behind=None if mask.behind is None else mask.behind[-n:],
+    )
+
+
+def _neighbourhoods(x: Tensor, around: tuple[int, int], size: int, step: int) -> Tensor:
+    """(batch, head, length, d) to (batch · block, head, size, d), zeros beyond both ends."""
+    padded = F.pad(x.transpose(1, 2), (0, 0, 0, 0, *around))
+    return _Unfold.apply(padded, size, step).flatten(0, 1).transpose(1, 2)
+
+
+class _Unfold(torch.autograd.Function):
+    """Overlapping windows along the second axis: `Tensor.unfold` with a faster way back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, size: int, step: int) -> Tensor:
+        ctx.shape, ctx.step = x.shape, step
+        return x.unfold(1, size, step).movedim(-1, 2).contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        """Windows overlap, but their pieces of `step` positions do not: add piece by piece."""
+        total, step = gradient.new_zeros(ctx.shape), ctx.step
+        n_windows, size = gradient.shape[1:3]
+        for start in range(0, size, step):
+            width = min(step, size - start)
+            covered = total[:, start : start + (n_windows - 1) * step + width]
+            piece = covered.unfold(1, width, step).movedim(-1, 2)
+            piece += gradient[:, :, start : start + width]
+        return total, None, None

@@ -1,0 +1,265 @@
+"""A stack that forgets its activations (Gomez et al. 2017; Kitaev et al. 2020, section 3).
+
+Two streams run through the blocks that every other family uses:
+
+    y_1 = x_1 + Attention(x_2)        x_2 = y_2 - FeedForward(y_1)
+    y_2 = x_2 + FeedForward(y_1)      x_1 = y_1 - Attention(x_2)
+
+The right column undoes the left one: the way back computes every block's input from its output,
+so that memory does not grow with depth. What it saves is memory, not work: each branch is computed
+a second time. A block with cross-attention has three branches; they add to the streams in turn.
+
+The second time must be the first time again: each branch starts from the random state it started
+from (dropout), on the CPU and on x's device, under the same autocast, with the same buckets (LSH
+attention: rounding errors may move a vector over a border). All that is kept for one call, not in
+the modules, so that calls may overlap and gradients accumulate as ever.
+
+Both streams begin as x, and the output is their mean: any family can use the stack and keep its
+width. (The authors concatenate them, and their output layer is twice as wide.)
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from polyhead.layers.cache import BlockCache, Memory
+from polyhead.layers.hashing import Tape, recording, replaying
+from polyhead.layers.masks import EVERYTHING, Mask
+from polyhead.layers.stack import Block, Stack, StackConfig
+
+
+class Branch(NamedTuple):
+    """A side road of a block, without its skip connection, and the parameters along it."""
+
+    run: Callable[[Tensor, Memory | None], Tensor]
+    parameters: list[nn.Parameter]
+
+
+class ReversibleStack(Stack):
+    """`Stack` with the same parameters under the same names, wired in two streams."""
+
+    def __init__(
+        self,
+        config: StackConfig,
+        *,
+        cross: bool = False,
+        rotary: bool = False,
+        n_layers: int | None = None,
+    ) -> None:
+        if config.norm != "pre":
+            raise ValueError(
+                f'a reversible stack cannot undo a norm after the sum: norm is "{config.norm}"; '
+                'write norm = "pre" (or reversible = false)'
+            )
+        super().__init__(config, cross=cross, rotary=rotary, n_layers=n_layers)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        mask: Mask = EVERYTHING,
+        memory: Memory | None = None,
+        cache: list[BlockCache] | None = None,
+        places: Int[Tensor, "length"] | None = None,
+    ) -> Float[Tensor, "batch length d_model"]:
+        slots = [None] * len(self.blocks) if cache is None else cache
+        branches = [
+            branch
+            for block, slot in zip(self.blocks, slots, strict=True)
+            for branch in branches_of(block, mask, slot, places)
+        ]
+        if cache is None and torch.is_grad_enabled():
+            streams = reversibly(x, memory, branches)
+        else:  # decoding: nothing will be undone
+            streams = forwards(x, x, memory, branches)
+        return self.norm((streams[0] + streams[1]) / 2)
+
+
+def branches_of(
+    block: nn.Module, mask: Mask, slot: BlockCache | None, places: Tensor | None
+) -> Iterator[Branch]:
+    """The branches of a block in their order. Without a slot, nothing is remembered."""
+    assert isinstance(block, Block)
+
+    def attend(x: Tensor, _: Memory | None) -> Tensor:
+        cache = BlockCache() if slot is None else slot
+        return block.self_residual.branch(x, lambda h: block.attend(h, mask, cache, places))
+
+    def recall(x: Tensor, memory: Memory | None) -> Tensor:
+        cache = BlockCache() if slot is None else slot
+        assert block.cross_residual is not None
+        return block.cross_residual.branch(x, lambda h: block.recall(h, memory, cache))
+
+    def feed(x: Tensor, _: Memory | None) -> Tensor:
+        return block.feed_residual.branch(x, block.feed_forward)
+
+    yield Branch(attend, _parameters(block.self_residual, block.self_attention))
+    if block.cross_attention is not None and block.cross_residual is not None:
+        yield Branch(recall, _parameters(block.cross_residual, block.cross_attention))
+    yield Branch(feed, _parameters(block.feed_residual, block.feed_forward))
+
+
+def forwards(
+    x_1: Tensor, x_2: Tensor, memory: Memory | None, branches: list[Branch]
+) -> tuple[Tensor, Tensor]:
+    """The left column, as any network is computed."""
+    for branch in branches:
+        # after the sum the streams change places: the next branch reads what this one wrote
+        x_1, x_2 = x_2, x_1 + branch.run(x_2, memory)
+    return _in_order(x_1, x_2, branches)
+
+
+def reversibly(
+    x: Float[Tensor, "batch length d_model"], memory: Memory | None, branches: list[Branch]
+) -> tuple[Tensor, Tensor]:
+    """The same, with a way back that keeps no activations."""
+    parameters = _unique(p for branch in branches for p in branch.parameters)
+    states = None if memory is None else memory.states
+    call = _Call(branches, parameters, memory, _Autocast.of(x.device))
+    return _Reversible.apply(call, x, states, *parameters)
+
+
+class _Autocast(NamedTuple):
+    """The precision that a forward pass was computed in."""
+
+    device: str
+    dtype: torch.dtype
+    enabled: bool
+
+    @staticmethod
+    def of(device: torch.device) -> "_Autocast":
+        kind = device.type
+        return _Autocast(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
+
+    def again(self) -> torch.autocast:
+        """Without a cache of cast weights: those cast without gradients must not be used again."""
+        return torch.autocast(self.device, self.dtype, self.enabled, cache_enabled=False)
+
+
+class _Start(NamedTuple):
+    """What a branch found when it began: enough to do the same again."""
+
+    cpu: Tensor
+    cuda: Tensor | None
+    tape: Tape
+
+
+@dataclass
+class _Call:
+    """One forward pass, until its way back has been gone."""
+
+    branches: list[Branch]
+    parameters: list[nn.Parameter]
+    memory: Memory | None
+    autocast: _Autocast
+    starts: list[_Start] = field(default_factory=list)
+
+    def remember(self, states: Tensor | None) -> Memory | None:
+        """The memory, with these states in place of its own."""
+        if self.memory is None or states is None:
+            return None
+        return Memory(states.view_as(states), self.memory.mask)
+
+
+class _Reversible(torch.autograd.Function):
+    """Both columns, in the form that autograd wants."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, call: _Call, x: Tensor, states: Tensor | None, *_parameters: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        memory = call.remember(states)
+        x_1 = x_2 = x
+        with call.autocast.again():
+            for branch in call.branches:
+                start = _start(x.device)
+                with recording(start.tape):
+                    x_1, x_2 = x_2, x_1 + branch.run(x_2, memory)
+                call.starts.append(start)
+        ctx.call = call
+        ctx.save_for_backward(x_1, x_2, states)
+        return _in_order(x_1, x_2, call.branches)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_1: Tensor, d_2: Tensor) -> tuple[Tensor | None, ...]:
+        call: _Call = ctx.call
+        y_1, y_2, states = ctx.saved_tensors
+        d_1, d_2 = _in_order(d_1, d_2, call.branches)
+        totals = _Totals(call.parameters, states)
+        for branch, start in zip(reversed(call.branches), reversed(call.starts), strict=True):
+            # y_1 was read and y_2 was written, in this order: undo the swap and the sum
+            moved, through = _again(call, branch, start, y_1, d_2, totals)
+            y_1, y_2 = y_2 - moved, y_1
+            d_1, d_2 = d_2, d_1 + through
+        return None, d_1 + d_2, totals.states, *totals.parameters
+
+
+class _Totals:
+    """Gradients of what several branches share, added up."""
+
+    def __init__(self, parameters: list[nn.Parameter], states: Tensor | None) -> None:
+        self.index = {id(p): i for i, p in enumerate(parameters)}
+        self.parameters: list[Tensor | None] = [None] * len(parameters)
+        self.memory = None if states is None else states.detach().requires_grad_()
+        self.states: Tensor | None = None
+
+    def add(self, parameters: list[nn.Parameter], gradients: tuple[Tensor | None, ...]) -> None:
+        """Gradients of these parameters and then, if there is a memory, of its states."""
+        for p, new in zip(parameters, gradients, strict=False):
+            i = self.index[id(p)]
+            self.parameters[i] = _plus(self.parameters[i], new)
+        if self.memory is not None:
+            self.states = _plus(self.states, gradients[-1])
+
+
+def _again(
+    call: _Call, branch: Branch, start: _Start, x: Tensor, gradient: Tensor, totals: _Totals
+) -> tuple[Tensor, Tensor]:
+    """Compute branch(x) as it was, and push `gradient` through it."""
+    x = x.detach().requires_grad_()
+    trained = [p for p in branch.parameters if p.requires_grad]
+    with torch.enable_grad(), _from(start, x.device), call.autocast.again():
+        # as views, since hooks of those who look inside (torch's own counters) accept no leaves
+        y = branch.run(x.view_as(x), call.remember(totals.memory))
+    wanted = [x, *trained] if totals.memory is None else [x, *trained, totals.memory]
+    through, *others = torch.autograd.grad(y, wanted, gradient.to(y.dtype), allow_unused=True)
+    totals.add(trained, tuple(others))
+    return y.detach(), through
+
+
+def _start(device: torch.device) -> _Start:
+    cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    return _Start(torch.get_rng_state(), cuda, Tape())
+
+
+@contextmanager
+def _from(start: _Start, device: torch.device) -> Iterator[None]:
+    """Draw the random numbers of that time again, and leave today's generators alone."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), replaying(start.tape):
+        torch.set_rng_state(start.cpu)
+        if start.cuda is not None:
+            torch.cuda.set_rng_state(start.cuda, device)
+        yield
+
+
+def _in_order(x_1: Tensor, x_2: Tensor, branches: list[Branch]) -> tuple[Tensor, Tensor]:
+    """The streams as they began: an odd number of branches has left them swapped."""
+    return (x_2, x_1) if len(branches) % 2 else (x_1, x_2)
+
+
+def _parameters(*modules: nn.Module) -> list[nn.Parameter]:
+    return _unique(p for module in modules for p in module.parameters())
+
+
+def _unique(parameters: Iterator[nn.Parameter]) -> list[nn.Parameter]:
+    return list({id(p): p for p in parameters}.values())
+
+
+def _plus(total: Tensor | None, new: Tensor | None) -> Tensor | None:
+    return new if total is None else total if new is None else total + new

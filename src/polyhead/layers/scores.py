@@ -1,0 +1,173 @@
+"""Four ways of asking how well a key fits a query, and attention with any of them.
+
+    dot          s(q, k) = qᵀ k                        Luong et al. 2015, d_query = d_key
+    scaled_dot   s(q, k) = qᵀ k / √d_head              Vaswani et al. 2017, d_query = d_key
+    general      s(q, k) = qᵀ W k                      Luong et al. 2015; W is d_query x d_key
+    additive     s(q, k) = vᵀ tanh(W_q q + W_k k)      Bahdanau et al. 2015
+
+W, W_q, W_k and v belong to one head each. The first three are dot products of the key with a
+*prepared* query (q, q / √d_head, Wᵀq), so that one fused kernel computes them all; the last one
+builds a vector for every pair of query and key, which costs d_head times the memory.
+
+Scores are numbers before the softmax, weights come out of it, and the output is weights times
+values: three words for three things.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from polyhead.layers.masks import EVERYTHING, Mask
+
+ScoreKind = Literal["scaled_dot", "dot", "general", "additive"]
+
+
+class Dot(nn.Module):
+    """qᵀ k: no parameters; grows with d_head, see `ScaledDot`."""
+
+    def prepare(
+        self, q: Float[Tensor, "batch head query d_query"], d_key: int
+    ) -> Float[Tensor, "batch head query d_key"]:
+        """The query whose plain dot product with a key is the score."""
+        if q.size(-1) != d_key:
+            raise ValueError(
+                f"a dot product needs queries as wide as keys, got {q.size(-1)} and {d_key}; "
+                "the scores general and additive do not"
+            )
+        return q
+
+    def forward(
+        self,
+        q: Float[Tensor, "batch head query d_query"],
+        k: Float[Tensor, "batch head key d_key"],
+    ) -> Float[Tensor, "batch head query key"]:
+        return self.prepare(q, k.size(-1)) @ k.transpose(-2, -1)
+
+
+class ScaledDot(Dot):
+    """qᵀ k / √d_head: of unit variance whatever the width, if q and k are."""
+
+    def prepare(
+        self, q: Float[Tensor, "batch head query d_query"], d_key: int
+    ) -> Float[Tensor, "batch head query d_key"]:
+        """Divide by √d_head: the width of one head, not of the model."""
+        return super().prepare(q, d_key) / math.sqrt(d_key)
+
+
+class General(Dot):
+    """qᵀ W k: every head learns what it means to fit. Begins as the scaled dot product."""
+
+    def __init__(self, n_heads: int, d_query: int, d_key: int) -> None:
+        super().__init__()
+        if d_query == d_key:
+            start = torch.eye(d_key).expand(n_heads, -1, -1) / math.sqrt(d_key)
+        else:
+            start = torch.randn(n_heads, d_query, d_key) / math.sqrt(d_query * d_key)
+        self.w = nn.Parameter(start.clone())
+
+    def prepare(
+        self, q: Float[Tensor, "batch head query d_query"], d_key: int
+    ) -> Float[Tensor, "batch head query d_key"]:
+        """Wᵀ q in every head."""
+        _expect(self.w.size(1), self.w.size(2), given=(q.size(-1), d_key))
+        return torch.einsum("bhqi,hij->bhqj", q, self.w)
+
+
+class Additive(nn.Module):
+    """vᵀ tanh(W_q q + W_k k): a network with one hidden layer of width d_key in every head."""
+
+    def __init__(self, n_heads: int, d_query: int, d_key: int) -> None:
+        super().__init__()
+        self.w_q = nn.Parameter(torch.randn(n_heads, d_query, d_key) / math.sqrt(d_query))
+        self.w_k = nn.Parameter(torch.randn(n_heads, d_key, d_key) / math.sqrt(d_key))
+        self.v = nn.Parameter(torch.randn(n_heads, d_key) / math.sqrt(d_key))
+
+    def forward(
+        self,
+        q: Float[Tensor, "batch head query d_query"],
+        k: Float[Tensor, "batch head key d_key"],
+    ) -> Float[Tensor, "batch head query key"]:
+        _expect(self.w_q.size(1), self.w_k.size(1), given=(q.size(-1), k.size(-1)))
+        asked = torch.einsum("bhqi,hij->bhqj", q, self.w_q)
+        offered = torch.einsum("bhki,hij->bhkj", k, self.w_k)
+        hidden = torch.tanh(asked[:, :, :, None] + offered[:, :, None])  # (b, h, query, key, d_key)
+        return torch.einsum("bhqkj,hj->bhqk", hidden, self.v)
+
+
+def make_score(
+    kind: ScoreKind, n_heads: int, d_head: int, *, d_key: int | None = None
+) -> Dot | Additive:
+    """A score for queries of width `d_head` and keys of the same width, unless `d_key` is given."""
+    d_key = d_head if d_key is None else d_key
+    if kind == "general":
+        return General(n_heads, d_head, d_key)
+    if kind == "additive":
+        return Additive(n_heads, d_head, d_key)
+    if d_key != d_head:
+        raise ValueError(
+            f"the score {kind} needs queries as wide as keys, got {d_head} and {d_key}; "
+            "general and additive do not"
+        )
+    return ScaledDot() if kind == "scaled_dot" else Dot()
+
+
+def softmax_of_visible(
+    scores: Float[Tensor, "batch head query key"], mask: Mask
+) -> Float[Tensor, "batch head query key"]:
+    """Scores to weights: softmax over the keys that may be looked at, zero for all others."""
+    allowed = mask.dense(scores.size(-2), scores.size(-1), scores.device)
+    if allowed is None:
+        return scores.softmax(dim=-1)
+    weights = scores.masked_fill(~allowed, float("-inf")).softmax(dim=-1)
+    return weights.masked_fill(~allowed, 0.0)
+
+
+class ScoredAttention(nn.Module):
+    """softmax(score(Q, K)) V: a kernel for `MultiHeadAttention`, with dropout on the weights."""
+
+    def __init__(self, score: Dot | Additive, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.score = score
+        self.dropout = dropout
+
+    def forward(
+        self,
+        q: Float[Tensor, "batch head query d_query"],
+        k: Float[Tensor, "batch head key d_key"],
+        v: Float[Tensor, "batch head key d_value"],
+        mask: Mask = EVERYTHING,
+    ) -> Float[Tensor, "batch head query d_value"]:
+        if isinstance(self.score, Dot):
+            return self._fused(self.score.prepare(q, k.size(-1)), k, v, mask)
+        return F.dropout(self.weights(q, k, mask), self.dropout, self.training) @ v
+
+    def _fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        """Prepared queries need no more than dot products: PyTorch's kernel, with a scale of 1."""
+        dropout = self.dropout if self.training else 0.0
+        hides_only_the_future = mask.causal and mask.keys is None and mask.pairs is None
+        causal = hides_only_the_future and q.size(-2) == k.size(-2)
+        allowed = None if causal else mask.dense(q.size(-2), k.size(-2), q.device)
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=causal, scale=1.0
+        )
+
+    def weights(
+        self,
+        q: Float[Tensor, "batch head query d_query"],
+        k: Float[Tensor, "batch head key d_key"],
+        mask: Mask = EVERYTHING,
+    ) -> Float[Tensor, "batch head query key"]:
+        """How much each query takes from each key."""
+        return softmax_of_visible(self.score(q, k), mask)
+
+
+def _expect(d_query: int, d_key: int, *, given: tuple[int, int]) -> None:
+    if given != (d_query, d_key):
+        raise ValueError(
+            f"this score was made for queries of width {d_query} and keys of width {d_key}, "
+            f"got {given[0]} and {given[1]}"
+        )

@@ -1,0 +1,16 @@
+"""The stack that a configuration asks for: ordinary, or reversible (to save memory)."""
+
+from polyhead.layers.reversible import ReversibleStack
+from polyhead.layers.stack import Stack, StackConfig
+
+
+def make_stack(
+    config: StackConfig,
+    *,
+    cross: bool = False,
+    rotary: bool = False,
+    n_layers: int | None = None,
+) -> Stack:
+    """Blocks with the same parameters under the same names either way."""
+    kind = ReversibleStack if config.reversible else Stack
+    return kind(config, cross=cross, rotary=rotary, n_layers=n_layers)

@@ -1,0 +1,140 @@
+"""BERT (Devlin et al. 2019): an encoder that learns by filling in blanks.
+
+    h            = make_stack(LayerNorm(E[token] + P[position] + S[segment]))
+    masked token = softmax(E · LayerNorm(GELU(h W + b)) + c)
+
+E is the embedding matrix, used at both ends. The head is applied only where something was masked:
+the product with E costs more than several layers, and six positions of seven need none.
+
+`BERTEncoder` is the part that others build on: ELECTRA's two players and every text classifier. Its
+embedding may be narrower than its stack (ELECTRA-Small: 128 and 256), with a projection between.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from polyhead.layers.feed_forward import ACTIVATIONS
+from polyhead.layers.init import truncated_normal
+from polyhead.layers.masks import not_padding
+from polyhead.layers.segments import SegmentEmbedding
+from polyhead.layers.stack import StackConfig
+from polyhead.layers.stacks import make_stack
+
+
+def bert_stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:
+    """A stack as BERT and ELECTRA have it: norms after each sub-layer, with a tiny epsilon."""
+    return StackConfig(
+        n_layers, d_model, n_heads, 4 * d_model,
+        attention_dropout=0.1, norm="post", norm_eps=1e-12, activation="gelu",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BERTConfig:
+    """The defaults are BERT-base. `tie` uses the embedding as the output layer too."""
+
+    vocab: int = 30_522
+    max_length: int = 512
+    segments: int = 2
+    pad: int = 0
+    d_embed: int | None = None  # as wide as the stack unless given
+    tie: bool = True
+    stack: StackConfig = bert_stack(12, 768, 12)
+
+    @property
+    def embedding_width(self) -> int:
+        """The width of the embedding, given or not."""
+        return self.stack.d_model if self.d_embed is None else self.d_embed
+
+
+PUBLISHED = {
+    "bert-tiny": BERTConfig(stack=bert_stack(2, 128, 2)),
+    "bert-mini": BERTConfig(stack=bert_stack(4, 256, 4)),
+    "bert-small": BERTConfig(stack=bert_stack(4, 512, 8)),
+    "bert-medium": BERTConfig(stack=bert_stack(8, 512, 8)),
+    "bert-base": BERTConfig(),
+    "bert-large": BERTConfig(stack=bert_stack(24, 1024, 16)),
+}
+
+
+class BERTEncoder(nn.Module):
+    """A vector for every token, in view of all the others."""
+
+    def __init__(self, config: BERTConfig) -> None:
+        super().__init__()
+        d_embed, d_model = config.embedding_width, config.stack.d_model
+        self.pad = config.pad
+        self.embed = SegmentEmbedding(
+            config.vocab,
+            d_embed,
+            max_length=config.max_length,
+            segments=config.segments,
+            dropout=config.stack.dropout,
+            norm_eps=config.stack.norm_eps,
+        )
+        self.widen = nn.Identity() if d_embed == d_model else nn.Linear(d_embed, d_model)
+        self.stack = make_stack(config.stack)
+        truncated_normal(self)
+
+    def forward(
+        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
+    ) -> Float[Tensor, "batch length d_model"]:
+        return self.stack(self.widen(self.embed(ids, segments)), not_padding(ids, self.pad))
+
+
+class Pooler(nn.Module):
+    """tanh(h_0 W + b): one vector for the whole text, from its first token."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(d_model, d_model)
+        truncated_normal(self)
+
+    def forward(
+        self, states: Float[Tensor, "batch length d_model"]
+    ) -> Float[Tensor, "batch d_model"]:
+        return self.dense(states[:, 0]).tanh()
+
+
+class BERT(nn.Module):
+    """The encoder, and the head that fills in the blanks.
+
+    `transform` and `to_logits` are the head's two halves; a loss may fuse the second with itself.
+    """
+
+    def __init__(self, config: BERTConfig) -> None:
+        super().__init__()
+        d_embed = config.embedding_width
+        self.encoder = BERTEncoder(config)
+        self.transform = nn.Sequential(
+            nn.Linear(config.stack.d_model, d_embed),
+            ACTIVATIONS[config.stack.activation](),
+            nn.LayerNorm(d_embed, eps=config.stack.norm_eps),
+        )
+        self.to_logits = nn.Linear(d_embed, config.vocab)
+        truncated_normal(self.transform)
+        truncated_normal(self.to_logits)
+        if config.tie:
+            self.to_logits.weight = self.encoder.embed.tokens.weight
+
+    def hidden(
+        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
+    ) -> Float[Tensor, "batch length d_model"]:
+        """What the head sees."""
+        return self.encoder(ids, segments)
+
+    def forward(
+        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
+    ) -> Float[Tensor, "batch length vocab"]:
+        return self.to_logits(self.transform(self.hidden(ids, segments)))
+
+    def fill(
+        self,
+        ids: Int[Tensor, "batch length"],
+        chosen: Bool[Tensor, "batch length"],
+        segments: Int[Tensor, "batch length"] | None = None,
+    ) -> Float[Tensor, "chosen vocab"]:
+        """The logits at the chosen positions only, row after row."""
+        return self.to_logits(self.transform(self.hidden(ids, segments)[chosen]))

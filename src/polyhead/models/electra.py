@@ -1,0 +1,146 @@
+"""ELECTRA (Clark et al. 2020): a small BERT forges tokens, a large one learns to spot them.
+
+    x̂_t ~ softmax(generator(masked text))_t     at the masked positions, x̂_t = x_t elsewhere
+    D_t = discriminator(x̂)_t                     for *every* t: was x_t replaced?
+
+    L   = L_fill + λ L_spot,   λ = 50
+    L_fill   cross-entropy of the generator, mean over the masked positions
+    L_spot   binary cross-entropy of [x̂_t ≠ x_t], mean over all tokens that are not padding
+
+This is no adversarial game: the generator is trained by maximum likelihood, and no gradient passes
+through the draw. A forgery that happens to be the true token counts as original. Afterwards the
+discriminator is kept and the generator dropped.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from polyhead.layers.feed_forward import ACTIVATIONS
+from polyhead.layers.init import truncated_normal
+from polyhead.layers.stack import StackConfig
+from polyhead.models.bert import BERT, BERTConfig, BERTEncoder, bert_stack
+
+SPOTTING_WEIGHT = 50.0  # λ: one yes or no per token says far less than one word of 30,000
+
+
+@dataclass(frozen=True)
+class ElectraConfig:
+    """The defaults are ELECTRA-Small. `stack` is the discriminator's.
+
+    sharing: "embeddings" shares token, position and segment tables and their norm, as in the paper;
+        "all" the whole encoder, which needs two players of the same size.
+    generator_size: the generator's width as a fraction of the discriminator's; its depth is the
+        same. A quarter to a half works best: a better forger leaves nothing to be spotted.
+    """
+
+    vocab: int = 30_522
+    max_length: int = 512
+    segments: int = 2
+    pad: int = 0
+    d_embed: int | None = 128  # as wide as the discriminator if None
+    sharing: Literal["none", "embeddings", "all"] = "embeddings"
+    generator_size: float = 0.25
+    stack: StackConfig = bert_stack(12, 256, 4)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.generator_size <= 1:
+            raise ValueError(
+                f"generator_size = {self.generator_size}: expected a fraction above 0 and up to 1"
+            )
+        if self.sharing == "all" and self.generator_size != 1:
+            raise ValueError(
+                f'sharing = "all" needs a generator of the same size, but generator_size = '
+                f'{self.generator_size}; set it to 1 or use sharing = "embeddings"'
+            )
+
+    @property
+    def discriminator(self) -> BERTConfig:
+        """The encoder that is kept."""
+        return BERTConfig(
+            self.vocab, self.max_length, self.segments, self.pad, self.d_embed, stack=self.stack
+        )
+
+    @property
+    def generator(self) -> BERTConfig:
+        """The same, narrower; the embedding stays as wide, so that it can be shared."""
+        kept = self.discriminator
+        return replace(
+            kept, d_embed=kept.embedding_width, stack=narrowed(self.stack, self.generator_size)
+        )
+
+
+PUBLISHED = {
+    "electra-small": ElectraConfig(),
+    "electra-base": ElectraConfig(
+        d_embed=None, generator_size=1 / 3, stack=bert_stack(12, 768, 12)
+    ),
+    "electra-large": ElectraConfig(d_embed=None, stack=bert_stack(24, 1024, 16)),
+}
+
+
+def narrowed(stack: StackConfig, fraction: float) -> StackConfig:
+    """A stack of the same depth and a fraction of the width, with one head for 64 dimensions."""
+    if fraction == 1:
+        return stack
+    d_model, d_ff = round(stack.d_model * fraction), round(stack.d_ff * fraction)
+    n_heads = max(1, d_model // 64)
+    while d_model % n_heads:
+        n_heads -= 1
+    return replace(stack, d_model=d_model, d_ff=d_ff, n_heads=n_heads)
+
+
+class ElectraOutput(NamedTuple):
+    """What the two players said, and the truth about the second one's question."""
+
+    suspicion: Float[Tensor, "batch length"]  # logits of "this token was replaced"
+    generated: Float[Tensor, "chosen vocab"]  # the generator's logits at the masked positions
+    forged: Int[Tensor, "batch length"]  # what the discriminator read
+    replaced: Bool[Tensor, "batch length"]  # where that differs from the original
+
+
+class Electra(nn.Module):
+    """Both players; `forward` is one round of the game, `suspect` what the model is kept for."""
+
+    def __init__(self, config: ElectraConfig) -> None:
+        super().__init__()
+        d_model = config.stack.d_model
+        self.generator = BERT(config.generator)
+        if config.sharing == "all":
+            self.discriminator = self.generator.encoder
+        else:
+            self.discriminator = BERTEncoder(config.discriminator)
+        if config.sharing == "embeddings":
+            self.discriminator.embed = self.generator.encoder.embed
+        self.spot = nn.Sequential(
+            nn.Linear(d_model, d_model),
+            ACTIVATIONS[config.stack.activation](),
+            nn.Linear(d_model, 1),
+        )
+        truncated_normal(self.spot)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "batch length"],
+        blanked: Int[Tensor, "batch length"],
+        chosen: Bool[Tensor, "batch length"],
+    ) -> ElectraOutput:
+        """One round. `ids` is the text, `blanked` the same with masks at the `chosen` positions."""
+        generated = self.generator.fill(blanked, chosen)
+        forged = ids.masked_scatter(chosen, draw(generated))
+        return ElectraOutput(self.suspect(forged), generated, forged, forged != ids)
+
+    def suspect(
+        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
+    ) -> Float[Tensor, "batch length"]:
+        """The logit, for every token, of its being a forgery."""
+        return self.spot(self.discriminator(ids, segments))[..., 0]
+
+
+@torch.no_grad()
+def draw(logits: Float[Tensor, "chosen vocab"]) -> Int[Tensor, "chosen"]:
+    """One token from each softmax(z), as argmax(z - log e) with e ~ Exp(1): the Gumbel trick."""
+    return (logits - torch.empty_like(logits).exponential_().log()).argmax(-1)

@@ -1,0 +1,109 @@
+"""GPT-2 (Radford et al. 2019): a stack that looks only at the past and predicts the next token.
+
+    p(x) = Π_t p(x_t | x_1 … x_{t-1})
+    h    = LayerNorm(Stack(E[x] + P)),    p(x_{t+1} | …) = softmax(E h_t)
+
+E is the embedding matrix, used at both ends. Norms stand before each sub-layer and after the last.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from polyhead.layers.cache import DecoderState
+from polyhead.layers.embeddings import TokenEmbedding
+from polyhead.layers.init import quiet_residuals, small_normal
+from polyhead.layers.masks import THE_PAST
+from polyhead.layers.positions import PositionKind, make_positions
+from polyhead.layers.stack import StackConfig
+from polyhead.layers.stacks import make_stack
+
+
+def _stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:
+    """A stack as GPT-2 has it: the feed-forward network is four times as wide as the stream."""
+    return StackConfig(
+        n_layers, d_model, n_heads, 4 * d_model,
+        attention_dropout=0.1, norm="pre", activation="gelu_tanh",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GPTConfig:
+    """The defaults are the smallest GPT-2. `tie` uses the embedding as the output layer too."""
+
+    vocab: int = 50_257
+    max_length: int = 1024  # how many positions can be learned; sinusoids know no end
+    positions: PositionKind = "learned"
+    tie: bool = True
+    stack: StackConfig = _stack(12, 768, 12)
+
+
+PUBLISHED = {
+    "gpt2": GPTConfig(),
+    "gpt2-medium": GPTConfig(stack=_stack(24, 1024, 16)),
+    "gpt2-large": GPTConfig(stack=_stack(36, 1280, 20)),
+    "gpt2-xl": GPTConfig(stack=_stack(48, 1600, 25)),
+}
+
+
+class GPT(nn.Module):
+    """A language model. `forward` trains, `begin` and `step` write.
+
+    Padding, if any, stands right: hiding the future hides it too.
+    """
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        d_model = config.stack.d_model
+        positions = make_positions(config.positions, d_model, config.max_length)
+        # sinusoids have size 1 and would drown tokens of size 0.02: these are scaled as in 2017
+        self.embed = TokenEmbedding(
+            config.vocab,
+            d_model,
+            positions,
+            config.stack.dropout,
+            scale=config.positions == "sinusoidal",
+        )
+        self.stack = make_stack(config.stack, rotary=config.positions == "rotary")
+        self.to_logits = nn.Linear(d_model, config.vocab, bias=False)
+        if config.tie:
+            self.to_logits.weight = self.embed.tokens.weight
+        small_normal(self)
+        quiet_residuals(self.stack, config.stack.n_layers)
+
+    def hidden(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
+        """What the output layer sees."""
+        return self.stack(self.embed(ids), THE_PAST)
+
+    def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length vocab"]:
+        return self.to_logits(self.hidden(ids))
+
+    def begin(
+        self, prompt: Int[Tensor, "batch prompt"], *, width: int = 1, max_length: int = 256
+    ) -> DecoderState:
+        """Read a prompt, which may be empty; make room for `width` continuations of `max_length`.
+
+        All beams share the prompt's slots, which come first.
+        """
+        batch, n_read = prompt.shape
+        slots = n_read + width * max_length
+        seen = torch.zeros(batch, width, slots, dtype=torch.bool, device=prompt.device)
+        seen[:, :, :n_read] = True
+        state = DecoderState(self.stack.empty_cache(slots), None, seen, length=n_read)
+        if n_read:
+            self.stack(self.embed(prompt), THE_PAST, cache=state.cache)
+        return state
+
+    def step(
+        self, last: Int[Tensor, "batch beam"], state: DecoderState
+    ) -> Float[Tensor, "batch beam vocab"]:
+        """Read one more token of every continuation, score the next one, and advance `state`.
+
+        The beams stand side by side where training has positions, all of them at the same place.
+        """
+        mask, places = state.advance(last.size(1)), state.here(last.size(1))
+        x = self.embed(last.view(-1, 1), state.length).view(*last.shape, -1)
+        state.length += 1
+        return self.to_logits(self.stack(x, mask, cache=state.cache, places=places))

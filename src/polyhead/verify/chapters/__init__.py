@@ -1,0 +1,1 @@
+"""One module per chapter; importing one registers its checks."""

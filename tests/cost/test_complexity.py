@@ -1,0 +1,109 @@
+"""Table 1 of the paper: work as torch counts it, and paths as gradients find them."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from polyhead.cost.complexity import (
+    Convolution,
+    convolution_work,
+    exponent,
+    fit,
+    layers_to_see,
+    layers_until_reached,
+    receptive_field,
+    recurrent_work,
+    restricted_work,
+    self_attention_work,
+    sequential_steps,
+)
+from polyhead.cost.measured import graph_depth, kept_bytes, products
+from polyhead.layers.attention import attention
+
+
+def attend(x):
+    return attention(*(x[:, None],) * 3)[:, 0]
+
+
+def recurrent(d):
+    layer = nn.RNN(d, d, batch_first=True)
+    return lambda x: layer(x)[0]
+
+
+def test_work_is_what_torch_counts():
+    x = torch.randn(1, 12, 8)
+    assert products(lambda: attend(x)) == self_attention_work(12, 8)
+    assert products(lambda: recurrent(8)(x)) == recurrent_work(12, 8)
+    assert products(lambda: Convolution(8, 3)(x)) == convolution_work(12, 8, 3)
+    assert products(lambda: Convolution(8, 3, dilation=4)(x)) == convolution_work(12, 8, 3)
+    assert restricted_work(12, 8, 12) == self_attention_work(12, 8)
+
+
+def test_only_recurrence_takes_more_steps_for_longer_input():
+    assert sequential_steps(attend, 8, 4) == sequential_steps(attend, 64, 4)
+    convolution = Convolution(4, 3)
+    assert sequential_steps(convolution, 8, 4) == sequential_steps(convolution, 64, 4)
+    steps = [sequential_steps(recurrent(4), n, 4) for n in (10, 20, 30)]
+    assert steps[2] - steps[1] == steps[1] - steps[0] >= 10
+
+
+def test_depth_of_a_long_chain_is_its_length():
+    x = torch.ones(1, requires_grad=True)
+    y = x
+    for _ in range(3000):  # deeper than Python may recurse
+        y = y * 2 + x
+    assert graph_depth(y) == 2 * 3000 + 1  # and the leaf
+
+
+@pytest.mark.parametrize("kernel", [2, 3, 5])
+@pytest.mark.parametrize("n", [2, 9, 17, 27, 28])
+@pytest.mark.parametrize("dilated", [False, True])
+def test_gradients_arrive_after_as_many_convolutions_as_computed(kernel, n, dilated):
+    def layer(number):
+        made = Convolution(2, kernel, kernel**number if dilated else 1)
+        nn.init.constant_(made.convolve.weight, 0.5)  # nothing may cancel out
+        return made
+
+    needed = layers_to_see(n, kernel, dilated=dilated)
+    assert layers_until_reached(layer, n, 2) == needed
+    assert receptive_field(kernel, needed, dilated=dilated) >= n
+    assert receptive_field(kernel, needed - 1, dilated=dilated) < n
+    if dilated:
+        assert needed == math.ceil(math.log(n) / math.log(kernel) - 1e-9)
+
+
+def test_attention_connects_everything_in_one_layer():
+    assert layers_until_reached(lambda _: attend, 50, 2) == 1
+
+
+def test_a_layer_that_looks_nowhere_else_never_connects():
+    with pytest.raises(ValueError, match="after 3 layers position 5 still does not depend"):
+        layers_until_reached(lambda _: nn.Linear(2, 2), 5, 2, most=3)
+
+
+def test_a_kernel_of_one_is_refused():
+    with pytest.raises(ValueError, match="kernel = 1: at least 2"):
+        Convolution(4, 1)
+
+
+def test_exponents_of_power_laws_are_found():
+    sizes = [64, 128, 256, 512]
+    assert exponent(sizes, [3 * n**2 for n in sizes]) == pytest.approx(2)
+    flat_then_square = [4096, 3 * 128**2, 3 * 256**2, 3 * 512**2]
+    assert exponent(sizes, flat_then_square, larger=3) == pytest.approx(2)
+    slope, explained = fit(sizes, [1.0, 5.0, 2.0, 9.0])
+    assert 0 < explained < 0.9 < 1 == fit(sizes, [7.0] * 4)[1]
+    assert slope > 0 == fit(sizes, [7.0] * 4)[0]
+
+
+@pytest.mark.parametrize(("sizes", "values"), [([1], [1]), ([1, 2], [0, 1]), ([1, 2], [1, 2, 3])])
+def test_too_little_or_impossible_points_are_refused(sizes, values):
+    with pytest.raises(ValueError, match="two or more positive points"):
+        fit(sizes, values)
+
+
+def test_kept_memory_counts_each_tensor_once_and_no_parameter():
+    layer, x = nn.Linear(6, 6, bias=False), torch.randn(5, 6)
+    assert kept_bytes(lambda: (layer(x) + layer(x)).exp(), layer.parameters()) == 2 * 5 * 6 * 4

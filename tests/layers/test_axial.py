@@ -1,0 +1,69 @@
+"""Axial positions: a long line folded into a grid."""
+
+import pytest
+import torch
+
+from polyhead.layers.axial import AxialPositions
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_every_time():
+    torch.manual_seed(0)
+
+
+def test_a_position_is_its_row_and_its_column():
+    positions = AxialPositions((3, 5), 8, widths=(2, 6))
+    rows, columns = (axis.weight for axis in positions.axes)
+    vectors = positions(15)
+    for place in range(15):
+        row, column = divmod(place, 5)
+        assert torch.equal(vectors[place], torch.cat([rows[row], columns[column]]))
+
+
+def test_they_are_those_of_transformers():
+    reformer = pytest.importorskip("transformers.models.reformer.modeling_reformer")
+    config = reformer.ReformerConfig(
+        axial_pos_shape=(3, 5), axial_pos_embds_dim=(2, 6), hidden_size=8
+    )
+    theirs = reformer.AxialPositionEmbeddings(config).eval()
+    ours = AxialPositions((3, 5), 8, widths=(2, 6))
+    with torch.no_grad():
+        for axis, weight in zip(ours.axes, theirs.weights, strict=True):
+            axis.weight.copy_(weight.reshape(axis.weight.shape))
+        expected = theirs(torch.arange(15)[None])[0]
+    torch.testing.assert_close(ours(15), expected)
+
+
+def test_a_later_start_is_a_part_of_the_whole():
+    positions = AxialPositions((4, 2, 3), 6)
+    assert torch.equal(positions(7, offset=9), positions(24)[9:16])
+
+
+def test_no_two_places_are_equal():
+    vectors = AxialPositions((8, 16), 10)(128)
+    assert len(vectors.unique(dim=0)) == 128
+
+
+def test_parameters_grow_with_the_sides_and_not_with_the_area():
+    positions = AxialPositions((512, 512), 256)
+    assert sum(p.numel() for p in positions.parameters()) == 1024 * 128
+    assert positions(1, offset=262_143).shape == (1, 256)
+
+
+def test_a_longer_input_is_refused():
+    with pytest.raises(ValueError, match="3 x 5 = 15 positions, but the input reaches position 16"):
+        AxialPositions((3, 5), 8)(1, offset=15)
+
+
+@pytest.mark.parametrize(
+    ("shape", "widths", "message"),
+    [
+        ((3, 5), (2, 5), r"widths \(2, 5\) must be 2 numbers.*add up to d_model \(8\)"),
+        ((3, 5), (8,), "one per axis"),
+        ((3, 0), None, "sides of at least 1"),
+        ((2, 2, 2), None, r"d_model \(8\) has no 3 equal parts"),
+    ],
+)
+def test_grids_that_do_not_fit_are_refused(shape, widths, message):
+    with pytest.raises(ValueError, match=message):
+        AxialPositions(shape, 8, widths=widths)

@@ -1,0 +1,116 @@
+"""Our readable norms against torch's: values, gradients and running statistics."""
+
+import pytest
+import torch
+from torch import nn
+
+from polyhead.layers.norms import (
+    BatchNorm,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    NotesLayerNorm,
+)
+
+PAIRS = {
+    "layer": (lambda: LayerNorm(6), lambda: nn.LayerNorm(6), (4, 5, 6)),
+    "layer without a length": (lambda: LayerNorm(6), lambda: nn.LayerNorm(6), (4, 6)),
+    "batch": (lambda: BatchNorm(6), lambda: nn.BatchNorm1d(6), (4, 6, 5)),
+    "batch without a length": (lambda: BatchNorm(6), lambda: nn.BatchNorm1d(6), (4, 6)),
+    "batch without affine": (
+        lambda: BatchNorm(6, affine=False),
+        lambda: nn.BatchNorm1d(6, affine=False),
+        (4, 6, 5),
+    ),
+    "instance": (
+        lambda: InstanceNorm(6),
+        lambda: nn.InstanceNorm1d(6, affine=True),
+        (4, 6, 5),
+    ),
+    "instance without affine": (
+        lambda: InstanceNorm(6, affine=False),
+        lambda: nn.InstanceNorm1d(6),
+        (4, 6, 5),
+    ),
+    "group": (lambda: GroupNorm(3, 6), lambda: nn.GroupNorm(3, 6), (4, 6, 5)),
+    "group without a length": (lambda: GroupNorm(3, 6), lambda: nn.GroupNorm(3, 6), (4, 6)),
+    "group of images": (lambda: GroupNorm(2, 6), lambda: nn.GroupNorm(2, 6), (4, 6, 5, 3)),
+    "another eps": (lambda: LayerNorm(6, eps=0.1), lambda: nn.LayerNorm(6, eps=0.1), (4, 6)),
+}
+
+
+def of_the_same_weights(ours, theirs):
+    torch.manual_seed(0)
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter)
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs
+
+
+def gradients(norm, x, direction):
+    return torch.autograd.grad((norm(x) * direction).sum(), [x, *norm.parameters()])
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_values_and_gradients_are_torchs(name):
+    make_ours, make_theirs, shape = PAIRS[name]
+    ours, theirs = of_the_same_weights(make_ours(), make_theirs())
+    x, direction = (3 * torch.randn(shape) + 1).requires_grad_(), torch.randn(shape)
+    torch.testing.assert_close(ours(x), theirs(x), atol=1e-6, rtol=1e-5)
+    for mine, right in zip(
+        gradients(ours, x, direction), gradients(theirs, x, direction), strict=True
+    ):
+        torch.testing.assert_close(mine, right, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(4, 6, 5), (7, 6)])
+def test_batch_norm_remembers_what_torch_remembers_and_evaluates_with_it(shape):
+    ours, theirs = of_the_same_weights(BatchNorm(6), nn.BatchNorm1d(6))
+    for _ in range(3):
+        x = 2 * torch.randn(shape) - 1
+        ours(x), theirs(x)
+    for name, value in theirs.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[name], value)
+    alone = torch.randn(1, *shape[1:])
+    torch.testing.assert_close(ours.eval()(alone), theirs.eval()(alone))
+    torch.testing.assert_close(ours.running_mean, theirs.running_mean)
+
+
+def test_batch_norm_cannot_train_on_one_value():
+    with pytest.raises(ValueError, match=r"needs two values a feature .* shape \[1, 6\]"):
+        BatchNorm(6)(torch.randn(1, 6))
+
+
+def test_one_group_is_layer_norm_over_features_and_positions():
+    x = torch.randn(4, 6, 5)
+    expected = nn.functional.layer_norm(x, (6, 5))
+    torch.testing.assert_close(GroupNorm(1, 6)(x), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_as_many_groups_as_features_are_instance_norm():
+    x = torch.randn(4, 6, 5)
+    torch.testing.assert_close(GroupNorm(6, 6)(x), InstanceNorm(6)(x))
+
+
+def test_only_batch_norm_depends_on_the_company():
+    x = torch.randn(4, 6, 6)
+    other = x.clone()
+    other[1:] = torch.randn(3, 6, 6)
+    for norm in (LayerNorm(6), InstanceNorm(6), GroupNorm(2, 6)):
+        assert torch.equal(norm(x)[0], norm(other)[0])
+    assert not torch.allclose(BatchNorm(6)(x)[0], BatchNorm(6)(other)[0])
+
+
+def test_the_exhibit_reproduces_the_notes_and_not_torch():
+    x = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    by_hand = torch.tensor([1.5, -0.5, -0.5, -0.5])  # mean 1/4, unbiased deviation 1/2
+    torch.testing.assert_close(NotesLayerNorm(4)(x), by_hand)
+    torch.testing.assert_close(LayerNorm(4)(x), nn.LayerNorm(4)(x))
+    wide = torch.randn(3, 10)
+    expected = nn.LayerNorm(10, eps=0.0)(wide) * (9 / 10) ** 0.5
+    torch.testing.assert_close(NotesLayerNorm(10)(wide), expected)
+
+
+def test_features_must_divide_into_groups():
+    with pytest.raises(ValueError, match=r"n_features \(6\) must be a multiple of n_groups \(4\)"):
+        GroupNorm(4, 6)

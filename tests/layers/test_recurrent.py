@@ -1,0 +1,89 @@
+"""The recurrent parts against PyTorch's cells, loops over single sentences and sums by hand."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from polyhead.layers.cache import Memory
+from polyhead.layers.masks import Mask
+from polyhead.layers.recurrent import LookBack, Recurrence, RNNCell, WeightedSum, turned
+
+LENGTHS = torch.tensor([5, 2, 4])
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_every_time():
+    torch.manual_seed(0)
+
+
+def test_the_cell_as_printed_is_pytorchs():
+    ours, theirs = RNNCell(3, 4), nn.RNNCell(3, 4)
+    ours.w_x.weight.data, ours.w_h.weight.data = theirs.weight_ih.data, theirs.weight_hh.data
+    ours.w_x.bias.data = theirs.bias_ih.data + theirs.bias_hh.data
+    x, h = 5 * torch.randn(6, 3), torch.randn(6, 4)
+    torch.testing.assert_close(ours(x, h), theirs(x, h), rtol=0, atol=1e-6)
+    assert ours(100 * x, h).abs().max() <= 1.0
+
+
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_padding_is_never_read(cell, bidirectional):
+    """As if every sentence had been alone; the direction from the right begins at its last word."""
+    reader = Recurrence(cell, 6, 2, 0.0, bidirectional=bidirectional)
+    x = torch.randn(3, 5, 6)
+    states, last = reader.read(x, LENGTHS)
+    for row, n in enumerate(LENGTHS.tolist()):
+        alone, state = reader.cells(x[row : row + 1, :n])
+        torch.testing.assert_close(states[row, :n], alone[0])
+        assert (states[row, n:] == 0).all()
+        parts = state if cell == "lstm" else (state,)
+        for ours, theirs in zip(last, parts, strict=True):
+            by_layer = theirs[:, 0].view(2, 2 if bidirectional else 1, -1).flatten(1)
+            torch.testing.assert_close(ours[:, row], by_layer)
+
+
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+def test_reading_in_two_parts_is_reading_at_once(cell):
+    writer, x = Recurrence(cell, 4, 2, 0.0), torch.randn(2, 5, 4)
+    whole, last = writer.read(x, torch.tensor([5, 5]))
+    first, state = writer.read(x[:, :3], torch.tensor([3, 3]))
+    second, state = writer(x[:, 3:], state)
+    torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
+    for one, other in zip(state, last, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_two_directions_need_an_even_width():
+    with pytest.raises(ValueError, match="even d_model to share, got 5"):
+        Recurrence("gru", 5, 1, 0.0, bidirectional=True)
+
+
+def test_sentences_are_turned_and_their_padding_stays():
+    x = torch.tensor([[1.0, 2, 3, 0], [4, 5, 6, 7], [8, 0, 0, 0]])[..., None]
+    lengths = torch.tensor([3, 4, 1])
+    expected = torch.tensor([[3.0, 2, 1, 0], [7, 6, 5, 4], [8, 0, 0, 0]])[..., None]
+    assert torch.equal(turned(x, lengths), expected)
+    assert torch.equal(turned(expected, lengths), x)
+
+
+class Dot(nn.Module):
+    def forward(self, q, k):
+        return q @ k.transpose(-2, -1)
+
+
+def test_two_words_by_hand():
+    """s·h = ln 3 and 0, so the weights are 3/4 and 1/4."""
+    h = torch.tensor([[[math.log(3), 4.0], [0.0, 8.0]]])
+    context = LookBack(WeightedSum(Dot()))(torch.tensor([[[1.0, 0.0]]]), Memory(h, Mask()))
+    torch.testing.assert_close(context, torch.tensor([[[0.75 * math.log(3), 5.0]]]))
+
+
+def test_what_is_hidden_has_no_weight_and_the_rest_sums_to_one():
+    q, k = torch.randn(3, 1, 2, 4), torch.randn(3, 1, 5, 4)
+    keys = torch.arange(5) < torch.tensor([[5], [2], [0]])
+    weights = WeightedSum(Dot()).weights(q, k, Mask(keys=keys))
+    exp = (q @ k.mT).exp() * keys[:, None, None, :]
+    torch.testing.assert_close(weights[:2], (exp / exp.sum(-1, keepdim=True))[:2])
+    assert (weights[2] == 0).all()  # it may look at nothing: zero, and not NaN

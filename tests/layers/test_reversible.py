@@ -1,0 +1,218 @@
+"""Forgetting the activations must not change a single gradient, only what is kept for them."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from polyhead.layers import lsh
+from polyhead.layers.cache import Memory
+from polyhead.layers.kinds import LSHConfig
+from polyhead.layers.masks import EVERYTHING, THE_PAST, Mask
+from polyhead.layers.reversible import ReversibleStack
+from polyhead.layers.stack import Stack, StackConfig
+
+CONFIG = StackConfig(
+    n_layers=3,
+    d_model=16,
+    n_heads=2,
+    d_ff=32,
+    dropout=0.2,
+    attention_dropout=0.1,
+    activation_dropout=0.1,
+    norm="pre",
+    attention=("lsh", "full"),
+    lsh=LSHConfig(chunk=4, rounds=2),
+)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_every_time():
+    torch.manual_seed(0)
+
+
+def remembering(stack, x, mask=EVERYTHING, memory=None):
+    """The two columns of the paper written out, for autograd to remember everything."""
+    x_1 = x_2 = x
+    for block in stack.blocks:
+        roads = [lambda h, b=block: b.self_residual.branch(h, lambda y: attend(b, y, mask))]
+        if block.cross_residual is not None:
+            roads.append(
+                lambda h, b=block: b.cross_residual.branch(h, lambda y: recall(b, y, memory))
+            )
+        roads.append(lambda h, b=block: b.feed_residual.branch(h, b.feed_forward))
+        for road in roads:
+            x_1, x_2 = x_2, x_1 + road(x_2)
+    return stack.norm((x_1 + x_2) / 2)
+
+
+def attend(block, h, mask):
+    return block.self_attention(h, block.self_attention.project(h), mask)
+
+
+def recall(block, h, memory):
+    return block.cross_attention(h, block.cross_attention.project(memory.states), memory.mask)
+
+
+def loss(out):
+    """Not the sum of all squares, which a norm makes constant."""
+    return out[..., ::3].square().sum()
+
+
+def gradients(stack, run, *inputs, times=1):
+    """The output and all gradients of `times` calls with the same random numbers."""
+    stack.zero_grad()
+    inputs = [x.clone().requires_grad_() for x in inputs]
+    torch.manual_seed(7)
+    outs = [run(*inputs) for _ in range(times)]
+    for out in outs:  # all forwards come before the first way back
+        loss(out).backward()
+    found = [*(x.grad for x in inputs), *(p.grad for p in stack.parameters())]
+    return [outs[-1].detach(), *(g.clone() for g in found)]
+
+
+def assert_same(actual, expected, within):
+    largest = max(e.abs().max().item() for e in expected[1:])
+    for a, e in zip(actual, expected, strict=True):
+        scale = max(e.abs().max().item(), 1e-3 * largest)  # the key's bias has no slope at all
+        assert (a - e).abs().max().item() <= within * scale
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_gradients_are_those_of_ordinary_back_propagation(times):
+    stack, x = ReversibleStack(CONFIG).double(), torch.randn(2, 21, 16, dtype=torch.float64)
+    expected = gradients(stack, lambda x: remembering(stack, x, THE_PAST), x, times=times)
+    actual = gradients(stack, lambda x: stack(x, THE_PAST), x, times=times)
+    assert_same(actual, expected, within=1e-9)
+
+
+def test_gradients_hold_at_depth_twelve_in_single_precision():
+    stack = ReversibleStack(dataclasses.replace(CONFIG, n_layers=12))
+    x = torch.randn(2, 40, 16)
+    expected = gradients(stack, lambda x: remembering(stack, x, THE_PAST), x)
+    assert_same(gradients(stack, lambda x: stack(x, THE_PAST), x), expected, within=1e-4)
+
+
+def test_a_decoder_that_recalls_a_memory_gives_the_memory_its_gradient_too():
+    stack = ReversibleStack(CONFIG, cross=True).double()
+    x, states = torch.randn(2, 5, 16).double(), torch.randn(2, 7, 16).double()
+    mask = Mask(keys=torch.arange(7) < torch.tensor([[7], [4]]))
+    expected = gradients(
+        stack, lambda x, s: remembering(stack, x, THE_PAST, Memory(s, mask)), x, states
+    )
+    actual = gradients(stack, lambda x, s: stack(x, THE_PAST, Memory(s, mask)), x, states)
+    assert_same(actual, expected, within=1e-9)
+
+
+def test_weights_are_trained_even_if_the_input_is_not():
+    stack, x = ReversibleStack(CONFIG), torch.randn(2, 5, 16)
+    stack.blocks[1].requires_grad_(requires_grad=False)
+    stack(x).sum().backward()
+    assert all((p.grad is None) == (not p.requires_grad) for p in stack.parameters())
+
+
+def test_gradients_can_be_asked_for_without_being_stored():
+    stack, x = ReversibleStack(CONFIG).eval(), torch.randn(2, 4, 16, requires_grad=True)
+    weight = stack.blocks[0].feed_forward.w_1.weight
+    found = torch.autograd.grad(loss(stack(x)), [x, weight])
+    expected = torch.autograd.grad(loss(remembering(stack, x)), [x, weight])
+    assert weight.grad is None
+    for a, e in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, e, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_mixed_precision_is_mixed_again_on_the_way_back(inside):
+    config = dataclasses.replace(CONFIG, attention="full")
+    stack, x = ReversibleStack(config), torch.randn(2, 6, 16)
+
+    def found(run):
+        stack.zero_grad()
+        torch.manual_seed(7)
+        # without oneDNN, whose 16-bit products crash on machines that promise AMX and lack it
+        with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16):
+            out = loss(run(x))
+            if inside:
+                out.backward()
+        if not inside:
+            with torch.backends.mkldnn.flags(enabled=False):
+                out.backward()
+        return [p.grad.clone() for p in stack.parameters()]
+
+    expected = found(lambda x: remembering(stack, x))
+    assert_same([x, *found(stack)], [x, *expected], within=0.03)
+
+
+def test_the_way_back_leaves_the_random_numbers_of_others_alone():
+    stack, x = ReversibleStack(CONFIG), torch.randn(2, 5, 16)
+    out = stack(x).sum()
+    before = torch.get_rng_state()
+    out.backward()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_way_back_decides_nothing_anew(monkeypatch):
+    hashed = []
+    found = lsh.hash_vectors
+    monkeypatch.setattr(lsh, "hash_vectors", lambda *a: hashed.append(1) or found(*a))
+    out = ReversibleStack(CONFIG)(torch.randn(2, 21, 16)).sum()
+    assert len(hashed) == 2  # of three layers the first and the last hash
+    out.backward()
+    assert len(hashed) == 2
+
+
+def kept(make, depth):
+    """The bytes that autograd keeps between the way there and the way back."""
+    config = dataclasses.replace(CONFIG, n_layers=depth, attention="full")
+    stack, sizes = make(config), {}
+    own = {p.data_ptr() for p in stack.parameters()}
+
+    def note(x):
+        if x.data_ptr() not in own:
+            sizes[x.data_ptr()] = x.nbytes
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
+        stack(torch.randn(4, 32, 16, requires_grad=True), THE_PAST).sum()
+    return sum(sizes.values())
+
+
+def test_what_is_kept_does_not_grow_with_depth():
+    assert kept(ReversibleStack, 24) == kept(ReversibleStack, 2)
+    assert kept(Stack, 24) > 6 * kept(Stack, 2)
+
+
+def test_the_input_of_a_stack_is_found_from_its_output():
+    stack = ReversibleStack(dataclasses.replace(CONFIG, attention="full")).eval()
+    x_1, x_2 = torch.randn(2, 2, 6, 16)
+    y_1, y_2 = x_1, x_2
+    with torch.no_grad():
+        for b in stack.blocks:
+            y_1 = y_1 + b.self_residual.branch(y_2, lambda h, b=b: attend(b, h, EVERYTHING))
+            y_2 = y_2 + b.feed_residual.branch(y_1, b.feed_forward)
+        for b in reversed(stack.blocks):
+            y_2 = y_2 - b.feed_residual.branch(y_1, b.feed_forward)
+            y_1 = y_1 - b.self_residual.branch(y_2, lambda h, b=b: attend(b, h, EVERYTHING))
+    torch.testing.assert_close(y_1, x_1, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(y_2, x_2, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_step_by_step_equals_all_at_once(cross):
+    config = dataclasses.replace(CONFIG, attention="full")
+    stack, x = ReversibleStack(config, cross=cross).eval(), torch.randn(2, 5, 16)
+    memory = Memory(torch.randn(2, 3, 16), EVERYTHING) if cross else None
+    cache = stack.empty_cache(capacity=5)
+    with torch.no_grad():
+        steps = [stack(x[:, [t]], THE_PAST, memory, cache) for t in range(5)]
+        torch.testing.assert_close(torch.cat(steps, dim=1), stack(x, THE_PAST, memory))
+
+
+def test_weights_have_the_same_names_as_in_an_ordinary_stack():
+    ordinary, reversible = Stack(CONFIG), ReversibleStack(CONFIG)
+    reversible.load_state_dict(ordinary.state_dict())
+
+
+def test_a_norm_after_the_sum_is_refused_with_what_to_write():
+    with pytest.raises(ValueError, match=r'norm is "post"; write norm = "pre"'):
+        ReversibleStack(StackConfig(norm="post"))

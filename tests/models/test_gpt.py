@@ -1,0 +1,89 @@
+"""GPT against the published sizes, its initialisation, and its own uncached self."""
+
+import math
+
+import pytest
+import torch
+
+from polyhead.decode.options import DecodeConfig
+from polyhead.decode.walk import greedy
+from polyhead.layers.stack import StackConfig
+from polyhead.models.gpt import GPT, PUBLISHED, GPTConfig
+
+SMALL = StackConfig(2, 16, 4, 32, dropout=0.0, norm="pre")
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("gpt2", 124_439_808), ("gpt2-medium", 354_823_168), ("gpt2-large", 774_030_080),
+        ("gpt2-xl", 1_557_611_200),
+    ],
+)  # fmt: skip
+def test_the_published_sizes_have_the_published_numbers_of_parameters(name, published):
+    with torch.device("meta"):
+        model = GPT(PUBLISHED[name])
+    assert sum(p.numel() for p in model.parameters()) == published
+
+
+def test_residual_projections_begin_smaller_than_the_others_by_the_root_of_their_number():
+    model = GPT(GPTConfig(50, 8, stack=StackConfig(8, 64, 4, 256, norm="pre")))
+    for block in model.stack.blocks:
+        assert block.self_attention.w_q.weight.std().item() == pytest.approx(0.02, rel=0.1)
+        assert block.feed_forward.w_1.weight.std().item() == pytest.approx(0.02, rel=0.1)
+        for layer in (block.self_attention.w_o, block.feed_forward.w_2):
+            assert layer.weight.std().item() == pytest.approx(0.02 / math.sqrt(16), rel=0.1)
+            assert not layer.bias.any()
+    assert model.embed.tokens.weight.std().item() == pytest.approx(0.02, rel=0.1)
+
+
+def test_an_untrained_model_finds_every_token_about_equally_likely():
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(97, 16, stack=SMALL)).eval()
+    ids, others = torch.randint(0, 97, (2, 4, 16))
+    loss = torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), others.flatten())
+    assert loss.item() == pytest.approx(math.log(97), abs=0.05)
+
+
+@pytest.mark.parametrize(("tie", "n_tables"), [(True, 1), (False, 2)])
+def test_tied_tables_are_one_table(tie, n_tables):
+    model = GPT(GPTConfig(9, 8, tie=tie, stack=SMALL))
+    assert len({model.embed.tokens.weight.data_ptr(), model.to_logits.weight.data_ptr()}) == (
+        n_tables
+    )
+
+
+def test_learned_positions_end_with_a_message_and_sinusoids_do_not_end():
+    ids = torch.ones(1, 9, dtype=torch.long)
+    with pytest.raises(ValueError, match="this model has 8 positions, but the input reaches posit"):
+        GPT(GPTConfig(5, 8, stack=SMALL))(ids)
+    GPT(GPTConfig(5, 8, positions="sinusoidal", stack=SMALL))(ids)
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_prompt_read_at_once_and_continued_equals_the_whole_text(positions, width):
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(11, 12, positions=positions, stack=SMALL)).eval()
+    prompt, more = torch.randint(0, 11, (2, 5)), torch.randint(0, 11, (2, width, 3))
+    state = model.begin(prompt, width=width, max_length=3)
+    for i in range(3):
+        logits = model.step(more[:, :, i], state)
+        for beam in range(width):
+            text = torch.cat([prompt, more[:, beam, : i + 1]], dim=1)
+            torch.testing.assert_close(logits[:, beam], model(text)[:, -1], rtol=0, atol=1e-5)
+
+
+def test_greedy_search_writes_what_reading_everything_again_would_write():
+    torch.manual_seed(3)
+    model = GPT(GPTConfig(11, 12, stack=SMALL)).eval()
+    nothing = torch.zeros(2, 0, dtype=torch.long)
+    found = greedy(model, nothing, DecodeConfig(max_length=6, max_ratio=0.0)).tokens[:, 0]
+    written = torch.full((2, 1), 1)
+    for _ in range(found.size(1)):
+        logits = model(written)[:, -1]
+        logits[:, :2] = -torch.inf
+        written = torch.cat([written, logits.argmax(-1, keepdim=True)], dim=1)
+    for mine, again in zip(found.tolist(), written[:, 1:].tolist(), strict=True):
+        end = again.index(2) + 1 if 2 in again else len(again)
+        assert mine[:end] == again[:end]

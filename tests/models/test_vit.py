@@ -1,0 +1,100 @@
+"""The Vision Transformer against its published sizes, unfold, and another resolution."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from polyhead.models.vit import PUBLISHED, PatchEmbed, ViT, ViTConfig, interpolate
+
+STACK = replace(ViTConfig().stack, n_layers=2, d_model=16, n_heads=4, d_ff=32)
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("vit-ti-16", 5_717_416), ("vit-s-16", 22_050_664), ("vit-b-16", 86_567_656),
+        ("vit-b-32", 88_224_232), ("vit-l-16", 304_326_632), ("vit-h-14", 632_045_800),
+    ],
+)  # fmt: skip
+def test_the_published_sizes_have_the_published_numbers_of_parameters(name, published):
+    with torch.device("meta"):
+        model = ViT(PUBLISHED[name])
+    assert sum(p.numel() for p in model.parameters()) == published
+
+
+def test_patches_by_convolution_are_unfold_and_a_linear_layer():
+    torch.manual_seed(0)
+    embed, images = PatchEmbed(4, 3, 16), torch.randn(2, 3, 8, 12)
+    pieces = F.unfold(images, kernel_size=4, stride=4).transpose(1, 2)
+    expected = F.linear(pieces, embed.project.weight.flatten(1), embed.project.bias)
+    torch.testing.assert_close(embed(images), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("height", "width"), [(225, 224), (224, 230), (8, 224)])
+def test_an_image_that_cannot_be_cut_is_refused(height, width):
+    with pytest.raises(ValueError, match=f"an image of {height} x {width} pixels cannot be cut"):
+        ViTConfig(height=height, width=width)
+    with pytest.raises(ValueError, match="both sides must be multiples of 16"):
+        PatchEmbed(16, 1, 2)(torch.randn(1, 1, height, width))
+
+
+@pytest.mark.parametrize("pooling", ["class", "mean"])
+def test_the_first_loss_is_that_of_knowing_nothing(pooling):
+    model = ViT(ViTConfig(10, 8, 12, 3, 4, pooling, STACK))
+    loss = F.cross_entropy(model(torch.randn(5, 3, 8, 12)), torch.arange(5))
+    assert loss.item() == pytest.approx(math.log(10), abs=1e-6)
+
+
+@pytest.mark.parametrize("pooling", ["class", "mean"])
+def test_the_result_is_read_from_the_class_token_or_from_the_average(pooling):
+    torch.manual_seed(0)
+    model = ViT(ViTConfig(10, 8, 12, 3, 4, pooling, STACK)).eval()
+    torch.nn.init.normal_(model.to_logits.weight)
+    images = torch.randn(2, 3, 8, 12)
+    states = model.hidden(images)
+    assert states.shape == (2, 6 + (pooling == "class"), 16)
+    read = states[:, 0] if pooling == "class" else states.mean(1)
+    torch.testing.assert_close(model(images), model.to_logits(read))
+
+
+def test_the_class_token_begins_at_zero_and_has_a_position_of_its_own():
+    model = ViT(ViTConfig(10, 8, 12, 3, 4, stack=STACK))
+    assert not model.class_token.any()
+    assert model.positions.table.weight.shape == (1 + 2 * 3, 16)
+
+
+def test_positions_of_another_grid_are_those_of_torch_channel_by_channel():
+    torch.manual_seed(0)
+    table = torch.randn(6, 5)
+    found = interpolate(table, (2, 3), (4, 9))
+    for channel in range(5):
+        picture = table[:, channel].reshape(1, 1, 2, 3)
+        expected = F.interpolate(picture, size=(4, 9), mode="bicubic", antialias=True)
+        torch.testing.assert_close(found[:, channel].reshape(4, 9), expected[0, 0])
+
+
+def test_rows_and_columns_of_an_oblong_grid_are_not_mixed_up():
+    """Positions that only know their row still do after stretching."""
+    rows = torch.arange(2.0)[:, None].expand(2, 6).reshape(12, 1)
+    stretched = interpolate(rows, (2, 6), (4, 3)).reshape(4, 3)
+    assert torch.allclose(stretched, stretched[:, :1].expand(4, 3), atol=1e-6)
+    assert (stretched[:, 0].diff() > 0).all()
+
+
+def test_constant_positions_stay_constant_and_halves_keep_their_type():
+    table = torch.full((6, 4), 0.5, dtype=torch.bfloat16)
+    found = interpolate(table, (2, 3), (5, 7))
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, torch.full((35, 4), 0.5, dtype=torch.bfloat16))
+
+
+def test_other_resolutions_are_read_with_stretched_positions():
+    torch.manual_seed(0)
+    model = ViT(ViTConfig(10, 8, 12, 3, 4, stack=STACK)).eval()
+    assert model.hidden(torch.randn(1, 3, 16, 12)).shape == (1, 1 + 4 * 3, 16)
+    places = model.places((4, 3))
+    assert torch.equal(places[0], model.positions.table.weight[0])  # the class token's stays
+    assert torch.equal(model.places((2, 3)), model.positions.table.weight)

@@ -1,0 +1,124 @@
+"""The benchmark of Table 1: paths as the paper has them, exponents, tables and a picture."""
+
+import gc
+import importlib
+import math
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+
+from polyhead.errors import ConfigError
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setattr(gc, "collect", lambda: 0)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    torch.manual_seed(0)
+    return importlib.import_module("complexity")
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("self-attention, as printed", lambda _: 1),
+        ("self-attention, fused", lambda _: 1),
+        ("recurrent", lambda _: 1),  # one layer, which is n steps long
+        ("convolution", lambda n: math.ceil((n - 1) / 2)),
+        ("convolution, dilated", lambda n: math.ceil(math.log(n, 3))),
+        ("restricted attention", lambda n: math.ceil((n - 1) / 16)),
+    ],
+)
+def test_layers_needed_are_those_of_the_paper(script, name, path):
+    assert [script.layers_needed(script.KINDS[name], n) for n in (40, 50)] == [path(40), path(50)]
+
+
+def test_only_the_recurrent_layer_takes_longer_chains_for_longer_input(script):
+    growing = {
+        name
+        for name, kind in script.KINDS.items()
+        if script.sequential_steps(kind.make(4, 0), 80, 4)
+        > script.sequential_steps(kind.make(4, 0), 40, 4)
+    }
+    assert growing == {"recurrent"}
+
+
+def test_peak_memory_is_what_was_allocated_at_one_time(script):
+    def work():
+        for _ in range(3):  # one after the other
+            torch.empty(1000, 1000).add_(1)
+        both = [torch.zeros(500, 1000), torch.zeros(500, 1000), torch.zeros(100, 1000)]
+        return len(both)
+
+    assert script.peak_bytes(work) == pytest.approx(4.4e6, rel=0.01)
+
+
+def test_printed_attention_keeps_more_than_the_fused_kernel(script):
+    printed, fused = (
+        script.peak_bytes(script.there_and_back(script.KINDS[name].make(8, 0), 256, 8))
+        for name in ("self-attention, as printed", "self-attention, fused")
+    )
+    assert printed > 256 * 256 * 4 > fused
+
+
+def measured(script):
+    """Power laws, as if they had been measured."""
+    lengths, widths = (10, 20, 40), (4, 8, 16)
+    return {
+        name: script.Measured(
+            {n: script.Point(1e-4 * n**kind.theory.n, 100 * n) for n in lengths},
+            {d: script.Point(1e-4 * d**kind.theory.d, 100 * d) for d in widths},
+            {n: 5 * n**kind.theory.steps for n in lengths},
+            dict.fromkeys(lengths, 1),
+        )
+        for name, kind in script.KINDS.items()
+    }
+
+
+def test_tables_show_exponents_beside_those_of_the_paper(script):
+    lines = script.exponents(measured(script))
+    assert lines[2] == "| self-attention, as printed | n^2.00 (2) | d^1.00 (1) | n^1.00 | d^1.00 |"
+    assert lines[4] == "| recurrent | n^1.00 (1) | d^2.00 (2) | n^1.00 | d^1.00 |"
+    rows = script.paths(measured(script))
+    assert rows[4] == "| recurrent | 50 100 200 | 1.00 (1) | 1 1 1 | 1.00 (n^1) |"
+    assert rows[6].endswith("| 0.00 (log n) |")
+
+
+def test_a_power_law_is_drawn_as_a_straight_line(script):
+    root = ElementTree.fromstring(script.draw(measured(script), script.QUICK))
+    lines = [e for e in root.iter() if e.tag.endswith("polyline")]
+    assert len(lines) == 4 * len(script.KINDS)
+    for line in lines:
+        (x0, y0), (x1, y1), (x2, y2) = (
+            map(float, p.split(",")) for p in line.get("points").split()
+        )
+        assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
+        assert y1 - y0 == pytest.approx(y2 - y1, abs=0.2)
+        assert y0 > y2  # larger values stand higher
+
+
+def test_a_quick_run_prints_both_tables_and_draws(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(script, "QUICK", script.Sizes((40, 80), 8, (8, 16), 40, (40, 80)))
+    figure = tmp_path / "figure.svg"
+    assert script.main(["--quick", "--rounds", "1", "--figure", str(figure)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("| restricted attention |") == 2
+    assert figure.read_text(encoding="utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--quick", "--record"], "--quick is for trying out"),
+        (["--figure", "a.gif"], "expected a name in .svg or .png"),
+        (["--rounds", "2", "--record"], "at least 5 are needed"),
+    ],
+)
+def test_mistakes_are_said_before_anything_is_measured(script, words, message):
+    with pytest.raises(ConfigError, match=message):
+        script.main(words)

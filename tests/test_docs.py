@@ -1,0 +1,180 @@
+"""The documentation: its code runs and prints what it says, and both languages say the same.
+
+In a code block every `# → …` is a line that the block must print, in this order.
+"""
+
+import contextlib
+import io
+import re
+import shlex
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from polyhead.api.run import read_run
+from polyhead.cli.main import app
+from polyhead.verify.run import CHAPTERS, chosen, find
+
+DOCS = Path(__file__).parents[1] / "docs"
+NAMES = sorted(path.name for path in (DOCS / "en").glob("*.md"))
+PAGES = [f"{language}/{name}" for language in ("en", "ko") for name in NAMES]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+in_english = pytest.mark.parametrize("name", NAMES)
+in_both = pytest.mark.parametrize("page", PAGES)
+
+
+def read(page):
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+def blocks(text, language):
+    """The code of all blocks in this language."""
+    return [code for kind, code in BLOCK.findall(text) if kind == language]
+
+
+def prose(text):
+    """What is not code."""
+    return BLOCK.sub("", text)
+
+
+def anchors(text):
+    return re.findall(r'<a id="([^"]+)"></a>', text)
+
+
+def run_blocks(codes):
+    """Run these blocks one after the other; what each printed, and what it says it prints."""
+    names = {"__name__": "docs"}
+    for number, code in enumerate(codes, start=1):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, f"block {number}", "exec"), names)
+        yield printed.getvalue().splitlines(), re.findall(r"# → (.*)$", code, flags=re.M)
+
+
+# Code
+
+
+@in_english
+def test_the_code_runs_and_prints_what_it_says(name):
+    for printed, promised in run_blocks(blocks(read(f"en/{name}"), "python")):
+        assert printed == promised
+
+
+def test_a_wrong_promise_would_be_noticed():
+    ((printed, promised),) = run_blocks(["x = 1 + 1\nprint(x)  # → 3\n"])
+    assert (printed, promised) == (["2"], ["3"])
+
+
+@in_english
+def test_every_block_shows_something(name):
+    codes = blocks(read(f"en/{name}"), "python")
+    if name not in ("index.md", "glossary.md"):
+        assert len(codes) >= 2
+    assert all("assert " in code or "# → " in code for code in codes)
+
+
+@in_english
+def test_both_languages_have_the_same_code(name):
+    for language in ("python", "sh"):
+        assert blocks(read(f"en/{name}"), language) == blocks(read(f"ko/{name}"), language)
+
+
+# Commands
+
+
+def commands(page):
+    """The lines of shell blocks, and the commands inside sentences."""
+    text = read(page)
+    lines = [line for code in blocks(text, "sh") for line in code.splitlines()]
+    return lines + re.findall(r"`(polyhead verify[^`]*)`", prose(text))
+
+
+def parsed(line):
+    """What our own command line understands of a command; it ends with an error if nothing."""
+    program, *words = shlex.split(line)
+    assert program == "polyhead", line
+    command = get_command(app)
+    while hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    return command.make_context(command.name, words).params
+
+
+@in_both
+def test_commands_exist_with_all_their_options_and_settings(page):
+    for line in commands(page):
+        said = parsed(line)
+        if said.get("recipe"):
+            read_run(said["recipe"], tuple(said["overrides"] or ()))
+
+
+@in_both
+def test_every_claim_that_is_named_can_be_verified(page):
+    for line in commands(page):
+        said = parsed(line)
+        if "only_list" in said:
+            assert chosen(said["chapter_or_id"] or ()), line
+            assert said["explain"] is None or find(said["explain"])
+
+
+# Two languages
+
+
+def test_both_languages_have_the_same_pages():
+    assert NAMES == sorted(path.name for path in (DOCS / "ko").glob("*.md"))
+
+
+@in_english
+def test_both_languages_have_the_same_headings(name):
+    levels = [re.findall(r"^(#+) ", prose(read(f"{lang}/{name}")), re.M) for lang in ("en", "ko")]
+    assert levels[0] == levels[1]
+
+
+@in_english
+def test_both_languages_have_the_same_numbers(name):
+    english, korean = (
+        Counter(NUMBER.findall(prose(read(f"{lang}/{name}")))) for lang in ("en", "ko")
+    )
+    assert english == korean
+
+
+@in_english
+def test_both_languages_have_the_same_anchors_each_once(name):
+    english, korean = (anchors(read(f"{language}/{name}")) for language in ("en", "ko"))
+    assert english == korean
+    assert len(set(english)) == len(english)
+
+
+@in_english
+def test_both_languages_have_the_same_links_but_for_the_one_to_each_other(name):
+    english, korean = (
+        Counter(LINK.findall(prose(read(f"{lang}/{name}")))) for lang in ("en", "ko")
+    )
+    assert english - korean == Counter([f"../ko/{name}"])
+    assert korean - english == Counter([f"../en/{name}"])
+
+
+# Links
+
+
+@in_both
+def test_links_lead_somewhere(page):
+    for link in LINK.findall(prose(read(page))):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        goal = (DOCS / page).parent / path if path else DOCS / page
+        assert goal.exists(), f"{page}: {link}"
+        assert not anchor or anchor in anchors(goal.read_text(encoding="utf-8")), f"{page}: {link}"
+
+
+def test_the_index_names_every_chapter_and_links_every_page():
+    for language in ("en", "ko"):
+        text = read(f"{language}/index.md")
+        for chapter in CHAPTERS:
+            assert re.search(rf"^\| \[?{chapter.name}[\] ]", text, flags=re.M), chapter.name
+        assert set(NAMES) - {"index.md"} <= set(LINK.findall(text))

@@ -1,0 +1,173 @@
+"""The comparison by distance: its task, its counting and its pictures."""
+
+import importlib
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from polyhead.decode.options import BOS, EOS
+from polyhead.errors import ConfigError
+from polyhead.models import Ladder, LadderConfig
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _scripts_find_each_other(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    torch.manual_seed(0)
+
+
+def script(name):
+    return importlib.import_module(name)
+
+
+def test_the_task_is_to_write_different_letters_backwards():
+    task = script("ladder").QUICK
+    batches = task.sequences(1)
+    lengths = set()
+    for source, target, labels in (next(batches) for _ in range(20)):
+        lengths.add(source.size(1) - 1)
+        assert torch.equal(labels[:, :-1], source[:, :-1].flip(1))
+        assert (source[:, -1] == EOS).all()
+        assert (target[:, 0] == BOS).all()
+        assert all(len(set(row.tolist())) == source.size(1) for row in source)
+    assert lengths == {3, 4, 5, 6}
+
+
+def test_the_judge_has_every_length_and_sequences_of_its_own():
+    task = replace(script("ladder").QUICK, letters=26, shortest=10, longest=12)
+    unseen = {tuple(row.tolist()) for batch in task.unseen() for row in batch.source}
+    seen = task.sequences(script("ladder").SEEN_SEED)
+    assert {len(row) - 1 for row in unseen} == {10, 11, 12}
+    assert not unseen & {tuple(row.tolist()) for _ in range(20) for row in next(seen).source}
+
+
+class Mirror(nn.Module):
+    """Knows everything but the letters that stand further than `reach` from the end."""
+
+    def __init__(self, vocab, reach):
+        super().__init__()
+        self.reach = reach
+        self.to_logits = nn.Linear(vocab, vocab, bias=False)
+        self.to_logits.weight.data = 20 * torch.eye(vocab)
+
+    def hidden(self, source, target):
+        said = torch.cat([source[:, :-1].flip(1), source[:, -1:]], dim=1)
+        said[:, self.reach : source.size(1) - 1] = 0
+        return nn.functional.one_hot(said, len(self.to_logits.weight)).float()[:, : target.size(1)]
+
+    def forward(self, source, target):
+        return self.to_logits(self.hidden(source, target))
+
+    def begin(self, source, *, width, max_length):
+        del width, max_length
+        return Walk(source, 0)
+
+    def step(self, last, state):
+        state.place += 1
+        return self(state.source, last.expand(-1, state.place))[:, -1:]
+
+
+class Walk:
+    def __init__(self, source, place):
+        self.source, self.place = source, place
+
+    def select(self, parents):
+        pass
+
+    def keep(self, sentences):
+        self.source = self.source[sentences]
+
+
+def test_accuracy_is_counted_by_distance():
+    """One who knows the last four letters is right up to distance eight, and never beyond."""
+    ladder = script("ladder")
+    found = ladder.judge(Mirror(ladder.QUICK.vocab, 4), ladder.QUICK)
+    assert found.by_distance == {2: 1.0, 4: 1.0, 6: 1.0, 8: 1.0, 10: 0.0, 12: 0.0}
+    assert found.exact == 0.5  # of the lengths 3, 4, 5, 6
+    assert found.accuracy == pytest.approx((3 + 4 + 4 + 4) / (3 + 4 + 5 + 6))
+
+
+def test_columns_are_means_of_neighbours():
+    columns = script("ladder").buckets({2: 1.0, 4: 0.5, 6: 0.25, 8: 0.75}, 2)
+    assert columns == {"2-4": 0.75, "6-8": 0.5}
+
+
+def test_the_gradient_of_a_linear_network_is_a_power_of_its_weight():
+    """tanh near 0 is a line: with W_h = ½, each place further back halves the gradient."""
+    ladder = script("ladder")
+    task = ladder.QUICK
+    config = LadderConfig(task.vocab, task.vocab, cell="rnn", d_model=8, context="none")
+    model = Ladder(config).eval()
+    for part in (model.encoder.cells, model.embed_source):
+        for parameter in part.parameters():
+            nn.init.normal_(parameter, std=1e-4) if parameter.dim() > 1 else nn.init.zeros_(
+                parameter
+            )
+    nn.init.eye_(model.encoder.cells.weight_ih_l0)
+    model.encoder.cells.weight_hh_l0.data = 0.5 * torch.eye(8)
+    found = ladder.arriving(model, task)
+    assert found == pytest.approx({n: 0.5**n for n in range(task.longest)}, rel=1e-3)
+
+
+def test_all_contestants_have_about_the_same_size():
+    ladder = script("ladder")
+    counts = [
+        sum(p.numel() for p in build().parameters())
+        for build in ladder.builders(ladder.Task()).values()
+    ]
+    assert len(counts) == 6
+    assert max(counts) / min(counts) < 1.2
+
+
+def test_a_quick_run_prints_both_tables_and_draws(tmp_path, capsys):
+    picture = tmp_path / "ladder.svg"
+    assert script("ladder").main(["--quick", "--picture", str(picture)]) == 0
+    printed = capsys.readouterr().out
+    for name in (*script("ladder").RUNGS.values(), "Transformer"):
+        assert f"| {name} |" in printed
+        assert name in picture.read_text(encoding="utf-8")
+    assert "| Transformer, untrained | 1 |" in printed
+    tree = ET.fromstring(picture.read_text(encoding="utf-8"))
+    assert len(tree.findall(".//{*}polyline")) == 6 + 6
+
+
+def test_a_record_goes_to_the_results_and_names_the_picture(tmp_path, monkeypatch):
+    ladder, measuring = script("ladder"), script("measuring")
+    results = tmp_path / "RESULTS.md"
+    monkeypatch.setattr(measuring, "RESULTS", results)
+    monkeypatch.setattr(ladder, "PICTURE", tmp_path / "ladder.svg")
+    tables = (["| a |"], [ladder.Panel("t", "x", {"one": [(0, 0.5), (1, 1)]})])
+    monkeypatch.setattr(ladder, "compete", lambda _: tables)
+    ladder.main(["--record", "--steps", "1"])
+    written = results.read_text(encoding="utf-8")
+    assert written.startswith(f"## {ladder.HEADING}\n")
+    assert written.endswith("(ladder.svg)\n")
+    assert (tmp_path / "ladder.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--quick", "--record"], "--quick is for trying out, not for the record"),
+        (["--longest", "40"], "--longest 40: expected 8 to 32, because no letter comes twice"),
+        (["--steps", "0"], "--steps 0: expected at least 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(words, message):
+    with pytest.raises(ConfigError, match=message):
+        script("ladder").main(words)
+
+
+def test_points_are_drawn_where_they_belong():
+    curves = script("curves")
+    text = curves.draw([curves.Panel("a < b", "x", {"c": [(0, 0.001), (10, 10.0)]}, True)])
+    (line,) = ET.fromstring(text).findall(".//{*}polyline")
+    (left, bottom), (right, top) = (p.split(",") for p in line.get("points").split())
+    assert (float(left), float(right)) == (curves.LEFT, curves.WIDTH - curves.RIGHT)
+    assert (float(bottom), float(top)) == (curves.HEIGHT - curves.BOTTOM, curves.TOP)

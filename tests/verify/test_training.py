@@ -1,0 +1,71 @@
+"""The claims about training hold, and stop to hold when loss, labels or rates are wrong."""
+
+import pytest
+import torch
+
+from polyhead.data.batch import TranslationBatch
+from polyhead.models.transformer import Transformer
+from polyhead.train import objectives, schedule
+from polyhead.verify.chapters import training
+from polyhead.verify.check import CHECKS
+from polyhead.verify.run import run
+
+MINE = [check for check in CHECKS.values() if check.chapter == "training"]
+
+
+def broken():
+    return {row.check.id for row in run(MINE) if not row.finding.holds}
+
+
+def test_every_row_has_one_check():
+    assert [check.id for check in MINE] == ["H3", "H4", "H8", "H9"]
+
+
+@pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
+def test_it_holds(check):
+    (row,) = run([check])
+    assert row.finding.holds, row
+    assert not row.finding.noted
+
+
+def test_a_mean_is_not_a_sum(monkeypatch):
+    summed = objectives.linear_cross_entropy
+
+    def mean(h, *rest):
+        return summed(h, *rest) / len(h)
+
+    monkeypatch.setattr(objectives, "linear_cross_entropy", mean)
+    assert broken() == {"H3"}
+
+
+def test_a_decoder_that_reads_the_answer_is_noticed(monkeypatch):
+    collate = training.collate
+
+    def unshifted(pairs):
+        source, _, labels = collate(pairs)
+        return TranslationBatch(source, labels, labels)
+
+    monkeypatch.setattr(training, "collate", unshifted)
+    assert broken() == {"H4"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda step, d, warmup, *_: d**-0.5 * max(step**-0.5, step * warmup**-1.5),
+        lambda step, _, warmup, *__: min(step**-0.5, step * warmup**-1.5),
+        lambda step, d, warmup, *_: d**-0.5 * min((step + 1) ** -0.5, step * warmup**-1.5),
+    ],
+)
+def test_a_wrong_rate_is_noticed(monkeypatch, wrong):
+    monkeypatch.setattr(schedule, "noam", wrong)
+    assert broken() == {"H8"}
+
+
+def test_training_word_by_word_is_noticed(monkeypatch):
+    def slowly(self, source, target):
+        state = self.begin(source, max_length=target.size(1))
+        return torch.cat([self.step(word, state) for word in target.split(1, dim=1)], dim=1)
+
+    monkeypatch.setattr(Transformer, "forward", slowly)
+    assert "H9" in broken()
