@@ -4,15 +4,20 @@
     polyhead.train(source=["train.ko"], target=["train.en"], run="runs/mine")
     polyhead.load("runs/mine").translate(["안녕하세요."])
 
+    polyhead.train("gpt-tiny", text="my.txt", run="runs/writer")
+    polyhead.load("runs/writer").generate("오늘은")
+
 Nothing heavy is imported until one of the two is used.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
 
-_PLACES = {"load": "polyhead.api.translator", "train": "polyhead.api.simple"}
+_PLACES = {"load": "polyhead.api.loading", "train": "polyhead.api.simple"}
 
 __all__ = ["__version__", "load", "train"]
 
@@ -21,3 +26,14 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'polyhead' has no attribute {name!r}")
     return getattr(import_module(_PLACES[name]), name)
+
+
+class _Package(ModuleType):
+    """Keeps `polyhead.train` the function: importing the room polyhead/train would replace it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _PLACES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -48,8 +48,9 @@ def test_help_and_version_do_not_import_torch():
     done, _ = fast_python("-c", code)
     assert done.returncode == 0, done.stderr
     assert __version__ in done.stdout
-    for command in ("train", "translate", "evaluate", "attention", "average", "recipes", "show",
-                    "data", "doctor", "demo"):  # fmt: skip
+    for command in ("train", "translate", "generate", "evaluate", "attention", "average", "import",
+                    "export", "fill", "classify", "recipes", "show", "verify", "cost", "data",
+                    "doctor", "demo"):  # fmt: skip
         assert f"\n  {command} " in done.stdout
 
 

@@ -12,8 +12,11 @@ from polyhead.layers.attention import FullAttention
 from polyhead.layers.local import LocalAttention
 from polyhead.layers.lsh import LSHAttention
 from polyhead.layers.stack import StackConfig
+from polyhead.models.bert import BERT, BERTConfig
+from polyhead.models.electra import Electra, ElectraConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.models.vit import ViT, ViTConfig
 
 VOCAB, PAD, LENGTH = 11, 0, 9
 SMALL = StackConfig(n_layers=2, d_model=16, n_heads=2, d_ff=32, dropout=0.0, attention_dropout=0.0)
@@ -164,3 +167,37 @@ def test_a_reversible_model_is_trained_and_written_with_like_any_other(build, mo
     torch.testing.assert_close(torch.stack(steps, 1), model(*inputs), **close)
     model.train()(*inputs).square().sum().backward()
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_every_family_that_has_positions_offers_all_of_them(positions):
+    """Whether the order of what is read matters is what distinguishes "none" from the others."""
+    ids, order = text(1, 6), torch.tensor([1, 0, 3, 2, 5, 4])
+    stack = replace(SMALL, dropout=0.0)
+    bert = BERT(BERTConfig(VOCAB, 12, positions=positions, stack=stack)).eval().double()
+    electra = (
+        Electra(
+            ElectraConfig(
+                VOCAB, 12, d_embed=8, generator_size=0.5, positions=positions, stack=stack
+            )
+        )
+        .eval()
+        .double()
+    )
+    vit = (
+        ViT(
+            ViTConfig(3, 8, 12, 1, 4, "mean", positions=positions, stack=replace(stack, norm="pre"))
+        )
+        .eval()
+        .double()
+    )
+    patches = torch.randn(1, 1, 8, 12, dtype=torch.float64)
+    tiles = patches.unflatten(2, (2, 4)).unflatten(4, (3, 4)).permute(0, 1, 2, 4, 3, 5)
+    mixed = tiles.flatten(2, 3)[:, :, order].unflatten(2, (2, 3)).permute(0, 1, 2, 4, 3, 5)
+    for read, whole, shuffled in (
+        (bert.hidden, ids, ids[:, order]),
+        (electra.discriminator, ids, ids[:, order]),
+        (vit.hidden, patches, mixed.flatten(2, 3).flatten(3, 4)),
+    ):
+        same = torch.allclose(read(shuffled), read(whole)[:, order], rtol=0, atol=1e-12)
+        assert same == (positions == "none")

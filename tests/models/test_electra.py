@@ -101,9 +101,9 @@ def test_a_draw_that_hits_the_truth_counts_as_original():
 
 def test_draws_follow_the_softmax():
     torch.manual_seed(0)
-    logits = torch.tensor([2.0, 1.0, 0.0, -1.0])
-    drawn = draw(logits.expand(40_000, 4)).bincount(minlength=4) / 40_000
-    torch.testing.assert_close(drawn, logits.softmax(0), rtol=0, atol=0.01)
+    logits = torch.tensor([9.0, 2.0, 1.0, 0.0, -1.0])
+    drawn = draw(logits.expand(40_000, 5), never=0).bincount(minlength=5) / 40_000
+    torch.testing.assert_close(drawn[1:], logits[1:].softmax(0), rtol=0, atol=0.01)
 
 
 @pytest.mark.parametrize("sharing", ["none", "embeddings"])
@@ -127,3 +127,10 @@ def test_each_loss_reaches_its_own_player_and_no_other(sharing):
 def test_the_discriminator_is_an_encoder_like_any_other():
     model = Electra(SMALL)
     BERTEncoder(SMALL.discriminator).load_state_dict(model.discriminator.state_dict())
+
+
+def test_padding_is_never_forged():
+    logits = torch.zeros(2000, 3)
+    logits[:, 0] = 50.0
+    drawn = draw(logits, never=0)
+    assert set(drawn.tolist()) == {1, 2}

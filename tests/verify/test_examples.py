@@ -17,6 +17,7 @@ NAMED = {  # every worked example of the notes, and the numbers that it must pri
     "eight heads": ["(torch.Size([1, 8, 5, 64]), True)"],
     "variance of q·k": ["4: 1.0", "64: 1.0", "512: 1.0", "1.0 after it"],
     "warm-up": ["1.74693e-07", "6.98771e-04", "1.39754e-04"],
+    "teacher forcing": ["1.0 False", "0.0 True"],
 }
 
 

@@ -44,5 +44,5 @@ def test_another_estimate_of_the_cost_is_noticed(monkeypatch):
 
 
 def test_a_forgotten_part_of_the_model_is_noticed(monkeypatch):
-    monkeypatch.setattr(families, "output_layer", lambda *_, tied: Cost())  # noqa: ARG005
+    monkeypatch.setattr(families, "output_layer", lambda *_, tied, bias: Cost())  # noqa: ARG005
     assert not found("J12").holds

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from polyhead.api.tasks import TASKS
 from polyhead.checkpoint.folder import SavedModel
 
 
@@ -15,7 +16,7 @@ def model_card(saved: SavedModel) -> str:
     size = sum(p.numel() for p in saved.model.parameters())
     valid = saved.about.get("valid") or {}
     measured = "\n".join(f"| {name} | {_number(value)} |" for name, value in valid.items())
-    named = [data.get(kind) for kind in ("source", "target", "pairs")]
+    named = [data.get(kind) for kind in ("source", "target", "pairs", "text")]
     files = ", ".join(str(name) for names in named if isinstance(names, list) for name in names)
     return f"""# A {saved.family} model{f": {languages}" if languages else ""}
 
@@ -29,7 +30,7 @@ def model_card(saved: SavedModel) -> str:
 
 Trained on: {files or "not recorded"}. The licence of that text may bind what you do with it.
 
-    polyhead translate FOLDER < input.txt > output.txt
+    {TASKS[saved.family].use if saved.family in TASKS else "polyhead attention"} FOLDER
 
 `config.json` describes the model, `model.safetensors` holds its weights, `tokenizer/` turns text
 into ids; none of them can run code. `training.*`, if present, are needed only to train on.

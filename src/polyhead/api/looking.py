@@ -1,4 +1,4 @@
-"""What a translator's heads looked at: one explicit second pass over a finished translation.
+"""What a model's heads looked at: one explicit second pass over a finished translation, or a text.
 
 Translation runs on PyTorch's fused kernel, which never shows its weights. To see them, the source
 and the translation are read once more, with hooks at the kernels that compute softmax(Q Kᵀ / √d) in
@@ -13,12 +13,58 @@ import torch
 from torch import Tensor
 
 from polyhead.api.translator import Translator
+from polyhead.api.writer import Writer
 from polyhead.data.batch import pad
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.inspect import drawing, page
 from polyhead.inspect.attention import recorded_attention
 from polyhead.inspect.maps import KINDS, AttentionMap, AttentionView, Sentence, Token
 from polyhead.text.tokenizer import BOS, EOS, SPECIALS, Piece, words_of
+
+
+def look(model: Translator | Writer, text: str, target: str | None = None) -> AttentionView:
+    """All weights of all heads of whatever `polyhead.load` has loaded."""
+    if isinstance(model, Translator):
+        return attention(model, text, target)
+    if not isinstance(model, Writer):
+        raise ConfigError(f"a {type(model).__name__} cannot be looked at in this way")
+    if target is not None:
+        raise ConfigError("a language model has no target; leave --target out")
+    return reading(model, text)
+
+
+def reading(writer: Writer, text: str) -> AttentionView:
+    """All weights of all heads of a language model that reads one line.
+
+    Each row is named by the token that follows: what the model had to predict there. The last row
+    is named by the model's own likeliest next token.
+    """
+    tokenizer = writer.tokenizer
+    text = tokenizer.normalise(text)
+    if not text:
+        raise ConfigError("the text is empty: there is nothing to look at")
+    ids = [EOS, *tokenizer.encode(text)[:-1]]
+    if len(ids) > writer.context:
+        raise ConfigError(
+            f"the text has {len(ids)} tokens with the line end before it, but the model reads "
+            f"{writer.context} at once; give a shorter one"
+        )
+    model: Any = writer.saved.model
+    with torch.inference_mode(), recorded_attention(model) as found:
+        logits = model(torch.tensor([ids], device=writer.device))[0, -1]
+    read = _tokens(tokenizer.pieces(text), before=EOS)
+    maps = [
+        AttentionMap("decoder", int(name.split(".")[-2]) + 1, _plain(weights), "source", "source")
+        for name, weights in found.items()
+    ]
+    return AttentionView(
+        title=text,
+        model=writer.name,
+        source=Sentence(text, read),
+        target=None,
+        predictions=(*(token.text for token in read[1:]), tokenizer.symbol(int(logits.argmax()))),
+        maps=tuple(sorted(maps, key=lambda one: one.layer)),
+    )
 
 
 def attention(translator: Translator, text: str, target: str | None = None) -> AttentionView:
@@ -110,7 +156,12 @@ def _link(
 def _map(kind: Any, layer: int, weights: Tensor) -> AttentionMap:
     queries: Any = "source" if kind == "encoder" else "target"
     keys: Any = "target" if kind == "decoder" else "source"
-    return AttentionMap(kind, layer, weights[0].float().cpu().numpy(), queries, keys)
+    return AttentionMap(kind, layer, _plain(weights), queries, keys)
+
+
+def _plain(weights: Tensor) -> Any:
+    """The weights of the only sentence as numpy has them."""
+    return weights[0].float().cpu().numpy()
 
 
 def _tokens(

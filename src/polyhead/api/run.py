@@ -26,7 +26,7 @@ from polyhead.train.loop import TrainConfig
 DEFAULT_RECIPE = "small"
 LISTS = (
     "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "text",
-    "valid_text",
+    "valid_text", "labelled", "valid_labelled", "images", "valid_images",
 )  # fmt: skip
 SIZES = {  # what follows from the size of the vocabulary, until the real one is known
     "transformer": ("source_vocab", "target_vocab"),
@@ -35,6 +35,7 @@ SIZES = {  # what follows from the size of the vocabulary, until the real one is
     "bert": ("vocab",),
     "electra": ("vocab",),
 }
+INITIALISED = ("classifier", "transformer")  # families that can begin from a pre-trained encoder
 TABLES: dict[str, Any] = {
     "data": DataConfig,
     "text": TextConfig,
@@ -124,15 +125,21 @@ def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> Run:
         name: from_dict(kind, _listed(from_file.get(name, {})), f"{name}.")
         for name, kind in TABLES.items()
     }
+    if tables["train"].init is not None and family not in INITIALISED:
+        raise ConfigError(
+            f"train.init: a model of family {family} begins from scratch; leave it out, or train "
+            f"one of {', '.join(INITIALISED)}"
+        )
     for name in SIZES.get(family, ()):
         model.setdefault(name, tables["text"].vocab)
     config = from_dict(FAMILIES[family][1], model, "model.")
     if not tables["text"].joint and getattr(config, "tie", None) == "all":
         raise ConfigError('model.tie = "all" needs text.joint = true; or set model.tie = "target"')
     longest = tables["data"].max_length
-    if getattr(config, "positions", None) == "learned" and longest > config.max_length:
+    places = getattr(config, "max_length", longest)  # images have as many as there are patches
+    if getattr(config, "positions", None) == "learned" and longest > places:
         raise ConfigError(
-            f"data.max_length = {longest}: the model learns only {config.max_length} positions; "
+            f"data.max_length = {longest}: the model learns only {places} positions; "
             "raise model.max_length or lower data.max_length"
         )
     return Run(str(values.get("description", "")), family, model=config, **tables)

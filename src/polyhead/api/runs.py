@@ -32,7 +32,8 @@ OURS = (
     "tensorboard", "samples",
 )  # fmt: skip
 TABLES = {"data", "text", "model", "train", "decode"}
-FIXED = ("data.", "text.", "model.", "train.seed:")  # cannot change once training has begun
+# cannot change once training has begun
+FIXED = ("data.", "text.", "model.", "train.seed:", "train.init:")
 FREE = {"train": ("workers", "keep")}  # may change at any time: the result does not depend on it
 
 

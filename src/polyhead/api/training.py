@@ -37,6 +37,7 @@ class Result:
     step: int
     signal: int | None  # what interrupted it, if anything
     metrics: dict[str, Any]
+    flops: float = 0.0  # of all its training, counted as `polyhead cost` does; 0 if unknown
 
 
 def train(
@@ -301,4 +302,5 @@ def _result(session: Session) -> Result:
     link, progress = session.folder / "best", session.progress
     best = link if link.exists() else session.folder / "last"
     interrupted_by = None if loop.over(session.run.train, progress) else session.stop.signal
-    return Result(session.folder, best, progress.step, interrupted_by, session.metrics or {})
+    flops = progress.tokens * session.prepared.flops_per_token
+    return Result(session.folder, best, progress.step, interrupted_by, session.metrics or {}, flops)

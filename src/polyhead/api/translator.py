@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from polyhead.api import devices
+from polyhead.api.families import check_use
 from polyhead.checkpoint import folder as model_folder
 from polyhead.checkpoint.folder import SavedModel
 from polyhead.config import from_dict
@@ -18,6 +19,7 @@ from polyhead.decode.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.text.tokenizer import Tokenizers
 
+USE = "polyhead translate"
 SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
 
 
@@ -157,6 +159,8 @@ def load(*paths: str | Path, device: str = "auto") -> Translator:
     """Load a translator from its folder (or a run's); several folders make an ensemble."""
     if not paths:
         raise ConfigError("name at least one model")
+    for path in paths:
+        check_use(Path(path), USE)
     chosen = devices.choose(device)
     models = [model_folder.load(Path(path), str(chosen)) for path in paths]
     for path, saved in zip(paths, models, strict=True):

@@ -32,6 +32,7 @@ FORMAT = 1
 CONFIG, WEIGHTS, CARD, TOKENIZER = "config.json", "model.safetensors", "README.md", "tokenizer"
 MAX_CONFIG_BYTES = 2**20
 MAX_LAYERS = 1000
+MORE_IDS = {"gpt": 0, "bert": 1, "electra": 1, "classifier": 1}  # than the tokenizer: [MASK]
 SMALL_BUFFERS = 2**20  # numbers that a model may hold beside its weights without being suspicious
 
 
@@ -75,7 +76,7 @@ def load(folder: Path, device: str = "cpu") -> SavedModel:
     model = FAMILIES[described["family"]][0](config)
     set_weights(model, found)
     _check_finite(model, folder / WEIGHTS)
-    tokenizers = _tokenizers(folder, sums, described["model"])
+    tokenizers = _tokenizers(folder, sums, described)
     about = described["about"]
     return SavedModel(described["family"], config, model.to(device).eval(), tokenizers, about)
 
@@ -172,7 +173,7 @@ def _numbers(config: Mapping[str, Any], where: str = "") -> list[tuple[str, int]
     return found
 
 
-def _tokenizers(folder: Path, sums: dict[str, str], model: dict[str, Any]) -> Tokenizers | None:
+def _tokenizers(folder: Path, sums: dict[str, str], described: dict[str, Any]) -> Tokenizers | None:
     """The tokenizers, if there are any: from files that were checked, and as large as the model."""
     place = folder / TOKENIZER
     if not place.is_dir():
@@ -182,12 +183,29 @@ def _tokenizers(folder: Path, sums: dict[str, str], model: dict[str, Any]) -> To
             raise CheckpointError(f"{path} does not belong to this model; remove it")
     tokenizers = tokenizer.load(place)
     for side, found in (("source", tokenizers.source), ("target", tokenizers.target)):
-        expected = model.get(f"{side}_vocab", len(found))
+        expected = described["model"].get(f"{side}_vocab", len(found))
         if expected != len(found):
             raise CheckpointError(
                 f"{place}: {len(found)} ids on the {side} side, but config.json says {expected}"
             )
+    _check_vocabulary(described, len(tokenizers.source), place)
     return tokenizers
+
+
+def _check_vocabulary(described: dict[str, Any], n_ids: int, place: Path) -> None:
+    """A model of one language has as many ids as its tokenizer, and one for [MASK] if it fills.
+
+    A model that was made elsewhere may come without a [MASK], or with ids that no text becomes.
+    """
+    family, model = described["family"], described["model"]
+    if family not in MORE_IDS:
+        return
+    inner = model.get("encoder", {}) if family == "classifier" else model
+    expected = inner.get("vocab", n_ids + MORE_IDS[family])
+    fits = expected == n_ids + MORE_IDS[family]
+    if not fits and not ("imported" in described["about"] and expected >= n_ids):
+        more = " and one for [MASK]" if MORE_IDS[family] else ""
+        raise CheckpointError(f"{place}: {n_ids} ids{more}, but config.json says {expected}")
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from polyhead.cli.words import Device, Files, Model, Models, app
+from polyhead.cli.words import Device, Files, Images, Labelled, Model, Models, PlainText, app
+from polyhead.errors import ConfigError
 
 
 @app.command()
@@ -33,6 +34,15 @@ def train(
     valid_source: Files = None,
     valid_target: Files = None,
     valid_pairs: Annotated[list[Path] | None, typer.Option(help="As --pairs.")] = None,
+    text: PlainText = None,
+    valid_text: PlainText = None,
+    data: Labelled = None,
+    valid_data: Labelled = None,
+    images: Images = None,
+    valid_images: Images = None,
+    init: Annotated[
+        Path | None, typer.Option(help="A pre-trained BERT or ELECTRA to begin from.")
+    ] = None,
     encoding: Annotated[str | None, typer.Option(help="Of all files, such as cp949.")] = None,
     on_bad_line: Annotated[str | None, typer.Option(help="skip or fail.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over in the same folder.")] = False,
@@ -51,16 +61,23 @@ def train(
     polyhead train multi30k-de-en
     polyhead train --source train.ko --target train.en --run runs/mine
     polyhead train small train.epochs=5 --pairs corpus.tsv --run runs/tsv
+    polyhead train gpt-tiny --text corpus.txt --run runs/writer
+    polyhead train bert-tiny --text corpus.txt --run runs/bert
+    polyhead train classify-small --data labelled.tsv --init runs/bert --run runs/reviews
+    polyhead train vit-cifar10 --images photos/ --run runs/photos
     """
-    from polyhead.cli.training import TrainWords, run_training
+    from polyhead.cli.training import TrainWords, as_toml, run_training
 
     files = {
         "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
-        "valid_target": valid_target, "valid_pairs": valid_pairs,
+        "valid_target": valid_target, "valid_pairs": valid_pairs, "text": text,
+        "valid_text": valid_text, "labelled": data, "valid_labelled": valid_data,
+        "images": images, "valid_images": valid_images,
     }  # fmt: skip
     named = {name: [str(path) for path in paths or ()] for name, paths in files.items()}
+    given = [*(overrides or ()), *([f"train.init={as_toml(str(init))}"] if init else ())]
     words = TrainWords(
-        recipe, tuple(overrides or ()), run, named, encoding, on_bad_line, fresh, accept_changes,
+        recipe, tuple(given), run, named, encoding, on_bad_line, fresh, accept_changes,
         print_config, tensorboard,
     )  # fmt: skip
     raise typer.Exit(run_training(words))
@@ -104,10 +121,56 @@ def translate(
 
 
 @app.command()
+def generate(
+    model: Model,
+    prompt: Annotated[
+        str | None, typer.Option(help="What to go on with; else standard input, if piped.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="How many to write.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Below 1 it dares less, above 1 more.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw from the k likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw from the likeliest that have this probability.")
+    ] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Always the likeliest token.")] = False,
+    seed: Annotated[int, typer.Option(help="The same seed writes the same text.")] = 0,
+    stop: Annotated[
+        list[str] | None, typer.Option(help=r"End before this text; \n is a line end; repeatable.")
+    ] = None,
+    n: Annotated[int, typer.Option("--n", help="So many texts, with seeds from --seed on.")] = 1,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="One JSON object for each text.")] = False,
+    device: Device = "auto",
+) -> None:
+    r"""Go on with a text: the prompt and what follows it, as it is written.
+
+    polyhead generate runs/writer --prompt "오늘은" --max-tokens 100
+    polyhead generate runs/writer --prompt "오늘은" --greedy --stop "\n"
+    echo "오늘은" | polyhead generate runs/writer --temperature 0.7 --top-p 0.9 --n 3 --jsonl
+    """
+    from polyhead.cli.generating import GenerateWords, run_generation
+
+    changes = {
+        "max_length": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p,
+    }  # fmt: skip
+    run_generation(
+        GenerateWords(model, prompt, changes, greedy, seed, tuple(stop or ()), n, jsonl, device)
+    )
+
+
+@app.command()
 def evaluate(
     models: Models,
-    source: Annotated[list[Path], typer.Option(help="Sentences to translate; repeatable.")],
-    target: Annotated[list[Path], typer.Option(help="Their references; repeatable.")],
+    source: Annotated[
+        list[Path] | None, typer.Option(help="Sentences to translate; repeatable.")
+    ] = None,
+    target: Annotated[list[Path] | None, typer.Option(help="Their references; repeatable.")] = None,
+    text: Annotated[
+        list[Path] | None, typer.Option(help="Text for a language model; repeatable.")
+    ] = None,
+    data: Labelled = None,
+    images: Images = None,
     against: Annotated[
         Path | None,
         typer.Option(help="Another model, or a file with its translations: adds a paired test."),
@@ -120,13 +183,37 @@ def evaluate(
     json_out: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Score a model: BLEU and chrF with signatures and 95 % intervals.
+    """Score a model: a translator by BLEU and chrF, with signatures and 95 % intervals; a language
+    model by its loss, its perplexity and its bits per character; a classifier by accuracy, F1 and
+    who is confused with whom.
 
     polyhead evaluate runs/mine --source test.ko --target test.en
     polyhead evaluate runs/mine --source test.ko --target test.en --against runs/other
+    polyhead evaluate runs/writer --text test.txt
+    polyhead evaluate runs/reviews --data test.tsv
+    polyhead evaluate runs/photos --images test-photos/
     """
     from polyhead.cli.evaluating import EvaluateWords, run_evaluation
+    from polyhead.cli.scoring import run_scoring
 
+    if images and not (source or target or text or data):
+        from polyhead.cli.classifying_images import run_image_evaluation
+
+        run_image_evaluation(models, images, json_out, device)
+        return
+    if data and not source and not target and not text:
+        from polyhead.cli.classifying import run_label_evaluation
+
+        run_label_evaluation(models, data, json_out, device)
+        return
+    if text and not source and not target:
+        run_scoring(models, text, json_out, device)
+        return
+    if text or not source or not target:
+        raise ConfigError(
+            "give --source FILE and --target FILE for a translator, or --text FILE for a language "
+            "model"
+        )
     changes = {"beam": beam, "length_penalty": length_penalty}
     run_evaluation(
         EvaluateWords(
@@ -139,7 +226,7 @@ def evaluate(
 @app.command()
 def attention(
     model: Model,
-    text: Annotated[str, typer.Argument(help="The sentence to look at.")],
+    text: Annotated[str, typer.Argument(help="The sentence to look at, or the image.")],
     output: Annotated[Path, typer.Option(help="page.html, or .svg, .png, .json.")] = Path(
         "attention.html"
     ),
@@ -162,6 +249,7 @@ def attention(
 
     polyhead attention runs/mine "내일 회의가 있어요." --output page.html
     polyhead attention runs/mine "내일 회의가 있어요." --lines --layer 2 --output figure3.png
+    polyhead attention runs/photos cat.jpg --output page.html
     """
     from polyhead.cli.looking import LookWords, run_look
 
@@ -187,3 +275,41 @@ def average(
 
     members = work(models, output, last=last)
     print(f"{output}: the mean of {', '.join(path.name for path in members)}", file=sys.stderr)
+
+
+@app.command("import")
+def import_model(
+    name: Annotated[
+        str, typer.Argument(help="A folder of Hugging Face or timm, or a name.", metavar="MODEL")
+    ],
+    output: Annotated[Path, typer.Option(help="Where to write our model.")],
+    generator: Annotated[
+        str | None, typer.Option(help="Of ELECTRA: the other half's folder or name.")
+    ] = None,
+    family: Annotated[
+        str | None, typer.Option(help="vit: timm's weights whose folder does not say so.")
+    ] = None,
+) -> None:
+    """Read a model of Hugging Face or timm: Marian, GPT-2, BERT, ELECTRA, ViT (safetensors only).
+
+    polyhead import downloads/opus-mt-ko-en --output models/ko-en
+    polyhead import electra-disc --generator electra-gen --output models/electra
+    """
+    from polyhead.cli.interchanging import run_import
+
+    run_import(name, output, generator, family)
+
+
+@app.command("export")
+def export_model(
+    model: Model,
+    output: Annotated[Path, typer.Option(help="Where to write their model.")],
+    to: Annotated[str, typer.Option(help="hf: a folder for Hugging Face's transformers.")] = "hf",
+) -> None:
+    """Write a model for other programs.
+
+    polyhead export runs/mine --to hf --output models/mine-hf
+    """
+    from polyhead.cli.interchanging import run_export
+
+    run_export(model, output, to)

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from polyhead.api.looking import attention, write_picture
-from polyhead.api.translator import load
+from polyhead.api.image_labeller import ImageLabeller
+from polyhead.api.loading import load
+from polyhead.api.looking import look, write_picture
+from polyhead.api.looking_at_images import look_at_image, write_view
 from polyhead.cli.screen import say
 
 
@@ -26,8 +28,15 @@ class LookWords:
 
 
 def run_look(words: LookWords) -> None:
-    """Translate, look, write a page or a picture."""
-    view = attention(load(words.model, device=words.device), words.text, words.target)
+    """Let the model read (and translate, if it does), look, write a page or a picture."""
+    reader = load(words.model, device=words.device)
+    if isinstance(reader, ImageLabeller):  # its text is the name of a file
+        picture = look_at_image(reader, words.text)
+        write_view(picture, words.output)
+        say(picture.title)
+        say(f"written to {words.output}")
+        return
+    view = look(reader, words.text, words.target)
     write_picture(
         view,
         words.output,

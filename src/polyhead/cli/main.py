@@ -1,7 +1,7 @@
 """The border of the program: `polyhead` begins and ends here.
 
 Errors of the input end as one line on stderr and the exit code of `polyhead.errors`; anything else
-is our bug and keeps its traceback. The commands stand in `commands.py` and `explaining.py`.
+is our bug and keeps its traceback. The commands stand in the modules of `COMMANDS`.
 """
 
 import os
@@ -13,11 +13,11 @@ import typer
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from polyhead.cli import commands, explaining
+from polyhead.cli import commands, explaining, understanding
 from polyhead.cli.words import app
 from polyhead.errors import PolyheadError
 
-COMMANDS = (commands, explaining)  # importing them has registered their commands, in this order
+COMMANDS = (commands, understanding, explaining)  # imported, they have registered themselves
 
 
 def main(argv: Sequence[str] | None = None) -> int:

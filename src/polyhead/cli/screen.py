@@ -20,6 +20,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+SHOWN = {  # of a validation
+    "bleu": ("BLEU", 1), "bits_per_character": ("bits/char", 3), "accuracy": ("accuracy", 3),
+    "generator_accuracy": ("generator", 3), "precision": ("precision", 3), "recall": ("recall", 3),
+}  # fmt: skip
 QUIET_SECONDS = 10.0  # between two lines where there is no terminal
 
 
@@ -86,12 +90,16 @@ class TrainingScreen:
 
 
 def describe(metrics: dict[str, Any]) -> str:
-    """Loss, perplexity and speed in a few words."""
+    """Loss, perplexity and speed in a few words, and what the last validation found."""
     loss = metrics["loss"]
     perplexity = math.exp(min(loss, 50.0)) if math.isfinite(loss) else math.nan
-    words = f"loss {loss:.3f}  ppl {perplexity:.1f}  {metrics['tokens_per_second']:,.0f} tok/s"
-    bleu = metrics["valid"].get("bleu")
-    return words if bleu is None else f"{words}  BLEU {bleu:.1f}"
+    has_one = not metrics["valid"] or "perplexity" in metrics["valid"]  # a few losses have none
+    ppl = f"  ppl {perplexity:.1f}" if has_one else ""
+    words = f"loss {loss:.3f}{ppl}  {metrics['tokens_per_second']:,.0f} tok/s"
+    for name, (label, digits) in SHOWN.items():
+        if metrics["valid"].get(name) is not None:
+            words += f"  {label} {metrics['valid'][name]:.{digits}f}"
+    return words
 
 
 @contextmanager

@@ -1,13 +1,17 @@
 """`polyhead train`."""
 
+import json
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 
 from polyhead.api.run import DEFAULT_RECIPE, Run, read_run
+from polyhead.api.tasks import TASKS
 from polyhead.api.training import Result, train
 from polyhead.cli.screen import TrainingScreen, say
 from polyhead.errors import ConfigError
+
+LABELLED_RECIPE = "classify-small"  # for --data without a recipe
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ def run_training(words: TrainWords) -> int:
         reporter=TrainingScreen(),
         tensorboard=words.tensorboard,
     )
-    tell(result)
+    tell(result, TASKS[run.family].use)
     return 130 if result.signal == signal.SIGINT else 0
 
 
@@ -57,18 +61,39 @@ def configuration(words: TrainWords) -> tuple[Run, str | None]:
             "say what to train: a recipe (see `polyhead recipes`), or your own text with "
             "--source FILE --target FILE"
         )
-    if words.encoding:
-        overrides.append(f"data.encoding={words.encoding}")
-    if words.on_bad_line:
-        overrides.append(f"data.on_bad_line={words.on_bad_line}")
-    return read_run(recipe or DEFAULT_RECIPE, overrides, files), recipe
+    if recipe is None and words.files.get("labelled"):
+        return read_run(LABELLED_RECIPE, overrides + _reading(words), files), recipe
+    if recipe is None and words.files.get("text"):
+        raise ConfigError(
+            "--text: say which kind of model is to read it, as in: polyhead train gpt-tiny --text "
+            "FILE (see `polyhead recipes`)"
+        )
+    if recipe is None and words.files.get("images"):
+        raise ConfigError(
+            "--images: say how large a model is to be, as in: polyhead train vit-cifar10 --images "
+            "FOLDER (see `polyhead recipes`)"
+        )
+    return read_run(recipe or DEFAULT_RECIPE, overrides + _reading(words), files), recipe
 
 
-def tell(result: Result) -> None:
+def _reading(words: TrainWords) -> list[str]:
+    """How files are to be read, as overrides."""
+    asked = {"encoding": words.encoding, "on_bad_line": words.on_bad_line}
+    return [f"data.{name}={value}" for name, value in asked.items() if value]
+
+
+def as_toml(text: str) -> str:
+    """A text as the right side of an override: a path may look like a number."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def tell(result: Result, use: str) -> None:
     """The end of a run, in words."""
     if result.signal is not None:
         say(f"saved at step {result.step:,}; the same command goes on from there")
         return
     scores = "  ".join(f"{name} {value:.3f}" for name, value in result.metrics.items())
     say(f"finished at step {result.step:,}; validation: {scores}")
-    say(f"the model is {result.best}; use it with: polyhead translate {result.folder}")
+    if result.flops:
+        say(f"training took about {result.flops:.1e} FLOPs of matrix products")
+    say(f"the model is {result.best}; use it with: {use} {result.folder}")

@@ -21,4 +21,14 @@ Models = Annotated[
     list[Path], typer.Argument(help="A model's folder, or a run's; several make an ensemble.")
 ]
 Files = Annotated[list[Path] | None, typer.Option(help="Text, one sentence a line; repeatable.")]
+PlainText = Annotated[
+    list[Path] | None, typer.Option(help="Plain text for models of one language; repeatable.")
+]
+Labelled = Annotated[
+    list[Path] | None, typer.Option(help="Texts and their labels, TSV or JSON lines; repeatable.")
+]
+Images = Annotated[
+    list[Path] | None,
+    typer.Option(help="A folder for each class, a tar of them, or an idx file; repeatable."),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]

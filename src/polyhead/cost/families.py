@@ -94,7 +94,9 @@ def transformer_bill(config: TransformerConfig, shape: Shape) -> Bill:
             "embeddings": tables + looking_up,
             "encoder": encoder,
             "decoder": stack_cost(config.stack, shape, cross=True, n_layers=depth),
-            "output": output_layer(shape.positions, d_model, config.target_vocab, tied=tied),
+            "output": output_layer(
+                shape.positions, d_model, config.target_vocab, tied=tied, bias=config.output_bias
+            ),
         },
         vocab=config.target_vocab,
         for_source=encoder.training + projected.training,

@@ -1,11 +1,12 @@
 """The corpus of a run: which files, read and checked, with something held out for validation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from polyhead.data import corpora, schedules
+from polyhead.data import corpora, schedules, schedules_kinds
+from polyhead.data.augment import AugmentConfig
 from polyhead.data.lines import Lines, read_plain
 from polyhead.data.pairs import Pairs, hold_out, read_pair_file, read_parallel
 from polyhead.errors import ConfigError, DataError
@@ -19,7 +20,9 @@ class DataConfig:
 
     Either `source` and `target` (line i of one translates line i of the other), or `pairs` (TSV or
     JSON lines); several files are joined. Without validation files, `hold_out` pairs are kept back.
-    Models of one language read `text`, whose last tenth is kept back.
+    Models of one language read `text`, whose last tenth (or `hold_out` lines) is kept back. Text
+    classifiers read `labelled`: texts and their classes, TSV or JSON lines. Image classifiers read
+    `images`.
     """
 
     corpus: str | None = None  # a corpus that polyhead makes itself if the files are not there
@@ -31,14 +34,21 @@ class DataConfig:
     valid_pairs: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     valid_text: tuple[str, ...] = ()
+    labelled: tuple[str, ...] = ()
+    valid_labelled: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()  # a folder for each class, a tar archive of them, or idx files
+    valid_images: tuple[str, ...] = ()
     source_key: str | None = None  # in pairs: a column's heading or number, or a JSON field
     target_key: str | None = None
+    text_key: str | None = None  # in labelled: the same for the text and its class
+    label_key: str | None = None
     source_language: str = ""
     target_language: str = ""
     encoding: str = "utf-8"
     on_bad_line: Literal["skip", "fail"] = "skip"
     hold_out: int = 500
     max_length: int = 256  # tokens on either side; of plain text, those that are read at once
+    augment: AugmentConfig = field(default_factory=AugmentConfig)  # of images
 
     def __post_init__(self) -> None:
         for name in ("hold_out", "max_length"):
@@ -110,8 +120,8 @@ def read(
     )
 
 
-def load_plain(config: DataConfig) -> Lines:
-    """The plain text that a configuration names."""
+def load_plain(config: DataConfig, most: int | None = None) -> Lines:
+    """The plain text that a configuration names; `most` limits how much is held out."""
     if not config.text:
         raise ConfigError("data.text: give at least one file of plain text, as in --text FILE")
     make_missing(config)
@@ -120,6 +130,7 @@ def load_plain(config: DataConfig) -> Lines:
         found(config.valid_text),
         encoding=config.encoding,
         on_bad_line=config.on_bad_line,
+        most=most,
     )
 
 
@@ -132,12 +143,14 @@ def make_missing(config: DataConfig) -> None:
     wanted = (
         *config.source, *config.target, *config.pairs,
         *config.valid_source, *config.valid_target, *config.valid_pairs,
-        *config.text, *config.valid_text,
+        *config.text, *config.valid_text, *config.labelled, *config.valid_labelled,
     )  # fmt: skip
     try:
         found(wanted)
     except DataError:
         schedules.write(corpora.home() / "schedules")
+        if config.labelled:
+            schedules_kinds.write(corpora.home() / "schedules")
 
 
 def found(names: Sequence[str]) -> list[Path]:

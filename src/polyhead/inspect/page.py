@@ -12,6 +12,7 @@ import base64
 import hashlib
 import html
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -30,6 +31,7 @@ MODULES = (  # in the order of their imports: what is used stands before its use
     "controls.js",
     "attention.js",
 )
+STYLES = ("attention.css",)
 IMPORT = re.compile(r"^import \{[^}]*\} from \"\./[a-z]+\.js\";\n", re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:const|function) )", re.MULTILINE)
 PLACE = re.compile(r"\{\{(\w+)\}\}")
@@ -45,9 +47,9 @@ class Showable(Protocol):
     def to_json(self) -> str: ...
 
 
-def render(view: Showable) -> str:
+def render(view: Showable, modules: Sequence[str] = MODULES, styles: Sequence[str] = STYLES) -> str:
     """The whole page as a string of ASCII and escaped text."""
-    script, style = _script(), _read("attention.css")
+    script, style = _script(modules), "".join(_read(name) for name in styles)
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -68,11 +70,16 @@ def render(view: Showable) -> str:
     return PLACE.sub(lambda place: places[place[1]], _read("page.html"))
 
 
-def write(view: Showable, path: str | Path) -> Path:
+def write(
+    view: Showable,
+    path: str | Path,
+    modules: Sequence[str] = MODULES,
+    styles: Sequence[str] = STYLES,
+) -> Path:
     """Write the page to a file, which may then be mailed, moved and opened anywhere."""
     path = Path(path)
     try:
-        path.write_text(render(view), encoding="utf-8", newline="\n")
+        path.write_text(render(view, modules, styles), encoding="utf-8", newline="\n")
     except OSError as problem:
         raise ConfigError(f"{path}: cannot write the page ({problem.strerror})") from problem
     return path
@@ -87,9 +94,9 @@ def frame(view: Showable, height: int = 820) -> str:
     )
 
 
-def _script() -> str:
+def _script(modules: Sequence[str]) -> str:
     """All modules as one: the same names, without import and export."""
-    return "\n".join(EXPORT.sub("", IMPORT.sub("", _read(name))) for name in MODULES)
+    return "\n".join(EXPORT.sub("", IMPORT.sub("", _read(name))) for name in modules)
 
 
 def _read(name: str) -> str:

@@ -174,12 +174,12 @@ class _Reversible(torch.autograd.Function):
         ctx: Any, call: _Call, x: Tensor, states: Tensor | None, *_parameters: Tensor
     ) -> tuple[Tensor, Tensor]:
         memory = call.remember(states)
-        x_1 = x_2 = x
+        x_1, x_2 = x.clone(), x.clone()
         with call.autocast.again():
             for branch in call.branches:
                 start = _start(x.device)
                 with recording(start.tape):
-                    x_1, x_2 = x_2, x_1 + branch.run(x_2, memory)
+                    x_1, x_2 = x_2, x_1.add_(branch.run(x_2, memory))
                 call.starts.append(start)
         ctx.call = call
         ctx.save_for_backward(x_1, x_2, states)
@@ -201,21 +201,26 @@ class _Reversible(torch.autograd.Function):
 
 
 class _Totals:
-    """Gradients of what several branches share, added up."""
+    """Gradients of parameters and memory, added up.
+
+    There is room for all of them from the start: what stays must not lie scattered among what
+    comes and goes, or the heap can never be given back, and grows with depth after all.
+    """
 
     def __init__(self, parameters: list[nn.Parameter], states: Tensor | None) -> None:
         self.index = {id(p): i for i, p in enumerate(parameters)}
-        self.parameters: list[Tensor | None] = [None] * len(parameters)
+        self.parameters = [torch.zeros_like(p) if p.requires_grad else None for p in parameters]
         self.memory = None if states is None else states.detach().requires_grad_()
-        self.states: Tensor | None = None
+        self.states = None if states is None else torch.zeros_like(states)
 
     def add(self, parameters: list[nn.Parameter], gradients: tuple[Tensor | None, ...]) -> None:
         """Gradients of these parameters and then, if there is a memory, of its states."""
-        for p, new in zip(parameters, gradients, strict=False):
-            i = self.index[id(p)]
-            self.parameters[i] = _plus(self.parameters[i], new)
+        totals = [self.parameters[self.index[id(p)]] for p in parameters]
         if self.memory is not None:
-            self.states = _plus(self.states, gradients[-1])
+            totals.append(self.states)
+        for total, new in zip(totals, gradients, strict=True):
+            if total is not None and new is not None:
+                total += new
 
 
 def _again(
@@ -259,7 +264,3 @@ def _parameters(*modules: nn.Module) -> list[nn.Parameter]:
 
 def _unique(parameters: Iterator[nn.Parameter]) -> list[nn.Parameter]:
     return list({id(p): p for p in parameters}.values())
-
-
-def _plus(total: Tensor | None, new: Tensor | None) -> Tensor | None:
-    return new if total is None else total if new is None else total + new

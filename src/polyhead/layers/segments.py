@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from polyhead.layers.dropout import Dropout
 from polyhead.layers.embeddings import TokenEmbedding
-from polyhead.layers.positions import LearnedPositions
 
 
 class SegmentEmbedding(nn.Module):
@@ -22,13 +21,12 @@ class SegmentEmbedding(nn.Module):
         vocab: int,
         d_embed: int,
         *,
-        max_length: int,
+        positions: nn.Module,
         segments: int,
         dropout: float,
         norm_eps: float,
     ) -> None:
         super().__init__()
-        positions = LearnedPositions(max_length, d_embed)
         self.embed = TokenEmbedding(vocab, d_embed, positions, dropout=0.0)
         self.segments = nn.Embedding(segments, d_embed)
         self.norm = nn.LayerNorm(d_embed, eps=norm_eps)

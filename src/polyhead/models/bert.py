@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from polyhead.layers.feed_forward import ACTIVATIONS
 from polyhead.layers.init import truncated_normal
 from polyhead.layers.masks import not_padding
+from polyhead.layers.positions import PositionKind, make_positions
 from polyhead.layers.segments import SegmentEmbedding
 from polyhead.layers.stack import StackConfig
 from polyhead.layers.stacks import make_stack
@@ -36,11 +37,12 @@ class BERTConfig:
     """The defaults are BERT-base. `tie` uses the embedding as the output layer too."""
 
     vocab: int = 30_522
-    max_length: int = 512
+    max_length: int = 512  # how many positions can be learned
     segments: int = 2
     pad: int = 0
     d_embed: int | None = None  # as wide as the stack unless given
     tie: bool = True
+    positions: PositionKind = "learned"
     stack: StackConfig = bert_stack(12, 768, 12)
 
     @property
@@ -69,13 +71,13 @@ class BERTEncoder(nn.Module):
         self.embed = SegmentEmbedding(
             config.vocab,
             d_embed,
-            max_length=config.max_length,
+            positions=make_positions(config.positions, d_embed, config.max_length),
             segments=config.segments,
             dropout=config.stack.dropout,
             norm_eps=config.stack.norm_eps,
         )
         self.widen = nn.Identity() if d_embed == d_model else nn.Linear(d_embed, d_model)
-        self.stack = make_stack(config.stack)
+        self.stack = make_stack(config.stack, rotary=config.positions == "rotary")
         truncated_normal(self)
 
     def forward(

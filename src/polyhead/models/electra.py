@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from polyhead.layers.feed_forward import ACTIVATIONS
 from polyhead.layers.init import truncated_normal
+from polyhead.layers.positions import PositionKind
 from polyhead.layers.stack import StackConfig
 from polyhead.models.bert import BERT, BERTConfig, BERTEncoder, bert_stack
 
@@ -45,6 +46,7 @@ class ElectraConfig:
     sharing: Literal["none", "embeddings", "all"] = "embeddings"
     generator_size: float = 0.25
     stack: StackConfig = bert_stack(12, 256, 4)
+    positions: PositionKind = "learned"
 
     def __post_init__(self) -> None:
         if not 0 < self.generator_size <= 1:
@@ -61,8 +63,9 @@ class ElectraConfig:
     def discriminator(self) -> BERTConfig:
         """The encoder that is kept."""
         return BERTConfig(
-            self.vocab, self.max_length, self.segments, self.pad, self.d_embed, stack=self.stack
-        )
+            self.vocab, self.max_length, self.segments, self.pad, self.d_embed,
+            positions=self.positions, stack=self.stack,
+        )  # fmt: skip
 
     @property
     def generator(self) -> BERTConfig:
@@ -130,7 +133,7 @@ class Electra(nn.Module):
     ) -> ElectraOutput:
         """One round. `ids` is the text, `blanked` the same with masks at the `chosen` positions."""
         generated = self.generator.fill(blanked, chosen)
-        forged = ids.masked_scatter(chosen, draw(generated))
+        forged = ids.masked_scatter(chosen, draw(generated, never=self.discriminator.pad))
         return ElectraOutput(self.suspect(forged), generated, forged, forged != ids)
 
     def suspect(
@@ -141,6 +144,11 @@ class Electra(nn.Module):
 
 
 @torch.no_grad()
-def draw(logits: Float[Tensor, "chosen vocab"]) -> Int[Tensor, "chosen"]:
-    """One token from each softmax(z), as argmax(z - log e) with e ~ Exp(1): the Gumbel trick."""
-    return (logits - torch.empty_like(logits).exponential_().log()).argmax(-1)
+def draw(logits: Float[Tensor, "chosen vocab"], *, never: int) -> Int[Tensor, "chosen"]:
+    """One token from each softmax(z), as argmax(z - log e) with e ~ Exp(1): the Gumbel trick.
+
+    `never` is padding: a forgery of it would be hidden from the one who is to spot it.
+    """
+    noisy = logits - torch.empty_like(logits).exponential_().log()
+    noisy[:, never] = -torch.inf
+    return noisy.argmax(-1)

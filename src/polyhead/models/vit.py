@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from polyhead.layers.dropout import Dropout
 from polyhead.layers.init import vision
-from polyhead.layers.positions import LearnedPositions
+from polyhead.layers.positions import PositionKind, make_positions
 from polyhead.layers.stack import StackConfig
 from polyhead.layers.stacks import make_stack
 
@@ -56,6 +56,7 @@ class ViTConfig:
     patch: int = 16
     pooling: Literal["class", "mean"] = "class"
     stack: StackConfig = _stack(12, 768, 12)
+    positions: PositionKind = "learned"  # the others count the patches row by row
 
     def __post_init__(self) -> None:
         cut(self.height, self.width, self.patch)
@@ -101,9 +102,10 @@ class ViT(nn.Module):
         with_class = config.pooling == "class"
         self.class_token = nn.Parameter(torch.zeros(d_model)) if with_class else None
         n_tokens = self.grid[0] * self.grid[1] + int(with_class)
-        self.positions = LearnedPositions(n_tokens, d_model)
+        self.n_tokens = n_tokens
+        self.positions = make_positions(config.positions, d_model, n_tokens)
         self.dropout = Dropout(config.stack.dropout)
-        self.stack = make_stack(config.stack)
+        self.stack = make_stack(config.stack, rotary=config.positions == "rotary")
         self.to_logits = nn.Linear(d_model, config.classes)
         vision(self)
         nn.init.zeros_(self.to_logits.weight)
@@ -126,7 +128,7 @@ class ViT(nn.Module):
 
     def places(self, grid: Grid) -> Float[Tensor, "token d_model"]:
         """The position vectors for a grid: as learned, or interpolated if it is another one."""
-        table = self.positions.table.weight
+        table = self.positions(self.n_tokens)
         if grid == self.grid:
             return table
         first = int(self.class_token is not None)

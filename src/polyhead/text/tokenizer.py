@@ -4,6 +4,7 @@
                                       or the units themselves
     joint.model                       SentencePiece's file, when both sides share a vocabulary …
     source.model, target.model        … and when they do not
+    hf_…                              the files of a tokenizer that others made (`foreign.py`)
 
 Reading trusts nothing: names of files are fixed, sizes are bounded, everything is checked, and
 whatever is wrong is a CheckpointError. Nothing in these files is ever run.
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from polyhead.errors import CheckpointError
+from polyhead.text import foreign
 from polyhead.text.contract import (
     BOS,
     EOS,
@@ -29,6 +31,7 @@ from polyhead.text.contract import (
     TextConfig,
     Tokenizer,
 )
+from polyhead.text.foreign import ForeignTokenizer
 from polyhead.text.normal import normalise, words_of
 from polyhead.text.pieces import PieceTokenizer, learn_pieces
 from polyhead.text.units import UnitTokenizer, collect_units
@@ -86,6 +89,12 @@ def learn(lines: Sequence[str], config: TextConfig) -> PieceTokenizer | UnitToke
 def save(tokenizers: Tokenizers, folder: Path) -> None:
     """Write both tokenizers into a folder, which is made if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
+    source, target = tokenizers.source, tokenizers.target
+    if isinstance(source, ForeignTokenizer) and isinstance(target, ForeignTokenizer):
+        foreign.write_files(source, folder)
+        text = json.dumps({"format": FORMAT, "foreign": foreign.described(source, target)})
+        (folder / INDEX).write_text(text + "\n", encoding="utf-8", newline="\n")
+        return
     sides: dict[str, str | list[str]] = {}
     for side, tokenizer in sides_of(tokenizers).items():
         if isinstance(tokenizer, PieceTokenizer):
@@ -112,7 +121,11 @@ def load(folder: Path) -> Tokenizers:
     path = folder / INDEX
     content = read(path)
     try:
-        config, sides = check_index(json.loads(content))
+        index = json.loads(content)
+        if isinstance(index, dict) and index.keys() == {"format", "foreign"}:
+            two = foreign.read_back(folder, index["foreign"])
+            return Tokenizers(*two, foreign.text_config(*two))
+        config, sides = check_index(index)
     except (ValueError, OverflowError, RecursionError) as error:
         raise broken(path, error) from None
     if config.joint:

@@ -1,4 +1,4 @@
-"""The worked examples of the notes, as one would type them: eight doctests by name.
+"""The worked examples of the notes, as one would type them: nine doctests by name.
 
     print(EXAMPLES["residual"])
 
@@ -124,6 +124,23 @@ and at its last step.
 100000: 1.39754e-04
 """
 
+TEACHER_FORCING = """
+Training reads the right words (1, the first of them, is the start). With a ratio of 0 it reads what
+the model itself has said: another sentence to be written makes no difference then.
+
+>>> import torch
+>>> from polyhead.models.ladder import Ladder, LadderConfig
+>>> source = torch.tensor([[4, 5, 6]])
+>>> right, poisoned = torch.tensor([[1, 7, 8]]), torch.tensor([[1, 9, 9]])
+>>> for ratio in (1.0, 0.0):
+...     _ = torch.manual_seed(0)
+...     config = LadderConfig(12, 12, d_model=16, dropout=0.0, teacher_forcing=ratio)
+...     model = Ladder(config).train()
+...     print(ratio, torch.equal(model(source, right), model(source, poisoned)))
+1.0 False
+0.0 True
+"""
+
 EXAMPLES = {
     "residual": RESIDUAL,
     "weighted sum": WEIGHTED_SUM,
@@ -133,6 +150,7 @@ EXAMPLES = {
     "eight heads": EIGHT_HEADS,
     "variance of q·k": VARIANCE,
     "warm-up": WARM_UP,
+    "teacher forcing": TEACHER_FORCING,
 }
 
 __test__ = EXAMPLES  # where Python's doctest looks for them

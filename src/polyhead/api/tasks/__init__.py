@@ -1,13 +1,21 @@
 """What each family is trained for. A configuration names a family; this table names its task."""
 
+from polyhead.api.tasks.classify import Classify
 from polyhead.api.tasks.contract import Prepared, Task
+from polyhead.api.tasks.images import Images
 from polyhead.api.tasks.language import Language
+from polyhead.api.tasks.masked import Masked
+from polyhead.api.tasks.replaced import Replaced
 from polyhead.api.tasks.translation import Translation
 
 TASKS: dict[str, Task] = {
     "transformer": Translation(),
     "ladder": Translation(),
     "gpt": Language(),
+    "bert": Masked(),
+    "electra": Replaced(),
+    "classifier": Classify(),
+    "vit": Images(),
 }
 
 __all__ = ["TASKS", "Prepared", "Task"]

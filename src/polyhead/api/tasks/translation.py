@@ -10,19 +10,22 @@ from typing import Any
 
 import torch
 
+from polyhead.api.initial import check_blocks, copy_blocks, read_initial
 from polyhead.api.reports import Journal
 from polyhead.api.run import Run
 from polyhead.api.runs import fingerprint
 from polyhead.api.tasks.contract import Prepared
 from polyhead.api.tasks.vocabulary import tokenizers_of
 from polyhead.checkpoint import store
+from polyhead.cost.families import bill
+from polyhead.cost.stack import Shape
 from polyhead.data import corpus
 from polyhead.data.batch import Epochs, Pair, TranslationBatch
 from polyhead.data.corpus import Corpus
 from polyhead.data.pairs import Pairs
 from polyhead.decode.many import decode_all
 from polyhead.decode.options import DecodeConfig
-from polyhead.errors import DataError
+from polyhead.errors import ConfigError, DataError
 from polyhead.evaluate.score import quick_bleu
 from polyhead.text.tokenizer import PAD, Tokenizers
 from polyhead.train import objectives
@@ -37,7 +40,10 @@ class Translation:
     use: str = "polyhead translate"
 
     def read(self, run: Run) -> Corpus:
-        """Both sides of the training and the validation text."""
+        """Both sides of the training and the validation text; a pre-trained encoder must fit."""
+        initial = read_initial(run.train.init)
+        if initial is not None:
+            check_blocks(initial, run.model.stack)
         return corpus.load(run.data, run.train.seed)
 
     def fingerprints(self, material: Corpus) -> dict[str, str]:
@@ -75,7 +81,27 @@ class Translation:
             partial(examine, examination),
             f"{len(pairs.ids):,} training pairs, {len(valid):,} for validation; vocabulary "
             f"{len(tokenizers.target):,}",
+            begin=partial(_begin, run.train.init, journal) if run.train.init else None,
+            flops_per_token=flops_per_token(run, pairs.ids),
         )
+
+
+def _begin(path: str, journal: Journal, model: Any) -> None:
+    """Give the encoder the blocks of a pre-trained one."""
+    initial = read_initial(path)
+    assert initial is not None
+    taken = copy_blocks(initial, model)
+    journal.notice(f"{taken} tensors of the encoder are those of {path}; all others are new")
+
+
+def flops_per_token(run: Run, pairs: Sequence[Pair]) -> float:
+    """Of training, for a sentence pair of average length; 0 for a model that cannot be counted."""
+    source, target = (round(sum(map(len, side)) / len(pairs)) for side in zip(*pairs, strict=True))
+    try:
+        counted = bill(run.family, run.model, Shape(1, target, source))
+    except ConfigError:
+        return 0.0
+    return counted.total.training / (source + target)
 
 
 @dataclass(frozen=True)

@@ -348,7 +348,7 @@ def patches_and_one() -> Finding:
     model.stack.register_forward_pre_hook(lambda _stack, inputs: heard.append(inputs[0]))
     images = torch.randn(1, 3, 224, 224)
     model(images)
-    moved, table = heard[0][0, 1:] - model.embed(images)[0], model.positions.table.weight
+    moved, table = heard[0][0, 1:] - model.embed(images)[0], model.positions(197)
     added = torch.allclose(moved, table[1:], atol=1e-6) and len(heard[0][0]) == len(table)
     got = [*model.positions(197).shape, "added" if added else "not added"]
     return same(expected=[14 * 14 + 1, 8, "added"], got=got)

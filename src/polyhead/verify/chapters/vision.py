@@ -114,7 +114,7 @@ def an_encoder_that_reads_patches() -> Finding:
     theirs.linear1.load_state_dict(block.feed_forward.w_1.state_dict())
     theirs.linear2.load_state_dict(block.feed_forward.w_2.state_dict())
     patches = model.embed.project(images).flatten(2).mT
-    tokens = torch.cat([torch.zeros(2, 1, 64), patches], dim=1) + model.positions.table.weight
+    tokens = torch.cat([torch.zeros(2, 1, 64), patches], dim=1) + model.positions(model.n_tokens)
     normed = F.layer_norm(theirs(tokens)[:, 0], (64,), eps=1e-6)
     expected = normed @ model.to_logits.weight.T + model.to_logits.bias
     return close(expected=expected, got=model(images), within=1e-4)

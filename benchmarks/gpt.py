@@ -1,0 +1,283 @@
+"""GPT on tiny Shakespeare: how well it knows unseen text after a recipe, and how fast it trains.
+
+    quality   train a recipe on the first 90 % of the characters, then predict every character of
+              the last 10 % once (111,540 of them), in windows as long as the model's context. The
+              model of the last step is judged, not the best of several.
+    speed     training tokens per second of our loop beside a plain PyTorch GPT in the manner of
+              nanoGPT (peers_gpt.py): same architecture, same weights at the start, same window
+              and batch, fused AdamW and clipping for both, interleaved in one process.
+
+Both need tinyshakespeare: `polyhead data get tinyshakespeare`, or POLYHEAD_DATA.
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import measuring
+import peers_gpt
+import torch
+from measuring import Contestant
+from multi30k import training_time
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+
+from polyhead.api.devices import keep_freed_memory
+from polyhead.api.run import read_run
+from polyhead.api.training import train
+from polyhead.api.writer import LanguageScore, load
+from polyhead.cli.screen import TrainingScreen
+from polyhead.data.batch import Place
+from polyhead.data.corpora import find
+from polyhead.data.stream import Windows, joined
+from polyhead.errors import ConfigError, PolyheadError
+from polyhead.layers.stack import StackConfig
+from polyhead.models.gpt import GPT, GPTConfig
+from polyhead.text.tokenizer import TextConfig, train_tokenizers
+from polyhead.train import loop, optimizer
+from polyhead.train.loop import Callbacks, Progress, TrainConfig
+from polyhead.train.objectives import NextToken
+from polyhead.train.optimizer import OptimizerConfig
+
+TEXT = "tinyshakespeare/input.txt"
+TRAINED_ON = 0.9  # of the characters
+QUALITY, SPEED = "Language models: tiny Shakespeare", "GPT training speed"
+BARS = {"gpt-shakespeare-small": 1.88, "gpt-shakespeare": 1.669}  # nanoGPT on a CPU; a 5-gram
+COLUMNS = (
+    "date, commit", "recipe", "seed", "minutes", "steps", "nats per character",
+    "bits per character", "bar", "machine",
+)  # fmt: skip
+QUICK = (
+    "train.steps=4", "train.log_every=2", "model.stack.n_layers=1", "model.stack.d_model=16",
+    "model.stack.n_heads=2", "model.stack.d_ff=16", "train.schedule.warmup=2",
+)  # fmt: skip
+QUICK_CHARACTERS = 20_000
+SIZES = {  # layers, d_model, heads, context, windows in a batch
+    "small": (4, 128, 4, 64, 12),
+    "medium": (6, 192, 6, 256, 8),
+    "quick": (1, 16, 2, 16, 2),
+}
+SEED, RATE, NEVER = 1, 1e-3, 10**9
+BETAS, DECAY, EPSILON = (0.9, 0.99), 0.1, 1e-8
+
+
+def read_text(quick: bool) -> str:
+    """The plays, as one text; its beginning if there is no time."""
+    text = find(Path(TEXT)).read_text(encoding="utf-8")
+    return text[:QUICK_CHARACTERS] if quick else text
+
+
+def cut(text: str, folder: Path) -> tuple[Path, Path]:
+    """The two parts as files in a folder: cut by characters, wherever in a line that may be."""
+    place = int(len(text) * TRAINED_ON)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = folder / "first-90-percent.txt", folder / "last-10-percent.txt"
+    for path, part in zip(files, (text[:place], text[place:]), strict=True):
+        path.write_text(part, encoding="utf-8", newline="\n")
+    return files
+
+
+def quality(words: argparse.Namespace) -> int:
+    """Train and judge a recipe with every seed."""
+    where = measuring.environment("gpt.py", words.all)
+    name = Path(words.recipe).stem
+    files = cut(read_text(words.quick), words.runs / "benchmark-tinyshakespeare")
+    overrides = [*(QUICK if words.quick else ()), *words.overrides]
+    given = {"text": [str(files[0])], "valid_text": [str(files[1])]}
+    losses = []
+    for seed in words.seeds:
+        folder = words.runs / f"benchmark-{name}-{seed}"
+        run = read_run(words.recipe, [*overrides, f"train.seed={seed}"], given)
+        result = train(run, folder, fresh=words.fresh or words.quick, reporter=TrainingScreen())
+        if result.signal is not None:
+            raise PolyheadError(f"interrupted at step {result.step:,}; the same command goes on")
+        steps, minutes = training_time(folder)
+        found = judge(folder / "last", files[1])
+        losses.append(found.bits_per_character * math.log(2))
+        about = [" ".join([name, *words.overrides]), str(seed), f"{minutes:.1f}", f"{steps:,}"]
+        row = row_of(about, found, BARS.get(name))
+        print(measuring.table_row(row))
+        if words.record:
+            measuring.record_row(measuring.RESULTS, QUALITY, COLUMNS, row)
+    spread = measuring.spread(losses)
+    shown = f"{spread.median:.4f} ({spread.low:.4f} to {spread.high:.4f})"
+    print("\n".join(["", *where, f"- {name}: {shown} nats per character, {len(losses)} seeds"]))
+    return 0
+
+
+def judge(model: Path, text: Path) -> LanguageScore:
+    """The score of a text, every token predicted once; nothing may be unknown to the model."""
+    lines = text.read_text(encoding="utf-8").split("\n")
+    found = load(model).score(lines[:-1] if lines[-1] == "" else lines)
+    if found.n_unknown:
+        print(f"{found.n_unknown} tokens are unknown to the model, which flatters it")
+    return found
+
+
+def row_of(about: Sequence[str], found: LanguageScore, bar: float | None) -> list[str]:
+    """A row of the table: `about` is the recipe, the seed, the minutes and the steps."""
+    nats = found.bits_per_character * math.log(2)
+    verdict = "none" if bar is None else f"{bar:g}: {'reached' if nats <= bar else 'MISSED'}"
+    return [
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}, {measuring.commit()}",
+        *about,
+        f"{nats:.4f}",
+        f"{found.bits_per_character:.4f}",
+        verdict,
+        f"{measuring.processor()}, {torch.get_num_threads()} threads",
+    ]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What both contestants are to learn, and how much of it in one round."""
+
+    stream: Tensor
+    model: GPTConfig
+    rows: int
+    steps: int
+    clip_norm: float = 1.0
+
+    @property
+    def length(self) -> int:
+        """The tokens of a window."""
+        return self.model.max_length
+
+    def fresh_model(self) -> GPT:
+        """The same weights for both."""
+        torch.manual_seed(SEED)
+        return GPT(self.model).train()
+
+
+def polyhead_contestant(task: Task) -> Contestant:
+    """The loop that `polyhead train` runs, without its validations and checkpoints."""
+    model = task.fresh_model()
+    config = OptimizerConfig("adamw", BETAS[0], BETAS[1], EPSILON, DECAY)
+    adam = optimizer.build(model, config)
+    max_tokens = task.rows * task.length
+    batches = Windows(task.stream, task.length, max_tokens, SEED).batches(Place())
+    progress = Progress()
+    silent = Callbacks(lambda *_: None, lambda _: 0.0, lambda _: None, lambda: False)
+    plan = TrainConfig(
+        clip_norm=task.clip_norm, smoothing=0.0, max_tokens=max_tokens,
+        validate_every=NEVER, save_every=NEVER,
+    )  # fmt: skip
+
+    def work() -> int:
+        before = progress.tokens
+        config = replace(plan, steps=progress.step + task.steps)
+        loop.train(model, NextToken(), batches, adam, lambda _: RATE, config, silent, progress)
+        return progress.tokens - before
+
+    return Contestant("polyhead", work)
+
+
+def plain_contestant(task: Task) -> Contestant:
+    """The loop that nanoGPT's readers write."""
+    model = peers_gpt.to_plain(task.fresh_model(), task.model).train()
+    adam = peers_gpt.optimiser(model, BETAS, DECAY, EPSILON)
+    for group in adam.param_groups:
+        group["lr"] = RATE
+    windows = peers_gpt.random_windows(task.stream, task.length, task.rows, SEED)
+
+    def work() -> int:
+        tokens = 0
+        for ids, labels in islice(windows, task.steps):
+            loss = model(ids, labels)
+            loss.backward()
+            clip_grad_norm_(model.parameters(), task.clip_norm)
+            adam.step()
+            adam.zero_grad(set_to_none=True)
+            loss.item()  # ours looks at its loss too
+            tokens += ids.numel()
+        return tokens
+
+    return Contestant("plain PyTorch", work)
+
+
+def read_task(words: argparse.Namespace) -> Task:
+    """Characters of Shakespeare, and a GPT-2 of the asked size with learned positions."""
+    n_layers, d_model, n_heads, context, rows = SIZES["quick" if words.quick else words.size]
+    lines = read_text(words.quick).split("\n")
+    tokenizer = train_tokenizers(lines, (), TextConfig(kind="characters")).source
+    stack = StackConfig(
+        n_layers, d_model, n_heads, 4 * d_model, dropout=words.dropout,
+        attention_dropout=0.0, norm="pre", activation="gelu_tanh",
+    )  # fmt: skip
+    config = GPTConfig(len(tokenizer), context, "learned", stack=stack)
+    return Task(joined(tokenizer.encode_batch(lines)), config, rows, words.steps)
+
+
+def speed(words: argparse.Namespace) -> int:
+    """Measure, print, and record if asked to."""
+    measuring.require_rounds(words.rounds, words.record)
+    keep_freed_memory()
+    where = measuring.environment("gpt.py", words.all)
+    task = read_task(words)
+    contestants = [polyhead_contestant(task), plain_contestant(task)]
+    print("warming up; this round does not count")
+    measuring.interleave(contestants, 1)
+    samples = measuring.interleave(contestants, words.rounds)
+    stack, n_weights = task.model.stack, sum(p.numel() for p in task.fresh_model().parameters())
+    lines = [
+        *where,
+        f"- {words.rounds} rounds of {task.steps} updates, interleaved; the memory allocator keeps "
+        "freed memory, for both",
+        "",
+        f"{stack.n_layers} layers, d_model {stack.d_model}, {stack.n_heads} heads, "
+        f"{n_weights / 1e6:.2f} million parameters; {task.rows} windows of {task.length} "
+        f"characters a batch, dropout {stack.dropout:g}.",
+        "",
+        *measuring.ranking(samples, "polyhead", {"plain PyTorch": 1.0}, "tokens per second"),
+    ]
+    print("\n".join(["", *lines]))
+    if words.record:
+        measuring.record(measuring.RESULTS, f"{SPEED}, {words.size}", lines)
+    return 0
+
+
+def read_words(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    modes = parser.add_subparsers(dest="mode", required=True)
+    one = modes.add_parser("quality", help="nats per character after a recipe")
+    one.add_argument("overrides", nargs="*", metavar="key=value", help="as in polyhead train")
+    one.add_argument("--recipe", default="gpt-shakespeare-small", help=", ".join(BARS))
+    one.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="SEED")
+    one.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs' folders go")
+    one.add_argument("--fresh", action="store_true", help="start over")
+    other = modes.add_parser("speed", help="tokens per second beside plain PyTorch")
+    other.add_argument("--size", choices=["small", "medium"], default="small")
+    other.add_argument("--rounds", type=int, default=5)
+    other.add_argument("--steps", type=int, default=40, help="updates of each in every round")
+    other.add_argument("--dropout", type=float, default=0.0, help="of both; nanoGPT's CPU run: 0")
+    for mode in (one, other):
+        mode.add_argument("--quick", action="store_true", help="only to see that it works")
+        mode.add_argument("--threads", type=int, default=None, help="of torch")
+        mode.add_argument("--record", action="store_true", help="append to RESULTS.md")
+    words = parser.parse_args(arguments)
+    if words.quick and words.record:
+        raise ConfigError("--quick is for trying out, not for the record")
+    words.all = arguments
+    return words
+
+
+MODES: dict[str, Callable[[argparse.Namespace], int]] = {"quality": quality, "speed": speed}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what was asked for."""
+    words = read_words(arguments)
+    if words.threads is not None:
+        torch.set_num_threads(words.threads)
+    return MODES[words.mode](words)
+
+
+if __name__ == "__main__":
+    measuring.run(main)

@@ -1,0 +1,227 @@
+"""Vision Transformers: how good the recipes are, and how fast they train beside others.
+
+    digits      vit-digits: scikit-learn's digits, the usual halves (898 and 899)     3 minutes
+    fashion     vit-fashion: Fashion-MNIST, tested on its 10,000 test images          40 minutes
+    cifar10     vit-cifar10: CIFAR-10, tested on its 10,000 test images               60 minutes
+    speed       images per second while training: ours, timm (if installed), plain PyTorch
+
+A test set is looked at once, after training: which checkpoint is used was chosen on images held
+out of the training set (of the digits, which are few, it is simply the last).
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import measuring
+import peers_vit
+import torch
+from measuring import Contestant
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils import clip_grad_norm_
+
+from polyhead.api.devices import keep_freed_memory
+from polyhead.api.image_labeller import load
+from polyhead.api.run import read_run
+from polyhead.api.tasks.images import tokens_of
+from polyhead.api.training import train
+from polyhead.data.augment import AugmentConfig
+from polyhead.data.batch import Place
+from polyhead.data.image_batches import Budget, ImageBatch, ImageBatches
+from polyhead.data.images import ImageSet
+from polyhead.errors import ConfigError, MissingError
+from polyhead.models.vit import ViT, ViTConfig
+from polyhead.train import loop, optimizer
+from polyhead.train.loop import Callbacks, Progress, TrainConfig
+from polyhead.train.optimizer import OptimizerConfig
+from polyhead.train.soft_labels import SoftLabels
+
+SEED, RATE, NEVER, SMOOTHING = 1, 3e-4, 10**9, 0.1
+BARS = {"timm": 1.2, "torch": 1.2}
+COLUMNS = ("recipe", "seed", "accuracy", "macro F1", "bar / goal", "minutes", "environment")
+HEADING = "Images"
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A recipe, what it is tested on, and how good it should be."""
+
+    recipe: str
+    test: tuple[str, ...]
+    corpus: str | None
+    bar: float
+    goal: float
+    model: str = "best"
+
+
+TASKS = {
+    "digits": Examination("vit-digits", (), "digits", 0.969, 0.985, "last"),
+    "fashion": Examination(
+        "vit-fashion", ("fashion-mnist/t10k-images-idx3-ubyte.gz",), None, 0.898, 0.92
+    ),
+    "cifar10": Examination("vit-cifar10", ("cifar10/test.tar.gz",), None, 0.70, 0.80),
+}
+QUICK = ("train.steps=4", "train.validate_every=4", "train.save_every=4", "train.max_tokens=512")
+
+
+def examine(task: Examination, seed: int, runs: Path, overrides: Sequence[str]) -> list[str]:
+    """Train once, test once; a row for the record."""
+    folder = runs / f"{task.recipe}-{seed}"
+    started = time.perf_counter()
+    train(read_run(task.recipe, (*overrides, f"train.seed={seed}")), folder, fresh=True)
+    minutes = (time.perf_counter() - started) / 60
+    found, _ = load(folder / task.model).evaluate(task.test, corpus=task.corpus)
+    print(found)
+    verdict = "goal" if found.accuracy >= task.goal else "bar"
+    reached = "reached" if found.accuracy >= task.bar else "MISSED"
+    where = f"{measuring.processor()}, {torch.get_num_threads()} threads, {measuring.commit()}"
+    return [
+        task.recipe, str(seed), f"{found.accuracy:.4f}", f"{found.macro_f1:.4f}",
+        f"{task.bar:g} / {task.goal:g}: {verdict} {reached}", f"{minutes:.1f}", where,
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Race:
+    """What all contestants train on, and how much of it in one round."""
+
+    config: ViTConfig
+    images: int
+    steps: int
+
+    def fresh_model(self) -> ViT:
+        """The same weights for everyone."""
+        torch.manual_seed(SEED)
+        return ViT(self.config).train()
+
+    def batches(self) -> ImageBatches:
+        """Random bytes: speed does not depend on what is to be seen."""
+        config, n = self.config, 4 * self.images
+        shape = (n, config.channels, config.height, config.width)
+        draw = torch.Generator().manual_seed(SEED)
+        pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=draw)
+        images = ImageSet(pixels, torch.arange(n) % config.classes)
+        tokens = tokens_of(config)
+        budget = Budget(self.images * tokens, tokens)
+        return ImageBatches(images, config.classes, budget, AugmentConfig(), SEED)
+
+
+def polyhead_contestant(race: Race) -> Contestant:
+    """The loop that `polyhead train` runs, without its validations and checkpoints."""
+    model = race.fresh_model()
+    adam = optimizer.build(model, OptimizerConfig(kind="adamw", weight_decay=0.05))
+    batches, objective, progress = (
+        race.batches().batches(Place()),
+        SoftLabels(SMOOTHING),
+        Progress(),
+    )
+    silent = Callbacks(lambda *_: None, lambda _: 0.0, lambda _: None, lambda: False)
+    plan = TrainConfig(validate_every=NEVER, save_every=NEVER)
+
+    def work() -> int:
+        config = replace(plan, steps=progress.step + race.steps)
+        loop.train(model, objective, batches, adam, lambda _: RATE, config, silent, progress)
+        return race.steps * race.images
+
+    return Contestant("polyhead", work)
+
+
+def peer_contestant(race: Race, name: str, model: nn.Module) -> Contestant:
+    """The loop that everybody writes first, on our batches."""
+    adam = torch.optim.AdamW(
+        model.parameters(), lr=RATE, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.05, fused=True
+    )
+    batches: Iterator[ImageBatch] = (batch for _, batch in race.batches().batches(Place()))
+
+    def work() -> int:
+        model.train()
+        for batch in islice(batches, race.steps):
+            logits = model(batch.images)
+            F.cross_entropy(logits, batch.targets, label_smoothing=SMOOTHING).backward()
+            clip_grad_norm_(model.parameters(), 1.0)
+            adam.step()
+            adam.zero_grad(set_to_none=True)
+        return race.steps * race.images
+
+    return Contestant(name, work)
+
+
+def contestants(race: Race) -> list[Contestant]:
+    """Ours, timm's if it is here, and plain PyTorch."""
+    found = [polyhead_contestant(race)]
+    try:
+        found.append(peer_contestant(race, "timm", peers_vit.to_timm(race.config)))
+    except MissingError as error:
+        print(f"left out: {error}")
+    plain = peers_vit.to_plain(race.fresh_model(), race.config)
+    return [*found, peer_contestant(race, "torch", plain)]
+
+
+def measure_speed(words: argparse.Namespace, arguments: Sequence[str]) -> None:
+    """All contestants in turn, and a table."""
+    measuring.require_rounds(words.rounds, words.record)
+    keep_freed_memory()
+    where = measuring.environment("images.py", arguments)
+    config = replace(read_run("vit-cifar10").model, classes=10)
+    race = Race(config, 8 if words.quick else 128, 1 if words.quick else words.steps)
+    field = contestants(race)
+    print("warming up; this round does not count")
+    measuring.interleave(field, 1)
+    samples = measuring.interleave(field, words.rounds)
+    stack = config.stack
+    size = (
+        f"{config.height} x {config.width} pixels, patches of {config.patch}, {stack.n_layers} "
+        f"layers of {stack.d_model}, batches of {race.images}, {race.steps} updates a round"
+    )
+    lines = [
+        *where, f"- {words.rounds} rounds, interleaved; {size}", "",
+        *measuring.ranking(samples, "polyhead", BARS, "images per second, median (range)"),
+    ]  # fmt: skip
+    print("\n".join(["", *lines]))
+    if words.record:
+        measuring.record(measuring.RESULTS, "Training speed of image models", lines)
+
+
+def read_words(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=[*TASKS, "speed"])
+    parser.add_argument("overrides", nargs="*", help="changes to the recipe, as in train.steps=9")
+    parser.add_argument("--seed", type=int, action="append", help="repeatable; 1 unless given")
+    parser.add_argument("--runs", type=Path, default=Path("runs/benchmarks"))
+    parser.add_argument("--rounds", type=int, default=5, help="of the speed")
+    parser.add_argument("--steps", type=int, default=10, help="of the speed: updates a round")
+    parser.add_argument("--threads", type=int, default=None, help="of torch")
+    parser.add_argument("--quick", action="store_true", help="a few steps, to see that it works")
+    parser.add_argument("--record", action="store_true", help="append to RESULTS.md")
+    words = parser.parse_args(arguments)
+    if words.quick and words.record:
+        raise ConfigError("--quick measures nothing; leave it or --record out")
+    return words
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, print, and record if asked to."""
+    words = read_words(arguments)
+    if words.threads is not None:
+        torch.set_num_threads(words.threads)
+    if words.what == "speed":
+        measure_speed(words, arguments)
+        return 0
+    overrides = (*words.overrides, *(QUICK if words.quick else ()))
+    for seed in words.seed or [1]:
+        row = examine(TASKS[words.what], seed, words.runs, overrides)
+        print(measuring.table_row(row))
+        if words.record:
+            measuring.record_row(measuring.RESULTS, HEADING, COLUMNS, row)
+    return 0
+
+
+if __name__ == "__main__":
+    measuring.run(main)

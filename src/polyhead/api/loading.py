@@ -1,0 +1,35 @@
+"""`polyhead.load`: whatever lies in a folder, as the object that can use it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from polyhead.api import filler, image_labeller, labeller, translator, writer
+from polyhead.api.families import family_of
+from polyhead.errors import CheckpointError, ConfigError
+
+LOADERS: dict[str, Callable[..., Any]] = {
+    "transformer": translator.load,
+    "ladder": translator.load,
+    "gpt": writer.load,
+    "bert": filler.load,
+    "electra": filler.load,
+    "classifier": labeller.load,
+    "vit": image_labeller.load,
+}
+
+
+def load(*paths: str | Path, device: str = "auto") -> Any:
+    """A `Translator`, `Writer`, `Filler`, `Labeller` or `ImageLabeller`, by the model's family.
+
+    Several folders of translators make an ensemble.
+    """
+    if not paths:
+        raise ConfigError("name at least one model")
+    family = family_of(Path(paths[0]))
+    if family not in LOADERS:
+        raise CheckpointError(
+            f"{paths[0]} holds a model of family {family}, which cannot be loaded for use; "
+            f"these can: {', '.join(LOADERS)}"
+        )
+    return LOADERS[family](*paths, device=device)

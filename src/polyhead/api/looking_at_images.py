@@ -1,0 +1,51 @@
+"""What an image classifier's heads looked at: the picture is read once more, with hooks."""
+
+from pathlib import Path
+
+import torch
+
+from polyhead.api.image_labeller import ImageLabeller
+from polyhead.errors import ConfigError, PolyheadError
+from polyhead.inspect import image_page
+from polyhead.inspect.attention import recorded_attention
+from polyhead.inspect.image_page import ImageView
+from polyhead.inspect.rollout import by_patch, rollout
+from polyhead.models.vit import cut
+
+SHOWN = 5  # classes
+
+
+def look_at_image(
+    labeller: ImageLabeller, path: str | Path, size: tuple[int, int] | None = None
+) -> ImageView:
+    """All heads of all layers for one image, and their roll-out."""
+    shape = labeller.shape(size)
+    pixels = labeller.read(Path(path), shape)
+    with recorded_attention(labeller.saved.model) as found:
+        (labels,) = labeller.label(pixels[None], SHOWN)
+    weights = [maps[0].float().cpu() for maps in found.values()]  # in the order of the layers
+    config = labeller.saved.config
+    grid = cut(shape.height, shape.width, config.patch)
+    return ImageView(
+        title=f"{Path(path).name} → {labels[0].name}",
+        model=labeller.name,
+        picture=pixels.permute(1, 2, 0).contiguous().numpy(),
+        labels=tuple((one.name, one.probability) for one in labels),
+        pooled=config.pooling,
+        layers=torch.stack([by_patch(one, grid) for one in weights]).numpy(),
+        rollout=by_patch(rollout(weights), grid).numpy(),
+    )
+
+
+def write_view(view: ImageView, path: Path) -> None:
+    """Write a page (.html) or the numbers (.json), by the file's ending."""
+    ending = path.suffix.lower()
+    if ending not in (".html", ".htm", ".json"):
+        raise ConfigError(f"{path}: the ending must be .html or .json for an image model")
+    if ending != ".json":
+        image_page.write(view, path)
+        return
+    try:
+        path.write_text(view.to_json() + "\n", encoding="utf-8")
+    except OSError as error:
+        raise PolyheadError(f"cannot write {path}: {error.strerror}") from None

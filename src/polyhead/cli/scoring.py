@@ -1,0 +1,37 @@
+"""`polyhead evaluate MODEL --text FILE`: how well a language model knows a text."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from polyhead.api.corpora import find_file
+from polyhead.api.writer import LanguageScore, load
+from polyhead.cli.screen import counting, say
+
+
+def run_scoring(models: Sequence[Path], texts: Sequence[Path], as_json: bool, device: str) -> None:
+    """Read, score, print."""
+    lines = [line for path in texts for line in find_file(path)]
+    writer = load(*models, device=device)
+    asked = writer.examination(lines)
+    with counting("reading", asked.n_tokens) as progress:
+        found = writer.score_of(asked, progress)
+    if found.n_unknown:
+        say(
+            f"polyhead: {found.n_unknown:,} tokens stand for text that is not in the vocabulary; "
+            "the model did not have to spell it, which flatters it"
+        )
+    print(json.dumps(asdict(found), indent=2) if as_json else as_text(found))
+
+
+def as_text(found: LanguageScore) -> str:
+    """The figures for people."""
+    return "\n".join(
+        [
+            f"loss                {found.loss:.4f} nats per token",
+            f"perplexity          {found.perplexity:.3f} per token",
+            f"bits per character  {found.bits_per_character:.4f}",
+            f"over {found.n_tokens:,} tokens, {found.n_characters:,} characters",
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Weights and configurations of others in our names, and ours in theirs."""

@@ -1,0 +1,136 @@
+"""Two names for the same tensor: tables, and the one function that reads them.
+
+A table has a row for every module, ours first; {} stands for the number of a layer:
+
+    {"stack.blocks.{}.self_attention.w_q": "encoder.layer.{}.attention.self.query", …}
+
+Weights and biases follow their module. Nothing here imports the library whose names it knows, and
+everything that comes from a file is checked before it is believed.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from polyhead.errors import CheckpointError
+from polyhead.layers.feed_forward import Activation
+from polyhead.layers.stack import StackConfig
+
+Weights = dict[str, Tensor]
+Names = Mapping[str, str]
+
+LAYER = re.compile(r"\b(blocks|layers|layer|h)\.(\d+)\.")
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "silu": "silu",
+    "swish": "silu",
+}
+THEIR_ACTIVATIONS: dict[Activation, str] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_pytorch_tanh",
+    "silu": "silu",
+}
+
+
+def swapped(table: Names) -> dict[str, str]:
+    """The table in the other direction."""
+    return {theirs: ours for ours, theirs in table.items()}
+
+
+def renamed(state: Mapping[str, Tensor], table: Names, ignored: Iterable[str] = ()) -> Weights:
+    """Every tensor under its other name; `ignored` are endings of names that have no other."""
+    found: Weights = {}
+    for name, tensor in state.items():
+        if name.endswith(tuple(ignored)):
+            continue
+        number = LAYER.search(name)
+        module, _, leaf = LAYER.sub(r"\1.{}.", name, count=1).rpartition(".")
+        if module not in table:
+            raise CheckpointError(f"{name}: this kind of model has no such weight here")
+        other = table[module].format(number.group(2) if number else "")
+        found[f"{other}.{leaf}"] = tensor
+    return found
+
+
+def without_prefix(state: Mapping[str, Tensor], prefix: str) -> Weights:
+    """The same with a prefix taken away where it stands; some files have it and some do not."""
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
+
+
+def split_rows(tensor: Tensor, n: int, name: str) -> list[Tensor]:
+    """A tensor that holds n others below each other, such as W_q, W_k and W_v in one."""
+    if tensor.dim() == 0 or len(tensor) % n:
+        raise CheckpointError(f"{name}: {tuple(tensor.shape)} cannot be cut into {n} equal parts")
+    return list(tensor.chunk(n))
+
+
+def require_fit(found: Mapping[str, Tensor], model: nn.Module) -> None:
+    """Every weight of the model is there, in its shape, and nothing else is."""
+    wanted = dict(model.named_parameters())
+    for name, parameter in wanted.items():
+        if name not in found:
+            raise CheckpointError(f"{name} is missing: the file does not hold a whole model")
+        if found[name].shape != parameter.shape:
+            raise CheckpointError(
+                f"{name} has the shape {tuple(found[name].shape)}, but the configuration asks for "
+                f"{tuple(parameter.shape)}"
+            )
+    for name in found:
+        if name not in wanted:
+            raise CheckpointError(f"{name} has no place in a model of this configuration")
+
+
+def whole(values: Mapping[str, Any], name: str) -> int:
+    """A whole number of somebody's configuration."""
+    value = values.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise CheckpointError(f"config.json: {name} = {value!r}: expected a whole number")
+    return value
+
+
+def real(values: Mapping[str, Any], name: str) -> float:
+    """A number of somebody's configuration."""
+    value = values.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise CheckpointError(f"config.json: {name} = {value!r}: expected a number")
+    return float(value)
+
+
+def activation(values: Mapping[str, Any], name: str) -> Activation:
+    """Our name of an activation function."""
+    value = values.get(name)
+    if value not in ACTIVATIONS:
+        raise CheckpointError(
+            f"config.json: {name} = {value!r} is not known here; there are {', '.join(ACTIVATIONS)}"
+        )
+    return ACTIVATIONS[value]
+
+
+def require_classic(stack: StackConfig, *, norm: str, positions: str, own: str) -> None:
+    """Refuse to write a model that theirs could not express. `own` is our kind of positions."""
+    theirs = {"norm": norm, "score": "scaled_dot", "attention": "full", "positions": positions}
+    ours = {
+        "norm": stack.norm, "score": stack.score, "attention": stack.attention, "positions": own,
+    }  # fmt: skip
+    for name, value in theirs.items():
+        if ours[name] != value:
+            raise CheckpointError(
+                f"{name} = {ours[name]!r}: their model of this family has only {value!r}, so this "
+                "one cannot be written as theirs"
+            )
+
+
+def require(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Refuse a variant that our model cannot express, instead of computing something else."""
+    for name, value in wanted.items():
+        if values.get(name, value) != value:
+            raise CheckpointError(
+                f"config.json: {name} = {values[name]!r} is not supported, only {value!r}"
+            )

@@ -1,0 +1,64 @@
+"""What BERT and ELECTRA are pre-trained for: filling blanks, and spotting what was filled in.
+
+    BERT       L = Σ over the blanks of -log p(true token)                      count: the blanks
+    ELECTRA    L = (tokens / blanks) · L_fill + λ · L_spot,   λ = 50            count: all tokens
+
+Losses are sums with a count (see `objectives`), and ELECTRA joins two that are normalised
+differently: the generator's by the blanks, the discriminator's by all tokens that are not padding.
+The sum above, divided by its count, is
+
+    L / tokens = L_fill / blanks + λ · L_spot / tokens
+
+which is what its authors' code minimises. Several batches that are added up weigh by their tokens;
+the halves of one batch keep its ratio of tokens to blanks, so that cutting it changes nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from polyhead.data.sequences import BlankBatch
+from polyhead.layers.cross_entropy import linear_cross_entropy
+from polyhead.train.objectives import Loss
+
+
+@dataclass(frozen=True)
+class Filling:
+    """Cross-entropy of the tokens behind the blanks (Devlin et al. 2019, section 3.1).
+
+    Head and output layer are applied only there: six positions of seven need neither.
+    """
+
+    def __call__(self, model: Any, batch: BlankBatch) -> Loss:
+        (asked,) = batch.chosen.flatten().nonzero(as_tuple=True)
+        labels = batch.ids.flatten()[asked]
+        states = model.hidden(batch.blanked).flatten(0, 1).index_select(0, asked)
+        h, layer = model.transform(states), model.to_logits
+        with torch.autocast(h.device.type, enabled=False):
+            total = linear_cross_entropy(
+                h.to(layer.weight.dtype), layer.weight, layer.bias, labels, 0.0
+            )
+        return Loss(total, max(1, len(labels)))  # a batch of unknown words only has no blanks
+
+
+@dataclass(frozen=True)
+class Spotting:
+    """ELECTRA's two losses in one round: the generator fills, the discriminator spots."""
+
+    pad: int
+    weight: float  # λ
+
+    def __call__(self, model: Any, batch: BlankBatch) -> Loss:
+        return self.of(model(batch.ids, batch.blanked, batch.chosen), batch)
+
+    def of(self, said: Any, batch: BlankBatch) -> Loss:
+        """The loss of what the two players said."""
+        fill = F.cross_entropy(said.generated.float(), batch.ids[batch.chosen], reduction="sum")
+        real = batch.ids != self.pad
+        spot = F.binary_cross_entropy_with_logits(
+            said.suspicion.float()[real], said.replaced[real].float(), reduction="sum"
+        )
+        total = batch.tokens_per_blank * fill + self.weight * spot
+        return Loss(total, batch.n_tokens)

@@ -1,0 +1,105 @@
+"""The comparisons of language models: the peer computes what we compute, the text is cut right."""
+
+import importlib
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from polyhead.api.writer import LanguageScore
+from polyhead.errors import ConfigError
+from polyhead.layers.stack import StackConfig
+from polyhead.models.gpt import GPT, GPTConfig
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+STACK = StackConfig(2, 16, 4, 32, dropout=0.0, norm="pre", activation="gelu_tanh")
+
+
+@pytest.fixture(autouse=True)
+def _scripts_find_each_other(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def plays(tmp_path, monkeypatch):
+    """A text in the place of the plays; a tenth of it begins in the middle of a line."""
+    text = "".join(f"Line {n}, to be or not to be.\n" for n in range(100))
+    (tmp_path / "tinyshakespeare").mkdir()
+    (tmp_path / "tinyshakespeare" / "input.txt").write_text(text)
+    monkeypatch.setenv("POLYHEAD_DATA", str(tmp_path))
+    return text
+
+
+def script(name):
+    return importlib.import_module(name)
+
+
+def test_the_plain_model_with_our_weights_gives_our_logits_and_gradients():
+    config = GPTConfig(23, 12, "learned", stack=STACK)
+    ours = GPT(config)
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    plain = script("peers_gpt").to_plain(ours, config)
+    ids, labels = torch.randint(0, 23, (2, 3, 12))
+    torch.testing.assert_close(plain(ids), ours(ids), rtol=1e-4, atol=1e-5)
+    count = sum(p.numel() for p in ours.parameters())
+    assert sum(p.numel() for p in plain.parameters()) == count
+    plain(ids, labels).backward()
+    torch.nn.functional.cross_entropy(ours(ids).flatten(0, 1), labels.flatten()).backward()
+    torch.testing.assert_close(
+        plain.tokens.weight.grad, ours.embed.tokens.weight.grad, rtol=1e-3, atol=1e-5
+    )
+
+
+def test_a_model_of_another_shape_is_not_called_the_same():
+    config = GPTConfig(23, 12, "rotary", stack=STACK)
+    with pytest.raises(ConfigError, match="the plain GPT has learned positions"):
+        script("peers_gpt").to_plain(GPT(config), config)
+
+
+def test_the_text_is_cut_by_characters(plays, tmp_path):
+    gpt = script("gpt")
+    first, last = gpt.cut(gpt.read_text(quick=False), tmp_path / "cut")
+    assert first.read_text() + last.read_text() == plays
+    assert len(first.read_text()) == int(0.9 * len(plays))
+
+
+def test_windows_are_followed_by_what_follows():
+    stream = torch.arange(50)
+    ids, labels = next(script("peers_gpt").random_windows(stream, 7, 3, 1))
+    assert ids.shape == (3, 7)
+    assert torch.equal(labels, ids + 1)
+
+
+def test_nats_are_counted_per_character_and_judged_by_the_bar():
+    found = LanguageScore(2.0, math.exp(2.0), 2.5, 100, 120, 0)
+    row = script("gpt").row_of(["a", "1", "2.0", "3"], found, 1.8)
+    assert row[5:8] == [f"{2.5 * math.log(2):.4f}", "2.5000", "1.8: reached"]
+    assert script("gpt").row_of(["a", "1", "2.0", "3"], found, 1.7)[7] == "1.7: MISSED"
+
+
+@pytest.mark.usefixtures("plays")
+def test_quick_runs_print_their_tables(tmp_path, capsys):
+    gpt = script("gpt")
+    words = ["quality", "--quick", "--runs", str(tmp_path / "runs"), "--seeds", "1", "2"]
+    assert gpt.main(words) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("| gpt-shakespeare-small |") == 2
+    assert "nats per character, 2 seeds" in printed
+    assert gpt.main(["speed", "--quick", "--rounds", "1", "--steps", "1"]) == 0
+    assert "| plain PyTorch |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["speed", "--quick", "--record"], "--quick is for trying out, not for the record"),
+        (["speed", "--rounds", "2", "--record"], "for the record at least 5 are needed"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(words, message):
+    with pytest.raises(ConfigError, match=message):
+        script("gpt").main(words)

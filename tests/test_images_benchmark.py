@@ -1,0 +1,51 @@
+"""The peers of the image benchmark compute what ours computes, and the script runs."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import images as benchmark
+import peers_vit
+
+from polyhead.errors import ConfigError
+from polyhead.models.vit import ViT, ViTConfig
+
+STACK = replace(ViTConfig().stack, n_layers=2, d_model=16, n_heads=4, d_ff=32)
+
+
+@pytest.mark.parametrize("pooling", ["class", "mean"])
+def test_a_plain_vit_with_our_weights_gives_our_logits(pooling):
+    torch.manual_seed(0)
+    config = ViTConfig(10, 8, 12, 3, 4, pooling, stack=STACK)
+    ours = ViT(config).eval()
+    for parameter in ours.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    pictures = torch.randn(3, 3, 8, 12)
+    theirs = peers_vit.to_plain(ours, config)
+    torch.testing.assert_close(theirs(pictures), ours(pictures), rtol=1e-4, atol=1e-4)
+    assert sum(p.numel() for p in theirs.parameters()) == sum(p.numel() for p in ours.parameters())
+
+
+def test_timm_has_as_many_parameters():
+    pytest.importorskip("timm")
+    config = ViTConfig(10, 8, 8, 3, 4, "class", stack=STACK)
+    theirs = peers_vit.to_timm(config)
+    ours = ViT(config)
+    assert sum(p.numel() for p in theirs.parameters()) == sum(p.numel() for p in ours.parameters())
+
+
+def test_the_speed_is_measured_in_turns(capsys):
+    assert benchmark.main(["speed", "--quick", "--rounds", "1"]) == 0
+    told = capsys.readouterr().out
+    assert "| polyhead | " in told
+    assert "| torch | " in told
+
+
+def test_what_was_tried_out_is_not_recorded():
+    with pytest.raises(ConfigError, match="--quick measures nothing"):
+        benchmark.main(["digits", "--quick", "--record"])

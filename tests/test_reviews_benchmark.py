@@ -1,0 +1,53 @@
+"""The comparison of pre-trained nets: its samples, its clock, and what it says without data."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from polyhead.errors import ConfigError, MissingError
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def reviews(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("reviews")
+
+
+def test_samples_are_drawn_by_their_seed_and_survive_being_written(reviews, tmp_path):
+    path = tmp_path / "train.tsv"
+    path.write_text(
+        "id\tdocument\tlabel\n" + "".join(f"{n}\treview {n}\t{n % 2}\n" for n in range(50)),
+        encoding="utf-8",
+    )
+    found = reviews.sample(path, 10, seed=1)
+    assert len(set(found.texts)) == 10
+    assert all(
+        int(t.split()[1]) % 2 == int(c) for t, c in zip(found.texts, found.labels, strict=True)
+    )
+    assert reviews.sample(path, 10, seed=1) == found
+    assert reviews.sample(path, 10, seed=2) != found
+    assert len(reviews.sample(path, 1000, seed=1)) == 50
+    part = tmp_path / "part.tsv"
+    part.write_text(reviews.rows(found), encoding="utf-8")
+    assert reviews.examples(part) == found
+
+
+def test_the_watch_forgets_the_first_half(reviews):
+    watch = reviews.Watch()
+    watch.moments = [0.0, 50.0, 100.0, 102.0, 104.0, 106.0]
+    assert watch.seconds == pytest.approx(2.0)
+
+
+def test_without_the_corpus_it_says_what_it_needs(reviews, tmp_path, monkeypatch):
+    monkeypatch.setenv("POLYHEAD_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MissingError, match=r"needs the corpus nsmc below \$POLYHEAD_DATA"):
+        reviews.main(["--quick", "--runs", str(tmp_path / "runs")])
+
+
+def test_a_trial_is_not_for_the_record(reviews, tmp_path):
+    with pytest.raises(ConfigError, match="--record"):
+        reviews.main(["--quick", "--record", "--runs", str(tmp_path)])
