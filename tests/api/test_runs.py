@@ -126,7 +126,7 @@ def test_changed_text_is_refused(make, begun, files):
         file.writelines([lines[0].upper(), *lines[1:]])
     with pytest.raises(DataError) as caught:
         train(make(), begun)
-    assert "target text is no longer the one that this run began with" in str(caught.value)
+    assert "target data are no longer those that this run began with" in str(caught.value)
     assert "--fresh" in str(caught.value)
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(lines)
@@ -148,7 +148,7 @@ def test_a_line_that_moves_from_training_to_validation_is_noticed(make, tmp_path
         return make(**names)
 
     train(with_validation(5), tmp_path / "run", reporter=LeaveAt(2))
-    with pytest.raises(DataError, match="the training source text is no longer the one"):
+    with pytest.raises(DataError, match="the training source data are no longer those"):
         train(with_validation(6), tmp_path / "run")
 
 

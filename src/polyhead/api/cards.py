@@ -16,7 +16,7 @@ def model_card(saved: SavedModel) -> str:
     size = sum(p.numel() for p in saved.model.parameters())
     valid = saved.about.get("valid") or {}
     measured = "\n".join(f"| {name} | {_number(value)} |" for name, value in valid.items())
-    named = [data.get(kind) for kind in ("source", "target", "pairs", "text")]
+    named = [data.get(kind) for kind in ("source", "target", "pairs", "text", "labelled", "images")]
     files = ", ".join(str(name) for names in named if isinstance(names, list) for name in names)
     return f"""# A {saved.family} model{f": {languages}" if languages else ""}
 
@@ -28,7 +28,7 @@ def model_card(saved: SavedModel) -> str:
 |---|---|
 {measured or "| not measured yet | |"}
 
-Trained on: {files or "not recorded"}. The licence of that text may bind what you do with it.
+Trained on: {files or "not recorded"}. The licence of these data may bind what you do with it.
 
     {TASKS[saved.family].use if saved.family in TASKS else "polyhead attention"} FOLDER
 

@@ -171,7 +171,7 @@ def check_data(folder: Path, now: dict[str, str]) -> None:
     for name, value in now.items():
         if before.get(name) != value:
             raise DataError(
-                f"{folder}: the {name} text is no longer the one that this run began with; restore "
+                f"{folder}: the {name} data are no longer those that this run began with; restore "
                 "the files, or start over with --fresh"
             )
 
