@@ -254,3 +254,10 @@ def test_completion_is_offered():
         check=False,
     )  # fmt: skip
     assert done.stdout.split() == ["train", "translate"]
+
+
+def test_recipes_are_listed_as_they_are_written(run):
+    """Square brackets in a description are not the screen's business."""
+    code, out, _ = run("recipes")
+    assert code == 0
+    assert "polyhead[vision]" in out

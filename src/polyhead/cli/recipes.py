@@ -2,6 +2,7 @@
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from polyhead.api.run import read_run, recipe_names
 
@@ -10,7 +11,7 @@ def list_recipes() -> None:
     """Names and descriptions."""
     table = Table(box=None, show_header=False, pad_edge=False)
     for name in recipe_names():
-        table.add_row(name, read_run(name).description)
+        table.add_row(name, Text(read_run(name).description))
     Console(soft_wrap=True).print(table)
 
 
