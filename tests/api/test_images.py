@@ -143,7 +143,7 @@ def test_changed_pictures_are_noticed(tmp_path):
     run = train_on_pictures(tmp_path)
     path = next((tmp_path / "pictures" / "red").iterdir())
     Image.new("RGB", (8, 8), "white").save(path)
-    with pytest.raises(DataError, match="no longer the one"):
+    with pytest.raises(DataError, match="no longer those"):
         train_on_pictures(tmp_path, run.name)
 
 
