@@ -8,6 +8,7 @@ from polyhead.api.looking import alignment, attention, record, write_picture
 from polyhead.api.translator import load
 from polyhead.errors import ConfigError
 from polyhead.inspect.maps import AttentionView
+from polyhead.models.ladder import Ladder, LadderConfig
 
 TEXT = "민준 씨는 내일 부산에 가요."
 
@@ -102,3 +103,9 @@ def test_bad_requests_are_one_line(translator, view, tmp_path):
         attention(translator, "가 " * 400)
     with pytest.raises(ConfigError, match=r"the ending must be \.html, \.svg, \.png or \.json"):
         write_picture(view, tmp_path / "page.pdf")
+
+
+def test_a_recurrent_translator_shows_what_it_looks_back_at():
+    model = Ladder(LadderConfig(11, 11, d_model=16)).eval()
+    (only,) = record(model, [4, 5, 6, 2], [7, 8, 2])
+    assert (only.kind, only.layer, only.weights.shape) == ("cross", 1, (1, 3, 4))

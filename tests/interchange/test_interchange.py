@@ -319,3 +319,10 @@ def test_old_files_with_greek_names_and_without_a_prefix_are_read():
     prefixed = {f"bert.{name}": tensor for name, tensor in old.items()}
     assert bert.encoder_from_hf(old).keys() == bert.encoder_from_hf(theirs).keys()
     assert bert.encoder_from_hf(prefixed).keys() == bert.encoder_from_hf(theirs).keys()
+
+
+@pytest.mark.parametrize("family", [bert, vit], ids=["bert", "vit"])
+def test_positions_that_theirs_do_not_have_are_refused(family):
+    config = {bert: BERTConfig, vit: ViTConfig}[family](positions="rotary")
+    with pytest.raises(CheckpointError, match=r"positions = 'rotary': .*only 'learned'"):
+        family.config_to_hf(config)

@@ -15,7 +15,12 @@ import pytest
 from polyhead.cost.published import estimated_flops
 from polyhead.data.batch import collate
 from polyhead.data.masking import blank
-from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
+from polyhead.layers.attention import (
+    MultiHeadAttention,
+    attention_weights,
+    fused,
+    softmax_of_visible,
+)
 from polyhead.layers.cache import BlockCache
 from polyhead.layers.embeddings import TokenEmbedding
 from polyhead.layers.feed_forward import FeedForward
@@ -25,9 +30,9 @@ from polyhead.layers.lsh import Arrangement
 from polyhead.layers.masks import Mask, not_padding
 from polyhead.layers.norms import standardise
 from polyhead.layers.positions import SinusoidalPositions, rotation
-from polyhead.layers.recurrent import RNNCell, WeightedSum
+from polyhead.layers.recurrent import RNNCell
 from polyhead.layers.reversible import _Reversible
-from polyhead.layers.scores import General
+from polyhead.layers.scores import General, ScoredAttention
 from polyhead.layers.stack import Block, Residual, Stack
 from polyhead.models.electra import Electra
 from polyhead.models.vit import PatchEmbed
@@ -48,16 +53,16 @@ class Break(NamedTuple):
 BREAKS = (
     Break("sine and cosine are swapped", SinusoidalPositions.forward,
           "[angle.sin(), angle.cos()]", "[angle.cos(), angle.sin()]", ("F5", "F6")),
-    Break("a mask of zeros on the scores", attention_weights,
+    Break("a mask of zeros on the scores", softmax_of_visible,
           'float("-inf")', "0.0", ("D2", "D4", "D6")),
-    Break("softmax over the wrong axis", attention_weights,
+    Break("softmax over the wrong axis", softmax_of_visible,
           ".softmax(dim=-1)", ".softmax(dim=-2)", ("B1", "B2")),
     Break("scores are not scaled", attention_weights,
           " / math.sqrt(q.size(-1))", "", ("B1", "D2")),
     Break("keys and queries are swapped", attention_weights,
           "q @ k.transpose(-2, -1)", "k @ q.transpose(-2, -1)", ("B1",)),
-    Break("the kernel hides the future from nobody", FullAttention.forward,
-          "is_causal=True", "is_causal=False", ("D1", "D9")),
+    Break("the kernel hides the future from nobody", fused,
+          "is_causal=causal", "is_causal=False", ("D1", "D9")),
     Break("keys are taken for values", MultiHeadAttention.project,
           "self.w_v(y)", "self.w_k(y)", ("C1", "C3")),
     Break("heads are glued together crosswise", MultiHeadAttention._merge,
@@ -83,8 +88,8 @@ BREAKS = (
     Break("the rotation turns the other way", rotation,
           "[cos, sin, -sin, cos]", "[cos, -sin, sin, cos]", ("F8",)),
     Break("the recurrent cell has no bound", RNNCell.forward, "torch.tanh(", "(", ("A1",)),
-    Break("the weighted sum is not normalised", WeightedSum.weights,
-          "softmax_of_visible(self.score(q, k), mask)", "self.score(q, k)", ("A9", "A10")),
+    Break("the weighted sum is not normalised", ScoredAttention.weights,
+          "softmax_of_visible(self.score(q, k), mask)", "self.score(q, k)", ("A6", "A7", "A8")),
     Break("the bilinear score forgets its matrix", General.prepare,
           'torch.einsum("bhqi,hij->bhqj", q, self.w)', "q", ("B6",)),
     Break("all blanks are [MASK]", blank, "(fate < config.masked)", "(fate < 1)", ("K3",)),

@@ -103,9 +103,9 @@ def record(model: Any, source: Sequence[int], target: Sequence[int]) -> list[Att
         model.hidden(pad([list(source)]).to(device), pad([[BOS, *target[:-1]]]).to(device))
     maps = []
     for name, weights in found.items():
-        stack, _, number, which = name.split(".")[-4:]
-        kind = "cross" if which == "cross_attention" else stack
-        maps.append(_map(kind, int(number) + 1, weights))
+        *stack, which = name.split(".")  # decoder.blocks.0.cross_attention, or without a stack
+        kind = "cross" if which == "cross_attention" else stack[-3]
+        maps.append(_map(kind, int(stack[-1]) + 1 if stack else 1, weights))
     return sorted(maps, key=lambda one: (KINDS.index(one.kind), one.layer))
 
 

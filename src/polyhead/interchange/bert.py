@@ -155,7 +155,7 @@ def config_to_hf(config: BERTConfig, architecture: str = "BertForMaskedLM") -> d
 def described(config: BERTConfig) -> dict[str, Any]:
     """What the configurations of BERT and ELECTRA have in common."""
     stack = config.stack
-    require_classic(stack, norm="post", positions="learned", own="learned")
+    require_classic(stack, norm="post", positions="learned", own=config.positions)
     return {
         "vocab_size": config.vocab,
         "hidden_size": stack.d_model,

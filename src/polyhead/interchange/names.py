@@ -115,9 +115,13 @@ def activation(values: Mapping[str, Any], name: str) -> Activation:
 
 def require_classic(stack: StackConfig, *, norm: str, positions: str, own: str) -> None:
     """Refuse to write a model that theirs could not express. `own` is our kind of positions."""
-    theirs = {"norm": norm, "score": "scaled_dot", "attention": "full", "positions": positions}
+    theirs = {
+        "norm": norm, "score": "scaled_dot", "attention": "full", "reversible": False,
+        "positions": positions,
+    }  # fmt: skip
     ours = {
-        "norm": stack.norm, "score": stack.score, "attention": stack.attention, "positions": own,
+        "norm": stack.norm, "score": stack.score, "attention": stack.attention,
+        "reversible": stack.reversible, "positions": own,
     }  # fmt: skip
     for name, value in theirs.items():
         if ours[name] != value:

@@ -155,7 +155,7 @@ def config_from_hf(values: Mapping[str, Any]) -> ViTConfig:
 def config_to_hf(config: ViTConfig) -> dict[str, Any]:
     """The contents of a config.json for ViTForImageClassification."""
     stack = config.stack
-    require_classic(stack, norm="pre", positions="learned", own="learned")
+    require_classic(stack, norm="pre", positions="learned", own=config.positions)
     if config.pooling != "class":
         raise CheckpointError(
             f'pooling = "{config.pooling}": their ViT reads its result from a class token, so this '

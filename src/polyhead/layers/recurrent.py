@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from polyhead.layers.cache import Memory
-from polyhead.layers.masks import EVERYTHING, Mask
-from polyhead.layers.scores import softmax_of_visible
+from polyhead.layers.scores import ScoredAttention
 
 Cell = Literal["rnn", "gru", "lstm"]
 Parts = tuple[Float[Tensor, "layer batch d_model"], ...]
@@ -103,39 +102,13 @@ def turned(
     return x.take_along_dim(torch.where(mirrored < 0, place, mirrored)[..., None], dim=1)
 
 
-class WeightedSum(nn.Module):
-    """The kernel of (2) for any score: softmax over the keys that may be seen, times values."""
-
-    def __init__(self, score: nn.Module) -> None:
-        super().__init__()
-        self.score = score
-
-    def forward(
-        self,
-        q: Float[Tensor, "batch head query d_head"],
-        k: Float[Tensor, "batch head key d_head"],
-        v: Float[Tensor, "batch head key d_value"],
-        mask: Mask = EVERYTHING,
-    ) -> Float[Tensor, "batch head query d_value"]:
-        return self.weights(q, k, mask) @ v
-
-    def weights(
-        self,
-        q: Float[Tensor, "batch head query d_head"],
-        k: Float[Tensor, "batch head key d_head"],
-        mask: Mask = EVERYTHING,
-    ) -> Float[Tensor, "batch head query key"]:
-        """α: rows sum to one, except those that may look at nothing; they are zero."""
-        return softmax_of_visible(self.score(q, k), mask)
-
-
 class LookBack(nn.Module):
     """Equation (2) with one head and nothing projected: the writer's s asks, the reader's h answer.
 
     `kernel` is called as that of `MultiHeadAttention` is, so whoever listens there can listen here.
     """
 
-    def __init__(self, kernel: WeightedSum) -> None:
+    def __init__(self, kernel: ScoredAttention) -> None:
         super().__init__()
         self.kernel = kernel
 

@@ -21,6 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyhead.layers.attention import fused, softmax_of_visible
 from polyhead.layers.masks import EVERYTHING, Mask
 
 ScoreKind = Literal["scaled_dot", "dot", "general", "additive"]
@@ -115,21 +116,10 @@ def make_score(
     return ScaledDot() if kind == "scaled_dot" else Dot()
 
 
-def softmax_of_visible(
-    scores: Float[Tensor, "batch head query key"], mask: Mask
-) -> Float[Tensor, "batch head query key"]:
-    """Scores to weights: softmax over the keys that may be looked at, zero for all others."""
-    allowed = mask.dense(scores.size(-2), scores.size(-1), scores.device)
-    if allowed is None:
-        return scores.softmax(dim=-1)
-    weights = scores.masked_fill(~allowed, float("-inf")).softmax(dim=-1)
-    return weights.masked_fill(~allowed, 0.0)
-
-
 class ScoredAttention(nn.Module):
     """softmax(score(Q, K)) V: a kernel for `MultiHeadAttention`, with dropout on the weights."""
 
-    def __init__(self, score: Dot | Additive, dropout: float = 0.0) -> None:
+    def __init__(self, score: nn.Module, dropout: float = 0.0) -> None:
         super().__init__()
         self.score = score
         self.dropout = dropout
@@ -141,19 +131,10 @@ class ScoredAttention(nn.Module):
         v: Float[Tensor, "batch head key d_value"],
         mask: Mask = EVERYTHING,
     ) -> Float[Tensor, "batch head query d_value"]:
-        if isinstance(self.score, Dot):
-            return self._fused(self.score.prepare(q, k.size(-1)), k, v, mask)
-        return F.dropout(self.weights(q, k, mask), self.dropout, self.training) @ v
-
-    def _fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Prepared queries need no more than dot products: PyTorch's kernel, with a scale of 1."""
         dropout = self.dropout if self.training else 0.0
-        hides_only_the_future = mask.causal and mask.keys is None and mask.pairs is None
-        causal = hides_only_the_future and q.size(-2) == k.size(-2)
-        allowed = None if causal else mask.dense(q.size(-2), k.size(-2), q.device)
-        return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=causal, scale=1.0
-        )
+        if isinstance(self.score, Dot):  # prepared queries need no more than dot products
+            return fused(self.score.prepare(q, k.size(-1)), k, v, mask, dropout, scale=1.0)
+        return F.dropout(self.weights(q, k, mask), dropout) @ v
 
     def weights(
         self,

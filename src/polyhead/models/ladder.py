@@ -37,10 +37,9 @@ from polyhead.layers.recurrent import (
     Parts,
     Recurrence,
     RecurrentState,
-    WeightedSum,
     turned,
 )
-from polyhead.layers.scores import ScoreKind, make_score
+from polyhead.layers.scores import ScoredAttention, ScoreKind, make_score
 
 Context = Literal["none", "mean", "positional", "content", "query"]
 
@@ -267,4 +266,4 @@ def _look_back(config: LadderConfig) -> LookBack | None:
         "content": lambda: ByContent(config.d_model),
         "query": lambda: make_score(config.score, 1, config.d_model),
     }
-    return LookBack(WeightedSum(scores[config.context]()))
+    return LookBack(ScoredAttention(scores[config.context]()))

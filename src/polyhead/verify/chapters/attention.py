@@ -17,8 +17,8 @@ from polyhead.layers.attention import (
 )
 from polyhead.layers.cache import Memory
 from polyhead.layers.masks import EVERYTHING, Mask
-from polyhead.layers.recurrent import LookBack, WeightedSum
-from polyhead.layers.scores import Additive, Dot, General, ScaledDot
+from polyhead.layers.recurrent import LookBack
+from polyhead.layers.scores import Additive, Dot, General, ScaledDot, ScoredAttention
 from polyhead.layers.stack import Block, StackConfig
 from polyhead.verify.check import Finding, Words, check, close, same, shown
 
@@ -267,7 +267,7 @@ def found_by_and_taken() -> Finding:
     energy = torch.tanh(s[0] @ score.w_q[0] + h[0] @ score.w_k[0]) @ score.v[0]
     alpha = energy.exp() / energy.exp().sum()
     expected = alpha[0] * h[0, 0] + alpha[1] * h[0, 1] + alpha[2] * h[0, 2]
-    got = LookBack(WeightedSum(score))(s, Memory(h, EVERYTHING))[0, 0]
+    got = LookBack(ScoredAttention(score))(s, Memory(h, EVERYTHING))[0, 0]
     found = close(expected, got, within=1e-5)
     return found.but_noted(f"{len(alpha)} weights, no vector", differs=len(alpha) != len(expected))
 

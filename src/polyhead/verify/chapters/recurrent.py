@@ -19,8 +19,8 @@ from polyhead.inspect.reach import gradient_by_word
 from polyhead.layers.attention import FullAttention, MultiHeadAttention
 from polyhead.layers.cache import Memory
 from polyhead.layers.masks import EVERYTHING
-from polyhead.layers.recurrent import Encoding, LookBack, Recurrence, RNNCell, WeightedSum
-from polyhead.layers.scores import make_score
+from polyhead.layers.recurrent import Encoding, LookBack, Recurrence, RNNCell
+from polyhead.layers.scores import ScoredAttention, make_score
 from polyhead.layers.stack import Stack, StackConfig
 from polyhead.models.ladder import ByContent, ByPosition, Equal, Ladder, LadderConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
@@ -207,7 +207,7 @@ def all_alike() -> Finding:
         "위치마다 학습된 수 하나를 주면, 서로 다른 두 문장도 단어와 상관없이 0.5, 0.3, 0.2로 "
         "똑같이 가중된다. 뜻이 아니라 거리만 반영한다는 노트의 지적이 맞다.",
     ),
-    code=(ByPosition, WeightedSum.weights),
+    code=(ByPosition, ScoredAttention.weights),
 )
 def only_places() -> Finding:
     """The weights of two sentences without a word in common."""
@@ -229,7 +229,7 @@ def only_places() -> Finding:
         "이제 단어가 다르면 가중치도 다르다. 그러나 디코더의 모든 단계가 같은 가중치를 쓴다. "
         "첫 단어를 쓸 때나 마지막 단어를 쓸 때나 소스를 똑같이 본다.",
     ),
-    code=(ByContent, WeightedSum.weights),
+    code=(ByContent, ScoredAttention.weights),
 )
 def a_function_of_h() -> Finding:
     """Both sentences and all three steps against the formula; the sentences differ."""
@@ -253,12 +253,12 @@ def a_function_of_h() -> Finding:
         "노트의 0.7, 0.2, 0.1은 한 단계에는 맞아도 다음은 0.1, 0.1, 0.8을 원할 수 있다. 디코더 "
         "상태도 보는 점수는 둘 다 만든다. 이것이 Bahdanau와 Luong의 어텐션이다.",
     ),
-    code=(LookBack, WeightedSum),
+    code=(LookBack, ScoredAttention),
 )
 def weights_of_its_own() -> Finding:
     """Two states whose scores are the logarithms of the wanted weights."""
     wanted = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
-    attend = LookBack(WeightedSum(make_score("dot", 1, 3)))
+    attend = LookBack(ScoredAttention(make_score("dot", 1, 3)))
     c = attend(wanted.log()[None], Memory(torch.eye(3)[None], EVERYTHING))
     return close(expected=wanted.tolist(), got=c[0], within=1e-6)
 
@@ -272,12 +272,12 @@ def weights_of_its_own() -> Finding:
         "The second number is then 3/4 · 4 + 1/4 · 8 = 5.",
         "점수 ln 3과 0은 지수를 취하면 3과 1, 나누면 3/4과 1/4이다. 둘째 수는 3 + 2 = 5이다.",
     ),
-    code=(LookBack, WeightedSum.forward),
+    code=(LookBack, ScoredAttention.forward),
 )
 def two_words() -> Finding:
     """The library's context of two words, against numbers that a pencil gives."""
     ln3, h = 1.0986123, torch.tensor([[[1.0986123, 4.0], [0.0, 8.0]]])
-    attend = LookBack(WeightedSum(make_score("dot", 1, 2)))
+    attend = LookBack(ScoredAttention(make_score("dot", 1, 2)))
     got = attend(torch.tensor([[[1.0, 0.0]]]), Memory(h, EVERYTHING))[0, 0]
     return close(expected=[0.75 * ln3, 5.0], got=got, within=1e-6)
 
@@ -388,7 +388,7 @@ def who_reaches_whom() -> Finding:
         "한다. 매 단계가 여섯 단어를 모두 본다. 셀프 어텐션이 더하는 것은 '거기'에서 다른 어느 "
         "단어까지든 한 걸음이라는 점과 모든 단어를 한꺼번에 계산한다는 점이다.",
     ),
-    code=(Ladder.context, WeightedSum.weights),
+    code=(Ladder.context, ScoredAttention.weights),
 )
 def the_whole_context() -> Finding:
     """How many words each of three steps looks at, without any self-attention."""
