@@ -21,8 +21,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import curves
 import measuring
-import plotting
 import torch
 from measuring import Contestant
 from torch import Tensor, nn
@@ -254,12 +254,13 @@ def paths(found: dict[str, Measured]) -> list[str]:
 def draw(found: dict[str, Measured], sizes: Sizes) -> str:
     """Time and memory over n and d."""
 
-    def panel(title: str, across: str, column: int) -> plotting.Panel:
-        curves = {}
+    def panel(title: str, across: str, column: int) -> curves.Panel:
+        lines = {}
         for name, one in found.items():
             by_size = one.by_length if across.startswith("n") else one.by_width
-            curves[name] = [(size, point[column]) for size, point in by_size.items()]
-        return plotting.Panel(title, across, curves, (seconds, size_of)[column])
+            lines[name] = [(size, point[column]) for size, point in by_size.items()]
+        tick = (seconds, size_of)[column]
+        return curves.Panel(title, across, lines, logarithmic=True, logarithmic_x=True, tick=tick)
 
     along_n, along_d = f"n, at d = {sizes.at_width}", f"d, at n = {sizes.at_length}"
     panels = [
@@ -267,7 +268,7 @@ def draw(found: dict[str, Measured], sizes: Sizes) -> str:
         for across in (along_n, along_d)
         for column, title in enumerate(("time, forward and back", "peak memory"))
     ]
-    return plotting.picture("What a layer costs", panels)
+    return curves.draw(panels, "What a layer costs", columns=2)
 
 
 def seconds(value: float) -> str:

@@ -85,7 +85,13 @@ def to_timm(config: ViTConfig) -> nn.Module:
     _check(config)
     if importlib.util.find_spec("timm") is None:
         raise MissingError("timm is not installed: pip install timm, or compare with torch")
-    from timm.models.vision_transformer import VisionTransformer
+    try:
+        from timm.models.vision_transformer import VisionTransformer
+    except (ImportError, RuntimeError) as error:
+        raise MissingError(
+            f"timm cannot be imported ({' '.join(str(error).split())}); install a torchvision made "
+            "for this torch, or compare with torch"
+        ) from error
 
     stack = config.stack
     return VisionTransformer(

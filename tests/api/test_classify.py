@@ -174,6 +174,17 @@ def test_fine_tuning_begins_with_the_weights_and_the_tokenizer_of_the_pretrained
     assert begun.about["classes"] == ["amounts", "events", "people", "places"]
 
 
+def test_dropout_is_what_this_run_says_not_what_pretraining_had(encoders, tmp_path):
+    init = encoders["bert"]
+    assert model_folder.load(init).config.stack.dropout != 0.37
+    run = configured(
+        "classify-small", write_labelled(tmp_path), f"train.init={init}", "train.steps=1",
+        "model.encoder.stack.dropout=0.37",
+    )  # fmt: skip
+    train(run, tmp_path / "run")
+    assert model_folder.load(tmp_path / "run" / "best").config.encoder.stack.dropout == 0.37
+
+
 def test_a_classifier_learns_labels_and_keeps_their_names(tmp_path):
     path = tmp_path / "a.tsv"
     rows = [f"{word} {n}\t{kind}\n" for n in range(40)
@@ -207,7 +218,7 @@ def test_order_and_padding_do_not_matter_to_a_label(tmp_path):
         assert alone.probabilities == pytest.approx(one.probabilities, abs=1e-5)
 
 
-def test_what_does_not_fit_is_refused_with_one_line(encoders, tmp_path, tiny_run):
+def test_what_does_not_fit_is_refused_with_one_line(tmp_path, tiny_run):
     files = write_labelled(tmp_path)
 
     def refused(*overrides):
@@ -218,7 +229,7 @@ def test_what_does_not_fit_is_refused_with_one_line(encoders, tmp_path, tiny_run
     with pytest.raises(CheckpointError, match="there is no model"):
         refused(f"train.init={tmp_path / 'nowhere'}")
     with pytest.raises(ConfigError, match="learns only 128 positions"):
-        refused(f"train.init={encoders['bert']}", "data.max_length=129")
+        refused("model.encoder.positions=learned", "data.max_length=129")
     with pytest.raises(ConfigError, match=r"data.labelled: give at least one file"):
         train(configured("classify-small", {"text": ["x"]}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -238,14 +249,17 @@ def test_a_run_goes_on_only_from_the_model_that_it_began_with(encoders, tmp_path
 
 def test_a_translator_begins_with_the_blocks_of_a_pretrained_encoder(encoders, tmp_path):
     blocks = ("model.stack.n_layers=2", "model.stack.d_model=16", "model.stack.n_heads=2",
-              "model.stack.d_ff=24", "model.stack.norm=post")  # fmt: skip
+              "model.stack.d_ff=24", "model.stack.norm=pre")  # fmt: skip
     files = write_corpus(tmp_path)
     settings = (*SMALL, *blocks, "train.steps=1", "train.bleu_sentences=0", "train.keep=9")
     init = f"train.init={encoders['bert']}"
     with pytest.raises(ConfigError, match=r"have activation = 'gelu', but model.stack.activation"):
         train(read_run("small", (*settings, init), files), tmp_path / "run")
-    gelu = "model.stack.activation=gelu"
-    train(read_run("small", (*settings, gelu, init), files), tmp_path / "run")
+    settings = (*settings, "model.stack.activation=gelu")
+    with pytest.raises(ConfigError, match=r'positions = "rotary", but model.positions = "sinu'):
+        train(read_run("small", (*settings, init), files), tmp_path / "run")
+    settings = (*settings, "model.positions=rotary")
+    train(read_run("small", (*settings, init), files), tmp_path / "run")
     begun = model_folder.load(store.step_folder(tmp_path / "run" / "checkpoints", 0))
     theirs = dict(model_folder.load(encoders["bert"]).model.encoder.stack.named_parameters())
     ours = dict(begun.model.encoder.named_parameters())

@@ -8,6 +8,9 @@ from polyhead.api.looking import alignment, attention, record, write_picture
 from polyhead.api.translator import load
 from polyhead.errors import ConfigError
 from polyhead.inspect.maps import AttentionView
+from polyhead.layers.kinds import LSHConfig
+from polyhead.layers.stack import StackConfig
+from polyhead.models import Transformer, TransformerConfig
 from polyhead.models.ladder import Ladder, LadderConfig
 
 TEXT = "민준 씨는 내일 부산에 가요."
@@ -109,3 +112,23 @@ def test_a_recurrent_translator_shows_what_it_looks_back_at():
     model = Ladder(LadderConfig(11, 11, d_model=16)).eval()
     (only,) = record(model, [4, 5, 6, 2], [7, 8, 2])
     assert (only.kind, only.layer, only.weights.shape) == ("cross", 1, (1, 3, 4))
+
+
+def test_a_translator_without_attention_says_so():
+    model = Ladder(LadderConfig(11, 11, d_model=16, context="none")).eval()
+    with pytest.raises(ConfigError, match="has no attention: there is nothing to look at"):
+        record(model, [4, 5, 6, 2], [7, 8, 2])
+
+
+def test_layers_that_hash_show_their_buckets_and_who_could_see_whom():
+    torch.manual_seed(0)
+    stack = StackConfig(n_layers=2, d_model=16, n_heads=2, d_ff=16, lsh=LSHConfig(chunk=2))
+    config = TransformerConfig(20, 20, stack=stack, encoder_attention=("full", "lsh"))
+    maps = record(Transformer(config).eval(), list(range(4, 16)), [5, 6, 2])
+    hashed = {(one.kind, one.layer) for one in maps if one.buckets is not None}
+    assert hashed == {(one.kind, one.layer) for one in maps if one.seen is not None}
+    assert hashed == {("encoder", 2)}
+    (one,) = (one for one in maps if one.buckets is not None)
+    assert one.buckets.shape == (2, 2, 12)  # rounds, heads, positions
+    assert (one.weights[~one.seen] == 0).all()
+    assert not one.seen.all()

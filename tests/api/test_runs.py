@@ -114,6 +114,21 @@ def test_what_does_not_matter_may_change(make, begun):
     assert train(make("train.workers=1", "train.keep=9"), begun).step == 6
 
 
+def test_a_run_of_an_earlier_version_goes_on_although_options_were_added_since(make, begun):
+    path = begun / "config.toml"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if not line.startswith(("norm_eps", "patience", "activation_d"))]
+    assert len(kept) == len(lines) - 3
+    path.write_text("\n".join(kept), encoding="utf-8")
+    train(make("train.steps=4"), begun, accept_changes=True)
+    kept[kept.index("[model.stack]") + 1 :] = [
+        "norm_eps = 0.5",
+        *kept[kept.index("[model.stack]") + 1 :],
+    ]
+    path.write_text("\n".join(kept), encoding="utf-8")
+    assert "norm_eps" in refused(ConfigError, make(), begun)
+
+
 def test_a_description_is_not_a_setting(make, begun):
     assert train(replace(make(), description="other words"), begun).step == 6
 

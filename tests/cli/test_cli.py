@@ -54,6 +54,16 @@ def test_help_and_version_do_not_import_torch():
         assert f"\n  {command} " in done.stdout
 
 
+@pytest.mark.parametrize("words", [("train",), ("translate",), ("data", "check")])
+def test_examples_stand_one_a_line_as_they_can_be_pasted(run, words):
+    _, out, _ = run(*words, "--help")
+    examples = [line.strip() for line in out.splitlines() if line.startswith("  polyhead ")]
+    assert examples
+    for example in examples:
+        assert example.startswith(f"polyhead {' '.join(words)}")
+        assert example.count("polyhead") == 1
+
+
 def test_help_answers_at_once():
     """0.3 s on a quiet machine; the best of several tries, because this one may not be quiet."""
     times = []

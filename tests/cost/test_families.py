@@ -56,7 +56,9 @@ def tokens(config, shape):
 
 
 @pytest.mark.parametrize(
-    "config", [*CONFIGS.values(), TransformerConfig()], ids=[*CONFIGS, "the paper's base"]
+    "config",
+    [*CONFIGS.values(), replace(SMALL, positions="axial"), TransformerConfig()],
+    ids=[*CONFIGS, "axial", "the paper's base"],
 )
 def test_parameters_are_those_of_the_built_model_part_by_part(config):
     with torch.device("meta"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from views import hashed
 
 from polyhead.errors import ConfigError, DataError
 from polyhead.inspect.maps import AttentionMap, AttentionView, Sentence, Token
@@ -158,6 +159,38 @@ def test_views_that_differ_in_one_weight_are_not_equal(view):
     other = replace(view, maps=(replace(view.maps[0], weights=weights), *view.maps[1:]))
     assert other != view
     assert AttentionView.from_json(other.to_json()) == other
+
+
+def test_json_comes_back_with_buckets_and_with_who_could_see_whom():
+    view = hashed()
+    again = AttentionView.from_json(view.to_json())
+    assert again == view
+    (one,) = again.maps
+    assert (one.seen == view.maps[0].seen).all()
+    assert (one.buckets == view.maps[0].buckets).all()
+    assert again != replace(view, maps=(replace(one, seen=~one.seen),))
+    assert again != replace(view, maps=(replace(one, buckets=None),))
+
+
+def test_a_word_could_see_what_any_of_its_pieces_could_see():
+    (one,), (merged,) = hashed().maps, hashed().merged().maps
+    for head, i, j in np.ndindex(2, 4, 4):
+        assert merged.seen[head, i, j] == one.seen[head, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2].any()
+    assert merged.buckets is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda one: one.update(seen="!"), "seen pairs are not base64"),
+        (lambda one: one.update(seen="AAAA"), "24 numbers do not have the shape"),
+        (lambda one: one["buckets"].update(numbers="AAAA"), "damaged"),
+        (lambda one: one["buckets"].update(shape=[1, 4, 8]), "damaged"),
+    ],
+)
+def test_damaged_buckets_are_refused(change, message):
+    with pytest.raises(DataError, match=message):
+        AttentionView.from_json(broken(hashed(), lambda content: change(content["maps"][0])))
 
 
 def broken(view, change):

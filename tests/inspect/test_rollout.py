@@ -1,6 +1,7 @@
 """Attention over a picture: roll-out by hand, and a page that shows it truly."""
 
 import base64
+import html
 import itertools
 import json
 import re
@@ -150,3 +151,9 @@ def test_all_heads_open_one_and_the_page_speaks_korean(picture_view, open_page):
     assert tab.locator("figcaption").first.inner_text() == "레이어 2, 헤드 1"
     tab.go_back()
     assert tab.locator(".thumbnails button").count() == 6
+
+
+def test_a_notebook_shows_the_picture_in_a_frame(picture_view):
+    shown = html.unescape(picture_view._repr_html_())
+    assert shown.startswith("<iframe srcdoc=")
+    assert image_page.render(picture_view) in shown

@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
+from views import hashed
 
 from polyhead.inspect.drawing import viridis
 from polyhead.inspect.maps import AttentionMap, AttentionView
@@ -144,3 +145,44 @@ def test_the_page_is_dark_in_the_dark(view, show):
         sums.append(sum(on_screen(page, 3, 3)))
     assert sums[0] > 700
     assert sums[1] < 100
+
+
+# Attention that does not see everything
+
+
+def test_cells_that_could_not_be_seen_are_left_empty(show):
+    view = hashed()
+    (one,) = view.maps
+    _, painted = shown_colours(show(view, "#head=2"))
+    assert (painted == one.seen[1]).all()
+    page = show(view, "#head=mean")
+    _, painted = shown_colours(page)
+    assert (painted == one.seen.any(axis=0)).all()
+    assert "Hatched cells could not be seen" in page.inner_text("footer")
+    _, painted = shown_colours(show(view, "#head=1&merge=1"))
+    assert (painted == view.merged().maps[0].seen[0]).all()
+    row, column = np.argwhere(~one.seen[1])[0]
+    page = show(view, "#head=2")
+    cell = page.locator("#cells").bounding_box()["width"] / 8
+    page.locator("#cells").hover(position={"x": (column + 0.5) * cell, "y": (row + 0.5) * cell})
+    assert "could not be seen from here" in page.inner_text(".readout")
+
+
+def test_tokens_are_numbered_by_their_bucket_and_can_be_sorted_by_it(show):
+    view = hashed()
+    buckets = view.maps[0].buckets
+    page = show(view, "#head=2")
+    badges = ".beside-names .bucket"
+    assert page.locator(badges).all_inner_texts() == [str(one) for one in buckets[0, 1]]
+    page.locator("label[for=round-2]").click()
+    assert page.locator(badges).all_inner_texts() == [str(one) for one in buckets[1, 1]]
+    page.locator("label[for=sorted]").click()
+    assert page.locator(badges).all_inner_texts() == [str(one) for one in sorted(buckets[1, 1])]
+    order = np.argsort(buckets[1, 1], kind="stable")
+    _, painted = shown_colours(page)
+    assert (painted == view.maps[0].seen[1][np.ix_(order, order)]).all()
+    page.reload()
+    assert page.locator("#sorted").is_checked()
+    page.locator("label[for=head-mean]").click()
+    assert page.locator(badges).count() == 0
+    assert "Choose a single head" in page.inner_text("footer")

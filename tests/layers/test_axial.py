@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from polyhead.layers.axial import AxialPositions
+from polyhead.layers.axial import AxialConfig, AxialPositions, make_axial, square_grid
 
 
 @pytest.fixture(autouse=True)
@@ -67,3 +67,40 @@ def test_a_longer_input_is_refused():
 def test_grids_that_do_not_fit_are_refused(shape, widths, message):
     with pytest.raises(ValueError, match=message):
         AxialPositions(shape, 8, widths=widths)
+
+
+@pytest.mark.parametrize(
+    ("n", "grid"), [(1, (1, 1)), (2, (1, 2)), (7, (2, 4)), (512, (16, 32)), (2048, (32, 64))]
+)
+def test_a_grid_that_nobody_chose_is_nearly_square(n, grid):
+    assert square_grid(n) == grid
+
+
+def test_such_a_grid_has_room_for_everyone_and_wastes_less_than_a_row():
+    for n in range(1, 600):
+        rows, columns = square_grid(n)
+        assert n <= rows * columns < n + columns
+        assert rows <= columns
+
+
+def test_an_odd_width_is_divided_as_equally_as_can_be():
+    positions = make_axial(AxialConfig(), d_model=7, max_length=20)
+    assert [axis.weight.shape for axis in positions.axes] == [(3, 3), (8, 4)]
+    assert positions(20).shape == (20, 7)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (AxialConfig((3, 5)), r"axial.shape = \[3, 5\] has 15 places, but max_length is 16; write "
+                              r"\[4, 4\], or leave the shape out"),
+        (AxialConfig((-4, -4)), r"axial.shape = \[-4, -4\] has 16 places"),
+        (AxialConfig((4, 4), (2, 5)), r"axial.widths = \[2, 5\]: expected 2 numbers that add up to "
+                                      r"d_model \(8\); write \[4, 4\]"),
+        (AxialConfig((4, 4), (8,)), "expected 2 numbers"),
+        (AxialConfig((), (8, 0)), "expected 2 numbers"),
+    ],
+)  # fmt: skip
+def test_a_grid_that_does_not_fit_the_model_is_refused_with_one_that_does(config, message):
+    with pytest.raises(ValueError, match=message):
+        make_axial(config, d_model=8, max_length=16)

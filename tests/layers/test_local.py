@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from polyhead.layers import local
 from polyhead.layers.attention import KV, FullAttention, MultiHeadAttention
 from polyhead.layers.cache import BlockCache, DecoderState
 from polyhead.layers.local import LocalAttention
@@ -54,6 +55,37 @@ def test_blocks_equal_dense_attention_with_a_band(length, window, causal, padded
         strict=True,
     ):
         torch.testing.assert_close(mine, right, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("length", [129, 193, 250])
+def test_very_long_inputs_are_computed_span_by_span_with_the_same_result(
+    monkeypatch, length, causal
+):
+    monkeypatch.setattr(local, "SPAN", 64)
+    q, k, v = qkv(length)
+    keys = torch.rand(2, length) > 0.3
+    allowed = band(length, 40, causal) & keys[:, None, None]
+    ours = LocalAttention(40)(q, k, v, Mask(keys=keys, causal=causal))
+    theirs = dense(q, k, v, allowed)
+    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+    direction = torch.randn_like(theirs)
+    for mine, right in zip(
+        gradients(ours, (q, k, v), direction),
+        gradients(theirs, (q, k, v), direction),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, right, atol=2e-6, rtol=1e-5)
+
+
+def test_dropout_is_drawn_the_same_when_a_span_is_computed_again(monkeypatch):
+    monkeypatch.setattr(local, "SPAN", 64)
+    q, k, v = qkv(200)
+    kernel = LocalAttention(8, dropout=0.5).train()
+    torch.manual_seed(1)
+    output = kernel(q, k, v, THE_PAST)
+    (by_v,) = torch.autograd.grad(output.sum(), v)  # linear in v: the sum must come back
+    torch.testing.assert_close((by_v * v).sum(), output.sum(), atol=1e-3, rtol=1e-4)
 
 
 @pytest.mark.parametrize("length", [3, 40, 129])

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from polyhead.layers.attention import FullAttention
+from polyhead.layers.experts import ExpertsConfig
+from polyhead.layers.kinds import LSHConfig
 from polyhead.layers.local import LocalAttention
 from polyhead.layers.lsh import LSHAttention
 from polyhead.layers.stack import StackConfig
@@ -26,9 +28,11 @@ STACKS = {
     "additive": replace(SMALL, score="additive"),
     "local": replace(SMALL, attention="local", window=2),
     "mixed": replace(SMALL, attention=("local", "full"), window=2, norm="pre"),
+    "experts": replace(SMALL, experts=ExpertsConfig(n=3, k=2)),
+    "experts before": replace(SMALL, experts=ExpertsConfig(n=4, k=1), norm="pre"),
     "tanh": replace(SMALL, activation="gelu_tanh", norm_eps=1e-12),
 }
-POSITIONS = ["sinusoidal", "learned", "rotary", "none"]
+POSITIONS = ["sinusoidal", "learned", "axial", "rotary", "none"]
 CHOICES = [(name, "sinusoidal") for name in STACKS] + [
     (name, positions) for name in ("tanh", "local") for positions in POSITIONS[1:]
 ]
@@ -147,10 +151,52 @@ def test_without_positions_a_sentence_is_a_bag_of_words():
     )
 
 
-def test_local_attention_refuses_scores_that_its_kernel_does_not_know():
-    stack = replace(SMALL, attention="local", score="additive")
-    with pytest.raises(ValueError, match='local attention knows score = "scaled_dot" only'):
-        Transformer(TransformerConfig(VOCAB, VOCAB, stack=stack))
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"attention": "local", "score": "additive"},
+         'local attention knows score = "scaled_dot" only, got \'additive\'; leave score out, or'),
+        ({"attention": ("full", "lsh"), "score": "dot"}, 'lsh attention knows score = "scaled_dot'),
+        ({"attention": ()}, r"attention = \[\]: name at least one kind"),
+        ({"attention": "local", "window": 0}, "window = 0: expected at least 1"),
+        ({"reversible": True}, r'norm is "post"; write norm = "pre", or reversible = false'),
+        ({"reversible": True, "norm": "pre", "experts": ExpertsConfig(n=4)},
+         "reversible = true: the balance of experts needs what this would forget; leave it out"),
+        ({"feed_chunk": 9, "experts": ExpertsConfig(n=4)}, "feed_chunk = 9: the balance of exp"),
+        ({"n_heads": 3}, r"d_model \(16\) must be a multiple of n_heads \(3\); write n_heads = 2"),
+        ({"n_heads": 0}, r"multiple of n_heads \(0\); write n_heads = 1"),
+    ],
+)  # fmt: skip
+def test_choices_that_do_not_go_together_are_refused_with_what_to_write(choice, message):
+    with pytest.raises(ValueError, match=message):
+        replace(SMALL, **choice)
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"buckets": 7}, "n_buckets must be even.* got 7; write 8"),
+        ({"chunk": 0}, "chunk = 0: expected at least 1"),
+        ({"rounds": 0}, "rounds = 0: expected at least 1"),
+        ({"eval_rounds": -1}, "eval_rounds = -1: expected at least 0"),
+    ],
+)
+def test_hashing_that_cannot_be_done_is_refused(choice, message):
+    with pytest.raises(ValueError, match=message):
+        LSHConfig(**choice)
+
+
+def test_an_encoder_may_have_an_attention_of_its_own():
+    stack = replace(SMALL, norm="pre")
+    config = TransformerConfig(VOCAB, VOCAB, stack=stack, encoder_attention=("lsh", "local"))
+    model = Transformer(config).eval()
+    kinds = [type(block.self_attention.kernel) for block in model.encoder.blocks]
+    assert kinds == [LSHAttention, LocalAttention]
+    kinds = [type(block.self_attention.kernel) for block in model.decoder.blocks]
+    assert kinds == [FullAttention] * 2
+    source, target = text(2, 7), text(2)
+    padded = F.pad(source, (0, 3), value=PAD)
+    torch.testing.assert_close(model(padded, target), model(source, target), **close)
 
 
 @pytest.mark.parametrize("build", [translator, writer])

@@ -1,7 +1,7 @@
 """What every family promises. A new family is done when it stands in this table and passes."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,10 +16,15 @@ from torch.nn import functional as F
 from polyhead import models
 from polyhead.checkpoint.folder import set_weights, weights
 from polyhead.config import from_dict
+from polyhead.layers.experts import ExpertsConfig
+from polyhead.layers.kinds import LSHConfig
 from polyhead.layers.stack import StackConfig
 
 POST = StackConfig(n_layers=2, d_model=16, n_heads=4, d_ff=32, dropout=0.0)
 PRE = StackConfig(n_layers=2, d_model=16, n_heads=4, d_ff=32, dropout=0.0, norm="pre")
+LONG = replace(  # with chunks that hold all that is read here, so that hashing misses nobody
+    PRE, attention=("local", "lsh"), window=3, lsh=LSHConfig(chunk=32), reversible=True
+)
 VOCAB, PAD, LENGTH = 11, 0, 7
 
 
@@ -48,8 +53,46 @@ CASES = {
         models.LadderConfig(VOCAB, VOCAB, d_model=16, n_layers=2, dropout=0.0),
         lambda batch: (text(batch, 5), text(batch)),
     ),
+    "seq2seq": Case(
+        models.Seq2SeqConfig(VOCAB, VOCAB, d_model=16, d_embed=12, context="everywhere"),
+        lambda batch: (text(batch, 5), text(batch)),
+    ),
+    "bahdanau": Case(
+        models.BahdanauConfig(VOCAB, VOCAB, d_model=16, d_encoder=20, d_embed=12),
+        lambda batch: (text(batch, 5), text(batch)),
+    ),
+    "luong": Case(
+        models.LuongConfig(VOCAB, VOCAB, d_model=16, d_embed=12),
+        lambda batch: (text(batch, 5), text(batch)),
+    ),
+    "deep_att": Case(
+        models.DeepAttConfig(VOCAB, VOCAB, d_model=16, d_embed=12, n_layers=2, decoder_layers=2),
+        lambda batch: (text(batch, 5), text(batch)),
+    ),
+    "gnmt": Case(
+        models.GNMTConfig(VOCAB, VOCAB, d_model=16, n_layers=3),
+        lambda batch: (text(batch, 5), text(batch)),
+    ),
+    "convs2s": Case(
+        models.ConvS2SConfig(
+            VOCAB, VOCAB, d_embed=12, encoder=((16, 3), (20, 1)), decoder=((16, 3), (20, 2))
+        ),
+        lambda batch: (text(batch, 5), text(batch)),
+    ),
+    "bytenet": Case(
+        models.ByteNetConfig(VOCAB, VOCAB, d_model=16, n_layers=3, max_dilation=4),
+        lambda batch: (text(batch, 5), text(batch)),
+    ),
+    "moe": Case(
+        models.MoEConfig(VOCAB, VOCAB, d_model=16, d_ff=24, experts=ExpertsConfig(n=3, k=2)),
+        lambda batch: (text(batch, 5), text(batch)),
+    ),
     "gpt": Case(
         models.GPTConfig(VOCAB, max_length=32, stack=PRE),
+        lambda batch: (text(batch),),
+    ),
+    "reformer": Case(
+        models.ReformerConfig(VOCAB, max_length=32, stack=LONG),
         lambda batch: (text(batch),),
     ),
     "bert": Case(
@@ -71,8 +114,12 @@ CASES = {
 }
 
 every = pytest.mark.parametrize("family", models.FAMILIES)
-translators = pytest.mark.parametrize("family", ["transformer", "ladder"])
-writers = pytest.mark.parametrize("family", ["transformer", "ladder", "gpt"])
+READERS = [
+    "transformer", "ladder", "seq2seq", "bahdanau", "luong", "deep_att", "gnmt",
+    "convs2s", "bytenet", "moe",
+]  # fmt: skip
+translators = pytest.mark.parametrize("family", READERS)
+writers = pytest.mark.parametrize("family", [*READERS, "gpt", "reformer"])
 close = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -136,8 +183,11 @@ def test_every_parameter_learns(family):
 
 @every
 def test_no_two_layers_begin_alike(family):
-    """Copying one layer N times, as deepcopy does, would begin with N equal layers."""
-    tensors = [p for p in build(family).parameters() if p.dim() > 1]
+    """Copying one layer N times, as deepcopy does, would begin with N equal layers.
+
+    What begins at zero (the gates of experts) does so on purpose.
+    """
+    tensors = [p for p in build(family).parameters() if p.dim() > 1 and p.any()]
     for i, one in enumerate(tensors):
         for other in tensors[i + 1 :]:
             assert one.shape != other.shape or not torch.equal(one, other)

@@ -104,7 +104,7 @@ BREAKS = (
     Break("chunks look ahead instead of back", Arrangement.sees,
           "(back == 1)", "(back == -1)", ("N8",)),
     Break("the way back adds what it should subtract", _Reversible.backward,
-          "y_2 - moved", "y_2 + moved", ("N9",)),
+          "_minus(y_2, moved)", "y_2 + moved", ("N9",)),
     Break("the window is one too wide", LocalAttention._visible,
           "distance <= self.window", "distance <= self.window + 1", ("I4",)),
 )  # fmt: skip

@@ -1,9 +1,7 @@
 """The report in a real browser: offline, in both languages, and what it shows is what was found."""
 
 import html
-import os
 import re
-import shutil
 from xml.etree import ElementTree
 
 import pytest
@@ -17,53 +15,22 @@ from polyhead.verify import drawings
 from polyhead.verify.page import KINDS, PICTURES, render, write
 from polyhead.verify.run import CHAPTERS, load, run
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 SVG = "{http://www.w3.org/2000/svg}"
 HANGUL = re.compile("[가-힣]")
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """A running browser, or a skip that says how to get one."""
-    names = [os.environ.get("CHROME", ""), *BROWSERS]
-    found = next((path for path in map(shutil.which, filter(None, names)) if path), None)
-    if found is None:
-        message = "no Chromium found: apt install chromium (or set CHROME to its path)"
-        if os.environ.get("REQUIRE_CHROMIUM") == "1":
-            pytest.fail(message)
-        pytest.skip(message)
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=FLAGS)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def show(browser, tmp_path):
+def show(windows, tmp_path):
     """Open a report in an offline window; any request or error on the page fails the test."""
-    contexts, problems, requested = [], [], []
 
     def show(rows, language="en", width=1200, scheme="light"):
         path = write(rows, tmp_path / "report.html", language)
-        context = browser.new_context(
-            offline=True, viewport={"width": width, "height": 900}, color_scheme=scheme
+        return windows.open(
+            path.as_uri(), width=width, height=900, offline=True, color_scheme=scheme
         )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda said: said.type == "error" and problems.append(said.text))
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("dialog", lambda dialog: problems.append(dialog.message))
-        page.on("request", lambda request: requested.append(request.url.split("#")[0]))
-        page.goto(path.as_uri())
-        return page
 
     yield show
-    for context in contexts:
-        context.close()
-    assert problems == []
-    assert set(requested) <= {(tmp_path / "report.html").as_uri()}
+    assert set(windows.requested) <= {(tmp_path / "report.html").as_uri()}
 
 
 @pytest.fixture

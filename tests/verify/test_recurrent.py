@@ -8,7 +8,7 @@ from polyhead.layers import scores
 from polyhead.layers.attention import FullAttention
 from polyhead.layers.recurrent import LookBack, Recurrence, RNNCell
 from polyhead.layers.scores import ScoredAttention
-from polyhead.models import ladder
+from polyhead.models import seq2seq
 from polyhead.models.ladder import ByContent, ByPosition, Ladder
 from polyhead.verify.chapters import recurrent
 from polyhead.verify.check import CHECKS
@@ -109,7 +109,7 @@ def test_places_that_are_counted_from_the_end_are_noticed(monkeypatch):
 
 
 def test_a_source_that_is_not_turned_is_noticed(monkeypatch):
-    monkeypatch.setattr(ladder, "turned", lambda x, _lengths: x)
+    monkeypatch.setattr(seq2seq, "turned", lambda x, _lengths: x)
     assert broken() == {"A4"}
 
 

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from polyhead.api.translator import Translator
 from polyhead.decode.options import DecodeConfig
+from polyhead.evaluate.edits import compare_errors, error_rates
 from polyhead.evaluate.score import Comparison, Score, compare, score
+
+Metric = Literal["bleu", "wer"]  # how close it comes, or whether it is exactly right
 
 
 @dataclass(frozen=True)
@@ -33,13 +37,36 @@ def evaluate(
     scores = score(outputs, references, lowercase=lowercase, tokenize=tokenize)
     tested: list[Comparison] = []
     if against is not None:
-        other = (
-            _best(against, sources, None, progress)
-            if isinstance(against, Translator)
-            else list(against)
-        )
+        other = _others(against, sources, progress)
         tested = compare(other, outputs, references, lowercase=lowercase, tokenize=tokenize)
     return Evaluation(scores, outputs, tested)
+
+
+def evaluate_exactly(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    options: DecodeConfig | None = None,
+    against: Translator | Sequence[str] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Evaluation:
+    """The same where only one output is right: WER and PER instead of BLEU and chrF."""
+    outputs = _best(translator, sources, options, progress)
+    scores = error_rates(outputs, references)
+    tested: list[Comparison] = []
+    if against is not None:
+        tested = compare_errors(_others(against, sources, progress), outputs, references)
+    return Evaluation(scores, outputs, tested)
+
+
+def _others(
+    against: Translator | Sequence[str], sources: Sequence[str], progress: Callable[[int], None]
+) -> list[str]:
+    """What the other system says, or has said."""
+    if isinstance(against, Translator):
+        return _best(against, sources, None, progress)
+    return list(against)
 
 
 def _best(

@@ -1,7 +1,7 @@
 """Beginning from a pre-trained model: `train.init`.
 
     classifier     the whole encoder of a BERT, the discriminator of an ELECTRA, or the encoder of
-                   another classifier; sizes and tokenizer are taken from it
+                   another classifier; sizes and tokenizer are taken from it, dropout is not
     transformer    the blocks of its encoder, as far as they fit; its own vocabulary stays
 
 Whatever does not fit is refused before anything is trained.
@@ -18,12 +18,15 @@ from polyhead.checkpoint import folder as model_folder
 from polyhead.checkpoint import store
 from polyhead.checkpoint.folder import SavedModel
 from polyhead.errors import CheckpointError, ConfigError
+from polyhead.layers.positions import PositionKind
 from polyhead.layers.stack import StackConfig
 from polyhead.models.bert import BERTConfig, BERTEncoder
 from polyhead.text.tokenizer import Tokenizers
 
 ENCODERS = ("bert", "electra", "classifier")  # families that have one to give
-SAME = ("d_model", "n_heads", "d_ff", "norm", "activation", "score", "attention")  # of a block
+SAME = (  # of a block
+    "d_model", "n_heads", "d_ff", "norm", "activation", "score", "attention", "experts",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def copy_encoder(initial: Initial, model: Any) -> None:
     model.encoder.load_state_dict(initial.encoder.state_dict())
 
 
-def check_blocks(initial: Initial, stack: StackConfig) -> None:
+def check_blocks(initial: Initial, stack: StackConfig, positions: PositionKind) -> None:
     """A block can move from one stack to another only if it would compute the same there."""
     theirs = initial.config.stack
     for name in SAME:
@@ -88,6 +91,12 @@ def check_blocks(initial: Initial, stack: StackConfig) -> None:
                 f"train.init: the blocks of {initial.path} have {name} = {getattr(theirs, name)!r},"
                 f" but model.stack.{name} = {ours!r}; make them equal, or leave train.init out"
             )
+    kind = initial.config.positions
+    if "rotary" in (kind, positions) and kind != positions:  # the only one in blocks
+        raise ConfigError(
+            f'train.init: the blocks of {initial.path} have positions = "{kind}", but '
+            f'model.positions = "{positions}"; make them equal, or leave train.init out'
+        )
 
 
 def copy_blocks(initial: Initial, model: Any) -> int:

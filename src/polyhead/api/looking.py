@@ -17,7 +17,7 @@ from polyhead.api.writer import Writer
 from polyhead.data.batch import pad
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.inspect import drawing, page
-from polyhead.inspect.attention import recorded_attention
+from polyhead.inspect.attention import Maps, recorded_attention
 from polyhead.inspect.maps import KINDS, AttentionMap, AttentionView, Sentence, Token
 from polyhead.text.tokenizer import BOS, EOS, SPECIALS, Piece, words_of
 
@@ -52,10 +52,10 @@ def reading(writer: Writer, text: str) -> AttentionView:
     model: Any = writer.saved.model
     with torch.inference_mode(), recorded_attention(model) as found:
         logits = model(torch.tensor([ids], device=writer.device))[0, -1]
-    read = _tokens(tokenizer.pieces(text), before=EOS)
+    read = as_tokens(tokenizer.pieces(text), before=EOS)
     maps = [
-        AttentionMap("decoder", int(name.split(".")[-2]) + 1, _plain(weights), "source", "source")
-        for name, weights in found.items()
+        as_map("decoder", int(name.split(".")[-2]) + 1, found, name, text_only=True)
+        for name in found
     ]
     return AttentionView(
         title=text,
@@ -85,11 +85,11 @@ def attention(translator: Translator, text: str, target: str | None = None) -> A
     maps = record(translator.models[0].model, source_ids, target_ids)
     written = tokenizer.target.pieces_of_ids(target_ids[:-1])
     target_text = tokenizer.target.decode(target_ids)
-    read = _tokens(written, before=BOS)
+    read = as_tokens(written, before=BOS)
     return AttentionView(
         title=f"{text} → {target_text}",
         model=translator.names[0],
-        source=Sentence(text, _tokens(tokenizer.source.pieces(text), after=EOS)),
+        source=Sentence(text, as_tokens(tokenizer.source.pieces(text), after=EOS)),
         target=Sentence(target_text, read),
         predictions=(*(token.text for token in read[1:]), SPECIALS[EOS]),
         maps=tuple(maps),
@@ -101,11 +101,16 @@ def record(model: Any, source: Sequence[int], target: Sequence[int]) -> list[Att
     device = next(model.parameters()).device
     with torch.inference_mode(), recorded_attention(model) as found:
         model.hidden(pad([list(source)]).to(device), pad([[BOS, *target[:-1]]]).to(device))
+    if not found:
+        raise ConfigError(
+            "this model has no attention: there is nothing to look at; give one that attends, "
+            "such as a transformer"
+        )
     maps = []
-    for name, weights in found.items():
+    for name in found:
         *stack, which = name.split(".")  # decoder.blocks.0.cross_attention, or without a stack
         kind = "cross" if which == "cross_attention" else stack[-3]
-        maps.append(_map(kind, int(stack[-1]) + 1 if stack else 1, weights))
+        maps.append(as_map(kind, int(stack[-1]) + 1 if stack else 1, found, name))
     return sorted(maps, key=lambda one: (KINDS.index(one.kind), one.layer))
 
 
@@ -153,18 +158,25 @@ def _link(
     ]
 
 
-def _map(kind: Any, layer: int, weights: Tensor) -> AttentionMap:
-    queries: Any = "source" if kind == "encoder" else "target"
-    keys: Any = "target" if kind == "decoder" else "source"
-    return AttentionMap(kind, layer, _plain(weights), queries, keys)
+def as_map(
+    kind: Any, layer: int, found: Maps, name: str, *, text_only: bool = False
+) -> AttentionMap:
+    """What one attention module did with the only sentence, as numpy has it."""
+    queries: Any = "source" if kind == "encoder" or text_only else "target"
+    keys: Any = "target" if kind == "decoder" and not text_only else "source"
+    seen, buckets = found.seen.get(name), found.buckets.get(name)
+    return AttentionMap(
+        kind,
+        layer,
+        found[name][0].float().cpu().numpy(),
+        queries,
+        keys,
+        None if seen is None else seen[0].cpu().numpy(),
+        None if buckets is None else buckets[:, 0].short().cpu().numpy(),
+    )
 
 
-def _plain(weights: Tensor) -> Any:
-    """The weights of the only sentence as numpy has them."""
-    return weights[0].float().cpu().numpy()
-
-
-def _tokens(
+def as_tokens(
     pieces: Sequence[Piece], *, before: int | None = None, after: int | None = None
 ) -> tuple[Token, ...]:
     """Pieces as tokens to be shown, between the special tokens that the model reads with them."""

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import torch
+from jaxtyping import UInt8
+from torch import Tensor
 
 from polyhead.api.image_labeller import ImageLabeller
 from polyhead.errors import ConfigError, PolyheadError
@@ -19,15 +21,23 @@ def look_at_image(
     labeller: ImageLabeller, path: str | Path, size: tuple[int, int] | None = None
 ) -> ImageView:
     """All heads of all layers for one image, and their roll-out."""
-    shape = labeller.shape(size)
-    pixels = labeller.read(Path(path), shape)
+    return look_at_pixels(
+        labeller, labeller.read(Path(path), labeller.shape(size)), Path(path).name
+    )
+
+
+def look_at_pixels(
+    labeller: ImageLabeller, pixels: UInt8[Tensor, "channel height width"], name: str = ""
+) -> ImageView:
+    """The same for an image that was read before; `name` is for the title."""
+    _, height, width = pixels.shape
     with recorded_attention(labeller.saved.model) as found:
         (labels,) = labeller.label(pixels[None], SHOWN)
     weights = [maps[0].float().cpu() for maps in found.values()]  # in the order of the layers
     config = labeller.saved.config
-    grid = cut(shape.height, shape.width, config.patch)
+    grid = cut(height, width, config.patch)
     return ImageView(
-        title=f"{Path(path).name} → {labels[0].name}",
+        title=f"{name} → {labels[0].name}" if name else labels[0].name,
         model=labeller.name,
         picture=pixels.permute(1, 2, 0).contiguous().numpy(),
         labels=tuple((one.name, one.probability) for one in labels),

@@ -19,6 +19,7 @@ from polyhead.config import from_dict, plain, read, set_by_path, suggest, to_tom
 from polyhead.data.corpus import DataConfig
 from polyhead.decode.options import DecodeConfig
 from polyhead.errors import ConfigError
+from polyhead.layers.positions import ENDING
 from polyhead.models import FAMILIES
 from polyhead.text.contract import TextConfig
 from polyhead.train.loop import TrainConfig
@@ -31,11 +32,23 @@ LISTS = (
 SIZES = {  # what follows from the size of the vocabulary, until the real one is known
     "transformer": ("source_vocab", "target_vocab"),
     "ladder": ("source_vocab", "target_vocab"),
+    "seq2seq": ("source_vocab", "target_vocab"),
+    "bahdanau": ("source_vocab", "target_vocab"),
+    "luong": ("source_vocab", "target_vocab"),
+    "deep_att": ("source_vocab", "target_vocab"),
+    "gnmt": ("source_vocab", "target_vocab"),
+    "convs2s": ("source_vocab", "target_vocab"),
+    "bytenet": ("source_vocab", "target_vocab"),
+    "moe": ("source_vocab", "target_vocab"),
     "gpt": ("vocab",),
+    "reformer": ("vocab",),
     "bert": ("vocab",),
     "electra": ("vocab",),
 }
-INITIALISED = ("classifier", "transformer")  # families that can begin from a pre-trained encoder
+INITIALISED = (  # families that can begin from a trained model
+    "classifier", "transformer", "ladder", "seq2seq", "bahdanau", "luong", "deep_att", "gnmt",
+    "convs2s", "bytenet", "moe",
+)  # fmt: skip
 TABLES: dict[str, Any] = {
     "data": DataConfig,
     "text": TextConfig,
@@ -133,16 +146,27 @@ def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> Run:
     for name in SIZES.get(family, ()):
         model.setdefault(name, tables["text"].vocab)
     config = from_dict(FAMILIES[family][1], model, "model.")
-    if not tables["text"].joint and getattr(config, "tie", None) == "all":
-        raise ConfigError('model.tie = "all" needs text.joint = true; or set model.tie = "target"')
+    if not tables["text"].joint:
+        _check_two_vocabularies(family, config)
     longest = tables["data"].max_length
     places = getattr(config, "max_length", longest)  # images have as many as there are patches
-    if getattr(config, "positions", None) == "learned" and longest > places:
+    if getattr(config, "positions", None) in ENDING and longest > places:
         raise ConfigError(
             f"data.max_length = {longest}: the model learns only {places} positions; "
             "raise model.max_length or lower data.max_length"
         )
     return Run(str(values.get("description", "")), family, model=config, **tables)
+
+
+def _check_two_vocabularies(family: str, config: Any) -> None:
+    """`text.joint = false` is for models of two languages that do not share their tables."""
+    if "source_vocab" not in SIZES.get(family, ()):
+        raise ConfigError(
+            f"text.joint = false: two vocabularies are for two languages, and a model of family "
+            f"{family} reads one; leave it out"
+        )
+    if getattr(config, "tie", None) == "all":
+        raise ConfigError('model.tie = "all" needs text.joint = true; or set model.tie = "target"')
 
 
 def _let_steps_win(values: dict[str, Any], overrides: Sequence[str]) -> None:

@@ -20,16 +20,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from polyhead.api.run import Run
+from polyhead.api.run import Run, build
 from polyhead.checkpoint import store
 from polyhead.config import differences
+from polyhead.data import lexicon
 from polyhead.errors import ConfigError, DataError, PolyheadError
 
 CONFIG, DATA, TOKENIZER, CHECKPOINTS = "config.toml", "data.json", "tokenizer", "checkpoints"
 LOCK = ".lock"
 OURS = (
     CONFIG, DATA, TOKENIZER, CHECKPOINTS, "best", "last", "metrics.jsonl", "train.log",
-    "tensorboard", "samples",
+    "tensorboard", "samples", lexicon.FILE,
 )  # fmt: skip
 TABLES = {"data", "text", "model", "train", "decode"}
 # cannot change once training has begun
@@ -128,11 +129,16 @@ def begin(folder: Path, run: Run, *, fresh: bool) -> None:
 
 
 def compare(folder: Path, run: Run) -> list[str]:
-    """What differs between the configuration of a folder and this one, as far as it matters."""
+    """What differs between the configuration of a folder and this one, as far as it matters.
+
+    What a file of an earlier version does not name had the value that is the default now.
+    """
     try:
         before = tomllib.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{folder / CONFIG} cannot be read: {error}") from None
+    with suppress(ConfigError):  # what cannot be understood is told as a difference below
+        before = tomllib.loads(build(before).toml())
     now = tomllib.loads(run.toml())
     for values in (before, now):
         values.pop("description", None)

@@ -12,6 +12,8 @@ from polyhead.api.interrupts import Stop
 from polyhead.api.reports import Journal
 from polyhead.api.run import Run
 from polyhead.api.tasks import Prepared
+from polyhead.errors import ConfigError
+from polyhead.layers.experts import has_experts
 from polyhead.models import FAMILIES
 from polyhead.train import optimizer
 from polyhead.train.loop import Progress
@@ -48,6 +50,11 @@ def open_session(
     if prepared.begin is not None:
         prepared.begin(model)
     model = model.to(device)
+    if run.train.compile and has_experts(model):
+        raise ConfigError(
+            "train.compile = true: which experts are computed is decided anew for every token, and "
+            "cannot be compiled; leave it out"
+        )
     if run.train.compile:
         model.hidden = torch.compile(model.hidden, dynamic=True)
     n_parameters = sum(p.numel() for p in model.parameters())

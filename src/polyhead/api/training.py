@@ -24,6 +24,7 @@ from polyhead.config import from_dict
 from polyhead.data.batch import Place
 from polyhead.errors import CheckpointError, ConfigError, Diverged, PolyheadError
 from polyhead.train import loop
+from polyhead.train.balancing import balanced
 from polyhead.train.loop import Callbacks, NotFinite, Progress, Update
 from polyhead.train.schedule import learning_rate
 
@@ -158,7 +159,7 @@ def _loop(session: Session) -> None:
     )
     loop.train(
         session.model,
-        session.prepared.objective,
+        balanced(session.prepared.objective, session.model),
         session.prepared.batches.batches(Place(progress.epoch, progress.batch), config.workers),
         session.optimizer,
         lambda step: rate(step),
@@ -176,6 +177,8 @@ def _loop(session: Session) -> None:
 def width_of(model: Any) -> int:
     """The d_model of a configuration, wherever its family has it; the schedule of 2017 asks."""
     while not hasattr(model, "d_model"):
+        if not hasattr(model, "stack") and isinstance(model.encoder, tuple):
+            return int(model.d_embed)  # ConvS2S: every layer has a width of its own
         model = model.stack if hasattr(model, "stack") else model.encoder
     return int(model.d_model)
 

@@ -1,7 +1,7 @@
 """A trained translator, ready to use: `polyhead.load("runs/mine").translate(["..."])`."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,16 @@ import torch
 
 from polyhead.api import devices
 from polyhead.api.families import check_use
+from polyhead.api.unknowns import find_dictionary, replace_unknown
 from polyhead.checkpoint import folder as model_folder
 from polyhead.checkpoint.folder import SavedModel
 from polyhead.config import from_dict
+from polyhead.data.lexicon import read_dictionary
 from polyhead.decode.ensemble import Ensemble
 from polyhead.decode.many import Output, decode_all
 from polyhead.decode.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
+from polyhead.inspect.attending import Attending, attends
 from polyhead.text.tokenizer import Tokenizers
 
 USE = "polyhead translate"
@@ -40,12 +43,29 @@ class Translator:
     models: tuple[SavedModel, ...]
     names: tuple[str, ...]
     device: torch.device
+    dictionary: Mapping[str, str] | None = None  # for unknown words: that of training unless given
 
     @property
     def tokenizers(self) -> Tokenizers:
         """How text becomes ids; the same for all members."""
         assert self.models[0].tokenizers is not None
         return self.models[0].tokenizers
+
+    @property
+    def decodable(self) -> Any:
+        """What a search asks: the model itself, or the mean of several."""
+        if len(self.models) == 1:
+            return self.models[0].model
+        return Ensemble([saved.model for saved in self.models])  # type: ignore[misc]
+
+    def searched(self, options: DecodeConfig) -> Any:
+        """`decodable`, such that it tells what it looks at if the options need to know."""
+        if not options.coverage:
+            return self.decodable
+        members: list[Any] = [
+            Attending(saved.model) if attends(saved.model) else saved.model for saved in self.models
+        ]
+        return members[0] if len(members) == 1 else Ensemble(members)
 
     @property
     def defaults(self) -> DecodeConfig:
@@ -91,11 +111,8 @@ class Translator:
         starts = [prefixes[i] if prefixes and not k else "" for i, line in enumerate(parts)
                   for k in range(len(line))]  # fmt: skip
         generator = torch.Generator().manual_seed(seed)
-        model: Any = self.models[0].model
-        if len(self.models) > 1:
-            model = Ensemble([saved.model for saved in self.models])  # type: ignore[misc]
         outputs = decode_all(
-            model,
+            self.searched(options),
             self.tokenizers.source.encode_batch(flat),
             options,
             device=self.device,
@@ -103,11 +120,19 @@ class Translator:
             generator=generator,
             progress=progress,
         )
+        if options.replace_unknown:
+            outputs = self.replaced(flat, outputs)
         results, at = [], 0
         for line in parts:
-            results.append(self._join(outputs[at : at + len(line)]))
+            results.append(self.join(outputs[at : at + len(line)]))
             at += len(line)
         return results
+
+    def replaced(self, lines: Sequence[str], outputs: list[list[Output]]) -> list[list[Output]]:
+        """The outputs without unknown words."""
+        models, words = [saved.model for saved in self.models], self.dictionary
+        words = find_dictionary(Path(self.names[0])) if words is None else words
+        return replace_unknown(models, self.tokenizers, lines, outputs, words)
 
     def split(self, line: str) -> list[str]:
         """A line as pieces that fit the model; none for an empty one."""
@@ -140,15 +165,15 @@ class Translator:
             cut = middle
         return self._halve(text[:cut].strip()) + self._halve(text[cut:].strip())
 
-    def _join(self, parts: Sequence[list[Output]]) -> list[Translation]:
-        """The n-th best of a line is the n-th best of all its pieces."""
+    def join(self, parts: Sequence[list[Output]]) -> list[Translation]:
+        """What was found for the pieces of a line: its n-th best is the n-th best of each."""
         if not parts:
             return [Translation("", 0.0, 0.0, ())]
         decode = self.tokenizers.target.decode
         joined = []
         for n in range(max(1, min(len(part) for part in parts))):
             chosen = [part[min(n, len(part) - 1)] for part in parts]
-            text = " ".join(decode(output.ids) for output in chosen)
+            text = " ".join(decode(o.ids) if o.text is None else o.text for o in chosen)
             ids = tuple(i for output in chosen for i in output.ids)
             log_p = sum(output.log_p for output in chosen)
             joined.append(Translation(text, sum(o.score for o in chosen), log_p, ids))
@@ -173,6 +198,11 @@ def load(*paths: str | Path, device: str = "auto") -> Translator:
                 f"{path} and {paths[0]} have different vocabularies; an ensemble needs one"
             )
     return Translator(tuple(models), tuple(str(path) for path in paths), chosen)
+
+
+def with_dictionary(translator: Translator, path: Path) -> Translator:
+    """The same translator with another dictionary for unknown words."""
+    return replace(translator, dictionary=read_dictionary(path))
 
 
 def with_options(options: DecodeConfig, changes: dict[str, Any]) -> DecodeConfig:

@@ -16,6 +16,7 @@ from polyhead.config import from_dict
 from polyhead.decode.options import DecodeConfig
 from polyhead.decode.writing import write
 from polyhead.errors import CheckpointError, ConfigError, DataError
+from polyhead.layers.positions import ENDING
 from polyhead.text.tokenizer import EOS, Tokenizer
 
 USE = "polyhead generate"
@@ -63,7 +64,7 @@ class Writer:
         given = run.get("data", {}).get("max_length", self.saved.config.max_length)
         if not isinstance(given, int) or given < 1:
             raise CheckpointError(f"{self.name}: config.json says max_length = {given!r}")
-        ends = self.saved.config.positions == "learned"
+        ends = self.saved.config.positions in ENDING
         return min(given, self.saved.config.max_length) if ends else given
 
     def generate(

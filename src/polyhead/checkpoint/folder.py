@@ -32,7 +32,9 @@ FORMAT = 1
 CONFIG, WEIGHTS, CARD, TOKENIZER = "config.json", "model.safetensors", "README.md", "tokenizer"
 MAX_CONFIG_BYTES = 2**20
 MAX_LAYERS = 1000
-MORE_IDS = {"gpt": 0, "bert": 1, "electra": 1, "classifier": 1}  # than the tokenizer: [MASK]
+MORE_IDS = {  # than the tokenizer: [MASK]
+    "gpt": 0, "reformer": 0, "bert": 1, "electra": 1, "classifier": 1
+}  # fmt: skip
 SMALL_BUFFERS = 2**20  # numbers that a model may hold beside its weights without being suspicious
 
 

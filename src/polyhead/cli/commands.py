@@ -41,7 +41,7 @@ def train(
     images: Images = None,
     valid_images: Images = None,
     init: Annotated[
-        Path | None, typer.Option(help="A pre-trained BERT or ELECTRA to begin from.")
+        Path | None, typer.Option(help="To begin from: BERT, ELECTRA, or the same family.")
     ] = None,
     encoding: Annotated[str | None, typer.Option(help="Of all files, such as cp949.")] = None,
     on_bad_line: Annotated[str | None, typer.Option(help="skip or fail.")] = None,
@@ -88,6 +88,15 @@ def translate(
     models: Models,
     beam: Annotated[int | None, typer.Option(help="1 is greedy search.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="The α of Wu et al. 2016.")] = None,
+    coverage: Annotated[
+        float | None, typer.Option(help="Their β: read all of the source; 0 is off.")
+    ] = None,
+    replace_unknown: Annotated[
+        bool, typer.Option("--replace-unknown", help="Unknown words by what was looked at.")
+    ] = False,
+    dictionary: Annotated[
+        Path | None, typer.Option(help="With --replace-unknown: word, tab, word on each line.")
+    ] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
     temperature: Annotated[float | None, typer.Option(help="With --sample.")] = None,
     top_k: Annotated[int | None, typer.Option(help="With --sample.")] = None,
@@ -113,10 +122,12 @@ def translate(
     changes = {
         "beam": beam, "length_penalty": length_penalty, "sample": sample or None,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "n_best": n_best,
-        "max_length": max_length,
+        "max_length": max_length, "coverage": coverage, "replace_unknown": replace_unknown or None,
     }  # fmt: skip
     run_translation(
-        TranslateWords(tuple(models), changes, scores, prefix, align, jsonl, seed, device)
+        TranslateWords(
+            tuple(models), changes, scores, prefix, align, jsonl, seed, device, dictionary
+        )
     )
 
 
@@ -177,8 +188,14 @@ def evaluate(
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer.")] = "13a",
+    metric: Annotated[
+        str, typer.Option(help="bleu, or wer: lines not exactly right, and edits of units.")
+    ] = "bleu",
     beam: Annotated[int | None, typer.Option(help="1 is greedy search.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="The α of Wu et al. 2016.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Of LSH attention, if not as many as the model's own.")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
     json_out: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: Device = "auto",
@@ -189,13 +206,17 @@ def evaluate(
 
     polyhead evaluate runs/mine --source test.ko --target test.en
     polyhead evaluate runs/mine --source test.ko --target test.en --against runs/other
+    polyhead evaluate runs/g2p --source words.ko --target words.ipa --metric wer
     polyhead evaluate runs/writer --text test.txt
+    polyhead evaluate runs/reformer --text test.txt --rounds 8
     polyhead evaluate runs/reviews --data test.tsv
     polyhead evaluate runs/photos --images test-photos/
     """
     from polyhead.cli.evaluating import EvaluateWords, run_evaluation
     from polyhead.cli.scoring import run_scoring
 
+    if rounds is not None and not (text or source):
+        raise ConfigError("--rounds is for translators and language models; leave it out")
     if images and not (source or target or text or data):
         from polyhead.cli.classifying_images import run_image_evaluation
 
@@ -207,7 +228,7 @@ def evaluate(
         run_label_evaluation(models, data, json_out, device)
         return
     if text and not source and not target:
-        run_scoring(models, text, json_out, device)
+        run_scoring(models, text, rounds, json_out, device)
         return
     if text or not source or not target:
         raise ConfigError(
@@ -218,7 +239,7 @@ def evaluate(
     run_evaluation(
         EvaluateWords(
             tuple(models), tuple(source), tuple(target), against, lowercase, tokenize, changes,
-            output, json_out, device,
+            output, json_out, device, rounds, metric,
         )
     )  # fmt: skip
 

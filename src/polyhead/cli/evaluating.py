@@ -3,12 +3,14 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from polyhead.api.corpora import find_file, read_sides
-from polyhead.api.evaluation import Evaluation, evaluate
+from polyhead.api.evaluation import Evaluation, Metric, evaluate, evaluate_exactly
+from polyhead.api.rounds import use_rounds
 from polyhead.api.translator import Translator, load, with_options
 from polyhead.cli.screen import counting
+from polyhead.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -25,25 +27,39 @@ class EvaluateWords:
     output: Path | None
     as_json: bool
     device: str
+    rounds: int | None = None
+    metric: str = "bleu"
 
 
 def run_evaluation(words: EvaluateWords) -> None:
     """Translate, score, print."""
+    if words.metric not in get_args(Metric):
+        raise ConfigError(f"--metric {words.metric}: expected bleu or wer")
     sources, references = read_sides(words.source, words.target)
     translator = load(*words.models, device=words.device)
+    if words.rounds is not None:
+        for saved in translator.models:
+            use_rounds(saved.model, words.rounds)
     against = _other(words)
     n = len(sources) * (2 if isinstance(against, Translator) else 1)
     with counting("translating", n) as progress:
-        found = evaluate(
-            translator,
-            sources,
-            references,
-            options=with_options(translator.defaults, words.changes),
-            against=against,
-            lowercase=words.lowercase,
-            tokenize=words.tokenize,
-            progress=progress,
-        )
+        options = with_options(translator.defaults, words.changes)
+        if words.metric == "wer":
+            found = evaluate_exactly(
+                translator, sources, references,
+                options=options, against=against, progress=progress,
+            )  # fmt: skip
+        else:
+            found = evaluate(
+                translator,
+                sources,
+                references,
+                options=options,
+                against=against,
+                lowercase=words.lowercase,
+                tokenize=words.tokenize,
+                progress=progress,
+            )
     if words.output is not None:
         text = "".join(" ".join(line.split("\n")) + "\n" for line in found.outputs)
         words.output.write_text(text, encoding="utf-8")

@@ -13,11 +13,14 @@ import typer
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from polyhead.cli import commands, explaining, understanding
-from polyhead.cli.words import app
+from polyhead.cli import commands, comparing, explaining, serving, understanding
+from polyhead.cli.words import app, data, keep_examples
 from polyhead.errors import PolyheadError
 
-COMMANDS = (commands, understanding, explaining)  # imported, they have registered themselves
+# imported, they have registered themselves
+COMMANDS = (commands, understanding, comparing, serving, explaining)
+for program in (app, data):
+    keep_examples(program)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,14 +6,23 @@ from dataclasses import asdict
 from pathlib import Path
 
 from polyhead.api.corpora import find_file
+from polyhead.api.rounds import use_rounds
 from polyhead.api.writer import LanguageScore, load
 from polyhead.cli.screen import counting, say
 
 
-def run_scoring(models: Sequence[Path], texts: Sequence[Path], as_json: bool, device: str) -> None:
+def run_scoring(
+    models: Sequence[Path],
+    texts: Sequence[Path],
+    rounds: int | None,
+    as_json: bool,
+    device: str,
+) -> None:
     """Read, score, print."""
     lines = [line for path in texts for line in find_file(path)]
     writer = load(*models, device=device)
+    if rounds is not None:
+        use_rounds(writer.saved.model, rounds)
     asked = writer.examination(lines)
     with counting("reading", asked.n_tokens) as progress:
         found = writer.score_of(asked, progress)

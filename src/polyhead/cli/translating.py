@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from polyhead.api.looking import alignment
-from polyhead.api.translator import Translation, Translator, load, with_options
+from polyhead.api.translator import (
+    Translation,
+    Translator,
+    load,
+    with_dictionary,
+    with_options,
+)
 from polyhead.cli.screen import counting, say
 
 CHUNK = 2048  # lines that are sorted by length together before the first is printed
@@ -29,11 +35,14 @@ class TranslateWords:
     jsonl: bool
     seed: int
     device: str
+    dictionary: Path | None = None
 
 
 def run_translation(words: TranslateWords) -> None:
     """Translate standard input; on a terminal, line by line with a prompt."""
     translator = load(*words.models, device=words.device)
+    if words.dictionary is not None:
+        translator = with_dictionary(translator, words.dictionary)
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
     try:
         if sys.stdin.isatty():

@@ -1,5 +1,6 @@
 """The commands' shared words: the program itself, and the options that several commands have."""
 
+import inspect
 from pathlib import Path
 from typing import Annotated
 
@@ -32,3 +33,13 @@ Images = Annotated[
     typer.Option(help="A folder for each class, a tar of them, or an idx file; repeatable."),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+
+
+def keep_examples(program: typer.Typer) -> None:
+    r"""Show the examples of every command's help as they are written, one a line.
+
+    A paragraph that begins with \b is not filled by click, on which typer is built.
+    """
+    for command in program.registered_commands:
+        text = inspect.cleandoc((command.callback and command.callback.__doc__) or "")
+        command.help = text.replace("\n\npolyhead ", "\n\n\b\npolyhead ")

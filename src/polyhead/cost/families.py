@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 from polyhead.cost.parts import FLOAT, NOTHING, Cost, embedding, output_layer, table
 from polyhead.cost.stack import Shape, cache_bytes, memory_projection, stack_cost
 from polyhead.errors import ConfigError
+from polyhead.layers.axial import AxialConfig, grid_of
 from polyhead.layers.cross_entropy import CHUNK
+from polyhead.layers.positions import PositionKind
 from polyhead.models.gpt import GPTConfig
 from polyhead.models.transformer import TransformerConfig
 
@@ -79,12 +81,11 @@ def transformer_bill(config: TransformerConfig, shape: Shape) -> Bill:
     tables = table(config.target_vocab, d_model)
     if config.tie != "all":
         tables += table(config.source_vocab, d_model)
-    if config.positions == "learned":
-        tables += table(config.max_length, d_model) * 2
+    tables += position_tables(config.positions, d_model, config.max_length) * 2
     looking_up = embedding(shape.batch, shape.source, d_model, p)
     looking_up += embedding(shape.batch, shape.length, d_model, p)
     memory = Cost(kept=FLOAT * shape.source_positions * d_model)  # once for all decoder blocks
-    encoder = stack_cost(config.stack, shape.encoder) + memory
+    encoder = stack_cost(config.encoder_stack, shape.encoder) + memory
     depth = config.stack.n_layers if config.decoder_layers is None else config.decoder_layers
     projected = memory_projection(config.stack, shape.source_positions) * depth
     tied = config.tie != "none"
@@ -103,6 +104,18 @@ def transformer_bill(config: TransformerConfig, shape: Shape) -> Bill:
     )
 
 
+def position_tables(
+    kind: PositionKind, d_model: int, max_length: int, axial: AxialConfig | None = None
+) -> Cost:
+    """The parameters of a position code; waves and rotations have none."""
+    if kind == "learned":
+        return table(max_length, d_model)
+    if kind != "axial":
+        return NOTHING
+    shape, widths = grid_of(axial or AxialConfig(), d_model, max_length)
+    return sum((table(side, d) for side, d in zip(shape, widths, strict=True)), start=NOTHING)
+
+
 def transformer_cache(config: TransformerConfig, shape: Shape, beam: int) -> int:
     """Bytes that decoding remembers."""
     return cache_bytes(config.stack, shape, beam=beam, n_layers=config.decoder_layers)
@@ -112,8 +125,7 @@ def gpt_bill(config: GPTConfig, shape: Shape) -> Bill:
     """Radford et al. 2019: one embedding, one stack, one output layer."""
     d_model = config.stack.d_model
     tables = table(config.vocab, d_model)
-    if config.positions == "learned":
-        tables += table(config.max_length, d_model)
+    tables += position_tables(config.positions, d_model, config.max_length, config.axial)
     parts = {
         "embeddings": tables + embedding(shape.batch, shape.length, d_model, config.stack.dropout),
         "stack": stack_cost(config.stack, shape),
@@ -130,10 +142,12 @@ def gpt_cache(config: GPTConfig, shape: Shape, beam: int) -> int:
 BILLS: dict[str, Callable[[Any, Shape], Bill]] = {
     "transformer": transformer_bill,
     "gpt": gpt_bill,
+    "reformer": gpt_bill,  # of other attention than full there is no bill, as for every family
 }
 CACHES: dict[str, Callable[[Any, Shape, int], int]] = {
     "transformer": transformer_cache,
     "gpt": gpt_cache,
+    "reformer": gpt_cache,
 }
 
 

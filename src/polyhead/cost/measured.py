@@ -5,7 +5,7 @@ kept_bytes    what autograd keeps                 torch.autograd.graph.saved_ten
 graph_depth   operations that must wait for each other: the longest chain of the autograd graph
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,18 +18,34 @@ from torch.utils.flop_counter import FlopCounterMode
 def products(work: Callable[[], Any]) -> int:
     """FLOPs of the matrix products in `work`.
 
-    Torch's counter knows neither the CPU's fused attention nor products that are added in place;
-    so the former is computed as printed, and the latter are counted by their shapes.
+    Torch's counter knows neither the CPU's fused attention, nor its fused LSTM, nor products that
+    are added in place; so the first is computed as printed, and the others are counted by their
+    shapes.
     """
 
     def added_in_place(_: Any, a: Any, b: Any, *, out_shape: Any = None) -> int:  # noqa: ARG001
         return 2 * a[0] * a[1] * b[1]
 
-    mapping = {torch.ops.aten.addmm_: added_in_place}
+    def read(x: Any, w_x: Any, w_h: Any, *_: Any, out_shape: Any = None) -> int:  # noqa: ARG001
+        return lstm_products(x[0] * x[1], w_x, w_h)
+
+    def read_back(x: Any, w_x: Any, w_h: Any, *_: Any, out_shape: Any = None) -> int:  # noqa: ARG001
+        return 2 * lstm_products(x[0] * x[1], w_x, w_h)
+
+    mapping = {
+        torch.ops.aten.addmm_: added_in_place,
+        torch.ops.aten.mkldnn_rnn_layer: read,
+        torch.ops.aten.mkldnn_rnn_layer_backward: read_back,
+    }
     counter = FlopCounterMode(display=False, custom_mapping=mapping)
     with sdpa_kernel(SDPBackend.MATH), counter:
         work()
     return int(counter.get_total_flops())
+
+
+def lstm_products(n: int, w_x: Sequence[int], w_h: Sequence[int]) -> int:
+    """Of one layer and direction at n positions: W_x x and W_h h, given the matrices' shapes."""
+    return 2 * n * (w_x[0] * w_x[1] + w_h[0] * w_h[1])
 
 
 def kept_bytes(work: Callable[[], Any], without: Iterable[Tensor] = ()) -> int:

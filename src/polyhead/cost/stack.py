@@ -9,6 +9,7 @@ norms. `Shape` says how much is computed at once.
 
 from dataclasses import dataclass
 
+from polyhead.cost.experts import experts_cost
 from polyhead.cost.parts import (
     BOOLEAN,
     FLOAT,
@@ -102,6 +103,14 @@ def _attention(config: StackConfig, shape: Shape, n_keys: int) -> Cost:
 
 
 def _feed_forward(config: StackConfig, n: int) -> Cost:
+    """One network for all positions, or the few of many that each of them asks."""
+    if not config.experts.n:
+        return _network(config, n)
+    networks = _network(config, n * config.experts.k)
+    return experts_cost(config.experts, n, config.d_model, networks)
+
+
+def _network(config: StackConfig, n: int) -> Cost:
     """Two linear layers. What the activation needs for its gradient depends on which one it is.
 
     ReLU keeps its output, which is also what W_2 would keep, unless dropout has changed it; GELU

@@ -60,9 +60,18 @@ class Windows(Numbered):
         self.length = min(length, len(stream) - 1)
         self.rows = max(1, max_tokens // self.length)
         self.seed = seed
+        self._drawn: tuple[int, Tensor] | None = None  # the last epoch asked for, and its starts
 
     def starts(self, epoch: int) -> Int[Tensor, "window"]:
-        """Where the windows of an epoch begin, in the order in which they are read."""
+        """Where the windows of an epoch begin, in the order in which they are read.
+
+        Shuffling them all costs more than reading one batch, so an epoch's order is kept.
+        """
+        if self._drawn is None or self._drawn[0] != epoch:
+            self._drawn = epoch, self._draw(epoch)
+        return self._drawn[1]
+
+    def _draw(self, epoch: int) -> Int[Tensor, "window"]:
         draw = np.random.default_rng(mix(self.seed, epoch))
         room = len(self.stream) - 1  # the last token has no successor
         first = int(draw.integers(min(self.length, room - self.length + 1)))

@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from polyhead.decode.protocol import Decodable
+from polyhead.decode.protocol import Attentive, Decodable
+from polyhead.errors import ConfigError
 
 
 @dataclass
@@ -22,6 +23,16 @@ class EnsembleState:
     """One state a model."""
 
     members: list[Any]
+
+    @property
+    def looked(self) -> Float[Tensor, "batch beam source"]:
+        """What the members that attend looked at in the last step, on average."""
+        attentive = [member.looked for member in self.members if isinstance(member, Attentive)]
+        if not attentive:
+            raise ConfigError(
+                "decode.coverage: no member of this ensemble tells what it looks at; set it to 0"
+            )
+        return torch.stack(attentive).mean(0)
 
     def select(self, parents: Int[Tensor, "batch beam"]) -> None:
         """Beam i of each sentence goes on from what was its beam parents[i]."""

@@ -18,11 +18,15 @@ MAX_TOKENS = 4096  # source tokens in one batch, times the beam
 
 @dataclass(frozen=True)
 class Output:
-    """One hypothesis: ids without the closing EOS, its score, and log P of all its tokens."""
+    """One hypothesis: ids without the closing EOS, its score, and log P of all its tokens.
+
+    `text` is what it says, where that is not what its ids say: unknown words may be replaced.
+    """
 
     ids: list[int]
     score: float
     log_p: float
+    text: str | None = None
 
 
 def decode_all(

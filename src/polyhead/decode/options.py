@@ -14,11 +14,17 @@ class DecodeConfig:
     """The table [decode]. A beam of 1 is greedy search; `sample` draws instead of searching.
 
     `length_penalty` is the α of Wu et al. 2016: 0 compares raw probabilities, 1 nearly those per
-    word. An output has at most `max_ratio` · (source length) + 10 tokens, and at most `max_length`.
+    word. `coverage` is their β: an output that leaves source words unread is worth less (beam
+    search only, and only for models that attend; 0.2 is usual, 0 is off). `replace_unknown` writes,
+    for each unknown word, the dictionary's word for what was looked at most, or else that word
+    itself (PosUnk; for word vocabularies). An output has at most `max_ratio` · (source length) + 10
+    tokens, and at most `max_length`.
     """
 
     beam: int = 4
     length_penalty: float = 0.6
+    coverage: float = 0.0
+    replace_unknown: bool = False
     max_length: int = 256
     max_ratio: float = 2.0
     sample: bool = False
@@ -30,6 +36,8 @@ class DecodeConfig:
     def __post_init__(self) -> None:
         if self.beam < 1:
             raise ValueError(f"beam = {self.beam}: expected at least 1 (1 is greedy search)")
+        if self.coverage < 0:
+            raise ValueError(f"coverage = {self.coverage}: expected 0 (off) or more")
         if self.temperature <= 0:
             raise ValueError(f"temperature = {self.temperature}: expected more than 0")
         if not 0 < self.top_p <= 1:

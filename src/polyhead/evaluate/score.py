@@ -71,7 +71,7 @@ def score(
     bootstrap: int = SAMPLES,
 ) -> list[Score]:
     """BLEU and chrF of a whole set."""
-    _check(outputs, references)
+    check_lengths(outputs, references)
     return [
         _one(name, metric, outputs, references, bootstrap)
         for name, metric in _metrics(lowercase, tokenize).items()
@@ -93,8 +93,8 @@ def compare(
     samples: int = SAMPLES,
 ) -> list[Comparison]:
     """The paired bootstrap test of `system` against `baseline`."""
-    _check(baseline, references)
-    _check(system, references)
+    check_lengths(baseline, references)
+    check_lengths(system, references)
     metrics = _metrics(lowercase, tokenize)
     test = PairedTest(
         [("baseline", list(baseline)), ("system", list(system))],
@@ -105,13 +105,15 @@ def compare(
     )
     signatures, found = test()
     results: dict[str, Any] = dict(found)
-    same = list(baseline) == list(system)  # sacreBLEU would call no difference at all significant
     return [
         Comparison(
             name,
             float(results[key][0].score),
             float(results[key][1].score),
-            1.0 if same else float(results[key][1].p_value),
+            # sacreBLEU would call no difference at all significant
+            1.0
+            if results[key][0].score == results[key][1].score
+            else float(results[key][1].p_value),
             signatures[key].format(short=False),
         )
         for name, key in zip(metrics, [k for k in results if k != "System"], strict=True)
@@ -137,7 +139,8 @@ def _one(
     return Score(name, value, low, high, signature)
 
 
-def _check(outputs: Sequence[str], references: Sequence[str]) -> None:
+def check_lengths(outputs: Sequence[str], references: Sequence[str]) -> None:
+    """Refuse what cannot be scored line by line."""
     if len(outputs) != len(references):
         raise DataError(
             f"{len(outputs)} translations cannot be compared with {len(references)} references: "

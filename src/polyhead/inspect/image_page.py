@@ -15,7 +15,7 @@ from jaxtyping import Float, UInt8
 from polyhead.inspect import page
 
 FORMAT = "polyhead-image-attention-1"
-MODULES = ("colours.js", "elements.js", "picturewords.js", "picture.js")
+MODULES = ("words.js", "colours.js", "elements.js", "loop.js", "picture.js")
 STYLES = ("attention.css", "picture.css")
 
 
@@ -63,6 +63,10 @@ class ImageView:
             },
             ensure_ascii=False,
         )
+
+    def _repr_html_(self) -> str:
+        """Shown by a notebook: the whole page in a frame of its own."""
+        return page.frame(self, modules=MODULES, styles=STYLES)
 
 
 def render(view: ImageView) -> str:

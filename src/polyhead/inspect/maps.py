@@ -23,19 +23,24 @@ The JSON form, `polyhead-attention-1`, is one object:
     maps         [{"kind": …, "layer": 1, "queries": "target", "keys": "source",
                    "shape": [head, query, key], "weights": base64 of little-endian float32}, …]
 
-Weights are stored bit by bit, so a round trip changes nothing.
+Weights are stored bit by bit, so a round trip changes nothing. A map whose queries cannot see
+every key (local attention, the Reformer's) says so in two more fields, which others leave out:
+
+    seen         base64 of one bit for each weight, first bit lowest: 1 where the key could be seen
+    buckets      {"shape": [round, head, position], "numbers": base64 of little-endian int16}
 """
 
 import base64
 import binascii
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Bool, Float32, Float64, Int16
 
 from polyhead.errors import ConfigError, DataError
 from polyhead.inspect.page import frame
@@ -78,6 +83,8 @@ class AttentionMap:
     weights: Float32[np.ndarray, "head query key"]
     queries: Side
     keys: Side
+    seen: Bool[np.ndarray, "head query key"] | None = None  # None: whatever the kind may see
+    buckets: Int16[np.ndarray, "round head position"] | None = None  # where hashing put them
 
     def __post_init__(self) -> None:
         if self.layer < 1:
@@ -89,13 +96,23 @@ class AttentionMap:
             raise ValueError(f"a map needs a head, a query and a key, not {self.weights.shape}")
         if not np.isfinite(self.weights).all() or (self.weights < 0).any():
             raise ValueError(f"{self.kind} layer {self.layer}: weights must be finite and ≥ 0")
+        if self.seen is not None and self.seen.shape != self.weights.shape:
+            raise ValueError(f"{self.seen.shape} pairs seen of {self.weights.shape} weights")
+        hashed = () if self.buckets is None else self.buckets.shape[1:]
+        if hashed and hashed != self.weights.shape[:2]:
+            raise ValueError(f"{hashed} buckets of {self.weights.shape[:2]} heads and queries")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AttentionMap):
             return NotImplemented
         named = (self.kind, self.layer, self.queries, self.keys)
         same = named == (other.kind, other.layer, other.queries, other.keys)
-        return same and np.array_equal(self.weights, other.weights)
+        return (
+            same
+            and np.array_equal(self.weights, other.weights)
+            and _alike(self.seen, other.seen)
+            and _alike(self.buckets, other.buckets)
+        )
 
     def entropy(self) -> Float64[np.ndarray, " head"]:
         """How spread out each head's attention is, in bits, as the mean over its rows.
@@ -108,12 +125,20 @@ class AttentionMap:
         return np.abs(p * logarithm).sum(axis=2).mean(axis=1)
 
     def merged(self, rows: Sequence[Token], columns: Sequence[Token]) -> "AttentionMap":
-        """Sum the columns of a word and take the mean of its rows: rows still sum to one."""
+        """Sum the columns of a word and take the mean of its rows: rows still sum to one.
+
+        A word could see another if any of its pieces could see any of the other's. The pieces of
+        a word may lie in several buckets, so that a word has none.
+        """
         starts, counts = _runs(rows)
-        weights = self.weights.astype(np.float64)
-        weights = np.add.reduceat(weights, _runs(columns)[0], axis=2)
+        across = _runs(columns)[0]
+        weights = np.add.reduceat(self.weights.astype(np.float64), across, axis=2)
         weights = np.add.reduceat(weights, starts, axis=1) / np.array(counts)[:, None]
-        return replace(self, weights=weights.astype(np.float32))
+        seen = self.seen
+        if seen is not None:
+            seen = np.logical_or.reduceat(seen, across, axis=2)
+            seen = np.logical_or.reduceat(seen, starts, axis=1)
+        return replace(self, weights=weights.astype(np.float32), seen=seen, buckets=None)
 
 
 @dataclass(frozen=True)
@@ -272,34 +297,73 @@ def _join(tokens: Sequence[Token]) -> tuple[Token, ...]:
 
 
 def _packed(one: AttentionMap) -> dict[str, Any]:
-    return {
+    packed = described(one)
+    packed["weights"] = _encoded(one.weights.astype("<f4"))
+    return packed
+
+
+def described(one: AttentionMap) -> dict[str, Any]:
+    """A map in the JSON form without its weights, which a server may send apart."""
+    packed: dict[str, Any] = {
         "kind": one.kind,
         "layer": one.layer,
         "queries": one.queries,
         "keys": one.keys,
         "shape": one.weights.shape,
-        "weights": base64.b64encode(one.weights.astype("<f4").tobytes()).decode("ascii"),
     }
+    if one.seen is not None:
+        packed["seen"] = _encoded(np.packbits(one.seen, bitorder="little"))
+    if one.buckets is not None:
+        numbers = _encoded(one.buckets.astype("<i2"))
+        packed["buckets"] = {"shape": one.buckets.shape, "numbers": numbers}
+    return packed
 
 
 def _unpacked(content: Any) -> AttentionMap:
     named = (content["kind"], content["queries"], content["keys"])
     if named[0] not in KINDS or named[1] not in SIDES or named[2] not in SIDES:
         raise ValueError(f"no map is {named[0]!r} from {named[1]!r} to {named[2]!r}")
-    try:
-        numbers = np.frombuffer(base64.b64decode(content["weights"], validate=True), dtype="<f4")
-    except binascii.Error as problem:
-        raise ValueError(f"weights are not base64 ({problem})") from problem
-    heads, queries, keys = (int(size) for size in content["shape"])
-    if heads * queries * keys != numbers.size or min(heads, queries, keys) < 0:
-        raise ValueError(f"{numbers.size} weights do not have the shape {content['shape']}")
+    shape = content["shape"]
+    seen, buckets = content.get("seen"), content.get("buckets")
+    if seen is not None:
+        bits = np.unpackbits(_decoded(seen, "|u1", "seen pairs"), bitorder="little")
+        seen = _shaped(bits[: math.prod(shape)].astype(bool), shape)
+    if buckets is not None:
+        numbers = _decoded(buckets["numbers"], "<i2", "buckets").astype(np.int16)
+        buckets = _shaped(numbers, buckets["shape"])
     return AttentionMap(
         kind=content["kind"],
         layer=int(content["layer"]),
-        weights=numbers.astype(np.float32).reshape(heads, queries, keys),
+        weights=_shaped(_decoded(content["weights"], "<f4", "weights").astype(np.float32), shape),
         queries=content["queries"],
         keys=content["keys"],
+        seen=seen,
+        buckets=buckets,
     )
+
+
+def _alike(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)
+
+
+def _encoded(numbers: np.ndarray) -> str:
+    return base64.b64encode(numbers.tobytes()).decode("ascii")
+
+
+def _decoded(text: Any, dtype: str, what: str) -> np.ndarray:
+    try:
+        return np.frombuffer(base64.b64decode(text, validate=True), dtype=dtype)
+    except binascii.Error as problem:
+        raise ValueError(f"{what} are not base64 ({problem})") from problem
+
+
+def _shaped(numbers: np.ndarray, shape: Any) -> Any:
+    first, second, third = (int(size) for size in shape)
+    if first * second * third != numbers.size or min(first, second, third) < 0:
+        raise ValueError(f"{numbers.size} numbers do not have the shape {shape}")
+    return numbers.reshape(first, second, third)
 
 
 def _sentence(content: Any) -> Sentence:

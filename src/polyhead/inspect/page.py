@@ -24,6 +24,7 @@ MODULES = (  # in the order of their imports: what is used stands before its use
     "weights.js",
     "colours.js",
     "elements.js",
+    "loop.js",
     "state.js",
     "heatmap.js",
     "lines.js",
@@ -85,9 +86,14 @@ def write(
     return path
 
 
-def frame(view: Showable, height: int = 820) -> str:
+def frame(
+    view: Showable,
+    height: int = 820,
+    modules: Sequence[str] = MODULES,
+    styles: Sequence[str] = STYLES,
+) -> str:
     """The page as an element for a notebook, shut off from the page around it."""
-    page = html.escape(render(view))
+    page = html.escape(render(view, modules, styles))
     return (
         f'<iframe srcdoc="{page}" width="100%" height="{height}" frameborder="0"'
         ' sandbox="allow-scripts"></iframe>'

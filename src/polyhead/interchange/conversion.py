@@ -14,7 +14,8 @@ A conversion is tried on shapes first (`outline`), so that no memory is taken fo
 cannot be what its configuration says.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -67,12 +68,15 @@ def conversion(theirs: Original) -> Conversion:
     if is_timm(values):
         return timm_conversion(theirs)
     architecture = _architecture(theirs)
-    return KINDS[architecture](values, architecture)
+    with _sizes_that_fit():
+        return KINDS[architecture](values, architecture)
 
 
 def timm_conversion(theirs: Original) -> Conversion:
     """One of timm's ViTs; its folder need not say so."""
-    return Conversion("vit", config_from_timm(theirs.values, theirs.shapes), TIMM, vit.from_timm)
+    with _sizes_that_fit():
+        config = config_from_timm(theirs.values, theirs.shapes)
+    return Conversion("vit", config, TIMM, vit.from_timm)
 
 
 def pair(discriminator: Original, generator: Original, *, shared: bool) -> Conversion:
@@ -83,7 +87,8 @@ def pair(discriminator: Original, generator: Original, *, shared: bool) -> Conve
             f"{discriminator.path} is a {second} and {generator.path} a {first}; expected "
             "ElectraForPreTraining and, with --generator, ElectraForMaskedLM"
         )
-    config = electra.config_from_hf(generator.values, discriminator.values, shared=shared)
+    with _sizes_that_fit():
+        config = electra.config_from_hf(generator.values, discriminator.values, shared=shared)
 
     def convert(state: Mapping[str, Tensor]) -> Weights:
         one, other = split(state)
@@ -112,14 +117,20 @@ def outline(chosen: Conversion, shapes: Weights) -> nn.Module:
     layers = [number for name, number in _layers(chosen.config) if "layers" in name]
     if max(layers, default=0) > min(MAX_LAYERS, len(shapes)):
         raise CheckpointError(f"config.json: {max(layers)} layers, but the file has not so many")
+    with _sizes_that_fit(), torch.device("meta"):
+        model: nn.Module = FAMILIES[chosen.family][0](chosen.config)
+    require_fit(chosen.weights(shapes), model)
+    return model
+
+
+@contextmanager
+def _sizes_that_fit() -> Iterator[None]:
+    """Whatever our models have to say against the sizes of a configuration, as one line."""
     try:
-        with torch.device("meta"):
-            model: nn.Module = FAMILIES[chosen.family][0](chosen.config)
+        yield
     except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
         line = " ".join(str(error).split())[:300]
         raise CheckpointError(f"config.json: {line}") from None
-    require_fit(chosen.weights(shapes), model)
-    return model
 
 
 def _layers(config: Any) -> list[tuple[str, int]]:

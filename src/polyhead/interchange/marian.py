@@ -161,7 +161,8 @@ def config_from_hf(values: Mapping[str, Any]) -> TransformerConfig:
 def config_to_hf(config: TransformerConfig) -> dict[str, Any]:
     """The contents of a config.json for MarianMTModel."""
     stack = config.stack
-    require_classic(stack, norm="post", positions="sinusoidal", own=config.positions)
+    for part in (config.encoder_stack, stack):
+        require_classic(part, norm="post", positions="sinusoidal", own=config.positions)
     if stack.norm_eps != 1e-5:
         raise CheckpointError(
             f"norm_eps = {stack.norm_eps}: Marian's is always 1e-05, so this model cannot be "

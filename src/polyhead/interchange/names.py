@@ -117,11 +117,11 @@ def require_classic(stack: StackConfig, *, norm: str, positions: str, own: str) 
     """Refuse to write a model that theirs could not express. `own` is our kind of positions."""
     theirs = {
         "norm": norm, "score": "scaled_dot", "attention": "full", "reversible": False,
-        "positions": positions,
+        "positions": positions, "experts": 0,
     }  # fmt: skip
     ours = {
         "norm": stack.norm, "score": stack.score, "attention": stack.attention,
-        "reversible": stack.reversible, "positions": own,
+        "reversible": stack.reversible, "positions": own, "experts": stack.experts.n,
     }  # fmt: skip
     for name, value in theirs.items():
         if ours[name] != value:

@@ -49,10 +49,15 @@ def factors(n_buckets: int) -> tuple[int, ...]:
 
 
 def draw_rotations(
-    d_head: int, n_buckets: int, n_rounds: int, like: Tensor
+    d_head: int,
+    n_buckets: int,
+    n_rounds: int,
+    like: Tensor,
+    generator: torch.Generator | None = None,
 ) -> list[Float[Tensor, "round d_head half"]]:
-    """One R for every factor, fresh in every round, from torch's own generator."""
-    return [like.new_empty(n_rounds, d_head, n // 2).normal_() for n in factors(n_buckets)]
+    """One R for every factor, fresh in every round, from torch's own generator unless given."""
+    sizes = [(n_rounds, d_head, n // 2) for n in factors(n_buckets)]
+    return [like.new_empty(size).normal_(generator=generator) for size in sizes]
 
 
 @torch.no_grad()

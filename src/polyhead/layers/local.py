@@ -14,6 +14,10 @@ itself, r positions before it and, unless the future is hidden, r positions afte
 All blocks of all sentences are one call of the fused kernel, whose mask is the band inside the
 neighbourhood. Places before the first and after the last position are hidden, not zero: a key of
 zeros would still take its share of the softmax. No tensor ever has n² elements.
+
+Every key stands in several neighbourhoods, which are copies. Of very long inputs these copies would
+be the largest tensors of a training step; so they are made for some thousand positions at a time,
+and made again on the way back.
 """
 
 from typing import Any
@@ -22,11 +26,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from polyhead.layers.attention import FullAttention, attention_weights
 from polyhead.layers.masks import EVERYTHING, Mask
 
 SMALLEST_BLOCK = 32  # below it, more calls cost more than fewer pairs save
+SPAN = 2**14  # positions whose neighbourhoods exist at once
 
 
 class LocalAttention(nn.Module):
@@ -54,7 +60,7 @@ class LocalAttention(nn.Module):
     ) -> Float[Tensor, "batch head query d_value"]:
         n_queries, n_keys = q.size(-2), k.size(-2)
         if mask.pairs is None and n_queries == n_keys > self.block:
-            return self._blocks(q, k, v, mask)
+            return self._spans(q, k, v, mask)
         reach = min(n_keys, self._reach(n_queries, mask))
         near = self._near(_last_keys(mask, reach))
         if near.pairs is None and n_queries > 1:
@@ -100,8 +106,32 @@ class LocalAttention(nn.Module):
         """Is a key visible so far before the query? Negative distances are the future."""
         return (distance <= self.window) & (distance >= (0 if causal else -self.window))
 
+    def _spans(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        """Self-attention of long sequences, a span of them at a time if they are very long."""
+        length, span = q.size(-2), -(-SPAN // self.block) * self.block
+        if length <= 2 * span:
+            return self._blocks(q, k, v, mask)
+        found = []
+        for start in range(0, length, span):
+            low = max(0, start - self.window)
+            high = min(length, start + span + (0 if mask.causal else self.window))
+            near = mask._replace(keys=None if mask.keys is None else mask.keys[:, low:high])
+            here = slice(low, high)
+            context = self._forgetting(q[:, :, here], k[:, :, here], v[:, :, here], near)
+            found.append(context[:, :, start - low : start - low + span])
+        return torch.cat(found, dim=2)
+
+    def _forgetting(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        """The same as `_blocks`; its neighbourhoods are made again when they are needed."""
+        if not torch.is_grad_enabled():
+            return self._blocks(q, k, v, mask)
+        random = self.training and self.full.dropout > 0.0
+        return checkpoint(
+            self._blocks, q, k, v, mask, use_reentrant=False, preserve_rng_state=random
+        )
+
     def _blocks(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Self-attention of long sequences: batch and block become one axis."""
+        """Batch and block become one axis."""
         batch, _, length, _ = q.shape
         n_blocks = -(-length // self.block)
         rest = n_blocks * self.block - length

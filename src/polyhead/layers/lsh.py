@@ -68,8 +68,9 @@ class LSHAttention(nn.Module):
     limit of infinitely many rounds, and costs no more than the memory it reads. An encoder, and
     a prompt, are hashed.
 
-    Random rotations come from torch's generator at every call. `buckets` takes the decision
-    instead; through layers that know nothing of hashing, a tape does (`polyhead.layers.hashing`).
+    In training, random rotations come from torch's generator at every call; in use (`eval`) they
+    are the same at every call, so that the same input gives the same output. `buckets` takes the
+    decision instead; through layers that know nothing of hashing, a tape does (`hashing.py`).
     """
 
     def __init__(
@@ -140,7 +141,8 @@ class LSHAttention(nn.Module):
         n_buckets = self.n_buckets or 2 * -(-length // chunk)
         if buckets is None:
             # drawn even if a tape plays: what is drawn next must be what was drawn next before
-            rotations = draw_rotations(q.size(-1), n_buckets, n_rounds, like=q)
+            dice = None if self.training else torch.Generator(q.device).manual_seed(0)
+            rotations = draw_rotations(q.size(-1), n_buckets, n_rounds, q, dice)
             buckets = remembered(lambda: _set_apart(hash_vectors(q, rotations), mask))
         return Arrangement(buckets, sort_by_bucket(buckets), chunk)
 

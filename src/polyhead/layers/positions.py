@@ -8,6 +8,7 @@ Added to the embedding, once (Vaswani et al. 2017, section 3.5, and what one mig
     sinusoidal   PE(pos, 2k)   = sin(w_k pos)
                  PE(pos, 2k+1) = cos(w_k pos),                w_k = 10000^(-2k / d_model)
     learned      PE(pos)       = a free vector                ends at max_length
+    axial        PE(pos)       = [row's ; column's] vector    ends too, with few vectors (axial.py)
 
 The waves have a property which the others lack: φ positions further is the same rotation of every
 pair of features, wherever one stands,
@@ -29,7 +30,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-PositionKind = Literal["sinusoidal", "learned", "rotary", "none"]
+from polyhead.layers.axial import AxialConfig, make_axial
+
+PositionKind = Literal["sinusoidal", "learned", "axial", "rotary", "none"]
+ENDING = ("learned", "axial")  # the kinds that know no position beyond max_length
 
 
 @runtime_checkable
@@ -89,12 +93,16 @@ class NoPositions(nn.Module):
         return self.nothing.expand(length, -1)
 
 
-def make_positions(kind: PositionKind, d_model: int, max_length: int) -> nn.Module:
-    """The code that is added to embeddings; `max_length` matters to learned positions only."""
+def make_positions(
+    kind: PositionKind, d_model: int, max_length: int, axial: AxialConfig | None = None
+) -> nn.Module:
+    """The code that is added to embeddings; `max_length` matters to kinds that end there only."""
     if kind == "sinusoidal":
         return SinusoidalPositions(d_model)
     if kind == "learned":
         return LearnedPositions(max_length, d_model)
+    if kind == "axial":
+        return make_axial(axial or AxialConfig(), d_model, max_length)
     return NoPositions(d_model)
 
 

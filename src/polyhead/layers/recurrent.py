@@ -8,24 +8,27 @@ takes from the reader. In (2) keys and values are the same vectors h: what is fo
 
 `RNNCell` is (1) as printed. Models run PyTorch's fused `nn.RNN`, `nn.GRU` and `nn.LSTM`, which all
 look alike behind `Recurrence`: their state is a tuple, of one part (h) or of two (LSTM: h and c).
+Where the next input is not known before the last step is done (a writer that looks back before it
+writes), `gates` and `turn` take the same weights one step at a time.
 
 Axes: batch, length, layer, beam (hypotheses of one sentence, side by side), d_model.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from polyhead.layers.cache import Memory
-from polyhead.layers.scores import ScoredAttention
+from polyhead.layers.scores import ScoredAttention, ScoreKind, make_score
 
 Cell = Literal["rnn", "gru", "lstm"]
-Parts = tuple[Float[Tensor, "layer batch d_model"], ...]
+Parts = tuple[Float[Tensor, "_ batch _"], ...]  # by layer
 
 CELLS: dict[Cell, Callable[..., nn.Module]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 
@@ -44,8 +47,39 @@ class RNNCell(nn.Module):
         return torch.tanh(self.w_x(x) + self.w_h(h))
 
 
+def rnn_step(x: Tensor, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Equation (1), given x = W_x x_t + b and u = W_h h_{t-1}."""
+    del state
+    return (torch.tanh(x + u),)
+
+
+def gru_step(x: Tensor, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Cho et al. 2014 as PyTorch has it: r is applied to U h, and z keeps the old."""
+    d_model = state[0].size(-1)
+    r, z = torch.sigmoid((x + u)[..., : 2 * d_model]).chunk(2, dim=-1)
+    new = torch.tanh(x[..., 2 * d_model :] + r * u[..., 2 * d_model :])
+    return (torch.lerp(new, state[0], z),)
+
+
+def lstm_step(x: Tensor, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Hochreiter & Schmidhuber 1997 with a forget gate; the four gates lie side by side."""
+    i, f, new, o = (x + u).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * torch.tanh(new)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+STEPS: dict[Cell, Callable[[Tensor, Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]] = {
+    "rnn": rnn_step,
+    "gru": gru_step,
+    "lstm": lstm_step,
+}
+
+
 class Recurrence(nn.Module):
-    """`n_layers` layers of one kind of cell; two directions share the d_model numbers."""
+    """`n_layers` layers of one kind of cell; two directions share the d_model numbers.
+
+    What comes in is `d_in` wide, or as wide as what comes out.
+    """
 
     def __init__(
         self,
@@ -54,13 +88,15 @@ class Recurrence(nn.Module):
         n_layers: int,
         dropout: float,
         *,
+        d_in: int | None = None,
         bidirectional: bool = False,
     ) -> None:
         super().__init__()
         if bidirectional and d_model % 2:
             raise ValueError(f"two directions need an even d_model to share, got {d_model}")
-        self.cells = CELLS[cell](
-            d_model,
+        self.kind: Cell = cell
+        self.cells: Any = CELLS[cell](
+            d_model if d_in is None else d_in,
             d_model // 2 if bidirectional else d_model,
             n_layers,
             batch_first=True,
@@ -70,16 +106,41 @@ class Recurrence(nn.Module):
         self.bidirectional = bidirectional
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], state: Parts
+        self, x: Float[Tensor, "batch length d_in"], state: Parts
     ) -> tuple[Float[Tensor, "batch length d_model"], Parts]:
         """Go on from `state`: the top layer after every word, and all layers after the last."""
         states, last = self.cells(x, state if len(state) > 1 else state[0])
         return states, last if isinstance(last, tuple) else (last,)
 
+    def gates(self, x: Float[Tensor, "*any d_part"], start: int = 0) -> Float[Tensor, "*any gates"]:
+        """What the numbers of the input from `start` on add to the gates of the first layer.
+
+        The bias goes with the first of them. Parts that are known early are computed early.
+        """
+        weight = self.cells.weight_ih_l0[:, start : start + x.size(-1)]
+        return F.linear(x, weight, None if start else self.cells.bias_ih_l0)
+
+    def turn(
+        self, gates: Float[Tensor, "*any gates"], parts: tuple[Float[Tensor, "layer *any d"], ...]
+    ) -> tuple[Float[Tensor, "*any d"], tuple[Float[Tensor, "layer *any d"], ...]]:
+        """One step of all layers, given the gates of the first: the top layer, and the states."""
+        news: list[tuple[Tensor, ...]] = []
+        for layer, (w_x, w_h, b_x, b_h) in enumerate(self.cells.all_weights):
+            if layer:
+                below = F.dropout(news[-1][0], self.cells.dropout, self.training)
+                gates = F.linear(below, w_x, b_x)
+            state = tuple(part[layer] for part in parts)
+            news.append(STEPS[self.kind](gates, F.linear(state[0], w_h, b_h), state))
+        return news[-1][0], tuple(torch.stack(part) for part in zip(*news, strict=True))
+
     def read(
-        self, x: Float[Tensor, "batch length d_model"], lengths: Int[Tensor, "batch"]
+        self, x: Float[Tensor, "batch length d_in"], lengths: Int[Tensor, "batch"]
     ) -> tuple[Float[Tensor, "batch length d_model"], Parts]:
         """Read sentences of these lengths from nothing; what stands behind them is never read."""
+        if x.device.type == "cpu" and bool((lengths == x.size(1)).all()):
+            states, last = self.cells(x)  # nothing to pack, and faster for it
+            parts = last if isinstance(last, tuple) else (last,)
+            return states, tuple(self._join(part) for part in parts)
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         states, last = self.cells(packed)
         padded, _ = pad_packed_sequence(states, batch_first=True, total_length=x.size(1))
@@ -108,22 +169,72 @@ class LookBack(nn.Module):
     `kernel` is called as that of `MultiHeadAttention` is, so whoever listens there can listen here.
     """
 
-    def __init__(self, kernel: ScoredAttention) -> None:
+    def __init__(self, kernel: nn.Module) -> None:
         super().__init__()
         self.kernel = kernel
 
+    def keys(self, h: Float[Tensor, "batch source d_memory"]) -> Tensor | None:
+        """What of the score depends on h alone, so that it is computed once; here nothing."""
+        del h
+        return None
+
     def forward(
-        self, states: Float[Tensor, "batch target d_model"], memory: Memory
-    ) -> Float[Tensor, "batch target d_model"]:
+        self,
+        states: Float[Tensor, "batch target d_model"],
+        memory: Memory,
+        keys: Float[Tensor, "batch source d_key"] | None = None,
+    ) -> Float[Tensor, "batch target d_memory"]:
         h = memory.states[:, None]
-        return self.kernel(states[:, None], h, h, memory.mask)[:, 0]
+        k = h if keys is None else keys[:, None]
+        return self.kernel(states[:, None], k, h, memory.mask)[:, 0]
+
+
+class Network(nn.Module):
+    """vᵀ tanh(W_s s + k) for keys k = W_h h that come projected: Bahdanau et al. 2015, A.1.2."""
+
+    def __init__(self, d_query: int, d_hidden: int) -> None:
+        super().__init__()
+        self.w_s = nn.Linear(d_query, d_hidden)
+        self.v = nn.Linear(d_hidden, 1, bias=False)
+
+    def forward(
+        self,
+        q: Float[Tensor, "batch head query d_query"],
+        k: Float[Tensor, "batch head key d_key"],
+    ) -> Float[Tensor, "batch head query key"]:
+        return self.v(torch.tanh(self.w_s(q)[..., None, :] + k[:, :, None])).squeeze(-1)
+
+
+class AdditiveLookBack(LookBack):
+    """Equation (2) with the additive score, whose W_h h is the same for every word written."""
+
+    def __init__(self, d_query: int, d_memory: int, d_hidden: int) -> None:
+        super().__init__(ScoredAttention(Network(d_query, d_hidden)))
+        self.w_h = nn.Linear(d_memory, d_hidden, bias=False)
+
+    def keys(
+        self, h: Float[Tensor, "batch source d_memory"]
+    ) -> Float[Tensor, "batch source d_hidden"]:
+        """W_h h."""
+        return self.w_h(h)
+
+
+def make_look_back(kind: ScoreKind, d_query: int, d_memory: int) -> LookBack:
+    """Attention of a writer with states of one width to memories of another, by its score."""
+    if kind == "additive":
+        return AdditiveLookBack(d_query, d_memory, d_query)
+    return LookBack(ScoredAttention(make_score(kind, 1, d_query, d_key=d_memory)))
 
 
 class Encoding(NamedTuple):
-    """What a reader hands over: h of every word, and the state of every layer after the last."""
+    """What a reader hands over: h of every word, and the state of every layer after the last.
+
+    `keys` is what `LookBack.keys` made of h, if anything.
+    """
 
     memory: Memory
     state: Parts
+    keys: Float[Tensor, "batch source d_key"] | None = None
 
     @property
     def summary(self) -> Float[Tensor, "batch d_model"]:
@@ -133,7 +244,8 @@ class Encoding(NamedTuple):
     def keep(self, sentences: Int[Tensor, "kept"]) -> "Encoding":
         """Only these sentences, in this order."""
         memory = Memory(self.memory.states[sentences], self.memory.mask.select(sentences))
-        return Encoding(memory, tuple(part[:, sentences] for part in self.state))
+        keys = None if self.keys is None else self.keys[sentences]
+        return Encoding(memory, tuple(part[:, sentences] for part in self.state), keys)
 
 
 @dataclass
@@ -143,7 +255,7 @@ class RecurrentState:
     Unlike a Transformer's it does not grow, so that a hypothesis inherits its past by a copy.
     """
 
-    parts: tuple[Float[Tensor, "layer batch beam d_model"], ...]
+    parts: tuple[Float[Tensor, "_ batch beam _"], ...]  # by layer
     encoding: Encoding
 
     def select(self, parents: Int[Tensor, "batch beam"]) -> None:

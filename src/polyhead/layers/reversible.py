@@ -27,6 +27,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.autograd.graph import get_gradient_edge
 
 from polyhead.layers.cache import BlockCache, Memory
 from polyhead.layers.hashing import Tape, recording, replaying
@@ -169,6 +170,8 @@ class _Call:
 class _Reversible(torch.autograd.Function):
     """Both columns, in the form that autograd wants."""
 
+    boxed_grads_call = True  # gradients come in a list, to be let go of when they are used
+
     @staticmethod
     def forward(
         ctx: Any, call: _Call, x: Tensor, states: Tensor | None, *_parameters: Tensor
@@ -187,16 +190,18 @@ class _Reversible(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_1: Tensor, d_2: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradients: list[Tensor]) -> tuple[Tensor | None, ...]:
         call: _Call = ctx.call
         y_1, y_2, states = ctx.saved_tensors
-        d_1, d_2 = _in_order(d_1, d_2, call.branches)
+        ctx.maybe_clear_saved_tensors()  # of the streams, only the newest are needed
+        d_1, d_2 = _in_order(gradients[0], gradients[1], call.branches)
+        gradients.clear()
         totals = _Totals(call.parameters, states)
         for branch, start in zip(reversed(call.branches), reversed(call.starts), strict=True):
             # y_1 was read and y_2 was written, in this order: undo the swap and the sum
-            moved, through = _again(call, branch, start, y_1, d_2, totals)
-            y_1, y_2 = y_2 - moved, y_1
-            d_1, d_2 = d_2, d_1 + through
+            moved, push = _again(call, branch, start, y_1, totals)
+            y_1, y_2 = _minus(y_2, moved), y_1
+            d_1, d_2 = d_2, push(d_2).add_(d_1)
         return None, d_1 + d_2, totals.states, *totals.parameters
 
 
@@ -224,18 +229,28 @@ class _Totals:
 
 
 def _again(
-    call: _Call, branch: Branch, start: _Start, x: Tensor, gradient: Tensor, totals: _Totals
-) -> tuple[Tensor, Tensor]:
-    """Compute branch(x) as it was, and push `gradient` through it."""
+    call: _Call, branch: Branch, start: _Start, x: Tensor, totals: _Totals
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Compute branch(x) as it was; returns it, and what pushes a gradient through it."""
     x = x.detach().requires_grad_()
     trained = [p for p in branch.parameters if p.requires_grad]
     with torch.enable_grad(), _from(start, x.device), call.autocast.again():
         # as views, since hooks of those who look inside (torch's own counters) accept no leaves
         y = branch.run(x.view_as(x), call.remember(totals.memory))
     wanted = [x, *trained] if totals.memory is None else [x, *trained, totals.memory]
-    through, *others = torch.autograd.grad(y, wanted, gradient.to(y.dtype), allow_unused=True)
-    totals.add(trained, tuple(others))
-    return y.detach(), through
+    end, dtype = get_gradient_edge(y), y.dtype  # not y itself, whose memory is used again
+
+    def push(gradient: Tensor) -> Tensor:
+        through, *others = torch.autograd.grad(end, wanted, gradient.to(dtype), allow_unused=True)
+        totals.add(trained, tuple(others))
+        return through
+
+    return y.detach(), push
+
+
+def _minus(y: Tensor, moved: Tensor) -> Tensor:
+    """Subtract, and write the result over `moved` where it has the precision for it."""
+    return torch.sub(y, moved, out=moved) if moved.dtype == y.dtype else y - moved
 
 
 def _start(device: torch.device) -> _Start:

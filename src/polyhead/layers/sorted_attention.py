@@ -28,6 +28,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 PIECE = 2**18  # scores computed at once: 1 MB
+ROWS = 2**12  # vectors that are put back at once: 1 MB too, if d_head is 64
 BITS = math.log2(math.e)  # e^s = 2^(BITS · s)
 HIDDEN = -1e30  # a score that no softmax can see, and finite, so that no row becomes NaN
 TINY = 1e-6  # no key is divided by less
@@ -206,14 +207,14 @@ class _SortedAttention(torch.autograd.Function):
         with torch.autocast(q.device.type, enabled=False):
             d_out = d_out.contiguous()
             delta = (d_out * out).sum(-1)
+            del out  # not needed again, and as large as everything else here
+            ctx.maybe_clear_saved_tensors()
             noise = _noise(plan, q.device)
-            d_q = d_v = None
-            for turn, place in enumerate(plan.places):
-                parts = _turn_back(plan, turn, (q, v, z, d_out, delta), noise)
-                in_q, in_v = (part.index_select(0, place) for part in parts)
-                d_q = in_q if d_q is None else d_q.add_(in_q)
-                d_v = in_v if d_v is None else d_v.add_(in_v)
-            assert d_q is not None and d_v is not None
+            d_q, d_v = torch.empty_like(q), torch.empty_like(v)
+            for turn, places in enumerate(plan.places):
+                found = _turn_back(plan, turn, (q, v, z, d_out, delta), noise)
+                _bring_back(found, places, (d_q, d_v), add=turn > 0)
+                del found  # before the next round finds its own
             d_v[alone] += d_out[alone]
         return d_q, d_v, None
 
@@ -289,6 +290,19 @@ def _turn_back(
         near_q[:chunk] += d_k[:chunk]  # the last chunk of the group before
         near_q[chunk:] = d_k[chunk:]
     return d_q[chunk:], d_v[chunk:]
+
+
+def _bring_back(
+    found: tuple[Tensor, Tensor], places: Tensor, totals: tuple[Tensor, Tensor], *, add: bool
+) -> None:
+    """Put rows from their slots into the totals, or add them; a few at a time, without a copy."""
+    for part, total in zip(found, totals, strict=True):
+        for start in range(0, len(total), ROWS):
+            rows = slice(start, start + ROWS)
+            if add:
+                total[rows] += part.index_select(0, places[rows])
+            else:
+                torch.index_select(part, 0, places[rows], out=total[rows])
 
 
 def _compare(q: Tensor, v: Tensor, plan: Plan, turn: int, first: int, scores: Tensor) -> Group:

@@ -6,12 +6,13 @@
 E is the embedding matrix, used at both ends. Norms stand before each sub-layer and after the last.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from polyhead.layers.axial import AxialConfig, grid_of
 from polyhead.layers.cache import DecoderState
 from polyhead.layers.embeddings import TokenEmbedding
 from polyhead.layers.init import quiet_residuals, small_normal
@@ -38,6 +39,11 @@ class GPTConfig:
     positions: PositionKind = "learned"
     tie: bool = True
     stack: StackConfig = _stack(12, 768, 12)
+    axial: AxialConfig = field(default_factory=AxialConfig)  # if positions are axial
+
+    def __post_init__(self) -> None:
+        if self.positions == "axial":
+            grid_of(self.axial, self.stack.d_model, self.max_length)
 
 
 PUBLISHED = {
@@ -57,7 +63,7 @@ class GPT(nn.Module):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         d_model = config.stack.d_model
-        positions = make_positions(config.positions, d_model, config.max_length)
+        positions = make_positions(config.positions, d_model, config.max_length, config.axial)
         # sinusoids have size 1 and would drown tokens of size 0.02: these are scaled as in 2017
         self.embed = TokenEmbedding(
             config.vocab,

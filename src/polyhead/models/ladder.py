@@ -29,17 +29,9 @@ from torch import Tensor, nn
 
 from polyhead.layers.cache import Memory
 from polyhead.layers.dropout import Dropout
-from polyhead.layers.masks import not_padding
-from polyhead.layers.recurrent import (
-    Cell,
-    Encoding,
-    LookBack,
-    Parts,
-    Recurrence,
-    RecurrentState,
-    turned,
-)
+from polyhead.layers.recurrent import Cell, Encoding, LookBack, Parts, Recurrence
 from polyhead.layers.scores import ScoredAttention, ScoreKind, make_score
+from polyhead.models.seq2seq import SequenceToSequence, Turn, check_reading
 
 Context = Literal["none", "mean", "positional", "content", "query"]
 
@@ -67,13 +59,7 @@ class LadderConfig:
     reverse_source: bool = False  # Sutskever et al. 2014: the first words shall be fresh
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.teacher_forcing <= 1.0:
-            raise ValueError(f"teacher_forcing = {self.teacher_forcing}: expected 0 to 1")
-        if self.bidirectional and self.reverse_source:
-            raise ValueError(
-                "reverse_source = true: a bidirectional encoder reads from both ends already; "
-                "set one of the two to false"
-            )
+        check_reading(self.teacher_forcing, self.bidirectional, self.reverse_source)
 
 
 class Vectors(NamedTuple):
@@ -133,15 +119,12 @@ class ByContent(nn.Module):
         return scores.expand(*q.shape[:-1], k.size(-2))
 
 
-class Ladder(nn.Module):
+class Ladder(SequenceToSequence):
     """Recurrent encoder and decoder. `forward` trains, `begin` and `step` decode."""
 
     def __init__(self, config: LadderConfig) -> None:
-        super().__init__()
+        super().__init__(config.pad, config.teacher_forcing, config.reverse_source)
         d_model = config.d_model
-        self.pad = config.pad
-        self.teacher_forcing = config.teacher_forcing
-        self.reverse_source = config.reverse_source
         self.embed_source = nn.Embedding(config.source_vocab, d_model)
         self.embed_target = nn.Embedding(config.target_vocab, d_model)
         self.encoder = Recurrence(
@@ -159,16 +142,13 @@ class Ladder(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.to_logits = nn.Linear(d_model, config.target_vocab)
 
-    def encode(self, source: Int[Tensor, "batch source"]) -> Encoding:
-        """Read the source. h_i belongs to word i, even if the words were read backwards."""
-        lengths = (source != self.pad).sum(1).clamp(min=1)
-        x = self.dropout(self.embed_source(source))
-        if self.reverse_source:
-            states, last = self.encoder.read(turned(x, lengths), lengths)
-            states = turned(states, lengths)
-        else:
-            states, last = self.encoder.read(x, lengths)
-        return Encoding(Memory(states, not_padding(source, self.pad)), self._cross(last))
+    def offer(self, memory: Memory, last: Parts) -> Encoding:
+        """The encoder's last state as the decoder's first: two directions need a bridge."""
+        if not self.bridge:
+            return Encoding(memory, last)
+        parts = [layer(part) for layer, part in zip(self.bridge, last, strict=True)]
+        # h is a tanh's value, the c of an LSTM is not
+        return Encoding(memory, (torch.tanh(parts[0]), *parts[1:]))
 
     def vectors(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
@@ -178,19 +158,19 @@ class Ladder(nn.Module):
         states, _ = self.decoder(self.dropout(self.embed_target(target)), encoding.state)
         return Vectors(self.context(states, encoding), encoding.memory.states, states)
 
-    def hidden(
-        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
+    def write(
+        self, x: Float[Tensor, "batch target d_model"], encoding: Encoding
     ) -> Float[Tensor, "batch target d_model"]:
-        """What the last layer sees."""
-        if self.training and self.teacher_forcing < 1.0:
-            return self._written_alone(source, target)
-        c, _, s = self.vectors(source, target)
-        return self.combine(c, s)
+        """tanh(W_c [c_t; s_t]) of all words: the states need no context, and are found at once."""
+        states, _ = self.decoder(x, encoding.state)
+        return self.combine(self.context(states, encoding), states)
 
-    def forward(
-        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
-    ) -> Float[Tensor, "batch target vocab"]:
-        return self.to_logits(self.hidden(source, target))
+    def turn(
+        self, x: Float[Tensor, "batch beam d_model"], parts: tuple[Tensor, ...], encoding: Encoding
+    ) -> Turn:
+        """The same of one word. The beams are positions to what looks back."""
+        s, parts = self.decoder.turn(self.decoder.gates(x), parts)
+        return self.combine(self.context(s, encoding), s), parts
 
     def context(
         self, states: Float[Tensor, "batch target d_model"], encoding: Encoding
@@ -206,54 +186,7 @@ class Ladder(nn.Module):
         s: Float[Tensor, "batch target d_model"],
     ) -> Float[Tensor, "batch target d_model"]:
         """tanh(W_c [c; s]), Luong et al. 2015, eq. 5."""
-        return self.dropout(torch.tanh(self.w_c(torch.cat([c, s], dim=-1))))
-
-    def begin(
-        self, source: Int[Tensor, "batch source"], *, width: int = 1, max_length: int = 256
-    ) -> RecurrentState:
-        """Read the source for `width` hypotheses; their state is as large for any `max_length`."""
-        del max_length
-        encoding = self.encode(source)
-        parts = (part[:, :, None].expand(-1, -1, width, -1) for part in encoding.state)
-        return RecurrentState(tuple(parts), encoding)
-
-    def step(
-        self, last: Int[Tensor, "batch beam"], state: RecurrentState
-    ) -> Float[Tensor, "batch beam vocab"]:
-        """Read one more token of every hypothesis, score the next one, and advance `state`.
-
-        The beams are sentences of their own to the decoder, and positions to what looks back.
-        """
-        x = self.dropout(self.embed_target(last)).flatten(0, 1)[:, None]
-        parts = tuple(part.flatten(1, 2) for part in state.parts)
-        s, parts = self.decoder(x, parts)
-        state.parts = tuple(part.unflatten(1, last.shape) for part in parts)
-        s = s.view(*last.shape, -1)
-        return self.to_logits(self.combine(self.context(s, state.encoding), s))
-
-    def _written_alone(self, source: Tensor, target: Tensor) -> Tensor:
-        """`hidden` where each word after the first is the model's own, unless a coin says no."""
-        encoding = self.encode(source)
-        state = encoding.state
-        rows: list[Tensor] = []
-        for right in target.split(1, dim=1):
-            last = self._right_or_own(right, rows[-1]) if rows else right
-            s, state = self.decoder(self.dropout(self.embed_target(last)), state)
-            rows.append(self.combine(self.context(s, encoding), s))
-        return torch.cat(rows, dim=1)
-
-    @torch.no_grad()
-    def _right_or_own(self, right: Tensor, h: Tensor) -> Tensor:
-        """The right word with probability `teacher_forcing`, else the likeliest, for each row."""
-        forced = torch.rand(right.shape, device=right.device) < self.teacher_forcing
-        return torch.where(forced, right, self.to_logits(h).argmax(-1))
-
-    def _cross(self, last: Parts) -> Parts:
-        """The encoder's last state as the decoder's first: two directions need a bridge."""
-        if not self.bridge:
-            return last
-        parts = [layer(part) for layer, part in zip(self.bridge, last, strict=True)]
-        return (torch.tanh(parts[0]), *parts[1:])  # h is a tanh's value, the c of an LSTM is not
+        return torch.tanh(self.w_c(torch.cat([c, s], dim=-1)))
 
 
 def _look_back(config: LadderConfig) -> LookBack | None:

@@ -85,7 +85,10 @@ def _joined(tokenizer: Tokenizer, text: str, mask: int) -> Blanked:
 def unknown_character(tokenizer: PieceTokenizer | UnitTokenizer, text: str) -> str:
     """A character that stands neither in the text nor in any piece of the vocabulary."""
     known = {*text, *"".join(tokenizer.texts)}
-    return next(chr(code) for code in PRIVATE if chr(code) not in known)
+    free = next((chr(code) for code in PRIVATE if chr(code) not in known), None)
+    if free is None:
+        raise DataError("the text has every character that Unicode leaves without a meaning")
+    return free
 
 
 def candidates(tokenizer: Tokenizer, begins: bool) -> list[int]:

@@ -38,6 +38,8 @@ class TextConfig:
         "unigram"); 0.9995 saves ids for languages with thousands of characters.
     byte_fallback: write other characters as their UTF-8 bytes, so that no text is lost ("bpe" and
         "unigram"); costs 256 ids. Without it, and for the other kinds, they become UNK.
+    jamo: write Hangul letter by letter, 각 as ㄱ ㅏ ㄱ, before it is cut at whitespace ("words"
+        only; for lists of words, since the spaces between words are then no longer told apart).
     """
 
     kind: Kind = "bpe"
@@ -47,6 +49,7 @@ class TextConfig:
     sampling: float = 0.0
     character_coverage: float = 1.0
     byte_fallback: bool = True
+    jamo: bool = False
 
     def __post_init__(self) -> None:
         if not len(SPECIALS) < self.vocab <= MAX_VOCAB:
@@ -62,6 +65,10 @@ class TextConfig:
             raise ValueError(
                 f"sampling = {self.sampling}: {self.kind} can be cut in one way only; "
                 "choose bpe or unigram, or set sampling = 0"
+            )
+        if self.jamo and self.kind != "words":
+            raise ValueError(
+                f'jamo = true: letters are cut at spaces, so kind must be "words", not {self.kind}'
             )
         if not 0.98 <= self.character_coverage <= 1:
             raise ValueError(

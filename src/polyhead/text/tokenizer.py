@@ -56,6 +56,7 @@ __all__ = [
 ]
 
 FORMAT = 1
+LATER = {"jamo"}  # options that files of earlier versions lack; they meant False
 INDEX = "tokenizer.json"
 MAX_BYTES = 64 * 2**20
 
@@ -172,10 +173,12 @@ def check_index(index: Any) -> tuple[TextConfig, dict[str, Any]]:
 def check_config(given: Any) -> TextConfig:
     """The configuration that a tokenizer was learned with, every name and type checked."""
     known = {field.name: type(field.default) for field in fields(TextConfig)}
-    if not isinstance(given, dict) or given.keys() != known.keys():
+    if not isinstance(given, dict) or given.keys() | LATER != known.keys():
         raise ValueError(f"config: expected the options {', '.join(known)}")
     values = dict(given)
     for name, kind in known.items():
+        if name in LATER:
+            values.setdefault(name, False)
         if kind is float and type(values[name]) is int:
             values[name] = float(values[name])  # JSON knows no difference
         if type(values[name]) is not kind:

@@ -7,23 +7,26 @@ An id is 4 + the unit's place in the vocabulary, most frequent first, so the spe
 units and the word "<s>" in a text is a word like any other. What the vocabulary lacks becomes UNK.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from random import Random
+from unicodedata import normalize
 
 from polyhead.errors import DataError
 from polyhead.text.contract import EOS, SPECIALS, UNK, UNKNOWN, Piece, TextConfig
 from polyhead.text.normal import before_end, checked, normalise, printable, tile
 
 FIRST = len(SPECIALS)
+HANGUL = re.compile("[가-힣\u1100-\u11ff\u3131-\u318e]")  # syllables, and letters by themselves
 MAX_UNIT = 1000  # characters of the longest word that can get an id
 
 
 def collect_units(lines: Iterable[str], config: TextConfig) -> "UnitTokenizer":
     """The most frequent units of a corpus, ties in the order of their code points."""
-    texts = (normalise(line, lowercase=config.lowercase) for line in lines)
+    texts = (prepared(line, config) for line in lines)
     counts = Counter(chain.from_iterable(split(text, config) for text in texts))
     ranked = sorted(
         (unit for unit in counts if len(unit) <= MAX_UNIT), key=lambda unit: (-counts[unit], unit)
@@ -34,6 +37,18 @@ def collect_units(lines: Iterable[str], config: TextConfig) -> "UnitTokenizer":
             "give at least one line of text"
         )
     return UnitTokenizer(tuple(ranked[: config.vocab - FIRST]), config)
+
+
+def prepared(line: str, config: TextConfig) -> str:
+    """A line's normal form; with `jamo`, the letters of Hangul stand apart, and NFC leaves them.
+
+    First consonants, vowels and last consonants have code points of their own: 각 is ᄀ ᅡ ᆨ.
+    """
+    text = normalise(line, lowercase=config.lowercase)
+    if not config.jamo:
+        return text
+    apart = HANGUL.sub(lambda found: f" {' '.join(normalize('NFD', found[0]))} ", text)
+    return " ".join(apart.split())
 
 
 def split(text: str, config: TextConfig) -> Sequence[str]:
@@ -65,8 +80,8 @@ class UnitTokenizer:
         return FIRST + len(self.units)
 
     def normalise(self, line: str) -> str:
-        """The form of a line that is encoded: see `normal.normalise`."""
-        return normalise(line, lowercase=self.config.lowercase)
+        """The form of a line that is encoded: see `normal.normalise` and `prepared`."""
+        return prepared(line, self.config)
 
     def encode(self, line: str, *, sample: Random | None = None) -> list[int]:  # noqa: ARG002
         """A line's ids, closed by EOS. There is nothing to sample."""

@@ -23,6 +23,7 @@ from polyhead.data.labelled import Examples, LabelledCorpus
 from polyhead.data.texts import TextBatch, Texts, every_text, framed
 from polyhead.errors import ConfigError
 from polyhead.evaluate.classes import report
+from polyhead.models.bert import BERTConfig
 from polyhead.text import tokenizer
 from polyhead.text.tokenizer import Tokenizers
 from polyhead.train.classifying import Labelling
@@ -56,7 +57,7 @@ class Classify:
         initial = read_initial(run.train.init)
         if initial is not None:
             require_tokenizers(initial)
-        check_lengths(run, (run.model.encoder if initial is None else initial.config).max_length)
+        check_lengths(run, run.model.encoder if initial is None else initial.config)
         return Material(labelled.load(run.data, run.train.seed), initial)
 
     def fingerprints(self, material: Material) -> dict[str, str]:
@@ -76,7 +77,7 @@ class Classify:
             encoder = replace(model.encoder, vocab=len(tokenizers.source) + 1)
             model = replace(model, encoder=encoder)
         else:
-            model = replace(model, encoder=initial.config, head=initial.head)
+            model = replace(model, encoder=_as_given(initial, run), head=initial.head)
         run = replace(run, model=model)
         journal.stage("encoding the text")
         train = _encode(tokenizers, corpus.train, run.data.max_length, "training", journal)
@@ -96,6 +97,18 @@ class Classify:
             about={"classes": list(corpus.classes)},
             begin=None if initial is None else partial(copy_encoder, initial),
         )
+
+
+def _as_given(initial: Initial, run: Run) -> BERTConfig:
+    """The pre-trained encoder as it is, but with this run's dropout: that belongs to training."""
+    ours = run.model.encoder.stack
+    stack = replace(
+        initial.config.stack,
+        dropout=ours.dropout,
+        attention_dropout=ours.attention_dropout,
+        activation_dropout=ours.activation_dropout,
+    )
+    return replace(initial.config, stack=stack)
 
 
 def _fingerprint(examples: Examples) -> str:

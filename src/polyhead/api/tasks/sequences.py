@@ -13,6 +13,7 @@ from polyhead.data.lines import Lines
 from polyhead.data.masking import MaskingConfig
 from polyhead.data.sequences import BlankBatch, Blanking, Sequences, fixed_batches, pieces_of
 from polyhead.errors import ConfigError
+from polyhead.layers.positions import ENDING
 from polyhead.text.tokenizer import Tokenizers
 
 SHORTEST = 3  # BOS, EOS, and something between them
@@ -34,23 +35,26 @@ def read_lines(run: Run) -> Lines:
 
     At most `data.hold_out` lines are kept back, as of sentence pairs: both tasks validate often.
     """
-    check_lengths(run, run.model.max_length)
+    check_lengths(run, run.model)
     if run.train.compile and run.family != "bert":
         raise ConfigError(f"train.compile: not for the family {run.family}; leave it out")
     return load_plain(run.data, most=run.data.hold_out)
 
 
-def check_lengths(run: Run, max_length: int) -> None:
-    """Sequences must be long enough to hold something and short enough for the model."""
+def check_lengths(run: Run, model: Any) -> None:
+    """Sequences must be long enough to hold something and short enough for the model's positions.
+
+    `model` is the configuration of what reads them: the run's own, or that of its encoder.
+    """
     asked = run.data.max_length
     if asked < SHORTEST:
         raise ConfigError(
             f"data.max_length = {asked}: expected at least {SHORTEST}, two of which stand for the "
             "beginning and the end"
         )
-    if asked > max_length:
+    if model.positions in ENDING and asked > model.max_length:
         raise ConfigError(
-            f"data.max_length = {asked}: the model learns only {max_length} positions; lower "
+            f"data.max_length = {asked}: the model learns only {model.max_length} positions; lower "
             "data.max_length or give the model more"
         )
 

@@ -2,14 +2,16 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
+from polyhead.api.continuing import read_whole, set_all, take_over
 from polyhead.api.initial import check_blocks, copy_blocks, read_initial
 from polyhead.api.reports import Journal
 from polyhead.api.run import Run
@@ -17,18 +19,23 @@ from polyhead.api.runs import fingerprint
 from polyhead.api.tasks.contract import Prepared
 from polyhead.api.tasks.vocabulary import tokenizers_of
 from polyhead.checkpoint import store
+from polyhead.checkpoint.folder import SavedModel
 from polyhead.cost.families import bill
+from polyhead.cost.measured import products
 from polyhead.cost.stack import Shape
-from polyhead.data import corpus
-from polyhead.data.batch import Epochs, Pair, TranslationBatch
+from polyhead.data import corpus, lexicon
+from polyhead.data.batch import Epochs, Pair, TranslationBatch, collate
 from polyhead.data.corpus import Corpus
 from polyhead.data.pairs import Pairs
 from polyhead.decode.many import decode_all
 from polyhead.decode.options import DecodeConfig
+from polyhead.decode.walk import sample
 from polyhead.errors import ConfigError, DataError
 from polyhead.evaluate.score import quick_bleu
-from polyhead.text.tokenizer import PAD, Tokenizers
+from polyhead.models import FAMILIES
+from polyhead.text.tokenizer import EOS, PAD, UNK, Tokenizers
 from polyhead.train import objectives
+from polyhead.train.reward import ExpectedReward
 
 SAMPLES = "samples"
 
@@ -40,10 +47,9 @@ class Translation:
     use: str = "polyhead translate"
 
     def read(self, run: Run) -> Corpus:
-        """Both sides of the training and the validation text; a pre-trained encoder must fit."""
-        initial = read_initial(run.train.init)
-        if initial is not None:
-            check_blocks(initial, run.model.stack)
+        """Both sides of the training and the validation text; what is begun from must fit."""
+        if read_whole(run) is None and run.train.init is not None:
+            _check_encoder(run)
         return corpus.load(run.data, run.train.seed)
 
     def fingerprints(self, material: Corpus) -> dict[str, str]:
@@ -58,9 +64,14 @@ class Translation:
     def prepare(self, run: Run, folder: Path, material: Corpus, journal: Journal) -> Prepared:
         """Tokenizers, pairs as ids, batches of equal length."""
         train, valid = material.train, material.valid
+        whole = read_whole(run)
+        if whole is not None:
+            run = take_over(run, whole, folder)
         tokenizers = tokenizers_of(folder, train.sources, train.targets, run.text, journal)
         sizes = {"source_vocab": len(tokenizers.source), "target_vocab": len(tokenizers.target)}
         run = replace(run, model=replace(run.model, **sizes))
+        if run.text.kind == "words":
+            _write_dictionary(folder, tokenizers, train, journal)
         journal.stage("encoding the text")
         pairs = _encode(tokenizers, train, run.data.max_length, "training", journal)
         encoder = Encoder(tokenizers, pairs, run.train.seed, run.data.max_length)
@@ -77,13 +88,64 @@ class Translation:
             run,
             tokenizers,
             Epochs(encoder, run.train.max_tokens, run.train.seed),
-            objectives.Translation(PAD, run.train.smoothing),
+            objective_of(run),
             partial(examine, examination),
             f"{len(pairs.ids):,} training pairs, {len(valid):,} for validation; vocabulary "
             f"{len(tokenizers.target):,}",
-            begin=partial(_begin, run.train.init, journal) if run.train.init else None,
+            begin=_beginning(run, whole, journal),
             flops_per_token=flops_per_token(run, pairs.ids),
         )
+
+
+def _check_encoder(run: Run) -> None:
+    """Only a Transformer can begin from the blocks of another family's encoder."""
+    if run.family != "transformer":
+        raise ConfigError(
+            f"train.init: {run.train.init} is of another family than {run.family}, which can begin "
+            "only from one of its own"
+        )
+    initial = read_initial(run.train.init)
+    assert initial is not None
+    check_blocks(initial, run.model.encoder_stack, run.model.positions)
+
+
+def objective_of(run: Run) -> objectives.Objective:
+    """Likelihood, or a mixture of reward and likelihood."""
+    if run.train.reward.samples:
+        return ExpectedReward(run.train.reward, draw)
+    return objectives.Translation(PAD, run.train.smoothing)
+
+
+def draw(model: Any, source: Tensor, samples: int) -> Tensor:
+    """Sentences that a model makes up for each source; torch's own seed decides which."""
+    seed = int(torch.empty((), dtype=torch.int64).random_())
+    options = DecodeConfig(sample=True, n_best=samples)
+    found = sample(model, source, options, torch.Generator().manual_seed(seed))
+    longest = int((found.tokens != PAD).any(0).any(0).sum())
+    return found.tokens[:, :, :longest].clone()
+
+
+def _write_dictionary(folder: Path, tokenizers: Tokenizers, train: Pairs, journal: Journal) -> None:
+    """What unknown words may be replaced by, learned once from the training text."""
+    place = folder / lexicon.FILE
+    if place.exists():
+        return
+    journal.stage("learning a dictionary for unknown words")
+    sources = [tokenizers.source.normalise(line) for line in train.sources]
+    targets = [tokenizers.target.normalise(line) for line in train.targets]
+    with store.explained(place):
+        lexicon.write_dictionary(lexicon.learn_dictionary(sources, targets), place)
+
+
+def _beginning(
+    run: Run, whole: SavedModel | None, journal: Journal
+) -> Callable[[nn.Module], None] | None:
+    """How a new model begins, if not from nothing."""
+    if run.train.init is None:
+        return None
+    if whole is not None:
+        return partial(set_all, whole, run.train.init, journal)
+    return partial(_begin, run.train.init, journal)
 
 
 def _begin(path: str, journal: Journal, model: Any) -> None:
@@ -95,13 +157,24 @@ def _begin(path: str, journal: Journal, model: Any) -> None:
 
 
 def flops_per_token(run: Run, pairs: Sequence[Pair]) -> float:
-    """Of training, for a sentence pair of average length; 0 for a model that cannot be counted."""
+    """Of training by likelihood, for a sentence pair of average length.
+
+    By the family's bill; where nobody has written one, by torch's counter on a model like this.
+    """
     source, target = (round(sum(map(len, side)) / len(pairs)) for side in zip(*pairs, strict=True))
     try:
-        counted = bill(run.family, run.model, Shape(1, target, source))
+        work = bill(run.family, run.model, Shape(1, target, source)).total.training
     except ConfigError:
-        return 0.0
-    return counted.total.training / (source + target)
+        work = _measured_products(run, source, target)
+    return work / (source + target)
+
+
+def _measured_products(run: Run, source: int, target: int) -> int:
+    """FLOPs of learning from one pair of these lengths; nothing random is left changed."""
+    batch = collate([([UNK] * (source - 1) + [EOS], [UNK] * (target - 1) + [EOS])])
+    with torch.random.fork_rng(devices=[]):
+        model = FAMILIES[run.family][0](run.model)
+        return products(lambda: objectives.Translation(PAD)(model, batch).total.backward())
 
 
 @dataclass(frozen=True)

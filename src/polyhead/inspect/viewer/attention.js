@@ -4,63 +4,45 @@ import { controls, header, notes } from "./controls.js";
 import { element } from "./elements.js";
 import { heatmap } from "./heatmap.js";
 import { lines } from "./lines.js";
+import { defaultLanguage, run } from "./loop.js";
 import { overview } from "./overview.js";
-import { defaultLanguage, readState, remember, writeState } from "./state.js";
-import { readView } from "./weights.js";
+import { readState, writeState } from "./state.js";
+import { layersOf, readView } from "./weights.js";
 import { say } from "./words.js";
 
 const FIGURES = { heat: heatmap, lines, model: overview };
 
-// Show a view (parsed JSON, polyhead-attention-1) inside `root`.
-export function mount(root, content) {
-  const view = readView(content);
+// Show a view (`readView`) inside `root`. `top` makes what stands above the controls. Where weights
+// are missing, `load(maps)` promises them; where files can be had, `tools(state)` has the buttons.
+export function mount(root, view, { top = header, load, tools, signal } = {}) {
   if (!view.maps.length) {
     root.replaceChildren(element("p", {}, say({ lang: defaultLanguage() }, "no_maps")));
-    return;
+    return () => {};
   }
-  let state = readState(location.hash, view);
-  const draw = () => drawPage(root, view, state, change);
-  const change = (part) => {
-    const before = state;
-    state = readState(writeState({ ...state, ...part }), view);
-    remember(before, state);
-    draw();
+  const draw = (state, change) => {
+    document.documentElement.lang = state.lang;
+    const maps = layersOf(view, state.kind);
+    const missing = (state.view === "model" ? maps : maps.filter((map) => map.layer === state.layer)).filter(
+      (map) => !map.weights && !(state.view === "model" && map.small),
+    );
+    const figure = element("div");
+    const name = say(state, state.view === "model" ? "model_view" : state.view);
+    root.replaceChildren(
+      top(view, state, change) ?? "",
+      element(
+        "main", {}, controls(view, state, change),
+        element("section", { class: "figure", "aria-label": name }, figure, tools ? tools(state) : null),
+      ),
+      notes(view, state),
+    );
+    if (!missing.length) FIGURES[state.view](figure, view, state, change);
+    else figure.append(element("p", { class: "hint" }, say(state, "loading")));
+    if (missing.length) load(missing, state).then(() => again(), () => {});
   };
-  window.addEventListener("popstate", () => {
-    state = readState(location.hash, view);
-    draw();
-  });
-  let width = root.clientWidth;
-  window.addEventListener("resize", () => {
-    if (root.clientWidth === width) return; // a phone's address bar came or went
-    width = root.clientWidth;
-    draw();
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  draw();
+  const turned = (before, after) => before.view !== after.view || before.kind !== after.kind;
+  const again = run(root, { read: (hash) => readState(hash, view), write: writeState, turned, draw, signal });
+  return again;
 }
-
-// Everything is built anew; what the reader has focused and scrolled to is kept.
-function drawPage(root, view, state, change) {
-  const focused = document.activeElement?.id;
-  const [across, down] = [root.querySelector(".scroll")?.scrollLeft, window.scrollY];
-  document.documentElement.lang = state.lang;
-  const figure = element("div");
-  root.replaceChildren(
-    header(view, state, change),
-    element(
-      "main", {}, controls(view, state, change),
-      element("section", { class: "figure", "aria-label": say(state, FIGURE_NAMES[state.view]) }, figure),
-    ),
-    notes(view, state),
-  );
-  FIGURES[state.view](figure, view, state, change);
-  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
-  if (across) root.querySelector(".scroll")?.scrollTo(across, 0);
-  window.scrollTo(window.scrollX, down);
-}
-
-const FIGURE_NAMES = { heat: "heat", lines: "lines", model: "model_view" };
 
 const data = document.getElementById("attention-data");
-if (data) mount(document.getElementById("attention"), JSON.parse(data.textContent));
+if (data) mount(document.getElementById("attention"), readView(JSON.parse(data.textContent)));

@@ -6,20 +6,20 @@ const VIRIDIS =
   "3a538b38598c355e8d33638d31688e2e6d8e2c718e2a768e297b8e27808e25848e23898e218e8d" +
   "20928c1f978b1e9c891fa18821a58524aa8328ae802eb37c35b7793dbc7446c06f50c46a5ac864" +
   "65cb5e70cf577cd25089d54895d840a2da37b0dd2fbddf26cae11fd8e219e5e419f1e51dfde725";
-const STEPS = VIRIDIS.match(/../g).map((pair) => parseInt(pair, 16));
+const STEPS = Float64Array.from(VIRIDIS.match(/../g), (pair) => parseInt(pair, 16));
 const LAST = STEPS.length / 3 - 1;
 const FAINTEST = -4; // the logarithmic scale begins at 10^-4
 
-// Write the colour for t between 0 and 1 into four bytes of an image.
-function shade(bytes, at, t) {
-  const place = Math.min(Math.max(t, 0), 1) * LAST;
+// The colour for t between 0 and 1 as one pixel: red in the lowest byte, then green, blue and opacity.
+function shade(t) {
+  const place = (t < 0 ? 0 : t > 1 ? 1 : t) * LAST;
   const step = Math.min(Math.floor(place), LAST - 1);
-  for (let channel = 0; channel < 3; channel++) {
-    const low = STEPS[3 * step + channel];
-    const high = STEPS[3 * step + 3 + channel];
-    bytes[at + channel] = Math.floor(low + (high - low) * (place - step) + 0.5);
-  }
-  bytes[at + 3] = 255;
+  const at = 3 * step;
+  const part = place - step;
+  const red = STEPS[at] + (STEPS[at + 3] - STEPS[at]) * part + 0.5;
+  const green = STEPS[at + 1] + (STEPS[at + 4] - STEPS[at + 1]) * part + 0.5;
+  const blue = STEPS[at + 2] + (STEPS[at + 5] - STEPS[at + 2]) * part + 0.5;
+  return (255 << 24) | (blue << 16) | (green << 8) | red;
 }
 
 // Where a weight stands on the scale: the same for every head, so that maps can be compared.
@@ -40,12 +40,13 @@ export function paint(canvas, rows, columns, levelOf) {
   canvas.height = rows.length;
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns.length || 1, rows.length || 1);
+  const pixels = new Int32Array(image.data.buffer);
   let at = 0;
   for (const row of rows)
     for (const column of columns) {
       const level = levelOf(row, column);
-      if (level !== null) shade(image.data, at, level);
-      at += 4;
+      if (level !== null) pixels[at] = shade(level);
+      at += 1;
     }
   context.putImageData(image, 0, 0);
 }

@@ -6,8 +6,11 @@ import { faintest } from "./lines.js";
 import { chosenMap, entropy, layersOf } from "./weights.js";
 import { say } from "./words.js";
 
+export function languages(state, change) {
+  return choice("lang", say(state, "language"), [{ value: "ko", label: "한국어" }, { value: "en", label: "English" }], state.lang, change);
+}
+
 export function header(view, state, change) {
-  const languages = [{ value: "ko", label: "한국어" }, { value: "en", label: "English" }];
   const sentence = (side) =>
     view[side] && view[side].text
       ? element("p", { class: "sentence" }, element("span", { class: "side" }, say(state, side)), element("bdi", {}, view[side].text))
@@ -16,7 +19,7 @@ export function header(view, state, change) {
     "header", {},
     element("div", { class: "title" },
       element("h1", {}, element("bdi", {}, view.title)),
-      choice("lang", say(state, "language"), languages, state.lang, (lang) => change({ lang, langChosen: true }))),
+      languages(state, (lang) => change({ lang, langChosen: true }))),
     view.model ? element("p", { class: "model" }, `${say(state, "model")} `, element("bdi", {}, view.model)) : null,
     sentence("source"), sentence("target"),
   );
@@ -28,16 +31,21 @@ export function controls(view, state, change) {
   const kinds = view.kinds.map((value) => ({ value, label: say(state, value) }));
   const layers = layersOf(view, state.kind).map((map) => ({ value: map.layer, label: String(map.layer) }));
   const whole = state.view === "model";
+  const { buckets, rounds } = chosenMap(view, state);
+  const hashed = state.view === "heat" && buckets && typeof state.head === "number";
+  const turns = Array.from({ length: rounds }, (_, i) => ({ value: i + 1, label: String(i + 1) }));
   return element(
     "section", { class: "controls", "aria-label": say(state, "options") },
     choice("view", say(state, "view"), views, state.view, (value) => change({ view: value })),
     choice("kind", say(state, "kind"), kinds, state.kind, (kind) => change({ kind, word: "" })),
     whole ? null : choice("layer", say(state, "layer"), layers, state.layer, (layer) => change({ layer })),
     whole ? null : state.view === "lines" ? headSquares(view, state, change) : headChoice(view, state, change),
+    hashed && rounds > 1 ? choice("round", say(state, "round"), turns, state.round, (round) => change({ round })) : null,
     element("div", { class: "switches" },
       toggle("merge", say(state, "merge"), state.merge, (merge) => change({ merge, word: "" })),
       toggle("special", say(state, "special"), state.special, (special) => change({ special, word: "" })),
-      state.view === "lines" ? null : toggle("log", say(state, "log"), state.log, (log) => change({ log }))),
+      state.view === "lines" ? null : toggle("log", say(state, "log"), state.log, (log) => change({ log })),
+      hashed ? toggle("sorted", say(state, "sorted"), state.sorted, (sorted) => change({ sorted })) : null),
   );
 }
 
@@ -78,6 +86,9 @@ export function notes(view, state) {
   const lines = [];
   if (state.merge) lines.push(say(state, "merged_note"));
   if (!state.special) lines.push(say(state, "hidden_note"));
+  const map = chosenMap(view, state);
+  if (map.seen && state.view !== "lines") lines.push(say(state, "unseen_note"));
+  if (map.buckets && state.view === "heat") lines.push(say(state, typeof state.head === "number" ? "bucket_note" : "bucket_hint"));
   if (state.view === "lines") lines.push(say(state, "faint_note", { n: faintest(view, state) }));
   lines.push(say(state, "bits_note"));
   return element(

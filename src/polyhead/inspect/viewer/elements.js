@@ -52,3 +52,25 @@ export function widest(texts, font) {
   context.font = font;
   return Math.ceil(texts.reduce((most, text) => Math.max(most, context.measureText(text).width), 0));
 }
+
+// Likeliest first: names with their probabilities as bars.
+export function shares(labels) {
+  const items = labels.map(([name, share]) =>
+    element(
+      "li", {}, element("bdi", {}, name),
+      element("span", { class: "share" }, element("i", { style: { width: `${100 * share}%` } })),
+      element("small", {}, `${(100 * share).toFixed(1)} %`),
+    ),
+  );
+  return element("ol", { class: "answer" }, ...items);
+}
+
+// Arrow keys go from thumbnail to thumbnail.
+export function walk(event, node) {
+  const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+  const from = event.target.closest("button");
+  if (!from || !step) return;
+  event.preventDefault();
+  const [layer, head] = [Number(from.dataset.layer) + step[0], Number(from.dataset.head) + step[1]];
+  node.querySelector(`#head-${layer}-${head}`)?.focus();
+}

@@ -1,8 +1,8 @@
 // The heat-map of one matrix: cells on a canvas, labels as text, the row and column pointed at lit up.
 
 import { element, readout, widest } from "./elements.js";
-import { paint, scale } from "./colours.js";
-import { chosenMap, isMasked, matrix, number, shown, visible } from "./weights.js";
+import { headColour, paint, scale } from "./colours.js";
+import { bucketsOf, chosenMap, hidden, matrix, number, shown, visible } from "./weights.js";
 import { say } from "./words.js";
 
 const FONT = "13px system-ui, sans-serif";
@@ -15,31 +15,37 @@ export function heatmap(place, view, state) {
     place.append(element("p", { class: "hint" }, say(state, "nothing")));
     return;
   }
+  const buckets = bucketsOf(map, state);
+  if (buckets && state.sorted) for (const list of [rows, columns]) list.sort((a, b) => buckets[a] - buckets[b] || a - b);
   const weights = matrix(map, state.head);
+  const unseen = hidden(map, state.head);
   const at = (row, column) => weights[row * map.columns.length + column];
-  const size = measures(place, map, rows, columns);
+  const size = measures(place, map, rows, columns, buckets ? 24 : 0);
   const canvas = element("canvas", {
     class: "cells", id: "cells", tabindex: 0, role: "img", "aria-label": say(state, "heat_label"),
     style: { width: `${columns.length * size.cell}px`, height: `${rows.length * size.cell}px` },
   });
   paint(canvas, rows, columns, (row, column) =>
-    isMasked(map, row, column, at(row, column)) ? null : scale(at(row, column), state.log),
+    unseen(row, column, at(row, column)) ? null : scale(at(row, column), state.log),
   );
   const told = readout(say(state, "heat_hint"));
-  const parts = grid(canvas, size, axes(state, map), map, rows, columns);
+  const parts = grid(canvas, size, axes(state, map), map, rows, columns, buckets);
   const light = spotlight(parts, size, (i, j) => {
     const [row, column] = [rows[i], columns[j]];
-    tell(told, state, map, row, column, at(row, column));
+    tell(told, state, map, row, column, at(row, column), unseen(row, column, at(row, column)));
   });
   follow(canvas, size, rows.length, columns.length, light, told);
   place.append(element("div", { class: "above" }, told.node, legend(state)), parts.node);
 }
 
 // How large a cell can be, and how much room the labels need. On a phone wide maps scroll sideways.
-function measures(place, map, rows, columns) {
+function measures(place, map, rows, columns, badge) {
   const room = place.clientWidth;
   const most = room < 500 ? 84 : 140;
-  const label = (tokens, chosen) => Math.min(most, widest(chosen.map((i) => shown(tokens[i])), FONT));
+  const label = (tokens, chosen) => {
+    const texts = chosen.map((i) => shown(tokens[i])).sort((a, b) => b.length - a.length);
+    return Math.min(most, widest(texts.slice(0, 64), FONT) + badge); // one of the longest
+  };
   const side = label(map.rows, rows) + 14;
   const slanted = label(map.columns, columns);
   const overhang = Math.ceil(slanted * Math.cos(TILT)) + 4; // of the last label, to the right
@@ -50,14 +56,13 @@ function measures(place, map, rows, columns) {
   return { cell, side, overhang, top: Math.ceil(slanted * Math.sin(TILT)) + 16, most };
 }
 
-function grid(canvas, size, caption, map, rows, columns) {
-  const readable = size.cell >= 12; // smaller cells show only the labels pointed at
-  const name = (tokens, edge) => (i, n) =>
+function grid(canvas, size, caption, map, rows, columns, buckets) {
+  const name = (tokens, edge, i, n) =>
     element("span", {
-      class: readable ? "name" : "name quiet", title: tokens[i].text, style: { [edge]: `${(n + 0.5) * size.cell}px` },
-    }, element("bdi", {}, shown(tokens[i])));
-  const above = columns.map(name(map.columns, "left"));
-  const beside = rows.map(name(map.rows, "top"));
+      class: "name", title: tokens[i].text, style: { [edge]: `${(n + 0.5) * size.cell}px` },
+    }, element("bdi", {}, shown(tokens[i])), buckets && badge(buckets[i]));
+  const above = names("above-names", columns, size, (i, n) => name(map.columns, "left", i, n));
+  const beside = names("beside-names", rows, size, (i, n) => name(map.rows, "top", i, n));
   const [band, post] = [element("div", { class: "band" }), element("div", { class: "post" })];
   const node = element(
     "div", { class: "scroll" },
@@ -67,11 +72,30 @@ function grid(canvas, size, caption, map, rows, columns) {
     },
     caption,
     element("div", { class: "corner" }),
-    element("div", { class: "names above-names", "aria-hidden": "true" }, ...above),
-    element("div", { class: "names beside-names", "aria-hidden": "true" }, ...beside),
+    above.node, beside.node,
     element("div", { class: "field" }, canvas, band, post)),
   );
   return { node, above, beside, band, post };
+}
+
+// The labels of one side. Beside small cells only the one that is pointed at exists: thousands would take long.
+function names(side, chosen, size, make) {
+  const readable = size.cell >= 12;
+  const all = readable ? chosen.map(make) : [];
+  const node = element("div", { class: `names ${side}`, "aria-hidden": "true" }, ...all);
+  const lit = (n) => {
+    if (readable) return all[n];
+    const one = make(chosen[n], n);
+    one.classList.add("quiet");
+    node.replaceChildren(one);
+    return one;
+  };
+  return { node, lit, dark: () => readable || node.replaceChildren() };
+}
+
+// The number of a token's bucket, beside one of eight colours.
+function badge(bucket) {
+  return element("small", { class: "bucket", style: { "--colour": headColour(bucket + 1) } }, String(bucket));
 }
 
 // Lights up one row and one column; `show(null)` puts the light out.
@@ -79,9 +103,14 @@ function spotlight({ above, beside, band, post }, size, tell) {
   let on = [];
   return function show(i, j) {
     on.forEach((node) => node.classList.remove("on"));
-    on = i === null ? [] : [beside[i], above[j], band, post];
+    if (i === null) {
+      on = [];
+      beside.dark();
+      above.dark();
+      return;
+    }
+    on = [beside.lit(i), above.lit(j), band, post];
     on.forEach((node) => node.classList.add("on"));
-    if (i === null) return;
     band.style.top = `${i * size.cell}px`;
     band.style.height = post.style.width = `${size.cell}px`;
     post.style.left = `${j * size.cell}px`;
@@ -117,7 +146,7 @@ function follow(canvas, size, n, m, light, told) {
   });
 }
 
-function tell(told, state, map, row, column, weight) {
+function tell(told, state, map, row, column, weight, unseen) {
   const pair = `‘${shown(map.columns[column])}’ → ‘${shown(map.rows[row])}’`;
   const many = { mean: "mean_of", max: "max_of" }[state.head];
   const rest = [
@@ -125,7 +154,9 @@ function tell(told, state, map, row, column, weight) {
     many ? say(state, many, { n: map.heads }) : say(state, "head_n", { n: state.head }),
   ];
   if (map.reads?.[row]) rest.push(say(state, "after", { text: shown(map.reads[row]) }));
-  if (isMasked(map, row, column, weight)) rest.unshift(say(state, "masked"));
+  const buckets = bucketsOf(map, state);
+  if (buckets) rest.push(say(state, "bucket_pair", { from: buckets[column], to: buckets[row] }));
+  if (unseen) rest.unshift(say(state, map.kind === "decoder" && column > row ? "masked" : "unseen"));
   told.tell(pair, number(weight), rest.join(" · "));
 }
 

@@ -11,7 +11,7 @@ const MANY = 200000; // from so many curves on, only the stronger ones are drawn
 
 export function faintest(view, state) {
   const map = chosenMap(view, state);
-  return map.weights.length > MANY ? 0.05 : 0.01;
+  return map.weights?.length > MANY ? 0.05 : 0.01;
 }
 
 export function lines(place, view, state, change) {

@@ -1,12 +1,12 @@
 // The model view: one thumbnail for each head, layers from top to bottom, heads from left to right.
 
 import { paint, scale } from "./colours.js";
-import { element } from "./elements.js";
-import { entropy, isMasked, layersOf, matrix, mergedMap, visible } from "./weights.js";
+import { element, walk } from "./elements.js";
+import { entropy, hidden, layersOf, matrix, mergedMap, visible } from "./weights.js";
 import { say } from "./words.js";
 
 export function overview(place, view, state, change) {
-  const layers = layersOf(view, state.kind).map((map) => (state.merge ? mergedMap(map) : map));
+  const layers = layersOf(view, state.kind).map((map) => (state.merge && map.weights ? mergedMap(map) : map));
   const most = Math.max(...layers.map((map) => map.heads));
   const node = element("div", { class: "thumbnails", style: { "--heads": most }, keydown: (event) => walk(event, node) });
   node.append(element("span"));
@@ -25,11 +25,8 @@ export function overview(place, view, state, change) {
 function thumbnail(map, head, state, change) {
   const bits = entropy(map, head - 1);
   const canvas = element("canvas", { class: "cells", "aria-hidden": "true" });
-  const weights = matrix(map, head);
-  paint(canvas, visible(map.rows, state), visible(map.columns, state), (row, column) => {
-    const weight = weights[row * map.columns.length + column];
-    return isMasked(map, row, column, weight) ? null : scale(weight, state.log);
-  });
+  if (map.weights) whole(canvas, map, head, state);
+  else reduced(canvas, map.small, head, state);
   const label = say(state, "thumbnail", { layer: map.layer, head, bits });
   return element("button", {
     type: "button", id: `head-${map.layer}-${head}`, "aria-label": label, title: label,
@@ -38,17 +35,17 @@ function thumbnail(map, head, state, change) {
   }, canvas, element("small", {}, bits));
 }
 
-// Arrow keys go from thumbnail to thumbnail.
-function walk(event, node) {
-  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-  const from = event.target.closest("button");
-  if (!from || !steps[event.key]) return;
-  const [down, right] = steps[event.key];
-  const buttons = [...node.querySelectorAll("button")];
-  const layers = [...new Set(buttons.map((button) => button.dataset.layer))];
-  const layer = layers[layers.indexOf(from.dataset.layer) + down];
-  const head = String(Number(from.dataset.head) + right);
-  const to = buttons.find((button) => button.dataset.layer === layer && button.dataset.head === head);
-  event.preventDefault();
-  to?.focus();
+function whole(canvas, map, head, state) {
+  const [weights, unseen] = [matrix(map, head), hidden(map, head)];
+  paint(canvas, visible(map.rows, state), visible(map.columns, state), (row, column) => {
+    const weight = weights[row * map.columns.length + column];
+    return unseen(row, column, weight) ? null : scale(weight, state.log);
+  });
+}
+
+// A map that is too large to be sent whole for a thumbnail.
+function reduced(canvas, { rows, columns, weights }, head, state) {
+  const all = (n) => Array.from({ length: n }, (_, i) => i);
+  paint(canvas, all(rows), all(columns), (row, column) =>
+    scale(weights[((head - 1) * rows + row) * columns + column], state.log));
 }

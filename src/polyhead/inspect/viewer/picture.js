@@ -1,30 +1,30 @@
 // The page for images: a picture, and over it where the model looked. One state, drawn anew on change.
 
 import { paint } from "./colours.js";
-import { choice, element, readout, toggle } from "./elements.js";
-import { say, WORDS } from "./picturewords.js";
+import { choice, element, readout, shares, toggle, walk } from "./elements.js";
+import { address, defaultLanguage, picker, run } from "./loop.js";
+import { say, WORDS } from "./words.js";
 
 const VIEWS = ["one", "all"];
+const KEYS = ["view", "layer", "head", "alone", "lang"];
 const OPAQUE = 0.62; // of the map over the picture
+
+const numbers = (n) => Array.from({ length: n }, (_, i) => String(i + 1));
 
 // Any text makes a valid state: what makes no sense for this model is replaced by what does.
 function readState(hash, view) {
-  const given = new URLSearchParams(hash.replace(/^#/, ""));
-  const pick = (name, options, otherwise) => (options.includes(given.get(name)) ? given.get(name) : otherwise);
-  const numbers = (n) => Array.from({ length: n }, (_, i) => String(i + 1));
-  const korean = (navigator.language ?? "").toLowerCase().startsWith("ko");
+  const { given, pick } = picker(hash);
   return {
     view: pick("view", VIEWS, "one"),
     layer: pick("layer", ["rollout", ...numbers(view.n_layers)], "rollout"),
     head: pick("head", ["mean", "max", ...numbers(view.n_heads)], "mean"),
     alone: given.get("alone") === "1",
-    lang: pick("lang", Object.keys(WORDS), korean ? "ko" : "en"),
+    lang: pick("lang", Object.keys(WORDS), defaultLanguage()),
   };
 }
 
-function writeState(state) {
-  const alone = state.alone ? "&alone=1" : "";
-  return `#view=${state.view}&layer=${state.layer}&head=${state.head}${alone}&lang=${state.lang}`;
+function writeState({ view, layer, head, alone, lang }) {
+  return address({ view, layer, head, ...(alone && { alone: 1 }), lang }, KEYS);
 }
 
 // The weights of all patches, row by row, for what is chosen.
@@ -36,10 +36,11 @@ function chosen(view, state) {
   return heads[Number(state.head) - 1];
 }
 
-function nameOf(state) {
+function nameOf(view, state) {
   if (state.layer === "rollout") return say(state, "rollout_of");
-  const key = { mean: "mean_of", max: "max_of" }[state.head] ?? "head_n";
-  return say(state, key, { layer: state.layer, head: state.head });
+  const key = { mean: "mean_of", max: "max_of" }[state.head];
+  const head = key ? say(state, key, { n: view.n_heads }) : say(state, "head_n", { n: state.head });
+  return `${say(state, "layer_n", { n: state.layer })}, ${head}`;
 }
 
 // Canvas pixels are picture pixels: CSS makes them as large as there is room.
@@ -59,8 +60,7 @@ function paintPicture(canvas, picture) {
 // The picture with a map over it, or the map alone; colours reach from 0 to the strongest patch.
 function paintMap(canvas, view, weights, alone) {
   const most = Math.max(...weights) || 1;
-  const rows = Array.from({ length: view.rows }, (_, i) => i);
-  const columns = Array.from({ length: view.columns }, (_, i) => i);
+  const [rows, columns] = [view.rows, view.columns].map((n) => Array.from({ length: n }, (_, i) => i));
   const map = element("canvas");
   paint(map, rows, columns, (row, column) => weights[row * view.columns + column] / most);
   paintPicture(canvas, view.picture);
@@ -70,13 +70,12 @@ function paintMap(canvas, view, weights, alone) {
   context.drawImage(map, 0, 0, canvas.width, canvas.height);
 }
 
-function stage(view, width, ...children) {
+function stage(width, ...children) {
   return element("div", { class: "stage", style: { width: `${width}px`, "max-width": "100%" } }, ...children);
 }
 
 function oneMap(place, view, state) {
   const weights = chosen(view, state);
-  const most = Math.max(...weights) || 1;
   const room = place.clientWidth;
   const width = Math.min(420, room >= 760 ? (room - 20) / 2 : room);
   const canvas = element("canvas", { id: "map", tabindex: 0, role: "img", "aria-label": say(state, "map_label") });
@@ -84,26 +83,41 @@ function oneMap(place, view, state) {
   paintMap(canvas, view, weights, state.alone);
   const seen = element("canvas", { id: "seen", role: "img", "aria-label": say(state, "seen") });
   paintPicture(seen, view.picture);
-  const told = readout(say(state, "hint"));
-  let at = null;
-  const show = (row, column) => {
-    at = [row, column];
+  const told = readout(say(state, "patch_hint"));
+  follow(canvas, spot, view, told, (row, column) => {
     const weight = weights[row * view.columns + column];
-    const share = { n: `${Math.round((100 * weight) / most)} %` };
+    const share = { n: `${Math.round((100 * weight) / (Math.max(...weights) || 1))} %` };
     told.tell(say(state, "patch", { row: row + 1, column: column + 1 }), weight.toFixed(4), say(state, "share", share));
-    const parts = { left: column / view.columns, top: row / view.rows, width: 1 / view.columns, height: 1 / view.rows };
+  });
+  const live = stage(width, canvas, spot);
+  live.classList.add("live");
+  const figure = (name, node) => element("figure", {}, element("figcaption", {}, name), node);
+  place.append(
+    element("div", { class: "above" }, told.node),
+    element("div", { class: "pictures" }, figure(nameOf(view, state), live), figure(say(state, "seen"), stage(width, seen))),
+  );
+}
+
+// The pointer and the arrow keys both move the frame around a patch.
+function follow(canvas, spot, view, told, tell) {
+  let at = null;
+  const within = (n, limit) => Math.min(limit - 1, Math.max(0, n));
+  const show = (row, column) => {
+    at = [within(row, view.rows), within(column, view.columns)];
+    const parts = { left: at[1] / view.columns, top: at[0] / view.rows, width: 1 / view.columns, height: 1 / view.rows };
     for (const [side, part] of Object.entries(parts)) spot.style.setProperty(side, `${100 * part}%`);
     spot.classList.add("on");
+    tell(...at);
   };
   const clear = () => {
     at = null;
     spot.classList.remove("on");
     told.clear();
   };
-  canvas.addEventListener("pointermove", (event) => {
+  canvas.addEventListener("pointermove", ({ clientX, clientY }) => {
     const box = canvas.getBoundingClientRect();
-    const place = (offset, size, n) => Math.min(n - 1, Math.max(0, Math.floor((offset / size) * n)));
-    show(place(event.clientY - box.top, box.height, view.rows), place(event.clientX - box.left, box.width, view.columns));
+    const place = (offset, size, n) => Math.floor((offset / size) * n);
+    show(place(clientY - box.top, box.height, view.rows), place(clientX - box.left, box.width, view.columns));
   });
   canvas.addEventListener("pointerleave", clear);
   canvas.addEventListener("keydown", (event) => {
@@ -111,64 +125,35 @@ function oneMap(place, view, state) {
     if (event.key === "Escape") clear();
     if (!step) return;
     event.preventDefault();
-    if (at === null) return show(0, 0);
-    const within = (n, limit) => Math.min(limit - 1, Math.max(0, n));
-    show(within(at[0] + step[0], view.rows), within(at[1] + step[1], view.columns));
+    if (at) show(at[0] + step[0], at[1] + step[1]);
+    else show(0, 0);
   });
-  const live = stage(view, width, canvas, spot);
-  live.classList.add("live");
-  place.append(
-    element("div", { class: "above" }, told.node),
-    element(
-      "div", { class: "pictures" },
-      element("figure", {}, element("figcaption", {}, nameOf(state)), live),
-      element("figure", {}, element("figcaption", {}, say(state, "seen")), stage(view, width, seen)),
-    ),
-  );
 }
 
 function allMaps(place, view, state, change) {
   const node = element("div", { class: "thumbnails", style: { "--heads": view.n_heads }, keydown: (event) => walk(event, node) });
   node.append(element("span"));
-  for (let head = 1; head <= view.n_heads; head++) node.append(element("span", { class: "column-name" }, String(head)));
-  for (let layer = 1; layer <= view.n_layers; layer++) {
-    node.append(element("span", { class: "row-name" }, String(layer)));
-    for (let head = 1; head <= view.n_heads; head++) {
+  for (const head of numbers(view.n_heads)) node.append(element("span", { class: "column-name" }, head));
+  for (const layer of numbers(view.n_layers)) {
+    node.append(element("span", { class: "row-name" }, layer));
+    for (const head of numbers(view.n_heads)) {
       const canvas = element("canvas", { "aria-hidden": "true" });
       paintMap(canvas, view, view.layers[layer - 1][head - 1], state.alone);
-      const label = say(state, "thumbnail", { layer, head });
+      const label = say(state, "open_head", { layer, head });
       node.append(element("button", {
         type: "button", id: `head-${layer}-${head}`, title: label, "aria-label": label,
-        "data-layer": layer, "data-head": head,
-        click: () => change({ view: "one", layer: String(layer), head: String(head) }),
+        "data-layer": layer, "data-head": head, click: () => change({ view: "one", layer, head }),
       }, canvas));
     }
   }
   const names = element(
     "p", { class: "axes" }, element("span", {}, `↓ ${say(state, "layer")}`), element("span", {}, `→ ${say(state, "head")}`),
   );
-  place.append(element("p", { class: "hint" }, say(state, "all_hint")), names, element("div", { class: "scroll" }, node));
-}
-
-// Arrow keys go from thumbnail to thumbnail.
-function walk(event, node) {
-  const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
-  const from = event.target.closest("button");
-  if (!from || !step) return;
-  event.preventDefault();
-  const [layer, head] = [Number(from.dataset.layer) + step[0], Number(from.dataset.head) + step[1]];
-  node.querySelector(`#head-${layer}-${head}`)?.focus();
+  place.append(element("p", { class: "hint" }, say(state, "model_hint")), names, element("div", { class: "scroll" }, node));
 }
 
 function header(view, state, change) {
   const languages = [{ value: "ko", label: "한국어" }, { value: "en", label: "English" }];
-  const answers = view.labels.map(([name, share]) =>
-    element(
-      "li", {}, element("bdi", {}, name),
-      element("span", { class: "share" }, element("i", { style: { width: `${100 * share}%` } })),
-      element("small", {}, `${(100 * share).toFixed(1)} %`),
-    ),
-  );
   return element(
     "header", {},
     element(
@@ -176,15 +161,15 @@ function header(view, state, change) {
       element("div", {}, element("h1", {}, element("bdi", {}, view.title)), element("p", { class: "model" }, view.model)),
       choice("lang", say(state, "language"), languages, state.lang, (lang) => change({ lang })),
     ),
-    element("ol", { class: "answer" }, ...answers),
+    shares(view.labels),
   );
 }
 
 function controls(view, state, change) {
-  const numbers = (n) => Array.from({ length: n }, (_, i) => ({ value: String(i + 1), label: String(i + 1) }));
-  const views = VIEWS.map((value) => ({ value, label: say(state, value) }));
-  const layers = [{ value: "rollout", label: say(state, "rollout") }, ...numbers(view.n_layers)];
-  const heads = [...["mean", "max"].map((value) => ({ value, label: say(state, value) })), ...numbers(view.n_heads)];
+  const options = (n) => numbers(n).map((value) => ({ value, label: value }));
+  const views = [{ value: "one", label: say(state, "one") }, { value: "all", label: say(state, "model_view") }];
+  const layers = [{ value: "rollout", label: say(state, "rollout") }, ...options(view.n_layers)];
+  const heads = [...["mean", "max"].map((value) => ({ value, label: say(state, value) })), ...options(view.n_heads)];
   const one = state.view === "one";
   return element(
     "div", { class: "controls" },
@@ -200,50 +185,25 @@ function notes(view, state) {
   if (state.view === "one" && state.layer === "rollout") lines.push(say(state, "rollout_note"));
   return element(
     "footer", {}, ...lines.map((line) => element("p", {}, line)),
-    element("p", { class: "caveat" }, say(state, "caveat"), " ", element("cite", {}, "Abnar & Zuidema 2020")),
+    element("p", { class: "caveat" }, say(state, "class_caveat"), " ", element("cite", {}, "Abnar & Zuidema 2020")),
   );
 }
 
-// Show a view (parsed JSON, polyhead-image-attention-1) inside `root`.
-export function mount(root, view) {
-  let state = readState(location.hash, view);
-  const change = (part) => {
-    const turned = part.view && part.view !== state.view;
-    state = readState(writeState({ ...state, ...part }), view);
-    const address = location.href.split("#")[0] + writeState(state);
-    try {
-      if (turned && window.parent === window) history.pushState(null, "", address);
-      else history.replaceState(null, "", address);
-    } catch {
-      // Some notebooks forbid it; the page works without.
-    }
-    draw();
-  };
-  // Everything is built anew; what the reader has focused is kept.
-  const draw = () => {
-    const focused = document.activeElement?.id;
+// Show a view (parsed JSON, polyhead-image-attention-1) inside `root`; the options are as for text.
+export function mountPicture(root, view, { top = header, tools, signal } = {}) {
+  const draw = (state, change) => {
     document.documentElement.lang = state.lang;
     const figure = element("div");
     root.replaceChildren(
-      header(view, state, change),
-      element("main", {}, controls(view, state, change), element("section", { class: "figure" }, figure)),
+      top(view, state, change) ?? "",
+      element("main", {}, controls(view, state, change), element("section", { class: "figure" }, figure, tools ? tools(state) : null)),
       notes(view, state),
     );
     (state.view === "one" ? oneMap : allMaps)(figure, view, state, change);
-    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   };
-  window.addEventListener("popstate", () => {
-    state = readState(location.hash, view);
-    draw();
-  });
-  let width = root.clientWidth;
-  window.addEventListener("resize", () => {
-    if (root.clientWidth === width) return; // a phone's address bar came or went
-    width = root.clientWidth;
-    draw();
-  });
-  draw();
+  const turned = (before, after) => before.view !== after.view;
+  return run(root, { read: (hash) => readState(hash, view), write: writeState, turned, draw, signal });
 }
 
 const data = document.getElementById("attention-data");
-if (data) mount(document.getElementById("attention"), JSON.parse(data.textContent));
+if (data) mountPicture(document.getElementById("attention"), JSON.parse(data.textContent));

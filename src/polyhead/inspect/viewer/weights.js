@@ -1,12 +1,14 @@
-// The numbers: reading a view (format polyhead-attention-1), merging subwords, entropy, one matrix of many heads.
+// The numbers: reading a view (polyhead-attention-1, parsed), merging subwords, entropy, one matrix of many heads.
+// A server sends weights apart, as `floats`.
 //
 // A map here is {kind, layer, heads, rows, columns, weights}: rows and columns are tokens, and
-// weights is one Float32Array with the axes (head, row, column).
+// weights is one Float32Array with the axes (head, row, column), or null if it has not been loaded.
+// Where not everyone can see everyone, `seen` has one bit for each weight, and `buckets` the numbers
+// that hashing gave, with the axes (round, head, position).
 
 export const KINDS = ["encoder", "decoder", "cross"];
 
 export function readView(content) {
-  if (content.format !== "polyhead-attention-1") throw new Error("not polyhead-attention-1");
   const maps = content.maps.map((packed) => {
     const named = packed.kind !== "encoder" && content.written.length > 0;
     return {
@@ -17,17 +19,25 @@ export function readView(content) {
       rows: named ? content.written : content[packed.queries].tokens,
       reads: named ? (content.target ?? content.source).tokens : null,
       columns: content[packed.keys].tokens,
-      weights: floats(packed.weights),
+      bits: packed.entropy ?? null,
+      weights: packed.floats ?? (packed.weights ? floats(bytesOf(packed.weights)) : null),
+      small: packed.small ?? null,
+      seen: packed.seen ? bytesOf(packed.seen) : null,
+      buckets: packed.buckets ? new Int16Array(bytesOf(packed.buckets.numbers).buffer) : null,
+      rounds: packed.buckets ? packed.buckets.shape[0] : 0,
     };
   });
   const kinds = KINDS.filter((kind) => maps.some((map) => map.kind === kind));
   return { title: content.title, model: content.model, source: content.source, target: content.target, kinds, maps };
 }
 
-function floats(base64) {
-  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-  const view = new DataView(bytes.buffer);
-  return Float32Array.from({ length: bytes.length / 4 }, (_, i) => view.getFloat32(4 * i, true));
+export function bytesOf(base64) {
+  return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+}
+
+// Every machine that runs a browser is little-endian, as the format is.
+function floats(bytes) {
+  return new Float32Array(bytes.buffer);
 }
 
 export function layersOf(view, kind) {
@@ -37,7 +47,7 @@ export function layersOf(view, kind) {
 // The map that the state asks for: of its kind and layer, with words instead of subwords if wished.
 export function chosenMap(view, state) {
   const map = view.maps.find((one) => one.kind === state.kind && one.layer === state.layer);
-  return state.merge ? mergedMap(map) : map;
+  return state.merge && map.weights ? mergedMap(map) : map;
 }
 
 const known = new WeakMap();
@@ -54,7 +64,13 @@ export function mergedMap(map) {
       for (let j = 0; j < m; j++)
         sums[(head * rows.length + rowOf[i]) * columns.length + columnOf[j]] +=
           map.weights[(head * n + i) * m + j] / rows[rowOf[i]].pieces;
-  const merged = { ...map, rows, columns, reads: null, weights: Float32Array.from(sums) };
+  const seen = map.seen && new Uint8Array(Math.ceil(sums.length / 8)); // a word, if any of its pieces
+  for (let at = 0; seen && at < map.weights.length; at++) {
+    const [head, i, j] = [Math.floor(at / (n * m)), Math.floor(at / m) % n, at % m];
+    const to = (head * rows.length + rowOf[i]) * columns.length + columnOf[j];
+    if (bit(map.seen, at)) seen[to >> 3] |= 1 << (to & 7);
+  }
+  const merged = { ...map, rows, columns, reads: null, bits: null, weights: Float32Array.from(sums), seen, buckets: null };
   known.set(map, merged);
   return merged;
 }
@@ -75,32 +91,47 @@ function words(tokens) {
 
 // Bits of one head: 0 looks at one key, log2(n) at n keys alike. The mean over all rows.
 export function entropy(map, head) {
+  if (map.bits || !map.weights) return map.bits ? map.bits[head].toFixed(1) : "";
   const size = map.rows.length * map.columns.length;
   let sum = 0;
   for (const p of map.weights.subarray(head * size, (head + 1) * size)) if (p > 0) sum -= p * Math.log2(p);
   return (Math.abs(sum) / map.rows.length).toFixed(1);
 }
 
+function add(sums, weights, share) {
+  for (let i = 0; i < sums.length; i++) sums[i] += share * weights[i];
+}
+
 // One matrix: a single head (counted from 1), or the mean or the largest of all.
 export function matrix(map, head) {
   const size = map.rows.length * map.columns.length;
   if (head !== "mean" && head !== "max") return map.weights.subarray((head - 1) * size, head * size);
-  const result = new Float32Array(size);
-  for (let i = 0; i < size; i++) {
-    let [sum, largest] = [0, 0];
-    for (let one = 0; one < map.heads; one++) {
-      const weight = map.weights[one * size + i];
-      sum += weight;
-      largest = Math.max(largest, weight);
-    }
-    result[i] = head === "mean" ? sum / map.heads : largest;
+  const result = new Float64Array(size);
+  for (let one = 0; one < map.heads; one++) {
+    const weights = map.weights.subarray(one * size, (one + 1) * size); // in the order of memory: it may be millions
+    if (head === "mean") add(result, weights, 1 / map.heads);
+    else for (let i = 0; i < size; i++) if (weights[i] > result[i]) result[i] = weights[i];
   }
   return result;
 }
 
-// A decoder may not look at what comes later; such cells are not zero by choice.
-export function isMasked(map, row, column, weight) {
-  return map.kind === "decoder" && column > row && weight === 0;
+const bit = (bytes, at) => (bytes[at >> 3] >> (at & 7)) & 1;
+
+// Which cells are not zero by choice: a decoder may not look at what comes later, and hashing or a
+// window hides what is far. Of several heads none could see such a cell.
+export function hidden(map, head) {
+  const [n, m] = [map.rows.length, map.columns.length];
+  if (!map.seen) return (row, column, weight) => map.kind === "decoder" && column > row && weight === 0;
+  const heads = typeof head === "number" ? [head - 1] : Array.from({ length: map.heads }, (_, i) => i);
+  return (row, column) => !heads.some((one) => bit(map.seen, (one * n + row) * m + column));
+}
+
+// The bucket of every position in the round and head that the state asks for, or null.
+export function bucketsOf(map, state) {
+  if (!map.buckets || typeof state.head !== "number") return null;
+  const length = map.rows.length;
+  const start = ((Math.min(state.round, map.rounds) - 1) * map.heads + state.head - 1) * length;
+  return map.buckets.subarray(start, start + length);
 }
 
 // The positions of the tokens to show.

@@ -1,0 +1,217 @@
+"""The server under load: what batching brings, how long one waits, overload, and memory.
+
+    throughput   sentences a second for 1, 8 and 64 clients against the library called one by one,
+                 in rounds that take turns; at 64 clients at least 3 times as many
+    waiting      requests that come at random at 70 % of the capacity of 64 clients: p99 at most 3
+                 times the p50 of a lone client
+    overload     three times the capacity for a minute: only 200, 429 and 503, and two seconds later
+                 a lone client is answered as before
+    memory       after 100,000 requests at most 5 % more than after the first 2,000
+
+The server is one process, the clients are another (this one). One core is left to the clients.
+Without --model the Korean to English model of `polyhead demo` is trained first and kept in --run.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import measuring
+import torch
+from measuring import Contestant
+from serve_client import Load, Server, closed, opened, started
+
+from polyhead.api.corpora import find_file
+from polyhead.api.reports import Silent
+from polyhead.api.run import read_run
+from polyhead.api.training import train
+from polyhead.api.translator import Translator, load, with_options
+from polyhead.errors import PolyheadError
+
+RECIPE, TEXTS = "schedules-ko-en", "schedules/test.ko"
+CLIENTS = (1, 8, 64)
+LIBRARY = "library, one by one"
+THROUGHPUT_BAR, WAITING_BAR, MEMORY_BAR, RECOVERY_SECONDS = 3.0, 3.0, 0.05, 2.0
+ALLOWED = {200, 429, 503}
+
+
+def one_by_one(translator: Translator, texts: Sequence[str], beam: int) -> int:
+    """Translate sentence by sentence, as a program without a server would."""
+    options = with_options(translator.defaults, {"beam": beam, "n_best": 1})
+    for text in texts:
+        translator.translate([text], options=options)
+    return len(texts)
+
+
+def ask_all(server: Server, texts: Sequence[str], clients: int, requests: int, beam: int) -> int:
+    """A closed loop; everything must be answered."""
+    found = closed(server, texts, clients, requests, beam)
+    if set(found.statuses) != {200}:
+        raise PolyheadError(f"{clients} clients: {dict(found.statuses)}; nothing was measured")
+    return requests
+
+
+def throughput(
+    server: Server, translator: Translator, texts: Sequence[str], words: argparse.Namespace
+) -> tuple[list[str], float]:
+    """A table of rates, and the capacity: requests a second with the most clients."""
+    contestants = [
+        Contestant(LIBRARY, partial(one_by_one, translator, texts[: words.single], words.beam))
+    ]
+    for clients in CLIENTS:
+        requests = max(words.single, words.single * min(clients, 16))
+        work = partial(ask_all, server, texts, clients, requests, words.beam)
+        contestants.append(Contestant(name_of(clients), work))
+    samples = measuring.interleave(contestants, words.rounds)
+    rows = []
+    for name, found in samples.items():
+        ratio = measuring.spread(measuring.paired_ratios(found, samples[LIBRARY]))
+        bar = THROUGHPUT_BAR if name == name_of(CLIENTS[-1]) else None
+        shown = measuring.verdict(ratio.median, bar)
+        rows.append([name, str(measuring.rates(found)), str(ratio), shown])
+    columns = ["", "sentences a second", "times the library one by one", "bar"]
+    return measuring.table(columns, rows), measuring.rates(samples[name_of(CLIENTS[-1])]).median
+
+
+def name_of(clients: int) -> str:
+    """In words."""
+    return f"{clients} client{'s' if clients > 1 else ''}"
+
+
+def waiting(
+    server: Server, texts: Sequence[str], capacity: float, words: argparse.Namespace
+) -> list[str]:
+    """How long a lone client waits, and everybody at 70 % of the capacity."""
+    alone = closed(server, texts, 1, words.single, words.beam)
+    rows = [_waiting_row("a lone client", alone, alone, None)]
+    for share in (0.3, 0.5, 0.7):
+        busy = opened(server, texts, share * capacity, words.seconds, words.beam)
+        bar = WAITING_BAR if share == 0.7 else None
+        rows.append(_waiting_row(f"{share:.0%} of the capacity", busy, alone, bar))
+    columns = ["", "a second", "statuses", "p50", "p99", "p99 / p50 of a lone client", "bar"]
+    return measuring.table(columns, rows)
+
+
+def _waiting_row(name: str, found: Load, alone: Load, bar: float | None) -> list[str]:
+    ratio = found.quantile(0.99) / alone.quantile(0.5)
+    shown = "none" if bar is None else f"{bar:g}: {'kept' if ratio <= bar else 'MISSED'}"
+    return [
+        name, f"{found.rate:.1f}", _statuses(found), _ms(found.quantile(0.5)),
+        _ms(found.quantile(0.99)), f"{ratio:.2f}", shown,
+    ]  # fmt: skip
+
+
+def overload(
+    server: Server, texts: Sequence[str], capacity: float, words: argparse.Namespace
+) -> list[str]:
+    """Three times too much, and then nothing."""
+    before = closed(server, texts, 1, words.single, words.beam).quantile(0.5)
+    found = opened(server, texts, 3 * capacity, words.overload, words.beam)
+    time.sleep(RECOVERY_SECONDS)
+    after = closed(server, texts, 1, words.single, words.beam)
+    only = set(found.statuses) <= ALLOWED
+    recovered = set(after.statuses) == {200} and after.quantile(0.5) < 2 * before
+    rows = [
+        ["answers", _statuses(found), f"only 200, 429, 503: {'kept' if only else 'MISSED'}"],
+        ["answered a second", f"{found.rate:.1f} of {capacity:.1f}", "none"],
+        ["p99 of what was accepted", _ms(found.quantile(0.99)), "none"],
+        [
+            "a lone client, p50 before and 2 s after",
+            f"{_ms(before)}, {_ms(after.quantile(0.5))}",
+            f"less than twice: {'kept' if recovered else 'MISSED'}",
+        ],
+    ]
+    return measuring.table(["overload, three times the capacity", "", "bar"], rows)
+
+
+def memory(server: Server, texts: Sequence[str], words: argparse.Namespace) -> list[str]:
+    """Resident memory after a few requests and after many."""
+    short = sorted(texts, key=len)[: max(1, len(texts) // 10)]
+    first = min(2000, words.requests // 10)
+    ask_all(server, short, CLIENTS[-1], first, 1)
+    before = server.memory()
+    ask_all(server, short, CLIENTS[-1], words.requests - first, 1)
+    growth = server.memory() / before - 1
+    shown = f"{MEMORY_BAR:.0%}: {'kept' if growth <= MEMORY_BAR else 'MISSED'}"
+    sizes = f"{before / 1024:.0f} MB, {server.memory() / 1024:.0f} MB"
+    name = f"memory after {first:,} and {words.requests:,} requests"
+    return measuring.table([name, "growth", "bar"], [[sizes, f"{growth:+.1%}", shown]])
+
+
+def _statuses(found: Load) -> str:
+    return ", ".join(f"{status}: {n:,}" for status, n in sorted(found.statuses.items()))
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.0f} ms"
+
+
+def trained(words: argparse.Namespace) -> Path:
+    """The model that was named, or the demo's."""
+    if words.model is not None:
+        return Path(words.model)
+    quick = ("train.epochs=0.2", "train.validate_every=20") if words.quick else ()
+    print(f"training the demo's model in {words.run}, or going on with it")
+    train(read_run(RECIPE, quick), words.run, reporter=Silent())
+    return Path(words.run)
+
+
+def read_words(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", type=Path, default=None, help="a translator")
+    parser.add_argument("--run", type=Path, default=Path("runs/benchmark-serve"))
+    parser.add_argument("--source", type=Path, default=Path(TEXTS), help="sentences to translate")
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=max(1, measuring.cores() - 1))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--single", type=int, default=100, help="sentences one by one")
+    parser.add_argument("--seconds", type=float, default=60, help="of each load")
+    parser.add_argument("--overload", type=float, default=60, help="seconds")
+    parser.add_argument("--requests", type=int, default=100_000, help="for the memory; 0 for none")
+    parser.add_argument("--quick", action="store_true", help="only to see that it works")
+    parser.add_argument("--record", action="store_true", help="append to RESULTS.md")
+    words = parser.parse_args(arguments)
+    if words.quick:
+        words.rounds, words.single, words.seconds, words.overload = 1, 8, 1.0, 1.0
+        words.requests = min(words.requests, 400)
+    return words
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, print, and record if asked to."""
+    words = read_words(arguments)
+    measuring.require_rounds(words.rounds, words.record)
+    torch.set_num_threads(words.threads)
+    where = measuring.environment("serve.py", arguments)
+    place = trained(words)
+    translator = load(place, device="cpu")
+    texts = [line for line in find_file(words.source) if line.strip()]
+    with started(place, words.threads) as server:
+        ask_all(server, texts, 8, 8 * min(len(texts), 8), words.beam)  # nobody is cold
+        rates, capacity = throughput(server, translator, texts, words)
+        waits = waiting(server, texts, capacity, words)
+        over = overload(server, texts, capacity, words)
+        grown = memory(server, texts, words) if words.requests else []
+        code = server.stop()
+    if code:
+        raise PolyheadError(f"the server ended with exit code {code}; 0 was expected")
+    report = [
+        *where,
+        f"- {words.rounds} rounds, interleaved; beam {words.beam}; {words.threads} threads of the "
+        f"model; {len(texts):,} sentences of {words.source}",
+        "",
+        *rates, "", *waits, "", *over, "", *grown,
+    ]  # fmt: skip
+    print("\n".join(["", *report]))
+    if words.record:
+        measuring.record(measuring.RESULTS, "The server under load", report)
+    return 0
+
+
+if __name__ == "__main__":
+    measuring.run(main)

@@ -1,0 +1,101 @@
+"""Table 2 on small data: every system under the same budget, and the table for the record.
+
+    multi30k    German to English image captions, BLEU               polyhead compare multi30k-de-en
+    g2p         how Korean words are pronounced, word error rate     polyhead compare g2p-ko
+    ladder      from one vector to attention, and the scores         polyhead ladder multi30k-de-en
+
+This only calls what the commands call. It goes on where it was interrupted.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import measuring
+import torch
+
+from polyhead.api.comparing.budget import read_budget
+from polyhead.api.comparing.contest import compete
+from polyhead.api.comparing.planning import Asked
+from polyhead.api.comparing.running import Interrupted
+from polyhead.api.comparing.systems import CONTESTS
+from polyhead.cli.screen import TrainingScreen
+from polyhead.errors import ConfigError, DataError, MissingError, PolyheadError
+
+CONTESTS_ON = {  # what → contest, recipe, heading
+    "multi30k": ("compare", "multi30k-de-en", "Table 2 on Multi30k, German to English"),
+    "g2p": ("compare", "g2p-ko", "Table 2 on Korean pronunciations"),
+    "ladder": ("ladder", "multi30k-de-en", "The attention ladder on Multi30k"),
+}
+QUICK = ("train.bleu_sentences=2", "decode.max_length=8")
+
+
+def read_words(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=CONTESTS_ON)
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="for all systems")
+    parser.add_argument("--budget", default=None, help="time of each: 20m unless FLOPs are given")
+    parser.add_argument("--flops", default=None, help="of each, instead of a time")
+    parser.add_argument("--systems", default="", help="joined by commas; all if not given")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--ensemble", action="append", default=[], help="seeds, or a+b+c")
+    parser.add_argument("--run", type=Path, default=None, help="runs/table2-WHAT if not given")
+    parser.add_argument(
+        "--threads", type=int, default=None, help="of torch; its own choice if not given"
+    )
+    parser.add_argument("--quick", action="store_true", help="only try it out, in a minute")
+    parser.add_argument("--record", action="store_true", help="add the table to RESULTS.md")
+    words = parser.parse_intermixed_args(arguments)
+    if words.quick and words.record:
+        raise ConfigError("--record: what --quick measures is not for the record")
+    return words
+
+
+def asked_by(words: argparse.Namespace) -> Asked:
+    """The same as the command line would ask."""
+    contest, recipe, _ = CONTESTS_ON[words.what]
+    time = words.budget if words.budget or words.flops else "20m"
+    flops = "1e9" if words.quick else words.flops
+    return Asked(
+        CONTESTS[contest],
+        words.run or Path("runs") / f"table2-{words.what}",
+        read_budget(None if words.quick else time, flops),
+        recipe,
+        (*words.overrides, *(QUICK if words.quick else ())),
+        systems=tuple(name for name in words.systems.split(",") if name),
+        seeds=words.seeds,
+        ensembles=tuple(words.ensemble),
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare, print, and record if asked."""
+    words = read_words(arguments)
+    if words.threads is not None:
+        torch.set_num_threads(words.threads)
+    where = measuring.environment("table2.py", arguments)
+    try:
+        found = compete(asked_by(words), watcher=TrainingScreen())
+    except DataError as error:
+        raise MissingError(f"this benchmark needs its data below $POLYHEAD_DATA: {error}") from None
+    except Interrupted:
+        raise PolyheadError("interrupted; the same command goes on") from None
+    table = [line for line in found.text.split("\n## ")[0].splitlines()[2:] if line]
+    lines = [*where, "", table[0], "", *spaced(table[1:])]
+    print("\n".join(lines))
+    if words.record:
+        measuring.record(measuring.RESULTS, CONTESTS_ON[words.what][2], lines)
+    return 0
+
+
+def spaced(lines: Sequence[str]) -> list[str]:
+    """The table, an empty line, and the notes below it."""
+    rows = [line for line in lines if line.startswith("|")]
+    return [*rows, "", *(line for line in lines if not line.startswith("|"))]
+
+
+if __name__ == "__main__":
+    measuring.run(main)

@@ -1,0 +1,44 @@
+"""The whole comparison, from what was asked to three files: table.md, table.html, table.json."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyhead.api.comparing.page import render
+from polyhead.api.comparing.planning import Asked, make_plan
+from polyhead.api.comparing.running import Counting, run, write_json
+from polyhead.api.comparing.table import markdown, summarise
+from polyhead.api.comparing.teams import run_teams
+from polyhead.api.reports import Reporter, Silent
+from polyhead.checkpoint import store
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The table as plain values and as text, and where its files lie."""
+
+    table: dict[str, Any]
+    text: str
+    files: tuple[Path, ...]
+
+
+def compete(
+    asked: Asked,
+    *,
+    language: str = "en",
+    watcher: Reporter | None = None,
+    counting: Counting = lambda _: None,
+) -> Outcome:
+    """Train, examine, test, write. What is finished is not done again."""
+    watching = Silent() if watcher is None else watcher
+    plan = make_plan(asked)
+    results = run(plan, watching, counting)
+    teams = run_teams(plan, results, watching, counting)
+    watching.stage("testing for significance")
+    table = summarise(plan, results, teams)
+    text = markdown(table, language)
+    page, data, plain = (plan.folder / f"table.{kind}" for kind in ("html", "json", "md"))
+    store.write_text(plain, text)
+    store.write_text(page, render(table, language))
+    write_json(data, table)
+    return Outcome(table, text, (plain, page, data))

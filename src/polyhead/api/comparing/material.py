@@ -1,0 +1,135 @@
+"""What all systems of a comparison have in common: training, validation and test text.
+
+    test files given             those
+    a recipe's validation file   called val, valid or dev: the test file beside it, if there is one
+    neither                      pairs that are held out of the training text, once for everybody
+
+Held-out text is written into the comparison's folder, so that no seed gets another share of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyhead.api.corpora import read_sides
+from polyhead.api.run import LISTS
+from polyhead.checkpoint import store
+from polyhead.config import from_dict
+from polyhead.data import corpora, corpus
+from polyhead.data.corpus import HELD_OUT_SHARE, DataConfig
+from polyhead.data.pairs import Pairs, hold_out
+from polyhead.errors import ConfigError, DataError
+
+BESIDE = {"val": "test_2016_flickr", "valid": "test", "dev": "test"}  # by the name's first part
+TESTS = {"source": "test_source", "target": "test_target", "pairs": "test_pairs"}
+SEED = 1  # of what is held out
+
+
+@dataclass(frozen=True)
+class Material:
+    """The table [data] that everybody trains on, and the test set that everybody is judged by."""
+
+    data: dict[str, Any]
+    sources: list[str]
+    references: list[str]
+    where: str
+    notices: tuple[str, ...] = ()
+
+
+def prepare(
+    data: Mapping[str, Any], tests: Mapping[str, Sequence[str]], folder: Path, *, own: bool
+) -> Material:
+    """Find or make the three sets. `own` files have no neighbours that we could know of."""
+    listed = {n: [v] if n in LISTS and isinstance(v, str) else v for n, v in data.items()}
+    config = from_dict(DataConfig, listed, "data.")
+    corpus.make_missing(config)
+    given = {name: tuple(tests.get(key) or ()) for name, key in TESTS.items()}
+    if not any(given.values()) and not own:
+        given = beside(config)
+    if any(given.values()):
+        sources, references = read_test(config, given)
+        where = ", ".join(Path(file).name for file in given["source"] or given["pairs"])
+    else:
+        sources, references, where = [], [], ""
+    has_valid = bool(config.valid_source or config.valid_target or config.valid_pairs)
+    if sources and has_valid:
+        return Material(listed, sources, references, where)
+    split = part(config, folder, test=not sources, valid=not has_valid)
+    new = {n: v for n, v in listed.items() if n not in _replaced(has_valid)} | split.files
+    if split.test is not None:
+        sources, references, where = split.test.sources, split.test.targets, "held out"
+    return Material(new, sources, references, where, split.notices)
+
+
+def beside(config: DataConfig) -> dict[str, tuple[str, ...]]:
+    """The test files that lie beside a recipe's validation files; none if there are none."""
+    valid = {
+        "source": config.valid_source, "target": config.valid_target, "pairs": config.valid_pairs,
+    }  # fmt: skip
+    found = {name: tuple(map(_test_name, files)) for name, files in valid.items()}
+    try:
+        corpus.found([file for files in found.values() for file in files])
+    except DataError:
+        return dict.fromkeys(valid, ())
+    return found
+
+
+def _test_name(valid: str) -> str:
+    path = Path(valid)
+    first, dot, rest = path.name.partition(".")
+    return str(path.with_name(f"{BESIDE.get(first, 'test')}{dot}{rest}"))
+
+
+def read_test(
+    config: DataConfig, given: Mapping[str, Sequence[str]]
+) -> tuple[list[str], list[str]]:
+    """Sentences and references; of parallel files every line counts, even an empty one."""
+    if given["pairs"]:
+        found = corpus.read(config, given["source"], given["target"], given["pairs"], "test")
+        return found.sources, found.targets
+    if not given["source"] or not given["target"]:
+        raise ConfigError("give both --test-source FILE and --test-target FILE, or --test-pairs")
+    source, target = ([corpora.find(Path(f)) for f in given[side]] for side in ("source", "target"))
+    return read_sides(source, target)
+
+
+@dataclass(frozen=True)
+class Split:
+    """What was held out, and the files that say so."""
+
+    files: dict[str, list[str]]
+    test: Pairs | None
+    notices: tuple[str, ...]
+
+
+def part(config: DataConfig, folder: Path, *, test: bool, valid: bool) -> Split:
+    """Hold out what is missing, and write it down with what is left."""
+    train = corpus.read(config, config.source, config.target, config.pairs, "data")
+    count = max(1, min(config.hold_out, int(len(train) * HELD_OUT_SHARE)))
+    sets: dict[str, Pairs] = {}
+    for name, wanted, seed in (("test", test, SEED), ("valid", valid, SEED + 1)):
+        if wanted:
+            train, sets[name] = hold_out(train, count, seed)
+    notice = " and ".join(f"{len(pairs):,} pairs for {name}" for name, pairs in sets.items())
+    files: dict[str, list[str]] = {}
+    for name, pairs in {"train": train, **sets}.items():
+        for side, lines in (("source", pairs.sources), ("target", pairs.targets)):
+            path = folder / f"{name}.{side}"
+            if not path.exists():
+                with store.explained(path):
+                    folder.mkdir(parents=True, exist_ok=True)
+                store.write_text(path, "".join(f"{line}\n" for line in lines))
+            key = {"train": side, "valid": f"valid_{side}"}.get(name)
+            if key is not None:
+                files[key] = [str(path)]
+    notices = (f"held out of the training text: {notice}; the same for everybody",)
+    return Split(files, sets.get("test"), notices)
+
+
+def _replaced(has_valid: bool) -> set[str]:
+    """The entries of [data] that the written files stand for."""
+    gone = {"corpus", "source", "target", "pairs"}
+    if not has_valid:
+        gone |= {"valid_source", "valid_target", "valid_pairs"}
+    return gone

@@ -1,0 +1,201 @@
+"""From what was asked to what will be done: who competes, on what, for how long, in which folder.
+
+contest.json     what was agreed at the start: a comparison that goes on must agree with it
+tokenizer/       learned once, used by everybody
+data/            what was held out, if something had to be
+budget.json      what a step of each system takes, and how many steps the budget allows
+runs/NAME-SEED   a run each, as `polyhead train` makes them
+results/, outputs/    what the examination found, and the translations
+table.md, table.html, table.json
+"""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from polyhead.api.comparing.budget import Budget
+from polyhead.api.comparing.material import Material, prepare
+from polyhead.api.comparing.systems import HOME, Contest, System, choose, configuration
+from polyhead.api.evaluation import Metric
+from polyhead.api.run import DEFAULT_RECIPE, LISTS, build, find_recipe
+from polyhead.api.runs import fingerprint
+from polyhead.checkpoint import store
+from polyhead.config import read, set_by_path
+from polyhead.errors import ConfigError
+
+AGREED, BUDGETS = "contest.json", "budget.json"
+SEEDS = "seeds"  # --ensemble seeds: of all seeds of each system
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was said."""
+
+    contest: Contest
+    folder: Path
+    budget: Budget
+    recipe: str | None = None
+    changes: tuple[str, ...] = ()
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    tests: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    systems: tuple[str, ...] = ()
+    seeds: int = 1
+    metric: Metric | None = None
+    ensembles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done."""
+
+    contest: Contest
+    folder: Path
+    budget: Budget
+    name: str  # of the data
+    base: dict[str, Any]
+    home: bool
+    changes: tuple[str, ...]
+    material: Material
+    systems: tuple[System, ...]
+    seeds: int
+    metric: Metric
+    ensembles: tuple[tuple[str, ...], ...] = ()  # of the best-known names; see `members`
+    ensembles_of_seeds: bool = False
+
+    def values(self, system: System) -> dict[str, Any]:
+        """The configuration of a system before its steps are known."""
+        return configuration(system, self.base, home=self.home, changes=self.changes)
+
+
+def make_plan(asked: Asked) -> Plan:
+    """Check everything that can be checked before hours are spent."""
+    if asked.seeds < 1:
+        raise ConfigError(f"--seeds {asked.seeds}: expected at least 1")
+    own = any(asked.files.values())
+    if asked.recipe is None and not own:
+        raise ConfigError(
+            "say what to compare on: a recipe such as multi30k-de-en, or your own text with "
+            "--source FILE --target FILE"
+        )
+    systems = choose(asked.contest, asked.systems)
+    teams = read_teams(asked, systems)
+    base = read(find_recipe(asked.recipe or DEFAULT_RECIPE))
+    home = not own and base.get("data") == read(find_recipe(HOME)).get("data")
+    if own:
+        kept = {k: v for k, v in base.get("data", {}).items() if k not in (*LISTS, "corpus")}
+        base["data"] = kept | {name: list(paths) for name, paths in asked.files.items() if paths}
+    for change in asked.changes:
+        if change.startswith(("data.", "text.", "decode.")):
+            set_by_path(base, change)
+    changes = tuple(c for c in asked.changes if c.startswith(("model.", "train.")))
+    if len(changes) < sum(not c.startswith(("data.", "text.", "decode.")) for c in asked.changes):
+        raise ConfigError(
+            f"{' '.join(asked.changes)}: write an override as data.NAME=VALUE, or with text., "
+            "model., train. or decode."
+        )
+    for system in systems:  # a wrong name or type is found now
+        build(configuration(system, base, home=home, changes=changes))
+    refuse_foreign(asked.folder)
+    forget_unbegun(asked.folder)
+    material = prepare(base.get("data", {}), asked.tests, asked.folder / "data", own=own)
+    metric = asked.metric or ("wer" if base.get("text", {}).get("jamo") else "bleu")
+    plan = Plan(
+        asked.contest,
+        asked.folder,
+        asked.budget,
+        Path(asked.recipe or "own text").stem,
+        {**base, "data": material.data},
+        home,
+        changes,
+        material,
+        systems,
+        asked.seeds,
+        metric,
+        tuple(team for team in teams if team != (SEEDS,)),
+        (SEEDS,) in teams,
+    )
+    agree(plan, asked)
+    return plan
+
+
+def read_teams(asked: Asked, systems: Sequence[System]) -> list[tuple[str, ...]]:
+    """`seeds`, or names joined by +, each of which must compete."""
+    names = [system.name for system in systems]
+    teams = []
+    for given in asked.ensembles:
+        team = tuple(given.split("+"))
+        if team == (SEEDS,):
+            if asked.seeds < 2:
+                raise ConfigError("--ensemble seeds: needs several, such as --seeds 3")
+        elif len(team) < 2 or set(team) - set(names):
+            raise ConfigError(
+                f"--ensemble {given}: expected seeds, or at least two of the systems that compete "
+                f"joined by +, such as {'+'.join(names[:2])}"
+            )
+        teams.append(team)
+    return teams
+
+
+def refuse_foreign(folder: Path) -> None:
+    """A comparison gets a folder of its own."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / AGREED).is_file():
+        raise ConfigError(f"{folder} holds other things than a comparison; choose another --run")
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; choose another --run")
+
+
+def forget_unbegun(folder: Path) -> None:
+    """What was agreed before anything was trained, and then came to nothing, binds nobody."""
+    if (folder / AGREED).is_file() and not (folder / BUDGETS).exists():
+        with store.explained(folder):
+            (folder / AGREED).unlink()
+            for name in ("data", "tokenizer"):
+                if (folder / name).is_dir():
+                    shutil.rmtree(folder / name)
+
+
+def agree(plan: Plan, asked: Asked) -> None:
+    """Write down what was agreed, or make sure that this is the same comparison.
+
+    Systems and seeds may be added later: what is finished is not done again.
+    """
+    now = {
+        "contest": plan.contest.name,
+        "budget": str(plan.budget),
+        "recipe": asked.recipe,
+        "files": {name: list(paths) for name, paths in asked.files.items() if paths},
+        "test files": {name: list(paths) for name, paths in asked.tests.items() if paths},
+        "data": {k: v for k, v in plan.base.items() if k in ("data", "text", "decode")},
+        "changes": list(plan.changes),
+        "metric": plan.metric,
+        "test set": fingerprint([*plan.material.sources, *plan.material.references]),
+    }
+    now = json.loads(json.dumps(now))
+    path = plan.folder / AGREED
+    if not path.exists():
+        with store.explained(path):
+            plan.folder.mkdir(parents=True, exist_ok=True)
+        store.write_text(path, json.dumps(now, ensure_ascii=False, indent=1) + "\n")
+        return
+    before = read_json(path)
+    for name, value in now.items():
+        if before.get(name) != value:
+            shown = "" if name in ("data", "test set") else f" ({before.get(name)}, not {value})"
+            raise ConfigError(
+                f"{plan.folder} was begun with another {name}{shown}; go on as it began, or "
+                "choose another --run"
+            )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file of ours; whatever is wrong with it is said in one line."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} is damaged; remove it, and the same command makes it anew")
+    return values

@@ -1,0 +1,71 @@
+"""Ensembles of what was trained: of all seeds of a system, or of several systems.
+
+They cost what their members cost together, in training and in memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from polyhead.api.comparing import judging
+from polyhead.api.comparing.planning import SEEDS, Plan, read_json
+from polyhead.api.comparing.running import Counting, output_file, write_json
+from polyhead.api.reports import Reporter
+from polyhead.api.translator import load
+from polyhead.checkpoint import store
+
+TRAINING = ("steps", "tokens", "seconds", "flops", "flops_measured")
+
+
+def members(plan: Plan) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """Every ensemble that was asked for: its name, and who is in it."""
+    if plan.ensembles_of_seeds:
+        for system in plan.systems:
+            yield system.name, [(system.name, seed) for seed in range(1, plan.seeds + 1)]
+    for team in plan.ensembles:
+        yield "+".join(team), [(name, 1) for name in team]
+
+
+def run_teams(
+    plan: Plan, results: Sequence[dict[str, Any]], watcher: Reporter, counting: Counting
+) -> list[dict[str, Any]]:
+    """The results of all ensembles, in the form of those of single systems."""
+    by_name = {(one["system"], one["seed"]): one for one in results}
+    found = []
+    for name, team in members(plan):
+        seed = SEEDS if len({member for member, _ in team}) == 1 else "team"
+        count = f"{len(team)}" if seed == SEEDS else ""
+        path = plan.folder / "results" / f"{name}-{seed}{count}.json"
+        if not path.exists():
+            watcher.stage(f"examining the ensemble {name} ({len(team)} members)")
+            write_json(path, judge_team(plan, name, [by_name[member] for member in team], counting))
+        found.append(read_json(path))
+    return found
+
+
+def judge_team(
+    plan: Plan, name: str, team: Sequence[dict[str, Any]], counting: Counting
+) -> dict[str, Any]:
+    """Examine an ensemble like a system."""
+    folders = [plan.folder / "runs" / f"{one['system']}-{one['seed']}" for one in team]
+    material = plan.material
+    examined = judging.examine(
+        load(*folders), material.sources, material.references, plan.metric, counting
+    )
+    for way, one in examined.items():
+        lines = "".join(f"{line}\n" for line in one.outputs)
+        store.write_text(output_file(plan, name, f"ensemble{len(team)}", way), lines)
+    speeds = {way: len(material.sources) / max(one.seconds, 1e-9) for way, one in examined.items()}
+    decoding = team[0]["decoding"] | {
+        "remembered_bytes": sum(one["decoding"]["remembered_bytes"] for one in team),
+        "sentences_per_second": speeds,
+    }
+    return {
+        "system": name,
+        "seed": f"ensemble{len(team)}",
+        "members": [f"{one['system']}-{one['seed']}" for one in team],
+        "parameters": sum(one["parameters"] for one in team),
+        "training": {key: sum(one["training"][key] for one in team) for key in TRAINING},
+        "decoding": decoding,
+        "scores": {way: one.scores for way, one in examined.items()},
+        "curve": [],
+    }

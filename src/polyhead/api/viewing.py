@@ -1,0 +1,38 @@
+"""The attention viewer as files and pages, for whoever shows it: a server, or a notebook."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+from polyhead.inspect import drawing, image_page, page
+from polyhead.inspect.image_page import ImageView
+from polyhead.inspect.maps import AttentionView
+
+ENDINGS = (".js", ".css")
+
+
+def assets() -> dict[str, bytes]:
+    """The scripts and styles that `polyhead attention` puts into its pages, by their names."""
+    folder = files("polyhead.inspect").joinpath("viewer")
+    return {
+        file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(ENDINGS)
+    }
+
+
+def whole_page(view: AttentionView | ImageView) -> str:
+    """One HTML file that shows a view without a server."""
+    return image_page.render(view) if isinstance(view, ImageView) else page.render(view)
+
+
+def picture(
+    view: AttentionView,
+    *,
+    kind: str | None = None,
+    layer: int | None = None,
+    heads: Sequence[int] | None = None,
+    word: str | None = None,
+    lines: bool = False,
+    merge: bool = False,
+) -> str:
+    """Heat-maps, or the lines of one layer, as SVG; as `polyhead attention` draws them."""
+    style = "lines" if lines or word is not None else "heatmap"
+    return drawing.svg(view, kind, layer, heads, word, style, merge)

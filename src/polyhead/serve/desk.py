@@ -1,0 +1,86 @@
+"""What every route has at hand, and how a route is described.
+
+An `Endpoint` says all there is to know about a route: the dispatcher finds its function in it,
+/openapi.json its words. There is no second list.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from polyhead.serve.batching import Batcher
+from polyhead.serve.metrics import Metrics
+from polyhead.serve.refusals import answer
+from polyhead.serve.settings import Settings
+from polyhead.serve.shelf import Shelf
+
+SHORT = 400  # characters that are tokenised at once; more are, aside
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The models, the queue, and the rest."""
+
+    shelf: Shelf
+    batcher: Batcher
+    settings: Settings
+    metrics: Metrics
+    is_draining: Callable[[], bool]
+    files: dict[str, tuple[bytes, str]] = field(default_factory=dict)  # path: content, type
+
+    async def prepare(self, work: Callable[[], Any], characters: int) -> Any:
+        """Do something short now, and something longer without keeping others waiting."""
+        return work() if characters <= SHORT else await asyncio.to_thread(work)
+
+    async def compute(self, work: Callable[[], Any], request: Request) -> Any:
+        """Let the model do something for one request alone."""
+        return await self.batcher.one(work, gone(request))
+
+
+Handler = Callable[[Desk, Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A route. `takes` and `gives` are descriptions; `kinds` are the answers that are not JSON."""
+
+    method: str
+    path: str
+    summary: str
+    handler: Handler
+    takes: type[BaseModel] | None = None
+    gives: type[BaseModel] | None = None
+    many: bool = False  # the answer is a list of them
+    kinds: tuple[str, ...] = ()
+    image: bool = False  # takes an image too
+    form: bool = False  # takes a form too
+    public: bool = False  # needs no key
+    refuses: tuple[int, ...] = ()
+
+
+async def gone(request: Request) -> None:
+    """Returns when the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def reply(content: BaseModel) -> Response:
+    """An answer as JSON."""
+    return answer(finite(content.model_dump(exclude_none=False)))
+
+
+def finite(content: Any) -> Any:
+    """The same with a very small or large number for what JSON cannot write."""
+    if isinstance(content, float) and not math.isfinite(content):
+        return 0.0 if math.isnan(content) else math.copysign(1e300, content)
+    if isinstance(content, dict):
+        return {name: finite(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [finite(value) for value in content]
+    return content

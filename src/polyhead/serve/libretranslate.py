@@ -1,0 +1,123 @@
+"""The routes of LibreTranslate, so that its clients work unchanged.
+
+Only the names and shapes are theirs. Errors are {"error": …}; the key may stand in the body.
+"""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from polyhead.api.describing import language_name
+from polyhead.serve import answering, asking
+from polyhead.serve.border import check_key, given_key
+from polyhead.serve.desk import Desk, Endpoint
+from polyhead.serve.markup import parts_of, put_together
+from polyhead.serve.reading import read_either
+from polyhead.serve.refusals import Refusal, answer
+from polyhead.serve.settings import MAX_CHARACTERS, MAX_N_BEST
+from polyhead.serve.shelf import Book
+from polyhead.serve.translating import translated
+
+SOURCE, TARGET = "source", "target"  # codes for languages that nobody named
+
+
+async def translate(desk: Desk, request: Request) -> Response:
+    """Translate a text, or a list of them."""
+    asked = await read_either(request, asking.LibreTranslate)
+    if desk.settings.api_key is not None:
+        check_key(desk.settings.api_key, given_key(request.headers) or asked.api_key)
+    book = _choose(desk, asked.source, asked.target)
+    texts = [asked.q] if isinstance(asked.q, str) else asked.q
+    documents = [parts_of(text, asked.format == "html") for text in texts]
+    flat = [text for document in documents for text in document.texts]
+    n_best = asked.alternatives + 1
+    _, found = await translated(desk, request, book, flat, {"n_best": n_best})
+    waiting = iter(found)
+    whole: list[list[str]] = []
+    for document in documents:
+        best = [next(waiting) for _ in document.texts]
+        count = min((len(one) for one in best), default=1)
+        whole.append([put_together(document, [one[n].text for one in best]) for n in range(count)])
+    content: dict[str, Any] = {"translatedText": [one[0] for one in whole]}
+    if asked.alternatives:
+        content["alternatives"] = [one[1:] for one in whole]
+    if asked.source == "auto":
+        code = book.about.source_language or SOURCE
+        content["detectedLanguage"] = [{"confidence": 0.0, "language": code} for _ in whole]
+    if isinstance(asked.q, str):
+        content = {name: values[0] for name, values in content.items()}
+    return answer(content)
+
+
+def _choose(desk: Desk, source: str, target: str) -> Book:
+    known = desk.shelf.translators
+    if not known:
+        raise Refusal(400, "no model here translates")
+    if source != "auto" and source not in {code for book in known for code in _codes(book)[:1]}:
+        raise Refusal(400, "the source language is not supported; see /languages", field="source")
+    for book in known:
+        from_, to = _codes(book)
+        if source in ("auto", from_) and target == to:
+            return book
+    raise Refusal(400, "the target language is not supported; see /languages", field="target")
+
+
+def _codes(book: Book) -> tuple[str, str]:
+    return book.about.source_language or SOURCE, book.about.target_language or TARGET
+
+
+async def languages(desk: Desk, _request: Request) -> Response:
+    """Every language with those that it is translated into."""
+    targets: dict[str, list[str]] = {}
+    for book in desk.shelf.translators:
+        source, target = _codes(book)
+        targets.setdefault(source, [])
+        targets.setdefault(target, [])
+        if target not in targets[source]:
+            targets[source].append(target)
+    return answer(
+        [
+            {"code": code, "name": language_name(code), "targets": reached}
+            for code, reached in targets.items()
+        ]
+    )
+
+
+async def frontend_settings(desk: Desk, _request: Request) -> Response:
+    """What LibreTranslate's own page asks for."""
+    first = desk.shelf.translators[0] if desk.shelf.translators else None
+    source, target = _codes(first) if first else (SOURCE, TARGET)
+    return answer(
+        {
+            "apiKeys": desk.settings.api_key is not None,
+            "charLimit": MAX_CHARACTERS,
+            "filesTranslation": False,
+            "frontendTimeout": 500,
+            "keyRequired": desk.settings.api_key is not None,
+            "language": {
+                "source": {"code": source, "name": language_name(source)},
+                "target": {"code": target, "name": language_name(target)},
+            },
+            "suggestions": False,
+            "supportedFilesFormat": [],
+            "alternativesLimit": MAX_N_BEST - 1,
+        }
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST", "/translate", "LibreTranslate: translate a text, or a list of them", translate,
+        takes=asking.LibreTranslate, gives=answering.LibreTranslated, form=True,
+        refuses=(429, 503),
+    ),
+    Endpoint(
+        "GET", "/languages", "LibreTranslate: the languages", languages,
+        gives=answering.Language, many=True, public=True,
+    ),
+    Endpoint(
+        "GET", "/frontend/settings", "LibreTranslate: what its page asks for", frontend_settings,
+        public=True,
+    ),
+)  # fmt: skip

@@ -1,0 +1,203 @@
+"""/v1/attention, /v1/steps and /v1/beam: looking into a model while it works."""
+
+import asyncio
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from polyhead.api.looking_at_images import look_at_pixels
+from polyhead.api.looking_at_text import look_at_text, packed
+from polyhead.api.reading_aloud import read_tokens, written_tokens
+from polyhead.api.stepping import beam_tree, steps
+from polyhead.api.translator import Translator, with_options
+from polyhead.api.uploads import pixels_of
+from polyhead.api.viewing import picture, whole_page
+from polyhead.serve import answering, asking
+from polyhead.serve.desk import Desk, Endpoint, reply
+from polyhead.serve.reading import is_image, read_image, read_json
+from polyhead.serve.refusals import Refusal
+from polyhead.serve.shelf import Book
+
+READERS = ("translate", "generate", "fill", "classify")
+TYPES = {
+    "binary": "application/octet-stream",
+    "json": "application/json",
+    "html": "text/html; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+async def attention(desk: Desk, request: Request) -> Response:
+    """All heads for one text, in one of four forms; or for an image."""
+    if is_image(request):
+        return await _image_attention(desk, request)
+    asked = await read_json(request, asking.Look)
+    book = desk.shelf.pick(asked.model, READERS)
+    if not book.about.attention:
+        raise Refusal(422, f"{book.name} has no attention to look at", field="model")
+    content = await desk.compute(partial(_look, book, asked), request)
+    return _file(content, asked.format)
+
+
+async def _image_attention(desk: Desk, request: Request) -> Response:
+    content, asked = await read_image(request)
+    book = desk.shelf.pick(asked.model, ("classify-image",))
+    pixels = await asyncio.to_thread(pixels_of, book.model, content)  # few bytes may be many pixels
+
+    def work() -> bytes:
+        view = replace(look_at_pixels(book.model, pixels), model=book.name)
+        return view.to_json().encode("utf-8", "replace") if asked.format == "json" else _page(view)
+
+    return _file(await desk.compute(work, request), asked.format)
+
+
+def _look(book: Book, asked: asking.Look) -> bytes:
+    """Look, and put it into the form that was asked for. Runs in the model's thread."""
+    if asked.target is not None and book.about.use != "translate":
+        raise Refusal(422, "only a translator has a target", field="target")
+    view = look_at_text(book.model, asked.text, asked.target, asked.target_ids)
+    view = replace(view, model=book.name)  # not its path
+    if asked.format == "binary":
+        wanted = None if asked.maps is None else [(one.kind, one.layer) for one in asked.maps]
+        return packed(view, precision=asked.precision, wanted=wanted, size=asked.size)
+    if asked.format == "json":
+        return view.to_json().encode()
+    if asked.format == "html":
+        return _page(view)
+    drawn = picture(
+        view, kind=asked.kind, layer=asked.layer, heads=asked.heads, word=asked.word,
+        lines=asked.lines, merge=asked.merge,
+    )  # fmt: skip
+    return drawn.encode("utf-8", "replace")
+
+
+def _page(view: Any) -> bytes:
+    return whole_page(view).encode("utf-8", "replace")
+
+
+def _file(content: bytes, form: str) -> Response:
+    headers = {}
+    if form in ("html", "svg"):
+        headers["Content-Disposition"] = f'attachment; filename="attention.{form}"'
+    return Response(content, media_type=TYPES[form], headers=headers)
+
+
+async def walk(desk: Desk, request: Request) -> Response:
+    """An output token by token, with what else could have stood there."""
+    asked = await read_json(request, asking.Steps)
+    book = desk.shelf.pick(asked.model, ("translate", "generate"))
+    found = await desk.compute(
+        lambda: steps(
+            book.model, asked.text, forced=asked.prefix, top=asked.top, max_tokens=asked.max_tokens
+        ),
+        request,
+    )
+    tokens = written_tokens(_output_tokenizer(book), found.ids)
+    return reply(
+        answering.Walk(
+            model=book.name,
+            source=_source(book, asked.text),
+            steps=[
+                answering.Step(
+                    id=one.id,
+                    text=one.text,
+                    probability=one.probability,
+                    forced=one.forced,
+                    alternatives=[answering.Choice(**vars(other)) for other in one.alternatives],
+                )
+                for one in found.steps
+            ],
+            text=found.text,
+            tokens=[answering.Token(**vars(token)) for token in tokens],
+            ended=found.ended,
+        )
+    )
+
+
+async def beam(desk: Desk, request: Request) -> Response:
+    """A beam search as a tree."""
+    asked = await read_json(request, asking.Beams)
+    book = desk.shelf.pick(asked.model, ("translate",))
+    translator: Translator = book.model
+    changes = {
+        "beam": asked.beam,
+        "length_penalty": asked.length_penalty,
+        "max_length": asked.max_length,
+        "n_best": 1,
+        "sample": False,
+    }
+    options = with_options(translator.defaults, changes)
+    tree = await desk.compute(
+        lambda: beam_tree(translator, asked.text, options, asked.prefix), request
+    )
+    target = translator.tokenizers.target
+    nodes = [
+        answering.TreeNode(
+            node=place,
+            parent=node.parent,
+            step=node.step,
+            id=node.id,
+            text=target.symbol(node.id),
+            log_p=node.log_p,
+            probability=1.0 if node.parent is None else _share(node, tree.nodes[node.parent]),
+            ended=node.id == 2,
+        )
+        for place, node in enumerate(tree.nodes)
+    ]
+    leaves = [
+        answering.TreeLeaf(
+            node=leaf.node, text=target.decode(leaf.ids), score=leaf.score, log_p=leaf.log_p
+        )
+        for leaf in tree.leaves
+    ]
+    return reply(
+        answering.Tree(
+            model=book.name,
+            source=_source(book, asked.text),
+            beam=options.beam,
+            length_penalty=options.length_penalty,
+            nodes=nodes,
+            hypotheses=leaves,
+        )
+    )
+
+
+def _share(node: Any, above: Any) -> float:
+    return min(1.0, math.exp(min(0.0, node.log_p - above.log_p)))
+
+
+def _output_tokenizer(book: Book) -> Any:
+    model = book.model
+    return model.tokenizers.target if isinstance(model, Translator) else model.tokenizer
+
+
+def _source(book: Book, text: str) -> answering.ReadText:
+    """A text as the model read it."""
+    model = book.model
+    is_translator = isinstance(model, Translator)
+    tokenizer = model.tokenizers.source if is_translator else model.tokenizer
+    tokens = read_tokens(tokenizer, text, closed=is_translator)
+    return answering.ReadText(
+        text=tokenizer.normalise(text),
+        tokens=[answering.Token(**vars(token)) for token in tokens],
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST", "/v1/attention", "What every head of every layer looks at", attention,
+        takes=asking.Look, kinds=tuple(TYPES.values()), image=True, refuses=(404, 429, 503),
+    ),
+    Endpoint(
+        "POST", "/v1/steps", "Write token by token, with alternatives and forced tokens", walk,
+        takes=asking.Steps, gives=answering.Walk, refuses=(404, 429, 503),
+    ),
+    Endpoint(
+        "POST", "/v1/beam", "A beam search as a tree", beam,
+        takes=asking.Beams, gives=answering.Tree, refuses=(404, 429, 503),
+    ),
+)  # fmt: skip

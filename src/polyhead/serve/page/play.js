@@ -1,0 +1,141 @@
+// The playground: one model at a time, its state in the address. Each use of a model has its own panel.
+
+import { languages } from "../viewer/controls.js";
+import { element } from "../viewer/elements.js";
+import { address, defaultLanguage, picker, remember } from "../viewer/loop.js";
+import { say } from "./playwords.js";
+import { seeing } from "./seeing.js";
+import { translating } from "./translating.js";
+import { classifying, filling } from "./understanding.js";
+import { json, useKey } from "./wire.js";
+import { writing } from "./writing.js";
+
+const PANELS = { translate: translating, generate: writing, fill: filling, classify: classifying, "classify-image": seeing };
+const TABS = ["attention", "steps", "beam"];
+const KEYS = ["model", "q", "tab", "n", "forced", "beam"];
+const root = document.getElementById("play");
+
+function readPlay(hash, models) {
+  const { given, pick } = picker(hash);
+  const whole = (name, least, otherwise) => Math.max(least, parseInt(given.get(name)) || otherwise);
+  return {
+    model: models.find((model) => model.name === given.get("model")) ?? models[0],
+    q: given.get("q") ?? "",
+    tab: pick("tab", TABS, "attention"),
+    n: whole("n", 1, 1), // which of the n-best is looked at
+    forced: (given.get("forced") ?? "").split(".").filter(Boolean).map(Number), // ids, for step by step
+    beam: whole("beam", 0, 0), // 0: as the model's maker thought
+    lang: pick("lang", ["ko", "en"], defaultLanguage()),
+  };
+}
+
+function writePlay({ model, q, tab, n, forced, beam }) {
+  const parts = { model: model.name };
+  if (q) parts.q = q;
+  if (tab !== "attention") parts.tab = tab;
+  if (n > 1) parts.n = n;
+  if (forced.length) parts.forced = forced.join(".");
+  if (beam) parts.beam = beam;
+  return address(parts, KEYS);
+}
+
+// Everything that a panel may know: the model, the limits, the state, and how to change it.
+function start({ models, limits }) {
+  let state = readPlay(location.hash, models);
+  let panel;
+  const page = {
+    limits,
+    get state() { return state; },
+    get model() { return state.model; },
+    say: (key, values) => say(state, key, values),
+    change(part, turned = false) {
+      state = { ...state, ...part };
+      remember(writePlay(state), turned);
+      panel.update();
+    },
+  };
+  const build = () => {
+    document.documentElement.lang = state.lang;
+    document.title = `${state.model.name} · Polyhead`;
+    const place = element("div", { class: "panel" });
+    root.replaceChildren(bar(page, models, choose, speak), place, foot(page));
+    panel?.end?.();
+    panel = PANELS[state.model.use](place, page);
+    panel.update();
+  };
+  const choose = (model) => {
+    state = { ...state, model, n: 1, forced: [], tab: "attention" };
+    remember(writePlay(state), true);
+    build();
+    document.getElementById("model")?.focus();
+  };
+  const speak = (lang) => {
+    state = { ...state, lang };
+    remember(address({ lang }, ["lang"]), false);
+    build();
+    document.getElementById(`lang-${lang}`).focus();
+  };
+  window.addEventListener("popstate", () => {
+    const before = state;
+    state = readPlay(location.hash, models);
+    if (before.model !== state.model || before.lang !== state.lang) build();
+    else panel.update();
+  });
+  build();
+}
+
+function bar(page, models, choose, speak) {
+  const { model } = page;
+  const name = (one) => {
+    const way = one.source_language && one.target_language ? ` · ${one.source_language} → ${one.target_language}` : "";
+    return `${one.name}${way}`;
+  };
+  const options = models.map((one, i) => element("option", { value: i, selected: one === model }, name(one)));
+  const select = element("select", { id: "model", "aria-label": page.say("choose_model"), change: () => choose(models[select.value]) }, ...options);
+  return element(
+    "header", { class: "top" },
+    element("div", { class: "brand" },
+      element("img", { src: "/page/icon.svg", alt: "", width: 30, height: 30 }),
+      element("div", {}, element("h1", {}, "Polyhead"), element("p", {}, page.say("tagline")))),
+    models.length > 1 ? select : element("p", { class: "only" }, element("bdi", {}, name(model))),
+    languages(page.state, speak),
+  );
+}
+
+function foot(page) {
+  const { family, parameters } = page.model;
+  const size = parameters >= 1e6 ? `${(parameters / 1e6).toFixed(1)} M` : `${Math.round(parameters / 1e3)} k`;
+  return element(
+    "p", { class: "foot" }, element("bdi", {}, family), ` · ${page.say("parameters", { n: size })} · `, element("a", { href: "/openapi.json" }, page.say("api")),
+  );
+}
+
+// A server with a key says 401 to whoever has none.
+function askForKey() {
+  const state = { lang: defaultLanguage() };
+  const input = element("input", { type: "password", id: "key", autocomplete: "off", required: true, "aria-label": say(state, "key") });
+  const form = element("form", {
+    class: "card key",
+    submit: (event) => {
+      event.preventDefault();
+      useKey(input.value);
+      begin();
+    },
+  }, element("h1", {}, say(state, "key")), input, element("button", { class: "primary" }, say(state, "key_send")));
+  root.replaceChildren(form);
+  input.focus();
+}
+
+async function begin() {
+  const state = { lang: defaultLanguage() };
+  try {
+    const found = await json("/v1/models");
+    if (found.models.length) start(found);
+    else root.replaceChildren(element("p", { class: "card" }, say(state, "no_models")));
+  } catch (error) {
+    if (error.status === 401 || error.status === 403) askForKey();
+    else root.replaceChildren(element("p", { class: "card" }, `${say(state, "trouble")}: ${error.message}`));
+  }
+}
+
+begin();

@@ -1,0 +1,57 @@
+// An image classifier: drop a picture, see its classes, and the heads and the roll-out laid over its patches.
+
+import { element, shares } from "../viewer/elements.js";
+import { mountPicture } from "../viewer/picture.js";
+import { guarded } from "./parts.js";
+import { buttons } from "./saving.js";
+import { ask, json } from "./wire.js";
+
+const LARGE = 768; // pixels of a saved PNG, at least
+
+export function seeing(root, page) {
+  const [answer, below] = [element("div", { class: "answer-box", "aria-live": "polite" }), element("div", { class: "below" })];
+  const guard = guarded(page, below);
+  const way = (format) => `/v1/attention?${new URLSearchParams({ model: page.model.name, format })}`;
+  const take = (file) => {
+    if (!file) return;
+    guard(async (signal) => {
+      const most = page.limits.max_image;
+      if (file.size > most) throw new Error(page.say("too_large", { n: Math.floor(most / 2 ** 20) }));
+      const view = await json(way("json"), file, signal);
+      if (signal.aborted) return;
+      answer.replaceChildren(element("h2", {}, page.say("classes")), shares(view.labels));
+      const tools = () => buttons(page, { PNG: enlarged, HTML: async () => (await ask(way("html"), file)).blob() });
+      mountPicture(below, view, { top: () => null, tools, signal });
+    });
+  };
+  const input = element("input", { type: "file", id: "file", accept: "image/*", change: () => take(input.files[0]) });
+  const zone = element("label", {
+    class: "drop", for: "file",
+    dragover: (event) => {
+      event.preventDefault();
+      zone.classList.add("over");
+    },
+    dragleave: () => zone.classList.remove("over"),
+    drop: (event) => {
+      event.preventDefault();
+      zone.classList.remove("over");
+      take(event.dataTransfer.files[0]);
+    },
+  }, input, element("strong", {}, page.say("drop")), element("small", {}, page.say("drop_hint")));
+  root.append(element("section", { class: "card twins" }, zone, element("div", { class: "box out" }, answer)), below);
+  const paste = (event) => take([...event.clipboardData.files][0]);
+  window.addEventListener("paste", paste);
+  return { update() {}, end: () => window.removeEventListener("paste", paste) };
+}
+
+// The map as it is shown, with every pixel as a square.
+function enlarged() {
+  const shown = document.getElementById("map");
+  const times = Math.ceil(LARGE / (shown?.width || LARGE));
+  if (!shown) throw new Error("PNG");
+  const canvas = element("canvas", { width: times * shown.width, height: times * shown.height });
+  const context = canvas.getContext("2d");
+  context.imageSmoothingEnabled = false;
+  context.drawImage(shown, 0, 0, canvas.width, canvas.height);
+  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+}

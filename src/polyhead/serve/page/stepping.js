@@ -1,0 +1,126 @@
+// The step player: the output grows token by token; at each step the likeliest tokens, one of which can be forced.
+
+import { element } from "../viewer/elements.js";
+import { headColour } from "../viewer/colours.js";
+import { layersOf, matrix, shown } from "../viewer/weights.js";
+import { guarded, piece } from "./parts.js";
+import { attention, json } from "./wire.js";
+
+const BEAT = 650; // milliseconds a step when playing
+const WRITTEN = 60; // tokens of a language model, which may never end by itself
+
+export function stepping(page, place) {
+  const guard = guarded(page, place);
+  let [last, at, timer, walk] = ["", 0, null, null];
+  const stop = () => {
+    clearInterval(timer);
+    timer = null;
+  };
+  const go = (to) => {
+    at = Math.max(0, Math.min(walk.steps.length, to));
+    if (at === walk.steps.length) stop();
+    draw();
+  };
+  const play = () => {
+    if (timer) stop();
+    else {
+      if (at === walk.steps.length) at = 0;
+      timer = setInterval(() => (place.isConnected ? go(at + 1) : stop()), BEAT);
+    }
+    draw();
+  };
+  const force = (id) => {
+    stop();
+    page.change({ forced: [...walk.steps.slice(0, at - 1).map((step) => step.id), id] }, true);
+  };
+  const draw = () => {
+    const focused = place.contains(document.activeElement) && document.activeElement.id;
+    place.replaceChildren(
+      element("section", { class: "card steps" },
+        element("p", { class: "hint" }, page.say("steps_hint")),
+        written(page, walk, at, go),
+        player(page, walk, { at, playing: Boolean(timer), go, play }),
+        element("div", { class: "columns" }, at ? alternatives(page, walk, at, force) : "", at && walk.looks ? looks(page, walk, at) : "")),
+    );
+    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  };
+  return function show({ model, text }) {
+    const { forced } = page.state;
+    const asked = JSON.stringify([model, text, forced]);
+    if (asked === last) return;
+    const before = walk?.asked === text ? at : 0;
+    last = asked;
+    stop();
+    const isWriter = page.model.use !== "translate";
+    guard(async (signal) => {
+      walk = await json("/v1/steps", { model, text, prefix: forced, top: 5, ...(isWriter && { max_tokens: forced.length + WRITTEN }) }, signal);
+      walk.asked = text;
+      at = forced.length || Math.min(before, walk.steps.length) || walk.steps.length;
+      draw();
+      if (isWriter) return;
+      const ids = walk.tokens.map((token) => token.id);
+      const { view } = await attention({ model, text, target_ids: ids }, signal);
+      walk.looks = layersOf(view, "cross").at(-1);
+      draw();
+    });
+  };
+}
+
+const percent = (p) => `${(100 * p).toFixed(p < 0.0995 ? 1 : 0)} %`;
+
+// What stands there so far; the bar under a token is its probability.
+function written(page, { steps }, at, go) {
+  const items = steps.slice(0, at).map((step, i) =>
+    element("li", {}, element("button", {
+      type: "button", class: step.forced ? "token forced" : "token", id: `token-${i + 1}`,
+      "aria-current": i + 1 === at ? "step" : null, title: `${percent(step.probability)}${step.forced ? `, ${page.say("forced")}` : ""}`,
+      click: () => go(i + 1),
+    }, element("bdi", {}, piece(step)), element("i", { style: { width: percent(step.probability).replace(" ", "") } }))));
+  return element("ol", { class: "written", "aria-label": page.say("written_text") }, ...items);
+}
+
+function player(page, { steps }, { at, playing, go, play }) {
+  const all = steps.length;
+  const button = (id, sign, click, disabled = false) =>
+    element("button", { type: "button", id: `step-${id}`, class: "knob", "aria-label": page.say(id), title: page.say(id), disabled, click }, sign);
+  const slider = element("input", {
+    type: "range", id: "step", min: 0, max: all, step: 1, "aria-label": page.say("step_n", { n: at, all }), input: () => go(Number(slider.value)),
+  });
+  slider.value = at;
+  const forced = page.state.forced.length
+    ? element("button", { type: "button", class: "plain", id: "unforce", click: () => page.change({ forced: [] }, true) }, page.say("unforce"))
+    : "";
+  return element("div", { class: "player" },
+    button("first", "«", () => go(0), at === 0), button("back", "‹", () => go(at - 1), at === 0),
+    button(playing ? "pause" : "play", playing ? "❚❚" : "▶", play),
+    button("next", "›", () => go(at + 1), at === all), button("last", "»", () => go(all), at === all),
+    slider, element("span", { class: "hint" }, page.say("step_n", { n: at, all })), forced);
+}
+
+function alternatives(page, { steps }, at, force) {
+  const step = steps[at - 1];
+  const options = step.alternatives.some((one) => one.id === step.id) ? step.alternatives : [...step.alternatives, step];
+  const items = options.map((one, i) =>
+    element("li", {}, element("button", {
+      type: "button", class: "option", id: `option-${i + 1}`, "aria-pressed": String(one.id === step.id), click: () => force(one.id),
+    },
+    element("bdi", {}, piece(one)),
+    element("span", { class: "share" }, element("i", { style: { width: `${100 * one.probability}%` } })),
+    element("small", {}, percent(one.probability)))));
+  return element("div", {}, element("h2", {}, page.say("likeliest")), element("ol", { class: "options" }, ...items));
+}
+
+// The source as this step saw it: the stronger the colour, the more it took from there.
+function looks(page, { looks: map }, at) {
+  const weights = matrix(map, "mean");
+  const row = Math.min(at, map.rows.length) - 1;
+  const colour = headColour(1);
+  const items = map.columns.map((token, column) => {
+    const weight = weights[row * map.columns.length + column];
+    return element("li", {
+      title: weight.toFixed(3), style: { "--colour": `color-mix(in srgb, ${colour} ${Math.round(100 * weight)}%, transparent)` },
+    }, element("bdi", {}, shown(token)), element("small", {}, weight >= 0.05 ? weight.toFixed(2) : ""));
+  });
+  return element("div", {}, element("h2", {}, page.say("looks")), element("ol", { class: "looks" }, ...items),
+    element("p", { class: "hint" }, page.say("looks_hint")));
+}

@@ -1,0 +1,124 @@
+// Translate as you type: the text, its translations, and three ways to look at how they came about.
+
+import { element } from "../viewer/elements.js";
+import { explorer, guarded, nothing, tabs, textBox } from "./parts.js";
+import { stepping } from "./stepping.js";
+import { growing } from "./tree.js";
+import { json } from "./wire.js";
+
+const N_BEST = 5;
+
+export function translating(root, page) {
+  const { source_language: from, target_language: to } = page.model;
+  const text = textBox(page, { hint: "type_here", lang: from, typed: (q) => page.change({ q, n: 1, forced: [] }) });
+  const answer = element("div", { class: "answer-box", "aria-live": "polite", lang: to ?? null });
+  const choices = element("div", { class: "choices" });
+  const below = element("div", { class: "below" });
+  const guard = guarded(page, answer);
+  const look = looking(page, below);
+  let [asked, found, line] = [null, null, ""];
+
+  const moved = () => found?.of === text.box.value && look(found, lineAt(text.box)); // not while one types
+  for (const event of ["selectionchange", "click"]) text.box.addEventListener(event, moved);
+  root.append(
+    element("section", { class: "card twins" }, text.node, element("div", { class: "box out" }, answer)),
+    choices, element("div", { class: "tabs" }), below,
+  );
+
+  function update() {
+    const { q } = page.state;
+    text.set(q);
+    if (asked === q) return show();
+    asked = q;
+    if (!q.trim()) {
+      found = null;
+      guard(async () => {});
+      answer.replaceChildren(element("span", { class: "hint" }, page.say("translation")));
+      return show();
+    }
+    return guard(async (signal) => {
+      const body = { model: page.model.name, text: q, n_best: N_BEST, tokens: true };
+      const { translations } = await json("/v1/translate", body, signal).catch((error) => {
+        if (!signal.aborted) [asked, found] = [null, null]; // nothing old beside a new text; ask again next time
+        throw error;
+      });
+      found = { ...translations[0], of: q };
+      show();
+    });
+  }
+
+  function show() {
+    root.querySelector(".tabs").replaceChildren(found ? tabs(page, ["attention", "steps", "beam"]) : "");
+    choices.replaceChildren(found ? list(page, found) : "");
+    if (found) answer.replaceChildren(...output(page, chosen(page, found).text, found.pieces));
+    line = found ? lineAt(text.box) : "";
+    look(found, line);
+  }
+
+  return { update };
+}
+
+function chosen(page, found) {
+  return found.hypotheses[Math.min(page.state.n, found.hypotheses.length) - 1];
+}
+
+// The line in which the cursor stands, or the first one that says something.
+function lineAt(box) {
+  const lines = box.value.split("\n");
+  const at = box.value.slice(0, box.selectionStart).split("\n").length - 1;
+  const line = document.activeElement === box ? lines[at] : "";
+  return line.trim() ? line : (lines.find((one) => one.trim()) ?? "");
+}
+
+function output(page, text, pieces) {
+  const copy = element("button", {
+    type: "button", class: "plain", id: "copy",
+    click: async () => {
+      await navigator.clipboard.writeText(text);
+      copy.textContent = page.say("copied");
+    },
+  }, page.say("copy"));
+  const note = pieces > 1 && !page.state.q.includes("\n") ? element("small", { class: "count" }, page.say("cut_note", { n: pieces })) : null;
+  return [element("p", { class: "text", dir: "auto" }, text), element("div", { class: "under" }, note ?? "", copy)];
+}
+
+// All hypotheses with their scores, as radio buttons: the one chosen is the one looked at.
+function list(page, found) {
+  if (found.hypotheses.length < 2) return "";
+  const best = found.hypotheses[0].score;
+  const items = found.hypotheses.map(({ text, score }, i) => {
+    const input = element("input", {
+      type: "radio", name: "n", id: `n-${i + 1}`, checked: page.state.n === i + 1, change: () => page.change({ n: i + 1, forced: [] }),
+    });
+    return element("label", { class: "hypothesis", for: `n-${i + 1}` }, input,
+      element("bdi", {}, text),
+      element("span", { class: "share" }, element("i", { style: { width: `${100 * Math.exp(Math.min(0, score - best))}%` } })),
+      element("small", { title: page.say("score_hint") }, score.toFixed(2)));
+  });
+  return element("fieldset", { class: "n-best" },
+    element("legend", {}, page.say("n_best"), " · ", element("span", { title: page.say("score_hint") }, page.say("score"))), ...items);
+}
+
+// The three tabs below. Only the one that is open asks the server.
+function looking(page, below) {
+  const places = {};
+  const shows = {};
+  for (const [tab, make] of [["attention", explorer], ["steps", stepping], ["beam", growing]]) {
+    places[tab] = element("div", { class: "place" });
+    shows[tab] = make(page, places[tab]);
+  }
+  const note = element("p", { class: "hint line-note" });
+  return function look(found, line) {
+    const { tab } = page.state;
+    if (!found) return below.replaceChildren(nothing(page));
+    const many = page.state.q.trim().includes("\n");
+    note.textContent = many ? page.say("line_note") : "";
+    const back = below.lastChild !== places[tab];
+    if (back) below.replaceChildren(note, places[tab]);
+    const { tokens } = chosen(page, found);
+    const ids = tokens?.filter((token) => !token.special).map((token) => token.id);
+    const request = { model: page.model.name, text: line };
+    if (tab === "attention" && !many && ids?.length) request.target_ids = ids;
+    return shows[tab](request, back);
+  };
+}

@@ -1,0 +1,84 @@
+// Models that understand a text: one that fills gaps, and one that says what class a text is of.
+
+import { element, shares } from "../viewer/elements.js";
+import { explorer, guarded, nothing, textBox } from "./parts.js";
+import { json } from "./wire.js";
+
+const GAP = "[MASK]";
+
+// A box to type in, the answer beside it, and the attention below.
+function reading(root, page, { hint, answered, extra }) {
+  const text = textBox(page, { hint, typed: (q) => page.change({ q }) });
+  const answer = element("div", { class: "answer-box", "aria-live": "polite" });
+  const [below, place] = [element("div", { class: "below" }), element("div", { class: "place" })];
+  const show = explorer(page, place);
+  const guard = guarded(page, answer);
+  let asked = null;
+  root.append(element("section", { class: "card twins" }, text.node, element("div", { class: "box out" }, answer)), below);
+  if (extra) text.node.lastChild.prepend(extra(text));
+  return {
+    update() {
+      const { q } = page.state;
+      text.set(q);
+      if (asked === q) return;
+      asked = q;
+      if (!q.trim()) {
+        guard(async () => answer.replaceChildren());
+        return below.replaceChildren(nothing(page));
+      }
+      guard(async (signal) => {
+        answer.replaceChildren(...(await answered(q, signal)));
+        if (!page.model.attention.length) return;
+        if (below.firstChild !== place) below.replaceChildren(place);
+        show({ model: page.model.name, text: q });
+      });
+    },
+  };
+}
+
+export function classifying(root, page) {
+  return reading(root, page, {
+    hint: "type_here",
+    answered: async (text, signal) => {
+      const { results } = await json("/v1/classify", { model: page.model.name, text, top: 8 }, signal);
+      const labels = results[0].classes.map(({ label, probability }) => [label, probability]);
+      return [element("h2", {}, page.say("classes")), shares(labels)];
+    },
+  });
+}
+
+export function filling(root, page) {
+  const insert = (text) => () => {
+    text.box.setRangeText(GAP, text.box.selectionStart, text.box.selectionEnd, "end");
+    page.change({ q: text.box.value });
+    text.box.focus();
+  };
+  return reading(root, page, {
+    hint: "blank_here",
+    extra: (text) => element("button", { type: "button", class: "plain", id: "gap", click: insert(text) }, page.say("add_blank")),
+    answered: async (text, signal) => {
+      if (!text.includes(GAP)) return [element("p", { class: "hint" }, page.say("blank_here"))];
+      const { blanks, together } = await json("/v1/fill", { model: page.model.name, text, top: 5 }, signal);
+      const lists = blanks.map((candidates, i) => gap(page, text, candidates, i));
+      const whole = blanks.length > 1 && together.length
+        ? [element("h2", {}, page.say("together")), ...together.map((one) => element("p", { class: "filled" }, element("bdi", {}, one.text)))]
+        : [];
+      return [...lists, ...whole];
+    },
+  });
+}
+
+// The candidates for one gap; a click puts one there.
+function gap(page, text, candidates, number) {
+  const items = candidates.map(({ text: word, probability }, i) => {
+    const put = () => {
+      let seen = -1;
+      page.change({ q: text.replaceAll(GAP, (found) => (++seen === number ? word : found)) }, true);
+    };
+    return element("li", {}, element("button", { type: "button", class: "option", id: `gap-${number + 1}-${i + 1}`, click: put },
+      element("bdi", {}, word),
+      element("span", { class: "share" }, element("i", { style: { width: `${100 * probability}%` } })),
+      element("small", {}, `${(100 * probability).toFixed(1)} %`)));
+  });
+  return element("div", {}, element("h2", {}, page.say("blank_n", { n: number + 1 })), element("ol", { class: "options" }, ...items));
+}

@@ -1,0 +1,97 @@
+// A language model: it goes on with a text, which runs onto the page as it is written.
+
+import { element, toggle } from "../viewer/elements.js";
+import { explorer, latest, nothing, tabs, textBox, trouble } from "./parts.js";
+import { stepping } from "./stepping.js";
+import { ask, events } from "./wire.js";
+
+export function writing(root, page) {
+  const { defaults } = page.model;
+  const options = { temperature: defaults.temperature, greedy: false, tokens: Math.min(80, defaults.max_length), seed: 1 };
+  const text = textBox(page, { hint: "prompt_here", typed: (q) => page.change({ q, forced: [] }) });
+  const paper = element("div", { class: "paper", "aria-live": "off" });
+  const button = element("button", { type: "button", class: "primary", id: "write", click: () => (running ? halt() : write()) });
+  const [tabPlace, below] = [element("div", { class: "tabs" }), element("div", { class: "below" })];
+  const places = { attention: element("div", { class: "place" }), steps: element("div", { class: "place" }) };
+  const shows = { attention: explorer(page, places.attention), steps: stepping(page, places.steps) };
+  const fresh = latest();
+  let [running, written] = [false, ""];
+
+  root.append(
+    element("section", { class: "card" }, text.node, settings(page, options), button, paper), tabPlace, below,
+  );
+  const name = () => button.replaceChildren(page.say(running ? "stop" : "write"));
+  const halt = () => {
+    fresh();
+    running = false;
+    name();
+    look();
+  };
+
+  async function write() {
+    const [signal, { q }] = [fresh(), page.state];
+    const more = element("span", { class: "new" });
+    paper.replaceChildren(element("span", { class: "given" }, q), more);
+    [running, written] = [true, ""];
+    name();
+    const body = {
+      model: page.model.name, prompt: q, max_tokens: options.tokens, seed: options.seed, greedy: options.greedy, temperature: options.temperature,
+    };
+    try {
+      for await (const [event, data] of events(await ask("/v1/generate", body, signal))) {
+        if (event === "error") throw new Error(data.error);
+        if (event === "text") more.append(data.text);
+        if (event === "text") written += data.text;
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      paper.append(trouble(page, error));
+    }
+    options.seed += 1; // another text when the button is pressed again
+    halt();
+  }
+
+  function look() {
+    const tab = page.state.tab === "steps" ? "steps" : "attention";
+    const whole = `${page.state.q}${written}`.split("\n").filter((line) => line.trim()).at(-1) ?? "";
+    const ready = tab === "steps" ? page.state.q : whole;
+    tabPlace.replaceChildren(tabs(page, ["attention", "steps"]));
+    if (!ready.trim()) return below.replaceChildren(nothing(page));
+    const back = below.firstChild !== places[tab];
+    if (back) below.replaceChildren(places[tab]);
+    return shows[tab]({ model: page.model.name, text: ready }, back);
+  }
+
+  let before = null;
+  function update() {
+    text.set(page.state.q);
+    if (before !== null && before !== page.state.q) {
+      written = "";
+      paper.replaceChildren();
+      if (running) fresh();
+      running = false;
+    }
+    before = page.state.q;
+    name();
+    look();
+  }
+  return { update, end: fresh };
+}
+
+function settings(page, options) {
+  const slider = (name, least, most, step) => {
+    const value = element("output", {}, String(options[name]));
+    const input = element("input", {
+      type: "range", id: name, min: least, max: most, step,
+      input: () => {
+        options[name] = Number(input.value);
+        value.textContent = input.value;
+      },
+    });
+    input.value = options[name];
+    return element("label", { class: "slider", for: name }, element("span", {}, page.say(name)), input, value);
+  };
+  return element("div", { class: "settings" },
+    slider("temperature", 0.1, 2, 0.1), slider("tokens", 1, Math.min(400, page.limits.max_tokens), 1),
+    toggle("greedy", page.say("greedy"), options.greedy, (greedy) => (options.greedy = greedy)));
+}

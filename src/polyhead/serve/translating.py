@@ -1,0 +1,121 @@
+"""/v1/translate: texts in, the best translations of each out, batched with those of others."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from polyhead.api import portions
+from polyhead.api.looking import alignment
+from polyhead.api.portions import Portion
+from polyhead.api.reading_aloud import written_tokens
+from polyhead.api.translator import Translation, Translator, with_options
+from polyhead.serve import answering, asking
+from polyhead.serve.batching import Lane, Task
+from polyhead.serve.desk import Desk, Endpoint, gone, reply
+from polyhead.serve.reading import count_characters, read_json
+from polyhead.serve.shelf import Book
+
+Cut = list[list[Portion]]  # a text: its lines, and their portions
+
+
+async def translate(desk: Desk, request: Request) -> Response:
+    """Translate one text or several."""
+    asked = await read_json(request, asking.Translate)
+    texts = [asked.text] if isinstance(asked.text, str) else asked.text
+    book = desk.shelf.pick(asked.model, ("translate",), asked.source, asked.target)
+    changes = {
+        "n_best": asked.n_best,
+        "beam": None if asked.beam is None else max(asked.beam, asked.n_best),
+        "length_penalty": asked.length_penalty,
+        "max_length": asked.max_length,
+    }
+    cut, found = await translated(desk, request, book, texts, changes, asked.prefix)
+    links: list[list[Any]] = [[None] * len(best) for best in found]
+    if asked.alignment and "cross" in book.about.attention:
+        links = await desk.compute(partial(_links, book.model, texts, found), request)
+    entries = [
+        answering.Translated(
+            text=text,
+            pieces=sum(map(len, lines)),
+            hypotheses=[
+                _hypothesis(book.model, one, asked, link, sum(map(len, lines)))
+                for one, link in zip(best, linked, strict=True)
+            ],
+        )
+        for text, lines, best, linked in zip(texts, cut, found, links, strict=True)
+    ]
+    return reply(answering.Translations(model=book.name, translations=entries))
+
+
+async def translated(
+    desk: Desk,
+    request: Request,
+    book: Book,
+    texts: Sequence[str],
+    changes: dict[str, Any],
+    prefix: str = "",
+) -> tuple[list[Cut], list[list[Translation]]]:
+    """The portions of every text and its translations, best first."""
+    size = count_characters(list(texts))
+    translator: Translator = book.model
+    options = with_options(translator.defaults, {**changes, "sample": False})
+
+    def cut_all() -> list[Cut]:
+        return [portions.cut(translator, text, options, prefix) for text in texts]
+
+    cut = await desk.prepare(cut_all, size)
+    run = partial(portions.decode, translator)
+    tasks = [
+        Task(Lane((book.name, "translate", portion.options), run), portion, len(portion.ids))
+        for lines in cut
+        for line in lines
+        for portion in line
+    ]
+    outputs = await desk.batcher.ask(tasks, gone(request)) if tasks else []
+    desk.metrics.characters.inc(size)
+    found, at = [], 0
+    for lines in cut:
+        count = sum(map(len, lines))
+        found.append(portions.join(translator, lines, outputs[at : at + count]))
+        at += count
+    return cut, found
+
+
+def _links(
+    translator: Translator, texts: Sequence[str], found: Sequence[list[Translation]]
+) -> list[list[Any]]:
+    return [
+        alignment(translator, [text] * len(best), [one.ids for one in best])
+        for text, best in zip(texts, found, strict=True)
+    ]
+
+
+def _hypothesis(
+    translator: Translator, one: Translation, asked: asking.Translate, links: Any, pieces: int
+) -> answering.Hypothesis:
+    whole = pieces == 1  # else words cannot be numbered through
+    wanted = whole and asked.tokens
+    tokens = written_tokens(translator.tokenizers.target, one.ids) if wanted else []
+    linked = [
+        answering.Link(source=source, target=target, weight=weight)
+        for source, target, weight in (links or [] if whole else [])
+    ]
+    return answering.Hypothesis(
+        text=one.text,
+        score=one.score,
+        log_p=one.log_p,
+        ids=list(one.ids),
+        tokens=[answering.Token(**vars(token)) for token in tokens] if asked.tokens else None,
+        alignment=linked if asked.alignment else None,
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST", "/v1/translate", "Translate texts, with n-best, scores and alignments", translate,
+        takes=asking.Translate, gives=answering.Translations, refuses=(404, 429, 503),
+    ),
+)  # fmt: skip

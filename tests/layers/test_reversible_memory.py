@@ -1,0 +1,32 @@
+"""What the way back lets go of early is still there for those who ask to keep the graph."""
+
+import torch
+
+from polyhead.layers.kinds import LSHConfig
+from polyhead.layers.masks import THE_PAST
+from polyhead.layers.reversible import ReversibleStack
+from polyhead.layers.stack import StackConfig
+
+CONFIG = StackConfig(
+    2, 16, 2, 32, dropout=0.1, norm="pre", attention=("lsh", "local"), lsh=LSHConfig(4, 2)
+)
+
+
+def test_a_graph_that_is_kept_can_be_gone_through_twice():
+    torch.manual_seed(0)
+    stack, x = ReversibleStack(CONFIG), torch.randn(2, 12, 16, requires_grad=True)
+    out = stack(x, THE_PAST)[..., ::3].square().sum()
+    first = torch.autograd.grad(out, [x, *stack.parameters()], retain_graph=True)
+    second = torch.autograd.grad(out, [x, *stack.parameters()])
+    for one, other in zip(first, second, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_the_way_back_leaves_the_output_and_the_given_gradient_as_they_were():
+    torch.manual_seed(0)
+    stack, x = ReversibleStack(CONFIG), torch.randn(2, 12, 16, requires_grad=True)
+    out, gradient = stack(x, THE_PAST), torch.randn(2, 12, 16)
+    before = out.detach().clone(), gradient.clone(), x.detach().clone()
+    out.backward(gradient)
+    for now, then in zip((out, gradient, x), before, strict=True):
+        assert torch.equal(now, then)

@@ -1,0 +1,251 @@
+"""The queue: who shares a batch, who goes first, who is refused, and what leaving means."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from polyhead.errors import ConfigError
+from polyhead.serve.batching import Batcher, Lane, Task
+from polyhead.serve.metrics import Metrics
+from polyhead.serve.refusals import Gone, Refusal
+from polyhead.serve.settings import Settings
+
+
+class Model:
+    """Doubles numbers, notes its batches, and can be held."""
+
+    def __init__(self):
+        self.batches = []
+        self.held = False
+
+    def run(self, contents, _wanted):
+        while self.held:
+            time.sleep(0.001)
+        self.batches.append(list(contents))
+        if "bad" in contents:
+            raise ConfigError("bad")
+        return [2 * content for content in contents]
+
+
+async def nobody_leaves():
+    await asyncio.Event().wait()
+
+
+def lane(model, name="a", **limits):
+    return Lane(name, model.run, **limits)
+
+
+def alone(scenario, **settings):
+    """Run a scenario with a batcher of its own."""
+
+    async def run():
+        batcher, model = Batcher(Settings(**settings), Metrics()), Model()
+        batcher.start()
+        try:
+            return await scenario(batcher, model)
+        finally:
+            model.held = False
+            batcher.close()
+
+    # a thread of its own: the browser's tests leave an event loop running in this one
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, run()).result()
+
+
+def ask(batcher, *tasks):
+    return asyncio.ensure_future(batcher.ask(tasks, nobody_leaves()))
+
+
+async def hold(batcher, model):
+    """Keep the model busy with a task of its own, so that what follows waits."""
+    model.held = True
+    first = ask(batcher, Task(lane(model, "first"), 1))
+    while batcher.depth or not first:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+    return first
+
+
+def test_what_waits_in_one_lane_is_done_together_and_everyone_gets_his_own():
+    async def scenario(batcher, model):
+        first = await hold(batcher, model)
+        asked = [ask(batcher, Task(lane(model), n), Task(lane(model), 10 * n)) for n in range(5)]
+        other = ask(batcher, Task(lane(model, "b"), 100))
+        await asyncio.sleep(0.01)
+        model.held = False
+        assert await first == [2]
+        assert [await one for one in asked] == [[2 * n, 20 * n] for n in range(5)]
+        assert await other == [200]
+        return model.batches
+
+    first, *rest = alone(scenario)
+    assert first == [1]
+    assert sorted(map(sorted, rest)) == [[0, 0, 1, 2, 3, 4, 10, 20, 30, 40], [100]]
+
+
+def test_a_batch_keeps_its_limits_of_rows_and_of_tokens_with_padding():
+    async def scenario(batcher, model):
+        first = await hold(batcher, model)
+        rows = [ask(batcher, Task(lane(model, "rows", max_rows=2), n)) for n in range(5)]
+        tokens = lane(model, "tokens", max_tokens=12)
+        sizes = [ask(batcher, Task(tokens, size, size)) for size in (3, 4, 4, 6, 100)]
+        await asyncio.sleep(0.01)
+        model.held = False
+        await asyncio.gather(first, *rows, *sizes)
+        return model.batches
+
+    batches = alone(scenario)
+    assert batches[1:4] == [[0, 1], [2, 3], [4]]
+    assert batches[4:] == [[3, 4, 4], [6], [100]]
+
+
+def test_a_long_request_lets_others_go_first():
+    async def scenario(batcher, model):
+        first = await hold(batcher, model)
+        one = lane(model, "x", max_rows=1)
+        book = ask(batcher, *(Task(one, n) for n in range(50)))
+        await asyncio.sleep(0.06)
+        short = ask(batcher, Task(one, 1000))
+        await asyncio.sleep(0.01)
+        model.held = False
+        await asyncio.gather(first, book, short)
+        return model.batches.index([1000])
+
+    assert alone(scenario) < 10
+
+
+def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
+    async def scenario(batcher, model):
+        first = await hold(batcher, model)
+        waiting = [ask(batcher, Task(lane(model), n)) for n in range(4)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(Refusal) as refused:
+            await ask(batcher, Task(lane(model), 5))
+        model.held = False
+        await asyncio.gather(first, *waiting)
+        return refused.value
+
+    refusal = alone(scenario, queue=4)
+    assert refusal.status == 429
+    assert int(refusal.headers["Retry-After"]) >= 1
+
+
+def test_a_request_larger_than_the_queue_is_taken_when_nobody_waits():
+    async def scenario(batcher, model):
+        return await ask(batcher, *(Task(lane(model), n) for n in range(9)))
+
+    assert alone(scenario, queue=4) == [2 * n for n in range(9)]
+
+
+def test_who_leaves_takes_his_tasks_along_and_makes_room():
+    async def scenario(batcher, model):
+        first = await hold(batcher, model)
+        left = asyncio.Event()
+        leaver = asyncio.ensure_future(batcher.ask([Task(lane(model), 7)], left.wait()))
+        await asyncio.sleep(0.01)
+        assert batcher.depth == 1
+        left.set()
+        with pytest.raises(Gone):
+            await leaver
+        assert batcher.depth == 0
+        model.held = False
+        await first
+        return model.batches
+
+    assert alone(scenario) == [[1]]
+
+
+def test_what_is_being_computed_is_told_when_nobody_wants_it_any_more():
+    ended = []
+
+    async def scenario(batcher, _model):
+        left = asyncio.Event()
+
+        def run(contents, wanted):
+            while wanted():
+                time.sleep(0.001)
+            ended.append(True)
+            return contents
+
+        leaver = asyncio.ensure_future(batcher.ask([Task(Lane("x", run), 7)], left.wait()))
+        await asyncio.sleep(0.02)
+        assert not ended
+        left.set()
+        with pytest.raises(Gone):
+            await leaver
+        assert await ask(batcher, Task(Lane("y", lambda c, _: c), 8)) == [8]
+
+    alone(scenario)
+    assert ended == [True]
+
+
+def test_the_deadline_is_kept():
+    async def scenario(batcher, model):
+        first = await hold(batcher, model)
+        with pytest.raises(Refusal) as refused:
+            await ask(batcher, Task(lane(model), 7))
+        with pytest.raises(Refusal):
+            await first
+        return refused.value
+
+    assert alone(scenario, deadline_seconds=0.05).status == 503
+
+
+def test_one_bad_task_does_not_spoil_the_batch():
+    async def scenario(batcher, model):
+        first = await hold(batcher, model)
+        good = [ask(batcher, Task(lane(model), n)) for n in range(3)]
+        bad = ask(batcher, Task(lane(model), "bad"))
+        await asyncio.sleep(0.01)
+        model.held = False
+        await first
+        assert [await one for one in good] == [[0], [2], [4]]
+        with pytest.raises(ConfigError, match="bad"):
+            await bad
+
+    alone(scenario)
+
+
+def test_an_exception_that_no_future_takes_is_told_too():
+    async def scenario(batcher, _model):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.wait_for(batcher.one(lambda: next(iter(())), nobody_leaves()), 5)
+
+    alone(scenario)
+
+
+def test_a_lone_client_is_not_kept_waiting_for_company():
+    async def scenario(batcher, model):
+        started = time.monotonic()
+        for n in range(5):
+            await ask(batcher, Task(lane(model), n))
+        return time.monotonic() - started
+
+    assert alone(scenario, delay_seconds=1.0) < 1.0
+
+
+def test_texts_that_are_written_take_turns_with_batches():
+    async def scenario(batcher, model):
+        endless = batcher.stream(lambda: iter(lambda: "x", None))
+        assert await endless.pieces.get() == "x"
+        assert await ask(batcher, Task(lane(model), 4)) == [8]
+        assert await endless.pieces.get() == "x"
+        endless.wanted = False
+        while await endless.pieces.get() is not None:
+            pass
+        short = batcher.stream(lambda: iter("ab"))
+        return [await short.pieces.get() for _ in range(3)]
+
+    assert alone(scenario) == ["a", "b", None]
+
+
+def test_a_text_that_fails_says_so_to_its_reader():
+    async def scenario(batcher, _model):
+        def fail():
+            raise ConfigError("no")
+
+        return await batcher.stream(fail).pieces.get()
+
+    assert str(alone(scenario)) == "no"

@@ -1,0 +1,295 @@
+"""Attention, steps, beams, and the other families, through the server."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from asgi import JSON
+
+from polyhead.api.looking import attention
+from polyhead.api.looking_at_images import look_at_image
+from polyhead.api.looking_at_text import look_at_text
+from polyhead.inspect.maps import AttentionView
+
+TEXT = "내일 회의가 있어요."
+
+
+def unpacked(body):
+    """The binary form, read as its description says."""
+    assert body[:8] == b"PHATTN1\n"
+    (length,) = struct.unpack("<I", body[8:12])
+    header = json.loads(body[12 : 12 + length])
+    payload = body[12 + length :]
+    assert (12 + length) % 8 == 0
+    kinds = {"float32": "<f4", "float16": "<f2", "uint8": "u1"}
+    maps = {}
+    for one in header["maps"]:
+        if one["offset"] is not None:
+            assert one["offset"] % 8 == 0
+            part = payload[one["offset"] : one["offset"] + one["bytes"]]
+            numbers = np.frombuffer(part, kinds[header["precision"]]).reshape(one["stored"])
+            unit = 255 if header["precision"] == "uint8" else 1
+            maps[one["kind"], one["layer"]] = numbers.astype(float) / unit
+    return header, maps
+
+
+@pytest.fixture(scope="module")
+def view(book):
+    return attention(book("translate").model, TEXT)
+
+
+@pytest.mark.parametrize(
+    ("precision", "error"), [("float32", 0), ("float16", 5e-4), ("uint8", 0.5 / 255 + 1e-6)]
+)
+def test_the_binary_form_holds_the_weights(server, view, precision, error):
+    answer = server.post("/v1/attention", {"text": TEXT, "precision": precision})
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/octet-stream"
+    header, maps = unpacked(answer.body)
+    assert set(maps) == {(one.kind, one.layer) for one in view.maps}
+    for one, told in zip(view.maps, header["maps"], strict=True):
+        assert np.abs(maps[one.kind, one.layer] - one.weights).max() <= error
+        assert tuple(told["shape"]) == one.weights.shape
+        assert told["entropy"] == pytest.approx(list(one.entropy()), abs=1e-4)
+    assert header["source"]["text"] == TEXT
+    assert header["predictions"] == list(view.predictions)
+
+
+def test_one_layer_can_be_asked_for(server, view):
+    wanted = [{"kind": "cross", "layer": 2}]
+    header, maps = unpacked(server.post("/v1/attention", {"text": TEXT, "maps": wanted}).body)
+    assert list(maps) == [("cross", 2)]
+    assert len(header["maps"]) == len(view.maps)
+    header, maps = unpacked(server.post("/v1/attention", {"text": TEXT, "maps": []}).body)
+    assert maps == {}
+
+
+def test_small_maps_keep_the_greatest_of_each_block(server, view):
+    asked = {"text": TEXT, "size": 4, "precision": "float32"}
+    _, maps = unpacked(server.post("/v1/attention", asked).body)
+    full = view.find("encoder", 1).weights
+    length = full.shape[1]
+    edges = [n * length // 4 for n in range(5)]
+    for i in range(4):
+        for j in range(4):
+            block = full[:, edges[i] : edges[i + 1], edges[j] : edges[j + 1]]
+            assert np.array_equal(maps["encoder", 1][:, i, j], block.max((1, 2)))
+
+
+def test_the_other_forms_are_those_of_the_command(server, view, book):
+    content = server.post("/v1/attention", {"text": TEXT, "format": "json"}).body
+    assert AttentionView.from_json(content).maps == view.maps
+    assert json.loads(content)["model"] == book("translate").name
+    page = server.post("/v1/attention", {"text": TEXT, "format": "html"})
+    assert page.headers["content-type"].startswith("text/html")
+    assert "attachment" in page.headers["content-disposition"]
+    assert b"polyhead-attention-1" in page.body
+    assert str(book("translate").model.names[0]).encode() not in page.body
+    picture = {"text": TEXT, "format": "svg", "kind": "cross", "layer": 1, "lines": True}
+    assert server.post("/v1/attention", picture).body.startswith(b"<svg")
+    wrong = server.post("/v1/attention", {**picture, "layer": 99})
+    assert wrong.status == 422
+    assert "layer 99" in wrong.json()["error"]
+
+
+def test_a_given_translation_is_looked_at_as_text_or_as_ids(server, book):
+    translator = book("translate").model
+    ids = translator.tokenizers.target.encode("one two")[:-1]
+    asked = {"text": TEXT, "format": "json"}
+    one = server.post("/v1/attention", {**asked, "target": "one two"}).body
+    two = server.post("/v1/attention", {**asked, "target_ids": ids}).body
+    assert AttentionView.from_json(one) == AttentionView.from_json(two)
+    bad = server.post("/v1/attention", {**asked, "target_ids": [10**6]})
+    assert bad.status == 422
+
+
+@pytest.mark.parametrize("use", ["generate", "fill", "classify"])
+def test_every_family_that_reads_text_can_be_looked_at(server, book, use):
+    text = "오늘은 [MASK] 있어요" if use == "fill" else "오늘은 있어요"
+    answer = server.post("/v1/attention", {"model": book(use).name, "text": text, "format": "json"})
+    assert answer.status == 200, answer.body
+    found = AttentionView.from_json(answer.body)
+    assert found.maps == look_at_text(book(use).model, text).maps
+    for one in found.maps:
+        assert one.weights.sum(2) == pytest.approx(np.ones(one.weights.shape[:2]), abs=1e-5)
+    assert ("[MASK]" in [token.text for token in found.source.tokens]) == (use == "fill")
+
+
+def test_too_long_a_text_to_look_at_is_refused(server):
+    answer = server.post("/v1/attention", {"text": "가 나 다 라 " * 300})
+    assert answer.status == 422
+    assert "tokens" in answer.json()["error"]
+
+
+def test_steps_write_what_greedy_search_writes_and_obey(server):
+    greedy = server.post("/v1/translate", {"text": TEXT, "beam": 1, "max_length": 8}).json()
+    expected = greedy["translations"][0]["hypotheses"][0]
+    walk = server.post("/v1/steps", {"text": TEXT, "max_tokens": 8}).json()
+    assert [token["id"] for token in walk["tokens"]] == expected["ids"]
+    assert walk["text"] == expected["text"]
+    for step in walk["steps"]:
+        shares = [one["probability"] for one in step["alternatives"]]
+        assert len(shares) == 5
+        assert shares == sorted(shares, reverse=True)
+        assert step["alternatives"][0]["id"] == step["id"]
+        assert step["probability"] == shares[0]
+    other = walk["steps"][1]["alternatives"][3]["id"]
+    forced = [walk["steps"][0]["id"], other]
+    again = server.post("/v1/steps", {"text": TEXT, "prefix": forced, "max_tokens": 8}).json()
+    assert [step["id"] for step in again["steps"][:2]] == forced
+    assert [step["forced"] for step in again["steps"]] == [True, True] + [False] * 6
+    assert again["steps"][0]["alternatives"] == walk["steps"][0]["alternatives"]
+    ended = server.post("/v1/steps", {"text": TEXT, "prefix": [*forced, 2]}).json()
+    assert ended["ended"]
+    assert len(ended["steps"]) == 3
+
+
+def test_steps_of_a_language_model_write_its_greedy_text(server, book):
+    name = book("generate").name
+    walk = server.post("/v1/steps", {"model": name, "text": "오늘", "max_tokens": 6}).json()
+    asked = {"model": name, "prompt": "오늘", "max_tokens": 6, "greedy": True, "stream": False}
+    assert walk["text"] == server.post("/v1/generate", asked).json()["text"]
+
+
+def test_the_tree_leads_to_the_translations(server):
+    asked = {"text": TEXT, "beam": 3, "max_length": 8}
+    tree = server.post("/v1/beam", asked).json()
+    found = server.post("/v1/translate", {**asked, "n_best": 3}).json()["translations"][0]
+    assert [one["text"] for one in tree["hypotheses"]] == [
+        one["text"] for one in found["hypotheses"]
+    ]
+    nodes = tree["nodes"]
+    assert [node["node"] for node in nodes] == list(range(len(nodes)))
+    for node in nodes[1:]:
+        above = nodes[node["parent"]]
+        assert node["step"] == above["step"] + 1
+        assert node["log_p"] == pytest.approx(
+            above["log_p"] + np.log(node["probability"]), abs=1e-3
+        )
+    best = tree["hypotheses"][0]
+    path, at = [], best["node"]
+    while at:
+        path.append(nodes[at]["id"])
+        at = nodes[at]["parent"]
+    assert path[::-1][:8] == found["hypotheses"][0]["ids"]
+
+
+def test_a_text_comes_piece_by_piece_and_the_same_at_once(server, book):
+    asked = {"prompt": "오늘", "max_tokens": 9, "seed": 3}
+    answer = server.post("/v1/generate", asked)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [
+        dict(line.split(": ", 1) for line in event.splitlines())
+        for event in answer.body.decode().strip().split("\n\n")
+    ]
+    assert [event["event"] for event in events[-1:]] == ["done"]
+    pieces = [json.loads(event["data"])["text"] for event in events[:-1]]
+    assert len(pieces) > 1
+    whole = server.post("/v1/generate", {**asked, "stream": False}).json()["text"]
+    assert "".join(pieces) == json.loads(events[-1]["data"])["text"] == whole
+    writer = book("generate").model
+    from polyhead.api.translator import with_options
+
+    options = with_options(writer.defaults, {"max_length": 9, "sample": True})
+    assert whole == writer.generate("오늘", options=options, seed=3)
+
+
+def test_blanks_are_filled(server, book):
+    text = "오늘은 [MASK] 있어요"
+    found = server.post("/v1/fill", {"text": text, "top": 3}).json()
+    expected = book("fill").model.fill(text, 3)
+    told = [[guess["text"] for guess in blank] for blank in found["blanks"]]
+    assert told == [[guess.text for guess in blank] for blank in expected.blanks]
+    assert [one["text"] for one in found["together"]] == [one.text for one in expected.together]
+    nothing = server.post("/v1/fill", {"text": "오늘은"})
+    assert nothing.status == 422
+    assert "[MASK]" in nothing.json()["error"]
+    many = server.post("/v1/fill", {"text": "[MASK] " * 33})
+    assert (many.status, many.json()["field"]) == (422, "text")
+    everything = "".join(map(chr, range(0xE000, 0xF900)))  # no character is left for the blank
+    assert server.post("/v1/fill", {"text": f"{everything}[MASK]"}).status == 422
+
+
+def test_a_target_that_would_fill_the_memory_is_not_looked_at(server):
+    asked = {"text": TEXT, "target": "a b " * 2500}
+    answer = server.post("/v1/attention", asked)
+    assert answer.status == 422
+    assert "can be looked at" in answer.json()["error"]
+
+
+def test_texts_are_classified_and_what_is_cut_is_said(server, book):
+    texts = ["오늘은 있어요", "가 " * 200]
+    found = server.post("/v1/classify", {"text": texts}).json()["results"]
+    expected = book("classify").model.classify(texts)
+    assert [one["label"] for one in found] == [one.label for one in expected]
+    assert [one["cut"] for one in found] == [False, True]
+    for one, other in zip(found, expected, strict=True):
+        told = {share["label"]: share["probability"] for share in one["classes"]}
+        assert told == pytest.approx(other.probabilities, abs=1e-6)
+
+
+def test_images_are_classified_as_a_body_and_as_a_form(server, book, picture):
+    content = picture.read_bytes()
+    body = server.call("POST", "/v1/classify", content, [("content-type", "image/png")], b"top=2")
+    found = body.json()["results"][0]
+    ((expected, second),) = book("classify-image").model.classify([picture], top=2)
+    assert [one["label"] for one in found["classes"]] == [expected.name, second.name]
+    assert found["probability"] == pytest.approx(expected.probability, abs=1e-6)
+    form, kind = multipart(image=content, top=b"2")
+    assert server.call("POST", "/v1/classify", form, [kind]).json() == body.json()
+
+
+def test_an_images_heads_are_shown(server, book, picture):
+    form, kind = multipart(image=picture.read_bytes())
+    found = server.call("POST", "/v1/attention", form, [kind]).json()
+    expected = json.loads(look_at_image(book("classify-image").model, picture).to_json())
+    for name in ("layers", "rollout", "picture", "labels", "rows"):
+        assert found[name] == expected[name]
+    page = server.call("POST", "/v1/attention", form, [kind], b"format=html")
+    assert b"polyhead-image-attention-1" in page.body
+
+
+@pytest.mark.parametrize("content", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n" + b"\0" * 50, b"x" * 999])
+def test_what_is_no_image_is_refused(server, content):
+    answer = server.call("POST", "/v1/classify", content, [("content-type", "image/png")])
+    assert answer.status == 422
+    assert "image" in answer.json()["error"]
+
+
+def test_an_image_that_claims_too_much_is_refused_unread(server):
+    import io
+
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("1", (6000, 6000)).save(file, "PNG")
+    assert len(file.getvalue()) < 100_000
+    answer = server.call("POST", "/v1/classify", file.getvalue(), [("content-type", "image/png")])
+    assert answer.status == 422
+    assert "36,000,000 pixels" in answer.json()["error"]
+
+
+def multipart(**parts):
+    """A form in parts; `image` is a file."""
+    body = b""
+    for name, content in parts.items():
+        file = b'; filename="x.png"\r\nContent-Type: image/png' if name == "image" else b""
+        head = b'--cut\r\nContent-Disposition: form-data; name="' + name.encode() + b'"'
+        body += head + file + b"\r\n\r\n" + content + b"\r\n"
+    return body + b"--cut--\r\n", ("content-type", "multipart/form-data; boundary=cut")
+
+
+def test_the_list_of_models_tells_what_each_can_do(server, models, book):
+    told = server.get("/v1/models").json()
+    assert [one["use"] for one in told["models"]] == list(models)
+    by_use = {one["use"]: one for one in told["models"]}
+    assert by_use["translate"]["source_language"] == "ko"
+    assert by_use["translate"]["target_language"] == "en"
+    assert by_use["translate"]["attention"] == ["encoder", "decoder", "cross"]
+    assert by_use["classify"]["classes"] == list(book("classify").model.classes)
+    assert by_use["classify-image"]["image"] == {
+        "height": 8, "width": 8, "channels": 3, "patch": 4,
+    }  # fmt: skip
+    assert str(models["translate"].parent) not in json.dumps(told)
+    assert JSON[1] == server.get("/v1/models").headers["content-type"]

@@ -1,0 +1,295 @@
+"""Whatever is sent, the answer is never an accident of ours: 20,000 requests, no 5xx, still alive.
+
+Most of them are calls without a socket (this is where the code is); raw bytes and the generator
+that reads our own description (schemathesis) talk to a real process.
+"""
+
+import asyncio
+import http.client
+import json
+import random
+import socket
+
+import pytest
+import requests
+import schemathesis
+from asgi import JSON, call
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+N_CALLS, N_RAW, N_EXAMPLES = 18_500, 1_500, 25
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+HOSTILE = {
+    "a lone surrogate": b'{"text": "\\ud800"}',
+    "a surrogate in a name": b'{"text": "a", "\\udfff": 1}',
+    "NaN": b'{"text": "a", "length_penalty": NaN}',
+    "infinity": b'{"text": "a", "length_penalty": Infinity}',
+    "1e400": b'{"text": "a", "length_penalty": 1e400}',
+    "a number of 10,000 digits": b'{"text": "a", "beam": ' + b"9" * 10_000 + b"}",
+    "deep lists": b"[" * 100_000,
+    "deep objects": b'{"text":' * 100_000,
+    "closed deep lists": b'{"text": ' + b"[" * 5_000 + b"]" * 5_000 + b"}",
+    "no UTF-8": b'{"text": "\xff\xfe"}',
+    "overlong UTF-8": b'{"text": "\xc0\x80"}',
+    "UTF-16": '{"text": "a"}'.encode("utf-16"),
+    "a byte order mark": b'\xef\xbb\xbf{"text": "a"}',
+    "nothing": b"",
+    "a list": b"[]",
+    "null": b"null",
+    "a text": b'"text"',
+    "cut off": b'{"text": "a',
+    "two": b'{"text": "a"}{"text": "b"}',
+    "a comment": b'{"text": "a" /* b */}',
+    "many names": b"{" + b",".join(b'"n%d": 1' % n for n in range(50_000)) + b"}",
+    "a long name": b'{"' + b"n" * 900_000 + b'": 1, "text": "a"}',
+    "an unknown field": b'{"text": "a", "__class__": {}}',
+}
+READ = {  # strange, but texts
+    "NUL": b'{"text": "a\\u0000b", "max_length": 4}',
+    "right to left": '{"text": "\u202eabc\u2066", "max_length": 4}'.encode(),
+    "noncharacters": '{"text": "\uffff\ufdd0\U0010ffff", "max_length": 4}'.encode(),
+    "zalgo": ('{"text": "a' + "\u0300" * 500 + '", "max_length": 4}').encode(),
+    "emoji": '{"text": "👩‍👩‍👧‍👦🏳️‍🌈", "max_length": 4}'.encode(),
+    "one long word": b'{"text": "' + b"x" * 9_000 + b'", "max_length": 2, "beam": 1}',
+    "a pair of surrogates": b'{"text": "\\ud83d\\ude00", "max_length": 4}',
+    "spaces": b'{"text": "' + b" " * 5_000 + b'"}',
+    "control characters": b'{"text": "\\u0001\\u001b[31m\\u007f", "max_length": 4}',
+    "the same name twice": b'{"text": 5, "text": "a", "max_length": 4}',
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_json_is_refused(server, body):
+    answer = server.post("/v1/translate", body)
+    assert 400 <= answer.status < 500
+    assert set(answer.json()) <= {"error", "field"}
+    assert len(answer.body) < 2_000
+
+
+@pytest.mark.parametrize("body", READ.values(), ids=READ)
+def test_strange_texts_are_texts(server, body):
+    answer = server.post("/v1/translate", body)
+    assert answer.status == 200, answer.body
+    answer.body.decode("utf-8")
+
+
+def test_five_megabytes_are_too_large(server):
+    body = json.dumps({"text": "x" * 5_000_000}).encode()
+    assert server.call("POST", "/v1/translate", body, [JSON]).status == 413
+
+
+# Sent without a socket
+
+ROUTES = (
+    "/v1/translate", "/translate", "/v1/attention", "/v1/steps", "/v1/beam", "/v1/generate",
+    "/v1/fill", "/v1/classify", "/v1/models", "/languages", "/frontend/settings", "/health",
+    "/metrics", "/openapi.json", "/", "/page/", "/viewer/attention.js", "/v1/", "//", "/%00",
+)  # fmt: skip
+FIELDS = (
+    "text", "q", "model", "source", "target", "n_best", "beam", "length_penalty", "max_length",
+    "prefix", "alignment", "tokens", "maps", "precision", "size", "format", "kind", "layer",
+    "heads", "word", "lines", "merge", "target_ids", "top", "max_tokens", "prompt", "temperature",
+    "top_k", "top_p", "greedy", "seed", "stop", "stream", "alternatives", "api_key", "x",
+)  # fmt: skip
+VALUES = (
+    "", "a", "가", "\ud800", "\x00", "ko", "en", "auto", "[MASK]", "cross", "svg", "binary", "html",
+    "text", "float16", "../x", "http://x/", "<script>", 0, 1, 2, 3, -1, 10**30, 1.5, 1e308, True,
+    False, None, [], ["a"], ["a", 1], [2], [3, 4], [[]], {}, {"kind": "cross", "layer": 1},
+    [{"kind": "cross", "layer": 1}], float("nan"), float("inf"),
+)  # fmt: skip
+GOOD = {
+    "/v1/translate": {"text": "가"}, "/translate": {"q": "가", "source": "ko", "target": "en"},
+    "/v1/attention": {"text": "가"}, "/v1/steps": {"text": "가"}, "/v1/beam": {"text": "가"},
+    "/v1/generate": {"prompt": "가"}, "/v1/fill": {"text": "가 [MASK]"},
+    "/v1/classify": {"text": "가"},
+}  # fmt: skip
+TYPES = (
+    "application/json", "application/json", "application/json", "application/json",
+    "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "multipart/form-data",
+    "image/png", "text/plain", "", "application/json; charset=utf-16",
+    "multipart/form-data; boundary=",
+)  # fmt: skip
+PARTS = (
+    b"--x\r\n", b"--x--\r\n", b'Content-Disposition: form-data; name="q"\r\n\r\n', b"\r\n", b"a",
+    b'Content-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n', b"\x89PNG\r\n\x1a\n",
+    b"Content-Disposition: form-data\r\n\r\n", b"Content-Disposition:", b": x\r\n", b"\xff\x00",
+)  # fmt: skip
+
+
+def any_request(draw):
+    """A request that is nearly right, quite wrong, or nonsense; what it costs stays small."""
+    method = draw.choice(("POST",) * 12 + ("GET", "PUT", "HEAD", "OPTIONS", "DELETE", "\u00e9"))
+    path, kind = draw.choice(ROUTES), draw.choice(TYPES)
+    fields = {draw.choice(FIELDS): draw.choice(VALUES) for _ in range(draw.randrange(5))}
+    if path in GOOD and draw.random() < 0.12:  # at most one thing is strange
+        fields = {**GOOD[path], **dict(list(fields.items())[:1])}
+    if path in ("/v1/generate", "/v1/steps"):
+        fields["max_tokens"] = 2
+    elif path in ("/v1/translate", "/v1/beam"):
+        fields["max_length"] = 2
+    if kind.startswith("application/json"):
+        body = json.dumps(fields).encode()
+        if draw.random() < 0.3:  # a few bytes of it are changed, lost or doubled
+            mutable = bytearray(body)
+            for _ in range(draw.randint(1, 4)):
+                at = draw.randrange(len(mutable) + 1)
+                mutable[at : at + draw.randrange(3)] = draw.randbytes(draw.randrange(3))
+            body = bytes(mutable)
+    elif kind.startswith("multipart"):
+        body = b"".join(draw.choices(PARTS, k=draw.randrange(12)))
+    elif "urlencoded" in kind:
+        words = (f"{n}={v}" for n, v in fields.items())
+        body = "&".join(words).encode("utf-8", "surrogatepass")
+    else:
+        body = draw.randbytes(draw.randrange(60))
+    query = draw.choice((b"", b"", b"model=x", b"top=2", b"format=html", b"%ff", b"a&b=&=c"))
+    headers = [("content-type", kind)]
+    if draw.random() < 0.05:
+        headers.append(draw.choice((
+            ("content-length", "x"), ("content-length", "9" * 400), ("content-length", "\u00b2"),
+            ("origin", "http://x"), ("host", "x"), ("authorization", "Bearer \u00e9"),
+            ("if-none-match", '"' * 99),
+        )))  # fmt: skip
+    return method, path, body, headers, query
+
+
+def test_eighteen_thousand_strange_requests_meet_no_mistake_of_ours(server):
+    statuses = {}
+
+    async def send(number):
+        method, path, body, headers, query = asked = any_request(random.Random(number))
+        answer = await call(server.app, method, path, body, headers, query)
+        statuses[answer.status] = statuses.get(answer.status, 0) + 1
+        assert answer.status < 500, (asked, answer)
+        if answer.status >= 400 and method != "HEAD":
+            assert "error" in answer.json()
+
+    async def send_all():
+        for start in range(0, N_CALLS, 50):
+            await asyncio.gather(*(send(n) for n in range(start, start + 50)))
+
+    server.run(send_all(), timeout=600)
+    assert sum(statuses.values()) == N_CALLS
+    assert statuses[200] > 0.03 * N_CALLS  # it is not all refused at the door
+    assert {400, 404, 405, 413, 415, 422} <= set(statuses)
+    assert server.app.batcher.depth == 0
+    assert server.app.border.n_open == 0
+
+
+# Sent through a socket
+
+
+def raw(draw, host):
+    """Bytes that begin like HTTP, or not."""
+    whole = (
+        f"POST /v1/translate HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        'Content-Length: 30\r\n\r\n{"text": "a", "max_length": 2}'
+    ).encode()
+    kind = draw.randrange(6)
+    if kind == 0:
+        return draw.randbytes(draw.randrange(1, 200))
+    if kind == 1:
+        return whole[: draw.randrange(1, len(whole))]
+    if kind == 2:
+        return whole.replace(
+            b"30", draw.choice((b"-1", b"0", b"29", b"31", b"1e3", b"30\r\nX: \0"))
+        )
+    if kind == 3:
+        chunked = whole.replace(b"Content-Length: 30", b"Transfer-Encoding: chunked")
+        return (
+            chunked.split(b"\r\n\r\n")[0]
+            + b"\r\n\r\n"
+            + draw.choice(
+                (
+                    b"0\r\n\r\n",
+                    b"zz\r\n",
+                    b"5\r\nabc",
+                    b"-1\r\n",
+                    b"ffffffffffffffff\r\n",
+                    b"1;" * 99,
+                )
+            )
+        )
+    if kind == 4:
+        return whole.replace(b"HTTP/1.1", draw.choice((b"HTTP/9.9", b"HTTP/1.0", b"", b"\xff"))) * 2
+    mutable = bytearray(whole)
+    for _ in range(draw.randint(1, 8)):
+        mutable[draw.randrange(len(mutable))] = draw.randrange(256)
+    return bytes(mutable)
+
+
+def test_raw_bytes_do_not_bring_it_down(process):
+    draw = random.Random(7)
+    for _ in range(N_RAW):
+        with socket.create_connection((process.host, process.port), timeout=20) as connection:
+            connection.sendall(raw(draw, f"{process.host}:{process.port}"))
+            connection.shutdown(socket.SHUT_WR)
+            answer = b""
+            try:
+                while part := connection.recv(65536):
+                    answer += part
+            except ConnectionResetError:
+                continue
+        if answer:
+            assert answer.startswith(b"HTTP/1.1 ")
+            assert int(answer[9:12]) < 500, answer
+    _is_alive(process)
+
+
+def test_headers_have_a_limit(process):
+    with socket.create_connection((process.host, process.port), timeout=20) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000)
+        assert connection.recv(100).startswith(b"HTTP/1.1 400")
+    _is_alive(process)
+
+
+def _is_alive(process):
+    assert process.process.poll() is None
+    connection = http.client.HTTPConnection(process.host, process.port, timeout=30)
+    connection.request("GET", "/health/ready")
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_the_description_is_kept(process, mode):
+    session = requests.Session()
+    api = schemathesis.openapi.from_url(f"{process.url}/openapi.json")
+    sent = []
+    for found in api.get_all_operations():
+        operation = found.ok()
+
+        @settings(
+            max_examples=N_EXAMPLES, deadline=None, derandomize=True, database=None,
+            suppress_health_check=list(HealthCheck), phases=[Phase.generate],
+        )  # fmt: skip
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def keep(case):
+            cheap(case)
+            sent.append(case.path)
+            case.call_and_validate(checks=CHECKS, session=session)
+
+        if mode == GenerationMode.POSITIVE or operation.body:
+            keep()
+    assert len(sent) >= 8 * N_EXAMPLES
+    assert {"/translate", "/v1/attention", "/v1/classify"} <= set(sent)
+    _is_alive(process)
+
+
+def cheap(case):
+    """A text of ten thousand letters with a beam of 16 takes its time."""
+    limit = "max_tokens" if case.path in ("/v1/generate", "/v1/steps") else "max_length"
+    slow = ("/v1/translate", "/v1/generate", "/v1/steps", "/v1/beam")
+    if case.path in slow and isinstance(case.body, dict) and isinstance(case.body.get("text"), str):
+        case.body[limit] = 2

@@ -1,0 +1,248 @@
+"""The playground in a real browser: all its panels, by keys, on a phone, in both languages."""
+
+import io
+
+import pytest
+from browsing import until
+from PIL import Image
+
+TEXT = "저는 내일 친구와 학교에 갑니다."
+
+
+# Step by step
+
+
+def test_the_player_grows_the_translation_token_by_token(play):
+    page = play(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    page.locator("#step-first").click()
+    assert page.locator(".token").count() == 0
+    for n in (1, 2):
+        page.locator("#step-next").click()
+        assert page.locator(".token").count() == n
+    assert page.locator(".token bdi").all_inner_texts() == ["The", "meeting"]
+    assert page.locator(".option bdi").all_inner_texts() == ["meeting", "A", "Our"]
+    assert page.locator(".option small").all_inner_texts() == ["60 %", "20 %", "10 %"]
+    page.locator("#step-play").click()
+    until(page, "document.querySelectorAll('.token').length === 6")
+    page.wait_for_selector("#step-play")  # it stops at the end
+
+
+def test_the_row_of_a_step_is_what_the_model_looked_at(play, stand_in):
+    page = play(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    page.locator("#token-2").click()
+    weights = stand_in.view.find("cross", 3).weights[:, 1].mean(axis=0)
+    titles = page.locator(".looks li").evaluate_all("(all) => all.map((one) => one.title)")
+    assert [float(title) for title in titles] == pytest.approx(weights.tolist(), abs=2e-3)
+
+
+def test_a_forced_token_changes_what_follows_and_back_undoes_it(play, stand_in):
+    page = play(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    page.locator("#token-3").click()
+    page.locator("#option-2").click()
+    page.wait_for_selector(".token.forced")
+    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [10, 11, 20]
+    page.wait_for_selector(".looks")
+    assert page.locator(".token bdi").all_inner_texts() == ["The", "meeting", "A"]
+    page.locator("#step-last").click()
+    assert page.locator(".token").count() == 6
+    page.go_back()
+    until(page, "!document.querySelector('.token.forced')")
+    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == []
+    page.go_forward()
+    page.wait_for_selector(".token.forced")
+    page.locator("#unforce").click()
+    until(page, "!document.querySelector('.token.forced')")
+
+
+# Beam search
+
+
+def test_beam_search_is_a_tree_that_keys_can_climb(play, stand_in):
+    page = play(f"#q={TEXT}&tab=beam")
+    page.wait_for_selector(".tree")
+    states = page.locator(".node").evaluate_all("(all) => all.map((one) => one.className)")
+    assert states == [f"node {state}" for state in ("best", "best", "kept", "dropped", "best",
+                                                    "kept", "best", "kept")]  # fmt: skip
+    page.locator("#node-0").focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.id") == "node-5"
+    assert "A meeting" in page.inner_text(".readout")
+    assert "0.700" in page.inner_text(".readout")
+    rows = page.locator(".node").evaluate_all("(all) => all.map((one) => one.style.top)")
+    assert rows[1] == rows[4] == rows[6]  # a path goes straight on
+    assert len({rows[1], rows[2], rows[3]}) == 3
+    page.locator("label[for=beam-8]").click()
+    until(page, "location.hash.includes('beam=8')")
+    page.wait_for_timeout(300)
+    assert [body["beam"] for body in stand_in.bodies("/v1/beam")] == [4, 8]
+
+
+# The other kinds of models
+
+
+def test_a_language_model_writes_onto_the_page_as_it_goes(play, stand_in):
+    page = play("#model=writer&q=Once")
+    page.wait_for_selector("#cells")
+    page.locator("#write").click()
+    until(page, "document.querySelector('.new')?.textContent === ' there'")
+    assert page.inner_text("#write") == "Stop"
+    until(page, "document.querySelector('.new').textContent === ' there was a king'")
+    until(page, "document.querySelector('#write').textContent === 'Write'")
+    assert page.inner_text(".paper") == "Once there was a king"
+    page.wait_for_timeout(300)
+    assert stand_in.bodies("/v1/attention")[-1]["text"] == "Once there was a king"
+    page.locator("#write").click()
+    until(page, "document.querySelector('.new')?.textContent.startsWith(' there')")
+    page.locator("#write").click()
+    page.wait_for_timeout(700)
+    assert page.inner_text(".paper") != "Once there was a king"
+    assert page.locator(".trouble").count() == 0
+
+
+def test_gaps_are_filled_by_a_click(play, stand_in):
+    page = play("#model=gaps")
+    page.locator("#text").fill("Time for ")
+    page.locator("#text").press("End")
+    page.locator("#gap").click()
+    page.wait_for_selector(".option")
+    assert stand_in.bodies("/v1/fill")[-1]["text"] == "Time for [MASK]"
+    assert page.locator(".option bdi").all_inner_texts() == ["lunch", "rain"]
+    page.locator("#gap-1-2").click()
+    assert page.locator("#text").input_value() == "Time for rain"
+    page.wait_for_selector("#cells")
+    page.go_back()
+    page.wait_for_selector(".option")
+    assert page.locator("#text").input_value() == "Time for [MASK]"
+
+
+def test_a_text_is_classified_with_its_attention(play):
+    page = play("#model=reviews&q=fine")
+    page.wait_for_selector("#cells")
+    assert page.locator(".answer bdi").all_inner_texts() == ["good", "bad"]
+    assert page.locator(".answer small").all_inner_texts() == ["90.0 %", "10.0 %"]
+
+
+def test_a_picture_is_classified_and_its_patches_shown(play, stand_in):
+    page = play("#model=digits")
+    content = io.BytesIO()
+    Image.new("RGB", (9, 9), (200, 30, 30)).save(content, "PNG")
+    page.locator("#file").set_input_files(
+        {"name": "seven.png", "mimeType": "image/png", "buffer": content.getvalue()}
+    )
+    page.wait_for_selector("#map")
+    assert stand_in.bodies("/v1/attention") == [content.getvalue()]
+    assert page.locator(".answer bdi").all_inner_texts() == ["7", "1"]
+    page.locator("label[for=view-all]").click()
+    assert page.locator(".thumbnails button").count() == 4
+    page.locator("#head-2-1").click()
+    page.go_back()
+    page.wait_for_selector(".thumbnails")
+    page.go_back()
+    page.wait_for_selector("#map")
+    with page.expect_download() as waiting:
+        page.locator("#save-png").click()
+    assert Image.open(waiting.value.path()).size == (768, 768)
+
+
+# Whoever looks, with whatever
+
+
+def test_the_keyboard_is_enough(play):
+    page = play()
+    reached = []
+    page.keyboard.press("Tab")
+    for _ in range(30):
+        name = page.evaluate("document.activeElement.name || document.activeElement.id")
+        reached.append(name)
+        if name == "text":
+            page.keyboard.type("hello")
+            page.wait_for_selector("#cells")
+        page.keyboard.press("Tab")
+    wanted = ["model", "lang", "text", "clear", "copy", "n", "tab", "view", "kind", "layer", "head",
+              "merge", "special", "log", "cells", "save-png", "save-svg", "save-html"]  # fmt: skip
+    assert [name for name in dict.fromkeys(reached) if name in wanted] == wanted
+    page.locator("#tab-attention").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".looks")
+    page.locator("#step-first").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # play
+    page.wait_for_selector(".token")
+
+
+@pytest.mark.parametrize("language", ["ko-KR", "en-US"])
+def test_a_phone_need_not_scroll_sideways(play, language):
+    shown = {
+        f"#q={TEXT}": "#cells", f"#q={TEXT}&view=lines": ".curves",
+        f"#q={TEXT}&view=model": ".thumbnails", f"#q={TEXT}&tab=steps": ".looks",
+        f"#q={TEXT}&tab=beam": ".tree", "#model=writer&q=Once": "#cells",
+        "#model=gaps&q=a [MASK] b": "#cells", "#model=reviews&q=fine": "#cells",
+        "#model=digits": ".drop",
+    }  # fmt: skip
+    for state, figure in shown.items():
+        page = play(state, language=language, width=360)
+        page.wait_for_selector(figure)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, state
+
+
+def test_everything_can_be_read_in_both_languages(play):
+    page = play(f"#q={TEXT}", language="ko-KR")
+    page.wait_for_selector("#cells")
+    assert page.locator("html").get_attribute("lang") == "ko"
+    assert "번역 후보" in page.inner_text("#play")
+    assert page.locator(".tab .chip").all_inner_texts() == ["어텐션", "한 단계씩", "빔 서치"]
+    page.locator("label[for=lang-en]").click()
+    page.wait_for_selector("#cells")
+    assert "Translations, best first" in page.inner_text("#play")
+    assert "Merge subwords into words" in page.inner_text("main")
+    assert page.locator("#text").input_value() == TEXT
+
+
+def test_another_model_is_another_page(play):
+    page = play()
+    page.locator("#model").select_option("3")
+    page.locator("#text").fill("fine")
+    page.wait_for_selector(".answer")
+    assert "model=reviews" in page.url
+    page.go_back()
+    page.wait_for_selector(".choices", state="attached")
+    assert page.locator("#model").input_value() == "0"
+
+
+def test_trouble_is_told_in_one_line_and_a_busy_server_asked_again(play, stand_in, windows):
+    page = play()
+    stand_in.refuse = [(422, "the text is too long: 300 tokens of 256")]
+    page.locator("#text").fill("a")
+    page.wait_for_selector(".trouble")
+    assert "300 tokens of 256" in page.inner_text(".trouble")
+    stand_in.refuse = [(429, "busy")]
+    page.locator("#text").fill("b")
+    page.wait_for_selector("#cells")
+    assert page.inner_text(".text") == "b in English, 0"
+    stand_in.refuse = [(422, "no")]
+    page.locator("#text").fill("c")
+    page.wait_for_selector(".trouble")
+    page.locator("#text").press("Control+Enter")  # asks again, and shows nothing of "b"
+    page.wait_for_selector(".text")
+    assert page.inner_text(".text") == "c in English, 0"
+    assert all("Failed to load resource" in problem for problem in windows.problems)
+    windows.problems.clear()
+
+
+def test_a_server_with_a_key_asks_for_it(play, stand_in, windows):
+    stand_in.key = "secret"
+    page = play()
+    page.locator("#key").fill("secret")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#text")
+    page.locator("#text").fill("a")
+    page.wait_for_selector("#cells")
+    page.reload()
+    page.wait_for_selector("#text")
+    assert "secret" not in page.url
+    windows.problems.clear()

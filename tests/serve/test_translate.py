@@ -1,0 +1,143 @@
+"""Translation through the server is translation, whoever else is there."""
+
+import asyncio
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from asgi import JSON, call
+
+from polyhead.api import portions
+from polyhead.api.looking import alignment
+
+TEXTS = ["내일 회의가 있어요.", "오늘은 금요일입니다.", "세 시에 만나요.", "a", "표 두 장 주세요."]
+SHORT = {"max_length": 12}
+
+
+def library(translator, text, **changes):
+    """What the library says to a text, decoded alone."""
+    options = replace(translator.defaults, **changes)
+    lines = portions.cut(translator, text, options)
+    alone = [portions.decode(translator, [one])[0] for line in lines for one in line]
+    return portions.join(translator, lines, alone)
+
+
+def test_the_answer_is_the_librarys(server, book):
+    answer = server.post("/v1/translate", {"text": TEXTS[0], "n_best": 3, **SHORT})
+    assert answer.status == 200
+    (found,) = answer.json()["translations"]
+    expected = library(book("translate").model, TEXTS[0], n_best=3, max_length=12)
+    assert [one["text"] for one in found["hypotheses"]] == [one.text for one in expected]
+    for one, other in zip(found["hypotheses"], expected, strict=True):
+        assert one["score"] == pytest.approx(other.score, abs=1e-5)
+        assert one["log_p"] == pytest.approx(other.log_p, abs=1e-5)
+        assert one["ids"] == list(other.ids)
+    assert found["text"] == TEXTS[0]
+    assert found["pieces"] == 1
+
+
+def test_company_changes_nothing(server, book):
+    translator = book("translate").model
+    expected = [library(translator, text)[0].text for text in TEXTS]
+
+    async def everybody():
+        bodies = [json.dumps({"text": text}).encode() for text in TEXTS * 4]
+        asked = [call(server.app, "POST", "/v1/translate", body, [JSON]) for body in bodies]
+        return await asyncio.gather(*asked)
+
+    answers = [answer.json()["translations"][0] for answer in server.run(everybody())]
+    assert [one["hypotheses"][0]["text"] for one in answers] == expected * 4
+    together = server.post("/v1/translate", {"text": TEXTS}).json()["translations"]
+    assert [one["hypotheses"][0]["text"] for one in together] == expected
+
+
+def test_requests_of_many_are_joined(server):
+    async def everybody():
+        body = json.dumps({"text": TEXTS[0], **SHORT}).encode()
+        await asyncio.gather(
+            *(call(server.app, "POST", "/v1/translate", body, [JSON]) for _ in range(30))
+        )
+
+    def batches():
+        text = server.get("/metrics").body.decode()
+        names = ("polyhead_batch_rows_count", "polyhead_batch_rows_sum")
+        return [float(re.search(rf"^{name} (\S+)$", text, re.M)[1]) for name in names]
+
+    before = batches()
+    server.run(everybody())
+    count, rows = (b - a for a, b in zip(before, batches(), strict=True))
+    assert rows == 30
+    assert count <= 15
+
+
+def test_long_texts_are_cut_at_sentences_and_nothing_is_lost(server, book):
+    translator = book("translate").model
+    text = " ".join(TEXTS[:3] * 30)
+    pieces = translator.split(text)
+    assert len(pieces) > 1
+    assert " ".join(pieces) == text
+    answer = server.post("/v1/translate", {"text": text, "beam": 1, **SHORT}).json()
+    (found,) = answer["translations"]
+    assert found["pieces"] == len(pieces)
+    expected = [library(translator, one, beam=1, max_length=12)[0].text for one in pieces]
+    assert found["hypotheses"][0]["text"] == " ".join(expected)
+
+
+def test_line_breaks_and_empty_lines_stay(server, book):
+    text = f"{TEXTS[0]}\n\n  \n{TEXTS[1]}\n"
+    answer = server.post("/v1/translate", {"text": text, "beam": 1, **SHORT}).json()
+    found = answer["translations"][0]["hypotheses"][0]["text"]
+    one, two = (
+        library(book("translate").model, line, beam=1, max_length=12)[0].text for line in TEXTS[:2]
+    )
+    assert found == f"{one}\n\n\n{two}\n"
+
+
+def test_empty_texts_have_empty_translations(server):
+    answer = server.post("/v1/translate", {"text": ["", " ", "\n"]}).json()
+    assert [one["hypotheses"][0]["text"] for one in answer["translations"]] == ["", "", "\n"]
+
+
+def test_a_prefix_is_kept_tokens_and_links_are_told(server, book):
+    asked = {"text": TEXTS[0], "prefix": "표", "tokens": True, "alignment": True, **SHORT}
+    (found,) = server.post("/v1/translate", asked).json()["translations"]
+    best = found["hypotheses"][0]
+    assert best["text"].startswith("표")
+    assert [token["id"] for token in best["tokens"]] == best["ids"]
+    assert "".join(token["text"] for token in best["tokens"]).startswith("표")
+    (expected,) = alignment(book("translate").model, [TEXTS[0]], [best["ids"]])
+    told = [(link["source"], link["target"], link["weight"]) for link in best["alignment"]]
+    assert told == [tuple(link) for link in expected]
+
+
+def test_languages_choose_a_model_and_names_do(server, book):
+    good = {"text": "a", "source": "ko", "target": "en", **SHORT}
+    assert server.post("/v1/translate", good).json()["model"] == book("translate").name
+    refused = server.post("/v1/translate", {**good, "target": "fr"})
+    assert refused.status == 422
+    assert "languages" in refused.json()["error"]
+    named = {"text": "a", "model": "../../etc/passwd"}
+    assert server.post("/v1/translate", named).status == 404
+    wrong = server.post("/v1/translate", {"text": "a", "model": book("generate").name})
+    assert wrong.status == 422
+    assert "generate" in wrong.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"n_best": 11}, "n_best"), ({"beam": 17}, "beam"), ({"beam": 0}, "beam"),
+        ({"length_penalty": 3}, "length_penalty"), ({"max_length": 1025}, "max_length"),
+        ({"text": "x" * 10_001}, "text"), ({"text": ["x" * 5_001] * 2}, "text"),
+        ({"text": ["x"] * 65}, "text"), ({"text": 5}, "text"), ({"text": []}, "text"),
+        ({"beem": 4}, "beem"), ({"n_best": 1.5}, "n_best"), ({"n_best": "2"}, "n_best"),
+        ({"alternatives": 10_000}, "alternatives"),
+    ],
+)  # fmt: skip
+def test_what_is_over_a_limit_is_refused_and_named(server, change, field):
+    answer = server.post("/v1/translate", {"text": "a", **change})
+    assert answer.status == 422
+    assert answer.json()["field"].startswith(field)
+    assert field in answer.json()["error"]
+    assert len(answer.body) < 1000

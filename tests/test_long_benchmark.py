@@ -1,0 +1,227 @@
+"""Comparisons at great length: peers compute what we compute, peaks are peaks, twins are twins."""
+
+import importlib
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+import torch
+
+from polyhead.errors import ConfigError, MissingError, PolyheadError
+from polyhead.layers.lsh import LSHAttention
+from polyhead.layers.stack import StackConfig
+from polyhead.layers.stacks import make_stack
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _scripts_find_each_other(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    torch.manual_seed(0)
+
+
+def script(name):
+    return importlib.import_module(name)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Footprints by a formula instead of a process: 100 MB, and 50 more a layer if ordinary."""
+    footprint = script("footprint")
+    steps = []
+
+    def measure(step):
+        steps.append(step)
+        parameters = 10_000_000 * step.n_layers
+        rest = 100_000_000 + (2 if step.reversible else 50) * 1_000_000 * step.n_layers
+        return footprint.Footprint(rest + 2 * parameters, parameters, 7_000_000, 1.5, 5.5)
+
+    monkeypatch.setattr(footprint, "measure", measure)
+    return steps
+
+
+@pytest.mark.parametrize("name", ["transformers", "reformer-pytorch"])
+def test_peers_with_our_weights_give_our_outputs_and_gradients(name):
+    """Their two chunks see each other, the first one around the corner: that is everybody.
+
+    Ours do not look around the corner, and need one chunk to see everybody.
+    """
+    peers = script("peers_long")
+    pytest.importorskip(peers.INSTALL[name][0])
+    ours = peers.without_biases(peers.Ours(16, 2, LSHAttention(chunk=8, n_rounds=1)))
+    theirs = peers.PEERS[name](ours, 16)
+    ours.attention.kernel = LSHAttention(chunk=16, n_rounds=1)
+    x = torch.randn(2, 16, 16, requires_grad=True)
+    there, here = theirs(x), ours(x)
+    torch.testing.assert_close(there, here, rtol=1e-4, atol=1e-5)
+    weights = torch.randn_like(here)
+    gradients = [torch.autograd.grad((y * weights).sum(), x)[0] for y in (there, here)]
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
+
+
+def test_a_missing_peer_is_named_with_what_to_install(monkeypatch):
+    peers = script("peers_long")
+    monkeypatch.setitem(peers.INSTALL, "reformer-pytorch", ("no_such_module", "pip install it"))
+    with pytest.raises(MissingError, match="pip install it, or compare with --peers transformers"):
+        script("long").main(["peers", "--quick"])
+
+
+def test_the_peak_counts_what_is_there_at_one_time_only(tmp_path):
+    status = tmp_path / "status"
+    status.write_text("Name:\tpython\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
+    footprint = script("footprint")
+    assert footprint.resident("VmHWM", status) == 2 * 2**20
+    assert footprint.resident("VmRSS", status) == 2**20
+    with pytest.raises(MissingError, match="only Linux has"):
+        footprint.resident("VmRSS", tmp_path / "nowhere")
+
+
+def test_a_step_in_a_process_of_its_own_needs_at_least_what_it_must_hold():
+    """The logits' gradient, the streams and the parameters are there at once, whoever counts."""
+    footprint = script("footprint")
+    if not footprint.STATUS.exists():
+        pytest.skip("peaks are read from /proc")
+    found = footprint.measure(footprint.Step(length=8192, d_model=64, n_layers=1, update=True))
+    stream = 8192 * 64 * 4
+    assert found.kept >= 2 * stream
+    assert 4 * stream + 2 * found.parameters < found.peak < 200 * stream
+    assert found.loss == pytest.approx(torch.tensor(256.0).log().item(), abs=0.3)
+
+
+def test_a_step_that_fails_says_why():
+    footprint = script("footprint")
+    with pytest.raises(PolyheadError, match=r"ended with code 1 \(ValueError: .*n_heads"):
+        footprint.measure(footprint.Step(length=16, d_model=10, n_heads=4))
+
+
+def test_only_ordinary_stacks_keep_more_when_they_are_deeper():
+    footprint = script("footprint")
+    small = {"length": 128, "d_model": 16, "n_heads": 2}
+    kept = {
+        (reversible, depth): footprint.take(
+            footprint.Step(n_layers=depth, reversible=reversible, **small)
+        ).kept
+        for reversible in (True, False)
+        for depth in (2, 4)
+    }
+    assert kept[True, 2] == kept[True, 4] > 0
+    assert kept[False, 4] > 1.8 * kept[False, 2]
+
+
+def comparison(**seconds):
+    """Everybody did 1000 tokens three times, in so many seconds."""
+    sample = script("measuring").Sample
+    return script("long_time").Comparison({k: [sample(1000, s)] * 3 for k, s in seconds.items()})
+
+
+def test_a_crossover_is_where_being_faster_begins_for_good():
+    found = {
+        512: comparison(LSH=0.9, local=3.0, dense=1.0),  # by chance
+        1024: comparison(LSH=3.0, local=0.9, dense=1.0),
+        2048: comparison(LSH=1.0, local=0.5, dense=2.0),
+        4096: comparison(LSH=1.0, local=0.5, dense=4.0),
+    }
+    crossover = script("long_time").crossover
+    assert (crossover(found, "LSH"), crossover(found, "local")) == (2048, 1024)
+    assert crossover({512: comparison(LSH=2.0, dense=1.0)}, "LSH") is None
+
+
+def test_growth_and_ratios_are_held_to_their_bars():
+    found = {8192: comparison(LSH=1.0, local=0.5, dense=4.0)}
+    lines = script("long_time").verdicts(found, comparison(**{"4,096": 1.0, "65,536": 1.25}))
+    assert "grows 1.25 (1.25 to 1.25) times (bar: less than 1.3: reached)" in lines[0]
+    assert lines[-1].endswith("LSH is 4.00 (4.00 to 4.00) times as fast as dense (1: reached)")
+    (first, *_) = script("long_time").verdicts(found, comparison(**{"4,096": 1.0, "8,192": 1.5}))
+    assert "MISSED" in first
+
+
+def test_the_memory_of_reversible_stacks_is_held_to_a_tenth(measured, capsys, tmp_path):
+    figure = tmp_path / "memory.svg"
+    assert script("long").main(["memory", "--figure", str(figure)]) == 0
+    out = capsys.readouterr().out
+    assert [step.n_layers for step in measured] == [n for n in (2, 4, 8, 12, 24) for _ in "ab"]
+    # 104 MB at two layers, 148 at twenty-four
+    assert "from 2 to 24 layers: grows 42.3 % beyond parameters and gradients (bar" in out
+    assert "| 24 | 628 | 148 | 7 | 1.5 | 1,780 | 1,300 | 7 | 1.5 |" in out
+    assert len(ET.fromstring(figure.read_text()).findall(".//{*}polyline")) == 2
+
+
+def test_a_document_is_held_to_its_bar_and_goal(measured, capsys):
+    script("long").main(["document"])
+    (step,) = measured
+    assert (step.length, step.d_model, step.n_layers, step.reversible) == (262_144, 256, 6, True)
+    assert step.update
+    out = capsys.readouterr().out
+    assert "peak: 0.23 GB (bar 12 GB: reached, goal 6 GB: reached)" in out
+
+
+def test_the_twin_has_the_same_parameters_and_looks_at_everybody():
+    words = dict(
+        pair.split("=", 1) for pair in script("long_language").twin(("local", "lsh"), 2048)
+    )
+    assert words["model.stack.attention"] == '["full", "lsh"]'
+    assert words["model.stack.lsh.chunk"] == "2048"
+    sparse = StackConfig(2, 16, 2, 32, norm="pre", attention=("local", "lsh"))
+    dense = StackConfig(2, 16, 2, 32, norm="pre", attention=("full", "lsh"))
+    one, other = (make_stack(config).state_dict() for config in (sparse, dense))
+    assert {k: v.shape for k, v in one.items()} == {k: v.shape for k, v in other.items()}
+
+
+def test_a_quick_run_trains_both_and_tells_the_difference(tmp_path, monkeypatch, capsys):
+    text = "".join(f"Line {n}, to be or not to be.\n" for n in range(100))
+    (tmp_path / "tinyshakespeare").mkdir()
+    (tmp_path / "tinyshakespeare" / "input.txt").write_text(text)
+    monkeypatch.setenv("POLYHEAD_DATA", str(tmp_path))
+    words = ["language", "--quick", "--recipe", "gpt-shakespeare-small", "--runs", str(tmp_path)]
+    pattern = ['model.stack.attention=["local", "lsh"]', "model.stack.lsh.chunk=16"]
+    assert script("long").main([*words, *pattern]) == 0
+    out = capsys.readouterr().out
+    assert "| sparse | 1 | 4 |" in out
+    assert "| dense | 1 | 4 |" in out
+    assert "sparse minus dense: " in out
+
+
+@pytest.mark.parametrize(("mode", "rows"), [("time", "| 128 |"), ("short", "| 32 |")])
+def test_a_quick_run_measures_everybody(mode, rows, capsys):
+    assert script("long").main([mode, "--quick", "--rounds", "1"]) == 0
+    assert capsys.readouterr().out.count(rows) == 2  # while measuring, and in the table
+
+
+def test_a_record_goes_to_the_results_with_its_picture(tmp_path, monkeypatch):
+    long, measuring = script("long"), script("measuring")
+    monkeypatch.setattr(measuring, "RESULTS", tmp_path / "RESULTS.md")
+    monkeypatch.setattr(measuring, "FOLDER", tmp_path)
+    panel = script("curves").Panel("a title", "x", {"one": [(1, 1), (2, 10)]}, logarithmic=True)
+    monkeypatch.setitem(long.MODES, "time", long.Mode(lambda _: (["a line"], [panel]), "H", ""))
+    long.main(["time", "--record"])
+    written = (tmp_path / "RESULTS.md").read_text()
+    assert written.startswith("## H\n")
+    assert written.endswith("a line\n\n![a title](long_time.svg)\n")
+    assert (tmp_path / "long_time.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["time", "--quick", "--record"], "--quick is for trying out"),
+        (["time", "--rounds", "2", "--record"], "at least 5 are needed"),
+        (["memory", "--figure", "a.gif"], "expected a name in .svg"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(words, message):
+    with pytest.raises(ConfigError, match=message):
+        script("long").main(words)
+
+
+def test_a_power_law_is_a_line_on_logarithmic_axes():
+    curves = script("curves")
+    points = [(n, 1e-3 * n**2) for n in (10, 100, 1000)]
+    text = curves.draw(
+        [curves.Panel("p", "n", {"square": points}, logarithmic=True, logarithmic_x=True)]
+    )
+    (line,) = ET.fromstring(text).findall(".//{*}polyline")
+    (x0, y0), (x1, y1), (x2, y2) = (map(float, p.split(",")) for p in line.get("points").split())
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
+    assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
+    assert y0 > y2
