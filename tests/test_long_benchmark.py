@@ -64,7 +64,7 @@ def test_a_missing_peer_is_named_with_what_to_install(monkeypatch):
     peers = script("peers_long")
     monkeypatch.setitem(peers.INSTALL, "reformer-pytorch", ("no_such_module", "pip install it"))
     with pytest.raises(MissingError, match="pip install it, or compare with --peers transformers"):
-        script("long").main(["peers", "--quick"])
+        script("long").main(["peers", "--quick", "--peers", "reformer-pytorch"])
 
 
 def test_the_peak_counts_what_is_there_at_one_time_only(tmp_path):

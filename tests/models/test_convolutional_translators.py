@@ -14,6 +14,7 @@ from polyhead.data.batch import collate
 from polyhead.decode.beam import beam_search
 from polyhead.decode.options import EOS, DecodeConfig
 from polyhead.decode.walk import greedy
+from polyhead.errors import ConfigError
 from polyhead.models import convs2s
 from polyhead.train.objectives import Translation
 
@@ -322,7 +323,8 @@ def test_the_attention_page_sees_every_layer_of_convs2s():
 
 
 def test_bytenet_looks_at_nothing():
-    assert record(build("bytenet"), [3, 4, 5, EOS], [6, 7, EOS]) == []
+    with pytest.raises(ConfigError, match="has no attention"):
+        record(build("bytenet"), [3, 4, 5, EOS], [6, 7, EOS])
 
 
 # --- learning ---

@@ -11,6 +11,7 @@ from polyhead.api.looking import attention
 from polyhead.api.looking_at_images import look_at_image
 from polyhead.api.looking_at_text import look_at_text
 from polyhead.inspect.maps import AttentionView
+from polyhead.serve import looking
 
 TEXT = "내일 회의가 있어요."
 
@@ -216,6 +217,16 @@ def test_a_target_that_would_fill_the_memory_is_not_looked_at(server):
     answer = server.post("/v1/attention", asked)
     assert answer.status == 422
     assert "can be looked at" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("form", ["json", "html"])
+def test_more_weights_than_a_page_can_hold_are_refused(server, monkeypatch, form):
+    asked = {"text": TEXT, "format": form}
+    assert server.post("/v1/attention", asked).status == 200
+    monkeypatch.setattr(looking, "MAX_WEIGHTS", 10)
+    refused = server.post("/v1/attention", asked)
+    assert (refused.status, refused.json()["field"]) == (422, "format")
+    assert server.post("/v1/attention", {"text": TEXT}).status == 200
 
 
 def test_texts_are_classified_and_what_is_cut_is_said(server, book):

@@ -22,6 +22,7 @@ from polyhead.serve.reading import is_image, read_image, read_json
 from polyhead.serve.refusals import Refusal
 from polyhead.serve.shelf import Book
 
+MAX_WEIGHTS = 2**24  # in one page or JSON text: 64 MB of numbers, and several times that as text
 READERS = ("translate", "generate", "fill", "classify")
 TYPES = {
     "binary": "application/octet-stream",
@@ -64,6 +65,16 @@ def _look(book: Book, asked: asking.Look) -> bytes:
     if asked.format == "binary":
         wanted = None if asked.maps is None else [(one.kind, one.layer) for one in asked.maps]
         return packed(view, precision=asked.precision, wanted=wanted, size=asked.size)
+    if (
+        asked.format in ("json", "html")
+        and sum(one.weights.size for one in view.maps) > MAX_WEIGHTS
+    ):
+        raise Refusal(
+            422,
+            f"more than {MAX_WEIGHTS:,} weights are too many for {asked.format}; "
+            'give a shorter text, or ask for "format": "binary" and some of the maps',
+            field="format",
+        )
     if asked.format == "json":
         return view.to_json().encode()
     if asked.format == "html":

@@ -18,6 +18,7 @@ from polyhead.serve.desk import Desk, Endpoint, gone, reply
 from polyhead.serve.reading import count_characters, read_json
 from polyhead.serve.shelf import Book
 
+MAX_TOKENS = 4096  # of a batch, padding included, at a beam of up to 4
 Cut = list[list[Portion]]  # a text: its lines, and their portions
 
 
@@ -68,8 +69,13 @@ async def translated(
 
     cut = await desk.prepare(cut_all, size)
     run = partial(portions.decode, translator)
+    most = 4 * MAX_TOKENS // max(4, options.beam)  # a wide beam has as many more rows
     tasks = [
-        Task(Lane((book.name, "translate", portion.options), run), portion, len(portion.ids))
+        Task(
+            Lane((book.name, "translate", portion.options), run, max_tokens=most),
+            portion,
+            len(portion.ids),
+        )
         for lines in cut
         for line in lines
         for portion in line
