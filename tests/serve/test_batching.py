@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -49,9 +48,7 @@ def alone(scenario, **settings):
             model.held = False
             batcher.close()
 
-    # a thread of its own: the browser's tests leave an event loop running in this one
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, run()).result()
+    return asyncio.run(run())
 
 
 def ask(batcher, *tasks):
