@@ -123,10 +123,14 @@ def image_view():
 
 
 class StandIn:
-    """One server on a free port. `view` is what it shows, `refuse` what it says first."""
+    """One server on a free port. `view` is what it shows, `refuse` what it says first.
+
+    None in `refuse` lets one pass; `down` has routes that are out of order, with what they say.
+    """
 
     def __init__(self):
         self.asked, self.refuse, self.key, self.slow = [], [], None, 0.0
+        self.down = {}
         self.view, self.long = build(), None
         self.files = collect()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -208,8 +212,11 @@ class Handler(BaseHTTPRequestHandler):
         wanted = self.server.stand_in.key and f"Bearer {self.server.stand_in.key}"
         if wanted and self.headers.get("Authorization") != wanted:
             return self.reply(401, b'{"error": "a key is needed"}', "application/json")
+        refused = self.server.stand_in.down.get(path)
         if self.server.stand_in.refuse and body is not None:
-            status, line = self.server.stand_in.refuse.pop(0)
+            refused = self.server.stand_in.refuse.pop(0)
+        if refused:
+            status, line = refused
             said = json.dumps({"error": line}).encode()
             return self.reply(status, said, "application/json", **{"Retry-After": "0"})
         time.sleep(self.server.stand_in.slow)

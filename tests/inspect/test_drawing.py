@@ -101,7 +101,7 @@ def perceived(colour, blindness):
 
 def page_palettes():
     """The colours of heads on the page: by day and by night."""
-    style = files("polyhead.inspect").joinpath("viewer", "attention.css").read_text("utf-8")
+    style = files("polyhead.inspect").joinpath("viewer", "base.css").read_text("utf-8")
     colours = re.findall(r"--head-\d: (#\w+);", style)
     return {"light": colours[:8], "dark": colours[8:]}
 

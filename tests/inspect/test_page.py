@@ -123,14 +123,16 @@ def test_tokens_can_only_enter_as_text():
             assert way not in module(name), (name, way)
 
 
+PAIR = r'^  (\w+): \[\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)",?\s*\],$'
+
+
 def test_both_languages_say_everything_the_modules_say():
-    english, korean = (
-        dict(re.findall(r'^ {4}(\w+):\s*"((?:[^"\\]|\\.)*)",$', part, re.M))
-        for part in module("words.js").split("  ko: {")
-    )
-    assert english.keys() == korean.keys()
-    assert len(english) > 40
-    for key in english:
-        assert set(re.findall(r"\{\w+\}", english[key])) == set(re.findall(r"\{\w+\}", korean[key]))
-    said = {key for one in MODULES for key in re.findall(r'say\(state, "(\w+)"', module(one))}
-    assert said <= english.keys()
+    text = module("words.js")
+    words = {key: pair for key, *pair in re.findall(PAIR, text, re.M)}
+    assert len(words) == len(re.findall(r"^  \w+: \[", text, re.M)) > 40  # each in two languages
+    for english, korean in words.values():
+        assert set(re.findall(r"\{\w+\}", english)) == set(re.findall(r"\{\w+\}", korean))
+        assert english != korean
+    modules = {*MODULES, *image_page.MODULES}
+    said = {key for one in modules for key in re.findall(r'say\(state, "(\w+)"', module(one))}
+    assert said <= words.keys()

@@ -241,6 +241,19 @@ def test_the_page_is_small(stand_in):
     assert b"https://" not in b"".join(found.values())
 
 
+def test_only_the_panel_that_is_needed_is_loaded(play, windows):
+    others = {"seeing.js", "picture.js", "writing.js", "understanding.js"}
+    page = play()
+    page.wait_for_selector("#text")
+    loaded = {url.rsplit("/", 1)[1] for url in windows.requested}
+    assert "translating.js" in loaded
+    assert not loaded & others
+    page.locator("#model").select_option("4")
+    page.wait_for_selector(".drop")
+    loaded = {url.rsplit("/", 1)[1] for url in windows.requested}
+    assert loaded & others == {"seeing.js", "picture.js"}
+
+
 # The modules
 
 
@@ -249,19 +262,18 @@ def modules():
     return {one.name: one.read_text(encoding="utf-8") for one in found if one.name.endswith(".js")}
 
 
+PAIR = r'^  (\w+): \[\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)",?\s*\],$'
+
+
 def test_both_languages_say_everything_the_modules_say():
     viewer = files("polyhead.inspect").joinpath("viewer", "words.js").read_text(encoding="utf-8")
-    english, korean = (
-        dict(re.findall(r'^ {2,4}(\w+):\s*"((?:[^"\\]|\\.)*)",$', part + other, re.M))
-        for part, other in zip(
-            modules()["playwords.js"].split("WORDS.ko"), viewer.split("  ko: {"), strict=True
-        )
-    )
-    assert english.keys() == korean.keys()
-    for key in english:
-        assert set(re.findall(r"\{\w+\}", english[key])) == set(re.findall(r"\{\w+\}", korean[key]))
+    text = modules()["playwords.js"] + viewer
+    words = {key: pair for key, *pair in re.findall(PAIR, text, re.M)}
+    assert len(words) == len(re.findall(r"^  \w+: \[", text, re.M))  # none twice, all in both
+    for english, korean in words.values():
+        assert set(re.findall(r"\{\w+\}", english)) == set(re.findall(r"\{\w+\}", korean))
     said = {key for text in modules().values() for key in re.findall(r'say\("(\w+)"', text)}
-    assert said <= english.keys()
+    assert said <= words.keys()
 
 
 def test_tokens_can_only_enter_as_text():

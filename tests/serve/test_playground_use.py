@@ -25,7 +25,7 @@ def test_the_player_grows_the_translation_token_by_token(play):
     assert page.locator(".option small").all_inner_texts() == ["60 %", "20 %", "10 %"]
     page.locator("#step-play").click()
     until(page, "document.querySelectorAll('.token').length === 6")
-    page.wait_for_selector("#step-play")  # it stops at the end
+    page.wait_for_selector("#step-play[aria-label=Play]")  # it stops at the end
 
 
 def test_the_row_of_a_step_is_what_the_model_looked_at(play, stand_in):
@@ -169,10 +169,52 @@ def test_the_keyboard_is_enough(play):
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".looks")
     page.locator("#step-first").focus()
-    page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")  # play
+    for key in ("Enter", "Tab", "Tab", "Enter"):  # past "back" to "play"
+        page.keyboard.press(key)
     page.wait_for_selector(".token")
+
+
+def focused(page):
+    return page.evaluate("document.activeElement.id")
+
+
+def test_the_focus_stays_where_it_was_when_a_step_is_chosen(play):
+    page = play(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    page.locator("#token-5").press("Enter")
+    page.locator("#step-next").press("Enter")
+    assert focused(page) == "step-next"  # though there is no next one
+    page.locator("#step-play").press("Enter")
+    until(page, "document.querySelectorAll('.token').length === 2")
+    assert focused(page) == "step-play"
+    page.keyboard.press("Enter")
+    page.locator("#step-last").press("Enter")
+    page.locator("#token-3").press("Enter")
+    page.locator("#option-2").press("Enter")
+    page.wait_for_selector(".token.forced")
+    page.wait_for_selector(".looks")
+    assert focused(page) == "option-2"
+    page.locator("#unforce").press("Enter")
+    until(page, "!document.querySelector('.token.forced')")
+    assert focused(page) == "token-1"  # the button is gone, the first one is near
+
+
+def test_the_focus_stays_where_it_was_when_a_choice_is_made(play):
+    page = play(f"#q={TEXT}")
+    page.wait_for_selector("#cells")
+    page.locator("#n-1").press("ArrowDown")
+    page.wait_for_timeout(300)
+    assert focused(page) == "n-2"
+    page.locator("#tab-attention").press("ArrowLeft")
+    page.wait_for_selector(".tree")
+    assert focused(page) == "tab-beam"
+    page.locator("#beam-4").press("ArrowRight")
+    until(page, "document.querySelector('#beam-8').checked && !document.querySelector('.busy')")
+    assert focused(page) == "beam-8"
+    page = play("#model=writer&q=Once")
+    page.locator("#tab-attention").press("ArrowRight")
+    page.wait_for_selector(".token")
+    assert focused(page) == "tab-steps"
 
 
 @pytest.mark.parametrize("language", ["ko-KR", "en-US"])
@@ -231,6 +273,72 @@ def test_trouble_is_told_in_one_line_and_a_busy_server_asked_again(play, stand_i
     page.wait_for_selector(".text")
     assert page.inner_text(".text") == "c in English, 0"
     assert all("Failed to load resource" in problem for problem in windows.problems)
+    windows.problems.clear()
+
+
+@pytest.mark.parametrize(
+    ("state", "route", "figure"),
+    [
+        (f"#q={TEXT}", "/v1/translate", ".text"),
+        (f"#q={TEXT}", "/v1/attention", "#cells"),
+        (f"#q={TEXT}&tab=steps", "/v1/steps", ".looks"),
+        (f"#q={TEXT}&tab=beam", "/v1/beam", ".tree"),
+        ("#model=gaps&q=a [MASK]", "/v1/fill", ".option"),
+        ("#model=reviews&q=fine", "/v1/classify", ".answer"),
+    ],
+)
+def test_what_did_not_work_can_be_tried_again(play, stand_in, windows, state, route, figure):
+    stand_in.down[route] = (500, "out of order")
+    page = play(state)
+    page.wait_for_selector(".trouble")
+    assert page.inner_text(".trouble") == "That did not work. out of order Try again"
+    assert page.locator(f".place {figure}, .answer-box {figure}").count() == 0
+    page.locator("#again").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(200)
+    assert page.evaluate("document.activeElement.id") == "again"  # still out of order
+    stand_in.down.clear()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(figure)
+    assert page.locator(".trouble").count() == 0
+    assert page.evaluate("document.activeElement !== document.body")
+    assert all("Failed to load resource" in problem for problem in windows.problems)
+    windows.problems.clear()
+
+
+def test_a_busy_server_and_one_that_is_gone_are_told_apart(play, stand_in, windows):
+    page = play(f"#q={TEXT}", language="ko-KR")
+    page.wait_for_selector("#cells")
+    page.context.set_offline(True)
+    page.locator("#text").fill("a")
+    page.wait_for_selector(".trouble")
+    assert "서버에 연결할 수 없습니다." in page.inner_text(".trouble")
+    assert page.locator(".hypothesis, #cells").count() == 0  # nothing of the text before
+    page.context.set_offline(False)
+    stand_in.down["/v1/translate"] = (429, "too many requests wait")
+    page.locator("#again").click()
+    until(page, "document.querySelector('.trouble')?.textContent.includes('(too many')")
+    assert page.inner_text("#again") == "다시 시도"
+    stand_in.down.clear()
+    page.locator("#text").press("Control+Enter")  # asking once more is trying again, too
+    page.wait_for_selector("#cells")
+    windows.problems.clear()
+
+
+def test_maps_that_do_not_come_later_can_be_tried_again(play, stand_in, windows):
+    stand_in.refuse = [None, None, (500, "no maps")]
+    page = play(f"#q={'long ' * 200}")
+    page.wait_for_selector(".figure .trouble")
+    page.locator("#again").click()
+    page.wait_for_selector("#cells")
+    windows.problems.clear()
+
+
+def test_a_text_that_is_refused_offers_no_second_try(play, stand_in, windows):
+    stand_in.refuse = [(422, "the text is too long")]
+    page = play("#q=a")
+    page.wait_for_selector(".trouble")
+    assert page.locator("#again").count() == 0
     windows.problems.clear()
 
 

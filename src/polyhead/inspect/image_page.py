@@ -16,7 +16,7 @@ from polyhead.inspect import page
 
 FORMAT = "polyhead-image-attention-1"
 MODULES = ("words.js", "colours.js", "elements.js", "loop.js", "picture.js")
-STYLES = ("attention.css", "picture.css")
+STYLES = (*page.STYLES, "picture.css")
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from polyhead.errors import ConfigError
 
 MODULES = (  # in the order of their imports: what is used stands before its users
     "words.js",
-    "weights.js",
     "colours.js",
     "elements.js",
+    "weights.js",
     "loop.js",
     "state.js",
     "heatmap.js",
@@ -32,7 +32,7 @@ MODULES = (  # in the order of their imports: what is used stands before its use
     "controls.js",
     "attention.js",
 )
-STYLES = ("attention.css",)
+STYLES = ("base.css", "attention.css")
 IMPORT = re.compile(r"^import \{[^}]*\} from \"\./[a-z]+\.js\";\n", re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:const|function) )", re.MULTILINE)
 PLACE = re.compile(r"\{\{(\w+)\}\}")
@@ -50,7 +50,7 @@ class Showable(Protocol):
 
 def render(view: Showable, modules: Sequence[str] = MODULES, styles: Sequence[str] = STYLES) -> str:
     """The whole page as a string of ASCII and escaped text."""
-    script, style = _script(modules), "".join(_read(name) for name in styles)
+    script, style = _script(modules), "".join(read(name) for name in styles)
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -68,7 +68,7 @@ def render(view: Showable, modules: Sequence[str] = MODULES, styles: Sequence[st
         "script": script,
     }
     # One pass, so that a text which looks like a place in the template stays a text.
-    return PLACE.sub(lambda place: places[place[1]], _read("page.html"))
+    return PLACE.sub(lambda place: places[place[1]], read("page.html"))
 
 
 def write(
@@ -102,10 +102,11 @@ def frame(
 
 def _script(modules: Sequence[str]) -> str:
     """All modules as one: the same names, without import and export."""
-    return "\n".join(EXPORT.sub("", IMPORT.sub("", _read(name))) for name in modules)
+    return "\n".join(EXPORT.sub("", IMPORT.sub("", read(name))) for name in modules)
 
 
-def _read(name: str) -> str:
+def read(name: str) -> str:
+    """One of the viewer's files; its `base.css` is also the beginning of other pages' style."""
     return files("polyhead.inspect").joinpath("viewer", name).read_text(encoding="utf-8")
 
 

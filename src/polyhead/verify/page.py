@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from polyhead.errors import ConfigError
+from polyhead.inspect import page
 from polyhead.verify import drawings, drawings_reformer
 from polyhead.verify.check import Words
 from polyhead.verify.drawings import Picture
@@ -81,7 +82,7 @@ def write(rows: Sequence[Row], path: str | Path, language: str = "en") -> Path:
 
 def render(rows: Sequence[Row], language: str = "en") -> str:
     """The whole page; `language` is the one it opens in."""
-    style = _read("style.css")
+    style = page.read("base.css") + _read("style.css")
     policy = f"default-src 'none'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
     shown = [(c, [row for row in rows if row.check.chapter == c.name]) for c in CHAPTERS]
     shown = [(chapter, own) for chapter, own in shown if own]

@@ -13,8 +13,9 @@ import { say } from "./words.js";
 const FIGURES = { heat: heatmap, lines, model: overview };
 
 // Show a view (`readView`) inside `root`. `top` makes what stands above the controls. Where weights
-// are missing, `load(maps)` promises them; where files can be had, `tools(state)` has the buttons.
-export function mount(root, view, { top = header, load, tools, signal } = {}) {
+// are missing, `load(maps)` promises them, and `failed(error, again)` says that they did not come; where
+// files can be had, `tools(state)` has the buttons.
+export function mount(root, view, { top = header, load, failed, tools, signal } = {}) {
   if (!view.maps.length) {
     root.replaceChildren(element("p", {}, say({ lang: defaultLanguage() }, "no_maps")));
     return () => {};
@@ -37,7 +38,7 @@ export function mount(root, view, { top = header, load, tools, signal } = {}) {
     );
     if (!missing.length) FIGURES[state.view](figure, view, state, change);
     else figure.append(element("p", { class: "hint" }, say(state, "loading")));
-    if (missing.length) load(missing, state).then(() => again(), () => {});
+    if (missing.length) load(missing, state).then(() => again(), (error) => signal.aborted || figure.replaceChildren(failed(error, again)));
   };
   const turned = (before, after) => before.view !== after.view || before.kind !== after.kind;
   const again = run(root, { read: (hash) => readState(hash, view), write: writeState, turned, draw, signal });

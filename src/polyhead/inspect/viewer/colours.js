@@ -41,12 +41,10 @@ export function paint(canvas, rows, columns, levelOf) {
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns.length || 1, rows.length || 1);
   const pixels = new Int32Array(image.data.buffer);
-  let at = 0;
-  for (const row of rows)
-    for (const column of columns) {
-      const level = levelOf(row, column);
+  for (let i = 0, at = 0; i < rows.length; i++)
+    for (let j = 0; j < columns.length; j++, at++) {
+      const level = levelOf(rows[i], columns[j]);
       if (level !== null) pixels[at] = shade(level);
-      at += 1;
     }
   context.putImageData(image, 0, 0);
 }

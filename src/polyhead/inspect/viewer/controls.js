@@ -1,14 +1,10 @@
 // The controls above the figure: which view, which attention, which layer, which heads.
 
 import { headColour } from "./colours.js";
-import { choice, element, toggle } from "./elements.js";
+import { button, choice, count, element, footer, languages, toggle } from "./elements.js";
 import { faintest } from "./lines.js";
 import { chosenMap, entropy, layersOf } from "./weights.js";
 import { say } from "./words.js";
-
-export function languages(state, change) {
-  return choice("lang", say(state, "language"), [{ value: "ko", label: "한국어" }, { value: "en", label: "English" }], state.lang, change);
-}
 
 export function header(view, state, change) {
   const sentence = (side) =>
@@ -29,11 +25,11 @@ export function controls(view, state, change) {
   const tabs = [["heat", "heat"], ["lines", "lines"], ["model", "model_view"]];
   const views = tabs.map(([value, key]) => ({ value, label: say(state, key) }));
   const kinds = view.kinds.map((value) => ({ value, label: say(state, value) }));
-  const layers = layersOf(view, state.kind).map((map) => ({ value: map.layer, label: String(map.layer) }));
+  const layers = layersOf(view, state.kind).map((map) => ({ value: map.layer }));
   const whole = state.view === "model";
   const { buckets, rounds } = chosenMap(view, state);
   const hashed = state.view === "heat" && buckets && typeof state.head === "number";
-  const turns = Array.from({ length: rounds }, (_, i) => ({ value: i + 1, label: String(i + 1) }));
+  const turns = count(rounds).map((value) => ({ value }));
   return element(
     "section", { class: "controls", "aria-label": say(state, "options") },
     choice("view", say(state, "view"), views, state.view, (value) => change({ view: value })),
@@ -52,9 +48,9 @@ export function controls(view, state, change) {
 function headChoice(view, state, change) {
   const map = chosenMap(view, state);
   const options = ["mean", "max"].map((value) => ({ value, label: say(state, value) }));
-  for (let head = 1; head <= map.heads; head++) {
-    const bits = entropy(map, head - 1);
-    options.push({ value: head, label: String(head), note: bits, hint: say(state, "bits", { n: bits }) });
+  for (const value of count(map.heads)) {
+    const note = entropy(map, value - 1);
+    options.push({ value, note, hint: say(state, "bits", { n: note }) });
   }
   return choice("head", say(state, "head"), options, state.head, (head) => change({ head }));
 }
@@ -62,7 +58,7 @@ function headChoice(view, state, change) {
 // A coloured square for each head switches its lines on and off; a double click leaves it alone.
 function headSquares(view, state, change) {
   const map = chosenMap(view, state);
-  const heads = Array.from({ length: map.heads }, (_, i) => i + 1);
+  const heads = count(map.heads);
   const squares = heads.map((head) => {
     const bits = entropy(map, head - 1);
     const on = !state.off.includes(head);
@@ -70,12 +66,11 @@ function headSquares(view, state, change) {
     const input = element("input", { type: "checkbox", id: `square-${head}`, checked: on, change: flip });
     const text = element("span", {
       class: "chip square", title: say(state, "bits", { n: bits }), style: { "--colour": headColour(head) },
-    }, String(head), element("small", {}, bits));
+    }, head, element("small", {}, bits));
     return element("label", { for: `square-${head}`, dblclick: () => change({ off: heads.filter((one) => one !== head) }) }, input, text);
   });
-  const all = element("button", {
-    type: "button", class: "plain", id: "all-heads", click: () => change({ off: state.off.length ? [] : heads }),
-  }, say(state, state.off.length ? "all" : "none"));
+  const flipAll = () => change({ off: state.off.length ? [] : heads });
+  const all = button({ class: "plain", id: "all-heads", click: flipAll }, say(state, state.off.length ? "all" : "none"));
   return element(
     "fieldset", { class: "choice head" }, element("legend", {}, say(state, "heads")),
     element("div", { class: "chips" }, ...squares, all),
@@ -91,8 +86,5 @@ export function notes(view, state) {
   if (map.buckets && state.view === "heat") lines.push(say(state, typeof state.head === "number" ? "bucket_note" : "bucket_hint"));
   if (state.view === "lines") lines.push(say(state, "faint_note", { n: faintest(view, state) }));
   lines.push(say(state, "bits_note"));
-  return element(
-    "footer", {}, ...lines.map((line) => element("p", {}, line)),
-    element("p", { class: "caveat" }, say(state, "caveat"), " ", element("cite", {}, "Jain & Wallace 2019 · Wiegreffe & Pinter 2019")),
-  );
+  return footer(state, lines, "a_word", "Jain & Wallace 2019 · Wiegreffe & Pinter 2019");
 }

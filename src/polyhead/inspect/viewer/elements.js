@@ -1,5 +1,18 @@
 // Building elements. Text only ever goes in as text: there is no way to pass markup.
 
+import { say } from "./words.js";
+
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+// 1, 2, … n: layers, heads and places are counted as readers count.
+export function count(n) {
+  return Array.from({ length: n }, (_, i) => i + 1);
+}
+
+export function bytesOf(base64) {
+  return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+}
+
 export function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -8,23 +21,29 @@ export function element(tag, attributes = {}, ...children) {
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null) node.setAttribute(name, value);
   }
-  node.append(...children.filter((child) => child !== null)); // strings become text nodes
+  node.append(...children.filter((child) => child !== null)); // strings and numbers become text nodes
   return node;
+}
+
+export function button(attributes, ...children) {
+  return element("button", { type: "button", ...attributes }, ...children);
 }
 
 // One choice out of several, as native radio buttons: arrow keys and screen readers work by themselves.
 export function choice(name, legend, options, chosen, change) {
-  const items = options.map(({ value, label, note, hint }) => {
+  const items = options.map(({ value, label = value, note, hint }) => {
     const id = `${name}-${value}`;
-    const input = element("input", {
-      type: "radio", id, name, value, checked: value === chosen, change: () => change(value),
-    });
+    const input = element("input", { type: "radio", id, name, value, checked: value === chosen, change: () => change(value) });
     const text = element("span", { class: "chip", title: hint ?? null }, label, note ? element("small", {}, note) : null);
     return element("label", { for: id }, input, text);
   });
   return element(
     "fieldset", { class: `choice ${name}` }, element("legend", {}, legend), element("div", { class: "chips" }, ...items),
   );
+}
+
+export function languages(state, change) {
+  return choice("lang", say(state, "language"), [{ value: "ko", label: "한국어" }, { value: "en", label: "English" }], state.lang, change);
 }
 
 export function toggle(name, label, checked, change) {
@@ -46,6 +65,11 @@ export function readout(hint) {
   return { node, tell, clear: () => tell(hint) };
 }
 
+// What goes down and what goes across.
+export function axes(state, down, across) {
+  return element("p", { class: "axes" }, element("span", {}, `↓ ${say(state, down)}`), element("span", {}, `→ ${say(state, across)}`));
+}
+
 // Width in pixels of the widest text, as the labels will show it.
 export function widest(texts, font) {
   const context = document.createElement("canvas").getContext("2d");
@@ -53,24 +77,76 @@ export function widest(texts, font) {
   return Math.ceil(texts.reduce((most, text) => Math.max(most, context.measureText(text).width), 0));
 }
 
+// A probability as a bar.
+export function bar(share) {
+  return element("span", { class: "share" }, element("i", { style: { width: `${100 * share}%` } }));
+}
+
 // Likeliest first: names with their probabilities as bars.
 export function shares(labels) {
   const items = labels.map(([name, share]) =>
-    element(
-      "li", {}, element("bdi", {}, name),
-      element("span", { class: "share" }, element("i", { style: { width: `${100 * share}%` } })),
-      element("small", {}, `${(100 * share).toFixed(1)} %`),
-    ),
-  );
+    element("li", {}, element("bdi", {}, name), bar(share), element("small", {}, `${(100 * share).toFixed(1)} %`)));
   return element("ol", { class: "answer" }, ...items);
 }
 
-// Arrow keys go from thumbnail to thumbnail.
-export function walk(event, node) {
-  const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
-  const from = event.target.closest("button");
-  if (!from || !step) return;
-  event.preventDefault();
-  const [layer, head] = [Number(from.dataset.layer) + step[0], Number(from.dataset.head) + step[1]];
-  node.querySelector(`#head-${layer}-${head}`)?.focus();
+// The pointer and the arrow keys both move over a field of n rows and m columns; show(null) when they leave it.
+export function follow(canvas, n, m, show) {
+  let at = null;
+  const within = (i, most) => Math.max(0, Math.min(most - 1, Math.floor(i)));
+  const go = (row, column) => {
+    at = [within(row, n), within(column, m)];
+    show(...at);
+  };
+  const leave = () => {
+    at = null;
+    show(null);
+  };
+  const point = (event) => go((n * event.offsetY) / canvas.clientHeight, (m * event.offsetX) / canvas.clientWidth);
+  canvas.addEventListener("pointermove", point);
+  canvas.addEventListener("pointerdown", point);
+  canvas.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && leave());
+  canvas.addEventListener("blur", leave);
+  canvas.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") leave();
+    const step = ARROWS[event.key];
+    if (!step) return;
+    event.preventDefault();
+    if (at) go(at[0] + step[0], at[1] + step[1]);
+    else go(0, 0);
+  });
+}
+
+// A button for each head, layers from top to bottom: `draw(canvas, layer, head)` paints its picture,
+// note(layer, head) stands below it; null if there is no such head. Arrow keys go from one to the next.
+export function thumbnails(state, layers, most, { draw, note, open }) {
+  const node = element("div", { class: "thumbnails", style: { "--heads": most }, keydown: walk });
+  const name = (n) => element("span", { class: "count-name" }, n);
+  node.append(element("span"), ...count(most).map(name));
+  for (const layer of layers) {
+    node.append(name(layer));
+    for (const head of count(most)) node.append(thumbnail(layer, head) ?? element("span"));
+  }
+  function thumbnail(layer, head) {
+    const below = note(layer, head);
+    if (below === null) return null;
+    const canvas = element("canvas", { class: "cells", "aria-hidden": "true" });
+    draw(canvas, layer, head);
+    const label = say(state, "open_head", { layer, head }) + (below && ` · ${say(state, "bits", { n: below })}`);
+    return button({ id: `head-${layer}-${head}`, "aria-label": label, title: label, click: () => open(layer, head) }, canvas, element("small", {}, below));
+  }
+  function walk(event) {
+    const [step, from] = [ARROWS[event.key], event.target.id.split("-").map(Number)];
+    if (!step) return;
+    event.preventDefault();
+    node.querySelector(`#head-${from[1] + step[0]}-${from[2] + step[1]}`)?.focus();
+  }
+  return [element("p", { class: "hint" }, say(state, "model_hint")), axes(state, "layer", "head"), element("div", { class: "scroll" }, node)];
+}
+
+// What is to be known about a figure, and what it does not show.
+export function footer(state, lines, chosen, sources) {
+  return element(
+    "footer", {}, ...lines.map((line) => element("p", {}, line)),
+    element("p", { class: "caveat" }, say(state, "caveat", { n: say(state, chosen) }), " ", element("cite", {}, sources)),
+  );
 }

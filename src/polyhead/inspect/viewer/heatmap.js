@@ -1,8 +1,8 @@
 // The heat-map of one matrix: cells on a canvas, labels as text, the row and column pointed at lit up.
 
-import { element, readout, widest } from "./elements.js";
-import { headColour, paint, scale } from "./colours.js";
-import { bucketsOf, chosenMap, hidden, matrix, number, shown, visible } from "./weights.js";
+import { axes, element, follow, readout, widest } from "./elements.js";
+import { headColour, paint } from "./colours.js";
+import { bucketsOf, chosenMap, hidden, levels, matrix, number, shown, visible } from "./weights.js";
 import { say } from "./words.js";
 
 const FONT = "13px system-ui, sans-serif";
@@ -17,24 +17,21 @@ export function heatmap(place, view, state) {
   }
   const buckets = bucketsOf(map, state);
   if (buckets && state.sorted) for (const list of [rows, columns]) list.sort((a, b) => buckets[a] - buckets[b] || a - b);
-  const weights = matrix(map, state.head);
-  const unseen = hidden(map, state.head);
-  const at = (row, column) => weights[row * map.columns.length + column];
   const size = measures(place, map, rows, columns, buckets ? 24 : 0);
   const canvas = element("canvas", {
     class: "cells", id: "cells", tabindex: 0, role: "img", "aria-label": say(state, "heat_label"),
     style: { width: `${columns.length * size.cell}px`, height: `${rows.length * size.cell}px` },
   });
-  paint(canvas, rows, columns, (row, column) =>
-    unseen(row, column, at(row, column)) ? null : scale(at(row, column), state.log),
-  );
+  const weights = matrix(map, state.head);
+  paint(canvas, rows, columns, levels(map, state.head, state.log, weights));
   const told = readout(say(state, "heat_hint"));
-  const parts = grid(canvas, size, axes(state, map), map, rows, columns, buckets);
-  const light = spotlight(parts, size, (i, j) => {
-    const [row, column] = [rows[i], columns[j]];
-    tell(told, state, map, row, column, at(row, column), unseen(row, column, at(row, column)));
+  const parts = grid(canvas, size, axes(state, map.named ? "written" : "asking", "looked"), map, rows, columns, buckets);
+  const light = spotlight(parts, size);
+  follow(canvas, rows.length, columns.length, (i, j) => {
+    light(i, j);
+    if (i === null) told.clear();
+    else tell(told, state, map, rows[i], columns[j], weights[rows[i] * map.columns.length + columns[j]]);
   });
-  follow(canvas, size, rows.length, columns.length, light, told);
   place.append(element("div", { class: "above" }, told.node, legend(state)), parts.node);
 }
 
@@ -95,11 +92,11 @@ function names(side, chosen, size, make) {
 
 // The number of a token's bucket, beside one of eight colours.
 function badge(bucket) {
-  return element("small", { class: "bucket", style: { "--colour": headColour(bucket + 1) } }, String(bucket));
+  return element("small", { class: "bucket", style: { "--colour": headColour(bucket + 1) } }, bucket);
 }
 
 // Lights up one row and one column; `show(null)` puts the light out.
-function spotlight({ above, beside, band, post }, size, tell) {
+function spotlight({ above, beside, band, post }, size) {
   let on = [];
   return function show(i, j) {
     on.forEach((node) => node.classList.remove("on"));
@@ -114,39 +111,10 @@ function spotlight({ above, beside, band, post }, size, tell) {
     band.style.top = `${i * size.cell}px`;
     band.style.height = post.style.width = `${size.cell}px`;
     post.style.left = `${j * size.cell}px`;
-    tell(i, j);
   };
 }
 
-// The pointer and the arrow keys both move the spotlight.
-function follow(canvas, size, n, m, light, told) {
-  let place = null;
-  const go = (i, j) => {
-    place = [Math.max(0, Math.min(n - 1, i)), Math.max(0, Math.min(m - 1, j))];
-    light(...place);
-  };
-  const leave = () => {
-    place = null;
-    light(null);
-    told.clear();
-  };
-  const point = (event) => go(Math.floor(event.offsetY / size.cell), Math.floor(event.offsetX / size.cell));
-  const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-  canvas.addEventListener("pointermove", point);
-  canvas.addEventListener("pointerdown", point);
-  canvas.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && leave());
-  canvas.addEventListener("blur", leave);
-  canvas.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") leave();
-    const step = STEPS[event.key];
-    if (!step) return;
-    event.preventDefault();
-    if (place) go(place[0] + step[0], place[1] + step[1]);
-    else go(0, 0);
-  });
-}
-
-function tell(told, state, map, row, column, weight, unseen) {
+function tell(told, state, map, row, column, weight) {
   const pair = `‘${shown(map.columns[column])}’ → ‘${shown(map.rows[row])}’`;
   const many = { mean: "mean_of", max: "max_of" }[state.head];
   const rest = [
@@ -156,16 +124,8 @@ function tell(told, state, map, row, column, weight, unseen) {
   if (map.reads?.[row]) rest.push(say(state, "after", { text: shown(map.reads[row]) }));
   const buckets = bucketsOf(map, state);
   if (buckets) rest.push(say(state, "bucket_pair", { from: buckets[column], to: buckets[row] }));
-  if (unseen) rest.unshift(say(state, map.kind === "decoder" && column > row ? "masked" : "unseen"));
+  if (hidden(map, state.head)(row, column, weight)) rest.unshift(say(state, map.kind === "decoder" && column > row ? "masked" : "unseen"));
   told.tell(pair, number(weight), rest.join(" · "));
-}
-
-function axes(state, map) {
-  const asking = map.named ? "written" : "asking";
-  return element(
-    "p", { class: "axes" },
-    element("span", {}, `↓ ${say(state, asking)}`), element("span", {}, `→ ${say(state, "looked")}`),
-  );
 }
 
 function legend(state) {

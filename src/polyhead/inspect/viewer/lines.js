@@ -2,7 +2,7 @@
 // for each head, as strong as the weight (as in Figure 3 of "Attention Is All You Need").
 
 import { headColour } from "./colours.js";
-import { element, readout } from "./elements.js";
+import { button, count, element, readout } from "./elements.js";
 import { chosenMap, number, shown, visible } from "./weights.js";
 import { say } from "./words.js";
 
@@ -20,14 +20,14 @@ export function lines(place, view, state, change) {
   const told = readout(say(state, "lines_hint"));
   const height = `${Math.max(rows.length, columns.length) * ROW}px`;
   const canvas = element("canvas", { class: "curves", "aria-hidden": "true", style: { height } });
-  const picture = { map, rows, columns, canvas, told, state, heads: activeHeads(map, state), faint: faintest(view, state) };
+  const picture = { map, rows, columns, canvas, told, state, heads: count(map.heads).filter((head) => !state.off.includes(head)), faint: faintest(view, state) };
   const alone = isShown(state.word, rows, columns) ? state.word : "";
   const show = (word) => draw(picture, word);
   const list = (letter, tokens, chosen) =>
     element("ol", { class: letter === "r" ? "words left" : "words right" }, ...chosen.map((i) => {
       const word = `${letter}${i + 1}`;
-      return element("li", {}, element("button", {
-        type: "button", id: `word-${word}`, title: tokens[i].text, "aria-pressed": String(alone === word),
+      return element("li", {}, button({
+        id: `word-${word}`, title: tokens[i].text, "aria-pressed": String(alone === word),
         pointerenter: () => show(word), focus: () => show(word), blur: () => show(alone),
         click: () => change({ word: alone === word ? "" : word }),
       }, element("bdi", {}, shown(tokens[i])), element("small", {})));
@@ -45,10 +45,6 @@ export function lines(place, view, state, change) {
 
 function isShown(word, rows, columns) {
   return (word[0] === "r" ? rows : columns).includes(Number(word.slice(1)) - 1);
-}
-
-export function activeHeads(map, state) {
-  return Array.from({ length: map.heads }, (_, i) => i + 1).filter((head) => !state.off.includes(head));
 }
 
 // Draw all curves, or only those of one word (r3: third row, c1: first column).

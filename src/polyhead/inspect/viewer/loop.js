@@ -56,12 +56,20 @@ export function run(root, { read, write, turned, draw, signal }) {
   return again;
 }
 
+// Draw something anew and stay on the control that was focused, or, if it is gone, on the first of them.
+export function keepFocus(root, draw) {
+  const focused = document.activeElement;
+  const inside = root.contains(focused);
+  draw();
+  if (!inside || focused.isConnected) return;
+  const next = document.getElementById(focused.id) ?? root.querySelector("button, input:checked, input[type=range]");
+  next?.focus({ preventScroll: true });
+}
+
 // What the reader has focused and scrolled to is kept.
 function keepPlace(root, draw) {
-  const focused = root.contains(document.activeElement) && document.activeElement.id;
   const [across, down] = [root.querySelector(".scroll")?.scrollLeft, window.scrollY];
-  draw();
-  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  keepFocus(root, draw);
   if (across) root.querySelector(".scroll")?.scrollTo(across, 0);
   window.scrollTo(window.scrollX, down);
 }

@@ -1,15 +1,15 @@
 // The page for images: a picture, and over it where the model looked. One state, drawn anew on change.
 
 import { paint } from "./colours.js";
-import { choice, element, readout, shares, toggle, walk } from "./elements.js";
+import { bytesOf, choice, count, element, follow, footer, languages, readout, shares, thumbnails, toggle } from "./elements.js";
 import { address, defaultLanguage, picker, run } from "./loop.js";
-import { say, WORDS } from "./words.js";
+import { LANGUAGES, say } from "./words.js";
 
 const VIEWS = ["one", "all"];
 const KEYS = ["view", "layer", "head", "alone", "lang"];
 const OPAQUE = 0.62; // of the map over the picture
 
-const numbers = (n) => Array.from({ length: n }, (_, i) => String(i + 1));
+const numbers = (n) => count(n).map(String);
 
 // Any text makes a valid state: what makes no sense for this model is replaced by what does.
 function readState(hash, view) {
@@ -19,7 +19,7 @@ function readState(hash, view) {
     layer: pick("layer", ["rollout", ...numbers(view.n_layers)], "rollout"),
     head: pick("head", ["mean", "max", ...numbers(view.n_heads)], "mean"),
     alone: given.get("alone") === "1",
-    lang: pick("lang", Object.keys(WORDS), defaultLanguage()),
+    lang: pick("lang", LANGUAGES, defaultLanguage()),
   };
 }
 
@@ -45,7 +45,7 @@ function nameOf(view, state) {
 
 // Canvas pixels are picture pixels: CSS makes them as large as there is room.
 function paintPicture(canvas, picture) {
-  const bytes = Uint8Array.from(atob(picture.bytes), (letter) => letter.charCodeAt(0));
+  const bytes = bytesOf(picture.bytes);
   [canvas.width, canvas.height] = [picture.width, picture.height];
   const context = canvas.getContext("2d");
   const image = context.createImageData(picture.width, picture.height);
@@ -80,93 +80,51 @@ function oneMap(place, view, state) {
   const width = Math.min(420, room >= 760 ? (room - 20) / 2 : room);
   const canvas = element("canvas", { id: "map", tabindex: 0, role: "img", "aria-label": say(state, "map_label") });
   const spot = element("div", { class: "spot" });
+  const light = (sides) => Object.entries(sides).forEach(([side, part]) => spot.style.setProperty(side, `${100 * part}%`));
   paintMap(canvas, view, weights, state.alone);
   const seen = element("canvas", { id: "seen", role: "img", "aria-label": say(state, "seen") });
   paintPicture(seen, view.picture);
   const told = readout(say(state, "patch_hint"));
-  follow(canvas, spot, view, told, (row, column) => {
+  follow(canvas, view.rows, view.columns, (row, column) => {
+    spot.classList.toggle("on", row !== null);
+    if (row === null) return told.clear();
+    light({ left: column / view.columns, top: row / view.rows, width: 1 / view.columns, height: 1 / view.rows });
     const weight = weights[row * view.columns + column];
     const share = { n: `${Math.round((100 * weight) / (Math.max(...weights) || 1))} %` };
-    told.tell(say(state, "patch", { row: row + 1, column: column + 1 }), weight.toFixed(4), say(state, "share", share));
+    return told.tell(say(state, "patch", { row: row + 1, column: column + 1 }), weight.toFixed(4), say(state, "share", share));
   });
-  const live = stage(width, canvas, spot);
-  live.classList.add("live");
   const figure = (name, node) => element("figure", {}, element("figcaption", {}, name), node);
   place.append(
     element("div", { class: "above" }, told.node),
-    element("div", { class: "pictures" }, figure(nameOf(view, state), live), figure(say(state, "seen"), stage(width, seen))),
+    element("div", { class: "pictures" }, figure(nameOf(view, state), stage(width, canvas, spot)), figure(say(state, "seen"), stage(width, seen))),
   );
-}
-
-// The pointer and the arrow keys both move the frame around a patch.
-function follow(canvas, spot, view, told, tell) {
-  let at = null;
-  const within = (n, limit) => Math.min(limit - 1, Math.max(0, n));
-  const show = (row, column) => {
-    at = [within(row, view.rows), within(column, view.columns)];
-    const parts = { left: at[1] / view.columns, top: at[0] / view.rows, width: 1 / view.columns, height: 1 / view.rows };
-    for (const [side, part] of Object.entries(parts)) spot.style.setProperty(side, `${100 * part}%`);
-    spot.classList.add("on");
-    tell(...at);
-  };
-  const clear = () => {
-    at = null;
-    spot.classList.remove("on");
-    told.clear();
-  };
-  canvas.addEventListener("pointermove", ({ clientX, clientY }) => {
-    const box = canvas.getBoundingClientRect();
-    const place = (offset, size, n) => Math.floor((offset / size) * n);
-    show(place(clientY - box.top, box.height, view.rows), place(clientX - box.left, box.width, view.columns));
-  });
-  canvas.addEventListener("pointerleave", clear);
-  canvas.addEventListener("keydown", (event) => {
-    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
-    if (event.key === "Escape") clear();
-    if (!step) return;
-    event.preventDefault();
-    if (at) show(at[0] + step[0], at[1] + step[1]);
-    else show(0, 0);
-  });
 }
 
 function allMaps(place, view, state, change) {
-  const node = element("div", { class: "thumbnails", style: { "--heads": view.n_heads }, keydown: (event) => walk(event, node) });
-  node.append(element("span"));
-  for (const head of numbers(view.n_heads)) node.append(element("span", { class: "column-name" }, head));
-  for (const layer of numbers(view.n_layers)) {
-    node.append(element("span", { class: "row-name" }, layer));
-    for (const head of numbers(view.n_heads)) {
-      const canvas = element("canvas", { "aria-hidden": "true" });
+  place.append(...thumbnails(state, count(view.n_layers), view.n_heads, {
+    draw(canvas, layer, head) {
+      canvas.style.aspectRatio = "auto"; // as the picture's
       paintMap(canvas, view, view.layers[layer - 1][head - 1], state.alone);
-      const label = say(state, "open_head", { layer, head });
-      node.append(element("button", {
-        type: "button", id: `head-${layer}-${head}`, title: label, "aria-label": label,
-        "data-layer": layer, "data-head": head, click: () => change({ view: "one", layer, head }),
-      }, canvas));
-    }
-  }
-  const names = element(
-    "p", { class: "axes" }, element("span", {}, `↓ ${say(state, "layer")}`), element("span", {}, `→ ${say(state, "head")}`),
-  );
-  place.append(element("p", { class: "hint" }, say(state, "model_hint")), names, element("div", { class: "scroll" }, node));
+    },
+    note: () => "",
+    open: (layer, head) => change({ view: "one", layer, head }),
+  }));
 }
 
 function header(view, state, change) {
-  const languages = [{ value: "ko", label: "한국어" }, { value: "en", label: "English" }];
   return element(
     "header", {},
     element(
       "div", { class: "title" },
       element("div", {}, element("h1", {}, element("bdi", {}, view.title)), element("p", { class: "model" }, view.model)),
-      choice("lang", say(state, "language"), languages, state.lang, (lang) => change({ lang })),
+      languages(state, (lang) => change({ lang })),
     ),
     shares(view.labels),
   );
 }
 
 function controls(view, state, change) {
-  const options = (n) => numbers(n).map((value) => ({ value, label: value }));
+  const options = (n) => numbers(n).map((value) => ({ value }));
   const views = [{ value: "one", label: say(state, "one") }, { value: "all", label: say(state, "model_view") }];
   const layers = [{ value: "rollout", label: say(state, "rollout") }, ...options(view.n_layers)];
   const heads = [...["mean", "max"].map((value) => ({ value, label: say(state, value) })), ...options(view.n_heads)];
@@ -183,10 +141,7 @@ function controls(view, state, change) {
 function notes(view, state) {
   const lines = [say(state, view.pooled === "class" ? "class_note" : "mean_note"), say(state, "scale_note")];
   if (state.view === "one" && state.layer === "rollout") lines.push(say(state, "rollout_note"));
-  return element(
-    "footer", {}, ...lines.map((line) => element("p", {}, line)),
-    element("p", { class: "caveat" }, say(state, "class_caveat"), " ", element("cite", {}, "Abnar & Zuidema 2020")),
-  );
+  return footer(state, lines, "a_class", "Abnar & Zuidema 2020");
 }
 
 // Show a view (parsed JSON, polyhead-image-attention-1) inside `root`; the options are as for text.

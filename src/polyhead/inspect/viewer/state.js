@@ -1,8 +1,9 @@
 // What is being looked at (#view=heat&kind=cross&…).
 
 import { address, defaultLanguage, picker } from "./loop.js";
+import { count } from "./elements.js";
 import { layersOf } from "./weights.js";
-import { WORDS } from "./words.js";
+import { LANGUAGES } from "./words.js";
 
 const VIEWS = ["heat", "lines", "model"];
 const KEYS = ["view", "kind", "layer", "head", "off", "word", "merge", "special", "log", "round", "sorted", "lang"];
@@ -13,7 +14,7 @@ export function readState(hash, view) {
   const kind = pick("kind", view.kinds, view.kinds[view.kinds.length - 1]);
   const layers = layersOf(view, kind);
   const map = layers.find((one) => String(one.layer) === given.get("layer")) ?? layers[layers.length - 1];
-  const heads = Array.from({ length: map.heads }, (_, i) => i + 1);
+  const heads = count(map.heads);
   const head = pick("head", ["mean", "max", ...heads.map(String)], "mean");
   const off = (given.get("off") ?? "").split(".").map(Number).filter((one) => heads.includes(one));
   return {
@@ -28,7 +29,7 @@ export function readState(hash, view) {
     log: given.get("log") === "1",
     round: Math.min(Math.max(1, parseInt(given.get("round")) || 1), map.rounds || 1), // of hashing
     sorted: given.get("sorted") === "1", // by bucket
-    lang: pick("lang", Object.keys(WORDS), defaultLanguage()),
+    lang: pick("lang", LANGUAGES, defaultLanguage()),
     langChosen: given.has("lang"),
   };
 }

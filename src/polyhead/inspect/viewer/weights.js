@@ -6,7 +6,10 @@
 // Where not everyone can see everyone, `seen` has one bit for each weight, and `buckets` the numbers
 // that hashing gave, with the axes (round, head, position).
 
-export const KINDS = ["encoder", "decoder", "cross"];
+import { scale } from "./colours.js";
+import { bytesOf, count } from "./elements.js";
+
+const KINDS = ["encoder", "decoder", "cross"];
 
 export function readView(content) {
   const maps = content.maps.map((packed) => {
@@ -20,7 +23,8 @@ export function readView(content) {
       reads: named ? (content.target ?? content.source).tokens : null,
       columns: content[packed.keys].tokens,
       bits: packed.entropy ?? null,
-      weights: packed.floats ?? (packed.weights ? floats(bytesOf(packed.weights)) : null),
+      // Every machine that runs a browser is little-endian, as the format is.
+      weights: packed.floats ?? (packed.weights ? new Float32Array(bytesOf(packed.weights).buffer) : null),
       small: packed.small ?? null,
       seen: packed.seen ? bytesOf(packed.seen) : null,
       buckets: packed.buckets ? new Int16Array(bytesOf(packed.buckets.numbers).buffer) : null,
@@ -29,15 +33,6 @@ export function readView(content) {
   });
   const kinds = KINDS.filter((kind) => maps.some((map) => map.kind === kind));
   return { title: content.title, model: content.model, source: content.source, target: content.target, kinds, maps };
-}
-
-export function bytesOf(base64) {
-  return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-}
-
-// Every machine that runs a browser is little-endian, as the format is.
-function floats(bytes) {
-  return new Float32Array(bytes.buffer);
 }
 
 export function layersOf(view, kind) {
@@ -121,9 +116,18 @@ const bit = (bytes, at) => (bytes[at >> 3] >> (at & 7)) & 1;
 // window hides what is far. Of several heads none could see such a cell.
 export function hidden(map, head) {
   const [n, m] = [map.rows.length, map.columns.length];
-  if (!map.seen) return (row, column, weight) => map.kind === "decoder" && column > row && weight === 0;
-  const heads = typeof head === "number" ? [head - 1] : Array.from({ length: map.heads }, (_, i) => i);
-  return (row, column) => !heads.some((one) => bit(map.seen, (one * n + row) * m + column));
+  if (!map.seen) return map.kind === "decoder" ? (row, column, weight) => column > row && weight === 0 : () => false;
+  const heads = typeof head === "number" ? [head] : count(map.heads);
+  return (row, column) => !heads.some((one) => bit(map.seen, ((one - 1) * n + row) * m + column));
+}
+
+// How to colour the cells of a matrix: from 0 to 1, or null for what is hidden.
+export function levels(map, head, log, weights = matrix(map, head)) {
+  const [unseen, m] = [hidden(map, head), map.columns.length];
+  return (row, column) => {
+    const weight = weights[row * m + column];
+    return unseen(row, column, weight) ? null : scale(weight, log);
+  };
 }
 
 // The bucket of every position in the round and head that the state asks for, or null.

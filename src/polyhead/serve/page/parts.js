@@ -1,9 +1,10 @@
 // What several panels are made of: the box for text, tabs, the latest request, the explorer with its files.
 
 import { mount } from "../viewer/attention.js";
-import { choice, element } from "../viewer/elements.js";
+import { bar, button, choice, element } from "../viewer/elements.js";
+import { keepFocus } from "../viewer/loop.js";
 import { shown } from "../viewer/weights.js";
-import { attention } from "./wire.js";
+import { attention, reason } from "./wire.js";
 import { saving } from "./saving.js";
 
 const PAUSE = 250; // milliseconds without a key before the server is asked
@@ -24,7 +25,7 @@ export function textBox(page, { hint, lang, typed }) {
     keydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && send(),
   });
   const count = element("small", { class: "count" });
-  const clear = element("button", { type: "button", class: "plain", id: "clear", click: () => { set(""); box.focus(); send(); } }, page.say("clear"));
+  const clear = button({ class: "plain", id: "clear", click: () => { set(""); box.focus(); send(); } }, page.say("clear"));
   const grow = () => {
     box.style.height = "auto";
     box.style.height = `${Math.min(box.scrollHeight + 2, 420)}px`;
@@ -55,22 +56,36 @@ export function latest() {
   };
 }
 
-export function trouble(page, error) {
-  return element("p", { class: "trouble", role: "alert" }, element("strong", {}, `${page.say("trouble")}. `), error.message);
+// What went wrong; what may pass by itself can be tried again.
+export function trouble(page, error, again) {
+  return element(
+    "p", { class: "trouble", role: "alert" }, element("strong", {}, `${page.say("trouble")}. `), reason(page, error), " ",
+    again && error.passing ? button({ class: "plain", id: "again", click: again }, page.say("again")) : null,
+  );
 }
 
-// Run one request at a time in a place; what went wrong is said there.
+// Work for one place: only the latest, and none twice in a row (`asked` says what for). Says whether it
+// has begun. What went wrong is said there, and can be tried again: by a button, or by asking once more.
 export function guarded(page, place) {
   const fresh = latest();
-  return async (work) => {
+  let last;
+  const attempt = async (asked, work) => {
     const signal = fresh();
+    last = asked;
     place.classList.add("busy");
     try {
       await work(signal);
     } catch (error) {
-      if (!signal.aborted) place.replaceChildren(trouble(page, error));
+      if (signal.aborted) return;
+      last = null;
+      keepFocus(place, () => place.replaceChildren(trouble(page, error, () => attempt(asked, work))));
     }
     if (!signal.aborted) place.classList.remove("busy");
+  };
+  return (asked, work) => {
+    if (asked === last) return false;
+    attempt(asked, work);
+    return true;
   };
 }
 
@@ -88,24 +103,27 @@ export function nothing(page) {
   return element("p", { class: "card empty" }, page.say("empty"));
 }
 
+// A candidate to choose, with its probability as a bar.
+export function option(attributes, text, probability, said) {
+  return element("li", {}, button({ class: "option", ...attributes }, element("bdi", {}, text), bar(probability), element("small", {}, said)));
+}
+
 // The viewer of `polyhead attention`, fed by the server. `back`: the place has just come back onto the page.
 export function explorer(page, place) {
   const guard = guarded(page, place);
-  let [last, again] = ["", () => {}];
+  let again;
   return function show(request, back = false) {
-    const asked = JSON.stringify(request);
-    if (asked === last) return back && again();
-    last = asked;
-    guard(async (signal) => {
+    const begun = guard(JSON.stringify(request), async (signal) => {
+      again = null;
       const long = request.text.length > LONG;
-      const found = await attention({ ...request, ...(long && { maps: [] }) }, signal).catch((error) => {
-        last = "";
-        throw error;
-      });
+      const found = await attention({ ...request, ...(long && { maps: [] }) }, signal);
       if (signal.aborted) return;
       const load = (maps, state) =>
         found.load(maps.map(({ kind, layer }) => ({ kind, layer })), long && state.view === "model" ? THUMBNAIL : undefined);
-      again = mount(place, found.view, { top: () => null, load, signal, tools: (state) => saving(page, request, state) });
+      again = mount(place, found.view, {
+        top: () => null, load, failed: (error, retry) => trouble(page, error, retry), signal, tools: (state) => saving(page, request, state),
+      });
     });
+    if (!begun && back) again?.();
   };
 }

@@ -1,16 +1,19 @@
 // The playground: one model at a time, its state in the address. Each use of a model has its own panel.
 
-import { languages } from "../viewer/controls.js";
-import { element } from "../viewer/elements.js";
+import { element, languages } from "../viewer/elements.js";
 import { address, defaultLanguage, picker, remember } from "../viewer/loop.js";
+import { trouble } from "./parts.js";
 import { say } from "./playwords.js";
-import { seeing } from "./seeing.js";
-import { translating } from "./translating.js";
-import { classifying, filling } from "./understanding.js";
 import { json, useKey } from "./wire.js";
-import { writing } from "./writing.js";
 
-const PANELS = { translate: translating, generate: writing, fill: filling, classify: classifying, "classify-image": seeing };
+// Only the panel that is needed is loaded.
+const PANELS = {
+  translate: async () => (await import("./translating.js")).translating,
+  generate: async () => (await import("./writing.js")).writing,
+  fill: async () => (await import("./understanding.js")).filling,
+  classify: async () => (await import("./understanding.js")).classifying,
+  "classify-image": async () => (await import("./seeing.js")).seeing,
+};
 const TABS = ["attention", "steps", "beam"];
 const KEYS = ["model", "q", "tab", "n", "forced", "beam"];
 const root = document.getElementById("play");
@@ -54,13 +57,16 @@ function start({ models, limits }) {
       panel.update();
     },
   };
-  const build = () => {
+  const build = async () => {
     document.documentElement.lang = state.lang;
     document.title = `${state.model.name} · Polyhead`;
     const place = element("div", { class: "panel" });
     root.replaceChildren(bar(page, models, choose, speak), place, foot(page));
     panel?.end?.();
-    panel = PANELS[state.model.use](place, page);
+    panel = null;
+    const make = await PANELS[state.model.use]().catch((error) => place.replaceChildren(trouble(page, error)));
+    if (!make || !place.isConnected) return; // another was chosen meanwhile
+    panel = make(place, page);
     panel.update();
   };
   const choose = (model) => {
@@ -79,7 +85,7 @@ function start({ models, limits }) {
     const before = state;
     state = readPlay(location.hash, models);
     if (before.model !== state.model || before.lang !== state.lang) build();
-    else panel.update();
+    else panel?.update();
   });
   build();
 }
@@ -91,7 +97,7 @@ function bar(page, models, choose, speak) {
     return `${one.name}${way}`;
   };
   const options = models.map((one, i) => element("option", { value: i, selected: one === model }, name(one)));
-  const select = element("select", { id: "model", "aria-label": page.say("choose_model"), change: () => choose(models[select.value]) }, ...options);
+  const select = element("select", { id: "model", "aria-label": page.say("model"), change: () => choose(models[select.value]) }, ...options);
   return element(
     "header", { class: "top" },
     element("div", { class: "brand" },
@@ -134,7 +140,7 @@ async function begin() {
     else root.replaceChildren(element("p", { class: "card" }, say(state, "no_models")));
   } catch (error) {
     if (error.status === 401 || error.status === 403) askForKey();
-    else root.replaceChildren(element("p", { class: "card" }, `${say(state, "trouble")}: ${error.message}`));
+    else root.replaceChildren(trouble({ say: (...words) => say(state, ...words) }, error, begin));
   }
 }
 

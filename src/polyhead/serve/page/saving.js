@@ -1,7 +1,7 @@
 // Files of what is shown: the picture as SVG and PNG, and the page of `polyhead attention`. The server makes them.
 
-import { element } from "../viewer/elements.js";
-import { ask } from "./wire.js";
+import { button, element } from "../viewer/elements.js";
+import { ask, reason } from "./wire.js";
 
 const SHARP = 2; // pixels of a PNG for each unit of the SVG
 
@@ -32,14 +32,14 @@ function headsOn({ off }) {
 export function buttons(page, makers) {
   const told = element("span", { role: "status" });
   const one = (kind) =>
-    element("button", {
-      type: "button", class: "plain", id: `save-${kind.toLowerCase()}`, "aria-label": page.say("saved_as", { n: kind }),
+    button({
+      class: "plain", id: `save-${kind.toLowerCase()}`, "aria-label": page.say("saved_as", { n: kind }),
       click: async () => {
         told.textContent = "";
         try {
           download(await makers[kind](), `attention.${kind.toLowerCase()}`);
         } catch (error) {
-          told.textContent = error.message;
+          told.textContent = reason(page, error);
         }
       },
     }, kind);

@@ -14,7 +14,7 @@ export function seeing(root, page) {
   const way = (format) => `/v1/attention?${new URLSearchParams({ model: page.model.name, format })}`;
   const take = (file) => {
     if (!file) return;
-    guard(async (signal) => {
+    guard(file, async (signal) => {
       const most = page.limits.max_image;
       if (file.size > most) throw new Error(page.say("too_large", { n: Math.floor(most / 2 ** 20) }));
       const view = await json(way("json"), file, signal);

@@ -1,9 +1,10 @@
 // The step player: the output grows token by token; at each step the likeliest tokens, one of which can be forced.
 
-import { element } from "../viewer/elements.js";
 import { headColour } from "../viewer/colours.js";
+import { button, element } from "../viewer/elements.js";
+import { keepFocus } from "../viewer/loop.js";
 import { layersOf, matrix, shown } from "../viewer/weights.js";
-import { guarded, piece } from "./parts.js";
+import { guarded, option, piece } from "./parts.js";
 import { attention, json } from "./wire.js";
 
 const BEAT = 650; // milliseconds a step when playing
@@ -11,7 +12,7 @@ const WRITTEN = 60; // tokens of a language model, which may never end by itself
 
 export function stepping(page, place) {
   const guard = guarded(page, place);
-  let [last, at, timer, walk] = ["", 0, null, null];
+  let [at, timer, walk] = [0, null, null];
   const stop = () => {
     clearInterval(timer);
     timer = null;
@@ -33,26 +34,20 @@ export function stepping(page, place) {
     stop();
     page.change({ forced: [...walk.steps.slice(0, at - 1).map((step) => step.id), id] }, true);
   };
-  const draw = () => {
-    const focused = place.contains(document.activeElement) && document.activeElement.id;
+  const draw = () => keepFocus(place, () =>
     place.replaceChildren(
       element("section", { class: "card steps" },
         element("p", { class: "hint" }, page.say("steps_hint")),
         written(page, walk, at, go),
         player(page, walk, { at, playing: Boolean(timer), go, play }),
         element("div", { class: "columns" }, at ? alternatives(page, walk, at, force) : "", at && walk.looks ? looks(page, walk, at) : "")),
-    );
-    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
-  };
+    ));
   return function show({ model, text }) {
     const { forced } = page.state;
-    const asked = JSON.stringify([model, text, forced]);
-    if (asked === last) return;
-    const before = walk?.asked === text ? at : 0;
-    last = asked;
-    stop();
     const isWriter = page.model.use !== "translate";
-    guard(async (signal) => {
+    guard(JSON.stringify([model, text, forced]), async (signal) => {
+      const before = walk?.asked === text ? at : 0;
+      stop();
       walk = await json("/v1/steps", { model, text, prefix: forced, top: 5, ...(isWriter && { max_tokens: forced.length + WRITTEN }) }, signal);
       walk.asked = text;
       at = forced.length || Math.min(before, walk.steps.length) || walk.steps.length;
@@ -71,8 +66,8 @@ const percent = (p) => `${(100 * p).toFixed(p < 0.0995 ? 1 : 0)} %`;
 // What stands there so far; the bar under a token is its probability.
 function written(page, { steps }, at, go) {
   const items = steps.slice(0, at).map((step, i) =>
-    element("li", {}, element("button", {
-      type: "button", class: step.forced ? "token forced" : "token", id: `token-${i + 1}`,
+    element("li", {}, button({
+      class: step.forced ? "token forced" : "token", id: `token-${i + 1}`,
       "aria-current": i + 1 === at ? "step" : null, title: `${percent(step.probability)}${step.forced ? `, ${page.say("forced")}` : ""}`,
       click: () => go(i + 1),
     }, element("bdi", {}, piece(step)), element("i", { style: { width: percent(step.probability).replace(" ", "") } }))));
@@ -81,19 +76,20 @@ function written(page, { steps }, at, go) {
 
 function player(page, { steps }, { at, playing, go, play }) {
   const all = steps.length;
-  const button = (id, sign, click, disabled = false) =>
-    element("button", { type: "button", id: `step-${id}`, class: "knob", "aria-label": page.say(id), title: page.say(id), disabled, click }, sign);
+  // What cannot go on is not disabled, or it would lose the focus; the name of "play" changes, its place does not.
+  const knob = (id, sign, click, idle = false, name = page.say(id)) =>
+    button({ id: `step-${id}`, class: "knob", "aria-label": name, title: name, "aria-disabled": String(idle), click }, sign);
   const slider = element("input", {
     type: "range", id: "step", min: 0, max: all, step: 1, "aria-label": page.say("step_n", { n: at, all }), input: () => go(Number(slider.value)),
   });
   slider.value = at;
   const forced = page.state.forced.length
-    ? element("button", { type: "button", class: "plain", id: "unforce", click: () => page.change({ forced: [] }, true) }, page.say("unforce"))
+    ? button({ class: "plain", id: "unforce", click: () => page.change({ forced: [] }, true) }, page.say("unforce"))
     : "";
   return element("div", { class: "player" },
-    button("first", "«", () => go(0), at === 0), button("back", "‹", () => go(at - 1), at === 0),
-    button(playing ? "pause" : "play", playing ? "❚❚" : "▶", play),
-    button("next", "›", () => go(at + 1), at === all), button("last", "»", () => go(all), at === all),
+    knob("first", "«", () => go(0), at === 0), knob("back", "‹", () => go(at - 1), at === 0),
+    knob("play", playing ? "❚❚" : "▶", play, false, page.say(playing ? "pause" : "play")),
+    knob("next", "›", () => go(at + 1), at === all), knob("last", "»", () => go(all), at === all),
     slider, element("span", { class: "hint" }, page.say("step_n", { n: at, all })), forced);
 }
 
@@ -101,12 +97,8 @@ function alternatives(page, { steps }, at, force) {
   const step = steps[at - 1];
   const options = step.alternatives.some((one) => one.id === step.id) ? step.alternatives : [...step.alternatives, step];
   const items = options.map((one, i) =>
-    element("li", {}, element("button", {
-      type: "button", class: "option", id: `option-${i + 1}`, "aria-pressed": String(one.id === step.id), click: () => force(one.id),
-    },
-    element("bdi", {}, piece(one)),
-    element("span", { class: "share" }, element("i", { style: { width: `${100 * one.probability}%` } })),
-    element("small", {}, percent(one.probability)))));
+    option({ id: `option-${i + 1}`, "aria-pressed": String(one.id === step.id), click: () => force(one.id) },
+      piece(one), one.probability, percent(one.probability)));
   return element("div", {}, element("h2", {}, page.say("likeliest")), element("ol", { class: "options" }, ...items));
 }
 

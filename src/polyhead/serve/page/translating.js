@@ -1,6 +1,7 @@
 // Translate as you type: the text, its translations, and three ways to look at how they came about.
 
-import { element } from "../viewer/elements.js";
+import { bar, button, element } from "../viewer/elements.js";
+import { keepFocus } from "../viewer/loop.js";
 import { explorer, guarded, nothing, tabs, textBox } from "./parts.js";
 import { stepping } from "./stepping.js";
 import { growing } from "./tree.js";
@@ -12,48 +13,43 @@ export function translating(root, page) {
   const { source_language: from, target_language: to } = page.model;
   const text = textBox(page, { hint: "type_here", lang: from, typed: (q) => page.change({ q, n: 1, forced: [] }) });
   const answer = element("div", { class: "answer-box", "aria-live": "polite", lang: to ?? null });
-  const choices = element("div", { class: "choices" });
-  const below = element("div", { class: "below" });
+  const [choices, tabPlace, below] = ["choices", "tabs", "below"].map((name) => element("div", { class: name }));
   const guard = guarded(page, answer);
   const look = looking(page, below);
-  let [asked, found, line] = [null, null, ""];
+  let found = null;
 
   const moved = () => found?.of === text.box.value && look(found, lineAt(text.box)); // not while one types
   for (const event of ["selectionchange", "click"]) text.box.addEventListener(event, moved);
   root.append(
     element("section", { class: "card twins" }, text.node, element("div", { class: "box out" }, answer)),
-    choices, element("div", { class: "tabs" }), below,
+    choices, tabPlace, below,
   );
 
   function update() {
     const { q } = page.state;
     text.set(q);
-    if (asked === q) return show();
-    asked = q;
-    if (!q.trim()) {
-      found = null;
-      guard(async () => {});
-      answer.replaceChildren(element("span", { class: "hint" }, page.say("translation")));
-      return show();
-    }
-    return guard(async (signal) => {
+    const begun = guard(q, async (signal) => {
       const body = { model: page.model.name, text: q, n_best: N_BEST, tokens: true };
-      const { translations } = await json("/v1/translate", body, signal).catch((error) => {
-        if (!signal.aborted) [asked, found] = [null, null]; // nothing old beside a new text; ask again next time
+      try {
+        const answers = q.trim() ? await json("/v1/translate", body, signal) : null;
+        found = answers && { ...answers.translations[0], of: q };
+      } catch (error) {
+        if (!signal.aborted) found = null; // nothing old beside a new text
         throw error;
-      });
-      found = { ...translations[0], of: q };
-      show();
+      } finally {
+        if (!signal.aborted) show();
+      }
     });
+    if (!begun && found?.of === q) show(); // and not while a new one is on its way
   }
 
-  function show() {
-    root.querySelector(".tabs").replaceChildren(found ? tabs(page, ["attention", "steps", "beam"]) : "");
+  const show = () => keepFocus(root, () => {
+    tabPlace.replaceChildren(found ? tabs(page, ["attention", "steps", "beam"]) : "");
     choices.replaceChildren(found ? list(page, found) : "");
     if (found) answer.replaceChildren(...output(page, chosen(page, found).text, found.pieces));
-    line = found ? lineAt(text.box) : "";
-    look(found, line);
-  }
+    else if (!page.state.q.trim()) answer.replaceChildren(element("span", { class: "hint" }, page.say("translation")));
+    look(found, found ? lineAt(text.box) : "");
+  });
 
   return { update };
 }
@@ -71,8 +67,8 @@ function lineAt(box) {
 }
 
 function output(page, text, pieces) {
-  const copy = element("button", {
-    type: "button", class: "plain", id: "copy",
+  const copy = button({
+    class: "plain", id: "copy",
     click: async () => {
       await navigator.clipboard.writeText(text);
       copy.textContent = page.say("copied");
@@ -91,8 +87,7 @@ function list(page, found) {
       type: "radio", name: "n", id: `n-${i + 1}`, checked: page.state.n === i + 1, change: () => page.change({ n: i + 1, forced: [] }),
     });
     return element("label", { class: "hypothesis", for: `n-${i + 1}` }, input,
-      element("bdi", {}, text),
-      element("span", { class: "share" }, element("i", { style: { width: `${100 * Math.exp(Math.min(0, score - best))}%` } })),
+      element("bdi", {}, text), bar(Math.exp(Math.min(0, score - best))),
       element("small", { title: page.say("score_hint") }, score.toFixed(2)));
   });
   return element("fieldset", { class: "n-best" },
@@ -110,7 +105,7 @@ function looking(page, below) {
   const note = element("p", { class: "hint line-note" });
   return function look(found, line) {
     const { tab } = page.state;
-    if (!found) return below.replaceChildren(nothing(page));
+    if (!found) return below.replaceChildren(page.state.q.trim() ? "" : nothing(page));
     const many = page.state.q.trim().includes("\n");
     note.textContent = many ? page.say("line_note") : "";
     const back = below.lastChild !== places[tab];

@@ -1,6 +1,7 @@
 // Beam search as a tree: steps from left to right, the best child beside its parent, the others below.
 
-import { choice, element, readout } from "../viewer/elements.js";
+import { button, choice, element, readout } from "../viewer/elements.js";
+import { keepFocus } from "../viewer/loop.js";
 import { guarded, piece } from "./parts.js";
 import { json } from "./wire.js";
 
@@ -10,15 +11,11 @@ const WIDTHS = [1, 2, 4, 8];
 
 export function growing(page, place) {
   const guard = guarded(page, place);
-  let last = "";
   return function show({ model, text }) {
     const beam = page.state.beam || page.model.defaults.beam;
-    const asked = JSON.stringify([model, text, beam]);
-    if (asked === last) return;
-    last = asked;
-    guard(async (signal) => {
+    guard(JSON.stringify([model, text, beam]), async (signal) => {
       const found = await json("/v1/beam", { model, text, beam }, signal);
-      place.replaceChildren(drawing(page, found, beam));
+      keepFocus(place, () => place.replaceChildren(drawing(page, found, beam)));
     });
   };
 }
@@ -35,14 +32,14 @@ function drawing(page, { nodes, hypotheses }, beam) {
   const stateOf = (one) => (paths[0]?.has(one.node) ? "best" : kept.has(one.node) ? "kept" : "dropped");
   for (const one of tree) if (one.parent !== null) lines.append(branch(tree[one.parent], one, stateOf(one)));
   const buttons = tree.map((one) =>
-    element("button", {
-      type: "button", class: `node ${stateOf(one)}`, id: `node-${one.node}`, tabindex: one.node === 0 ? 0 : -1, title: one.text,
+    button({
+      class: `node ${stateOf(one)}`, id: `node-${one.node}`, tabindex: one.node === 0 ? 0 : -1, title: one.text,
       style: { left: `${one.step * WIDTH}px`, top: `${one.row * ROW + 4}px` },
       focus: () => tell(page, told, tree, one), pointerenter: () => tell(page, told, tree, one), pointerleave: told.clear,
     }, element("bdi", {}, piece(one))));
   const field = element("div", { class: "tree", style: { width: `${width}px`, height: `${height}px` }, keydown: (event) => climb(event, tree, buttons) });
   field.append(lines, ...buttons);
-  const widths = [...new Set([...WIDTHS, beam])].sort((a, b) => a - b).map((value) => ({ value, label: String(value) }));
+  const widths = [...new Set([...WIDTHS, beam])].sort((a, b) => a - b).map((value) => ({ value }));
   const ends = hypotheses.map(({ text, score }, i) =>
     element("li", { class: i ? null : "best" }, element("bdi", {}, text), element("small", { title: page.say("score_hint") }, score.toFixed(2))));
   return element("section", { class: "card" },

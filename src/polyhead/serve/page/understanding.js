@@ -1,7 +1,8 @@
 // Models that understand a text: one that fills gaps, and one that says what class a text is of.
 
-import { element, shares } from "../viewer/elements.js";
-import { explorer, guarded, nothing, textBox } from "./parts.js";
+import { button, element, shares } from "../viewer/elements.js";
+import { keepFocus } from "../viewer/loop.js";
+import { explorer, guarded, nothing, option, textBox } from "./parts.js";
 import { json } from "./wire.js";
 
 const GAP = "[MASK]";
@@ -13,24 +14,23 @@ function reading(root, page, { hint, answered, extra }) {
   const [below, place] = [element("div", { class: "below" }), element("div", { class: "place" })];
   const show = explorer(page, place);
   const guard = guarded(page, answer);
-  let asked = null;
   root.append(element("section", { class: "card twins" }, text.node, element("div", { class: "box out" }, answer)), below);
+  const failed = (signal) => (error) => {
+    if (!signal.aborted) below.replaceChildren(); // nothing old below a new text
+    throw error;
+  };
   if (extra) text.node.lastChild.prepend(extra(text));
   return {
     update() {
       const { q } = page.state;
       text.set(q);
-      if (asked === q) return;
-      asked = q;
-      if (!q.trim()) {
-        guard(async () => answer.replaceChildren());
-        return below.replaceChildren(nothing(page));
-      }
-      guard(async (signal) => {
-        answer.replaceChildren(...(await answered(q, signal)));
-        if (!page.model.attention.length) return;
+      guard(q, async (signal) => {
+        const found = q.trim() ? await answered(q, signal).catch(failed(signal)) : [];
+        keepFocus(root, () => answer.replaceChildren(...found));
+        if (!found.length) return below.replaceChildren(nothing(page));
+        if (!page.model.attention.length) return null;
         if (below.firstChild !== place) below.replaceChildren(place);
-        show({ model: page.model.name, text: q });
+        return show({ model: page.model.name, text: q });
       });
     },
   };
@@ -55,7 +55,7 @@ export function filling(root, page) {
   };
   return reading(root, page, {
     hint: "blank_here",
-    extra: (text) => element("button", { type: "button", class: "plain", id: "gap", click: insert(text) }, page.say("add_blank")),
+    extra: (text) => button({ class: "plain", id: "gap", click: insert(text) }, page.say("add_blank")),
     answered: async (text, signal) => {
       if (!text.includes(GAP)) return [element("p", { class: "hint" }, page.say("blank_here"))];
       const { blanks, together } = await json("/v1/fill", { model: page.model.name, text, top: 5 }, signal);
@@ -75,10 +75,7 @@ function gap(page, text, candidates, number) {
       let seen = -1;
       page.change({ q: text.replaceAll(GAP, (found) => (++seen === number ? word : found)) }, true);
     };
-    return element("li", {}, element("button", { type: "button", class: "option", id: `gap-${number + 1}-${i + 1}`, click: put },
-      element("bdi", {}, word),
-      element("span", { class: "share" }, element("i", { style: { width: `${100 * probability}%` } })),
-      element("small", {}, `${(100 * probability).toFixed(1)} %`)));
+    return option({ id: `gap-${number + 1}-${i + 1}`, click: put }, word, probability, `${(100 * probability).toFixed(1)} %`);
   });
   return element("div", {}, element("h2", {}, page.say("blank_n", { n: number + 1 })), element("ol", { class: "options" }, ...items));
 }

@@ -5,11 +5,21 @@ import { readView } from "../viewer/weights.js";
 const KEY = "polyhead-key"; // of the API, if the server wants one; forgotten with the window
 const PATIENCE = 5; // seconds to wait at most before a busy server is asked again
 
-export class Refusal extends Error {
+const GONE = 0; // the status of a server that does not answer
+const BUSY = [429, 503];
+
+class Refusal extends Error {
   constructor(status, line) {
     super(line);
     this.status = status;
+    this.passing = status === GONE || status === 429 || status >= 500; // later it may work
   }
+}
+
+// What an error says, in the reader's language where the server did not write the line.
+export function reason({ say }, { status, message }) {
+  if (status === GONE) return say("gone");
+  return BUSY.includes(status) ? say("busy", { n: message }) : message;
 }
 
 export function useKey(key) {
@@ -24,9 +34,9 @@ export async function ask(path, body, signal, again = true) {
   if (body) headers["Content-Type"] = isFile ? body.type : "application/json";
   const response = await fetch(path, {
     method: body ? "POST" : "GET", headers, signal, body: body && !isFile ? JSON.stringify(body) : body,
-  });
+  }).catch(lost);
   if (response.ok) return response;
-  if (again && (response.status === 429 || response.status === 503)) {
+  if (again && BUSY.includes(response.status)) {
     const seconds = Math.min(PATIENCE, Number(response.headers.get("Retry-After")) || 1);
     await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
     return ask(path, body, signal, false);
@@ -35,8 +45,13 @@ export async function ask(path, body, signal, again = true) {
   throw new Refusal(response.status, said.error ?? `HTTP ${response.status}`);
 }
 
+// The network says in its own words, and in every browser in others, that nobody answers.
+function lost(error) {
+  throw error instanceof TypeError ? new Refusal(GONE, error.message) : error;
+}
+
 export async function json(path, body, signal) {
-  return (await ask(path, body, signal)).json();
+  return (await ask(path, body, signal)).json().catch(lost);
 }
 
 // Server-sent events of one answer: [name, data].
@@ -44,7 +59,7 @@ export async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await reader.read().catch(lost);
     if (done) return;
     rest += value;
     const whole = rest.split("\n\n");
@@ -63,7 +78,7 @@ export async function attention(request, signal) {
 }
 
 async function fetched(request, signal) {
-  const buffer = await (await ask("/v1/attention", request, signal)).arrayBuffer();
+  const buffer = await (await ask("/v1/attention", request, signal)).arrayBuffer().catch(lost);
   const length = new DataView(buffer).getUint32(8, true);
   const content = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 12, length)));
   for (const map of content.maps) {

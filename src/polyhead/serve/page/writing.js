@@ -1,6 +1,7 @@
 // A language model: it goes on with a text, which runs onto the page as it is written.
 
-import { element, toggle } from "../viewer/elements.js";
+import { button, element, toggle } from "../viewer/elements.js";
+import { keepFocus } from "../viewer/loop.js";
 import { explorer, latest, nothing, tabs, textBox, trouble } from "./parts.js";
 import { stepping } from "./stepping.js";
 import { ask, events } from "./wire.js";
@@ -10,7 +11,7 @@ export function writing(root, page) {
   const options = { temperature: defaults.temperature, greedy: false, tokens: Math.min(80, defaults.max_length), seed: 1 };
   const text = textBox(page, { hint: "prompt_here", typed: (q) => page.change({ q, forced: [] }) });
   const paper = element("div", { class: "paper", "aria-live": "off" });
-  const button = element("button", { type: "button", class: "primary", id: "write", click: () => (running ? halt() : write()) });
+  const start = button({ class: "primary", id: "write", click: () => (running ? halt() : write()) });
   const [tabPlace, below] = [element("div", { class: "tabs" }), element("div", { class: "below" })];
   const places = { attention: element("div", { class: "place" }), steps: element("div", { class: "place" }) };
   const shows = { attention: explorer(page, places.attention), steps: stepping(page, places.steps) };
@@ -18,9 +19,9 @@ export function writing(root, page) {
   let [running, written] = [false, ""];
 
   root.append(
-    element("section", { class: "card" }, text.node, settings(page, options), button, paper), tabPlace, below,
+    element("section", { class: "card" }, text.node, settings(page, options), start, paper), tabPlace, below,
   );
-  const name = () => button.replaceChildren(page.say(running ? "stop" : "write"));
+  const name = () => start.replaceChildren(page.say(running ? "stop" : "write"));
   const halt = () => {
     fresh();
     running = false;
@@ -55,7 +56,7 @@ export function writing(root, page) {
     const tab = page.state.tab === "steps" ? "steps" : "attention";
     const whole = `${page.state.q}${written}`.split("\n").filter((line) => line.trim()).at(-1) ?? "";
     const ready = tab === "steps" ? page.state.q : whole;
-    tabPlace.replaceChildren(tabs(page, ["attention", "steps"]));
+    keepFocus(tabPlace, () => tabPlace.replaceChildren(tabs(page, ["attention", "steps"])));
     if (!ready.trim()) return below.replaceChildren(nothing(page));
     const back = below.firstChild !== places[tab];
     if (back) below.replaceChildren(places[tab]);
