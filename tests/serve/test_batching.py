@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from polyhead.api.portions import Abandoned
 from polyhead.errors import ConfigError
 from polyhead.serve.batching import Batcher, Lane, Task
 from polyhead.serve.metrics import Metrics
@@ -129,6 +130,39 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
     assert int(refusal.headers["Retry-After"]) >= 1
 
 
+def test_a_request_larger_than_the_queue_shuts_nobody_out():
+    async def scenario(batcher, model):
+        first = await hold(batcher, model)
+        one = lane(model, "x", max_rows=1)
+        book = ask(batcher, *(Task(one, n) for n in range(40)))
+        await asyncio.sleep(0.01)
+        assert batcher.depth == 2  # a quarter of the queue
+        others = [ask(batcher, Task(one, 1000 + n)) for n in range(6)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(Refusal):
+            await ask(batcher, Task(one, 2000))
+        model.held = False
+        await first
+        assert await book == [2 * n for n in range(40)]
+        assert [await other for other in others] == [[2000 + 2 * n] for n in range(6)]
+        assert batcher.depth == 0
+        return max(model.batches.index([1000 + n]) for n in range(6))
+
+    assert alone(scenario, queue=8) <= 9
+
+
+def test_a_task_that_fails_late_ends_its_request_and_what_is_left_of_it():
+    async def scenario(batcher, model):
+        one = lane(model, max_rows=1)
+        with pytest.raises(ConfigError, match="bad"):
+            await ask(batcher, *(Task(one, n) for n in range(5)), Task(one, "bad"),
+                      *(Task(one, n) for n in range(100, 200)))  # fmt: skip
+        assert batcher.depth == 0
+        return model.batches
+
+    assert len(alone(scenario, queue=4)) < 20
+
+
 def test_a_request_larger_than_the_queue_is_taken_when_nobody_waits():
     async def scenario(batcher, model):
         return await ask(batcher, *(Task(lane(model), n) for n in range(9)))
@@ -178,6 +212,74 @@ def test_what_is_being_computed_is_told_when_nobody_wants_it_any_more():
     assert ended == [True]
 
 
+def test_work_for_one_is_told_when_its_client_or_everybody_has_to_go():
+    ended = []
+
+    def work(wanted):
+        while wanted():
+            time.sleep(0.001)
+        ended.append(True)
+        raise Abandoned
+
+    async def scenario(batcher, _model):
+        left = asyncio.Event()
+        leaver = asyncio.ensure_future(batcher.one(work, left.wait()))
+        await asyncio.sleep(0.02)
+        assert not ended
+        left.set()
+        with pytest.raises(Gone):
+            await leaver
+        assert await batcher.one(lambda _: 8, nobody_leaves()) == 8
+        assert ended == [True]
+        stays = asyncio.ensure_future(batcher.one(work, nobody_leaves()))
+        await asyncio.sleep(0.02)
+        assert batcher.close()
+        with pytest.raises(Abandoned):
+            await stays
+
+    alone(scenario)
+    assert ended == [True, True]
+
+
+def test_a_thread_that_hangs_is_not_waited_for():
+    async def scenario(batcher, model):
+        first = await hold(batcher, model)
+        first.cancel()
+        assert not batcher.close(timeout=0.05)
+
+    alone(scenario)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nobody_waits_for_a_thread_that_has_died(caplog):
+    def die(_contents, _wanted):
+        raise SystemExit
+
+    async def scenario(batcher, model):
+        assert batcher.works
+        first = await hold(batcher, model)
+        asked = [ask(batcher, Task(Lane("x", die), 1)), ask(batcher, Task(lane(model), 1))]
+        await asyncio.sleep(0.01)
+        text = batcher.stream(lambda: iter(lambda: "x", None))
+        model.held = False
+        assert await first == [2]
+        for one in asked:
+            with pytest.raises(Refusal, match="restarted"):
+                await asyncio.wait_for(one, 5)
+        pieces = [await text.pieces.get()]
+        while pieces[-1] == "x":
+            pieces.append(await text.pieces.get())
+        assert isinstance(pieces[-1], Refusal)
+        assert not batcher.works
+        for late in (lambda: batcher.stream(lambda: iter("a")), lambda: batcher._admit([])):
+            with pytest.raises(Refusal) as refused:
+                late()
+            assert refused.value.status == 503
+
+    alone(scenario)
+    assert "has died" in caplog.text
+
+
 def test_the_deadline_is_kept():
     async def scenario(batcher, model):
         first = await hold(batcher, model)
@@ -208,7 +310,7 @@ def test_one_bad_task_does_not_spoil_the_batch():
 def test_an_exception_that_no_future_takes_is_told_too():
     async def scenario(batcher, _model):
         with pytest.raises(RuntimeError, match="StopIteration"):
-            await asyncio.wait_for(batcher.one(lambda: next(iter(())), nobody_leaves()), 5)
+            await asyncio.wait_for(batcher.one(lambda _: next(iter(())), nobody_leaves()), 5)
 
     alone(scenario)
 

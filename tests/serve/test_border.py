@@ -1,5 +1,6 @@
 """Who is let in, what every answer carries, and what the server says about itself."""
 
+import gzip
 import json
 
 import pytest
@@ -101,6 +102,8 @@ def test_who_has_no_key_gets_the_page_only(another):
     assert server.post("/translate", {**libre, "api_key": "wrong"}).status == 403
     assert server.post("/translate", {**libre, "api_key": KEY}).status == 200
     assert server.post("/translate", libre, bearer).status == 200
+    asked = [{"q": "a"}, {"q": "a", "api_key": "wrong"}, {"q": "a", "api_key": KEY}]
+    assert [server.post("/detect", one).status for one in asked] == [401, 403, 200]
 
 
 def test_what_is_too_large_is_refused_before_it_is_read(server):
@@ -160,6 +163,59 @@ def test_health_tells_the_truth_when_the_server_stops(another):
         assert answer.status == 503
         assert int(answer.headers["retry-after"]) > 0
         assert "stopping" in answer.json()["error"]
+
+
+def test_a_server_that_cannot_compute_is_not_ready(another):
+    server = another()
+    assert server.get("/health/ready").status == 200
+    server.app.batcher.close()
+    for path in ("/health", "/health/ready"):
+        answer = server.get(path)
+        assert answer.status == 503
+        assert "restarted" in answer.json()["error"]
+    assert server.get("/health/live").status == 200
+    assert server.post("/v1/translate", POST).status == 503
+
+
+def test_a_proxys_name_is_let_in_if_the_server_was_told(another, server):
+    name, page = ("host", "polyhead.example"), ("origin", "https://polyhead.example")
+    proxied = another(allowed_hosts=("polyhead.example", "second.example"))
+    for host in ("polyhead.example", "Polyhead.Example:443", "second.example", "localhost:8000"):
+        assert proxied.get("/v1/models", ("host", host)).status == 200
+    for host in ("evil.example", "polyhead.example.evil.example", "polyhead.example@evil.example"):
+        assert proxied.get("/v1/models", ("host", host)).status == 400
+    assert proxied.post("/v1/translate", POST, name, page).status == 200
+    assert proxied.post("/v1/translate", POST, page).status == 200  # it puts its own Host there
+    assert proxied.post("/v1/translate", POST, name, ("origin", "https://a.example")).status == 403
+    refused = server.get("/v1/models", name)
+    assert refused.status == 400
+    assert "--allow-host" in refused.json()["error"]
+    assert server.post("/v1/translate", POST, page).status == 403
+    for wrong in ("https://polyhead.example", "polyhead.example:443", "Polyhead.example", "", "*"):
+        with pytest.raises(ConfigError, match=r"expected a name such as polyhead\.example"):
+            Settings(allowed_hosts=(wrong,))
+    public = another(host="0.0.0.0", api_key=KEY, allowed_hosts=("polyhead.example",))
+    assert public.get("/health", name).status == 200
+    assert public.get("/health", ("host", "evil.example")).status == 400
+
+
+def test_files_travel_compressed_and_together_weigh_less_than_80_kilobytes(server):
+    accept = ("accept-encoding", "br, gzip")
+    sizes = {}
+    for path in server.app.desk.files:
+        plain, packed = server.get(path), server.get(path, accept)
+        sizes[path] = len(packed.body)
+        if packed.headers.get("content-encoding") == "gzip":
+            assert gzip.decompress(packed.body) == plain.body
+            assert packed.headers["vary"] == "Accept-Encoding"
+            assert packed.headers["etag"] != plain.headers["etag"]
+        else:
+            assert len(plain.body) <= 500
+        assert "content-encoding" not in plain.headers
+    assert len(sizes) > 20
+    assert sum(sizes.values()) < 80_000, sizes
+    asked = {"prompt": "a", "max_tokens": 3}
+    assert "content-encoding" not in server.post("/v1/generate", asked, accept).headers
 
 
 def test_who_leaves_is_not_answered(server):

@@ -1,17 +1,22 @@
 """Attention, steps, beams, and the other families, through the server."""
 
+import asyncio
 import json
 import struct
+import threading
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from asgi import JSON
+from asgi import JSON, Running, call
 
 from polyhead.api.looking import attention
 from polyhead.api.looking_at_images import look_at_image
 from polyhead.api.looking_at_text import look_at_text
 from polyhead.inspect.maps import AttentionView
-from polyhead.serve import looking
+from polyhead.serve import desk, looking
+from polyhead.serve.shelf import Shelf
 
 TEXT = "내일 회의가 있어요."
 
@@ -196,6 +201,63 @@ def test_a_text_comes_piece_by_piece_and_the_same_at_once(server, book):
     assert whole == writer.generate("오늘", options=options, seed=3)
 
 
+def test_a_writer_whose_maker_wanted_many_drafts_writes_one(book):
+    written = book("generate")
+    saved = written.model.saved
+    decode = {"sample": True, "n_best": 3, "beam": 1}
+    about = {**saved.about, "run": {**saved.about["run"], "decode": decode}}
+    model = replace(written.model, saved=replace(saved, about=about))
+    assert model.defaults.n_best == 3
+    running = Running(Shelf((replace(written, model=model),)))
+    try:
+        asked = {"prompt": "오늘", "max_tokens": 3, "stream": False}
+        for greedy in (True, False):
+            assert running.post("/v1/generate", {**asked, "greedy": greedy}).status == 200
+    finally:
+        running.close()
+
+
+@pytest.mark.parametrize(
+    ("use", "path", "asked"),
+    [
+        ("translate", "/v1/steps", {"text": TEXT, "max_tokens": 300}),
+        ("generate", "/v1/steps", {"text": TEXT, "max_tokens": 300}),
+        ("translate", "/v1/beam", {"text": TEXT, "beam": 8, "max_length": 300}),
+        ("translate", "/v1/attention", {"text": "가 나 다 라 " * 15}),
+        ("fill", "/v1/fill", {"text": "[MASK] " * 20, "top": 50}),
+        ("classify", "/v1/classify", {"text": ["가 나 다 라 " * 20] * 40}),
+    ],
+)
+def test_the_model_stops_when_its_client_leaves(server, book, use, path, asked):
+    model = book(use).model
+    saved = model.models[0] if use == "translate" else model.saved
+    layers = []
+
+    def slow(layer, _inputs):
+        layers.append(layer)
+        time.sleep(0.002)
+
+    async def leave():
+        left = asyncio.Event()
+        body = json.dumps({**asked, "model": book(use).name}).encode()
+        asking = asyncio.ensure_future(call(server.app, "POST", path, body, [JSON], left=left))
+        while len(layers) < 10 and not asking.done():
+            await asyncio.sleep(0.001)
+        left.set()
+        assert await asking is None
+        seen = len(layers)
+        await server.app.batcher.one(lambda _: None, asyncio.Event().wait())  # its turn has come
+        return len(layers) - seen
+
+    hooks = [layer.register_forward_pre_hook(slow) for layer in saved.model.modules()]
+    try:
+        assert server.run(leave()) <= 5
+    finally:
+        for hook in hooks:
+            hook.remove()
+    assert not any(layer._forward_pre_hooks for layer in saved.model.modules())
+
+
 def test_blanks_are_filled(server, book):
     text = "오늘은 [MASK] 있어요"
     found = server.post("/v1/fill", {"text": text, "top": 3}).json()
@@ -259,6 +321,31 @@ def test_an_images_heads_are_shown(server, book, picture):
         assert found[name] == expected[name]
     page = server.call("POST", "/v1/attention", form, [kind], b"format=html")
     assert b"polyhead-image-attention-1" in page.body
+
+
+def test_few_images_are_unpacked_at_once(server, picture, monkeypatch):
+    now, most, real, lock = [0], [0], desk.pixels_of, threading.Lock()
+
+    def slow(*words):
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.05)
+        with lock:
+            now[0] -= 1
+        return real(*words)
+
+    async def everybody():
+        kind = ("content-type", "image/png")
+        paths = ["/v1/classify", "/v1/attention"] * 3
+        content = picture.read_bytes()
+        return await asyncio.gather(
+            *(call(server.app, "POST", path, content, [kind]) for path in paths)
+        )
+
+    monkeypatch.setattr(desk, "pixels_of", slow)
+    assert [answer.status for answer in server.run(everybody())] == [200] * 6
+    assert most == [2]
 
 
 @pytest.mark.parametrize("content", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n" + b"\0" * 50, b"x" * 999])

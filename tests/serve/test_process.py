@@ -2,12 +2,17 @@
 
 import http.client
 import json
+import os
+import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
+from serving import SOURCE
 
 from polyhead.cli.main import main
 
@@ -69,6 +74,45 @@ def test_a_term_signal_ends_it_with_0_after_all_that_was_accepted(start):
     assert b"retry-after" in refused
 
 
+HANGING = """
+import sys, time
+from pathlib import Path
+from polyhead.api import portions
+from polyhead.serve.running import serve
+from polyhead.serve.settings import Settings
+
+portions.{name} = lambda *_: time.sleep(1000)
+settings = Settings(port=0, drain_seconds=0.5, device="cpu")
+serve([Path(sys.argv[1])], settings, lambda line: print(line, file=sys.stderr, flush=True))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("decode", "does not stop"), ("cut", "Timeout (0:00:04.500000)!")]
+)
+def test_it_ends_in_time_with_1_though_something_hangs(models, name, reason):
+    words = [sys.executable, "-c", HANGING.format(name=name), str(models["translate"])]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            host, port = re.search(r"//(.*):(\d+)/", process.stderr.readline()).groups()
+            with socket.create_connection((host, int(port))) as client:
+                body = json.dumps({"text": "가 " * 300}).encode()
+                client.sendall(
+                    b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\n"
+                    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                    % (len(body), body)
+                )
+                time.sleep(0.5)
+                started = time.monotonic()
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(20) == 1
+            assert time.monotonic() - started < 10
+            assert reason in process.stderr.read()
+        finally:
+            process.kill()
+
+
 def test_without_work_it_ends_at_once(start):
     running = start()
     assert post(running, QUICK)[0] == 200
@@ -105,6 +149,7 @@ def test_an_address_in_use_is_one_line(process, models, capfd):
         (["--api-key", "short"], "guessed"),
         (["--port", "70000"], "port = 70000"),
         (["--queue", "0"], "queue = 0"),
+        (["--allow-host", "A.example", "--allow-host", "b:1"], "--allow-host b:1: expected a name"),
     ],
 )
 def test_wrong_options_are_one_line(words, message, capfd, monkeypatch):

@@ -6,10 +6,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from asgi import JSON, call
+import torch
+from asgi import JSON, Running, call
 
 from polyhead.api import portions
 from polyhead.api.looking import alignment
+from polyhead.serve.shelf import Shelf
 
 TEXTS = ["내일 회의가 있어요.", "오늘은 금요일입니다.", "세 시에 만나요.", "a", "표 두 장 주세요."]
 SHORT = {"max_length": 12}
@@ -109,6 +111,36 @@ def test_a_prefix_is_kept_tokens_and_links_are_told(server, book):
     (expected,) = alignment(book("translate").model, [TEXTS[0]], [best["ids"]])
     told = [(link["source"], link["target"], link["weight"]) for link in best["alignment"]]
     assert told == [tuple(link) for link in expected]
+
+
+@pytest.fixture
+def limited(book):
+    """A server whose translator knows 40 positions and hardly ever ends."""
+    known = book("translate")
+    (saved,) = known.model.models
+    config = replace(saved.config, positions="learned", max_length=40)
+    torch.manual_seed(1)
+    run = {**saved.about["run"], "data": {**saved.about["run"]["data"], "max_length": 40}}
+    made = type(saved.model)(config).eval()
+    other = replace(saved, config=config, model=made, about={**saved.about, "run": run})
+    running = Running(Shelf((replace(known, model=replace(known.model, models=(other,))),)))
+    yield running
+    running.close()
+
+
+def test_an_output_as_long_as_the_model_knows_positions_has_links_and_can_be_looked_at(limited):
+    asked = {"text": TEXTS[0], "beam": 1, "max_length": 40, "alignment": True, "tokens": True}
+    answer = limited.post("/v1/translate", asked)
+    assert answer.status == 200
+    best = answer.json()["translations"][0]["hypotheses"][0]
+    assert len(best["ids"]) == 40  # else there is nothing to see here
+    words = {token["word"] for token in best["tokens"][:-1]}
+    assert len(best["alignment"]) == len(words)
+    assert limited.post("/v1/steps", {"text": TEXTS[0], "max_tokens": 300}).status == 200
+    longer = f"{TEXTS[0]} {TEXTS[2]}"  # an output may be twice as long, and 10 tokens
+    view = limited.post("/v1/attention", {"text": longer, "format": "json"})
+    assert view.status == 200
+    assert len(view.json()["target"]["tokens"]) == 40  # <s> and all but the last
 
 
 def test_languages_choose_a_model_and_names_do(server, book):

@@ -128,7 +128,7 @@ def alignment(
         if not text.strip() or not ids or translator.is_long(text):
             links.append([])
             continue
-        maps = record(translator.models[0].model, tokenizers.source.encode(text), [*ids, EOS])
+        maps = record(translator.models[0].model, tokenizers.source.encode(text), list(ids))
         weights = torch.stack(
             [torch.from_numpy(one.weights).mean(0) for one in maps if one.kind == "cross"]
         ).mean(0)
@@ -147,7 +147,7 @@ def _link(
     table = torch.zeros(target_words[-1] - first_target + 1, source_words[-1] - first_source + 1)
     rows = torch.tensor(target_words) - first_target
     columns = torch.tensor(source_words) - first_source
-    real = weights[: len(rows), : len(columns)]  # without the closing </s> of both
+    real = weights[: len(rows), : len(columns)]  # without the closing </s>
     by_row = torch.zeros(len(table), real.size(1)).index_add_(0, rows, real)
     table.index_add_(1, columns, by_row)
     share = table / torch.bincount(rows, minlength=len(table))[:, None]

@@ -24,12 +24,17 @@ def serve(
     deadline: Annotated[float, typer.Option(help="Seconds until a request gets 503.")] = 30.0,
     threads: Annotated[int, typer.Option(help="Of the model; all cores but one unless given.")] = 0,
     device: Device = "auto",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A proxy's name, under which it asks; may be repeated."),
+    ] = None,
 ) -> None:
     """Serve models to other programs, and a page to look inside them. Ctrl-C or SIGTERM ends it.
 
     polyhead serve runs/mine
     polyhead serve runs/mine runs/writer runs/bert runs/photos --port 8080
     polyhead serve runs/mine --host 0.0.0.0 --api-key "$(cat key.txt)"
+    polyhead serve runs/mine --allow-host translate.example
 
     Then http://127.0.0.1:8000/ is the page, and other programs ask as they ask LibreTranslate:
 
@@ -50,5 +55,6 @@ def serve(
     settings = Settings(
         host=host, port=port, api_key=api_key, queue=queue, deadline_seconds=deadline,
         threads=threads, device=device,
+        allowed_hosts=tuple(name.lower() for name in allow_host or ()),
     )  # fmt: skip
     run_server(models, settings, say)

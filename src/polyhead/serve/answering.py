@@ -224,7 +224,7 @@ class Classes(BaseModel):
 
 
 class Detected(BaseModel):
-    """The language that was taken for the source's."""
+    """A language that a text may be in, and the percentage of its letters that speak for it."""
 
     confidence: float
     language: str

@@ -54,9 +54,10 @@ class Application:
         """Begin to compute."""
         self.batcher.start()
 
-    def close(self) -> None:
-        """Stop computing."""
-        self.batcher.close()
+    def close(self) -> bool:
+        """Stop computing. Whether that has succeeded."""
+        self.desk.unpackers.shutdown(wait=False, cancel_futures=True)
+        return self.batcher.close()
 
     def route_of(self, path: str) -> str:
         """A route's name for the counters; a stranger's paths have none of their own."""

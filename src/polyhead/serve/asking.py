@@ -24,6 +24,7 @@ Penalty = Annotated[float, Field(ge=0, le=2)]
 Length = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 Layer = Annotated[int, Field(ge=1, le=1000)]
 Kind = Literal["encoder", "decoder", "cross"]
+Key = Annotated[str, StringConstraints(max_length=1000)]
 
 
 class Asked(BaseModel):
@@ -141,4 +142,12 @@ class LibreTranslate(BaseModel):
     target: Name
     format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Field(ge=0, lt=MAX_N_BEST)] = 0
-    api_key: Annotated[str, StringConstraints(max_length=1000)] | None = None
+    api_key: Key | None = None
+
+
+class LibreDetect(BaseModel):
+    """The question of LibreTranslate's clients which language a text is in."""
+
+    model_config = ConfigDict(extra="ignore")
+    q: Text
+    api_key: Key | None = None

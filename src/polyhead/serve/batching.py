@@ -5,10 +5,12 @@
 Tasks of the same *lane* (the same model, options and length, see `api/portions.py`) may share a
 batch; the oldest task chooses the lane. Who finds company is quick to go: a batch waits for more at
 most `delay_seconds`, and only if there was a crowd lately. The queue is bounded: what does not fit
-is refused at once (429), so that what is accepted is answered soon. Whoever leaves, or waits beyond
-the deadline, takes his tasks with him, also out of a batch that is being computed.
+is refused at once (429), so that what is accepted is answered soon. Of one request only a part of
+the queue's size waits at a time, its *window*: a whole book shuts nobody out. Whoever leaves, or
+waits beyond the deadline, takes his tasks with him, also out of a batch that is being computed.
 
-There is one thread that computes; texts that are written token by token take turns in it.
+There is one thread that computes; texts that are written token by token take turns in it. Should it
+ever die, nobody waits in vain: whoever asks is told at once (503).
 """
 
 import asyncio
@@ -29,8 +31,10 @@ from polyhead.serve.settings import MAX_STREAMS, Settings
 LOG = logging.getLogger("polyhead.serve")
 LATELY_SECONDS = 0.5  # that a crowd is remembered
 PATIENCE_SECONDS = 0.05  # by which each further task of one request lets others go first
+WINDOWS = 4  # of the largest requests that fit into the queue together
 
-Run = Callable[[list[Any], Callable[[], bool]], Sequence[Any]]
+Wanted = Callable[[], bool]
+Run = Callable[[list[Any], Wanted], Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,9 @@ class Batcher:
         self.settings, self.metrics, self._prepare = settings, metrics, prepare
         self._changed = threading.Condition()
         self._waiting: list[_Job] = []
+        self._batch: list[_Job] = []  # being computed
         self._streams: list[Stream] = []
-        self._closed = False
+        self._closed = self._died = False
         self._crowd, self._crowd_seen = 0, 0.0  # rows of the last batch, and when it ended
         self._pace = 0.05  # seconds for a row, lately
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -94,14 +99,19 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
-    def close(self, timeout: float = 1.0) -> None:
-        """Stop after what is being computed."""
+    def close(self, timeout: float = 1.0) -> bool:
+        """Stop, and give up what is being computed. Whether the thread has ended by then."""
         with self._changed:
             self._closed = True
-            for job in self._waiting:
-                job.wanted = False
             self._changed.notify()
-        self._thread.join(timeout)
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    @property
+    def works(self) -> bool:
+        """Whether what is asked will be computed."""
+        return not self._died
 
     @property
     def depth(self) -> int:
@@ -110,13 +120,14 @@ class Batcher:
 
     async def ask(self, tasks: Sequence[Task], leaving: Coroutine[Any, Any, None]) -> list[Any]:
         """The results of all tasks, as soon as there are all."""
+        window = max(1, self.settings.queue // WINDOWS)
         try:
-            jobs = self._enqueue(tasks)
+            jobs = self._admit(tasks[:window])
         except Refusal:
             leaving.close()
             raise
         try:
-            return list(await self.until(_all(jobs), leaving))
+            return list(await self.until(self._all(tasks, jobs, window), leaving))
         finally:
             self._withdraw(jobs)
 
@@ -145,15 +156,16 @@ class Batcher:
             left.cancel()
             coming.cancel()
 
-    async def one(self, run: Callable[[], Any], leaving: Coroutine[Any, Any, None]) -> Any:
-        """Something that shares nothing with anybody."""
-        lane = Lane(object(), lambda _contents, _wanted: [run()], max_rows=1)
+    async def one(self, run: Callable[[Wanted], Any], leaving: Coroutine[Any, Any, None]) -> Any:
+        """Something that shares nothing with anybody; it is told how to learn if it is `wanted`."""
+        lane = Lane(object(), lambda _contents, wanted: [run(wanted)], max_rows=1)
         (result,) = await self.ask([Task(lane, None)], leaving)
         return result
 
     def stream(self, make: Callable[[], Iterator[str]]) -> Stream:
         """Begin to write a text. Set `wanted` to False to end it early."""
         with self._changed:
+            self._check_alive()
             if len(self._streams) >= MAX_STREAMS:
                 self.metrics.rejected.labels("streams").inc()
                 raise Refusal(429, f"{MAX_STREAMS} texts are being written", retry_after=2)
@@ -162,13 +174,33 @@ class Batcher:
             self._changed.notify()
         return stream
 
+    def _admit(self, tasks: Sequence[Task]) -> list[_Job]:
+        """Let a request's first tasks wait, or refuse it if they do not fit into the queue."""
+        if len(self._waiting) + len(tasks) > self.settings.queue:
+            self.metrics.rejected.labels("queue").inc()
+            raise Refusal(429, "too many requests wait", retry_after=self._retry_after())
+        return self._enqueue(tasks)
+
+    def _check_alive(self) -> None:
+        if self._died:
+            raise broken()
+
+    async def _all(self, tasks: Sequence[Task], jobs: list[_Job], window: int) -> list[Any]:
+        """All results. `jobs` grows: for each task of the window that is done another comes."""
+        pending = {job.result for job in jobs}
+        while len(jobs) < len(tasks):
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for result in done:
+                result.result()  # if it failed, all did
+            more = self._enqueue(tasks[len(jobs) : len(jobs) + window - len(pending)])
+            pending |= {job.result for job in more}
+            jobs += more
+        return [await job.result for job in jobs]
+
     def _enqueue(self, tasks: Sequence[Task]) -> list[_Job]:
         loop, now = asyncio.get_running_loop(), time.monotonic()
         with self._changed:
-            n_waiting = len(self._waiting)
-            if n_waiting and n_waiting + len(tasks) > self.settings.queue:
-                self.metrics.rejected.labels("queue").inc()
-                raise Refusal(429, "too many requests wait", retry_after=self._retry_after())
+            self._check_alive()
             jobs = [
                 _Job(task, loop.create_future(), now, now + PATIENCE_SECONDS * number)
                 for number, task in enumerate(tasks)
@@ -192,17 +224,31 @@ class Batcher:
             self._waiting = [job for job in self._waiting if job.wanted]
 
     def _work(self) -> None:
-        """The thread: a batch, then a token for every text that is being written, and so on."""
-        self._prepare()
+        """The thread. If it dies, those who wait are told."""
+        try:
+            self._prepare()
+            self._work_off()
+        except BaseException:
+            LOG.exception("a bug: the thread that computes has died")
+        with self._changed:
+            self._died = True
+            waiting, streams = [*self._batch, *self._waiting], self._streams
+            self._batch, self._waiting, self._streams = [], [], []
+        self._call(self._deliver, waiting, [broken()] * len(waiting))
+        for stream in streams:
+            self._call(stream.pieces.put_nowait, broken())
+
+    def _work_off(self) -> None:
+        """A batch, then a token for every text that is being written, and so on."""
         while True:
             with self._changed:
                 while not (self._waiting or self._streams or self._closed):
                     self._changed.wait()
                 if self._closed:
                     return
-                batch = self._take()
-            if batch:
-                self._run(batch)
+                self._batch = self._take()
+            if self._batch:
+                self._run(self._batch)
             for stream in list(self._streams):
                 self._advance(stream)
 
@@ -250,7 +296,7 @@ class Batcher:
         run = batch[0].task.lane.run
         try:
             contents = [job.task.content for job in batch]
-            results = list(run(contents, lambda: any(job.wanted for job in batch)))
+            results = list(run(contents, lambda: self._is_wanted(batch)))
             assert len(results) == len(batch)
         except Abandoned as left:
             return [left] * len(batch)
@@ -260,6 +306,9 @@ class Batcher:
             # one of them is to blame: the others must not suffer
             return [result for job in batch for result in self._results([job])]
         return results
+
+    def _is_wanted(self, batch: list[_Job]) -> bool:
+        return not self._closed and any(job.wanted for job in batch)
 
     def _advance(self, stream: Stream) -> None:
         """Write one more piece of a text."""
@@ -295,5 +344,6 @@ class Batcher:
             self._loop.call_soon_threadsafe(function, *values)
 
 
-async def _all(jobs: Sequence[_Job]) -> list[Any]:
-    return [await job.result for job in jobs]
+def broken() -> Refusal:
+    """Nothing will be computed any more."""
+    return Refusal(503, "the server is broken and must be restarted", retry_after=60)

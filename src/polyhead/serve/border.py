@@ -1,6 +1,7 @@
 """The border: who may come in, in what state everybody leaves, and what is counted.
 
-    Host        on loopback only its own names: no foreign page reaches us by a name of its own
+    Host        on loopback only its own names, and those that the server was told: no foreign page
+                reaches us by a name of its own
     Origin      no other site's scripts
     key         Authorization: Bearer …, or LibreTranslate's api_key; compared in constant time
     draining    503, but for those who ask how we are
@@ -12,7 +13,7 @@ Whatever goes wrong inside becomes one line of JSON.
 import hmac
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -41,7 +42,7 @@ ALWAYS_OPEN = ("/health", "/health/live", "/health/ready")
 STATES = (*ALWAYS_OPEN, "/metrics")
 PUBLIC = ("/", "/favicon.ico", "/languages", "/frontend/settings", *ALWAYS_OPEN)
 PUBLIC_FOLDERS = ("/page/", "/viewer/")
-BY_BODY = ("/translate",)  # LibreTranslate's clients send the key in the body; the route checks it
+BY_BODY = ("/translate", "/detect")  # LibreTranslate's clients send the key there; the routes check
 
 
 class Border:
@@ -97,9 +98,10 @@ class Border:
 
     def _admit(self, scope: Scope) -> None:
         headers, path = Headers(scope=scope), scope["path"]
-        if self.settings.is_local:
-            check_host(headers, self.settings.host)
-        check_origin(headers)
+        allowed = self.settings.allowed_hosts
+        if self.settings.is_local or allowed:
+            check_host(headers, (*LOCAL_NAMES, self.settings.host, *allowed))
+        check_origin(headers, allowed)
         if self.draining and path not in STATES:
             raise Refusal(503, "the server is stopping", retry_after=5)
         if self.settings.api_key is None or path in PUBLIC or path in BY_BODY:
@@ -108,26 +110,36 @@ class Border:
             check_key(self.settings.api_key, given_key(headers))
 
 
-def check_host(headers: Headers, own: str = "localhost") -> None:
-    """On loopback: only the names that mean this machine, and the address we listen on."""
+def check_host(headers: Headers, names: Sequence[str]) -> None:
+    """Only names that mean this server: a foreign one may be a foreign page's trick."""
     given = headers.getlist("host")
-    name = None
-    if len(given) == 1:
-        try:
-            name = urlsplit(f"//{given[0]}").hostname
-        except ValueError:
-            name = None
-    if name not in (*LOCAL_NAMES, own):
-        raise Refusal(400, f"Host must be one of {', '.join(LOCAL_NAMES)}")
+    name = _hostname(f"//{given[0]}") if len(given) == 1 else None
+    if name not in names:
+        raise Refusal(
+            400,
+            f"Host must be one of {', '.join(LOCAL_NAMES)}; behind a proxy, start the server with "
+            "--allow-host NAME",
+        )
 
 
-def check_origin(headers: Headers) -> None:
-    """No scripts of other sites; browser extensions and programs may come."""
+def check_origin(headers: Headers, allowed: Sequence[str] = ()) -> None:
+    """No scripts of other sites; browser extensions and programs may come.
+
+    A proxy may put another Host in the place of its own, but the browser says where its page is.
+    """
     origin = headers.get("origin")
     if origin is None or not origin.startswith(("http://", "https://")):
         return
-    if origin.split("//", 1)[1] != headers.get("host"):
+    if origin.split("//", 1)[1] != headers.get("host") and _hostname(origin) not in allowed:
         raise Refusal(403, "this server answers no other site's pages")
+
+
+def _hostname(address: str) -> str | None:
+    """The name in an address, in small letters and without a port; None if there is none."""
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None
 
 
 def given_key(headers: Headers) -> str | None:

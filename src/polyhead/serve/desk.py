@@ -7,18 +7,23 @@ An `Endpoint` says all there is to know about a route: the dispatcher finds its 
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from polyhead.api.image_labeller import ImageLabeller
+from polyhead.api.uploads import pixels_of
 from polyhead.serve.batching import Batcher
 from polyhead.serve.metrics import Metrics
 from polyhead.serve.refusals import answer
-from polyhead.serve.settings import Settings
-from polyhead.serve.shelf import Shelf
+from polyhead.serve.settings import MAX_UNPACKED, Settings
+from polyhead.serve.shelf import Book, Shelf
+from polyhead.serve.stopping import while_wanted
 
 SHORT = 400  # characters that are tokenised at once; more are, aside
 
@@ -33,14 +38,24 @@ class Desk:
     metrics: Metrics
     is_draining: Callable[[], bool]
     files: dict[str, tuple[bytes, str]] = field(default_factory=dict)  # path: content, type
+    unpackers: Executor = field(default_factory=lambda: ThreadPoolExecutor(MAX_UNPACKED, "image"))
 
     async def prepare(self, work: Callable[[], Any], characters: int) -> Any:
         """Do something short now, and something longer without keeping others waiting."""
         return work() if characters <= SHORT else await asyncio.to_thread(work)
 
-    async def compute(self, work: Callable[[], Any], request: Request) -> Any:
-        """Let the model do something for one request alone."""
-        return await self.batcher.one(work, gone(request))
+    async def unpack(self, labeller: ImageLabeller, content: bytes, request: Request) -> Any:
+        """An image's pixels. Few bytes may be many pixels: few images are unpacked at once."""
+        work = partial(pixels_of, labeller, content)
+
+        async def unpacked() -> Any:
+            return await asyncio.get_running_loop().run_in_executor(self.unpackers, work)
+
+        return await self.batcher.until(unpacked(), gone(request))
+
+    async def compute(self, book: Book, work: Callable[[], Any], request: Request) -> Any:
+        """Let a model do something for one request alone, as long as its client is there."""
+        return await self.batcher.one(partial(while_wanted, book.model, work), gone(request))
 
 
 Handler = Callable[[Desk, Request], Awaitable[Response]]

@@ -3,6 +3,7 @@
 Only the names and shapes are theirs. Errors are {"error": …}; the key may stand in the body.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -12,8 +13,9 @@ from polyhead.api.describing import language_name
 from polyhead.serve import answering, asking
 from polyhead.serve.border import check_key, given_key
 from polyhead.serve.desk import Desk, Endpoint
+from polyhead.serve.detecting import detect
 from polyhead.serve.markup import parts_of, put_together
-from polyhead.serve.reading import read_either
+from polyhead.serve.reading import count_characters, read_either
 from polyhead.serve.refusals import Refusal, answer
 from polyhead.serve.settings import MAX_CHARACTERS, MAX_N_BEST
 from polyhead.serve.shelf import Book
@@ -25,12 +27,12 @@ SOURCE, TARGET = "source", "target"  # codes for languages that nobody named
 async def translate(desk: Desk, request: Request) -> Response:
     """Translate a text, or a list of them."""
     asked = await read_either(request, asking.LibreTranslate)
-    if desk.settings.api_key is not None:
-        check_key(desk.settings.api_key, given_key(request.headers) or asked.api_key)
-    book = _choose(desk, asked.source, asked.target)
+    _check(desk, request, asked.api_key)
     texts = [asked.q] if isinstance(asked.q, str) else asked.q
     documents = [parts_of(text, asked.format == "html") for text in texts]
     flat = [text for document in documents for text in document.texts]
+    count_characters(flat)  # before they are looked at
+    book, confidence = _choose(desk, asked.source, asked.target, flat)
     n_best = asked.alternatives + 1
     _, found = await translated(desk, request, book, flat, {"n_best": n_best})
     waiting = iter(found)
@@ -43,24 +45,55 @@ async def translate(desk: Desk, request: Request) -> Response:
     if asked.alternatives:
         content["alternatives"] = [one[1:] for one in whole]
     if asked.source == "auto":
-        code = book.about.source_language or SOURCE
-        content["detectedLanguage"] = [{"confidence": 0.0, "language": code} for _ in whole]
+        seen = {"confidence": confidence, "language": _codes(book)[0]}
+        content["detectedLanguage"] = [seen for _ in whole]
     if isinstance(asked.q, str):
         content = {name: values[0] for name, values in content.items()}
     return answer(content)
 
 
-def _choose(desk: Desk, source: str, target: str) -> Book:
+def _choose(desk: Desk, source: str, target: str, texts: Sequence[str]) -> tuple[Book, float]:
+    """The model, and how sure it is that the texts are in its language (in percent).
+
+    "auto" takes, of the models for the target, the one whose language the texts seem to be in.
+    """
     known = desk.shelf.translators
     if not known:
         raise Refusal(400, "no model here translates")
-    if source != "auto" and source not in {code for book in known for code in _codes(book)[:1]}:
+    if source != "auto" and source not in {_codes(book)[0] for book in known}:
         raise Refusal(400, "the source language is not supported; see /languages", field="source")
-    for book in known:
-        from_, to = _codes(book)
-        if source in ("auto", from_) and target == to:
-            return book
-    raise Refusal(400, "the target language is not supported; see /languages", field="target")
+    fitting = {_codes(book)[0]: book for book in reversed(known) if _codes(book)[1] == target}
+    if source != "auto" and source in fitting:
+        return fitting[source], 100.0
+    if source != "auto" or not fitting:
+        raise Refusal(400, "the target language is not supported; see /languages", field="target")
+    likeliest = (one for one in detect(texts, _all_codes(desk)) if one[0] in fitting)
+    code, confidence = next(likeliest)
+    return fitting[code], confidence
+
+
+async def detected(desk: Desk, request: Request) -> Response:
+    """The languages of our models that a text may be in, likeliest first."""
+    asked = await read_either(request, asking.LibreDetect)
+    _check(desk, request, asked.api_key)
+    codes = _all_codes(desk)
+    if not codes:
+        raise Refusal(400, "no model here translates")
+    ranked = await desk.prepare(lambda: detect([asked.q], codes), len(asked.q))
+    found = [one for one in ranked if one[1] > 0] or ranked[:1]
+    return answer([{"confidence": share, "language": code} for code, share in found])
+
+
+def _check(desk: Desk, request: Request, given: str | None) -> None:
+    """The key, which may stand in the body."""
+    if desk.settings.api_key is not None:
+        check_key(desk.settings.api_key, given_key(request.headers) or given)
+
+
+def _all_codes(desk: Desk) -> list[str]:
+    """The languages that are read, then those that are written."""
+    pairs = [_codes(book) for book in desk.shelf.translators]
+    return list(dict.fromkeys([*(pair[0] for pair in pairs), *(pair[1] for pair in pairs)]))
 
 
 def _codes(book: Book) -> tuple[str, str]:
@@ -111,6 +144,10 @@ ENDPOINTS = (
         "POST", "/translate", "LibreTranslate: translate a text, or a list of them", translate,
         takes=asking.LibreTranslate, gives=answering.LibreTranslated, form=True,
         refuses=(429, 503),
+    ),
+    Endpoint(
+        "POST", "/detect", "LibreTranslate: which language a text may be in, by its script",
+        detected, takes=asking.LibreDetect, gives=answering.Detected, many=True, form=True,
     ),
     Endpoint(
         "GET", "/languages", "LibreTranslate: the languages", languages,

@@ -1,6 +1,5 @@
 """/v1/attention, /v1/steps and /v1/beam: looking into a model while it works."""
 
-import asyncio
 import math
 from dataclasses import replace
 from functools import partial
@@ -10,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead.api.looking_at_images import look_at_pixels
-from polyhead.api.looking_at_text import look_at_text, packed
+from polyhead.api.looking_at_text import MAX_TOKENS, look_at_text, packed
+from polyhead.api.portions import longest_output
 from polyhead.api.reading_aloud import read_tokens, written_tokens
-from polyhead.api.stepping import beam_tree, steps
+from polyhead.api.stepping import beam_tree, checked_source, steps
 from polyhead.api.translator import Translator, with_options
-from polyhead.api.uploads import pixels_of
 from polyhead.api.viewing import picture, whole_page
 from polyhead.serve import answering, asking
 from polyhead.serve.desk import Desk, Endpoint, reply
@@ -40,27 +39,30 @@ async def attention(desk: Desk, request: Request) -> Response:
     book = desk.shelf.pick(asked.model, READERS)
     if not book.about.attention:
         raise Refusal(422, f"{book.name} has no attention to look at", field="model")
-    content = await desk.compute(partial(_look, book, asked), request)
+    content = await desk.compute(book, partial(_look, book, asked), request)
     return _file(content, asked.format)
 
 
 async def _image_attention(desk: Desk, request: Request) -> Response:
     content, asked = await read_image(request)
     book = desk.shelf.pick(asked.model, ("classify-image",))
-    pixels = await asyncio.to_thread(pixels_of, book.model, content)  # few bytes may be many pixels
+    pixels = await desk.unpack(book.model, content, request)
 
     def work() -> bytes:
         view = replace(look_at_pixels(book.model, pixels), model=book.name)
         return view.to_json().encode("utf-8", "replace") if asked.format == "json" else _page(view)
 
-    return _file(await desk.compute(work, request), asked.format)
+    return _file(await desk.compute(book, work, request), asked.format)
 
 
 def _look(book: Book, asked: asking.Look) -> bytes:
     """Look, and put it into the form that was asked for. Runs in the model's thread."""
     if asked.target is not None and book.about.use != "translate":
         raise Refusal(422, "only a translator has a target", field="target")
-    view = look_at_text(book.model, asked.text, asked.target, asked.target_ids)
+    target_ids = asked.target_ids
+    if target_ids is None and asked.target is None and isinstance(book.model, Translator):
+        target_ids = _own(book.model, asked.text)
+    view = look_at_text(book.model, asked.text, asked.target, target_ids)
     view = replace(view, model=book.name)  # not its path
     if asked.format == "binary":
         wanted = None if asked.maps is None else [(one.kind, one.layer) for one in asked.maps]
@@ -86,6 +88,15 @@ def _look(book: Book, asked: asking.Look) -> bytes:
     return drawn.encode("utf-8", "replace")
 
 
+def _own(translator: Translator, text: str) -> list[int]:
+    """The model's own translation, as far as it can be looked at."""
+    checked_source(translator, text)
+    options = translator.defaults
+    longest = min(options.max_length, longest_output(translator) - 1, MAX_TOKENS - 1)
+    found = translator.n_best([text], options=with_options(options, {"max_length": longest}))
+    return list(found[0][0].ids)
+
+
 def _page(view: Any) -> bytes:
     return whole_page(view).encode("utf-8", "replace")
 
@@ -102,6 +113,7 @@ async def walk(desk: Desk, request: Request) -> Response:
     asked = await read_json(request, asking.Steps)
     book = desk.shelf.pick(asked.model, ("translate", "generate"))
     found = await desk.compute(
+        book,
         lambda: steps(
             book.model, asked.text, forced=asked.prefix, top=asked.top, max_tokens=asked.max_tokens
         ),
@@ -143,7 +155,7 @@ async def beam(desk: Desk, request: Request) -> Response:
     }
     options = with_options(translator.defaults, changes)
     tree = await desk.compute(
-        lambda: beam_tree(translator, asked.text, options, asked.prefix), request
+        book, lambda: beam_tree(translator, asked.text, options, asked.prefix), request
     )
     target = translator.tokenizers.target
     nodes = [

@@ -9,9 +9,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Each branch is linear: no quantifier stands inside another.
+# A tag ends at the first > outside a quoted value. Each branch is linear: what a quantifier inside
+# another has taken it keeps (*+), and a quote that is never closed is searched for once.
 MARKUP = re.compile(
-    r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)|<[a-zA-Z/!?][^>]*(?:>|\Z)",
+    r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)"
+    r"|<[a-z/!?](?:=\s*+(?:\"[^\"]*+\"|'[^']*+')|[^>])*+(?:>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 

@@ -2,11 +2,13 @@
 
 SIGTERM (or the first Ctrl-C) begins the end: /health/ready says 503, new requests are refused with
 503, those that were accepted are answered, and the process exits with 0 as soon as all are done, at
-the latest after `drain_seconds`. A second Ctrl-C leaves at once.
+the latest after `drain_seconds`. A second Ctrl-C leaves at once. Whatever hangs is left behind: the
+process then ends with 1, at the latest `LAST_SECONDS` after the drain.
 """
 
 import asyncio
 import contextlib
+import faulthandler
 import logging
 import os
 import signal
@@ -25,6 +27,7 @@ from polyhead.serve.settings import MAX_CONNECTIONS, Settings
 from polyhead.serve.shelf import Shelf, fill
 
 POLL_SECONDS = 0.02
+LAST_SECONDS = 4.0  # for what is left after the drain: connections, threads
 SWITCH_SECONDS = 0.001  # that the model's thread may keep the interpreter while a request waits
 
 
@@ -45,9 +48,13 @@ def serve(
     try:
         keep_freed_memory()
         shelf = fill(models, settings.device)
-        asyncio.run(run(shelf, settings, listening, say))
+        stopped = asyncio.run(run(shelf, settings, listening, say))
     finally:
+        faulthandler.cancel_dump_traceback_later()
         listening.close()
+    if not stopped:
+        say("the model does not stop; leaving without it")
+        os._exit(1)  # Python itself would wait, or stumble over the thread
 
 
 def bind(settings: Settings) -> socket.socket:
@@ -68,8 +75,11 @@ def bind(settings: Settings) -> socket.socket:
 
 async def run(
     shelf: Shelf, settings: Settings, listening: socket.socket, say: Callable[[str], None]
-) -> None:
-    """Listen and answer, until a signal comes and everything that was accepted is done."""
+) -> bool:
+    """Listen and answer, until a signal comes and everything that was accepted is done.
+
+    Whether the model has stopped as well.
+    """
     sys.setswitchinterval(SWITCH_SECONDS)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # strangers' forms fill no disk
     threads = settings.threads or max(1, (os.cpu_count() or 2) - 1)
@@ -87,7 +97,7 @@ async def run(
         limit_concurrency=MAX_CONNECTIONS,
         h11_max_incomplete_event_size=32 * 1024,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=2,
         backlog=1024,
     )
     listener = Listener(config)
@@ -104,6 +114,7 @@ async def run(
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
             say("stopping: no new requests, finishing those that were accepted")
+            faulthandler.dump_traceback_later(settings.drain_seconds + LAST_SECONDS, exit=True)
             draining = asyncio.create_task(drain(app, settings))
             await asyncio.wait({serving, draining}, return_when=asyncio.FIRST_COMPLETED)
             draining.cancel()  # a second Ctrl-C ended it all
@@ -111,7 +122,8 @@ async def run(
         await serving
     finally:
         stopping.cancel()
-        app.close()
+        stopped = app.close()
+    return stopped
 
 
 async def drain(app: Application, settings: Settings) -> None:

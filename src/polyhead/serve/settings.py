@@ -1,6 +1,7 @@
 """What a server is told when it starts, and the limits that every request must keep."""
 
 import ipaddress
+import re
 from dataclasses import dataclass
 
 from polyhead.errors import ConfigError
@@ -14,7 +15,9 @@ MAX_BEAM = 16
 MAX_TOKENS = 1024  # of an output
 MAX_BLANKS = 32  # each is filled by a pass of the model over the whole text
 MAX_STREAMS = 16  # texts that are being written at the same time
+MAX_UNPACKED = 2  # images that are unpacked at the same time
 MAX_CONNECTIONS = 1000
+HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Settings:
     drain_seconds: float = 25.0  # that are left to accepted requests when the server shall stop
     threads: int = 0  # of the model; 0 leaves one core to the rest
     device: str = "auto"
+    allowed_hosts: tuple[str, ...] = ()  # names of a proxy in front, in small letters
 
     def __post_init__(self) -> None:
         for name in ("queue", "deadline_seconds", "drain_seconds"):
@@ -39,6 +43,12 @@ class Settings:
             raise ConfigError(f"threads = {self.threads}: expected 0 (all cores but one) or more")
         if not 0 <= self.port < 2**16:
             raise ConfigError(f"port = {self.port}: expected 0 (any free one) to 65535")
+        for name in self.allowed_hosts:
+            if not HOST_NAME.fullmatch(name):
+                raise ConfigError(
+                    f"--allow-host {name}: expected a name such as polyhead.example, in small "
+                    "letters and without https:// or a port"
+                )
         if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise ConfigError("the API key must consist of printable ASCII characters")
         if self.api_key is not None and len(self.api_key) < 8:

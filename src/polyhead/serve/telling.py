@@ -5,6 +5,7 @@ from starlette.responses import Response
 
 from polyhead import __version__
 from polyhead.serve import answering, settings
+from polyhead.serve.batching import broken
 from polyhead.serve.desk import Desk, Endpoint, reply
 from polyhead.serve.refusals import Refusal
 from polyhead.serve.shelf import Book
@@ -59,6 +60,8 @@ async def ready(desk: Desk, _request: Request) -> Response:
     """The models are loaded and requests are taken."""
     if desk.is_draining():
         raise Refusal(503, "the server is stopping", retry_after=5)
+    if not desk.batcher.works:
+        raise broken()
     return reply(answering.Health(status="ok"))
 
 

@@ -13,10 +13,11 @@ from polyhead.api.portions import Portion
 from polyhead.api.reading_aloud import written_tokens
 from polyhead.api.translator import Translation, Translator, with_options
 from polyhead.serve import answering, asking
-from polyhead.serve.batching import Lane, Task
+from polyhead.serve.batching import Lane, Task, Wanted
 from polyhead.serve.desk import Desk, Endpoint, gone, reply
 from polyhead.serve.reading import count_characters, read_json
 from polyhead.serve.shelf import Book
+from polyhead.serve.stopping import while_wanted
 
 MAX_TOKENS = 4096  # of a batch, padding included, at a beam of up to 4
 Cut = list[list[Portion]]  # a text: its lines, and their portions
@@ -36,7 +37,7 @@ async def translate(desk: Desk, request: Request) -> Response:
     cut, found = await translated(desk, request, book, texts, changes, asked.prefix)
     links: list[list[Any]] = [[None] * len(best) for best in found]
     if asked.alignment and "cross" in book.about.attention:
-        links = await desk.compute(partial(_links, book.model, texts, found), request)
+        links = await _linked(desk, request, book, texts, found)
     entries = [
         answering.Translated(
             text=text,
@@ -82,21 +83,34 @@ async def translated(
     ]
     outputs = await desk.batcher.ask(tasks, gone(request)) if tasks else []
     desk.metrics.characters.inc(size)
-    found, at = [], 0
-    for lines in cut:
-        count = sum(map(len, lines))
-        found.append(portions.join(translator, lines, outputs[at : at + count]))
-        at += count
-    return cut, found
+
+    def join_all() -> list[list[Translation]]:
+        waiting = iter(outputs)
+        return [
+            portions.join(translator, lines, [next(waiting) for line in lines for _ in line])
+            for lines in cut
+        ]
+
+    return cut, await desk.prepare(join_all, size)
 
 
-def _links(
-    translator: Translator, texts: Sequence[str], found: Sequence[list[Translation]]
+async def _linked(
+    desk: Desk, request: Request, book: Book, texts: Sequence[str], found: Sequence[Any]
 ) -> list[list[Any]]:
-    return [
-        alignment(translator, [text] * len(best), [one.ids for one in best])
-        for text, best in zip(texts, found, strict=True)
-    ]
+    """The links of every text's translations; others may go between two texts."""
+
+    def run(pairs: list[Any], wanted: Wanted) -> list[list[Any]]:
+        (pair,) = pairs
+        return [while_wanted(book.model, partial(_links, book.model, *pair), wanted)]
+
+    lane = Lane((book.name, "alignment"), run, max_rows=1)
+    tasks = [Task(lane, pair) for pair in zip(texts, found, strict=True)]
+    return await desk.batcher.ask(tasks, gone(request))
+
+
+def _links(translator: Translator, text: str, best: Sequence[Translation]) -> list[Any]:
+    """The links of one text's translations."""
+    return alignment(translator, [text] * len(best), [one.ids for one in best])
 
 
 def _hypothesis(

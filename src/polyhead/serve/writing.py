@@ -1,10 +1,8 @@
 """/v1/generate, /v1/fill and /v1/classify."""
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +13,6 @@ from polyhead.api.filler import Filler
 from polyhead.api.image_labeller import ImageLabeller
 from polyhead.api.labeller import Labeller
 from polyhead.api.translator import with_options
-from polyhead.api.uploads import pixels_of
 from polyhead.api.writer import Writer
 from polyhead.errors import PolyheadError
 from polyhead.serve import answering, asking
@@ -23,7 +20,8 @@ from polyhead.serve.batching import Lane, Stream, Task
 from polyhead.serve.desk import Desk, Endpoint, gone, reply
 from polyhead.serve.reading import count_characters, is_image, read_image, read_json
 from polyhead.serve.refusals import Refusal
-from polyhead.serve.settings import MAX_BLANKS
+from polyhead.serve.settings import MAX_BLANKS, MAX_TOKENS
+from polyhead.serve.stopping import while_wanted
 
 EVENTS = "text/event-stream"
 
@@ -38,10 +36,11 @@ async def generate(desk: Desk, request: Request) -> Response:
         "temperature": asked.temperature,
         "top_k": asked.top_k,
         "top_p": asked.top_p,
+        "sample": not asked.greedy,
+        "n_best": 1,  # its maker may have set more, which only sampling finds
     }
     options = with_options(writer.defaults, changes)
-    options = replace(options, sample=not asked.greedy)
-    options = replace(options, max_length=min(options.max_length, 1024))
+    options = with_options(options, {"max_length": min(options.max_length, MAX_TOKENS)})
 
     def begin() -> Iterator[str]:
         return writer.stream(asked.prompt, options=options, seed=asked.seed, stop=asked.stop)
@@ -80,7 +79,7 @@ async def _events(stream: Stream, started: float) -> AsyncIterator[bytes]:
             yield _event("text", {"text": piece})
         seconds = round(time.monotonic() - started, 3)
         yield _event("done", {"text": "".join(written), "seconds": seconds})
-    except PolyheadError as error:
+    except (PolyheadError, Refusal) as error:
         yield _event("error", {"error": " ".join(str(error).split())})
     finally:
         stream.wanted = False
@@ -98,7 +97,7 @@ async def fill(desk: Desk, request: Request) -> Response:
     filler: Filler = book.model
     if asked.text.count("[MASK]") > MAX_BLANKS:
         raise Refusal(422, f"a text has at most {MAX_BLANKS} blanks", field="text")
-    found = await desk.compute(partial(filler.fill, asked.text, asked.top), request)
+    found = await desk.compute(book, partial(filler.fill, asked.text, asked.top), request)
     return reply(
         answering.Filled(
             model=book.name,
@@ -121,7 +120,10 @@ async def classify(desk: Desk, request: Request) -> Response:
     size = count_characters(texts)
     book = desk.shelf.pick(asked.model, ("classify",))
     labeller: Labeller = book.model
-    lane = Lane((book.name, "classify"), lambda lines, _wanted: labeller.classify(lines))
+    lane = Lane(
+        (book.name, "classify"),
+        lambda lines, wanted: while_wanted(labeller, partial(labeller.classify, lines), wanted),
+    )
     lengths = await desk.prepare(
         lambda: [len(ids) + 1 for ids in labeller.tokenizer.encode_batch(texts)], size
     )
@@ -142,8 +144,10 @@ async def _classify_image(desk: Desk, request: Request) -> Response:
     content, asked = await read_image(request)
     book = desk.shelf.pick(asked.model, ("classify-image",))
     labeller: ImageLabeller = book.model
-    pixels = await asyncio.to_thread(pixels_of, labeller, content)  # few bytes may be many pixels
-    shares = await desk.compute(lambda: labeller.probabilities(pixels[None])[0].tolist(), request)
+    pixels = await desk.unpack(labeller, content, request)
+    shares = await desk.compute(
+        book, lambda: labeller.probabilities(pixels[None])[0].tolist(), request
+    )
     named = dict(zip(labeller.classes, shares, strict=True))
     return reply(answering.Classes(model=book.name, results=[_classified(named, asked.top, False)]))
 
