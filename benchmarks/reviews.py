@@ -37,6 +37,7 @@ from polyhead.errors import ConfigError, DataError, MissingError
 HEADING = "Pre-training on Korean film reviews"
 PRETRAINED = {"BERT": "bert-nsmc", "ELECTRA": "electra-nsmc"}
 SCRATCH, PEER = "from scratch", "TF-IDF + logistic regression"
+SYSTEMS = {"peer": PEER, "scratch": SCRATCH, "bert": "BERT", "electra": "ELECTRA"}
 PROBE_STEPS = 30
 EPOCHS = {2_000: 10, 20_000: 4}  # up to so many labels; more labels need fewer
 MOST_EPOCHS = 3
@@ -56,6 +57,7 @@ class Plan:
     seeds: int
     pretrainings: int
     quick: bool
+    systems: tuple[str, ...]
 
     @property
     def cut(self) -> int | None:
@@ -203,14 +205,15 @@ def peer(data: dict[str, Path], n_labels: int, seed: int) -> float | None:
 def compare(plan: Plan) -> list[str]:
     """Everything, as a table of accuracies on the test set."""
     data = files(plan)
-    inits = {SCRATCH: [untrained(plan, data["unlabelled"])]}
+    inits = {SCRATCH: [untrained(plan, data["unlabelled"])]} if SCRATCH in plan.systems else {}
     for name, recipe in PRETRAINED.items():
-        seeds = range(1, plan.pretrainings + 1)
-        inits[name] = [pretrain(plan, recipe, data["unlabelled"], seed) for seed in seeds]
-    scores: dict[str, dict[int, list[float]]] = {name: {} for name in (PEER, *inits)}
+        if name in plan.systems:
+            seeds = range(1, plan.pretrainings + 1)
+            inits[name] = [pretrain(plan, recipe, data["unlabelled"], seed) for seed in seeds]
+    scores: dict[str, dict[int, list[float]]] = {name: {} for name in plan.systems}
     for n in plan.labels:
         for seed in range(1, plan.seeds + 1):
-            found = {PEER: peer(data, n, seed)}
+            found = {PEER: peer(data, n, seed)} if PEER in plan.systems else {}
             for name, folders in inits.items():
                 folder = folders[(seed - 1) % len(folders)]
                 found[name] = finetune(plan, folder, data, n, seed)
@@ -241,6 +244,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--labels", type=int, nargs="+", default=[2_000, 20_000, 150_000])
     parser.add_argument("--seeds", type=int, default=3, help="of each fine-tuning")
     parser.add_argument("--pretrainings", type=int, default=1, help="of each kind, in turn")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS])
     parser.add_argument("--runs", type=Path, default=Path("runs/reviews"), help="where to work")
     parser.add_argument("--quick", action="store_true", help="only try it out, in a minute")
     parser.add_argument("--record", action="store_true", help="add the table to RESULTS.md")
@@ -258,6 +262,7 @@ def main(argv: Sequence[str]) -> int:
         1 if words.quick else words.seeds,
         words.pretrainings,
         words.quick,
+        tuple(SYSTEMS[name] for name in words.systems),
     )
     lines = measuring.environment("reviews.py", argv)
     lines += [f"- {plan.minutes:g} minutes for each pre-training; {plan.seeds} seeds, range", ""]

@@ -93,6 +93,21 @@ def test_validation_counts_every_blank_once_however_batches_are_cut():
     assert found["accuracy"] == right / count
 
 
+@pytest.mark.parametrize("share", [0.15, 0.6])
+def test_as_many_tokens_are_asked_for_as_the_recipe_says(share, tmp_path, monkeypatch):
+    config = configured("bert-tiny", write_lines(tmp_path), f"data.blanks={share}")
+    asked = []
+
+    def look(self, model, batch, original=Filling.__call__):
+        asked.append((int(batch.chosen.sum()), int((batch.ids > EOS).sum())))
+        return original(self, model, batch)
+
+    monkeypatch.setattr(Filling, "__call__", look)
+    train(config, tmp_path / "run")
+    chosen, ordinary = map(sum, zip(*asked, strict=True))
+    assert chosen / ordinary == pytest.approx(share, abs=0.05)
+
+
 def test_an_interrupted_run_ends_with_the_same_bits(tmp_path, monkeypatch):
     config = configured("bert-tiny", write_lines(tmp_path), "model.stack.dropout=0.1")
     train(config, tmp_path / "whole")

@@ -94,7 +94,7 @@ def test_a_model_goes_on_from_its_own_family_and_learns_by_reward(trained):
     run = read_run("multi30k-de-en-gnmt", (*TINY, *more), files)
     result = train(run, folder / "rewarded")
     assert result.step == 3
-    before, after = (model_folder.load(folder / name) for name in ("run", "rewarded"))
+    before, after = (model_folder.load(folder / name) for name in ("run", "rewarded/last"))
     assert after.config == before.config
     assert len(after.tokenizers.target) == len(before.tokenizers.target) == 12
     moved = [
@@ -104,6 +104,21 @@ def test_a_model_goes_on_from_its_own_family_and_learns_by_reward(trained):
     assert 0 < max(moved) < 0.05  # it went on from there, and went on
     log = (folder / "rewarded" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert all(json.loads(line) for line in log)
+
+
+def test_a_model_that_only_gets_worse_stays_what_it_was(trained):
+    folder, files = trained
+    worse = ("model.family=gnmt", f'train.init="{folder / "run"}"', "train.steps=3", "train.keep=1",
+             "train.save_every=1", "train.validate_every=1", "train.schedule.kind=constant",
+             "train.schedule.rate=1.0", "train.schedule.warmup=1")  # fmt: skip
+    result = train(read_run("multi30k-de-en-gnmt", (*TINY, *worse), files), folder / "worse")
+    assert (result.step, result.best.resolve().name) == (3, "step-00000000")
+    before, best, last = (
+        list(model_folder.load(folder / name).model.parameters())
+        for name in ("run", "worse/best", "worse/last")
+    )
+    assert all(map(torch.equal, before, best))
+    assert not all(map(torch.equal, before, last))
 
 
 def test_another_family_is_refused(trained):

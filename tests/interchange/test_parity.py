@@ -283,6 +283,8 @@ def test_what_theirs_could_not_compute_is_not_written():
         written("transformer", pre, {}, None)
     with pytest.raises(CheckpointError, match="the family ladder has no counterpart in transform"):
         written("ladder", None, {}, None)
+    with pytest.raises(CheckpointError, match='pooling = "mean": their classifiers read'):
+        written("classifier", ClassifierConfig(2, pooling="mean"), {}, None)
 
 
 def test_a_conversion_that_computes_something_else_is_refused(tmp_path, monkeypatch):

@@ -72,6 +72,16 @@ def test_a_classifier_begins_from_any_pre_trained_encoder(head):
     assert classifier(ids).shape == (2, 3)
 
 
+def test_the_mean_of_a_text_leaves_padding_out():
+    torch.manual_seed(0)
+    model = Classifier(ClassifierConfig(3, pooling="mean", encoder=SMALL)).eval()
+    short, long = torch.randint(1, 23, (1, 5)), torch.randint(1, 23, (1, 9))
+    together = torch.cat([torch.nn.functional.pad(short, (0, 4), value=0), long])
+    by_hand = [model.encoder(ids).mean(dim=1) for ids in (short, long)]
+    expected = model.to_logits(model.pool(torch.cat(by_hand)))
+    torch.testing.assert_close(model(together), expected, rtol=0, atol=1e-6)
+
+
 def test_a_classifier_needs_two_classes():
     with pytest.raises(ValueError, match="classes = 1: a classifier needs at least 2 classes"):
         ClassifierConfig(1)

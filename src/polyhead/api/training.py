@@ -100,7 +100,10 @@ def _memory_told() -> Iterator[None]:
 
 
 def _resume(session: Session) -> None:
-    """Take up the newest sound checkpoint; without one, save the beginning."""
+    """Take up the newest sound checkpoint; without one, save the beginning.
+
+    A beginning that is a trained model is judged as all later ones are: it may stay the best.
+    """
     newest, complaints = store.newest(session.folder / runs.CHECKPOINTS)
     for complaint in complaints:
         session.journal.notice(complaint)
@@ -108,6 +111,8 @@ def _resume(session: Session) -> None:
         if complaints:
             session.journal.notice("no checkpoint is left that can be used; starting over")
         session.journal.forget_after(0)
+        if session.prepared.trained:
+            session.progress.judge(validate(session, session.progress))
         _save(session, session.progress)
         return
     _take_up(session, newest)
@@ -286,7 +291,7 @@ def _save(session: Session, progress: Progress) -> None:
         numbers = {"progress": progress.plain(), "metrics": metrics}
         training_state.fill(draft, model, session.optimizer, numbers)
     _point(session, checkpoint)
-    best = store.step_folder(place, progress.best_step) if progress.best_step else None
+    best = store.step_folder(place, progress.best_step) if progress.judged else None
     store.tidy(place, checkpoint, keep=session.run.train.keep, spare=best)
 
 
@@ -294,7 +299,7 @@ def _point(session: Session, last: Path) -> None:
     """Let `last` and `best` lead to the checkpoints that they should, or `best` nowhere."""
     store.point(session.folder / "last", last)
     best, link = store.step_folder(last.parent, session.progress.best_step), session.folder / "best"
-    if session.progress.best_step and best.exists():
+    if session.progress.judged and best.exists():
         store.point(link, best)
     elif link.is_symlink():
         store.remove(link)

@@ -48,12 +48,15 @@ class DataConfig:
     on_bad_line: Literal["skip", "fail"] = "skip"
     hold_out: int = 500
     max_length: int = 256  # tokens on either side; of plain text, those that are read at once
+    blanks: float = 0.15  # BERT, ELECTRA: of the tokens, those that are asked for
     augment: AugmentConfig = field(default_factory=AugmentConfig)  # of images
 
     def __post_init__(self) -> None:
         for name in ("hold_out", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}: expected at least 1")
+        if not 0 < self.blanks <= 1:
+            raise ValueError(f"blanks = {self.blanks}: expected a share above 0 and up to 1")
 
 
 @dataclass(frozen=True)

@@ -179,13 +179,15 @@ def _bert(values: Mapping[str, Any], architecture: str) -> Conversion:
 
 def _bert_classifier(values: Mapping[str, Any], architecture: str) -> Conversion:
     config = ClassifierConfig(
-        _classes(values), "bert", _dropout(values), encoder=bert.config_from_hf(values)
+        _classes(values), "bert", dropout=_dropout(values), encoder=bert.config_from_hf(values)
     )
     return Conversion("classifier", config, architecture, bert.classifier_from_hf)
 
 
 def _bert_encoder(values: Mapping[str, Any], architecture: str) -> Conversion:
-    config = ClassifierConfig(2, "bert", _dropout(values), encoder=bert.config_from_hf(values))
+    config = ClassifierConfig(
+        2, "bert", dropout=_dropout(values), encoder=bert.config_from_hf(values)
+    )
 
     def convert(state: Mapping[str, Tensor]) -> Weights:
         found = {f"encoder.{n}": t for n, t in bert.encoder_from_hf(state).items()}
@@ -204,13 +206,15 @@ def _generator(values: Mapping[str, Any], architecture: str) -> Conversion:
 
 def _electra_classifier(values: Mapping[str, Any], architecture: str) -> Conversion:
     config = ClassifierConfig(
-        _classes(values), "electra", _dropout(values), encoder=electra.half_from_hf(values)
+        _classes(values), "electra", dropout=_dropout(values), encoder=electra.half_from_hf(values)
     )
     return Conversion("classifier", config, architecture, electra.classifier_from_hf)
 
 
 def _electra_encoder(values: Mapping[str, Any], architecture: str) -> Conversion:
-    config = ClassifierConfig(2, "electra", _dropout(values), encoder=electra.half_from_hf(values))
+    config = ClassifierConfig(
+        2, "electra", dropout=_dropout(values), encoder=electra.half_from_hf(values)
+    )
 
     def convert(state: Mapping[str, Tensor]) -> Weights:
         theirs = {n: t for n, t in state.items() if not n.startswith("discriminator_predictions.")}

@@ -78,6 +78,11 @@ def _bert(config: Any, weights: Mapping[str, Tensor], _: Specials) -> list[Writt
 
 
 def _classifier(config: Any, weights: Mapping[str, Tensor], _: Specials) -> list[Written]:
+    if config.pooling != "first":
+        raise CheckpointError(
+            f'pooling = "{config.pooling}": their classifiers read their result from the first '
+            "token, so this one cannot be written as theirs"
+        )
     encoder, names = config.encoder, labels([f"LABEL_{i}" for i in range(config.classes)])
     names["classifier_dropout"] = config.dropout
     if config.head == "electra":

@@ -1,15 +1,17 @@
-"""A text classifier: any BERT encoder, pre-trained or not, and a small head on its first token.
+"""A text classifier: any BERT encoder, pre-trained or not, and a small head on one vector of it.
 
-    p(class | text) = softmax(W φ(V h_0 + b) + c)
+    p(class | text) = softmax(W φ(V h + b) + c)
 
-φ is tanh in BERT, whose "pooler" is the first of the two layers, and GELU in ELECTRA. Dropout
-stands before W, and in ELECTRA before V too.
+h is that of the first token, as in the papers, or the mean of all tokens, which serves better when
+pre-training was short: nothing then has taught the first token to speak for the others. φ is tanh
+in BERT, whose "pooler" is the first of the two layers, and GELU in ELECTRA. Dropout stands before
+W, and in ELECTRA before V too.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from polyhead.layers.dropout import Dropout
@@ -19,10 +21,13 @@ from polyhead.models.bert import PUBLISHED, BERTConfig, BERTEncoder
 
 @dataclass(frozen=True)
 class ClassifierConfig:
-    """`head` is the tradition of the encoder: "bert" or "electra"."""
+    """head: the tradition of the encoder, "bert" or "electra".
+    pooling: whether the "first" token speaks for the text, or the "mean" of all.
+    """
 
     classes: int = 2
     head: Literal["bert", "electra"] = "bert"
+    pooling: Literal["first", "mean"] = "first"
     dropout: float = 0.1  # of the head; the encoder has its own
     encoder: BERTConfig = PUBLISHED["bert-base"]
 
@@ -43,6 +48,7 @@ class Classifier(nn.Module):
         super().__init__()
         d_model = config.encoder.stack.d_model
         bert = config.head == "bert"
+        self.summarize = mean_of_tokens if config.pooling == "mean" else first_token
         self.encoder = BERTEncoder(config.encoder)
         self.pool = nn.Sequential(
             nn.Identity() if bert else Dropout(config.dropout),
@@ -57,4 +63,21 @@ class Classifier(nn.Module):
     def forward(
         self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
     ) -> Float[Tensor, "batch classes"]:
-        return self.to_logits(self.pool(self.encoder(ids, segments)[:, 0]))
+        states = self.encoder(ids, segments)
+        return self.to_logits(self.pool(self.summarize(states, ids != self.encoder.pad)))
+
+
+def first_token(
+    states: Float[Tensor, "batch length d_model"],
+    real: Bool[Tensor, "batch length"],  # noqa: ARG001
+) -> Float[Tensor, "batch d_model"]:
+    """The vector of the first token."""
+    return states[:, 0]
+
+
+def mean_of_tokens(
+    states: Float[Tensor, "batch length d_model"], real: Bool[Tensor, "batch length"]
+) -> Float[Tensor, "batch d_model"]:
+    """The mean over all tokens that are not padding."""
+    shares = real / real.sum(dim=1, keepdim=True)
+    return (shares.to(states.dtype).unsqueeze(1) @ states).squeeze(1)

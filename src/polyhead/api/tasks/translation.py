@@ -93,6 +93,7 @@ class Translation:
             f"{len(pairs.ids):,} training pairs, {len(valid):,} for validation; vocabulary "
             f"{len(tokenizers.target):,}",
             begin=_beginning(run, whole, journal),
+            trained=whole is not None,
             flops_per_token=flops_per_token(run, pairs.ids),
         )
 
