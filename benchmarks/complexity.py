@@ -286,13 +286,11 @@ def size_of(value: float) -> str:
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warm-up", type=int, default=1, help="rounds that do not count")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
-    parser.add_argument("--threads", type=int, default=None, help="of torch")
+    measuring.add_threads(parser)
     parser.add_argument("--figure", type=Path, default=None, help="an .svg or .png file")
     parser.add_argument("--record", action="store_true", help="append to RESULTS.md")
     words = parser.parse_args(arguments)
@@ -307,8 +305,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure, print, draw, and record if asked to."""
     words = read_words(arguments)
     measuring.require_rounds(words.rounds, words.record)
-    if words.threads is not None:
-        torch.set_num_threads(words.threads)
+    measuring.use_threads(words)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler has much to say of itself
     gc.collect()
     gc.freeze()  # what is loaded stays; else tidying up before every sample takes longer than it

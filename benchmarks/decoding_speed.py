@@ -236,9 +236,7 @@ class Talking(Silent):
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--model", type=Path, default=None, help="a run or a model, post-norm")
     parser.add_argument("--run", type=Path, default=Path("runs/benchmark-decoding"))
     parser.add_argument("--train-steps", type=int, default=800)
@@ -246,9 +244,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=1000, help="in batches")
     parser.add_argument("--single", type=int, default=100, help="sentences one by one; 0 for none")
-    parser.add_argument(
-        "--threads", type=int, default=None, help="of torch; its own choice if not given"
-    )
+    measuring.add_threads(parser)
     parser.add_argument("--peer-attention", choices=["sdpa", "eager"], default="sdpa")
     parser.add_argument("--plain-malloc", action="store_true", help="leave the allocator as it is")
     parser.add_argument("--record", action="store_true", help="append to RESULTS.md")
@@ -296,8 +292,7 @@ def main(arguments: Sequence[str]) -> int:
     """Check, measure, print, and record if asked to."""
     words = read_words(arguments)
     measuring.require_rounds(words.rounds, words.record)
-    if words.threads is not None:
-        torch.set_num_threads(words.threads)
+    measuring.use_threads(words)
     if not words.plain_malloc:
         keep_freed_memory()
     where = measuring.environment("decoding_speed.py", arguments)

@@ -154,9 +154,7 @@ def describe(task: Task) -> str:
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--length", type=int, default=Task.length, help="positions, an even number")
     parser.add_argument("--steps", type=int, default=Task.steps, help="updates of each model")
     parser.add_argument("--stages", type=int, default=Task.stages, help="shorter lengths at first")
@@ -167,9 +165,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--judged", type=int, nargs="+", default=[1, 2, 4, 8], help="rounds")
     parser.add_argument("--quick", action="store_true", help="a few steps, to see that it works")
-    parser.add_argument(
-        "--threads", type=int, default=None, help="of torch; its own choice if not given"
-    )
+    measuring.add_threads(parser)
     parser.add_argument("--record", action="store_true", help="append to RESULTS.md")
     words = parser.parse_args(arguments)
     if words.quick and words.record:
@@ -186,8 +182,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Train, judge, print, and record if asked to."""
     words = read_words(arguments)
-    if words.threads is not None:
-        torch.set_num_threads(words.threads)
+    measuring.use_threads(words)
     where = measuring.environment("duplication.py", arguments)
     sizes = {"length": words.length, "steps": words.steps, "batch": words.batch}
     task = replace(Task(), **sizes, chunk=words.chunk, stages=words.stages)

@@ -242,9 +242,7 @@ def speed(words: argparse.Namespace) -> int:
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     modes = parser.add_subparsers(dest="mode", required=True)
     one = modes.add_parser("quality", help="nats per character after a recipe")
     one.add_argument("overrides", nargs="*", metavar="key=value", help="as in polyhead train")
@@ -259,7 +257,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     other.add_argument("--dropout", type=float, default=0.0, help="of both; nanoGPT's CPU run: 0")
     for mode in (one, other):
         mode.add_argument("--quick", action="store_true", help="only to see that it works")
-        mode.add_argument("--threads", type=int, default=None, help="of torch")
+        measuring.add_threads(mode)
         mode.add_argument("--record", action="store_true", help="append to RESULTS.md")
     words = parser.parse_args(arguments)
     if words.quick and words.record:
@@ -274,8 +272,7 @@ MODES: dict[str, Callable[[argparse.Namespace], int]] = {"quality": quality, "sp
 def main(arguments: Sequence[str]) -> int:
     """Do what was asked for."""
     words = read_words(arguments)
-    if words.threads is not None:
-        torch.set_num_threads(words.threads)
+    measuring.use_threads(words)
     return MODES[words.mode](words)
 
 

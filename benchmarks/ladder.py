@@ -248,17 +248,13 @@ def describe(task: Task, seconds: float) -> str:
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--steps", type=int, default=Task.steps, help="updates of each model")
     parser.add_argument("--longest", type=int, default=Task.longest, help="letters in a sequence")
     parser.add_argument("--cell", choices=["rnn", "gru", "lstm"], default=Task.cell)
     parser.add_argument("--quick", action="store_true", help="a few steps, to see that it works")
     parser.add_argument("--picture", type=Path, default=None, help="where to draw (.svg)")
-    parser.add_argument(
-        "--threads", type=int, default=None, help="of torch; its own choice if not given"
-    )
+    measuring.add_threads(parser)
     parser.add_argument("--record", action="store_true", help="append to RESULTS.md, and draw")
     words = parser.parse_args(arguments)
     if words.quick and words.record:
@@ -276,8 +272,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Train, judge, print, draw, and record if asked to."""
     words = read_words(arguments)
-    if words.threads is not None:
-        torch.set_num_threads(words.threads)
+    measuring.use_threads(words)
     where = measuring.environment("ladder.py", arguments)
     task = Task(steps=words.steps, longest=words.longest, cell=words.cell)
     task = replace(QUICK, cell=words.cell) if words.quick else task

@@ -21,7 +21,6 @@ import long_memory
 import long_time
 import measuring
 import peers_long
-import torch
 
 from polyhead.errors import ConfigError
 
@@ -46,9 +45,7 @@ MODES = {
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     commands = parser.add_subparsers(dest="mode", required=True)
     modes = {name: commands.add_parser(name, help=mode.help) for name, mode in MODES.items()}
     for name in ("time", "peers", "short"):
@@ -64,7 +61,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     long_language.add_words(modes["language"])
     for mode in modes.values():
         mode.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
-        mode.add_argument("--threads", type=int, default=None, help="of torch")
+        measuring.add_threads(mode)
         mode.add_argument("--figure", type=Path, default=None, help="an .svg file")
         mode.add_argument("--record", action="store_true", help="append to RESULTS.md")
     words = parser.parse_args(arguments)
@@ -78,8 +75,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Measure, print, draw, and record if asked to."""
     words = read_words(arguments)
-    if words.threads is not None:
-        torch.set_num_threads(words.threads)
+    measuring.use_threads(words)
     mode = MODES[words.mode]
     where = measuring.environment("long.py", arguments)
     found, panels = mode.measure(words)

@@ -10,6 +10,7 @@ the ratio of two contestants *within* a round, and of these the median over all 
 Absolute rates are shown beside it and mean little elsewhere.
 """
 
+import argparse
 import gc
 import importlib.metadata
 import os
@@ -182,6 +183,25 @@ def commit() -> str:
     except OSError:
         return "unknown"
     return answer.stdout.strip() or "unknown"
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """A parser that shows what a script says of itself as it is written."""
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def add_threads(options: argparse.ArgumentParser) -> None:
+    """The option --threads, for `use_threads`."""
+    what = "of torch; its own choice if not given"
+    options.add_argument("--threads", type=int, default=None, help=what)
+
+
+def use_threads(words: argparse.Namespace) -> None:
+    """Give torch as many threads as were asked for."""
+    if words.threads is not None:
+        torch.set_num_threads(words.threads)
 
 
 def require_rounds(rounds: int, recording: bool) -> None:

@@ -141,9 +141,7 @@ def row_of(
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as in polyhead train")
     parser.add_argument("--recipe", default="multi30k-de-en")
     parser.add_argument(
@@ -152,9 +150,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--beam", type=int, default=None, help="that of the recipe if not given")
     parser.add_argument("--length-penalty", type=float, default=None, help="likewise")
-    parser.add_argument(
-        "--threads", type=int, default=None, help="of torch; its own choice if not given"
-    )
+    measuring.add_threads(parser)
     parser.add_argument("--fresh", action="store_true", help="train anew even if the run is there")
     parser.add_argument("--record", action="store_true", help="add a row to RESULTS.md")
     return parser.parse_intermixed_args(arguments)
@@ -163,8 +159,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Train, translate, score, print, and record if asked to."""
     words = read_words(arguments)
-    if words.threads is not None:
-        torch.set_num_threads(words.threads)
+    measuring.use_threads(words)
     where = measuring.environment("multi30k.py", arguments)
     run = read_run(words.recipe, [*words.overrides, f"train.seed={words.seed}"])
     sets = read_sets(run)  # before hours of training: is everything there?

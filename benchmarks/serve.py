@@ -160,9 +160,7 @@ def trained(words: argparse.Namespace) -> Path:
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--model", type=Path, default=None, help="a translator")
     parser.add_argument("--run", type=Path, default=Path("runs/benchmark-serve"))
     parser.add_argument("--source", type=Path, default=Path(TEXTS), help="sentences to translate")

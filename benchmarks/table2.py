@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import measuring
-import torch
 
 from polyhead.api.comparing.budget import read_budget
 from polyhead.api.comparing.contest import compete
@@ -32,9 +31,7 @@ QUICK = ("train.bleu_sentences=2", "decode.max_length=8")
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("what", choices=CONTESTS_ON)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for all systems")
     parser.add_argument("--budget", default=None, help="time of each: 20m unless FLOPs are given")
@@ -43,9 +40,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--ensemble", action="append", default=[], help="seeds, or a+b+c")
     parser.add_argument("--run", type=Path, default=None, help="runs/table2-WHAT if not given")
-    parser.add_argument(
-        "--threads", type=int, default=None, help="of torch; its own choice if not given"
-    )
+    measuring.add_threads(parser)
     parser.add_argument("--quick", action="store_true", help="only try it out, in a minute")
     parser.add_argument("--record", action="store_true", help="add the table to RESULTS.md")
     words = parser.parse_intermixed_args(arguments)
@@ -74,8 +69,7 @@ def asked_by(words: argparse.Namespace) -> Asked:
 def main(arguments: Sequence[str]) -> int:
     """Compare, print, and record if asked."""
     words = read_words(arguments)
-    if words.threads is not None:
-        torch.set_num_threads(words.threads)
+    measuring.use_threads(words)
     where = measuring.environment("table2.py", arguments)
     try:
         found = compete(asked_by(words), watcher=TrainingScreen())

@@ -211,9 +211,7 @@ def read_task(words: argparse.Namespace) -> Task:
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20, help="updates of each in every round")
     parser.add_argument("--warm-up", type=int, default=1, help="rounds that do not count")
@@ -221,9 +219,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--vocab", type=int, default=8000)
     parser.add_argument("--sentences", type=int, default=None, help="read only the first so many")
     parser.add_argument("--contestants", default=",".join(USUAL), help=", ".join(CONTESTANTS))
-    parser.add_argument(
-        "--threads", type=int, default=None, help="of torch; its own choice if not given"
-    )
+    measuring.add_threads(parser)
     parser.add_argument("--peer-attention", choices=["sdpa", "eager"], default="sdpa")
     parser.add_argument("--plain-malloc", action="store_true", help="leave the allocator as it is")
     parser.add_argument("--record", action="store_true", help="append to RESULTS.md")
@@ -258,8 +254,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure, print, and record if asked to."""
     words = read_words(arguments)
     measuring.require_rounds(words.rounds, words.record)
-    if words.threads is not None:
-        torch.set_num_threads(words.threads)
+    measuring.use_threads(words)
     if not words.plain_malloc:
         keep_freed_memory()
     where = measuring.environment("training_speed.py", arguments)

@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 import torch
 from torch.nn import functional as F
+from translating import check_histories
 
 from polyhead.data.batch import TranslationBatch
 from polyhead.decode.beam import beam_search
@@ -233,22 +234,7 @@ def test_the_objective_of_translation_is_the_cross_entropy_of_its_logits():
 @cells
 def test_beams_that_change_places_equal_their_histories(context, cell):
     model = build(context=context, cell=cell, n_layers=2)
-    source, state = SOURCE, model.begin(SOURCE, width=3, max_length=4)
-    histories = torch.zeros(3, 3, 0, dtype=torch.long)
-    for step in range(4):
-        last = torch.randint(1, VOCAB, (len(source), 3))
-        histories = torch.cat([histories, last[..., None]], dim=-1)
-        logits = model.step(last, state)
-        for beam in range(3):
-            expected = model(source, histories[:, beam])[:, -1]
-            torch.testing.assert_close(logits[:, beam], expected, rtol=0, atol=1e-5)
-        parents = torch.randint(0, 3, (len(source), 3))
-        state.select(parents)
-        histories = histories.take_along_dim(parents[..., None], dim=1)
-        if step == 1:
-            stay = torch.tensor([2, 0])
-            state.keep(stay)
-            source, histories = source[stay], histories[stay]
+    check_histories(model, SOURCE, steps=4, leave=1)
 
 
 @rungs

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from translating import check_histories, learn_by_heart, share_right
 
 from polyhead import models
 from polyhead.api.looking import record
-from polyhead.data.batch import collate
 from polyhead.decode.options import EOS, DecodeConfig
 from polyhead.decode.walk import greedy
 from polyhead.layers.recurrent import AdditiveLookBack, Recurrence
@@ -253,22 +253,7 @@ def test_padding_changes_nothing(name):
 @every
 def test_beams_that_change_places_equal_their_histories(name):
     model = build(name)
-    source, state = SOURCE, model.begin(SOURCE, width=3, max_length=4)
-    histories = torch.zeros(3, 3, 0, dtype=torch.long)
-    for step in range(4):
-        last = torch.randint(1, VOCAB, (len(source), 3))
-        histories = torch.cat([histories, last[..., None]], dim=-1)
-        logits = model.step(last, state)
-        for beam in range(3):
-            expected = model(source, histories[:, beam])[:, -1]
-            torch.testing.assert_close(logits[:, beam], expected, rtol=0, atol=1e-5)
-        parents = torch.randint(0, 3, (len(source), 3))
-        state.select(parents)
-        histories = histories.take_along_dim(parents[..., None], dim=1)
-        if step == 1:
-            stay = torch.tensor([2, 0])
-            state.keep(stay)
-            source, histories = source[stay], histories[stay]
+    check_histories(model, SOURCE, steps=4, leave=1)
 
 
 @every
@@ -321,15 +306,6 @@ def test_a_new_lstm_remembers_more_than_it_forgets(name):
     assert found
 
 
-def pairs(n=20):
-    """Sentences whose translation is the same backwards, with other words."""
-    dice = torch.Generator().manual_seed(1)
-    for _ in range(n):
-        length = int(torch.randint(2, 5, (1,), generator=dice))
-        words = torch.randint(3, 11, (length,), generator=dice).tolist()
-        yield [*words, EOS], [*(13 - word for word in reversed(words)), EOS]
-
-
 @pytest.mark.parametrize(
     ("name", "rate"),
     [
@@ -340,19 +316,9 @@ def pairs(n=20):
 def test_twenty_pairs_are_learned_by_heart(name, rate):
     wide = {"d_embed": 32} if "d_embed" in SMALL[name].__dict__ else {}
     wide |= {"d_output": 32, "d_encoder": 32} if name == "bahdanau" else {}
-    model = build(name, d_model=32, **wide).train()
-    batch = collate(list(pairs()))
-    adam = torch.optim.Adam(model.parameters(), lr=rate)
-    for _ in range(160):
-        loss = Translation(PAD)(model, batch)
-        (loss.total / loss.count).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        adam.step()
-        adam.zero_grad()
-    model.eval()
-    said = greedy(model, batch.source, DecodeConfig(beam=1)).tokens[:, 0]
-    said = F.pad(said, (0, batch.labels.size(1)))[:, : batch.labels.size(1)]
-    assert (said == batch.labels).all(1).float().mean() >= 0.9
+    model = build(name, d_model=32, **wide)
+    batch = learn_by_heart(model, Translation(PAD), rate=rate, steps=160)
+    assert share_right(greedy(model, batch.source, DecodeConfig(beam=1)), batch) >= 0.9
 
 
 # --- sizes and messages ---

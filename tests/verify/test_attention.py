@@ -1,9 +1,11 @@
 """The claims about attention hold, and stop to hold when a part of it is broken."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
+from claims import assert_it_holds, claims_of, failing
 from torch.nn import functional as F
 
 from polyhead.layers.attention import KV, FullAttention, MultiHeadAttention
@@ -13,15 +15,10 @@ from polyhead.layers.recurrent import LookBack
 from polyhead.layers.scores import Dot, General, ScaledDot
 from polyhead.layers.stack import Block
 from polyhead.verify.chapters import attention
-from polyhead.verify.check import CHECKS
-from polyhead.verify.run import run
 
-MINE = [check for check in CHECKS.values() if check.chapter == "attention"]
+MINE = claims_of("attention")
+broken = partial(failing, MINE)
 WORDS = {"B5", "B12", "B14"}  # about names only: the glossary has them
-
-
-def broken():
-    return {row.check.id for row in run(MINE) if not row.finding.holds}
 
 
 def test_every_row_that_can_be_computed_has_one_check():
@@ -31,10 +28,7 @@ def test_every_row_that_can_be_computed_has_one_check():
 
 @pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
 def test_it_holds(check):
-    (row,) = run([check])
-    assert row.finding.holds, row
-    assert bool(row.finding.noted) == (check.note != "right")
-    assert max(map(len, check.claim)) <= 70
+    assert_it_holds(check)
 
 
 def test_a_kernel_without_the_scale_is_noticed(monkeypatch):

@@ -1,18 +1,15 @@
 """The claims about cross-attention hold, and stop to hold when the wrong side asks."""
 
+from functools import partial
+
 import pytest
+from claims import assert_it_holds, claims_of, failing
 
 from polyhead.layers.attention import MultiHeadAttention
 from polyhead.layers.stack import Block, Residual
-from polyhead.verify.chapters import cross
-from polyhead.verify.check import CHECKS
-from polyhead.verify.run import run
 
-MINE = [check for check in CHECKS.values() if check.chapter == cross.__name__.rsplit(".", 1)[-1]]
-
-
-def broken():
-    return {row.check.id for row in run(MINE) if not row.finding.holds}
+MINE = claims_of("cross")
+broken = partial(failing, MINE)
 
 
 def test_every_row_has_one_check():
@@ -21,9 +18,7 @@ def test_every_row_has_one_check():
 
 @pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
 def test_it_holds(check):
-    (row,) = run([check])
-    assert row.finding.holds, row
-    assert bool(row.finding.noted) == (check.note != "right")
+    assert_it_holds(check)
 
 
 def test_an_encoder_that_asks_is_noticed(monkeypatch):

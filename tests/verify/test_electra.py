@@ -1,20 +1,18 @@
 """The claims about ELECTRA hold, and stop to hold when something is broken."""
 
+from functools import partial
+
 import pytest
+from claims import assert_it_holds, claims_of, failing
 from torch import nn
 from torch.nn import functional as F
 
 from polyhead.models import electra as model
 from polyhead.models.electra import Electra, ElectraOutput
 from polyhead.verify.chapters import electra
-from polyhead.verify.check import CHECKS
-from polyhead.verify.run import run
 
-MINE = [check for check in CHECKS.values() if check.chapter == electra.__name__.rsplit(".")[-1]]
-
-
-def broken():
-    return {row.check.id for row in run(MINE) if not row.finding.holds}
+MINE = claims_of("electra")
+broken = partial(failing, MINE)
 
 
 def test_every_row_that_can_be_computed_has_one_check():
@@ -23,10 +21,7 @@ def test_every_row_that_can_be_computed_has_one_check():
 
 @pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
 def test_it_holds(check):
-    (row,) = run([check])
-    assert row.finding.holds, row
-    assert bool(row.finding.noted) == (check.note != "right")
-    assert max(map(len, check.claim)) <= 70
+    assert_it_holds(check)
 
 
 def test_labels_that_say_where_a_mask_was_are_noticed(monkeypatch):

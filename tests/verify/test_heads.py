@@ -1,20 +1,17 @@
 """The claims about heads hold, and stop to hold when the layer is broken."""
 
 import math
+from functools import partial
 
 import pytest
+from claims import assert_it_holds, claims_of, failing
 from torch import nn
 
 from polyhead.layers.attention import KV, FullAttention, MultiHeadAttention
 from polyhead.verify.chapters import heads
-from polyhead.verify.check import CHECKS
-from polyhead.verify.run import run
 
-MINE = [check for check in CHECKS.values() if check.chapter == "heads"]
-
-
-def broken():
-    return {row.check.id for row in run(MINE) if not row.finding.holds}
+MINE = claims_of("heads")
+broken = partial(failing, MINE)
 
 
 def test_every_row_has_one_check():
@@ -23,9 +20,7 @@ def test_every_row_has_one_check():
 
 @pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
 def test_it_holds(check):
-    (row,) = run([check])
-    assert row.finding.holds, row
-    assert bool(row.finding.noted) == (check.note != "right")
+    assert_it_holds(check)
 
 
 def test_without_the_scale_the_heads_are_not_torchs(monkeypatch):

@@ -1,6 +1,9 @@
 """The claims about BERT, GPT and the pictures hold, and stop to hold when something is broken."""
 
+from functools import partial
+
 import pytest
+from claims import assert_it_holds, claims_of, failing
 
 from polyhead.data.masking import MaskingConfig
 from polyhead.inspect import drawing
@@ -8,14 +11,9 @@ from polyhead.layers.attention import FullAttention, attention_weights
 from polyhead.layers.masks import EVERYTHING
 from polyhead.models import bert, gpt
 from polyhead.verify.chapters import language
-from polyhead.verify.check import CHECKS
-from polyhead.verify.run import run
 
-MINE = [check for check in CHECKS.values() if check.chapter == "language"]
-
-
-def broken():
-    return {row.check.id for row in run(MINE) if not row.finding.holds}
+MINE = claims_of("language")
+broken = partial(failing, MINE)
 
 
 def test_every_row_has_one_check():
@@ -24,10 +22,7 @@ def test_every_row_has_one_check():
 
 @pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
 def test_it_holds(check):
-    (row,) = run([check])
-    assert row.finding.holds, row
-    assert bool(row.finding.noted) == (check.note != "right")
-    assert max(map(len, check.claim)) <= 70
+    assert_it_holds(check)
 
 
 def test_other_shares_of_blanks_are_noticed(monkeypatch):

@@ -1,23 +1,20 @@
 """The claims about masks hold, and stop to hold when something leaks."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
+from claims import assert_it_holds, claims_of, failing
 
 from polyhead.layers.attention import FullAttention, attention
 from polyhead.layers.cache import BlockCache
 from polyhead.layers.masks import EVERYTHING, Mask
 from polyhead.models import gpt, transformer
 from polyhead.verify.chapters import masks
-from polyhead.verify.check import CHECKS
-from polyhead.verify.run import run
 
-MINE = [check for check in CHECKS.values() if check.chapter == "masks"]
-
-
-def broken():
-    return {row.check.id for row in run(MINE) if not row.finding.holds}
+MINE = claims_of("masks")
+broken = partial(failing, MINE)
 
 
 def test_every_row_has_one_check():
@@ -26,9 +23,7 @@ def test_every_row_has_one_check():
 
 @pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
 def test_it_holds(check):
-    (row,) = run([check])
-    assert row.finding.holds, row
-    assert bool(row.finding.noted) == (check.note != "right")
+    assert_it_holds(check)
 
 
 def test_a_mask_of_zeros_is_noticed(monkeypatch):

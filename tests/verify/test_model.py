@@ -1,7 +1,10 @@
 """The claims about the whole model hold, and stop to hold when it is put together wrongly."""
 
+from functools import partial
+
 import pytest
 import torch
+from claims import assert_it_holds, claims_of, failing
 from torch import nn
 
 from polyhead.layers.embeddings import TokenEmbedding
@@ -9,15 +12,9 @@ from polyhead.layers.positions import SinusoidalPositions
 from polyhead.layers.stack import Stack
 from polyhead.models import transformer
 from polyhead.models.transformer import Transformer
-from polyhead.verify.chapters import model
-from polyhead.verify.check import CHECKS
-from polyhead.verify.run import run
 
-MINE = [check for check in CHECKS.values() if check.chapter == model.__name__.rsplit(".", 1)[-1]]
-
-
-def broken():
-    return {row.check.id for row in run(MINE) if not row.finding.holds}
+MINE = claims_of("model")
+broken = partial(failing, MINE)
 
 
 def test_every_row_has_one_check():
@@ -27,9 +24,7 @@ def test_every_row_has_one_check():
 
 @pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
 def test_it_holds(check):
-    (row,) = run([check])
-    assert row.finding.holds, row
-    assert bool(row.finding.noted) == (check.note != "right")
+    assert_it_holds(check)
 
 
 def test_blocks_side_by_side_are_noticed(monkeypatch):

@@ -1,7 +1,10 @@
 """The claims about positions hold, and stop to hold when a wave is out of step."""
 
+from functools import partial
+
 import pytest
 import torch
+from claims import assert_it_holds, claims_of, failing
 from torch import nn
 
 from polyhead.layers.embeddings import TokenEmbedding
@@ -15,14 +18,9 @@ from polyhead.layers.positions import (
 from polyhead.layers.stack import Block
 from polyhead.models.vit import ViT
 from polyhead.verify.chapters import positions
-from polyhead.verify.check import CHECKS
-from polyhead.verify.run import run
 
-MINE = [check for check in CHECKS.values() if check.chapter == "positions"]
-
-
-def broken():
-    return {row.check.id for row in run(MINE) if not row.finding.holds}
+MINE = claims_of("positions")
+broken = partial(failing, MINE)
 
 
 def test_every_row_but_the_typing_error_has_one_check():
@@ -31,10 +29,7 @@ def test_every_row_but_the_typing_error_has_one_check():
 
 @pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
 def test_it_holds(check):
-    (row,) = run([check])
-    assert row.finding.holds, row
-    assert bool(row.finding.noted) == (check.note != "right")
-    assert max(map(len, check.claim)) <= 70
+    assert_it_holds(check)
 
 
 def test_cosines_in_place_of_sines_are_noticed(monkeypatch):

@@ -1,7 +1,10 @@
 """The claims about recurrent networks hold, and stop to hold when a part is broken."""
 
+from functools import partial
+
 import pytest
 import torch
+from claims import assert_it_holds, claims_of, failing
 from torch import nn
 
 from polyhead.layers import scores
@@ -11,14 +14,9 @@ from polyhead.layers.scores import ScoredAttention
 from polyhead.models import seq2seq
 from polyhead.models.ladder import ByContent, ByPosition, Ladder
 from polyhead.verify.chapters import recurrent
-from polyhead.verify.check import CHECKS
-from polyhead.verify.run import run
 
-MINE = [check for check in CHECKS.values() if check.chapter == "recurrent"]
-
-
-def broken():
-    return {row.check.id for row in run(MINE) if not row.finding.holds}
+MINE = claims_of("recurrent")
+broken = partial(failing, MINE)
 
 
 def by_weights(monkeypatch):
@@ -38,9 +36,7 @@ def test_every_row_but_the_demonstration_has_one_check():
 
 @pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
 def test_it_holds(check):
-    (row,) = run([check])
-    assert row.finding.holds, row
-    assert bool(row.finding.noted) == (check.note != "right")
+    assert_it_holds(check)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

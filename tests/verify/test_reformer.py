@@ -1,19 +1,17 @@
 """The claims about the Reformer hold, and stop to hold when a part of it is broken."""
 
+from functools import partial
+
 import pytest
 import torch
+from claims import assert_it_holds, claims_of, failing
 
 from polyhead.layers import hashing, lsh, reversible, sorted_attention
 from polyhead.layers.feed_forward import FeedForward
 from polyhead.verify.chapters import reformer
-from polyhead.verify.check import CHECKS
-from polyhead.verify.run import run
 
-MINE = [check for check in CHECKS.values() if check.chapter == "reformer"]
-
-
-def broken():
-    return {row.check.id for row in run(MINE) if not row.finding.holds}
+MINE = claims_of("reformer")
+broken = partial(failing, MINE)
 
 
 def test_every_row_has_one_check():
@@ -23,9 +21,7 @@ def test_every_row_has_one_check():
 
 @pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
 def test_it_holds(check):
-    (row,) = run([check])
-    assert row.finding.holds, row
-    assert bool(row.finding.noted) == (check.note != "right")
+    assert_it_holds(check)
 
 
 def test_keys_that_are_not_of_unit_length_are_noticed(monkeypatch):

@@ -1,19 +1,16 @@
 """The claims about the Vision Transformer hold, and stop to hold when something is broken."""
 
+from functools import partial
+
 import pytest
 import torch
+from claims import assert_it_holds, claims_of, failing
 from torch.nn import functional as F
 
 from polyhead.models import vit
-from polyhead.verify.chapters import vision
-from polyhead.verify.check import CHECKS
-from polyhead.verify.run import run
 
-MINE = [check for check in CHECKS.values() if check.chapter == vision.__name__.rsplit(".")[-1]]
-
-
-def broken():
-    return {row.check.id for row in run(MINE) if not row.finding.holds}
+MINE = claims_of("vision")
+broken = partial(failing, MINE)
 
 
 def test_every_row_that_can_be_computed_has_one_check():
@@ -22,10 +19,7 @@ def test_every_row_that_can_be_computed_has_one_check():
 
 @pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
 def test_it_holds(check):
-    (row,) = run([check])
-    assert row.finding.holds, row
-    assert bool(row.finding.noted) == (check.note != "right")
-    assert max(map(len, check.claim)) <= 70
+    assert_it_holds(check)
 
 
 def test_patches_read_column_by_column_are_noticed(monkeypatch):

@@ -13,11 +13,10 @@ from torch import Tensor
 
 from polyhead.api import devices
 from polyhead.api.families import family_of
+from polyhead.api.reader import Reader
 from polyhead.checkpoint import folder as model_folder
-from polyhead.checkpoint.folder import SavedModel
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.text.blanks import MASK, Blanked, candidates, encode_blanks, word_of
-from polyhead.text.tokenizer import Tokenizer
 
 FAMILIES = ("bert", "electra")
 LEAST_WIDTH = 5  # hypotheses of a joint filling, also if fewer are asked for
@@ -50,18 +49,8 @@ class Filled:
 
 
 @dataclass(frozen=True)
-class Filler:
+class Filler(Reader):
     """One model that fills in blanks: a BERT, or an ELECTRA's generator."""
-
-    saved: SavedModel
-    name: str
-    device: torch.device
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """How text becomes ids."""
-        assert self.saved.tokenizers is not None
-        return self.saved.tokenizers.source
 
     @property
     def mask(self) -> int:

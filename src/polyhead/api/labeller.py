@@ -10,8 +10,8 @@ import torch
 
 from polyhead.api import devices
 from polyhead.api.families import check_use
+from polyhead.api.reader import Reader
 from polyhead.checkpoint import folder as model_folder
-from polyhead.checkpoint.folder import SavedModel
 from polyhead.config import from_dict
 from polyhead.data import labelled
 from polyhead.data.batch import pad
@@ -22,7 +22,6 @@ from polyhead.data.texts import framed
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.evaluate.classes import Report, as_text, report
 from polyhead.evaluate.intervals import SAMPLES, Interval, interval
-from polyhead.text.tokenizer import Tokenizer
 
 USE = "polyhead classify"
 MAX_TOKENS = 8192  # of one batch
@@ -61,18 +60,8 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Labeller:
+class Labeller(Reader):
     """One model that puts texts into classes."""
-
-    saved: SavedModel
-    name: str
-    device: torch.device
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """How text becomes ids."""
-        assert self.saved.tokenizers is not None
-        return self.saved.tokenizers.source
 
     @cached_property
     def classes(self) -> tuple[str, ...]:

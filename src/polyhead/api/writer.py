@@ -9,9 +9,9 @@ import torch
 
 from polyhead.api import devices
 from polyhead.api.families import check_use
+from polyhead.api.reader import Reader
 from polyhead.api.tasks.language import Examination, examination, examine
 from polyhead.checkpoint import folder as model_folder
-from polyhead.checkpoint.folder import SavedModel
 from polyhead.config import from_dict
 from polyhead.decode.options import DecodeConfig
 from polyhead.decode.writing import write
@@ -38,18 +38,8 @@ class LanguageScore:
 
 
 @dataclass(frozen=True)
-class Writer:
+class Writer(Reader):
     """One model that goes on with a text."""
-
-    saved: SavedModel
-    name: str
-    device: torch.device
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """How text becomes ids."""
-        assert self.saved.tokenizers is not None
-        return self.saved.tokenizers.source
 
     @property
     def defaults(self) -> DecodeConfig:

@@ -3,10 +3,12 @@
 The imports stand inside the commands, because `--help` must answer before torch could be loaded.
 """
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from polyhead.cli.words import Files, app
 
@@ -36,95 +38,77 @@ PairFiles = Annotated[
 Language = Annotated[str | None, typer.Option(help="ko or en; the terminal's unless given.")]
 Listing = Annotated[bool, typer.Option("--list", help="Show the systems and leave.")]
 
+COMPARE = """
+The paper's Table 2 on your data: train every system alike, and set them out in a table.
 
-@app.command()
-def compare(
-    recipe: Recipe = None,
-    overrides: Overrides = None,
-    budget: Time = None,
-    flops: Flops = None,
-    systems: Systems = None,
-    seeds: Seeds = 1,
-    ensemble: Teams = None,
-    metric: Metric = None,
-    run: Folder = None,
-    source: Files = None,
-    target: Files = None,
-    pairs: PairFiles = None,
-    valid_source: Files = None,
-    valid_target: Files = None,
-    valid_pairs: PairFiles = None,
-    test_source: Files = None,
-    test_target: Files = None,
-    test_pairs: PairFiles = None,
-    lang: Language = None,
-    list_only: Listing = False,
-) -> None:
-    """The paper's Table 2 on your data: train every system alike, and set them out in a table.
+polyhead compare multi30k-de-en --budget 20m
+polyhead compare multi30k-de-en --flops 5e14 --systems transformer,convs2s,gnmt --seeds 3
+polyhead compare --source train.ko --target train.en --budget 10m --run runs/mine-compared
+polyhead compare g2p-ko --budget 10m --metric wer
+"""
+LADDER = """
+From a sentence as one vector to attention: every rung, and every score function, alike.
 
-    polyhead compare multi30k-de-en --budget 20m
-    polyhead compare multi30k-de-en --flops 5e14 --systems transformer,convs2s,gnmt --seeds 3
-    polyhead compare --source train.ko --target train.en --budget 10m --run runs/mine-compared
-    polyhead compare g2p-ko --budget 10m --metric wer
-    """
-    files = _named({
-        "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
-        "valid_target": valid_target, "valid_pairs": valid_pairs,
-    })  # fmt: skip
-    tests = _named(
-        {"test_source": test_source, "test_target": test_target, "test_pairs": test_pairs}
-    )
-    from polyhead.cli.contests import ContestWords, run_contest
-
-    words = ContestWords(
-        "compare", recipe, tuple(overrides or ()), budget, flops, systems, seeds,
-        tuple(ensemble or ()), metric, run, files, tests, lang, list_only,
-    )  # fmt: skip
-    raise typer.Exit(run_contest(words))
+polyhead ladder multi30k-de-en --budget 10m
+polyhead ladder multi30k-de-en --budget 5m --systems none,dot,additive --seeds 3
+polyhead ladder --source train.ko --target train.en --budget 5m
+"""
 
 
-@app.command()
-def ladder(
-    recipe: Recipe = None,
-    overrides: Overrides = None,
-    budget: Time = None,
-    flops: Flops = None,
-    systems: Systems = None,
-    seeds: Seeds = 1,
-    metric: Metric = None,
-    run: Folder = None,
-    source: Files = None,
-    target: Files = None,
-    pairs: PairFiles = None,
-    valid_source: Files = None,
-    valid_target: Files = None,
-    valid_pairs: PairFiles = None,
-    test_source: Files = None,
-    test_target: Files = None,
-    test_pairs: PairFiles = None,
-    lang: Language = None,
-    list_only: Listing = False,
-) -> None:
-    """From a sentence as one vector to attention: every rung, and every score function, alike.
+class WithoutTeams(TyperCommand):
+    """A command whose systems compete one by one: it has no --ensemble."""
 
-    polyhead ladder multi30k-de-en --budget 10m
-    polyhead ladder multi30k-de-en --budget 5m --systems none,dot,additive --seeds 3
-    polyhead ladder --source train.ko --target train.en --budget 5m
-    """
-    files = _named({
-        "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
-        "valid_target": valid_target, "valid_pairs": valid_pairs,
-    })  # fmt: skip
-    tests = _named(
-        {"test_source": test_source, "test_target": test_target, "test_pairs": test_pairs}
-    )
-    from polyhead.cli.contests import ContestWords, run_contest
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All options but that one."""
+        return [option for option in super().get_params(ctx) if option.name != "ensemble"]
 
-    words = ContestWords(
-        "ladder", recipe, tuple(overrides or ()), budget, flops, systems, seeds, (), metric, run,
-        files, tests, lang, list_only,
-    )  # fmt: skip
-    raise typer.Exit(run_contest(words))
+
+def command(name: str) -> Callable[..., None]:
+    """A command that runs the contest of this name; the options of all contests are the same."""
+
+    def contest(
+        recipe: Recipe = None,
+        overrides: Overrides = None,
+        budget: Time = None,
+        flops: Flops = None,
+        systems: Systems = None,
+        seeds: Seeds = 1,
+        ensemble: Teams = None,
+        metric: Metric = None,
+        run: Folder = None,
+        source: Files = None,
+        target: Files = None,
+        pairs: PairFiles = None,
+        valid_source: Files = None,
+        valid_target: Files = None,
+        valid_pairs: PairFiles = None,
+        test_source: Files = None,
+        test_target: Files = None,
+        test_pairs: PairFiles = None,
+        lang: Language = None,
+        list_only: Listing = False,
+    ) -> None:
+        """Train every system of a contest alike, and set them out in a table."""
+        files = _named({
+            "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
+            "valid_target": valid_target, "valid_pairs": valid_pairs,
+        })  # fmt: skip
+        tests = _named(
+            {"test_source": test_source, "test_target": test_target, "test_pairs": test_pairs}
+        )
+        from polyhead.cli.contests import ContestWords, run_contest
+
+        words = ContestWords(
+            name, recipe, tuple(overrides or ()), budget, flops, systems, seeds,
+            tuple(ensemble or ()), metric, run, files, tests, lang, list_only,
+        )  # fmt: skip
+        raise typer.Exit(run_contest(words))
+
+    return contest
+
+
+app.command("compare", help=COMPARE)(command("compare"))
+app.command("ladder", help=LADDER, cls=WithoutTeams)(command("ladder"))
 
 
 def _named(files: dict[str, list[Path] | None]) -> dict[str, list[str]]:

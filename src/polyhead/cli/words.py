@@ -41,5 +41,5 @@ def keep_examples(program: typer.Typer) -> None:
     A paragraph that begins with \b is not filled by click, on which typer is built.
     """
     for command in program.registered_commands:
-        text = inspect.cleandoc((command.callback and command.callback.__doc__) or "")
+        text = inspect.cleandoc(command.help or inspect.getdoc(command.callback) or "")
         command.help = text.replace("\n\npolyhead ", "\n\n\b\npolyhead ")

@@ -10,20 +10,28 @@ from torch import Tensor
 
 from polyhead.errors import CheckpointError
 from polyhead.interchange.names import (
-    THEIR_ACTIVATIONS,
     Weights,
-    activation,
-    real,
     renamed,
     require,
     require_classic,
+    stack_from_hf,
+    stack_to_hf,
     swapped,
     whole,
     without_prefix,
 )
-from polyhead.layers.stack import StackConfig
 from polyhead.models.bert import BERTConfig
 
+STACK = {  # ViT's too
+    "d_model": "hidden_size",
+    "n_layers": "num_hidden_layers",
+    "n_heads": "num_attention_heads",
+    "d_ff": "intermediate_size",
+    "activation": "hidden_act",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "norm_eps": "layer_norm_eps",
+}
 ENCODER = {
     "embed.embed.tokens": "embeddings.word_embeddings",
     "embed.embed.positions.table": "embeddings.position_embeddings",
@@ -127,17 +135,7 @@ def config_from_hf(values: Mapping[str, Any]) -> BERTConfig:
         segments=whole(values, "type_vocab_size"),
         pad=whole(values, "pad_token_id"),
         tie=bool(values["tie_word_embeddings"]),
-        stack=StackConfig(
-            n_layers=whole(values, "num_hidden_layers"),
-            d_model=whole(values, "hidden_size"),
-            n_heads=whole(values, "num_attention_heads"),
-            d_ff=whole(values, "intermediate_size"),
-            dropout=real(values, "hidden_dropout_prob"),
-            attention_dropout=real(values, "attention_probs_dropout_prob"),
-            norm="post",
-            norm_eps=real(values, "layer_norm_eps"),
-            activation=activation(values, "hidden_act"),
-        ),
+        stack=stack_from_hf(values, STACK, norm="post"),
     )
 
 
@@ -154,20 +152,11 @@ def config_to_hf(config: BERTConfig, architecture: str = "BertForMaskedLM") -> d
 
 def described(config: BERTConfig) -> dict[str, Any]:
     """What the configurations of BERT and ELECTRA have in common."""
-    stack = config.stack
-    require_classic(stack, norm="post", positions="learned", own=config.positions)
-    return {
+    require_classic(config.stack, norm="post", positions="learned", own=config.positions)
+    return stack_to_hf(config.stack, STACK) | {
         "vocab_size": config.vocab,
-        "hidden_size": stack.d_model,
-        "num_hidden_layers": stack.n_layers,
-        "num_attention_heads": stack.n_heads,
-        "intermediate_size": stack.d_ff,
-        "hidden_act": THEIR_ACTIVATIONS[stack.activation],
-        "hidden_dropout_prob": stack.dropout,
-        "attention_probs_dropout_prob": stack.attention_dropout,
         "max_position_embeddings": config.max_length,
         "type_vocab_size": config.segments,
-        "layer_norm_eps": stack.norm_eps,
         "pad_token_id": config.pad,
         "tie_word_embeddings": config.tie,
     }

@@ -11,21 +11,29 @@ import torch
 from torch import Tensor
 
 from polyhead.interchange.names import (
-    THEIR_ACTIVATIONS,
     Weights,
-    activation,
-    real,
     renamed,
     require,
     require_classic,
     split_rows,
+    stack_from_hf,
+    stack_to_hf,
     swapped,
     whole,
     without_prefix,
 )
-from polyhead.layers.stack import StackConfig
 from polyhead.models.gpt import GPTConfig
 
+STACK = {
+    "d_model": "n_embd",
+    "n_layers": "n_layer",
+    "n_heads": "n_head",
+    "d_ff": "n_inner",
+    "activation": "activation_function",
+    "dropout": "resid_pdrop",
+    "attention_dropout": "attn_pdrop",
+    "norm_eps": "layer_norm_epsilon",
+}
 NAMES = {
     "embed.tokens": "wte",
     "embed.positions.table": "wpe",
@@ -92,42 +100,25 @@ def config_from_hf(values: Mapping[str, Any]) -> GPTConfig:
     """Our configuration from the contents of their config.json."""
     require(values, ONLY)
     values = {**DEFAULTS, **values}
-    d_model = whole(values, "n_embd")
+    if values["n_inner"] is None:
+        values = {**values, "n_inner": 4 * whole(values, "n_embd")}
     return GPTConfig(
         vocab=whole(values, "vocab_size"),
         max_length=whole(values, "n_positions"),
         tie=bool(values["tie_word_embeddings"]),
-        stack=StackConfig(
-            n_layers=whole(values, "n_layer"),
-            d_model=d_model,
-            n_heads=whole(values, "n_head"),
-            d_ff=4 * d_model if values["n_inner"] is None else whole(values, "n_inner"),
-            dropout=real(values, "resid_pdrop"),
-            attention_dropout=real(values, "attn_pdrop"),
-            norm="pre",
-            norm_eps=real(values, "layer_norm_epsilon"),
-            activation=activation(values, "activation_function"),
-        ),
+        stack=stack_from_hf(values, STACK, norm="pre"),
     )
 
 
 def config_to_hf(config: GPTConfig) -> dict[str, Any]:
     """The contents of a config.json for GPT2LMHeadModel."""
-    stack = config.stack
-    require_classic(stack, norm="pre", positions="learned", own=config.positions)
+    require_classic(config.stack, norm="pre", positions="learned", own=config.positions)
     return {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
         "vocab_size": config.vocab,
         "n_positions": config.max_length,
-        "n_embd": stack.d_model,
-        "n_layer": stack.n_layers,
-        "n_head": stack.n_heads,
-        "n_inner": stack.d_ff,
-        "activation_function": THEIR_ACTIVATIONS[stack.activation],
-        "resid_pdrop": stack.dropout,
-        "embd_pdrop": stack.dropout,
-        "attn_pdrop": stack.attention_dropout,
-        "layer_norm_epsilon": stack.norm_eps,
+        **stack_to_hf(config.stack, STACK),
+        "embd_pdrop": config.stack.dropout,
         "tie_word_embeddings": config.tie,
     }

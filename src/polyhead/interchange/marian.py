@@ -15,19 +15,27 @@ from torch import Tensor
 
 from polyhead.errors import CheckpointError
 from polyhead.interchange.names import (
-    THEIR_ACTIVATIONS,
     Weights,
-    activation,
-    real,
     renamed,
     require,
     require_classic,
+    stack_from_hf,
+    stack_to_hf,
     swapped,
     whole,
 )
-from polyhead.layers.stack import StackConfig
 from polyhead.models.transformer import TransformerConfig
 
+STACK = {  # the encoder's; the decoder may differ only in its depth
+    "d_model": "d_model",
+    "n_layers": "encoder_layers",
+    "n_heads": "encoder_attention_heads",
+    "d_ff": "encoder_ffn_dim",
+    "activation": "activation_function",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+}
 SIDE = {
     "self_attention.w_q": "self_attn.q_proj",
     "self_attention.w_k": "self_attn.k_proj",
@@ -142,17 +150,7 @@ def config_from_hf(values: Mapping[str, Any]) -> TransformerConfig:
         pad=whole(values, "pad_token_id"),
         tie="all" if shared else "target" if tied else "none",
         max_length=whole(values, "max_position_embeddings"),
-        stack=StackConfig(
-            n_layers=n_encoder,
-            d_model=whole(values, "d_model"),
-            n_heads=heads,
-            d_ff=d_ff,
-            dropout=real(values, "dropout"),
-            attention_dropout=real(values, "attention_dropout"),
-            activation_dropout=real(values, "activation_dropout"),
-            norm="post",
-            activation=activation(values, "activation_function"),
-        ),
+        stack=stack_from_hf(values, STACK, norm="post"),
         decoder_layers=None if n_decoder == n_encoder else n_decoder,
         output_bias=True,
     )
@@ -175,17 +173,10 @@ def config_to_hf(config: TransformerConfig) -> dict[str, Any]:
         "vocab_size": config.source_vocab,
         "decoder_vocab_size": config.target_vocab,
         "max_position_embeddings": config.max_length,
-        "encoder_layers": stack.n_layers,
+        **stack_to_hf(stack, STACK),
         "decoder_layers": layers,
-        "encoder_ffn_dim": stack.d_ff,
         "decoder_ffn_dim": stack.d_ff,
-        "encoder_attention_heads": stack.n_heads,
         "decoder_attention_heads": stack.n_heads,
-        "d_model": stack.d_model,
-        "activation_function": THEIR_ACTIVATIONS[stack.activation],
-        "dropout": stack.dropout,
-        "attention_dropout": stack.attention_dropout,
-        "activation_dropout": stack.activation_dropout,
         "scale_embedding": True,
         "pad_token_id": config.pad,
         "share_encoder_decoder_embeddings": config.tie == "all",

@@ -4,13 +4,14 @@ A table has a row for every module, ours first; {} stands for the number of a la
 
     {"stack.blocks.{}.self_attention.w_q": "encoder.layer.{}.attention.self.query", …}
 
-Weights and biases follow their module. Nothing here imports the library whose names it knows, and
+Weights and biases follow their module. The numbers of a stack have such tables too (`STACK`), a row
+for every field of `StackConfig`. Nothing here imports the library whose names it knows, and
 everything that comes from a file is checked before it is believed.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -111,6 +112,27 @@ def activation(values: Mapping[str, Any], name: str) -> Activation:
             f"config.json: {name} = {value!r} is not known here; there are {', '.join(ACTIVATIONS)}"
         )
     return ACTIVATIONS[value]
+
+
+READERS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {
+    "n_layers": whole, "d_model": whole, "n_heads": whole, "d_ff": whole, "dropout": real,
+    "attention_dropout": real, "activation_dropout": real, "norm_eps": real,
+    "activation": activation,
+}  # fmt: skip
+
+
+def stack_from_hf(
+    values: Mapping[str, Any], table: Names, norm: Literal["pre", "post"]
+) -> StackConfig:
+    """Our stack from somebody's configuration; what the table does not name keeps its default."""
+    found = {ours: READERS[ours](values, theirs) for ours, theirs in table.items()}
+    return StackConfig(norm=norm, **found)
+
+
+def stack_to_hf(stack: StackConfig, table: Names) -> dict[str, Any]:
+    """The opposite: their names, our numbers."""
+    found = {theirs: getattr(stack, ours) for ours, theirs in table.items()}
+    return found | {table["activation"]: THEIR_ACTIVATIONS[stack.activation]}
 
 
 def require_classic(stack: StackConfig, *, norm: str, positions: str, own: str) -> None:

@@ -11,19 +11,18 @@ import torch
 from torch import Tensor
 
 from polyhead.errors import CheckpointError
+from polyhead.interchange.bert import STACK
 from polyhead.interchange.names import (
-    THEIR_ACTIVATIONS,
     Weights,
-    activation,
-    real,
     renamed,
     require,
     require_classic,
     split_rows,
+    stack_from_hf,
+    stack_to_hf,
     swapped,
     whole,
 )
-from polyhead.layers.stack import StackConfig
 from polyhead.models.vit import ViTConfig
 
 EDGES = {
@@ -138,24 +137,13 @@ def config_from_hf(values: Mapping[str, Any]) -> ViTConfig:
         width=width,
         channels=whole(values, "num_channels"),
         patch=patch,
-        stack=StackConfig(
-            n_layers=whole(values, "num_hidden_layers"),
-            d_model=whole(values, "hidden_size"),
-            n_heads=whole(values, "num_attention_heads"),
-            d_ff=whole(values, "intermediate_size"),
-            dropout=real(values, "hidden_dropout_prob"),
-            attention_dropout=real(values, "attention_probs_dropout_prob"),
-            norm="pre",
-            norm_eps=real(values, "layer_norm_eps"),
-            activation=activation(values, "hidden_act"),
-        ),
+        stack=stack_from_hf(values, STACK, norm="pre"),
     )
 
 
 def config_to_hf(config: ViTConfig) -> dict[str, Any]:
     """The contents of a config.json for ViTForImageClassification."""
-    stack = config.stack
-    require_classic(stack, norm="pre", positions="learned", own=config.positions)
+    require_classic(config.stack, norm="pre", positions="learned", own=config.positions)
     if config.pooling != "class":
         raise CheckpointError(
             f'pooling = "{config.pooling}": their ViT reads its result from a class token, so this '
@@ -167,14 +155,7 @@ def config_to_hf(config: ViTConfig) -> dict[str, Any]:
         "image_size": [config.height, config.width],
         "patch_size": config.patch,
         "num_channels": config.channels,
-        "hidden_size": stack.d_model,
-        "num_hidden_layers": stack.n_layers,
-        "num_attention_heads": stack.n_heads,
-        "intermediate_size": stack.d_ff,
-        "hidden_act": THEIR_ACTIVATIONS[stack.activation],
-        "hidden_dropout_prob": stack.dropout,
-        "attention_probs_dropout_prob": stack.attention_dropout,
-        "layer_norm_eps": stack.norm_eps,
+        **stack_to_hf(config.stack, STACK),
         "id2label": {str(i): f"LABEL_{i}" for i in range(config.classes)},
         "label2id": {f"LABEL_{i}": i for i in range(config.classes)},
     }

@@ -31,7 +31,7 @@ from polyhead.layers.cache import Memory
 from polyhead.layers.dropout import Dropout
 from polyhead.layers.recurrent import Cell, Encoding, LookBack, Parts, Recurrence
 from polyhead.layers.scores import ScoredAttention, ScoreKind, make_score
-from polyhead.models.seq2seq import SequenceToSequence, Turn, check_reading
+from polyhead.models.seq2seq import SequenceToSequence, Turn, brought_over, check_reading
 
 Context = Literal["none", "mean", "positional", "content", "query"]
 
@@ -144,11 +144,7 @@ class Ladder(SequenceToSequence):
 
     def offer(self, memory: Memory, last: Parts) -> Encoding:
         """The encoder's last state as the decoder's first: two directions need a bridge."""
-        if not self.bridge:
-            return Encoding(memory, last)
-        parts = [layer(part) for layer, part in zip(self.bridge, last, strict=True)]
-        # h is a tanh's value, the c of an LSTM is not
-        return Encoding(memory, (torch.tanh(parts[0]), *parts[1:]))
+        return Encoding(memory, brought_over(self.bridge, last) if self.bridge else last)
 
     def vectors(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]

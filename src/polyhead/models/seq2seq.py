@@ -179,8 +179,13 @@ class Bridge(nn.Module):
         self.over = nn.ModuleList(nn.Linear(d_encoder, d_model) for _ in range(n_parts))
 
     def forward(self, last: Parts) -> Parts:
-        parts = [layer(part) for layer, part in zip(self.over, last, strict=True)]
-        return (torch.tanh(parts[0]), *parts[1:])  # h is a tanh's value, the c of an LSTM is not
+        return brought_over(self.over, last)
+
+
+def brought_over(layers: nn.ModuleList, last: Parts) -> Parts:
+    """Each part of a state through its own layer."""
+    parts = [layer(part) for layer, part in zip(layers, last, strict=True)]
+    return (torch.tanh(parts[0]), *parts[1:])  # h is a tanh's value, the c of an LSTM is not
 
 
 class Maxout(nn.Module):

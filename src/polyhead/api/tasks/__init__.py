@@ -4,8 +4,8 @@ from polyhead.api.tasks.classify import Classify
 from polyhead.api.tasks.contract import Prepared, Task
 from polyhead.api.tasks.images import Images
 from polyhead.api.tasks.language import Language
-from polyhead.api.tasks.masked import Masked
-from polyhead.api.tasks.replaced import Replaced
+from polyhead.api.tasks.masked import MASKED
+from polyhead.api.tasks.replaced import REPLACED
 from polyhead.api.tasks.translation import Translation
 
 TASKS: dict[str, Task] = {
@@ -21,8 +21,8 @@ TASKS: dict[str, Task] = {
     "moe": Translation(),
     "gpt": Language(),
     "reformer": Language(),
-    "bert": Masked(),
-    "electra": Replaced(),
+    "bert": MASKED,
+    "electra": REPLACED,
     "classifier": Classify(),
     "vit": Images(),
 }

@@ -2,48 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from polyhead.api.reports import Journal
-from polyhead.api.run import Run
-from polyhead.api.tasks.contract import Prepared
-from polyhead.api.tasks.sequences import fingerprints_of, material_of, read_lines
-from polyhead.data.lines import Lines
+from polyhead.api.tasks.sequences import Pretraining
 from polyhead.data.masking import BERT
 from polyhead.data.sequences import BlankBatch
 from polyhead.train.pretraining import Filling
-
-
-@dataclass(frozen=True)
-class Masked:
-    """For models that fill in blanks."""
-
-    use: str = "polyhead fill"
-
-    def read(self, run: Run) -> Lines:
-        """The training and the validation text."""
-        return read_lines(run)
-
-    def fingerprints(self, material: Lines) -> dict[str, str]:
-        """Both texts."""
-        return fingerprints_of(material)
-
-    def prepare(self, run: Run, folder: Path, material: Lines, journal: Journal) -> Prepared:
-        """A tokenizer, and sequences whose blanks are drawn anew in every epoch."""
-        found = material_of(run, folder, material, BERT, journal)
-        return Prepared(
-            found.run,
-            found.tokenizers,
-            found.train,
-            Filling(),
-            partial(examine, found.valid),
-            found.summary,
-        )
 
 
 @torch.inference_mode()
@@ -66,3 +32,6 @@ def examine(batches: Sequence[BlankBatch], model: Any, _step: int) -> dict[str, 
         "perplexity": math.exp(min(700.0, loss)),
         "accuracy": right / max(1, count),
     }
+
+
+MASKED = Pretraining("polyhead fill", BERT, Filling(), examine)

@@ -1,18 +1,11 @@
 """Replaced-token detection: ELECTRA learns to spot forged tokens (Clark et al. 2020)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from polyhead.api.reports import Journal
-from polyhead.api.run import Run
-from polyhead.api.tasks.contract import Prepared
-from polyhead.api.tasks.sequences import fingerprints_of, material_of, read_lines
-from polyhead.data.lines import Lines
+from polyhead.api.tasks.sequences import Pretraining
 from polyhead.data.masking import ELECTRA
 from polyhead.data.sequences import BlankBatch
 from polyhead.evaluate.detection import detected
@@ -21,33 +14,7 @@ from polyhead.text.tokenizer import PAD
 from polyhead.train.pretraining import Spotting
 
 SEED = 0  # of the forgeries in validation
-
-
-@dataclass(frozen=True)
-class Replaced:
-    """For a generator that forges tokens and a discriminator that spots them."""
-
-    use: str = "polyhead train classify-small --data FILE --init"
-
-    def read(self, run: Run) -> Lines:
-        """The training and the validation text."""
-        return read_lines(run)
-
-    def fingerprints(self, material: Lines) -> dict[str, str]:
-        """Both texts."""
-        return fingerprints_of(material)
-
-    def prepare(self, run: Run, folder: Path, material: Lines, journal: Journal) -> Prepared:
-        """A tokenizer, and sequences whose blanks are drawn anew in every epoch."""
-        found = material_of(run, folder, material, ELECTRA, journal)
-        return Prepared(
-            found.run,
-            found.tokenizers,
-            found.train,
-            Spotting(PAD, SPOTTING_WEIGHT),
-            partial(examine, found.valid),
-            found.summary,
-        )
+SPOTTING = Spotting(PAD, SPOTTING_WEIGHT)
 
 
 @torch.inference_mode()
@@ -67,7 +34,7 @@ def examine(batches: Sequence[BlankBatch], model: Any, _step: int) -> dict[str, 
         for batch in (batch.to(device) for batch in batches):
             said = model(batch.ids, batch.blanked, batch.chosen)
             labels, real = batch.ids[batch.chosen], batch.ids != PAD
-            total += Spotting(PAD, SPOTTING_WEIGHT).of(said, batch).total.item()
+            total += SPOTTING.of(said, batch).total.item()
             count += batch.n_tokens
             right += int((said.generated.argmax(-1) == labels).sum())
             n_blanks += len(labels)
@@ -81,3 +48,8 @@ def examine(batches: Sequence[BlankBatch], model: Any, _step: int) -> dict[str, 
         "recall": found.recall,
         "auc": found.auc,
     }
+
+
+REPLACED = Pretraining(
+    "polyhead train classify-small --data FILE --init", ELECTRA, SPOTTING, examine
+)
