@@ -113,6 +113,20 @@ def test_it_ends_in_time_with_1_though_something_hangs(models, name, reason):
             process.kill()
 
 
+def test_short_answers_are_sent_at_once(start):
+    """Otherwise the second part of an answer waits 40 ms until the first has been acknowledged."""
+    running = start()
+    connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
+    waits = []
+    for _ in range(30):
+        began = time.monotonic()
+        connection.request("GET", "/health/live")
+        connection.getresponse().read()
+        waits.append(time.monotonic() - began)
+    connection.close()
+    assert sorted(waits)[len(waits) // 2] < 0.03
+
+
 def test_without_work_it_ends_at_once(start):
     running = start()
     assert post(running, QUICK)[0] == 200
