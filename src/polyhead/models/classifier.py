@@ -2,10 +2,9 @@
 
     p(class | text) = softmax(W φ(V h + b) + c)
 
-h is that of the first token, as in the papers, or the mean of all tokens, which serves better when
-pre-training was short: nothing then has taught the first token to speak for the others. φ is tanh
-in BERT, whose "pooler" is the first of the two layers, and GELU in ELECTRA. Dropout stands before
-W, and in ELECTRA before V too.
+h is that of the first token, as in the papers, or the mean of all tokens, which asks nothing of a
+first token that pre-training has taught nothing. φ is tanh in BERT, whose "pooler" is the first of
+the two layers, and GELU in ELECTRA. Dropout stands before W, and in ELECTRA before V too.
 """
 
 from dataclasses import dataclass
