@@ -8,9 +8,10 @@ typo must never train for a week. Types are checked by pydantic, strictly: "5" i
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -19,6 +20,8 @@ from pydantic import TypeAdapter, ValidationError
 from polyhead.errors import ConfigError
 
 T = TypeVar("T")
+# what pydantic makes of a dataclass: a server asks for the same one at every request
+_checker: Callable[[Any], Any] = cache(TypeAdapter)
 SHOWN = 60  # characters of a wrong value that a message repeats
 
 
@@ -42,7 +45,7 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     refuse_unknown(kind, values, where)
     try:
         text = json.dumps(values, default=str, ensure_ascii=False).encode()
-        return TypeAdapter(kind).validate_json(text, strict=True)
+        return _checker(kind).validate_json(text, strict=True)
     except ValidationError as error:
         raise ConfigError(_first_complaint(error, where)) from None
     except UnicodeEncodeError as error:

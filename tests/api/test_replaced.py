@@ -23,7 +23,7 @@ from polyhead.train.loop import TrainConfig, accumulate, average_and_clip
 from polyhead.train.pretraining import Spotting
 
 VOCAB = 23
-SPOTTING = Spotting(PAD, electra.SPOTTING_WEIGHT)
+SPOTTING = Spotting(PAD)
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +62,11 @@ def players(sharing="none", dropout=0.0):
 
 
 @pytest.mark.usefixtures("no_dice")
-def test_the_loss_is_the_mean_over_blanks_plus_fifty_times_the_mean_over_tokens():
-    model = players().eval()
+@pytest.mark.parametrize("weight", [50, 3])
+def test_the_loss_is_the_mean_over_blanks_plus_lambda_times_the_mean_over_tokens(weight):
+    usual = model_config("none")
+    config = usual if weight == 50 else replace(usual, spotting=float(weight))
+    model = Electra(config).eval()
     for batch in some_batches():
         said = model(batch.ids, batch.blanked, batch.chosen)
         real = batch.ids != PAD
@@ -72,7 +75,7 @@ def test_the_loss_is_the_mean_over_blanks_plus_fifty_times_the_mean_over_tokens(
         spotted = F.binary_cross_entropy_with_logits(said.suspicion[real], truth)
         loss = SPOTTING(model, batch)
         assert loss.count == int(real.sum())
-        torch.testing.assert_close(loss.total / loss.count, filled + 50 * spotted)
+        torch.testing.assert_close(loss.total / loss.count, filled + weight * spotted)
 
 
 @pytest.mark.usefixtures("no_dice")
@@ -135,7 +138,7 @@ class Knowing(nn.Module):
 
     def __init__(self, forgery):
         super().__init__()
-        self.forgery = forgery
+        self.forgery, self.spotting = forgery, 50.0
         self.weight = nn.Parameter(torch.zeros(1))
 
     def forward(self, ids, _blanked, chosen):

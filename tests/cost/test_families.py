@@ -6,15 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from polyhead.cost.families import (
-    BILLS,
-    Bill,
-    bill,
-    gpt_bill,
-    step_memory,
-    transformer_bill,
-    transformer_cache,
-)
+from polyhead.cost.bills import Bill, step_memory
+from polyhead.cost.families import BILLS, bill, gpt_bill, transformer_bill, transformer_cache
 from polyhead.cost.measured import kept_bytes, products
 from polyhead.cost.stack import Shape, stack_cost
 from polyhead.data.batch import TranslationBatch

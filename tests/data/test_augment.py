@@ -7,12 +7,13 @@ import torch
 from polyhead.data.augment import (
     AugmentConfig,
     augment,
+    bend,
     cutmix,
     erase,
     flip,
     mixup,
     shift,
-    turn,
+    warped,
 )
 
 N, C, H, W = 64, 3, 8, 12
@@ -79,24 +80,30 @@ class Always(np.random.Generator):
     def uniform(self, _low, high, size):
         return np.full(size, float(high))
 
+    def normal(self, _mean, deviation, size):
+        return np.full(size, float(deviation))
+
+
+ALWAYS = Always(np.random.PCG64())
+
 
 def test_a_quarter_turn_is_an_exact_one(images):
     square = images[..., :8]
     torch.testing.assert_close(
-        turn(square, 90.0, 0.0, Always(np.random.PCG64())),
+        bend(square, AugmentConfig(turn=90.0), ALWAYS),
         square.rot90(1, (-2, -1)),
         rtol=0,
         atol=1e-5,
     )
     torch.testing.assert_close(
-        turn(images, 180.0, 0.0, Always(np.random.PCG64())), images.flip(-1, -2), rtol=0, atol=1e-5
+        bend(images, AugmentConfig(turn=180.0), ALWAYS), images.flip(-1, -2), rtol=0, atol=1e-5
     )
 
 
 def test_turning_is_the_same_as_pillows():
     module = pytest.importorskip("PIL.Image")
     smooth = torch.nn.functional.interpolate(torch.rand(1, 1, 4, 6), (24, 40), mode="bicubic")
-    ours = turn(smooth, 20.0, 0.0, Always(np.random.PCG64()))[0, 0]
+    ours = bend(smooth, AugmentConfig(turn=20.0), ALWAYS)[0, 0]
     picture = module.fromarray(smooth[0, 0].numpy())
     theirs = torch.from_numpy(np.array(picture.rotate(20, module.Resampling.BILINEAR)))
     middle = (slice(8, 16), slice(12, 28))  # away from the corners, where nothing was
@@ -104,10 +111,36 @@ def test_turning_is_the_same_as_pillows():
 
 
 def test_a_zoom_of_one_shows_the_middle_of_an_image_or_all_of_it_smaller(images):
-    small = turn(images, 0.0, 1.0, Always(np.random.PCG64()))  # looks twice as far from the middle
+    small = bend(images, AugmentConfig(zoom=1.0), ALWAYS)  # looks twice as far from the middle
     torch.testing.assert_close(
         small[:, :, 2:6, 3:9], torch.nn.functional.avg_pool2d(images, 2), rtol=0, atol=1e-5
     )
+
+
+def test_a_warp_that_is_the_same_everywhere_is_a_shift(images):
+    moved = bend(images, AugmentConfig(warp=2.0), ALWAYS)
+    torch.testing.assert_close(moved[..., :-2, :-2], images[..., 2:, 2:], rtol=0, atol=1e-5)
+
+
+def test_a_warp_looks_where_scipy_looks(images):
+    ndimage = pytest.importorskip("scipy.ndimage")
+    ours = bend(images, AugmentConfig(warp=0.7), drawing())
+    draw = drawing()
+    draw.uniform(size=2 * N)  # an angle and a factor for each
+    ways = warped(images, 0.7, draw).numpy()
+    y, x = np.mgrid[:H, :W]
+    for image, after, way in zip(images, ours, ways, strict=True):
+        where = [y + way[..., 1] * H / 2, x + way[..., 0] * W / 2]
+        theirs = ndimage.map_coordinates(image[0].numpy(), where, order=1, mode="nearest")
+        torch.testing.assert_close(after[0], torch.from_numpy(theirs), rtol=0, atol=1e-4)
+
+
+def test_a_warp_is_smooth_and_as_large_as_asked():
+    ways = warped(torch.zeros(2000, 1, 9, 9), 0.5, drawing()) * 9 / 2  # in pixels
+    corners = ways[:, ::8, ::8]
+    assert corners.std() == pytest.approx(0.5, rel=0.05)
+    assert corners.mean() == pytest.approx(0, abs=0.02)
+    assert ways.diff(dim=1).abs().mean() < 0.2  # from one pixel to the next
 
 
 def test_an_erased_part_is_a_rectangle_of_the_right_area(images):

@@ -5,7 +5,7 @@ import json
 from rich.console import Console
 from rich.table import Table
 
-from polyhead.api.costing import LENGTH, CostReport, cost
+from polyhead.api.costing import CostReport, cost
 from polyhead.api.run import read_run
 
 UNITS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -21,14 +21,18 @@ def run_cost(
 ) -> None:
     """Count, and print tables or JSON."""
     run = read_run(recipe, overrides)
-    report = cost(run, tokens=tokens, length=LENGTH if length is None else length)
+    report = cost(run, tokens=tokens, length=length)
     if as_json:
         print(json.dumps({"recipe": recipe, **report.plain()}, indent=2))
         return
     console = Console(soft_wrap=True)
-    for table in (parts(report), totals(report), beside(report)):
-        console.print(table)
+    console.print(parts(report))
+    for line in report.assumed:
+        console.print(f"assumed: {line}", markup=False, highlight=False)
+    for table in (totals(report), beside(report)):
         console.print()
+        console.print(table)
+    console.print()
 
 
 def parts(report: CostReport) -> Table:
@@ -36,7 +40,7 @@ def parts(report: CostReport) -> Table:
     shape = report.shape
     sides = f"{shape.source} → {shape.length}" if shape.source else str(shape.length)
     batch = f"one batch: {shape.batch:,} x {sides} tokens"
-    table = _table(f"{report.family}, {batch}")
+    table = _table(f"{report.family}, {batch}{_how(report)}")
     for name in ("parameters", "forward FLOPs", "training FLOPs", "kept for the way back"):
         table.add_column(name, justify="right")
     for name, part in [*report.parts.items(), ("together", report.total)]:
@@ -50,6 +54,15 @@ def parts(report: CostReport) -> Table:
     return table
 
 
+def _how(report: CostReport) -> str:
+    """What a title adds where there are no formulas."""
+    if not report.measured:
+        return ""
+    if report.total.training is None:
+        return "; no formulas, and too large to be measured: try a smaller --length"
+    return "; measured on one sentence of a model built for it, not computed"
+
+
 def totals(report: CostReport) -> Table:
     """The whole training, its memory, and what decoding remembers."""
     table = _table("training and decoding")
@@ -57,16 +70,17 @@ def totals(report: CostReport) -> Table:
     table.add_column("", justify="right")
     table.add_column("")
     mean = report.per_token
-    if report.shape.source:
+    if report.shape.source and not report.measured:
         table.add_row("FLOPs of a source token", flops(mean["source"]), "forward and backward")
         table.add_row("FLOPs of a target token", flops(mean["target"]), "with the output layer")
     table.add_row("FLOPs of a token", flops(mean["mean"]), "the mean over all")
-    if report.tokens is None or report.flops is None:
+    if report.tokens is None:
         unknown = "the recipe counts in epochs: give --tokens N or train.steps=N"
         table.add_row("FLOPs in all", "?", unknown)
     else:
         words = f"of {report.tokens:,} tokens, as if none were padding"
-        table.add_row("FLOPs in all", f"{report.flops:.2e}", words)
+        in_all = "?" if report.flops is None else f"{report.flops:.2e}"
+        table.add_row("FLOPs in all", in_all, words)
     memory = report.memory
     table.add_row("memory of a step", size(memory.total), "the sum of the following")
     table.add_row("  parameters", size(memory.parameters), "")
@@ -97,16 +111,20 @@ def beside(report: CostReport) -> Table:
     return table
 
 
-def flops(number: int | float) -> str:
-    """A large number in short, such as 2.3 G."""
+def flops(number: int | float | None) -> str:
+    """A large number in short, such as 2.3 G; ? if nobody knows it."""
+    if number is None:
+        return "?"
     for unit, letter in UNITS:
         if number >= unit:
             return f"{number / unit:.3g} {letter}"
     return f"{number:.3g}"
 
 
-def size(n_bytes: int) -> str:
-    """Bytes in short, such as 250 MB."""
+def size(n_bytes: int | None) -> str:
+    """Bytes in short, such as 250 MB; ? if nobody knows."""
+    if n_bytes is None:
+        return "?"
     short = flops(n_bytes)
     return f"{short}B" if " " in short else f"{short} B"
 

@@ -63,7 +63,8 @@ def cost(
         typer.Option(help="Of the whole training, source and target; the recipe's if not given."),
     ] = None,
     length: Annotated[
-        int | None, typer.Option(help="Tokens of a sentence; 30 unless given.")
+        int | None,
+        typer.Option(help="Tokens of a sentence; 30 or a language model's window unless given."),
     ] = None,
     json_out: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -26,6 +26,12 @@ def products(work: Callable[[], Any]) -> int:
     def added_in_place(_: Any, a: Any, b: Any, *, out_shape: Any = None) -> int:  # noqa: ARG001
         return 2 * a[0] * a[1] * b[1]
 
+    def many_added_in_place(
+        _: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1, out_shape: Any = None
+    ) -> int:
+        del beta, alpha, out_shape
+        return 2 * a[0] * a[1] * a[2] * b[2]
+
     def read(x: Any, w_x: Any, w_h: Any, *_: Any, out_shape: Any = None) -> int:  # noqa: ARG001
         return lstm_products(x[0] * x[1], w_x, w_h)
 
@@ -34,6 +40,7 @@ def products(work: Callable[[], Any]) -> int:
 
     mapping = {
         torch.ops.aten.addmm_: added_in_place,
+        torch.ops.aten.baddbmm_: many_added_in_place,
         torch.ops.aten.mkldnn_rnn_layer: read,
         torch.ops.aten.mkldnn_rnn_layer_backward: read_back,
     }

@@ -3,6 +3,7 @@
     flip      mirrored with probability 1/2                        not for digits or letters
     shift     moved by up to so many pixels; the border's pixels are repeated
     turn      turned by up to so many degrees, and made larger or smaller by up to `zoom`
+    warp      bent smoothly: points move by so many pixels         Simard et al. 2003
     erase     a rectangle of 2 to 33 % becomes noise               Zhong et al. 2020
     mixup     λ x + (1 - λ) x'                                     Zhang et al. 2018
     cutmix    a rectangle of x' in x, λ the part that stays        Yun et al. 2019
@@ -21,6 +22,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Images = Float[Tensor, "batch channel height width"]
+Grid = Float[Tensor, "batch height width 2"]
+POINTS = (3, 3)  # that are moved by `warp`; all others lie between them
 SMALLEST_AREA, LARGEST_AREA, LONGEST = 0.02, 0.33, 3.3  # of an erased rectangle
 
 
@@ -32,12 +35,13 @@ class AugmentConfig:
     shift: int = 0  # pixels
     turn: float = 0.0  # degrees
     zoom: float = 0.0  # 0.1: between 1 / 1.1 and 1.1 times as large
+    warp: float = 0.0  # pixels, the standard deviation of a point's way
     erase: float = 0.0  # the probability for each image
     mixup: float = 0.0  # α; 0 for none
     cutmix: float = 0.0  # α; 0 for none
 
     def __post_init__(self) -> None:
-        for name in ("shift", "turn", "zoom", "mixup", "cutmix"):
+        for name in ("shift", "turn", "zoom", "warp", "mixup", "cutmix"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} = {getattr(self, name)}: expected 0 or more")
         if not 0 <= self.erase <= 1:
@@ -55,8 +59,8 @@ def augment(
         images = flip(images, draw)
     if config.shift:
         images = shift(images, config.shift, draw)
-    if config.turn or config.zoom:
-        images = turn(images, config.turn, config.zoom, draw)
+    if config.turn or config.zoom or config.warp:
+        images = bend(images, config, draw)
     if config.erase:
         images = erase(images, config.erase, draw)
     if config.mixup and (not config.cutmix or draw.random() < 0.5):
@@ -82,11 +86,19 @@ def shift(images: Images, most: int, draw: np.random.Generator) -> Images:
     return images.gather(3, columns[:, None, None, :].expand_as(images))
 
 
-def turn(images: Images, degrees: float, zoom: float, draw: np.random.Generator) -> Images:
-    """Each turned about its middle and resized, by its own angle and factor.
+def bend(images: Images, config: AugmentConfig, draw: np.random.Generator) -> Images:
+    """Each turned, resized and warped in its own way, and drawn anew once.
 
     The grid says for every new pixel where to look in the old image, from -1 to 1 on both axes.
     """
+    grid = turned(images, config.turn, config.zoom, draw)
+    if config.warp:
+        grid = grid + warped(images, config.warp, draw)
+    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+
+
+def turned(images: Images, degrees: float, zoom: float, draw: np.random.Generator) -> Grid:
+    """Turned about the middle and resized, by an angle and a factor for each image."""
     n, (height, width) = len(images), images.shape[-2:]
     angle = np.deg2rad(draw.uniform(-degrees, degrees, n))
     factor = (1 + zoom) ** draw.uniform(-1, 1, n)
@@ -94,8 +106,16 @@ def turn(images: Images, degrees: float, zoom: float, draw: np.random.Generator)
     nothing = np.zeros(n)
     rows = [[cosine, -sine * height / width, nothing], [sine * width / height, cosine, nothing]]
     where = torch.from_numpy(np.array(rows)).permute(2, 0, 1).float()  # (batch, 2, 3)
-    grid = F.affine_grid(where, list(images.shape), align_corners=False)
-    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+    return F.affine_grid(where, list(images.shape), align_corners=False)
+
+
+def warped(images: Images, pixels: float, draw: np.random.Generator) -> Grid:
+    """How far each place moves: nine points are drawn, and what lies between them follows."""
+    n, (height, width) = len(images), images.shape[-2:]
+    ways = draw.normal(0, pixels, (n, 2, *POINTS)) * np.array([[[2 / width]], [[2 / height]]])
+    field = torch.from_numpy(ways).float()
+    smooth = F.interpolate(field, size=(height, width), mode="bicubic", align_corners=True)
+    return smooth.permute(0, 2, 3, 1)  # (batch, height, width, 2)
 
 
 def erase(images: Images, probability: float, draw: np.random.Generator) -> Images:

@@ -12,6 +12,7 @@ through the draw. A forgery that happens to be the true token counts as original
 discriminator is kept and the generator dropped.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -36,6 +37,7 @@ class ElectraConfig:
         "all" the whole encoder, which needs two players of the same size.
     generator_size: the generator's width as a fraction of the discriminator's; its depth is the
         same. A quarter to a half works best: a better forger leaves nothing to be spotted.
+    spotting: λ. Two players with one encoder need less of it: else filling is hardly learned.
     """
 
     vocab: int = 30_522
@@ -47,8 +49,11 @@ class ElectraConfig:
     generator_size: float = 0.25
     stack: StackConfig = bert_stack(12, 256, 4)
     positions: PositionKind = "learned"
+    spotting: float = SPOTTING_WEIGHT
 
     def __post_init__(self) -> None:
+        if not 0 < self.spotting < math.inf:
+            raise ValueError(f"spotting = {self.spotting}: expected a number above 0")
         if not 0 < self.generator_size <= 1:
             raise ValueError(
                 f"generator_size = {self.generator_size}: expected a fraction above 0 and up to 1"
@@ -110,7 +115,7 @@ class Electra(nn.Module):
 
     def __init__(self, config: ElectraConfig) -> None:
         super().__init__()
-        d_model = config.stack.d_model
+        d_model, self.spotting = config.stack.d_model, config.spotting
         self.generator = BERT(config.generator)
         if config.sharing == "all":
             self.discriminator = self.generator.encoder

@@ -1,7 +1,7 @@
 """What BERT and ELECTRA are pre-trained for: filling blanks, and spotting what was filled in.
 
     BERT       L = Σ over the blanks of -log p(true token)                      count: the blanks
-    ELECTRA    L = (tokens / blanks) · L_fill + λ · L_spot,   λ = 50            count: all tokens
+    ELECTRA    L = (tokens / blanks) · L_fill + λ · L_spot,   λ mostly 50       count: all tokens
 
 Losses are sums with a count (see `objectives`), and ELECTRA joins two that are normalised
 differently: the generator's by the blanks, the discriminator's by all tokens that are not padding.
@@ -48,17 +48,16 @@ class Spotting:
     """ELECTRA's two losses in one round: the generator fills, the discriminator spots."""
 
     pad: int
-    weight: float  # λ
 
     def __call__(self, model: Any, batch: BlankBatch) -> Loss:
-        return self.of(model(batch.ids, batch.blanked, batch.chosen), batch)
+        return self.of(model(batch.ids, batch.blanked, batch.chosen), batch, model.spotting)
 
-    def of(self, said: Any, batch: BlankBatch) -> Loss:
-        """The loss of what the two players said."""
+    def of(self, said: Any, batch: BlankBatch, weight: float) -> Loss:
+        """The loss of what the two players said; the weight is λ."""
         fill = F.cross_entropy(said.generated.float(), batch.ids[batch.chosen], reduction="sum")
         real = batch.ids != self.pad
         spot = F.binary_cross_entropy_with_logits(
             said.suspicion.float()[real], said.replaced[real].float(), reduction="sum"
         )
-        total = batch.tokens_per_blank * fill + self.weight * spot
+        total = batch.tokens_per_blank * fill + weight * spot
         return Loss(total, batch.n_tokens)

@@ -9,12 +9,11 @@ from polyhead.api.tasks.sequences import Pretraining
 from polyhead.data.masking import ELECTRA
 from polyhead.data.sequences import BlankBatch
 from polyhead.evaluate.detection import detected
-from polyhead.models.electra import SPOTTING_WEIGHT
 from polyhead.text.tokenizer import PAD
 from polyhead.train.pretraining import Spotting
 
 SEED = 0  # of the forgeries in validation
-SPOTTING = Spotting(PAD, SPOTTING_WEIGHT)
+SPOTTING = Spotting(PAD)
 
 
 @torch.inference_mode()
@@ -34,7 +33,7 @@ def examine(batches: Sequence[BlankBatch], model: Any, _step: int) -> dict[str, 
         for batch in (batch.to(device) for batch in batches):
             said = model(batch.ids, batch.blanked, batch.chosen)
             labels, real = batch.ids[batch.chosen], batch.ids != PAD
-            total += SPOTTING.of(said, batch).total.item()
+            total += SPOTTING.of(said, batch, model.spotting).total.item()
             count += batch.n_tokens
             right += int((said.generated.argmax(-1) == labels).sum())
             n_blanks += len(labels)
