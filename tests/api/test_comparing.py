@@ -241,7 +241,12 @@ def test_other_files_need_another_folder(compared, tmp_path, capsys):
     write_corpus(tmp_path, 50)
     words = words_of(tmp_path, "--systems", "lstm", "--run", compared / "compare")
     assert main(words) == 2
-    assert "was begun with another files" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "was begun with other files" in said
+    assert f"not --source {tmp_path / 'train.ko'} --target {tmp_path / 'train.en'});" in said
+    words = words_of(compared, "--systems", "lstm", "train.clip_norm=2")
+    assert main(words) == 2
+    assert "with other overrides (train." in capsys.readouterr().err
 
 
 def test_what_came_to_nothing_binds_nobody(tmp_path):

@@ -6,6 +6,7 @@ import os
 import resource
 import struct
 import time
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -162,6 +163,12 @@ def test_weights_that_do_not_fit_on_the_disk_are_one_line_and_the_old_model_stay
 def test_paths_that_are_no_models_are_told_apart(tmp_path):
     refused(tmp_path / "none", r"there is no model .*/none; train one with `polyhead train`")
     refused(tmp_path, r"is not a model: it has no config\.json")
+    refused(Path("a man walks"), "there is no model a man walks; text is read from standard input")
+    refused(Path("a man walks " * 90), r"there is no model a man .{180,200}…; text is read from")
+    best = tmp_path / "runs" / "gru-1" / "best"
+    best.mkdir(parents=True)
+    (best / "config.json").write_text("{}")
+    refused(tmp_path, "is not a model, but a comparison of several, such as .*runs/gru-1")
     (tmp_path / "model.pt").write_bytes(b"x")
     refused(tmp_path / "model.pt", r"is a file; a model is a folder .* \.pt or \.bin are never")
 

@@ -111,7 +111,7 @@ def test_one_pair_cannot_be_parted(files):
     [
         ({}, "data: give either source and target files, or pairs"),
         ({"source": ("a",), "pairs": ("b",)}, "data: give either source and target files, or"),
-        ({"source": ("a",)}, "data: 1 source files and 0 target files"),
+        ({"source": ("a",)}, "data: files of the source: 1, of the target: 0"),
         ({"corpus": "moby"}, "data.corpus = 'moby': polyhead can make only 'schedules'"),
     ],
 )
@@ -123,7 +123,7 @@ def test_files_that_do_not_belong_together_are_explained(options, message):
 
 def test_validation_needs_both_sides_too(files):
     config = DataConfig(pairs=(files("a.tsv", ["하나\tone"]),), valid_source=("v.ko",))
-    with pytest.raises(ConfigError, match=r"data\.valid: 1 source files and 0 target files"):
+    with pytest.raises(ConfigError, match=r"data\.valid: files of the source: 1, of the target: 0"):
         load(config, seed=1)
 
 

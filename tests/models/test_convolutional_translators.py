@@ -136,7 +136,7 @@ def test_bytenet_by_hand():
     x = 4 * model.embed_target.tokens.weight[TARGET[0]] + z
     for block, dilation in zip(model.decoder, (1, 2, 4), strict=True):
         x = block_by_hand(block, x, (2 * dilation, 0))
-    expected = model.to_logits(linear(model.w_o, F.relu(model.norm_o(x))))
+    expected = model.to_logits(F.relu(model.norm_o(linear(model.w_o, x))))
     torch.testing.assert_close(model(SOURCE[:1], TARGET[:1])[0], expected, rtol=1e-4, atol=1e-5)
 
 

@@ -12,6 +12,7 @@ CheckpointError of one line.
 
 import json
 import math
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ FORMAT = 1
 CONFIG, WEIGHTS, CARD, TOKENIZER = "config.json", "model.safetensors", "README.md", "tokenizer"
 MAX_CONFIG_BYTES = 2**20
 MAX_LAYERS = 1000
+SHOWN = 200  # characters of a name
 MORE_IDS = {  # than the tokenizer: [MASK]
     "gpt": 0, "reformer": 0, "bert": 1, "electra": 1, "classifier": 1
 }  # fmt: skip
@@ -85,20 +87,27 @@ def load(folder: Path, device: str = "cpu") -> SavedModel:
 
 def resolve(path: Path) -> Path:
     """The model that a path means: itself, or the best or last checkpoint of a run."""
+    if not os.path.exists(path):  # which also says so of what can be no path, such as a long text
+        name = str(path)
+        text = " " in name  # `polyhead translate MODEL "some text"`
+        hint = "text is read from standard input" if text else "train one with `polyhead train`"
+        raise CheckpointError(
+            f"there is no model {name if len(name) <= SHOWN else name[:SHOWN] + '…'}; {hint}"
+        )
     for folder in (path, path / "best", path / "last"):
         if (folder / CONFIG).is_file():
             return folder.resolve()
     newest, complaints = store.newest(path / "checkpoints")
     if newest is not None:
         return newest
-    if not path.exists():
-        raise CheckpointError(f"there is no model {path}; train one with `polyhead train`")
     if path.is_file():
         raise CheckpointError(
             f"{path} is a file; a model is a folder with {CONFIG} and {WEIGHTS} (pickled files "
             "such as .pt or .bin are never read)"
         )
     why = f": {complaints[0]}" if complaints else f": it has no {CONFIG}"
+    if not complaints and (runs := sorted((path / "runs").glob(f"*/best/{CONFIG}"))):
+        why = f", but a comparison of several, such as {runs[0].parent.parent}"
     raise CheckpointError(f"{path} is not a model{why}")
 
 

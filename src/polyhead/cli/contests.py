@@ -1,17 +1,23 @@
 """`polyhead compare` and `polyhead ladder`: the work behind the commands."""
 
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
 
 from polyhead.api.comparing.budget import read_budget
 from polyhead.api.comparing.contest import compete
 from polyhead.api.comparing.planning import Asked
 from polyhead.api.comparing.running import Interrupted
 from polyhead.api.comparing.systems import CONTESTS
+from polyhead.api.comparing.table import best, brief, lead
 from polyhead.api.evaluation import Metric
-from polyhead.cli.screen import TrainingScreen, say
+from polyhead.cli.screen import TrainingScreen, counting, say
 from polyhead.cli.verifying import chosen_language
 from polyhead.errors import ConfigError
 
@@ -65,10 +71,38 @@ def run_contest(words: ContestWords) -> int:
         words.ensembles,
     )
     try:
-        found = compete(asked, language=language, watcher=TrainingScreen())
+        found = compete(asked, language=language, watcher=TrainingScreen(), counting=counting)
     except Interrupted as stopped:
         say("saved; the same command goes on from there")
         return 130 if stopped.signal == signal.SIGINT else 0
-    print(found.text, end="")
+    except KeyboardInterrupt:  # not while training, which ends by itself
+        say("stopped; what is finished is saved, and the same command goes on from there")
+        return 130
+    if sys.stdout.isatty():
+        show(found.table, language)
+    else:
+        print(found.text, end="")
     say(f"written: {', '.join(str(path) for path in found.files)}")
+    models = " ".join(map(str, models_of(best(found.table), asked.folder)))
+    say(f"the best can be used with: polyhead translate {models}")
     return 0
+
+
+def models_of(row: dict[str, Any], folder: Path) -> list[Path]:
+    """The folders of the models behind a row: its first seed's, or those of an ensemble."""
+    names = row.get("members") or [f"{row['system']}-{row['seeds'][0]}"]
+    return [folder / "runs" / name for name in names]
+
+
+def show(table: dict[str, Any], language: str) -> None:
+    """The table as a terminal can hold it: what matters most, the best in bold."""
+    heads, *rows = brief(table, language)
+    shown = Table(box=SIMPLE_HEAD)
+    for number, head in enumerate(heads):
+        shown.add_column(head, justify="right" if number else "left", overflow="fold")
+    top = best(table)
+    for one, row in zip(table["rows"], rows, strict=True):
+        shown.add_row(*row, style="bold" if one is top else None)
+    screen = Console(highlight=False, markup=False)
+    screen.print(lead(table, language))
+    screen.print(shown)

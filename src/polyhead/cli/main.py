@@ -4,6 +4,7 @@ Errors of the input end as one line on stderr and the exit code of `polyhead.err
 is our bug and keeps its traceback. The commands stand in the modules of `COMMANDS`.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -36,13 +37,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"polyhead: {error}", file=sys.stderr)
         return error.exit_code
     except TyperException as error:
-        print(f"polyhead: {error}; see polyhead --help", file=sys.stderr)
+        print(f"polyhead: {complaint(error)}", file=sys.stderr)
+        return 2
+    except OSError as error:  # whatever else may go wrong with a file is explained where it is read
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        print(f"polyhead: {str(error.filename)[:80]}…: no file has so long a name", file=sys.stderr)
         return 2
     except SystemExit:  # how typer ends when whoever read our output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, typer.Abort):
         return 130
+
+
+def complaint(error: TyperException) -> str:
+    """What was wrong with the words of the command line, and where the right ones stand."""
+    command = getattr(getattr(error, "ctx", None), "command_path", "polyhead")
+    return f"{error.format_message().rstrip('.')}; see {command} --help"
 
 
 @app.callback(invoke_without_command=True)

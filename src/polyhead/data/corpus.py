@@ -112,8 +112,8 @@ def read(
         )
     if len(sources) != len(targets):
         raise ConfigError(
-            f"{where}: {len(sources)} source files and {len(targets)} target files; "
-            "file i of one must translate file i of the other"
+            f"{where}: files of the source: {len(sources)}, of the target: {len(targets)}; give as "
+            "many, file i of one must translate file i of the other"
         )
     return read_parallel(
         found(sources),

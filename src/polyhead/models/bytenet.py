@@ -6,7 +6,7 @@
     encoder    z = norm(blocks(E[source]))                     conv looks to both sides
     unfolding  |t̂| = a |s| + b                                 columns of z for each sentence
     decoder    x_t = E[y_(t-1)] + z_t                          z_t = 0 beyond |t̂|
-               p(y_t) = softmax(W W_o relu(norm(blocks(x)))_t)      conv looks at the past only
+               p(y_t) = softmax(W relu(norm(W_o blocks(x)))_t)      conv looks at the past only
 
 There is no attention, and nothing squeezes the sentence into one vector: the decoder stands on top
 of the encoder, column on column, whether or not word t of the target is about word t of the source.
@@ -14,8 +14,9 @@ What has to move was moved by convolutions that see far: five blocks with kernel
 each side. The source is padded to |t̂| columns before the encoder reads it, so that these are about
 something too; a decoder that writes on beyond them gets zeros (section 3.2).
 
-The paper gives the block (section 3.6, with ReLUs, as in its translations) and the unfolding; that
-z is normalised and added, and dropout, are our choices. Its texts were characters; any ids will do.
+The paper gives the block (section 3.6, with ReLUs, as in its translations), what follows the last
+one, and the unfolding; that z is normalised and added, the norm behind W_o, and dropout, are our
+choices. Its texts were characters; any ids will do.
 
 Axes: batch, source, column, target, beam (hypotheses of one sentence, side by side), d_model.
 """
@@ -123,8 +124,8 @@ class ByteNet(Convolutional):
         self.encoder = _blocks(config, config.n_layers, config.kernel, causal=False)
         self.norm_z = nn.LayerNorm(d_model)
         self.decoder: Any = _blocks(config, depth, config.decoder_kernel, causal=True)
-        self.norm_o = nn.LayerNorm(d_model)
         self.w_o = Convolution(d_model, d_model, gain=2.0)
+        self.norm_o = nn.LayerNorm(d_model)
         self.dropout = Dropout(config.dropout)
         self.to_logits = nn.Linear(d_model, config.target_vocab)
         nn.init.normal_(self.to_logits.weight, std=d_model**-0.5)
@@ -171,7 +172,7 @@ class ByteNet(Convolutional):
         x = y + z if z.size(1) else y
         for number, block in enumerate(self.decoder):
             x = block(x, lambda h, number=number: convolve(number, h))
-        return self.dropout(self.w_o(F.relu(self.norm_o(x))))
+        return self.dropout(F.relu(self.norm_o(self.w_o(x))))
 
 
 def _embedding(vocab: int, config: ByteNetConfig) -> TokenEmbedding:

@@ -7,6 +7,9 @@
     s_t       = decoder([y_{t-1}; h_n], s_{t-1})
     p(y_t)    = softmax(W maxout([s_t; y_{t-1}; h_n]))    `context = "everywhere"`: Cho et al. 2014
 
+Cho et al. have a layer between: the decoder reads tanh(V h_n) and begins with tanh(V' tanh(V h_n)).
+Here both are h_n itself.
+
 Sutskever et al. let the encoder read the words backwards (`reverse_source`): the first words of
 both sentences then lie close together, which was worth 4.7 BLEU.
 

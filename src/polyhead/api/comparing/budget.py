@@ -36,8 +36,9 @@ class Budget:
             return f"{self.flops:.3g} FLOPs"
         assert self.seconds is not None
         if self.seconds < SHORT:
-            return f"{self.seconds:g} seconds"
-        return f"{self.seconds / 60:g} minutes"
+            return f"{self.seconds:g} second{'s' * (self.seconds != 1)}"
+        minutes = self.seconds / 60
+        return f"{minutes:g} minute{'s' * (minutes != 1)}"
 
 
 def read_budget(time_given: str | None, flops_given: str | None) -> Budget:

@@ -6,7 +6,7 @@ from typing import Any
 
 from polyhead.api.comparing.page import render
 from polyhead.api.comparing.planning import Asked, make_plan
-from polyhead.api.comparing.running import Counting, run, write_json
+from polyhead.api.comparing.running import Counting, in_silence, run, write_json
 from polyhead.api.comparing.table import markdown, summarise
 from polyhead.api.comparing.teams import run_teams
 from polyhead.api.reports import Reporter, Silent
@@ -27,7 +27,7 @@ def compete(
     *,
     language: str = "en",
     watcher: Reporter | None = None,
-    counting: Counting = lambda _: None,
+    counting: Counting = in_silence,
 ) -> Outcome:
     """Train, examine, test, write. What is finished is not done again."""
     watching = Silent() if watcher is None else watcher

@@ -60,6 +60,11 @@ def examine(
     return found
 
 
+def n_examined(sources: Sequence[str]) -> int:
+    """How many translations an examination asks for."""
+    return len(WAYS) * len(sources)
+
+
 def scores_of(
     outputs: Sequence[str], references: Sequence[str], metric: Metric, *, interval: bool = True
 ) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from polyhead.errors import ConfigError, DataError
 
 BESIDE = {"val": "test_2016_flickr", "valid": "test", "dev": "test"}  # by the name's first part
 TESTS = {"source": "test_source", "target": "test_target", "pairs": "test_pairs"}
+TOLD = {"test": "the test", "valid": "validation"}
 SEED = 1  # of what is held out
 
 
@@ -111,7 +112,7 @@ def part(config: DataConfig, folder: Path, *, test: bool, valid: bool) -> Split:
     for name, wanted, seed in (("test", test, SEED), ("valid", valid, SEED + 1)):
         if wanted:
             train, sets[name] = hold_out(train, count, seed)
-    notice = " and ".join(f"{len(pairs):,} pairs for {name}" for name, pairs in sets.items())
+    notice = " and ".join(f"{len(sets[name]):,} pairs for {TOLD[name]}" for name in sets)
     files: dict[str, list[str]] = {}
     for name, pairs in {"train": train, **sets}.items():
         for side, lines in (("source", pairs.sources), ("target", pairs.targets)):

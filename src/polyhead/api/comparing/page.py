@@ -20,6 +20,8 @@ from polyhead.api.comparing.table import (
     heading,
     lead,
     notes,
+    score_in_words,
+    title_of,
 )
 from polyhead.api.comparing.words import in_words
 from polyhead.verify.plot import Frame, Point, text
@@ -28,6 +30,7 @@ WIDTH, HEIGHT = 720, 380
 ROOM = 190  # on the right, for names
 COLOURS, OTHER = 12, 12  # of systems, by their rows; and of what is in no row of ours
 LINE = 15  # between two names
+LONGEST = 28  # letters that fit there; Korean ones are wider, and names in Korean shorter
 
 
 def render(table: dict[str, Any], language: str = "en") -> str:
@@ -81,7 +84,7 @@ def charts(table: dict[str, Any], language: str) -> list[tuple[str, str]]:
     name = HEADLINE[table["metric"]]
     ours = [
         (
-            one["title"],
+            title_of(one, language),
             one["training"]["flops_measured"],
             one["scores"]["greedy"][name]["mean"],
             i % COLOURS,
@@ -96,8 +99,8 @@ def charts(table: dict[str, Any], language: str) -> list[tuple[str, str]]:
         for key, row in table["paper"].items()
         if row["cost_en_de"] and row["en_de"]
     ]
-    said = in_words("training FLOPs", language)
-    found = [(in_words("quality against cost", language), scatter(ours, said, name))]
+    said, scored = in_words("training FLOPs", language), score_in_words(name, language)
+    found = [(in_words("quality against cost", language), scatter(ours, said, scored))]
     if paper:
         found.append((in_words("paper chart", language), scatter(paper, said, "BLEU")))
     found.append((in_words("learning curves", language), curves(table, language)))
@@ -128,7 +131,7 @@ def curves(table: dict[str, Any], language: str) -> str:
     """The validation loss of every system's first seed over the share of the budget."""
     lines = [
         (
-            one["title"],
+            title_of(one, language),
             [(p["share"], p["loss"]) for p in one["curves"][0] if p["loss"]],
             number % COLOURS,
         )
@@ -194,8 +197,17 @@ def _labels(ends: Sequence[tuple[str, Point, int]]) -> list[str]:
         x = WIDTH - ROOM + 14
         lead_to = f"M{at.x + 6:.1f} {at.y:.1f}L{x - 4:.1f} {y:.1f}"
         parts.append(f'<path class="leader c{colour}" d="{lead_to}"/>')
-        parts.append(text(x, y + 4, name, "name"))
+        parts.append(text(x, y + 4, shortened(name), "name"))
     return parts
+
+
+def shortened(name: str) -> str:
+    """A name that fits beside a chart: what stands behind the comma (an ensemble of 3) remains."""
+    if len(name) <= LONGEST:
+        return name
+    before, comma, behind = name.rpartition(", ")
+    room = max(4, LONGEST - len(comma + behind))
+    return f"{before[:room].rstrip(' (+')}…{comma}{behind}"
 
 
 def _picture(told: str, parts: Sequence[str]) -> str:

@@ -27,6 +27,10 @@ from polyhead.config import read, set_by_path
 from polyhead.errors import ConfigError
 
 AGREED, BUDGETS = "contest.json", "budget.json"
+OTHER = {  # of what is not one thing
+    "files": "other files", "test files": "other test files", "data": "other data",
+    "changes": "other overrides",
+}  # fmt: skip
 SEEDS = "seeds"  # --ensemble seeds: of all seeds of each system
 
 
@@ -183,11 +187,21 @@ def agree(plan: Plan, asked: Asked) -> None:
     before = read_json(path)
     for name, value in now.items():
         if before.get(name) != value:
-            shown = "" if name in ("data", "test set") else f" ({before.get(name)}, not {value})"
+            shown = ""
+            if name not in ("data", "test set"):
+                shown = f" ({_told(before.get(name))}, not {_told(value)})"
             raise ConfigError(
-                f"{plan.folder} was begun with another {name}{shown}; go on as it began, or "
-                "choose another --run"
+                f"{plan.folder} was begun with {OTHER.get(name, f'another {name}')}{shown}; go on "
+                "as it began, or choose another --run"
             )
+
+
+def _told(value: Any) -> str:
+    """A value of an agreement as it was written on the command line."""
+    if isinstance(value, dict):
+        options = [(name.replace("_", "-"), path) for name in value for path in value[name]]
+        return _told([f"--{name} {path}" for name, path in options])
+    return (" ".join(value) if isinstance(value, list) else value) or "none"
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -5,7 +5,8 @@ What is finished is not done again; what was interrupted goes on to the last bit
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,13 @@ from polyhead.text import tokenizer
 from polyhead.text.contract import TextConfig
 from polyhead.text.tokenizer import Tokenizers
 
-Counting = Callable[[int], None]
+Progress = Callable[[int], None]  # so many more are done
+Counting = Callable[[str, int], AbstractContextManager[Progress]]  # of what, and how many
+
+
+def in_silence(_what: str, _total: int) -> AbstractContextManager[Progress]:
+    """Count for nobody."""
+    return nullcontext(lambda _: None)
 
 
 class Interrupted(Exception):
@@ -50,7 +57,7 @@ class Shared:
     pairs: list[Pair]
 
 
-def run(plan: Plan, watcher: Reporter, counting: Counting = lambda _: None) -> list[dict[str, Any]]:
+def run(plan: Plan, watcher: Reporter, counting: Counting = in_silence) -> list[dict[str, Any]]:
     """All results, finished ones included, in the order of the table."""
     for notice in plan.material.notices:
         watcher.notice(notice)
@@ -58,21 +65,23 @@ def run(plan: Plan, watcher: Reporter, counting: Counting = lambda _: None) -> l
     found: list[dict[str, Any]] = []
     shared: Shared | None = None
     for number, (system, seed) in enumerate(entries, start=1):
-        path = plan.folder / "results" / f"{system.name}-{seed}.json"
+        path = result_file(plan, system.name, seed)
         if path.exists():
             found.append(read_json(path))
             continue
         if shared is None:
             shared = share(plan, watcher)
         seed_words = f", seed {seed}" if plan.seeds > 1 else ""
-        left = hours(plan, len(entries) - number + 1)
+        others = entries[number - 1 :]
+        left = hours(plan, sum(not result_file(plan, s.name, n).exists() for s, n in others))
         watcher.stage(f"[{number}/{len(entries)}] {system.title}{seed_words}{left}")
         folders = [
             train_stage(plan, shared, system, seed, stage, watcher)
             for stage in range(len(system.stages))
         ]
         watcher.stage(f"[{number}/{len(entries)}] examining {system.title}")
-        result = judge(plan, shared, (system, seed), folders, counting)
+        with counting("examining", judging.n_examined(plan.material.sources)) as progress:
+            result = judge(plan, shared, (system, seed), folders, progress)
         write_json(path, result)
         found.append(result)
     return found
@@ -82,8 +91,9 @@ def hours(plan: Plan, n_left: int) -> str:
     """How much training is left in all, if that is known."""
     if plan.budget.seconds is None:
         return ""
-    minutes = n_left * plan.budget.seconds / 60
-    return f" ({minutes:,.0f} minutes of training left in all)" if minutes >= 1 else ""
+    minutes = round(n_left * plan.budget.seconds / 60)
+    plural = "s" * (minutes != 1)
+    return f" ({minutes:,} minute{plural} of training left in all)" if minutes else ""
 
 
 def share(plan: Plan, watcher: Reporter) -> Shared:
@@ -239,7 +249,7 @@ def judge(
     shared: Shared,
     who: tuple[System, int],
     folders: Sequence[Path],
-    counting: Counting,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Everything about one finished system, as JSON knows it; its translations go to files."""
     system, seed = who
@@ -247,7 +257,7 @@ def judge(
     translator = load(folders[-1])
     model: Any = translator.models[0].model
     examined = judging.examine(
-        translator, material.sources, material.references, plan.metric, counting
+        translator, material.sources, material.references, plan.metric, progress
     )
     for way, one in examined.items():
         path = output_file(plan, system.name, seed, way)
@@ -274,7 +284,7 @@ def judge(
             },
         },
         "scores": {way: one.scores for way, one in examined.items()},
-        "curve": list(curve_of(folders[-1])),
+        "curve": curve_of(folders, [stage.share for stage in system.stages]),
     }
 
 
@@ -296,15 +306,26 @@ def training_of(folder: Path, pairs: Sequence[Pair]) -> dict[str, int | float]:
     }
 
 
-def curve_of(folder: Path) -> Iterator[dict[str, Any]]:
-    """What every validation found, and after which share of the training."""
-    lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
-    entries = [json.loads(line) for line in lines if line]
-    last = max((entry["step"] for entry in entries), default=1)
-    for entry in entries:
-        if entry["kind"] == "valid":
-            found = {name: entry.get(name) for name in ("loss", "bleu")}
-            yield {"share": entry["step"] / last, "step": entry["step"], **found}
+def curve_of(folders: Sequence[Path], shares: Sequence[float]) -> list[dict[str, Any]]:
+    """What every validation of every stage found, and after which share of the whole budget."""
+    curve: list[dict[str, Any]] = []
+    steps, spent = 0, 0.0
+    for folder, share in zip(folders, shares, strict=True):
+        lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
+        entries = [json.loads(line) for line in lines if line]
+        last = max((entry["step"] for entry in entries), default=1)
+        for entry in entries:
+            if entry["kind"] == "valid":
+                found = {name: entry.get(name) for name in ("loss", "bleu")}
+                done = spent + share * entry["step"] / last
+                curve.append({"share": done, "step": steps + entry["step"], **found})
+        steps, spent = steps + last, spent + share
+    return curve
+
+
+def result_file(plan: Plan, name: str, seed: int | str) -> Path:
+    """Where the findings about one finished system lie."""
+    return plan.folder / "results" / f"{name}-{seed}.json"
 
 
 def output_file(plan: Plan, name: str, seed: int | str, way: str) -> Path:

@@ -3,6 +3,7 @@
 `summarise` makes plain values of everything (table.json); `markdown` and `page.render` show them.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from statistics import mean, median
 from typing import Any
@@ -35,9 +36,10 @@ def summarise(
     for team in teams:
         kind = titles.get(team["system"])
         names = [titles[name].title for name in team["system"].split("+")]
-        title = f"{' + '.join(names)}, ensemble of {len(team['members'])}"
-        own = System(team["system"], title, "", "", published=_published_team(kind))
-        rows.append(row(own, [team], p_values) | {"members": team["members"]})
+        told = {"members": team["members"], "names": names}
+        own = System(team["system"], "", "", "", published=_published_team(kind))
+        one = row(own, [team], p_values) | told
+        rows.append(one | {"title": title_of(one, "en")})
     first = results[0]
     return {
         "contest": plan.contest.name,
@@ -139,15 +141,29 @@ def _key(result: dict[str, Any]) -> str:
 def columns(table: dict[str, Any], language: str) -> list[str]:
     """The headings of `cells`."""
     shown = SHOWN[table["metric"]]
-    scores = [f"{name}, {in_words(way, language)}" for name in shown for way in judging.WAYS]
-    if table["metric"] == "bleu":
-        scores = [name.replace("lower-cased", in_words("lower-cased", language))
-                  .replace("cased", in_words("cased", language)) for name in scores]  # fmt: skip
+    scores = [
+        f"{score_in_words(name, language)}, {in_words(way, language)}"
+        for name in shown
+        for way in judging.WAYS
+    ]
     names = ["system", *(["tutorial"] if _has_bars(table) else []), "p", "flops", "measured",
              "steps", "minutes", "parameters", "speed", "memory"]  # fmt: skip
     system, *rest = (in_words(name, language) for name in names)
     paper = [in_words(name, language) for name in ("paper BLEU", "paper FLOPs")]
     return [system, *scores, *rest, *(paper if table["paper"] else [])]
+
+
+def title_of(one: dict[str, Any], language: str) -> str:
+    """What a row is called; an ensemble says so."""
+    if "members" not in one:
+        return in_words(one["title"], language)
+    names = " + ".join(in_words(name, language) for name in one["names"])
+    return in_words("ensemble", language).format(names=names, n=len(one["members"]))
+
+
+def score_in_words(name: str, language: str) -> str:
+    """`BLEU lower-cased` is BLEU in every language, but lower-cased in its own words."""
+    return " ".join(in_words(word, language) for word in name.split(" "))
 
 
 def cells(table: dict[str, Any], one: dict[str, Any], language: str) -> list[str]:
@@ -157,10 +173,12 @@ def cells(table: dict[str, Any], one: dict[str, Any], language: str) -> list[str
         for name in SHOWN[table["metric"]]
         for way in judging.WAYS
     ]
+    if one["interval"] is not None and table["seeds"] == 1:  # of the first score alone
+        scores[0] += _range(*one["interval"])
     training, decoding = one["training"], one["decoding"]
     speeds = decoding["sentences_per_second"]
     paper = table["paper"].get(one["published"]) if one["published"] else None
-    title = one["title"] if language == "en" else in_words(one["title"], language)
+    title = title_of(one, language)
     return [
         f"{title} ({one['paper']})" if one["paper"] else title,
         *scores,
@@ -175,6 +193,20 @@ def cells(table: dict[str, Any], one: dict[str, Any], language: str) -> list[str
         f"{decoding['parameter_bytes'] / 1e6:.1f} MB + {decoding['remembered_bytes'] / 1e3:.0f} kB",
         *(_paper_cells(paper) if table["paper"] else []),
     ]
+
+
+BRIEF = ("p", "steps", "minutes", "parameters", "speed")  # besides scores, what fits a terminal
+
+
+def brief(table: dict[str, Any], language: str) -> list[list[str]]:
+    """The headings and the rows of what matters most, for screens that are not wide."""
+    heads = columns(table, language)
+    first = [heads[0], *heads[1 : 1 + len(judging.WAYS)]]
+    wanted = [*first, *(in_words(name, language) for name in BRIEF)]
+    places = [heads.index(name) for name in wanted]
+    rows = [cells(table, one, language) for one in table["rows"]]
+    titles = [title_of(one, language) for one in table["rows"]]
+    return [wanted, *([t, *(r[p] for p in places[1:])] for t, r in zip(titles, rows, strict=True))]
 
 
 def _has_bars(table: dict[str, Any]) -> bool:
@@ -193,7 +225,11 @@ def spread(found: dict[str, float], n_seeds: int) -> str:
     """A mean, and its range if there are several seeds."""
     if n_seeds == 1:
         return f"{found['mean']:.2f}"
-    return f"{found['mean']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
+    return f"{found['mean']:.2f}{_range(found['low'], found['high'])}"
+
+
+def _range(low: float, high: float) -> str:
+    return f" ({low:.2f} – {high:.2f})"
 
 
 def best(table: dict[str, Any]) -> dict[str, Any]:
@@ -248,7 +284,7 @@ def heading(table: dict[str, Any], language: str) -> str:
 def lead(table: dict[str, Any], language: str) -> str:
     """Under which conditions."""
     n = table["seeds"]
-    budget = table["budget"].replace(" minutes", "분").replace(" seconds", "초")
+    budget = re.sub(" minutes?$", "분", re.sub(" seconds?$", "초", table["budget"]))
     seeds = Words("one seed" if n == 1 else f"{n} seeds", f"시드 {n}개").in_language(language)
     return in_words("lead", language).format(
         budget=budget if language == "ko" else table["budget"],
@@ -262,11 +298,13 @@ def lead(table: dict[str, Any], language: str) -> str:
 
 def notes(table: dict[str, Any], language: str) -> list[str]:
     """What the columns mean."""
-    keys = ["note p", "note flops", "note time", "note memory"]
+    tested = any(one["p_value"] is not None for one in table["rows"])
+    keys = ["note spread" if table["seeds"] > 1 else "note interval"]
+    keys += [*(["note p"] if tested else []), "note flops", "note time", "note memory"]
     keys += ["note paper"] if table["paper"] else []
     keys += ["note tutorial"] if _has_bars(table) else []
     baseline = next(
-        (one["title"] for one in table["rows"] if one["system"] == table["baseline"]),
+        (title_of(one, language) for one in table["rows"] if one["system"] == table["baseline"]),
         table["baseline"],
     )
     test = Words("the paired bootstrap", "짝지은 부트스트랩 검정")

@@ -8,7 +8,13 @@ from typing import Any
 
 from polyhead.api.comparing import judging
 from polyhead.api.comparing.planning import SEEDS, Plan, read_json
-from polyhead.api.comparing.running import Counting, output_file, write_json
+from polyhead.api.comparing.running import (
+    Counting,
+    Progress,
+    output_file,
+    result_file,
+    write_json,
+)
 from polyhead.api.reports import Reporter
 from polyhead.api.translator import load
 from polyhead.checkpoint import store
@@ -34,22 +40,24 @@ def run_teams(
     for name, team in members(plan):
         seed = SEEDS if len({member for member, _ in team}) == 1 else "team"
         count = f"{len(team)}" if seed == SEEDS else ""
-        path = plan.folder / "results" / f"{name}-{seed}{count}.json"
+        path = result_file(plan, name, f"{seed}{count}")
         if not path.exists():
             watcher.stage(f"examining the ensemble {name} ({len(team)} members)")
-            write_json(path, judge_team(plan, name, [by_name[member] for member in team], counting))
+            with counting("examining", judging.n_examined(plan.material.sources)) as progress:
+                found_here = judge_team(plan, name, [by_name[one] for one in team], progress)
+            write_json(path, found_here)
         found.append(read_json(path))
     return found
 
 
 def judge_team(
-    plan: Plan, name: str, team: Sequence[dict[str, Any]], counting: Counting
+    plan: Plan, name: str, team: Sequence[dict[str, Any]], progress: Progress
 ) -> dict[str, Any]:
     """Examine an ensemble like a system."""
     folders = [plan.folder / "runs" / f"{one['system']}-{one['seed']}" for one in team]
     material = plan.material
     examined = judging.examine(
-        load(*folders), material.sources, material.references, plan.metric, counting
+        load(*folders), material.sources, material.references, plan.metric, progress
     )
     for way, one in examined.items():
         lines = "".join(f"{line}\n" for line in one.outputs)

@@ -10,10 +10,11 @@ WORDS = {
         "{budget} each, {seeds}. Test set: {where}, {n} lines. Search: greedy, and a beam "
         "of {beam} with length penalty {alpha}.",
         "모든 시스템을 같은 글, 같은 어휘, 같은 예산으로 학습했습니다: 각각 {budget}, "
-        "{seeds}. 평가 집합: {where}, {n}줄. 탐색: 탐욕 탐색, 그리고 길이 벌점 {alpha}인 빔 "
-        "{beam}.",
+        "{seeds}. 평가 집합: {where}, {n}줄. 탐색: 탐욕 탐색, 그리고 빔 탐색(빔 {beam}, 길이 벌점 "
+        "{alpha}).",
     ),
     "system": Words("system", "시스템"),
+    "ensemble": Words("{names}, ensemble of {n}", "{names}, {n}개의 앙상블"),
     "greedy": Words("greedy", "탐욕"),
     "beam": Words("beam", "빔"),
     "lower-cased": Words("lower-cased", "소문자"),
@@ -31,10 +32,18 @@ WORDS = {
     "paper FLOPs": Words("paper: FLOPs EN-DE", "논문: FLOPs EN-DE"),
     "paper heading": Words("The paper's own Table 2", "논문의 표 2"),
     "signatures": Words("scores", "점수 서명"),
+    "note spread": Words(
+        "The range of a score: from the lowest to the highest of all seeds.",
+        "점수의 범위: 시드 중 최저부터 최고까지.",
+    ),
+    "note interval": Words(
+        "The range of a score: where 95 % of 1,000 bootstrap samples of the test set lie.",
+        "점수의 범위: 평가 집합의 부트스트랩 표본 1,000개 중 95%가 드는 구간.",
+    ),
     "note p": Words(
-        "p: how likely so large a difference from {baseline} is by chance, by {test} of greedy "
+        "p: how likely so large a difference from “{baseline}” is by chance, by {test} of greedy "
         "outputs (the median over seeds).",
-        "p: {baseline}와의 차이가 우연일 확률. 탐욕 탐색의 출력으로 {test}을 했습니다(시드들의 "
+        "p: ‘{baseline}’와의 차이가 우연일 확률. 탐욕 탐색의 출력으로 {test}을 했습니다(시드들의 "
         "중앙값).",
     ),
     "note flops": Words(
@@ -72,6 +81,10 @@ WORDS = {
     "validation loss": Words("validation loss", "검증 손실"),
     "share": Words("share of the budget", "예산 중 쓴 비율"),
     "training FLOPs": Words("training FLOPs", "학습 FLOPs"),
+    "LSTM, no attention": Words("LSTM, no attention", "LSTM, 어텐션 없음"),
+    "GRU, context everywhere": Words("GRU, context everywhere", "GRU, 매번 문맥을 읽음"),
+    "GRU with attention": Words("GRU with attention", "GRU와 어텐션"),
+    "LSTM with attention": Words("LSTM with attention", "LSTM과 어텐션"),
     "last state": Words("last state", "마지막 상태"),
     "mean of all states": Words("mean of all states", "모든 상태의 평균"),
     "a weight for each place": Words("a weight for each place", "자리마다 가중치"),

@@ -1,0 +1,180 @@
+"""What `polyhead compare` tells while it works and in its table: right numbers, right words."""
+
+import json
+from contextlib import nullcontext
+
+import pytest
+
+from polyhead.api.comparing import running
+from polyhead.api.comparing.budget import Budget
+from polyhead.api.comparing.material import Material
+from polyhead.api.comparing.page import render, shortened
+from polyhead.api.comparing.planning import Plan
+from polyhead.api.comparing.running import curve_of, hours
+from polyhead.api.comparing.systems import CONTESTS, TABLE
+from polyhead.api.comparing.table import lead, markdown, notes, title_of
+from polyhead.api.reports import METRICS, Silent
+from polyhead.cli import contests
+from polyhead.cli.main import main
+
+LSTM, GRU, *_ = TABLE
+
+
+def plan_of(folder, seconds):
+    """Two systems, one seed, two sentences to be examined with."""
+    return Plan(
+        CONTESTS["compare"], folder, Budget(seconds=seconds), "own text", {}, False, (),
+        Material({}, ["a", "b"], ["c", "d"], "held out"), (LSTM, GRU), 1, "bleu",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(1.0, "1 second"), (20.0, "20 seconds"), (60.0, "1 minute"), (90.0, "1.5 minutes")],
+)
+def test_a_budget_is_told_in_good_english(seconds, said):
+    assert str(Budget(seconds=seconds)) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "n", "said"),
+    [
+        (20.0, 3, " (1 minute of training left in all)"),
+        (1200.0, 9, " (180 minutes of training left in all)"),
+        (5.0, 1, ""),
+    ],
+)
+def test_what_is_left_is_told_in_good_english(tmp_path, seconds, n, said):
+    assert hours(plan_of(tmp_path, seconds), n) == said
+
+
+class Listener(Silent):
+    """Remembers what was begun."""
+
+    def __init__(self):
+        self.stages = []
+
+    def stage(self, what):
+        self.stages.append(what)
+
+
+def test_what_is_finished_is_not_counted_as_left(tmp_path, monkeypatch):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "gru-1.json").write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(running, "share", lambda *_: None)
+    monkeypatch.setattr(running, "train_stage", lambda *_: tmp_path)
+    monkeypatch.setattr(running, "judge", lambda *_: {})
+    listener, counted = Listener(), []
+
+    def counting(what, total):
+        counted.append((what, total))
+        return nullcontext(lambda _: None)
+
+    running.run(plan_of(tmp_path, 600.0), listener, counting)
+    assert "(10 minutes of training left in all)" in listener.stages[0]
+    assert counted == [("examining", 4)]  # two sentences, greedily and with a beam
+
+
+def write_metrics(folder, steps):
+    folder.mkdir()
+    entries = [{"kind": "valid", "step": step, "loss": 1.0 / step} for step in steps]
+    lines = [json.dumps(entry) + "\n" for entry in entries]
+    (folder / METRICS).write_text("".join(lines), encoding="utf-8")
+
+
+def test_the_curve_of_two_stages_goes_through_the_whole_budget(tmp_path):
+    folders = [tmp_path / "first", tmp_path / "then"]
+    write_metrics(folders[0], (5, 10))
+    write_metrics(folders[1], (2, 4))
+    curve = curve_of(folders, [0.75, 0.25])
+    assert [point["share"] for point in curve] == [0.375, 0.75, 0.875, 1.0]
+    assert [point["step"] for point in curve] == [5, 10, 12, 14]
+
+
+def table_with(rows, **more):
+    """The least that notes and names need."""
+    return {
+        "contest": "ladder", "data": "own text", "metric": "bleu", "at_home": False, "paper": {},
+        "baseline": "none", "signatures": [], "budget": "1 minute", "seeds": 1, "beam": 4,
+        "length_penalty": 0.6, "test": {"where": "held out", "sentences": 9}, "rows": rows, **more,
+    }  # fmt: skip
+
+
+def row_of(system, title, p_value=None):
+    score = {"mean": 1.0, "low": 1.0, "high": 1.0}
+    scores = {"BLEU lower-cased": score, "BLEU cased": score}
+    return {
+        "system": system, "title": title, "paper": "", "published": None, "bar": None,
+        "seeds": [1], "scores": {"greedy": scores, "beam": scores}, "p_value": p_value,
+        "interval": None, "parameters": 9,
+        "curves": [[{"share": 0.5, "loss": 2.0}, {"share": 1.0, "loss": 1.0}]],
+        "training": {"flops": 1e9, "flops_measured": 1e9, "steps": 3, "seconds": 60.0},
+        "decoding": {"sentences_per_second": {"greedy": 2.0, "beam": 1.0},
+                     "parameter_bytes": 36, "remembered_bytes": 9},
+    }  # fmt: skip
+
+
+def test_without_a_baseline_nothing_is_said_about_p():
+    table = table_with([row_of("dot", "dot, sᵀh")])
+    assert not any("by chance" in note for note in notes(table, "en"))
+
+
+def test_korean_tables_and_pictures_name_the_rungs_in_korean():
+    table = table_with([row_of("none", "last state"), row_of("dot", "dot, sᵀh", 0.2)])
+    assert "1분" in lead(table, "ko")
+    for shown in (markdown(table, "ko"), render(table, "ko")):
+        assert "마지막 상태" in shown
+        assert "last state" not in shown
+        assert "lower-cased" not in shown
+
+
+def test_an_ensemble_says_so_in_both_languages():
+    team = {"members": ["lstm-1", "gru-1"], "names": ["last state", "GRU"]}
+    assert title_of(team, "en") == "last state + GRU, ensemble of 2"
+    assert title_of(team, "ko") == "마지막 상태 + GRU, 2개의 앙상블"
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("Transformer (base)", "Transformer (base)"),
+        ("additive, vᵀ tanh(W s + U h)", "additive, vᵀ tanh(W s + U h)"),
+        ("Transformer (base) + GRU with attention, ensemble of 2", "Transformer…, ensemble of 2"),
+        ("Transformer (base), ensemble of 3", "Transformer…, ensemble of 3"),
+    ],
+)
+def test_names_beside_a_chart_are_cut_where_they_would_leave_it(name, short):
+    assert shortened(name) == short
+
+
+def test_ctrl_c_between_two_trainings_says_how_to_go_on(monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(contests, "compete", interrupted)
+    assert main(["compare", "multi30k-de-en", "--budget", "1m"]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_a_terminal_gets_what_fits_and_whoever_reads_on_gets_all(monkeypatch, capsys):
+    table = table_with([row_of("none", "last state"), row_of("dot", "dot, sᵀh", 0.2)])
+    monkeypatch.setenv("COLUMNS", "100")
+    contests.show(table, "en")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    (shown,) = (line.split() for line in lines if "sᵀh" in line)
+    assert shown == ["dot,", "sᵀh", "1.00", "1.00", "0.200", "3", "1.0", "0.00", "M", "2", "/", "1"]
+
+
+def test_the_best_models_are_named_so_that_they_can_be_used(tmp_path):
+    one, team = row_of("dot", "dot, sᵀh"), row_of("none+dot", "") | {"members": ["none-1", "dot-1"]}
+    runs = tmp_path / "runs"
+    assert contests.models_of(one, tmp_path) == [runs / "dot-1"]
+    assert contests.models_of(team, tmp_path) == [runs / "none-1", runs / "dot-1"]
+
+
+def test_a_score_of_one_seed_has_its_interval_and_a_note_says_so():
+    table = table_with([row_of("dot", "dot, sᵀh") | {"interval": [0.5, 1.75]}])
+    text = markdown(table, "en")
+    assert "| 1.00 (0.50 – 1.75) | 1.00 |" in text
+    assert "95 %" in text
