@@ -25,6 +25,7 @@ from polyhead.errors import PolyheadError
 SOURCE = Path(__file__).parents[1] / "src"
 READY = re.compile(r"http://([\d.]+):(\d+)/")
 MAX_OPEN = 900  # connections
+IDLE_SECONDS = 5.0  # the server ends a connection that is idle for 30
 
 
 @dataclass
@@ -90,11 +91,12 @@ def started(model: Path, threads: int) -> Iterator[Server]:
 
 @dataclass
 class Connection:
-    """One connection that is kept open."""
+    """One connection that is kept open, and given up when it was idle: the server would end it."""
 
     server: Server
     reader: asyncio.StreamReader | None = None
     writer: asyncio.StreamWriter | None = None
+    used: float = 0.0  # when it was last
 
     async def ask(self, text: str, beam: int) -> int:
         """Send one sentence; the status of the answer, 0 if there is none."""
@@ -103,6 +105,8 @@ class Connection:
             f"POST /v1/translate HTTP/1.1\r\nHost: {self.server.host}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
+        if time.perf_counter() - self.used > IDLE_SECONDS:
+            self.close()
         try:
             if self.writer is None:
                 self.reader, self.writer = await asyncio.open_connection(
@@ -113,6 +117,7 @@ class Connection:
             answer = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
             length = re.search(r"content-length: (\d+)", answer)
             await self.reader.readexactly(int(length[1]) if length else 0)
+            self.used = time.perf_counter()
             if "connection: close" in answer:
                 self.close()
             return int(answer.split(" ", 2)[1])
