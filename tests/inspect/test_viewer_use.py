@@ -1,6 +1,7 @@
 """The page in a real browser: used by pointer and keys, on a phone, and by the hostile."""
 
 import pytest
+from views import build
 
 from polyhead.inspect.page import frame, write
 
@@ -109,6 +110,13 @@ def test_back_returns_to_the_last_view(view, show):
     assert page.locator("#cells").count() == 1
     page.go_forward()
     assert page.locator(".curves").count() == 1
+
+
+def test_one_head_is_not_offered_as_the_mean_of_itself(show):
+    page = show(build(layers=1, heads=1), "#head=max")
+    assert page.locator("input[name=head]").count() == 1
+    assert page.locator("#head-1").is_checked()
+    assert page.locator("#cells").is_visible()
 
 
 @pytest.mark.parametrize(

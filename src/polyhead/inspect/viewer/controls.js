@@ -3,7 +3,7 @@
 import { headColour } from "./colours.js";
 import { button, choice, count, element, footer, languages, toggle } from "./elements.js";
 import { faintest } from "./lines.js";
-import { chosenMap, entropy, layersOf } from "./weights.js";
+import { chosenMap, entropy, layersOf, waysOf } from "./weights.js";
 import { say } from "./words.js";
 
 export function header(view, state, change) {
@@ -47,7 +47,7 @@ export function controls(view, state, change) {
 
 function headChoice(view, state, change) {
   const map = chosenMap(view, state);
-  const options = ["mean", "max"].map((value) => ({ value, label: say(state, value) }));
+  const options = waysOf(map).map((value) => ({ value, label: say(state, value) }));
   for (const value of count(map.heads)) {
     const note = entropy(map, value - 1);
     options.push({ value, note, hint: say(state, "bits", { n: note }) });

@@ -2,7 +2,7 @@
 
 import { address, defaultLanguage, picker } from "./loop.js";
 import { count } from "./elements.js";
-import { layersOf } from "./weights.js";
+import { layersOf, waysOf } from "./weights.js";
 import { LANGUAGES } from "./words.js";
 
 const VIEWS = ["heat", "lines", "model"];
@@ -15,7 +15,8 @@ export function readState(hash, view) {
   const layers = layersOf(view, kind);
   const map = layers.find((one) => String(one.layer) === given.get("layer")) ?? layers[layers.length - 1];
   const heads = count(map.heads);
-  const head = pick("head", ["mean", "max", ...heads.map(String)], "mean");
+  const ways = [...waysOf(map), ...heads.map(String)];
+  const head = pick("head", ways, ways[0]);
   const off = (given.get("off") ?? "").split(".").map(Number).filter((one) => heads.includes(one));
   return {
     view: pick("view", VIEWS, "heat"),

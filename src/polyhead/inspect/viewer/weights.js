@@ -39,6 +39,11 @@ export function layersOf(view, kind) {
   return view.maps.filter((map) => map.kind === kind).sort((a, b) => a.layer - b.layer);
 }
 
+// How heads can be put together; one alone cannot.
+export function waysOf(map) {
+  return map.heads > 1 ? ["mean", "max"] : [];
+}
+
 // The map that the state asks for: of its kind and layer, with words instead of subwords if wished.
 export function chosenMap(view, state) {
   const map = view.maps.find((one) => one.kind === state.kind && one.layer === state.layer);
