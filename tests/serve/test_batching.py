@@ -7,7 +7,8 @@ import pytest
 
 from polyhead.api.portions import Abandoned
 from polyhead.errors import ConfigError
-from polyhead.serve.batching import Batcher, Lane, Task
+from polyhead.serve.batching import Batcher
+from polyhead.serve.lanes import Lane, Task
 from polyhead.serve.metrics import Metrics
 from polyhead.serve.refusals import Gone, Refusal
 from polyhead.serve.settings import Settings
@@ -348,3 +349,146 @@ def test_a_text_that_fails_says_so_to_its_reader():
         return await batcher.stream(fail).pieces.get()
 
     assert str(alone(scenario)) == "no"
+
+
+class River:
+    """A flow of numbers: n is doubled after n steps. It notes who was there, and can be held."""
+
+    def __init__(self, model, age=1000):
+        self.model, self.left, self.age = model, {}, age
+
+    def __len__(self):
+        return len(self.left)
+
+    @property
+    def open(self):
+        return self.age > 0
+
+    def enter(self, tickets, contents):
+        if "worse" in contents:
+            raise RuntimeError("cannot begin")
+        self.left |= {
+            ticket: [content, content] for ticket, content in zip(tickets, contents, strict=True)
+        }
+
+    def step(self):
+        while self.model.held:
+            time.sleep(0.001)
+        self.age -= 1
+        self.model.batches.append(sorted(str(content) for content, _ in self.left.values()))
+        if any(content == "bad" for content, _ in self.left.values()):
+            raise RuntimeError("one of them is bad")
+        done = [(t, 2 * content) for t, (content, n) in self.left.items() if n <= 1]
+        self.left = {t: [content, n - 1] for t, (content, n) in self.left.items() if n > 1}
+        return done
+
+    def leave(self, tickets):
+        self.left = {t: state for t, state in self.left.items() if t not in tickets}
+
+
+def flowing(model, name="a", age=1000, **limits):
+    return Lane(name, model.run, flow=lambda: River(model, age), **limits)
+
+
+async def begun(batcher, model, lane, number):
+    """A task that is being computed, and held there."""
+    model.held = True
+    one = ask(batcher, Task(lane, number))
+    while batcher.depth:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+    return one
+
+
+def test_whoever_comes_late_joins_those_in_work_and_leaves_before_them():
+    async def scenario(batcher, model):
+        lane = flowing(model)
+        slow = await begun(batcher, model, lane, 6)
+        quick = ask(batcher, Task(lane, 2))
+        await asyncio.sleep(0.01)
+        model.held = False
+        assert await quick == [4]
+        assert await slow == [12]
+        return model.batches
+
+    assert alone(scenario) == [["6"], ["2", "6"], ["2", "6"], ["6"], ["6"], ["6"]]
+
+
+def test_a_flow_keeps_its_limit_of_rows_and_others_wait_outside():
+    async def scenario(batcher, model):
+        lane = flowing(model, max_rows=2)
+        first = await begun(batcher, model, lane, 3)
+        rest = [ask(batcher, Task(lane, 3)) for _ in range(4)]
+        other = ask(batcher, Task(flowing(model, "b"), 1))
+        await asyncio.sleep(0.01)
+        model.held = False
+        assert await asyncio.gather(first, other, *rest) == [[6], [2], [6], [6], [6], [6]]
+        return model.batches
+
+    batches = alone(scenario)
+    assert max(len(batch) for batch in batches) == 2
+    assert batches.index(["1"]) < 4  # another lane did not wait for this one
+
+
+def test_a_flow_that_is_old_lets_nobody_in_and_a_new_one_begins():
+    async def scenario(batcher, model):
+        lane = flowing(model, age=1)
+        first = await begun(batcher, model, lane, 4)
+        late = ask(batcher, Task(lane, 2))
+        await asyncio.sleep(0.01)
+        model.held = False
+        assert await asyncio.gather(first, late) == [[8], [4]]
+        return model.batches
+
+    batches = alone(scenario)
+    assert ["2", "4"] not in batches
+    assert batches.index(["2"]) < 4
+
+
+@pytest.mark.parametrize("bad", ["bad", "worse"])
+def test_one_who_fails_in_a_flow_fails_alone(bad):
+    async def scenario(batcher, model):
+        lane = flowing(model)
+        good = await begun(batcher, model, lane, 5)
+        broken = ask(batcher, Task(lane, bad))
+        await asyncio.sleep(0.01)
+        model.held = False
+        assert await good == [10]
+        if bad == "bad":  # the model itself says no; "worse" cannot even begin in company
+            with pytest.raises(ConfigError, match="bad"):
+                await broken
+        else:
+            assert await broken == ["worseworse"]
+        assert await ask(batcher, Task(lane, 1)) == [2]
+
+    alone(scenario)
+
+
+def test_whoever_leaves_a_flow_is_not_computed_any_more():
+    async def scenario(batcher, model):
+        lane = flowing(model)
+        good = await begun(batcher, model, lane, 4)
+        leaves = asyncio.Event()
+        gone = asyncio.ensure_future(batcher.ask([Task(lane, 90)], leaves.wait()))
+        await asyncio.sleep(0.01)
+        model.held = False
+        leaves.set()
+        with pytest.raises(Gone):
+            await gone
+        assert await good == [8]
+        return model.batches
+
+    assert sum("90" in batch for batch in alone(scenario)) <= 4
+
+
+def test_those_in_a_flow_are_told_if_the_thread_dies():
+    async def scenario(batcher, model):
+        river = await begun(batcher, model, flowing(model), 3)
+        batcher._advance = lambda _stream: 1 / 0
+        batcher.stream(lambda: iter(()))
+        model.held = False
+        with pytest.raises(Refusal) as refusal:
+            await river
+        assert refusal.value.status == 503
+
+    alone(scenario)

@@ -88,7 +88,7 @@ serve([Path(sys.argv[1])], settings, lambda line: print(line, file=sys.stderr, f
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("decode", "does not stop"), ("cut", "Timeout (0:00:04.500000)!")]
+    ("name", "reason"), [("Portions", "does not stop"), ("cut", "Timeout (0:00:04.500000)!")]
 )
 def test_it_ends_in_time_with_1_though_something_hangs(models, name, reason):
     words = [sys.executable, "-c", HANGING.format(name=name), str(models["translate"])]

@@ -69,8 +69,9 @@ def test_requests_of_many_are_joined(server):
     before = batches()
     server.run(everybody())
     count, rows = (b - a for a, b in zip(before, batches(), strict=True))
-    assert rows == 30
-    assert count <= 15
+    steps = SHORT["max_length"]
+    assert 30 <= rows <= 30 * steps  # each takes part in each of its steps
+    assert count < 30 * steps / 4  # which are mostly those of others too
 
 
 def test_long_texts_are_cut_at_sentences_and_nothing_is_lost(server, book):

@@ -1,7 +1,8 @@
 """Translation in portions that may share a batch with those of other people.
 
     portions = cut(translator, text, options)      # lines, and pieces of lines that are too long
-    outputs = decode(translator, portions)         # of any number of texts, together
+    outputs = decode(translator, portions)         # of any number of texts, together …
+    flow = Portions(translator, options)           # … or whenever they come
     translations = join(translator, portions, outputs)
 
 A text loses nothing: its line breaks are kept, a line that is longer than the model reads is cut
@@ -15,11 +16,13 @@ somebody gets never depends on who else is there.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from polyhead.api.translator import Translation, Translator
+from polyhead.decode.flow import Flow
 from polyhead.decode.interrupting import Abandoned as Abandoned
 from polyhead.decode.interrupting import Interruptible
-from polyhead.decode.many import Output, decode_all
+from polyhead.decode.many import Output, decode_all, rectangle
 from polyhead.decode.options import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.layers.positions import ENDING
@@ -95,6 +98,37 @@ def decode(
     if options.replace_unknown:
         return translator.replaced([portion.text for portion in portions], outputs)
     return outputs
+
+
+def can_flow(translator: Translator, options: DecodeConfig) -> bool:
+    """Whether portions with these options may join others under way (`decode/flow.py`)."""
+    plain = options.beam > 1 and not (options.sample or options.coverage or options.replace_unknown)
+    return plain and [saved.family for saved in translator.models] == ["transformer"]
+
+
+class Portions:
+    """A flow of portions, which must all have the same options."""
+
+    def __init__(self, translator: Translator, options: DecodeConfig) -> None:
+        self.device = translator.device
+        self.flow: Flow[Any] = Flow(translator.decodable, options)
+        self.step, self.leave = self.flow.step, self.flow.leave
+
+    def __len__(self) -> int:
+        return len(self.flow)
+
+    @property
+    def open(self) -> bool:
+        """Whether others may still enter."""
+        return self.flow.open
+
+    def enter(self, tickets: Sequence[Any], portions: Sequence[Portion]) -> None:
+        """Begin with these at the next step."""
+        prefix = None
+        if any(portion.prefix for portion in portions):
+            prefix = rectangle([list(portion.prefix) for portion in portions]).to(self.device)
+        source = rectangle([list(portion.ids) for portion in portions]).to(self.device)
+        self.flow.enter(tickets, source, prefix)
 
 
 def join(

@@ -114,7 +114,7 @@ def _network(config: StackConfig, n: int) -> Cost:
     """Two linear layers. What the activation needs for its gradient depends on which one it is.
 
     ReLU keeps its output, which is also what W_2 would keep, unless dropout has changed it; GELU
-    keeps its input.
+    keeps its input, or its slope.
     """
     wide, p = n * config.d_ff, config.activation_dropout
     shared = config.activation == "relu" and p == 0

@@ -48,7 +48,7 @@ def decode_all(
             prefix = rectangle([prefixes[i] for i in batch]).to(device)
         found = search(model, source, config, prefix, generator)
         for row, i in enumerate(batch):
-            outputs[i] = _read(found, row, config.n_best)
+            outputs[i] = read_outputs(found, row, config.n_best)
         progress(len(batch))
     return outputs
 
@@ -91,7 +91,8 @@ def rectangle(sequences: Sequence[list[int]]) -> Int[Tensor, "batch length"]:
     return torch.tensor([s + [PAD] * (width - len(s)) for s in sequences])
 
 
-def _read(found: Hypotheses, row: int, n_best: int) -> list[Output]:
+def read_outputs(found: Hypotheses, row: int, n_best: int) -> list[Output]:
+    """The best outputs of one sentence of a batch."""
     outputs = []
     for tokens, score, log_p in zip(
         found.tokens[row, :n_best].tolist(),

@@ -70,15 +70,17 @@ def length_normaliser(length: int, alpha: float) -> float:
     return float(((5 + length) / 6) ** alpha)
 
 
-def force(
-    logits: Float[Tensor, "batch beam vocab"],
-    prefix: Int[Tensor, "batch prefix"] | None,
-    step: int,
-) -> None:
-    """Leave only the prefix's token possible, in sentences that have one at this step."""
-    if prefix is None or step >= prefix.size(1):
+def length_normalisers(
+    lengths: Int[Tensor, "batch"], alpha: float, like: Tensor
+) -> Float[Tensor, "batch"]:
+    """lp(y) of hypotheses of several lengths, in the precision of their scores."""
+    return (((5.0 + lengths.double()) / 6.0) ** alpha).to(like.dtype)
+
+
+def force(logits: Float[Tensor, "batch beam vocab"], wanted: Int[Tensor, "batch"] | None) -> None:
+    """Leave only the wanted token possible, in sentences that have one (PAD: no wish)."""
+    if wanted is None:
         return
-    wanted = prefix[:, step]
     forced = wanted != PAD
     kept = logits[forced].take_along_dim(wanted[forced, None, None], dim=-1)
     only = logits.new_full(logits[forced].shape, NEVER)

@@ -69,7 +69,8 @@ def walk(
         logits = model.step(last, state)
         normaliser = logits.logsumexp(-1)
         logits[..., : BOS + 1] = NEVER  # PAD and BOS are never said
-        force(logits, None if prefix is None else prefix[active], step)
+        if prefix is not None and step < prefix.size(1):
+            force(logits, prefix[active, step])
         chosen = choose(logits)
         gained = logits.take_along_dim(chosen[..., None], dim=-1)[..., 0] - normaliser
         log_p[active] += gained.masked_fill(ended, 0.0)

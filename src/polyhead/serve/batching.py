@@ -9,8 +9,11 @@ is refused at once (429), so that what is accepted is answered soon. Of one requ
 the queue's size waits at a time, its *window*: a whole book shuts nobody out. Whoever leaves, or
 waits beyond the deadline, takes his tasks with him, also out of a batch that is being computed.
 
-There is one thread that computes; texts that are written token by token take turns in it. Should it
-ever die, nobody waits in vain: whoever asks is told at once (503).
+Where a lane can *flow* (`decode/flow.py`), there are no batches: whoever comes joins those who are
+being served at their next step, and leaves as soon as he is done.
+
+There is one thread that computes; flows, batches and texts that are written token by token take
+turns in it. Should it ever die, nobody waits in vain: whoever asks is told at once (503).
 """
 
 import asyncio
@@ -18,12 +21,13 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from polyhead.api.portions import Abandoned
+from polyhead.serve.lanes import Job, Lane, River, Task, Wanted
 from polyhead.serve.metrics import Metrics
 from polyhead.serve.refusals import Gone, Refusal
 from polyhead.serve.settings import MAX_STREAMS, Settings
@@ -32,39 +36,6 @@ LOG = logging.getLogger("polyhead.serve")
 LATELY_SECONDS = 0.5  # that a crowd is remembered
 PATIENCE_SECONDS = 0.05  # by which each further task of one request lets others go first
 WINDOWS = 4  # of the largest requests that fit into the queue together
-
-Wanted = Callable[[], bool]
-Run = Callable[[list[Any], Wanted], Sequence[Any]]
-
-
-@dataclass(frozen=True)
-class Lane:
-    """What may be done together: equal names share batches. `run` takes contents and `wanted`."""
-
-    name: Hashable
-    run: Run = field(compare=False)
-    max_rows: int = field(default=64, compare=False)
-    max_tokens: int = field(default=4096, compare=False)
-
-
-@dataclass(frozen=True)
-class Task:
-    """A piece of work; `size` is its length in tokens."""
-
-    lane: Lane
-    content: Any
-    size: int = 1
-
-
-@dataclass(eq=False)
-class _Job:
-    """A task that waits, and who waits for it."""
-
-    task: Task
-    result: "asyncio.Future[Any]"
-    arrived: float
-    turn: float  # when it would have arrived, had its request been patient
-    wanted: bool = True
 
 
 @dataclass(eq=False)
@@ -85,12 +56,14 @@ class Batcher:
     ) -> None:
         self.settings, self.metrics, self._prepare = settings, metrics, prepare
         self._changed = threading.Condition()
-        self._waiting: list[_Job] = []
-        self._batch: list[_Job] = []  # being computed
+        self._waiting: list[Job] = []
+        self._batch: list[Job] = []  # being computed
+        self._rivers: list[River] = []
         self._streams: list[Stream] = []
         self._closed = self._died = False
         self._crowd, self._crowd_seen = 0, 0.0  # rows of the last batch, and when it ended
         self._pace = 0.05  # seconds for a row, lately
+        self._busy = 0.0  # seconds that went into flows since somebody was done
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
 
@@ -174,7 +147,7 @@ class Batcher:
             self._changed.notify()
         return stream
 
-    def _admit(self, tasks: Sequence[Task]) -> list[_Job]:
+    def _admit(self, tasks: Sequence[Task]) -> list[Job]:
         """Let a request's first tasks wait, or refuse it if they do not fit into the queue."""
         if len(self._waiting) + len(tasks) > self.settings.queue:
             self.metrics.rejected.labels("queue").inc()
@@ -185,7 +158,7 @@ class Batcher:
         if self._died:
             raise broken()
 
-    async def _all(self, tasks: Sequence[Task], jobs: list[_Job], window: int) -> list[Any]:
+    async def _all(self, tasks: Sequence[Task], jobs: list[Job], window: int) -> list[Any]:
         """All results. `jobs` grows: for each task of the window that is done another comes."""
         pending = {job.result for job in jobs}
         while len(jobs) < len(tasks):
@@ -197,12 +170,12 @@ class Batcher:
             jobs += more
         return [await job.result for job in jobs]
 
-    def _enqueue(self, tasks: Sequence[Task]) -> list[_Job]:
+    def _enqueue(self, tasks: Sequence[Task]) -> list[Job]:
         loop, now = asyncio.get_running_loop(), time.monotonic()
         with self._changed:
             self._check_alive()
             jobs = [
-                _Job(task, loop.create_future(), now, now + PATIENCE_SECONDS * number)
+                Job(task, loop.create_future(), now, now + PATIENCE_SECONDS * number)
                 for number, task in enumerate(tasks)
             ]
             self._waiting += jobs
@@ -213,7 +186,7 @@ class Batcher:
         """Whole seconds until the queue may be empty."""
         return max(1, min(60, math.ceil(len(self._waiting) * self._pace)))
 
-    def _withdraw(self, jobs: Sequence[_Job]) -> None:
+    def _withdraw(self, jobs: Sequence[Job]) -> None:
         """Nobody waits for these any more; most of them are done."""
         if all(job.result.done() and not job.result.cancelled() for job in jobs):
             return
@@ -232,45 +205,52 @@ class Batcher:
             LOG.exception("a bug: the thread that computes has died")
         with self._changed:
             self._died = True
-            waiting, streams = [*self._batch, *self._waiting], self._streams
-            self._batch, self._waiting, self._streams = [], [], []
+            flowing = [job for river in self._rivers for job in river.jobs]
+            waiting, streams = [*self._batch, *flowing, *self._waiting], self._streams
+            self._batch, self._rivers, self._waiting, self._streams = [], [], [], []
         self._call(self._deliver, waiting, [broken()] * len(waiting))
         for stream in streams:
             self._call(stream.pieces.put_nowait, broken())
 
     def _work_off(self) -> None:
-        """A batch, then a token for every text that is being written, and so on."""
+        """A batch, a step of all who flow, a token for every text being written, and so on."""
         while True:
             with self._changed:
-                while not (self._waiting or self._streams or self._closed):
+                while not (self._waiting or self._rivers or self._streams or self._closed):
                     self._changed.wait()
                 if self._closed:
                     return
                 self._batch = self._take()
-            if self._batch:
+            if self._batch and self._batch[0].task.lane.flow is not None:
+                self._let_in(self._batch)
+            elif self._batch:
                 self._run(self._batch)
+            self._batch = []
+            for river in list(self._rivers):
+                self._flow(river)
             for stream in list(self._streams):
                 self._advance(stream)
 
-    def _take(self) -> list[_Job]:
+    def _take(self) -> list[Job]:
         """The next batch, after a short wait for company if there was a crowd lately."""
-        if not self._waiting:
+        full = {river.lane for river in self._rivers if len(river.jobs) >= river.lane.max_rows}
+        ready = [job for job in self._waiting if job.task.lane not in full]
+        if not ready:
             return []
-        first = min(self._waiting, key=lambda job: job.turn)
-        now = time.monotonic()
-        expected = self._crowd if now - self._crowd_seen < LATELY_SECONDS else 1
-        ripe = first.arrived + self.settings.delay_seconds
-        while not self._streams and len(self._waiting) < expected and now < ripe:
-            self._changed.wait(ripe - now)
-            now = time.monotonic()
+        first = min(ready, key=lambda job: job.turn)
+        if first.task.lane.flow is None and not self._rivers:
+            self._wait_for_company(first)
         together = [job for job in self._waiting if job.task.lane == first.task.lane]
         together.sort(key=lambda job: job.turn)
-        batch: list[_Job] = []
-        longest = 0
+        batch: list[Job] = []
+        there = [
+            job for river in self._rivers if river.lane == first.task.lane for job in river.jobs
+        ]
+        longest = max((job.task.size for job in there), default=0)
         for job in together:
             longest = max(longest, job.task.size)
-            rows = len(batch) + 1
-            if batch and (
+            rows = len(there) + len(batch) + 1
+            if rows > 1 and (
                 rows > job.task.lane.max_rows or rows * longest > job.task.lane.max_tokens
             ):
                 break
@@ -279,7 +259,66 @@ class Batcher:
         self._waiting = [job for job in self._waiting if job not in taken]
         return batch
 
-    def _run(self, batch: list[_Job]) -> None:
+    def _wait_for_company(self, first: Job) -> None:
+        """Not long, and only if there was a crowd lately."""
+        now = time.monotonic()
+        expected = self._crowd if now - self._crowd_seen < LATELY_SECONDS else 1
+        ripe = first.arrived + self.settings.delay_seconds
+        while not self._streams and len(self._waiting) < expected and now < ripe:
+            self._changed.wait(ripe - now)
+            now = time.monotonic()
+
+    def _let_in(self, jobs: list[Job]) -> None:
+        """Join those of the same lane who are being served, or begin."""
+        lane = jobs[0].task.lane
+        rivers = [river for river in self._rivers if river.lane == lane and river.flow.open]
+        assert lane.flow is not None
+        river = rivers[0] if rivers else River(lane, lane.flow())
+        if not rivers:
+            self._rivers.append(river)
+        river.jobs += jobs
+        try:
+            river.flow.enter(jobs, [job.task.content for job in jobs])
+        except Exception:
+            self._one_by_one(river)
+
+    def _flow(self, river: River) -> None:
+        """One step of a lane; whoever is done gets his answer, whoever has left is let go."""
+        left = {job for job in river.jobs if not job.wanted}
+        if left:
+            river.flow.leave(left)
+            river.jobs = [job for job in river.jobs if job not in left]
+        rows, started = len(river.jobs), time.monotonic()
+        try:
+            found = river.flow.step()
+        except Exception:
+            self._one_by_one(river)
+            return
+        seconds = time.monotonic() - started
+        if rows:
+            self.metrics.batch_rows.observe(rows)
+            self.metrics.batch_seconds.observe(seconds)
+        self._busy += seconds
+        if found:
+            done = {job for job, _ in found}
+            river.jobs = [job for job in river.jobs if job not in done]
+            with self._changed:
+                self._pace += 0.1 * (self._busy / len(found) - self._pace)
+            self._busy = 0.0
+            self._call(self._deliver, [job for job, _ in found], [result for _, result in found])
+        if not river.jobs:
+            with self._changed:
+                self._rivers.remove(river)
+
+    def _one_by_one(self, river: River) -> None:
+        """Something failed, and one of them is to blame: the others must not suffer."""
+        with self._changed:
+            self._rivers.remove(river)
+            self._batch = river.jobs
+        for job in river.jobs:
+            self._call(self._deliver, [job], self._results([job]))
+
+    def _run(self, batch: list[Job]) -> None:
         started = time.monotonic()
         results = self._results(batch)
         now = time.monotonic()
@@ -291,7 +330,7 @@ class Batcher:
         self.metrics.batch_seconds.observe(seconds)
         self._call(self._deliver, batch, results)
 
-    def _results(self, batch: list[_Job]) -> list[Any]:
+    def _results(self, batch: list[Job]) -> list[Any]:
         """The result of every job, or the exception that it met."""
         run = batch[0].task.lane.run
         try:
@@ -307,7 +346,7 @@ class Batcher:
             return [result for job in batch for result in self._results([job])]
         return results
 
-    def _is_wanted(self, batch: list[_Job]) -> bool:
+    def _is_wanted(self, batch: list[Job]) -> bool:
         return not self._closed and any(job.wanted for job in batch)
 
     def _advance(self, stream: Stream) -> None:
@@ -325,7 +364,7 @@ class Batcher:
             with self._changed:
                 self._streams.remove(stream)
 
-    def _deliver(self, batch: list[_Job], results: list[Any]) -> None:
+    def _deliver(self, batch: list[Job], results: list[Any]) -> None:
         """In the event loop: wake those who wait."""
         for job, result in zip(batch, results, strict=True):
             if job.result.done():

@@ -26,10 +26,16 @@ class Metrics:
         self.waiting = Gauge("polyhead_queue_depth", "Tasks that wait", registry=self.registry)
         self.open = Gauge("polyhead_open_requests", "In work", registry=self.registry)
         self.batch_rows = Histogram(
-            "polyhead_batch_rows", "Tasks of a batch", buckets=ROWS, registry=self.registry
+            "polyhead_batch_rows",
+            "Tasks of a batch, or of a step of a flow",
+            buckets=ROWS,
+            registry=self.registry,
         )
         self.batch_seconds = Histogram(
-            "polyhead_batch_seconds", "Time of a batch", buckets=SECONDS, registry=self.registry
+            "polyhead_batch_seconds",
+            "Time of a batch, or of a step of a flow",
+            buckets=SECONDS,
+            registry=self.registry,
         )
         self.characters = Counter(
             "polyhead_characters", "Characters that were read", registry=self.registry

@@ -13,13 +13,14 @@ from polyhead.api.portions import Portion
 from polyhead.api.reading_aloud import written_tokens
 from polyhead.api.translator import Translation, Translator, with_options
 from polyhead.serve import answering, asking
-from polyhead.serve.batching import Lane, Task, Wanted
 from polyhead.serve.desk import Desk, Endpoint, gone, reply
+from polyhead.serve.lanes import Lane, Task, Wanted
 from polyhead.serve.reading import count_characters, read_json
 from polyhead.serve.shelf import Book
 from polyhead.serve.stopping import while_wanted
 
 MAX_TOKENS = 4096  # of a batch, padding included, at a beam of up to 4
+MAX_FLOWING = 32  # sentences at once, likewise: more would be done sooner, each of them later
 Cut = list[list[Portion]]  # a text: its lines, and their portions
 
 
@@ -69,14 +70,8 @@ async def translated(
         return [portions.cut(translator, text, options, prefix) for text in texts]
 
     cut = await desk.prepare(cut_all, size)
-    run = partial(portions.decode, translator)
-    most = 4 * MAX_TOKENS // max(4, options.beam)  # a wide beam has as many more rows
     tasks = [
-        Task(
-            Lane((book.name, "translate", portion.options), run, max_tokens=most),
-            portion,
-            len(portion.ids),
-        )
+        Task(_lane(book, portion), portion, len(portion.ids))
         for lines in cut
         for line in lines
         for portion in line
@@ -92,6 +87,19 @@ async def translated(
         ]
 
     return cut, await desk.prepare(join_all, size)
+
+
+def _lane(book: Book, portion: Portion) -> Lane:
+    """With whom a portion may be translated. A wide beam has so many more rows."""
+    translator: Translator = book.model
+    options = portion.options
+    name, run = (book.name, "translate", options), partial(portions.decode, translator)
+    most = 4 * MAX_TOKENS // max(4, options.beam)
+    if not portions.can_flow(translator, options):
+        return Lane(name, run, max_tokens=most)
+    flow = partial(portions.Portions, translator, options)
+    rows = max(1, 4 * MAX_FLOWING // max(4, options.beam))
+    return Lane(name, run, max_rows=rows, max_tokens=most, flow=flow)
 
 
 async def _linked(

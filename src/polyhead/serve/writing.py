@@ -16,8 +16,9 @@ from polyhead.api.translator import with_options
 from polyhead.api.writer import Writer
 from polyhead.errors import PolyheadError
 from polyhead.serve import answering, asking
-from polyhead.serve.batching import Lane, Stream, Task
+from polyhead.serve.batching import Stream
 from polyhead.serve.desk import Desk, Endpoint, gone, reply
+from polyhead.serve.lanes import Lane, Task
 from polyhead.serve.reading import count_characters, is_image, read_image, read_json
 from polyhead.serve.refusals import Refusal
 from polyhead.serve.settings import MAX_BLANKS, MAX_TOKENS
