@@ -133,22 +133,27 @@ def test_several_may_enter_before_the_first_step():
         assert_same(found[i], alone(model, config, source, []))
 
 
-def test_a_long_flow_keeps_little_and_then_lets_nobody_in():
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_a_long_flow_keeps_little_forgets_nothing_needed_and_then_lets_nobody_in(positions):
     """Slots of those who left are given up: what is remembered does not grow with time."""
-    model = translator()
+    model = translator(positions=positions)
     config = DecodeConfig(beam=2, max_length=6, max_ratio=1e6)
+    sources = sentences(5, seed=5)
+    expected = [alone(model, config, source, []) for source in sources]
     flow: Flow[int] = Flow(model, config)
-    source = sentences(1, seed=5)
+    flow.n_steps = MAX_STEPS - 100
     most, number = 0, 0
     while flow.open:
         if len(flow) < 3:
-            flow.enter([number], rectangle(source))
+            flow.enter([number], rectangle([sources[number % 5]]))
             number += 1
-        flow.step()
+        for ticket, outputs in flow.step():
+            assert_same(outputs, expected[ticket % 5])
         most = max(most, flow._state.used)
     assert flow.n_steps == MAX_STEPS
-    assert number > 300
-    assert most <= 2 * 2 * config.max_length  # two lives, two beams
+    assert number > 40
+    assert flow._state.forgotten > 30
+    assert most <= 3 * 2 * config.max_length  # three lives, two beams
 
 
 def test_only_a_plain_beam_search_flows():

@@ -18,7 +18,7 @@ from polyhead.errors import ConfigError
 
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
-PROBE_STEPS, SHORT_PROBE_STEPS = 30, 6
+PROBE_STEPS, SHORT_PROBE_STEPS = 60, 6
 SHORT = 60.0  # seconds; so small a budget is not worth a long probe
 POINTS = 10  # validations, and so points of a learning curve
 LEAST_STEPS = 2
