@@ -162,7 +162,7 @@ def test_a_model_too_large_to_be_tried_keeps_its_secrets(run):
         (["base", "--tokens", "-5"], "tokens -5: expected at least 1"),
         (["base", "--tokens", "many"], "should be a valid integer"),
         (["base", "model.stack.n_head=3"], "no such option; did you mean n_heads?"),
-        ([], "Missing parameter: recipe"),
+        ([], "Missing argument 'recipe'"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(run, words, message):

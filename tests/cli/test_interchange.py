@@ -58,7 +58,7 @@ def test_a_model_without_a_tokenizer_says_so_when_it_should_write(run, theirs, t
         (("import", "{theirs}", "--output", "{here}/x", "--family", "bert"), 2, "only vit can be"),
         (("export", "{theirs}", "--output", "{here}/x"), 5, "it has no manifest.json"),
         (("export", "{here}/ours", "--to", "onnx", "--output", "{here}/x"), 2, "only hf is known"),
-        (("import", "{theirs}"), 2, "Missing parameter: output"),
+        (("import", "{theirs}"), 2, "Missing option '--output'"),
     ],
 )
 def test_mistakes_are_one_line_and_the_right_code(words, code, line, run, theirs, tmp_path):
