@@ -116,7 +116,7 @@ class Flow(Generic[Ticket]):
             return
         assert self._beams is not None
         device = self._beams.log_p.device
-        if 2 * len(empty) >= len(self.rows):  # copying the rest must be worth it
+        if 4 * len(empty) >= len(self.rows):  # copying the rest must be worth it
             stay = [i for i, ticket in enumerate(self.rows) if ticket is not None]
             self.rows = [self.rows[i] for i in stay]
             kept = torch.tensor(stay, device=device)
