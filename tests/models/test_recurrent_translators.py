@@ -306,6 +306,16 @@ def test_a_new_lstm_remembers_more_than_it_forgets(name):
     assert found
 
 
+@pytest.mark.parametrize("name", ["reversed", "bahdanau", "luong general", "deep_att", "gnmt past"])
+def test_new_words_are_larger_than_what_reads_them(name):
+    """Words as small as the other weights would hardly be told apart."""
+    model = build(name, source_vocab=3000)
+    assert model.embed_source.weight.std().item() == pytest.approx(0.5, rel=0.02)
+    others = [m for m in model.modules() if isinstance(m, nn.RNNBase)]
+    weights = [p for m in others for n, p in m.named_parameters() if n.startswith("weight")]
+    assert all(p.abs().max() <= 0.1 for p in weights)
+
+
 @pytest.mark.parametrize(
     ("name", "rate"),
     [
