@@ -183,7 +183,7 @@ class MoE(SequenceToSequence):
         self.d_cell = d_model if config.d_hidden is None else config.d_hidden
         self.dropout = Dropout(config.dropout)
         self.to_logits = nn.Linear(d_model, config.target_vocab)
-        uniform(self)
+        uniform(self, words=0.1)  # they go up to the output layer, which may be their own table
         self._quieten()
         if config.tie:
             tie(self.to_logits, self.embed_target)
