@@ -64,11 +64,11 @@ class Flow(Generic[Ticket]):
         """Begin with these sentences at the next step."""
         limit = self.config.max_length
         state = self.model.begin(source, width=self.config.beam, max_length=limit)
+        assert isinstance(state, Joinable), "this model's sentences must begin together"
         beams = start(source, self.config, limit, prefix)
         if not len(self):
             self.rows, self._state, self._beams = list(tickets), state, beams
             return
-        assert isinstance(state, Joinable), "this model's sentences must begin together"
         assert self._beams is not None
         free = [i for i, ticket in enumerate(self.rows) if ticket is None]
         rows = [*free, *range(len(self.rows), len(self.rows) + len(tickets))][: len(tickets)]
@@ -122,7 +122,7 @@ class Flow(Generic[Ticket]):
             kept = torch.tensor(stay, device=device)
             self._state.keep(kept)
             self._beams = self._beams.keep(kept)
-        elif isinstance(self._state, Joinable):
+        else:
             rows = torch.tensor(empty, device=device)
             self._state.vacate(rows)
             self._beams.steps[rows] = 0

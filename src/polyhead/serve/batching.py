@@ -271,9 +271,13 @@ class Batcher:
     def _let_in(self, jobs: list[Job]) -> None:
         """Join those of the same lane who are being served, or begin."""
         lane = jobs[0].task.lane
-        rivers = [river for river in self._rivers if river.lane == lane and river.flow.open]
         assert lane.flow is not None
-        river = rivers[0] if rivers else River(lane, lane.flow())
+        rivers = [river for river in self._rivers if river.lane == lane and river.flow.open]
+        try:
+            river = rivers[0] if rivers else River(lane, lane.flow())
+        except Exception:
+            self._run(jobs)
+            return
         if not rivers:
             self._rivers.append(river)
         river.jobs += jobs
@@ -312,6 +316,9 @@ class Batcher:
 
     def _one_by_one(self, river: River) -> None:
         """Something failed, and one of them is to blame: the others must not suffer."""
+        LOG.warning(
+            "%d tasks failed in company and are done one by one", len(river.jobs), exc_info=True
+        )
         with self._changed:
             self._rivers.remove(river)
             self._batch = river.jobs
