@@ -45,6 +45,7 @@ SEED, RATE, NEVER, SMOOTHING = 1, 3e-4, 10**9, 0.1
 BARS = {"timm": 1.0, "torch": 1.0}
 COLUMNS = ("recipe", "seed", "accuracy", "macro F1", "bar / goal", "minutes", "environment")
 HEADING = "Images"
+POOLINGS = {"class": "read from a class token", "mean": "read from the mean of the patches"}
 
 
 @dataclass(frozen=True)
@@ -176,16 +177,20 @@ def measure_speed(words: argparse.Namespace, arguments: Sequence[str]) -> None:
     measuring.require_rounds(words.rounds, words.record)
     keep_freed_memory()
     where = measuring.environment("images.py", arguments)
-    config = replace(read_run("vit-cifar10").model, classes=10, positions="learned")
+    config = read_run("vit-cifar10").model
+    stack = replace(config.stack, n_layers=6)
+    config = replace(
+        config, classes=10, positions="learned", stem=(), stack=stack, pooling=words.pooling
+    )
     race = Race(config, 8 if words.quick else 128, 1 if words.quick else words.steps)
     field = contestants(race)
     print("warming up; this round does not count")
     measuring.interleave(field, 1)
     samples = measuring.interleave(field, words.rounds)
-    stack = config.stack
     size = (
         f"{config.height} x {config.width} pixels, patches of {config.patch}, {stack.n_layers} "
-        f"layers of {stack.d_model}, batches of {race.images}, {race.steps} updates a round"
+        f"layers of {stack.d_model}, batches of {race.images}, {race.steps} updates a round; "
+        + POOLINGS[words.pooling]
     )
     lines = [
         *where, f"- {words.rounds} rounds, interleaved; {size}", "",
@@ -208,6 +213,9 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--fresh", action="store_true", help="train anew even if the run is there")
     parser.add_argument("--rounds", type=int, default=5, help="of the speed")
     parser.add_argument("--steps", type=int, default=10, help="of the speed: updates a round")
+    parser.add_argument(
+        "--pooling", choices=POOLINGS, default="class", help="of the speed: class is the paper's"
+    )
     parser.add_argument("--threads", type=int, default=None, help="of torch")
     parser.add_argument("--quick", action="store_true", help="a few steps, to see that it works")
     parser.add_argument("--record", action="store_true", help="append to RESULTS.md")

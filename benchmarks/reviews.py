@@ -157,7 +157,7 @@ def finetune(plan: Plan, init: Path, data: dict[str, Path], n_labels: int, seed:
     if not part.exists():
         part.write_text(rows(sample(data["train"], n_labels, seed)), encoding="utf-8")
     epochs = next((e for most, e in EPOCHS.items() if n_labels <= most), MOST_EPOCHS)
-    n_tokens = 1024 if n_labels <= 2_000 else 2048
+    n_tokens = 1024 if n_labels <= 20_000 else 2048
     settings = [
         f"train.init={init}", f"train.seed={seed}", f"train.epochs={1 if plan.quick else epochs}",
         f"train.max_tokens={n_tokens}", f"train.schedule.warmup={min(300, n_labels // 50 + 1)}",

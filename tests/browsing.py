@@ -8,6 +8,7 @@ import pytest
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--no-first-run"]  # fmt: skip
+READY = ".panel > *, #play > .card, #play > .trouble"  # a panel, or why there is none
 
 
 @pytest.fixture(scope="session")
@@ -54,9 +55,9 @@ class Windows:
         return page
 
     def close(self):
-        """Close all of them."""
-        for context in self.contexts:
-            context.close()
+        """Close all of them; who asks again finds nothing open."""
+        while self.contexts:
+            self.contexts.pop().close()
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def windows(browser):
     windows = Windows(browser)
     yield windows
     windows.close()
-    assert windows.problems == []
+    assert windows.problems == [], windows.problems
 
 
 def until(page, expression, seconds=8):
@@ -96,9 +97,10 @@ def play(windows, stand_in):
         page = windows.open(
             f"{stand_in.url}/{state}", width=width, locale=language, color_scheme=scheme
         )
-        page.wait_for_selector("#play > *")
+        page.wait_for_selector(READY)
         return page
 
     yield play
+    windows.close()  # before the server: what a page still asks for must find it
     strangers = [url for url in windows.requested if not url.startswith((stand_in.url, "blob:"))]
     assert strangers == []

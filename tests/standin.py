@@ -13,7 +13,7 @@ import numpy as np
 from views import TARGET, build, plausible
 
 from polyhead.api.looking_at_text import packed
-from polyhead.api.viewing import picture, whole_page
+from polyhead.api.viewing import Choice, picture, whole_page
 from polyhead.inspect.image_page import ImageView
 from polyhead.inspect.maps import AttentionMap, AttentionView, Sentence, Token
 from polyhead.serve.border import HEADERS
@@ -24,7 +24,8 @@ USES = {"schedules": "translate", "writer": "generate", "gaps": "fill", "reviews
         "digits": "classify-image"}  # fmt: skip
 LIMITS = {"max_characters": 10000, "max_texts": 64, "max_n_best": 10, "max_beam": 16,
           "max_tokens": 1024, "max_body": 2**20, "max_image": 2**23}  # fmt: skip
-NEXT = {10: "The", 11: "meeting", 12: "is", 13: "tomorrow", 14: ".", 2: "</s>", 20: "A", 21: "Our"}
+USUAL = [*range(10, 10 + len(TARGET)), 2]  # what it writes unless it is told otherwise
+NEXT = {10 + i: text for i, (text, _) in enumerate(TARGET)} | {2: "</s>", 20: "A", 21: "Our"}
 
 
 def about(name, use):
@@ -48,12 +49,12 @@ def long_view():
     return AttentionView("long", "schedules", Sentence("long", tokens), None, (), (one,))
 
 
-def translations(body):
+def translations(body, worse):
     words = [{"id": 10 + i, "text": text, "word": word, "special": False}
              for i, (text, word) in enumerate(TARGET)]  # fmt: skip
     hypotheses = [
-        {"text": f"{body['text']} in English, {n}", "score": -0.4 - n / 4, "log_p": -3.0 - n,
-         "tokens": words[: len(words) - n], "alignment": []}
+        {"text": f"{body['text']} in English, {n}", "score": -0.4 - n / 4 - worse,
+         "log_p": -3.0 - n, "tokens": words[: len(words) - n], "alignment": []}
         for n in range(min(3, body.get("n_best", 1)))
     ]  # fmt: skip
     one = {"text": hypotheses[0]["text"], "pieces": 1, "hypotheses": hypotheses}
@@ -61,10 +62,11 @@ def translations(body):
 
 
 def steps(body):
-    ids = [*body["prefix"], *[10, 11, 12, 13, 14, 2][len(body["prefix"]) :]]
+    ids = list(body["prefix"])
+    ids += [] if ids[-1:] == [2] else USUAL[len(ids) :]
     found = []
     for place, id in enumerate(ids):
-        usual = [10, 11, 12, 13, 14, 2][min(place, 5)]
+        usual = USUAL[place]
         others = [{"id": other, "text": NEXT[other], "probability": share}
                   for other, share in ((usual, 0.6), (20, 0.2), (21, 0.1))]  # fmt: skip
         found.append({"id": id, "text": NEXT[id], "probability": 0.6 if id == usual else 0.2,
@@ -108,9 +110,9 @@ def fill(body):
             "blanks": [words] * body["text"].count("[MASK]")}  # fmt: skip
 
 
-def classes(_body):
+def classes(cut):
     found = [{"label": "good", "probability": 0.9}, {"label": "bad", "probability": 0.1}]
-    return {"model": "reviews", "results": [{**found[0], "cut": False, "classes": found}]}
+    return {"model": "reviews", "results": [{**found[0], "cut": cut, "classes": found}]}
 
 
 def image_view():
@@ -130,7 +132,8 @@ class StandIn:
 
     def __init__(self):
         self.asked, self.refuse, self.key, self.slow = [], [], None, 0.0
-        self.down = {}
+        self.down, self.cut, self.worse = {}, False, 0
+        self.attends = ["encoder", "decoder", "cross"]
         self.view, self.long = build(), None
         self.files = collect()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -155,10 +158,10 @@ class StandIn:
         if form == "html":
             return whole_page(view).encode(), "text/html"
         if form == "svg":
-            names = ("kind", "layer", "heads", "lines", "merge")
-            return picture(
-                view, **{n: body[n] for n in names if n in body}
-            ).encode(), "image/svg+xml"
+            names = ("kind", "layer", "heads", "word", "column", "merge", "log", "special")
+            style = "lines" if body.get("lines") else "heatmap"
+            choice = Choice(style=style, **{name: body[name] for name in names if name in body})
+            return picture(view, choice).encode(), "image/svg+xml"
         maps = body.get("maps")
         wanted = None if maps is None else [(one["kind"], one["layer"]) for one in maps]
         return packed(view, wanted=wanted, size=body.get("size")), "application/octet-stream"
@@ -171,11 +174,13 @@ class StandIn:
             return self.attention(body)
         if path == "/v1/models":
             models = [about(name, use) for name, use in USES.items()]
+            models[0]["attention"] = self.attends
             return json.dumps(
                 {"version": "1", "limits": LIMITS, "models": models}
             ).encode(), "application/json"
-        known = {"/v1/translate": translations, "/v1/steps": steps, "/v1/beam": beam,
-                 "/v1/fill": fill, "/v1/classify": classes}  # fmt: skip
+        known = {"/v1/steps": steps, "/v1/beam": beam, "/v1/fill": fill,
+                 "/v1/translate": lambda asked: translations(asked, self.worse),
+                 "/v1/classify": lambda _: classes(self.cut)}  # fmt: skip
         return json.dumps(known[path](body)).encode(), "application/json"
 
 
@@ -211,7 +216,8 @@ class Handler(BaseHTTPRequestHandler):
     def work(self, path, body):
         wanted = self.server.stand_in.key and f"Bearer {self.server.stand_in.key}"
         if wanted and self.headers.get("Authorization") != wanted:
-            return self.reply(401, b'{"error": "a key is needed"}', "application/json")
+            status = 403 if self.headers.get("Authorization") else 401
+            return self.reply(status, b'{"error": "a key is needed"}', "application/json")
         refused = self.server.stand_in.down.get(path)
         if self.server.stand_in.refuse and body is not None:
             refused = self.server.stand_in.refuse.pop(0)

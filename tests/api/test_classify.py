@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,8 +11,11 @@ from tiny import SMALL, write_corpus
 from torch.nn import functional as F
 
 import polyhead
+from polyhead.api.initial import Initial, check_blocks
+from polyhead.api.reports import Journal, Silent
 from polyhead.api.run import read_run
-from polyhead.api.tasks.classify import examine
+from polyhead.api.tasks import TASKS
+from polyhead.api.tasks.classify import Classify, examine
 from polyhead.api.training import train
 from polyhead.checkpoint import folder as model_folder
 from polyhead.checkpoint import store
@@ -19,9 +23,11 @@ from polyhead.data import labelled
 from polyhead.data.corpus import DataConfig
 from polyhead.data.texts import TextBatch, Texts, every_text, framed
 from polyhead.errors import CheckpointError, ConfigError, DataError
-from polyhead.models.bert import BERTConfig, bert_stack
+from polyhead.layers.kinds import LSHConfig
+from polyhead.models.bert import BERTConfig, BERTEncoder, bert_stack
 from polyhead.models.classifier import Classifier, ClassifierConfig
-from polyhead.text.contract import BOS, EOS
+from polyhead.text import tokenizer
+from polyhead.text.contract import BOS, EOS, TextConfig
 from polyhead.train.classifying import Labelling
 
 
@@ -36,6 +42,11 @@ def encoders(tmp_path_factory):
         name: pretrain(tmp_path_factory.mktemp(name), f"{name}-tiny")
         for name in ("bert", "electra")
     }
+
+
+def journal(folder):
+    folder.mkdir()
+    return Journal(folder, Silent())
 
 
 def read(tmp_path, name, content, **options):
@@ -109,7 +120,7 @@ def test_batches_hold_every_text_with_its_own_label():
     texts = framed([[*range(4, 4 + n), EOS] for n in (3, 9, 5, 3, 1)], max_length=7)
     assert [len(text) for text in texts] == [5, 7, 7, 5, 3]
     assert all(text[0] == BOS and text[-1] == EOS for text in texts)
-    source = Texts(texts, [0, 1, 2, 3, 4], max_tokens=14, seed=2)
+    source = Texts(lambda _: texts, [0, 1, 2, 3, 4], max_tokens=14, seed=2)
     found = []
     for step in range(source.n_batches(0)):
         ids, labels = source[(0, step)]
@@ -121,6 +132,42 @@ def test_batches_hold_every_text_with_its_own_label():
     assert sorted(found, key=lambda one: one[1]) == [(t, n) for n, t in enumerate(texts)]
     one, two = TextBatch(*source[(0, 0)]).halves()
     assert len(one.labels) + len(two.labels) == len(source[(0, 0)].labels)
+
+
+def test_subwords_are_cut_anew_in_every_epoch_and_not_for_validation(tmp_path, encoders):
+    files = write_labelled(tmp_path)
+    run = configured("classify-small", files, "text.sampling=0.5", f"train.init={encoders['bert']}")
+    material = Classify().read(run)
+    prepared = Classify().prepare(run, tmp_path / "run", material, journal(tmp_path / "run"))
+    source, texts = prepared.tokenizers.source, material.corpus.train.texts
+    epochs = [prepared.batches.texts(epoch) for epoch in (0, 1, 0)]
+    assert epochs[0] == epochs[2] != epochs[1]
+    assert all(
+        source.decode(ids[1:]) == source.normalise(text)
+        for epoch in epochs
+        for ids, text in zip(epoch, texts, strict=True)
+        if len(ids) < run.data.max_length
+    )
+    again = tokenizer.load(tmp_path / "run" / "tokenizer")
+    assert again.config.sampling == 0.5
+    assert again.source.encode(texts[0]) == source.encode(texts[0])  # using it is not training
+    plain = configured("classify-small", files, f"train.init={encoders['bert']}")
+    uncut = Classify().prepare(plain, tmp_path / "plain", material, journal(tmp_path / "plain"))
+    assert uncut.batches.texts(0) == uncut.batches.texts(1) != epochs[0]
+
+
+@pytest.mark.parametrize("recipe", ["bert-tiny", "electra-tiny", "gpt-tiny"])
+def test_sampling_that_would_do_nothing_is_refused(recipe):
+    run = read_run(recipe, ["text.kind=bpe", "text.sampling=0.1"])
+    with pytest.raises(ConfigError, match=r"text\.sampling = 0\.1: only translators and classif"):
+        TASKS[run.family].read(run)
+
+
+def test_a_vocabulary_that_can_be_cut_in_one_way_only_is_not_sampled():
+    units = tokenizer.train_tokenizers(["가 나"], [], TextConfig(kind="words", vocab=20))
+    assert tokenizer.sampled(units, 0.0) is units
+    with pytest.raises(ConfigError, match="cuts text in one way only; leave text"):
+        tokenizer.sampled(units, 0.1)
 
 
 def test_loss_accuracy_and_f1_by_hand():
@@ -267,3 +314,26 @@ def test_a_translator_begins_with_the_blocks_of_a_pretrained_encoder(encoders, t
     assert all(torch.equal(ours[name], weight) for name, weight in theirs.items())
     log = (tmp_path / "run" / "train.log").read_text()
     assert f"{len(theirs)} tensors of the encoder are those of {encoders['bert']}" in log
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "name"),
+    [
+        ({}, {"norm_eps": 1e-5}, None),
+        ({"norm_eps": 0.1}, {"norm_eps": 1e-5}, "norm_eps"),
+        ({"norm": "pre"}, {"norm": "pre", "reversible": True}, "reversible"),
+        ({"window": 8}, {"window": 9}, None),  # nobody looks through it
+        ({"attention": "local", "window": 8}, {"attention": "local", "window": 9}, "window"),
+        ({"lsh": LSHConfig(rounds=1)}, {}, None),
+        ({"attention": "lsh", "lsh": LSHConfig(rounds=1)}, {"attention": "lsh"}, "lsh"),
+    ],
+)
+def test_blocks_move_only_where_they_would_compute_the_same(theirs, ours, name):
+    stack = bert_stack(2, 16, 2)
+    config = BERTConfig(30, stack=replace(stack, **theirs))
+    initial = Initial("x", BERTEncoder(config), config, "bert", None, "")
+    if name is None:
+        check_blocks(initial, replace(stack, **ours), "learned")
+        return
+    with pytest.raises(ConfigError, match=f"the blocks of x have {name} = "):
+        check_blocks(initial, replace(stack, **ours), "learned")

@@ -34,6 +34,7 @@ from polyhead.decode.options import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.layers.stack import StackConfig
 from polyhead.models import Transformer, TransformerConfig
+from polyhead.text.tokenizer import UNKNOWN
 
 SHORT = (
     "text.kind=words", "text.vocab=60", "decode.max_length=6", "decode.beam=2",
@@ -150,7 +151,7 @@ def test_the_page_has_no_script_and_asks_nobody_for_anything(compared, language)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"sha256-{digest}" in page.replace("&#x27;", "'")
     assert [a["lang"] for tag, a in tags.seen if tag == "html"] == [language]
-    assert page.count("<svg") == 3  # ours, the paper's, learning curves
+    assert page.count("<svg") == 4  # ours, learning curves, the paper's two
     assert ("예산" in page) == (language == "ko")
 
 
@@ -221,7 +222,14 @@ def test_an_interrupted_comparison_says_how_to_go_on(compared, monkeypatch, caps
         (("--ensemble", "lstm"), "--ensemble lstm: expected seeds, or at least two"),
         (("--ensemble", "seeds"), "--ensemble seeds: needs several"),
         (("--metric", "chrf"), "--metric chrf: expected bleu or wer"),
-        (("trian.steps=3",), "trian.steps=3: write an override as"),
+        (("trian.steps=3",), "polyhead: trian.steps=3: write an override as"),
+        (("--ensemble", "lstm+lstm", "--systems", "lstm"), "lstm+lstm: a system twice says"),
+        (("train.steps=3",), "train.steps cannot be set in a comparison: the budget decides; say"),
+        (("train.seed=3",), "train.seed cannot be set in a comparison: seeds are 1, 2, …; say how"),
+        (("train.validate_every=3",), "everybody is validated and saved ten times"),
+        (("model.family=gpt",), "model.family cannot be set in a comparison: it is what is comp"),
+        (("g2p-ko", "small"), "small: neither a second recipe (g2p-ko is the first) nor"),
+        (("bert-tiny",), "bert-tiny: a recipe of the family bert, which does not translate"),
         (("--systems", "lstm", "model.d_modle=8"), "no such option; did you mean d_model?"),
     ],
 )
@@ -230,6 +238,41 @@ def test_what_makes_no_sense_is_refused_in_one_line(compared, capsys, more, said
     error = capsys.readouterr().err
     assert said in " ".join(error.split())
     assert error.count("\n") == 1
+
+
+def test_the_recipe_may_stand_behind_the_overrides(tmp_path, capsys):
+    words = ["compare", "train.max_tokens=200", "g2p-ko", "--flops", "1e6", "--seeds", "0"]
+    assert main([*words, "--run", str(tmp_path / "run")]) == 2
+    assert "--seeds 0" in capsys.readouterr().err
+    words = ["compare", "train.max_tokens=200", "gp2-ko", "--flops", "1e6"]
+    assert main([*words, "--run", str(tmp_path / "run")]) == 2
+    assert "there is no recipe 'gp2-ko'; did you mean g2p-ko?" in capsys.readouterr().err
+
+
+def test_too_little_text_says_what_it_is_too_little_for(tmp_path, capsys):
+    write_corpus(tmp_path, 2)
+    assert main(words_of(tmp_path, "--systems", "lstm")) == 4
+    said = capsys.readouterr().err
+    assert "2 training pairs are too few to hold out some for the test and validation;" in said
+    write_corpus(tmp_path, 4)
+    assert main(words_of(tmp_path, "--systems", "lstm", flops="1e4")) == 0
+
+
+@pytest.mark.parametrize("given", [(), ("valid",), ("test",), ("valid", "test")])
+def test_files_may_have_another_encoding(tmp_path, given):
+    """All of them, those that are given and those that are held out."""
+    write_corpus(tmp_path)
+    files = []
+    for side, name in (("source", "train.ko"), ("target", "train.en")):
+        old = (tmp_path / name).read_text(encoding="utf-8").replace("a", "가")
+        (tmp_path / name).write_bytes(old.encode("cp949"))
+        files += [word for kind in given for word in (f"--{kind}-{side}", tmp_path / name)]
+    words = words_of(tmp_path, *files, "--systems", "lstm", "--encoding", "cp949", "--lang", "en")
+    assert main(words) == 0
+    assert table_of(tmp_path)["test"]["sentences"] == (60 if "test" in given else 3)
+    if len(given) < 2:
+        kept = (tmp_path / "compare" / "data" / "train.source").read_text(encoding="utf-8")
+        assert "가" in kept
 
 
 def test_another_budget_needs_another_folder(compared, capsys):
@@ -294,6 +337,43 @@ def test_gnmt_learns_by_likelihood_and_then_by_reward(tmp_path):
     assert then["train"]["init"] == str(runs / "gnmt-rl-1-stage-1")
     steps = first["train"]["steps"] + then["train"]["steps"]
     assert table_of(tmp_path)["rows"][0]["training"]["steps"] == steps
+
+
+def test_what_needs_attention_is_left_out_for_those_who_have_none(tmp_path):
+    """PosUnk and coverage are told to all; a system that looks at nothing must not end the rest."""
+    write_corpus(tmp_path)
+    told = ("text.vocab=8", "decode.replace_unknown=true", "decode.coverage=0.2")
+    systems = ("--systems", "lstm,gru-attention", "--lang", "en")
+    assert main(words_of(tmp_path, *told, *systems, flops="2e8")) == 0
+    outputs = tmp_path / "compare" / "outputs"
+    for way in ("greedy", "beam"):
+        blind, seeing = (
+            (outputs / f"{name}-1.{way}.txt").read_text(encoding="utf-8")
+            for name in ("lstm", "gru-attention")
+        )
+        assert UNKNOWN in blind
+        assert UNKNOWN not in seeing
+    text = (tmp_path / "compare" / "table.md").read_text(encoding="utf-8")
+    assert "a coverage penalty of 0.2 for the systems that attend" in text
+    assert "(PosUnk) for the systems that attend" in text
+
+
+def test_the_balance_of_experts_is_that_of_the_last_validation(tmp_path):
+    write_corpus(tmp_path)
+    small = ("model.d_ff=8", "--systems", "moe", "--seeds", "2", "--lang", "en")
+    assert main(words_of(tmp_path, *small, flops="1e4")) == 0
+    lasts = []
+    for seed in (1, 2):
+        lines = (tmp_path / "compare" / "runs" / f"moe-{seed}" / "metrics.jsonl").read_text()
+        entries = [json.loads(line) for line in lines.splitlines()]
+        shares = [entry for entry in entries if entry["kind"] == "experts"][-1]
+        lasts += [layer["load"] for layer in shares.values() if isinstance(layer, dict)]
+    used = sum(load > 0 for layer in lasts for load in layer) / sum(map(len, lasts))
+    most = max(load for layer in lasts for load in layer)
+    table = table_of(tmp_path)
+    assert table["rows"][0]["experts"] == pytest.approx({"used": used, "most": most}, abs=1e-4)
+    text = (tmp_path / "compare" / "table.md").read_text(encoding="utf-8")
+    assert f"Experts of MoE: {100 * used:.3g} % of them were asked" in text
 
 
 def test_words_that_must_be_exactly_right_are_scored_by_wer(tmp_path):

@@ -16,6 +16,7 @@ from polyhead.api.comparing.table import lead, markdown, notes, title_of
 from polyhead.api.reports import METRICS, Silent
 from polyhead.cli import contests
 from polyhead.cli.main import main
+from polyhead.cost.published import TABLE_2
 
 LSTM, GRU, *_ = TABLE
 
@@ -96,7 +97,8 @@ def table_with(rows, **more):
     return {
         "contest": "ladder", "data": "own text", "metric": "bleu", "at_home": False, "paper": {},
         "baseline": "none", "signatures": [], "budget": "1 minute", "seeds": 1, "beam": 4,
-        "length_penalty": 0.6, "test": {"where": "held out", "sentences": 9}, "rows": rows, **more,
+        "length_penalty": 0.6, "coverage": 0.0, "replace_unknown": False,
+        "test": {"where": "held out", "sentences": 9}, "rows": rows, **more,
     }  # fmt: skip
 
 
@@ -106,7 +108,7 @@ def row_of(system, title, p_value=None):
     return {
         "system": system, "title": title, "paper": "", "published": None, "bar": None,
         "seeds": [1], "scores": {"greedy": scores, "beam": scores}, "p_value": p_value,
-        "interval": None, "parameters": 9,
+        "interval": None, "parameters": 9, "experts": None,
         "curves": [[{"share": 0.5, "loss": 2.0}, {"share": 1.0, "loss": 1.0}]],
         "training": {"flops": 1e9, "flops_measured": 1e9, "steps": 3, "seconds": 60.0},
         "decoding": {"sentences_per_second": {"greedy": 2.0, "beam": 1.0},
@@ -117,6 +119,59 @@ def row_of(system, title, p_value=None):
 def test_without_a_baseline_nothing_is_said_about_p():
     table = table_with([row_of("dot", "dot, sᵀh")])
     assert not any("by chance" in note for note in notes(table, "en"))
+
+
+@pytest.mark.parametrize(
+    ("published", "said"),
+    [
+        ("Deep-Att", "| – / 39.2 | – / 1.0e20 |"),
+        ("GNMT", "| 24.6 / 39.92 | 2.3e19 / 1.4e20 |"),
+        ("ByteNet", "| 23.75 / – |  |"),
+        (None, "|  |  |"),
+    ],
+)
+def test_the_papers_figures_of_both_languages_stand_beside_ours(published, said):
+    paper = {key: one._asdict() for key, one in TABLE_2.items()}
+    table = table_with([row_of("one", "One") | {"published": published}], paper=paper)
+    (line,) = (line for line in markdown(table).splitlines() if "**One**" in line)
+    assert line.endswith(said)
+    for cell in said.strip("| ").split(" | "):
+        assert f"<td>{cell.strip()}</td>" in render(table)
+
+
+def test_the_papers_pictures_are_of_both_languages():
+    """Deep-Att was measured in French alone; what ByteNet cost nobody knows."""
+    paper = {key: one._asdict() for key, one in TABLE_2.items()}
+    page = render(table_with([row_of("one", "One")], paper=paper), "en")
+    german, french = page.split("The same in the paper (EN-DE)")[1].split("(EN-FR)")
+    french = french.split("</figure>")[0]
+    for name, in_german, in_french in (
+        ("Deep-Att + PosUnk<", 0, 1), ("GNMT + RL<", 1, 1), ("ByteNet<", 0, 0),
+    ):  # fmt: skip
+        assert (german.count(f">{name}"), french.count(f">{name}")) == (in_german, in_french)
+    assert "in the paper" not in render(table_with([row_of("one", "One")]), "en")
+
+
+@pytest.mark.parametrize(
+    ("p_value", "said"), [(1e-12, "< 0.001"), (0.001, "0.001"), (0.25, "0.250"), (None, "")]
+)
+def test_no_difference_is_called_impossible_by_chance(p_value, said):
+    table = table_with([row_of("dot", "dot", p_value)])
+    head, row = (
+        line.split(" | ")
+        for line in markdown(table).splitlines()
+        if line.startswith(("| s", "| *"))
+    )
+    assert row[head.index("p")] == said
+    assert f"<td>{said.replace('<', '&lt;')}</td>" in render(table)
+
+
+def test_an_ensemble_of_seeds_is_tested_against_another_and_a_note_says_so():
+    one, two = row_of("none", "last state"), row_of("dot", "dot, sᵀh", 0.2)
+    assert not any("Ensembles" in note for note in notes(table_with([one, two]), "en"))
+    teams = [row | {"members": ["a-1", "a-2"], "names": ["a"]} for row in (one, two)]
+    told = notes(table_with([one, two, *teams]), "en")
+    assert "Ensembles of seeds are tested against that of “last state”." in told
 
 
 def test_korean_tables_and_pictures_name_the_rungs_in_korean():

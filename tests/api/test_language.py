@@ -123,7 +123,7 @@ def test_a_run_that_is_interrupted_ends_the_same_to_the_last_bit(tmp_path):
 def test_a_finished_model_scores_what_its_last_validation_said(tmp_path):
     run = tiny_gpt(tmp_path)
     result = train(run, tmp_path / "run")
-    held_out = TASKS["gpt"].read(run).valid
+    held_out = TASKS["gpt"].read(run).data.valid
     found = load(tmp_path / "run" / "last", device="cpu").score(held_out)
     for name in ("loss", "perplexity", "bits_per_character"):
         assert getattr(found, name) == pytest.approx(result.metrics[name], rel=1e-5)

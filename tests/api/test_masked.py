@@ -161,7 +161,6 @@ def test_a_tokenizer_of_another_size_is_refused(run, tmp_path, more):
     [
         ("model.positions=learned data.max_length=200", "learns only 128 positions"),
         ("data.max_length=2", "expected at least 3"),
-        ("train.init=somewhere", "begins from scratch"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(tmp_path, override, words):

@@ -1,6 +1,7 @@
 """The folder of a run: one process at a time, what was agreed stays, strangers' things stay too."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -245,6 +246,39 @@ def test_a_place_where_nothing_can_be_written_is_told(make, tmp_path):
     with pytest.raises(PolyheadError, match=r"cannot write to .*/file/run: Not a directory") as e:
         train(make(), tmp_path / "file" / "run")
     assert e.value.exit_code == 1
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("inside", ["", "last", "checkpoints/step-00000002"])
+def test_a_run_does_not_begin_from_what_it_would_remove(make, begun, fresh, inside):
+    assert (begun / inside).exists()
+    told = refused(ConfigError, make(f'train.init="{begun / inside}"'), begun, fresh=fresh)
+    assert told == (
+        f"train.init = {str(begun / inside)!r} belongs to {begun}, the run that is to begin from "
+        "it; choose another --run"
+    )
+
+
+def test_links_and_detours_to_the_own_run_are_seen_through(make, begun, tmp_path, monkeypatch):
+    (tmp_path / "alias").symlink_to(begun / "last")
+    monkeypatch.chdir(tmp_path)
+    for init in ("alias", "run/../run", "./run/last"):
+        told = refused(ConfigError, make(f'train.init="{init}"'), begun, fresh=True)
+        assert f"train.init = '{init}' belongs to {begun}" in told
+
+
+def test_text_that_lies_among_what_a_run_writes_is_not_removed(make, begun):
+    (begun / "samples").mkdir(exist_ok=True)
+    text = begun / "samples" / "mine.ko"
+    text.write_text("하나\n")
+    told = refused(ConfigError, make(source=[str(text)]), begun, fresh=True)
+    assert told.startswith(f"data.source = {str(text)!r} belongs to {begun}")
+
+
+def test_a_guest_of_a_run_may_be_what_it_begins_from(make, begun):
+    shutil.copytree(begun / "last", begun / "kept")
+    train(make(f'train.init="{begun / "kept"}"'), begun, fresh=True)
+    assert (begun / "kept" / "model.safetensors").exists()
 
 
 # One at a time

@@ -9,13 +9,15 @@ from tiny_gpt import train_gpt
 
 import polyhead
 from polyhead.api import loading
-from polyhead.api.looking import look, write_picture
+from polyhead.api.looking import look, reading, write_picture
 from polyhead.api.translator import Translator
 from polyhead.api.translator import load as load_translator
 from polyhead.api.writer import Writer, load, spelled, until
 from polyhead.decode.options import DecodeConfig
 from polyhead.decode.writing import write
 from polyhead.errors import CheckpointError, ConfigError, DataError
+from polyhead.inspect.attention import recorded_attention
+from polyhead.inspect.maps import AttentionView
 from polyhead.text.tokenizer import EOS, TextConfig, train_tokenizers
 
 GREEDY = DecodeConfig(max_length=20)
@@ -247,14 +249,45 @@ def test_attention_of_a_writer_is_that_of_the_decoder_and_never_looks_ahead(writ
     assert "오늘은" in (tmp_path / "lines.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("symbol", "shown"), [("▁내일", "내일"), ("일", "일"), ("▁", "▁")])
+def test_the_token_that_would_follow_is_shown_as_the_others_are(writer, monkeypatch, symbol, shown):
+    monkeypatch.setattr(type(writer.tokenizer), "symbol", lambda _self, _id: symbol)
+    assert look(writer, "오늘은 비가").predictions[-1] == shown
+
+
 @pytest.mark.parametrize(
     ("text", "target", "message"),
     [
         (" ", None, "the text is empty"),
         ("오늘은", "today", "a language model has no target"),
-        ("뷁쉛" * 9, None, "but the model reads 16 at once"),
     ],
 )
 def test_what_cannot_be_looked_at_is_refused(writer, text, target, message):
     with pytest.raises(ConfigError, match=message):
         look(writer, text, target)
+
+
+@pytest.mark.parametrize("most", [None, 9])
+def test_of_a_long_text_the_end_is_looked_at(writer, most):
+    n_read = most or writer.context
+    words = "오늘은 비가 와요. 내일은 서울에 가요. " * 4
+    ids = writer.tokenizer.encode(words)[:-1]
+    assert len(ids) > writer.context
+    view = reading(writer, words, most)
+    pieces = [piece.text.strip(" ") for piece in writer.tokenizer.pieces(words.strip())]
+    assert [token.text for token in view.source.tokens] == pieces[-n_read:]
+    assert not any(token.special for token in view.source.tokens)
+    assert view.title.startswith("… ")
+    assert view.title.endswith("가요.")
+    with torch.inference_mode(), recorded_attention(writer.saved.model) as found:
+        writer.saved.model(torch.tensor([ids[-n_read:]]))
+    for one, weights in zip(view.maps, found.values(), strict=True):
+        torch.testing.assert_close(torch.tensor(one.weights), weights[0])
+    assert AttentionView.from_json(view.to_json()) == view
+
+
+def test_a_text_that_just_fits_is_looked_at_whole(writer):
+    ids = writer.tokenizer.encode("오늘은 비가 와요.")
+    view = reading(writer, "오늘은 비가 와요.", len(ids))
+    assert view.source.tokens[0].special
+    assert view.title == "오늘은 비가 와요."

@@ -1,6 +1,7 @@
 """`polyhead` for images, as one types it: train, classify, evaluate, attention."""
 
 import json
+import os
 
 import pytest
 from tiny_images import COLOURS, TINY, train_on_pictures, write_pictures
@@ -91,6 +92,14 @@ def test_evaluation_prints_scores_and_confusion(colours_run, tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["confusion"] == [[4, 0, 0], [0, 4, 0], [0, 0, 4]]
     assert main(["evaluate", str(colours_run), "--images", str(tmp_path / "nowhere")]) == 4
+    capsys.readouterr()
+    larger = ["evaluate", str(colours_run), "--images", str(folder), "--size"]
+    assert main([*larger, "16"]) == 0
+    assert capsys.readouterr().out.startswith("accuracy 1.0000")
+    assert main([*larger, "13"]) == 2
+    assert "both sides must be multiples of 4" in capsys.readouterr().err
+    assert main(["evaluate", str(colours_run), "--text", "x.txt", "--size", "16"]) == 2
+    assert "--size is for images; leave it out" in capsys.readouterr().err
 
 
 def test_a_page_shows_where_the_model_looked(colours_run, pictures, tmp_path, capsys):
@@ -108,3 +117,12 @@ def test_a_page_shows_where_the_model_looked(colours_run, pictures, tmp_path, ca
         assert 0 < sum(head) < 1  # the class token keeps a part for itself
     assert main(["attention", str(colours_run), str(pictures["red"]), "--output", "a.svg"]) == 2
     assert "must be .html or .json for an image model" in capsys.readouterr().err
+
+
+def test_a_picture_whose_name_is_no_text_can_be_looked_at(colours_run, pictures, tmp_path, capsys):
+    odd = tmp_path / os.fsdecode(b"\xb0\xa1.png")
+    odd.write_bytes(pictures["red"].read_bytes())
+    page = tmp_path / "page.html"
+    assert main(["attention", str(colours_run), str(odd), "--output", str(page)]) == 0
+    assert r"\udcb0\udca1.png → " in capsys.readouterr().err
+    assert page.read_text(encoding="utf-8")

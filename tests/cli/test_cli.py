@@ -86,9 +86,23 @@ def test_one_line_in_one_line_out(run, tiny_run):
 
 def test_strange_line_ends_and_bytes_do_not_change_the_number_of_lines(run, tiny_run):
     strange = "가\u2028나\n다\x0b라\x0c마\r\n바\x85\n".encode() + b"\xff\xfe bad\n"
-    code, out, _ = run("translate", tiny_run, *FAST, stdin=strange)
+    code, out, err = run("translate", tiny_run, *FAST, stdin=strange)
     assert code == 0
     assert out.count("\n") == 4
+    assert "stdin:4: bytes that are not UTF-8 text are replaced by \ufffd, in 1 of 4 lines" in err
+
+
+@pytest.mark.parametrize("encoding", ["cp949", "utf-16"])
+def test_text_to_translate_that_is_not_utf_8_is_named_and_read_if_its_encoding_is_said(
+    run, tiny_run, encoding
+):
+    piped = LINES.encode(encoding)
+    code, out, err = run("translate", tiny_run, *FAST, stdin=piped)
+    assert (code, out) == (4, "")
+    assert "stdin:1: not UTF-8 text; convert it" in err
+    expected = run("translate", tiny_run, *FAST, stdin=LINES)
+    said = run("translate", tiny_run, *FAST, "--encoding", encoding, stdin=piped)
+    assert said[:2] == expected[:2]
 
 
 def test_a_long_line_is_translated_in_pieces_and_said_so(run, tiny_run):
@@ -232,6 +246,15 @@ def test_data_make_list_and_check(run, tmp_path):
         (["train", "gpt-tiny", "--run", "run" * 90], 2, "…: no file has so long a name"),
         (["data", "get", "multi3k"], 2, "did you mean multi30k?"),
         (["data", "check"], 2, "name the corpus"),
+        (
+            ["show", "small", "train=5", "train.steps=3"],
+            2,
+            "train is a value, not a",
+        ),
+        (["show", "small", "train.steps=3", "train=5"], 2, "train = 5: expected a table, as in [t"),
+        (["show", "gpt-tiny", "model.stack.dropout=1.5"], 2, "model.stack.dropout = 1.5: should b"),
+        (["show", "multi30k-de-en-gnmt", "model.dropout=1"], 2, "model.dropout = 1: should be le"),
+        (["show", "small", f"train.seed={2**63}"], 2, "train: seed = 9223372036854775808: expect"),
         (["show", "small", "train=5"], 2, "train = 5: expected a table, as in [train]"),
         (
             ["show", "small", "model.positions=learned", "model.max_length=64"],

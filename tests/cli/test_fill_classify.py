@@ -2,11 +2,15 @@
 
 import io
 import json
+import math
 import os
+from pathlib import Path
 
 import pytest
-from pretrained import SIZES, TINY, pretrain, write_labelled, write_lines
+from pretrained import SIZES, TINY, configured, pretrain, write_labelled, write_lines
 
+from polyhead.api.filler import load
+from polyhead.api.training import train
 from polyhead.cli.main import main
 from polyhead.cli.screen import describe
 
@@ -17,7 +21,7 @@ def run(capfdbinary, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
     def call(*words, stdin=""):
-        data = stdin.encode()
+        data = stdin if isinstance(stdin, bytes) else stdin.encode()
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
         code = main([str(word) for word in words])
         out, err = capfdbinary.readouterr()
@@ -76,6 +80,42 @@ def test_from_plain_text_to_a_classifier_in_four_commands(run, tmp_path):
     assert "confusion: rows are the right classes" in out
     assert "95 % of 1,000 bootstrap samples of 30 examples" in out
 
+    for model, ending in (("electra", "html"), ("run", "svg"), ("run", "json"), ("electra", "png")):
+        page = tmp_path / f"page.{ending}"
+        words = ("attention", tmp_path / model, "회의는 [MASK]에 시작해요.", "--output", page)
+        code, _, err = run(*words)
+        assert code == 0, err
+        assert page.stat().st_size > 1000
+        page.unlink()
+        code, _, err = run(*words, "--target", "x")
+        assert (code, err) == (2, "polyhead: only a translator has a target; leave --target out\n")
+        assert not page.exists()
+
+
+def test_text_whose_bytes_are_no_text_is_one_line(run, bert):
+    for words in (("fill", bert, "\udcb0[MASK]"), ("attention", bert, "\udcb0")):
+        code, out, err = run(*words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith("polyhead: TEXT: not UTF-8 text; convert it")
+
+
+def test_blanks_of_a_text_are_counted(run, bert, tmp_path):
+    text = write_lines(tmp_path)["text"][0]
+    code, out, err = run("evaluate", bert, "--text", text, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert set(found) == {"loss", "perplexity", "accuracy"}
+    assert found["perplexity"] == pytest.approx(math.exp(found["loss"]))
+    lines = Path(text).read_text(encoding="utf-8").splitlines()
+    assert load(bert).score(lines) == found  # the same blanks every time
+    told = run("evaluate", bert, "--text", text)[1]
+    assert told.startswith(f"loss                {found['loss']:.4f}\nperplexity ")
+    code, _, err = run("evaluate", bert, "--text", text, "--rounds", 3)
+    assert (code, err.count("\n")) == (2, 1)
+    (tmp_path / "empty.txt").write_text("")
+    code, _, err = run("evaluate", bert, "--text", tmp_path / "empty.txt")
+    assert (code, err) == (4, "polyhead: all lines are empty; give at least one line of text\n")
+
 
 def test_one_blank_gives_filled_texts_and_their_probabilities(run, bert):
     code, out, err = run("fill", bert, "회의는 [MASK] 시작해요.", "--top", 3)
@@ -106,11 +146,13 @@ def test_several_blanks_and_a_pipe_and_json(run, bert):
     ("words", "code", "message"),
     [
         (["fill", "{bert}", "빈칸이 없다"], 4, "'빈칸이 없다': nothing to fill in"),
-        (["fill", "{bert}", "[MASK]", "--top", "0"], 2, "--top 0: expected at least 1"),
+        (["fill", "{bert}", "[MASK]", "--top", "0"], 2, "--top 0: expected 1 to 200"),
+        (["fill", "{bert}", "[MASK]", "--top", "9000"], 2, "--top 9000: expected 1 to 200"),
         (["fill", "{tiny}", "[MASK]"], 5, "family transformer, which cannot fill in blanks"),
         (["classify", "{bert}"], 5, "use it with: polyhead fill"),
         (["evaluate", "{bert}", "--data", "x.tsv"], 5, "use it with: polyhead fill"),
-        (["train", "bert-tiny", "--init", "x"], 2, "train.init: a model of family bert"),
+        (["train", "bert-tiny", "--init", "{tiny}", "--run", "{tmp}/r"], 2,
+         "is of another family than bert, which can begin only from one of its own"),
         (["train", "classify-small", "--init", "nowhere", "--run", "{tmp}/r"], 5,
          "no model nowhere"),
     ],
@@ -141,3 +183,71 @@ def test_progress_shows_both_players_and_no_perplexity_where_there_is_none():
     assert "generator 0.250  precision 0.500  recall 0.125" in found
     assert "ppl" not in found
     assert "ppl" in describe({**line, "valid": {"perplexity": 3.0}})
+
+
+# Text that is not UTF-8
+
+KOREAN = "회의는 3시에 시작해요.\n사과가 세 개 있어요.\n"
+
+
+@pytest.fixture(scope="module")
+def labels(tmp_path_factory):
+    """A classifier, as bare as one can be."""
+    folder = tmp_path_factory.mktemp("labels")
+    train(configured("classify-small", write_labelled(folder)), folder / "run")
+    return folder / "run"
+
+
+@pytest.mark.parametrize("encoding", ["cp949", "utf-16"])
+def test_text_in_another_encoding_is_not_classified_as_if_it_were_text(run, labels, encoding):
+    code, out, err = run("classify", labels, stdin=KOREAN.encode(encoding))
+    assert (code, out) == (4, "")
+    assert err == (
+        "polyhead: stdin:1: not UTF-8 text; convert it, for instance by iconv -f cp949 -t utf-8\n"
+    )
+
+
+def test_what_came_before_a_bad_line_is_answered(run, labels):
+    stdin = b"\xef\xbb\xbf" + KOREAN.encode() + b"\xb0\xa1\n" + KOREAN.encode()
+    code, out, err = run("classify", labels, stdin=stdin)
+    assert code == 4
+    assert len(out.splitlines()) == 2
+    assert "stdin:3: not UTF-8 text" in err
+
+
+@pytest.mark.parametrize("encoding", ["cp949", "utf-16"])
+def test_an_encoding_that_is_named_is_read(run, labels, encoding, tmp_path):
+    said = run("classify", labels, "--jsonl", stdin=KOREAN)
+    assert said[0] == 0
+    data, file = KOREAN.encode(encoding), tmp_path / "texts.txt"
+    file.write_bytes(data)
+    assert run("classify", labels, "--jsonl", "--encoding", encoding, stdin=data) == said
+    assert run("classify", labels, "--jsonl", "--encoding", encoding, file) == said
+    code, _, err = run("classify", labels, "--encoding", "klingon", file)
+    assert (code, "klingon" in err) == (2, True)
+
+
+def test_evaluation_reads_an_encoding_that_is_named(run, labels, bert, tmp_path):
+    plain = Path(write_labelled(tmp_path)["labelled"][0])
+    korean = tmp_path / "korean.tsv"
+    korean.write_bytes(plain.read_text(encoding="utf-8").encode("cp949"))
+    said = run("evaluate", labels, "--data", plain, "--json")
+    assert run("evaluate", labels, "--data", korean, "--json", "--encoding", "cp949") == said
+    code, _, err = run("evaluate", labels, "--data", korean)
+    assert code == 4
+    assert "read it with --encoding cp949" in err
+    text = tmp_path / "text.txt"
+    text.write_bytes(KOREAN.encode("cp949"))
+    assert run("evaluate", bert, "--text", text, "--encoding", "cp949")[0] == 0
+    assert run("evaluate", bert, "--text", text)[0] == 4
+
+
+def test_a_line_without_a_blank_is_named_and_the_others_are_filled_in(run, bert):
+    stdin = "내일 [MASK]가\n\n없음\n[MASK]에\n"
+    code, out, err = run("fill", bert, "--top", "1", "--jsonl", stdin=stdin)
+    assert code == 4
+    assert [json.loads(line)["text"] for line in out.splitlines()] == ["내일 [MASK]가", "[MASK]에"]
+    assert "'없음': nothing to fill in" in err
+    code, out, err = run("fill", bert, stdin=KOREAN.encode("cp949"))
+    assert (code, out) == (4, "")
+    assert "stdin:1: not UTF-8 text" in err

@@ -21,7 +21,8 @@ def run(capfdbinary, monkeypatch):
     """Call the command line as a shell would: words and standard input in, everything out."""
 
     def call(*words, stdin=""):
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        given = stdin if isinstance(stdin, bytes) else stdin.encode()
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
         code = main([str(word) for word in words])
         out, err = capfdbinary.readouterr()
         return code, out.decode(), err.decode()
@@ -47,6 +48,17 @@ def test_a_prompt_may_be_piped_and_an_empty_one_begins_a_line(run, model):
     assert run(*words, stdin="오늘은\n") == run(*words, "--prompt", "오늘은")
     code, out, _ = run(*words)
     assert (code, out[:1].isspace()) == (0, False)
+
+
+def test_a_piped_prompt_in_another_encoding_is_named(run, model):
+    code, out, err = run("generate", model, *CPU, stdin="오늘은 비가 와요".encode("cp949"))
+    assert (code, out, err.count("\n")) == (4, "", 1)
+    assert "CP949" in err
+    assert "--encoding cp949" in err
+    two = ("generate", model, "--greedy", "--max-tokens", 4, *CPU)
+    named = run(*two, "--encoding", "cp949", stdin="오늘은 비가".encode("cp949"))
+    assert named == run(*two, "--prompt", "오늘은 비가")
+    assert run(*two, stdin="오늘은\r\n비가") == run(*two, "--prompt", "오늘은\n비가")
 
 
 def test_several_texts_differ_and_each_can_be_had_alone(run, model):
@@ -83,6 +95,13 @@ def test_a_prompt_longer_than_the_context_is_told(run, model):
         (("--n", 0), "--n 0: expected at least 1"),
         (("--max-tokens", 0), "--max-tokens 0: expected at least 1"),
         (("--temperature", 0), "temperature = 0.0: expected more than 0"),
+        (("--temperature", "nan"), "temperature = nan: expected more than 0, and finite"),
+        (("--temperature", "inf"), "temperature = inf: expected more than 0, and finite"),
+        (("--temperature", "1e-320"), "temperature = 1e-320: expected more than 0, and finite"),
+        (("--seed", 2**63), "seed = 9223372036854775808: expected 0 or more, and less than 2^63"),
+        (("--seed", -1), "seed = -1: expected 0 or more, and less than 2^63"),
+        (("--stop", "\udcb0"), "--stop: not UTF-8 text; convert it"),
+        (("--prompt", "\udcb0"), "--prompt: not UTF-8 text; convert it"),
         (("--top-p", 2), "top_p = 2.0: expected more than 0 and at most 1"),
         (("--top-k", -1), "--top-k -1: expected 0 (all tokens) or more"),
         (("--stop", ""), "--stop: expected at least one character"),
@@ -112,10 +131,10 @@ def test_help_shows_examples_without_torch(run):
 
 def test_training_on_a_text_ends_with_the_command_that_uses_the_model(run, tmp_path):
     text = write_corpus(tmp_path)["source"][0]
-    files = ("--text", text, "--valid-text", text, "--run", tmp_path / "run")
+    files = ("--text", text, "--valid-text", text, "--run", tmp_path / "a run")
     code, _, err = run("train", "gpt-tiny", *SMALL, "train.steps=2", *files)
     assert code == 0
-    assert f"use it with: polyhead generate {tmp_path / 'run'}\n" in err
+    assert f"use it with: polyhead generate '{tmp_path / 'a run'}'\n" in err
     assert "bits_per_character" in err
     assert "held out" not in err
 

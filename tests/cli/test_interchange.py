@@ -4,7 +4,9 @@ import json
 
 import pytest
 import torch
+from pretrained import configured, write_lines
 
+from polyhead.api.training import train
 from polyhead.cli.main import main
 
 hf = pytest.importorskip("transformers")
@@ -57,7 +59,7 @@ def test_a_model_without_a_tokenizer_says_so_when_it_should_write(run, theirs, t
         (("import", "{here}/no/such", "--output", "{here}/x"), 5, "there is no folder"),
         (("import", "{theirs}", "--output", "{here}/x", "--family", "bert"), 2, "only vit can be"),
         (("export", "{theirs}", "--output", "{here}/x"), 5, "it has no manifest.json"),
-        (("export", "{here}/ours", "--to", "onnx", "--output", "{here}/x"), 2, "only hf is known"),
+        (("export", "{here}/ours", "--to", "onnx", "--output", "{here}/x"), 2, "only hf (Hugg"),
         (("import", "{theirs}"), 2, "Missing option '--output'"),
     ],
 )
@@ -73,3 +75,18 @@ def test_help_has_examples(run):
         code, out, _ = run(command, "--help")
         assert code == 0
         assert f"polyhead {command} " in out
+
+
+def test_what_cannot_be_written_is_told_with_all_that_would_have_to_be_different(run, tmp_path):
+    """The embedded recipes have what is better today than in the papers; exports say so."""
+    lines = write_lines(tmp_path)
+    train(configured("bert-tiny", lines), tmp_path / "pre")
+    classic = ("model.stack.norm=post", "model.positions=learned")
+    train(configured("bert-tiny", lines, *classic), tmp_path / "post")
+    code, _, err = run("export", tmp_path / "pre", "--output", tmp_path / "a")
+    assert code == 5
+    assert err.splitlines()[-1] == (
+        "polyhead: norm = 'pre': their model of this family has only 'post', so this one cannot be "
+        "written as theirs; one that is trained with norm = 'post' and positions = 'learned' can"
+    )
+    assert run("export", tmp_path / "post", "--output", tmp_path / "b")[0] == 0

@@ -65,6 +65,8 @@ VIT_CONFIGS = {
     "class token": IMAGES,
     "mean": replace(IMAGES, pooling="mean", positions="sinusoidal"),
     "dropout": replace(IMAGES, stack=replace(PRE, dropout=0.1)),
+    "stem": replace(IMAGES, patch=4, stem=(6,)),
+    "two convolutions": replace(IMAGES, patch=4, stem=(6, 10)),
 }
 SHAPE = Shape(4, 24)
 
@@ -135,7 +137,7 @@ def test_bert_keeps_what_autograd_keeps(config):
     model, batch = BERT(config).train(), blanks_of(LARGER, 0.15)
     (places,) = batch.chosen.flatten().nonzero(as_tuple=True)
     kept = kept_bytes(
-        lambda: model.transform(model.hidden(batch.ids).flatten(0, 1).index_select(0, places)),
+        lambda: model.transform(model.hidden(batch.ids, asked=places)),
         model.parameters(),
     )
     parts = bert_bill(config, LARGER).parts

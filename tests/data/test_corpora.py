@@ -72,6 +72,10 @@ def test_the_error_says_where_it_looked(places):
         ("tinyshakespeare/input.txt", "; bring it with: polyhead data get tinyshakespeare"),
         ("schedules/train.ko", "; bring it with: polyhead data make schedules"),
         ("/data/multi30k/val.en", "; bring it with: polyhead data get multi30k"),
+        (
+            "fashion-mnist/train-images",
+            "; on Debian or Ubuntu it comes with: apt install dataset-f",
+        ),
         ("multi30k/train.ed", "; multi30k has no such file, but train.en, train.de, train.fr"),
     ],
 )
@@ -80,6 +84,16 @@ def test_the_error_names_the_command_that_brings_a_known_corpus(path, end):
         find(Path(path))
     assert end in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_a_package_brought_is_found_last(places, monkeypatch):
+    monkeypatch.setattr("polyhead.data.corpora.PACKAGED", places / "usr")
+    for folder in (places / "usr", home()):
+        (folder / "clothes").mkdir(parents=True)
+        (folder / "clothes" / "images.gz").write_bytes(b"")
+    assert find(Path("clothes/images")) == home() / "clothes" / "images.gz"
+    (home() / "clothes" / "images.gz").unlink()
+    assert find(Path("clothes/images")) == places / "usr" / "clothes" / "images.gz"
 
 
 @pytest.mark.parametrize("given", ["", "relative/cache"])

@@ -221,9 +221,48 @@ def test_bad_images_are_named_and_skipped_or_end_the_reading(pets, tmp_path):
     assert "cat/notes.txt: not an image" in notice
     assert "dog/cut.png: " in notice
     assert "cat/out.png: a link that leads out of the folder" in notice
+    assert "lost.png" in notice
     assert "DS_Store" not in notice
     with pytest.raises(DataError, match=r"cat/notes.txt: not an image .*; repair or remove it"):
         load_collection(request(pets, on_bad="fail"), seed=1)
+
+
+def archive_of(path, names, content=None):
+    """A tar whose names are bytes of Windows, if they must be."""
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT, encoding="cp949") as archive:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            data = plain("red") if content is None else content.get(name, plain("red"))
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+def test_a_class_whose_name_is_no_text_is_refused_before_training(tmp_path):
+    """It could not be saved with the model."""
+    path = archive_of(
+        tmp_path / "a.tar", ["고양이/1.png", "고양이/2.png", "dog/1.png", "dog/2.png"]
+    )
+    with pytest.raises(DataError) as caught:
+        load_collection(request(path, valid=[path]), seed=1)
+    assert str(caught.value) == (
+        r"the folder '\udcb0\udced\udcbe\udce7\udcc0\udccc' has a name that is no UTF-8 text "
+        "(in CP949 it would be 고양이); rename it"
+    )
+    steered = archive_of(tmp_path / "b.tar", ["\x1b[2Jcat/1.png", "dog/1.png"])
+    with pytest.raises(DataError, match=r"'\\x1b\[2Jcat' has a name that is no UTF-8 text; ren"):
+        load_collection(request(steered, valid=[steered]), seed=1)
+
+
+def test_names_of_bad_images_cannot_steer_a_terminal(tmp_path):
+    names = ["cat/1.png", "cat/\x1b[31m.png", "cat/나쁜.png", "dog/1.png", "lost\r.png"]
+    bad = {names[1]: b"no image", names[2]: b"no image"}
+    path = archive_of(tmp_path / "a.tar", names, bad)
+    notice, *_ = load_collection(request(path, valid=[path]), seed=1).notices
+    assert notice.isprintable()
+    notice.encode()
+    assert r"cat/\x1b[31m.png: not an image" in notice
+    assert r"lost\r.png: not in a folder of its class" in notice
 
 
 def test_nothing_to_train_on_is_an_error(tmp_path):

@@ -56,6 +56,16 @@ def test_too_little_text_is_refused(tmp_path, text, message):
         read_plain([write(tmp_path / "a.txt", text)], [])
 
 
+def test_a_file_without_one_good_line_says_what_is_wrong_with_the_first(tmp_path):
+    path = tmp_path / "book.txt"
+    path.write_text("x" * 1_000_001)
+    with pytest.raises(DataError) as caught:
+        read_plain([path], [])
+    assert str(caught.value) == (
+        f"{path} holds no text ({path}:1: longer than 1,000,000 bytes (1,000,001))"
+    )
+
+
 def test_a_configuration_without_text_says_which_option_is_missing():
     with pytest.raises(ConfigError, match=r"data\.text: give at least one file .* --text FILE"):
         load_plain(DataConfig())

@@ -11,7 +11,7 @@ from polyhead.data.batch import Place
 from polyhead.data.masking import BERT, ELECTRA
 from polyhead.data.sequences import Blanking, Sequences, by_length, fixed_batches, pieces_of
 from polyhead.errors import DataError
-from polyhead.text.contract import BOS, EOS, PAD, SPECIALS
+from polyhead.text.contract import BOS, EOS, PAD, SPECIALS, UNK
 
 MASK, VOCAB = 60, 61
 BLANKING = Blanking(BERT, MASK, VOCAB)
@@ -32,6 +32,14 @@ def test_a_line_is_framed_a_long_one_is_cut_and_an_empty_one_is_left_out():
 def test_empty_lines_alone_are_an_error():
     with pytest.raises(DataError, match="all lines are empty"):
         pieces_of([[EOS], [EOS]], 8)
+
+
+def test_text_of_unknown_words_alone_is_nothing_to_be_judged_by():
+    """A loss over no blanks at all would be 0, and no model could ever be better."""
+    unknown = pieces_of([[UNK, EOS], [UNK, UNK, EOS]], 8)
+    with pytest.raises(DataError, match="nothing in this text can be made a blank: none of it is"):
+        fixed_batches(unknown, BLANKING, 50)
+    assert fixed_batches([*unknown, [BOS, 9, EOS]], BLANKING, 50)
 
 
 @settings(max_examples=60, deadline=None)

@@ -153,6 +153,19 @@ def test_all_heads_open_one_and_the_page_speaks_korean(picture_view, open_page):
     assert tab.locator(".thumbnails button").count() == 6
 
 
+def test_every_head_says_how_spread_out_it_is(picture_view, open_page):
+    shares = picture_view.layers.reshape(2, 3, -1).astype(float)
+    shares /= shares.sum(-1, keepdims=True)
+    bits = -(shares * np.log2(shares)).sum(-1)
+    tab = open_page(picture_view, "#view=all")
+    said = [float(text) for text in tab.locator(".thumbnails small").all_inner_texts()]
+    assert said == pytest.approx(bits.ravel(), abs=0.051)
+    tab = open_page(picture_view, "#layer=2")
+    said = [float(text) for text in tab.locator(".choice.head small").all_inner_texts()]
+    assert said == pytest.approx(bits[1], abs=0.051)
+    assert "eight patches alike" in tab.locator("footer").inner_text()
+
+
 def test_a_notebook_shows_the_picture_in_a_frame(picture_view):
     shown = html.unescape(picture_view._repr_html_())
     assert shown.startswith("<iframe srcdoc=")

@@ -295,6 +295,8 @@ def test_what_they_cannot_hold_is_not_written():
         bert.config_to_hf(BERTConfig(d_embed=8))
     with pytest.raises(CheckpointError, match='pooling = "mean": their ViT reads its result from'):
         vit.config_to_hf(ViTConfig(pooling="mean"))
+    with pytest.raises(CheckpointError, match=r"stem = \[8\]: their ViT has no convolutions bef"):
+        vit.config_to_hf(ViTConfig(stem=(8,)))
     with pytest.raises(CheckpointError, match="norm_eps = 1e-06: Marian's is always 1e-05"):
         marian.config_to_hf(TransformerConfig(stack=StackConfig(norm_eps=1e-6)))
 

@@ -117,6 +117,25 @@ def test_a_folder_comes_in_and_goes_out_again_unchanged(what, tmp_path):
     assert about["imported"]["architecture"] == report.architecture
 
 
+@pytest.mark.parametrize("what", ["bert, fine-tuned", "electra, fine-tuned", "vit"])
+@pytest.mark.parametrize("kind", ["multi_label_classification", "regression"])
+def test_what_does_not_choose_one_of_many_classes_is_refused(what, kind, tmp_path):
+    model = ORIGINALS[what][0]()
+    model.config.problem_type = kind
+    theirs = kept(model, tmp_path / "theirs")
+    line = f"problem_type = '{kind}' is not supported, only 'single_label_classification'"
+    with pytest.raises(CheckpointError, match=line):
+        import_model(str(theirs), tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
+def test_a_classifier_that_says_it_chooses_one_class_is_read(tmp_path):
+    model = ORIGINALS["bert, fine-tuned"][0]()
+    model.config.problem_type = "single_label_classification"
+    theirs = kept(model, tmp_path / "theirs")
+    assert import_model(str(theirs), tmp_path / "ours").parity.equal
+
+
 def halves(folder, *, shared, **shape):
     small = ODD | {"hidden_size": 6, "num_attention_heads": 1, "intermediate_size": 10}
     generator = shaken(hf.ElectraForMaskedLM(hf.ElectraConfig(embedding_size=4, **small)))

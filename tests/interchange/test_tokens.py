@@ -9,6 +9,8 @@ import sentencepiece
 import torch
 
 from polyhead.api.interchange import export_model, import_model
+from polyhead.api.run import read_run
+from polyhead.api.training import train
 from polyhead.api.translator import load
 from polyhead.checkpoint import folder as model_folder
 from polyhead.decode.options import DecodeConfig
@@ -210,3 +212,23 @@ def test_a_tokenizer_that_was_tampered_with_is_refused(tmp_path):
     (folder / "hf_vocab.txt").unlink()
     with pytest.raises(CheckpointError, match="files of this model's tokenizer are broken"):
         tokenizer_files.load(folder).source.encode("a cat")
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt"])
+def test_an_imported_model_learns_further_with_its_own_tokenizer(family, tmp_path):
+    folder = tmp_path / "theirs"
+    bert(folder) if family == "bert" else gpt(folder, gpt_words(folder))
+    import_model(str(folder), tmp_path / "ours")
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES * 5), encoding="utf-8")
+    hardly = ("train.steps=1", "train.schedule.kind=constant", "train.schedule.rate=1e-12",
+              "data.max_length=10", f'train.init="{tmp_path / "ours"}"')  # fmt: skip
+    run = read_run(f"{family}-tiny", hardly, {"text": [str(tmp_path / "text")]})
+    train(run, tmp_path / "run")
+    before, after = (model_folder.load(tmp_path / name) for name in ("ours", "run/last"))
+    ids = after.tokenizers.source.encode("the cat")
+    assert ids == before.tokenizers.source.encode("the cat")
+    with torch.no_grad():
+        said = [saved.model(torch.tensor([ids])) for saved in (before, after)]
+    torch.testing.assert_close(said[0], said[1], rtol=1e-4, atol=1e-5)
+    again = export_model(tmp_path / "run", tmp_path / "back")
+    assert again.parity.equal

@@ -12,7 +12,9 @@ WIDE = torch.cat([torch.linspace(-40, 40, 4001), torch.tensor([0.0, -1e-30, 1e-3
 def there_and_back(activation, x, dtype):
     x = x.to(dtype).requires_grad_()
     y = activation(x)
-    (slope,) = torch.autograd.grad(y, x, torch.linspace(-2, 2, len(x), dtype=dtype))
+    (slope,) = torch.autograd.grad(
+        y, x, torch.linspace(-2, 2, x.numel(), dtype=dtype).view(x.shape)
+    )
     return y.detach(), slope
 
 
@@ -55,3 +57,11 @@ def test_half_precision_is_left_to_pytorch(dtype):
     x = torch.linspace(-4, 4, 101)
     ours, expected = (there_and_back(f, x, dtype) for f in (TanhGELU(), theirs))
     assert all(torch.equal(a, e) for a, e in zip(ours, expected, strict=True))
+
+
+def test_a_large_one_is_computed_in_pieces(monkeypatch):
+    monkeypatch.setattr("polyhead.layers.gelu.PIECE", 7)
+    x = torch.linspace(-3, 3, 24, dtype=torch.float64).view(2, 3, 4)
+    for case in (x, x.transpose(0, 2)):
+        ours, expected = (there_and_back(f, case, x.dtype) for f in (TanhGELU(), theirs))
+        torch.testing.assert_close(ours, expected)

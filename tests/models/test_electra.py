@@ -79,10 +79,11 @@ def test_sharing_all_refuses_different_sizes():
 def test_the_discriminator_reads_the_text_with_the_draws_written_in_and_never_a_mask():
     torch.manual_seed(0)
     model, (ids, blanked, chosen) = Electra(SMALL).train(), blanks(SMALL)
-    model.generator.to_logits.bias.data[22] = -1e9  # a mask is never drawn once this is learned
+    model.generator.to_logits.bias.data[[0, 22]] = 1e9  # padding and [MASK] seem the likeliest
     out = model(ids, blanked, chosen)
     assert torch.equal(out.forged[~chosen], ids[~chosen])
     assert not (out.forged == 22).any()
+    assert not (out.forged[chosen] == 0).any()
     assert torch.equal(out.replaced, out.forged != ids)
     model.eval()
     again = model(ids, blanked, chosen)
@@ -102,7 +103,7 @@ def test_a_draw_that_hits_the_truth_counts_as_original():
 def test_draws_follow_the_softmax():
     torch.manual_seed(0)
     logits = torch.tensor([9.0, 2.0, 1.0, 0.0, -1.0])
-    drawn = draw(logits.expand(40_000, 5), never=0).bincount(minlength=5) / 40_000
+    drawn = draw(logits.expand(40_000, 5), never=[0]).bincount(minlength=5) / 40_000
     torch.testing.assert_close(drawn[1:], logits[1:].softmax(0), rtol=0, atol=0.01)
 
 
@@ -132,5 +133,15 @@ def test_the_discriminator_is_an_encoder_like_any_other():
 def test_padding_is_never_forged():
     logits = torch.zeros(2000, 3)
     logits[:, 0] = 50.0
-    drawn = draw(logits, never=0)
+    drawn = draw(logits, never=[0])
     assert set(drawn.tolist()) == {1, 2}
+
+
+@pytest.mark.parametrize("drawn", [0.0, 1 - 2**-24])
+def test_rounding_draws_no_word_that_cannot_be(monkeypatch, drawn):
+    torch.manual_seed(0)
+    logits = 3 * torch.randn(500, 40)
+    logits[:, [0, 1, 38, 39]] = -torch.inf
+    monkeypatch.setattr(torch, "rand", lambda shape, **_: torch.full(shape, drawn))
+    found = draw(logits, never=[2, 37])
+    assert set(found.tolist()) == {3 if drawn == 0 else 36}

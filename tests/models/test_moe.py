@@ -168,6 +168,7 @@ def test_twenty_pairs_are_learned_by_heart_and_all_experts_help():
         ({"decoder_layers": 1}, "n_layers = 3, decoder_layers = 1: expected at least 2 of each"),
         ({"experts": ExpertsConfig()}, r"experts.n = 0: expected at least 1; GNMT \(gnmt\) has no"),
         ({"d_hidden": 8}, r"d_hidden = 8: expected more than d_model \(8\); leave it out"),
+        ({"d_hidden": 9}, "d_hidden = 9: expected an even number, because the two directions"),
     ],
 )
 def test_impossible_sizes_are_refused_with_what_to_write(changes, message):

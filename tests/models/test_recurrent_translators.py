@@ -1,5 +1,6 @@
 """The recurrent translators: their formulas by hand, teacher forcing, beams, learning by heart."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from polyhead import models
 from polyhead.api.looking import record
 from polyhead.decode.options import EOS, DecodeConfig
 from polyhead.decode.walk import greedy
+from polyhead.layers.cache import Memory
 from polyhead.layers.recurrent import AdditiveLookBack, Recurrence
 from polyhead.models import bahdanau, deep_att, gnmt, luong, seq2seq
 from polyhead.train.objectives import Translation
@@ -27,6 +29,10 @@ SMALL = {
         VOCAB, VOCAB, cell="gru", d_model=D, d_embed=6, dropout=0.0, n_layers=1,
         context="everywhere", bidirectional=True,
     ),
+    "bridge": models.Seq2SeqConfig(
+        VOCAB, VOCAB, cell="lstm", d_model=D, d_embed=6, dropout=0.0, context="everywhere",
+        bridge=True, d_output=5,
+    ),
     "rnn": models.Seq2SeqConfig(VOCAB, VOCAB, cell="rnn", d_model=D, dropout=0.0),
     "bahdanau": models.BahdanauConfig(
         VOCAB, VOCAB, d_model=D, d_encoder=10, d_embed=6, d_output=4, dropout=0.0
@@ -39,6 +45,20 @@ SMALL = {
     "luong unfed": models.LuongConfig(
         VOCAB, VOCAB, cell="gru", d_model=D, score="additive", input_feeding=False,
         bidirectional=True, dropout=0.0,
+    ),
+    "luong local_m": models.LuongConfig(
+        VOCAB, VOCAB, d_model=D, attention="local_m", window=1, dropout=0.0, reverse_source=True
+    ),
+    "luong local_m unfed": models.LuongConfig(
+        VOCAB, VOCAB, cell="gru", d_model=D, score="dot", attention="local_m", window=1,
+        input_feeding=False, dropout=0.0,
+    ),
+    "luong local_p": models.LuongConfig(
+        VOCAB, VOCAB, d_model=D, attention="local_p", window=2, dropout=0.0
+    ),
+    "luong local_p unfed": models.LuongConfig(
+        VOCAB, VOCAB, d_model=D, score="additive", attention="local_p", window=2,
+        input_feeding=False, dropout=0.0,
     ),
     "deep_att": models.DeepAttConfig(VOCAB, VOCAB, d_model=D, d_embed=6, dropout=0.0),
     "gnmt past": models.GNMTConfig(VOCAB, VOCAB, d_model=D, n_layers=4, dropout=0.0),
@@ -152,6 +172,57 @@ def test_luong_with_input_feeding_by_hand():
         torch.testing.assert_close(model(source, target)[0, t], expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["luong local_m", "luong local_m unfed"])
+def test_luongs_monotonic_attention_sees_the_words_around_the_same_place(name):
+    """By gradients: word t hears h_i for |i - t| ≤ 1, and beyond the end what is around the end."""
+    model = opinionated(name)
+    encoding = model.encode(SOURCE)
+    h = encoding.memory.states.detach().requires_grad_()
+    encoding = encoding._replace(memory=Memory(h, encoding.memory.mask))
+    parts = tuple(part[:, :, None] for part in encoding.state)
+    for t in range(4):
+        x = model.prepare(model.embed_target(TARGET[:, t : t + 1]))
+        found, parts = model.turn(x, tuple(part.detach() for part in parts), encoding)
+        (felt,) = torch.autograd.grad(found.sum(), h)
+        for row, length in enumerate(LENGTHS.tolist()):
+            centre = min(t, length - 1)
+            heard = felt[row].abs().sum(-1).nonzero()[:, 0].tolist()
+            assert heard == [i for i in range(length) if abs(i - centre) <= 1]
+
+
+def test_luongs_predictive_attention_by_hand():
+    """Equations 9 and 10, one word after the other, for sentences of five, three and two words."""
+    model = opinionated("luong local_p").requires_grad_(False)
+    kernel = model.cross_attention.kernel
+    memory = model.encode(SOURCE).memory
+    s = torch.randn(3, 4, D)
+    found = kernel.weights(s[:, None], memory.states[:, None], memory.mask)[:, 0]
+    w, outside = kernel.score.w[0], 0
+    for row, length in enumerate(LENGTHS.tolist()):
+        for t in range(4):
+            inner = torch.tanh(kernel.w_p.weight @ s[row, t])
+            place = length / (1 + math.exp(-float(kernel.v_p.weight[0] @ inner)))
+            near = [i for i in range(length) if place - 2 <= i <= place + 2]
+            outside += length - len(near)
+            total = sum(math.exp(float(s[row, t] @ w @ memory.states[row, i])) for i in near)
+            for i in range(5):
+                expected = 0.0
+                if i in near:
+                    align = math.exp(float(s[row, t] @ w @ memory.states[row, i])) / total
+                    expected = align * math.exp(-((i - place) ** 2) / (2 * 1.0**2))  # σ = D / 2 = 1
+                assert float(found[row, t, i]) == pytest.approx(expected, abs=1e-5)
+    assert outside  # the window was smaller than a sentence
+    c = model.cross_attention(s, memory)
+    torch.testing.assert_close(c, torch.einsum("bti,bid->btd", found, memory.states))
+
+
+def test_where_luong_looks_is_learned():
+    model = build("luong local_p").train()
+    model(SOURCE, TARGET).logsumexp(-1).sum().backward()
+    kernel = model.cross_attention.kernel
+    assert all(p.grad.abs().sum() > 0 for p in (kernel.w_p.weight, kernel.v_p.weight))
+
+
 def test_context_everywhere_is_a_part_of_every_input_and_output():
     model = build("everywhere", bidirectional=False)
     source, target = SOURCE[:1], TARGET[:1]
@@ -162,6 +233,25 @@ def test_context_everywhere_is_a_part_of_every_input_and_output():
     both = model.deep_output.w(torch.cat([s, y, z], dim=-1))
     expected = model.to_logits(torch.maximum(both[..., 0::2], both[..., 1::2]))
     torch.testing.assert_close(model(source, target), expected, rtol=0, atol=1e-5)
+
+
+def test_cho_by_hand():
+    """c = tanh(V h_n), s_0 = tanh(V' c), and c in every input and every maxout (A.1, A.2)."""
+    model = opinionated("bridge", cell="gru", n_layers=1)
+    source, target = SOURCE[:1], TARGET[:1]
+    cell = nn.GRUCell(6 + D, D)
+    for ours in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+        getattr(cell, ours).data = getattr(model.decoder.cells, f"{ours}_l0").data
+    _, last = model.encoder.cells(model.embed_source(source))
+    c = torch.tanh(last[-1] @ model.v.weight.T + model.v.bias)
+    s = torch.tanh(model.bridge.over[0](c))
+    for t, word in enumerate(target[0]):
+        y = model.embed_target(word)[None]
+        s = cell(torch.cat([y, c], dim=-1), s)
+        both = model.deep_output.w(torch.cat([s, y, c], dim=-1))[0]
+        t_i = torch.stack([torch.maximum(both[2 * i], both[2 * i + 1]) for i in range(5)])
+        expected = model.to_logits(t_i)
+        torch.testing.assert_close(model(source, target)[0, t], expected, rtol=0, atol=1e-5)
 
 
 def test_the_first_state_is_all_that_sutskever_hands_over():
@@ -237,6 +327,17 @@ def test_deep_att_reads_in_turn_from_both_sides_and_has_a_linear_way_down():
     torch.testing.assert_close(states, expected)
 
 
+def test_deep_att_begins_with_a_memory_and_with_scores_that_hear_the_question():
+    torch.manual_seed(0)
+    model = deep_att.DeepAtt(deep_att.DeepAttConfig(50, 50, d_model=64, d_embed=64, dropout=0.0))
+    layers = [*model.encoder[0], *model.encoder[1], *model.decoder]
+    for layer in layers:
+        kept = layer.w_f.bias.unflatten(0, (4, 64))
+        assert (kept == torch.tensor([[0.0], [1.0], [0.0], [0.0]])).all()
+    memory = model.encode(torch.randint(4, 50, (8, 12)))
+    assert memory.keys.std() < 0.6  # tanh is steep up to here; with 2 it would hear nothing else
+
+
 # --- padding, steps and teacher forcing ---
 
 
@@ -276,7 +377,11 @@ def test_the_attention_page_sees_one_row_for_each_word(name):
     (one,) = record(model, [3, 4, 5, EOS], [6, 7, EOS])
     assert (one.kind, one.layer, one.queries, one.keys) == ("cross", 1, "target", "source")
     assert one.weights.shape == (1, 3, 4)
-    torch.testing.assert_close(torch.from_numpy(one.weights).sum(-1), torch.ones(1, 3))
+    sums = torch.from_numpy(one.weights).sum(-1)
+    if "local_p" in name:  # a Gaussian takes from them
+        assert ((sums > 0) & (sums < 1)).all()
+    else:
+        torch.testing.assert_close(sums, torch.ones(1, 3))
 
 
 @attentive
@@ -341,6 +446,8 @@ def n_parameters(config):
 
 def test_published_sizes_are_about_what_their_papers_say():
     assert n_parameters(seq2seq.PUBLISHED["sutskever"]) == pytest.approx(384e6, rel=0.01)
+    cho = seq2seq.PUBLISHED["cho"]
+    assert (cho.d_model, cho.d_embed, cho.d_output, cho.bridge) == (1000, 100, 500, True)
     deep = deep_att.PUBLISHED["deep-att"]
     assert (deep.n_layers, deep.decoder_layers, deep.d_model, deep.d_embed) == (9, 7, 512, 256)
     wide = gnmt.PUBLISHED["gnmt"]
@@ -351,6 +458,8 @@ def test_published_sizes_are_about_what_their_papers_say():
     )  # fmt: skip
     stacked = luong.PUBLISHED["luong"]
     assert (stacked.n_layers, stacked.d_model, stacked.input_feeding) == (4, 1000, True)
+    local = luong.PUBLISHED["luong-local"]
+    assert local == replace(stacked, attention="local_p", window=10)
 
 
 @pytest.mark.parametrize(
@@ -358,8 +467,10 @@ def test_published_sizes_are_about_what_their_papers_say():
     [
         ("first", {"teacher_forcing": 1.5}, "teacher_forcing = 1.5: expected 0 to 1"),
         ("reversed", {"bidirectional": True}, "reads from both ends already; set one"),
+        ("first", {"d_output": 5}, "d_output = 5: it is the width of a maxout, which only"),
         ("gnmt past", {"n_layers": 1}, "n_layers = 1: expected at least 2"),
         ("deep_att", {"decoder_layers": 0}, "decoder_layers = 0: expected at least 1"),
+        ("luong local_m", {"window": 0}, "window = 0: expected at least 1 word to each side"),
     ],
 )
 def test_impossible_configurations_are_errors_that_say_so(name, changes, message):

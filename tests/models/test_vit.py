@@ -33,6 +33,41 @@ def test_patches_by_convolution_are_unfold_and_a_linear_layer():
     torch.testing.assert_close(embed(images), expected, rtol=0, atol=1e-5)
 
 
+def test_a_stem_is_unfold_linear_layers_and_norms():
+    torch.manual_seed(0)
+    embed, images = PatchEmbed(4, 3, 16, stem=(5, 7)), torch.randn(2, 3, 8, 12)
+    x = images
+    for step in embed.stem:
+        torch.nn.init.normal_(step.norm.weight)
+        rows, columns = x.size(-2) // 2, x.size(-1) // 2
+        pieces = F.unfold(x, kernel_size=3, stride=2, padding=1).mT
+        layer = step.convolution
+        found = F.linear(pieces, layer.weight.flatten(1), layer.bias)
+        found = F.layer_norm(found, (layer.out_channels,), step.norm.weight, step.norm.bias)
+        x = found.relu().mT.unflatten(2, (rows, columns))
+    expected = F.linear(x.flatten(2).mT, embed.project.weight.flatten(1), embed.project.bias)
+    torch.testing.assert_close(embed(images), expected, rtol=0, atol=1e-5)
+    assert [step.convolution.out_channels for step in embed.stem] == [5, 7]
+
+
+def test_a_patch_behind_a_stem_sees_beyond_its_edge():
+    """Two convolutions of 3, the second two pixels apart: 3 pixels on one side, none beyond."""
+    torch.manual_seed(0)
+    embed, images = PatchEmbed(4, 1, 8, stem=(6, 6)).double(), torch.randn(1, 1, 16, 16).double()
+    images.requires_grad_()
+    embed(images)[0, 5].square().sum().backward()  # the patch of rows and columns 4 to 7
+    seen = (images.grad[0, 0] != 0).nonzero()
+    assert seen.min(0).values.tolist() == [1, 1]
+    assert seen.max(0).values.tolist() == [7, 7]
+
+
+def test_a_stem_that_leaves_nothing_to_cut_is_refused():
+    with pytest.raises(ValueError, match="4 times as small, and patches of 2 x 2 pixels cannot be"):
+        ViTConfig(patch=2, stem=(8, 8))
+    with pytest.raises(ValueError, match=r"stem = \[8, 0\]: expected numbers of channels above 0"):
+        ViTConfig(stem=(8, 0))
+
+
 @pytest.mark.parametrize(("height", "width"), [(225, 224), (224, 230), (8, 224)])
 def test_an_image_that_cannot_be_cut_is_refused(height, width):
     with pytest.raises(ValueError, match=f"an image of {height} x {width} pixels cannot be cut"):
@@ -91,10 +126,42 @@ def test_constant_positions_stay_constant_and_halves_keep_their_type():
     torch.testing.assert_close(found, torch.full((35, 4), 0.5, dtype=torch.bfloat16))
 
 
-def test_other_resolutions_are_read_with_stretched_positions():
+@pytest.mark.parametrize("stem", [(), (5,), (5, 6)])
+def test_other_resolutions_are_read_with_stretched_positions(stem):
     torch.manual_seed(0)
-    model = ViT(ViTConfig(10, 8, 12, 3, 4, stack=STACK)).eval()
+    model = ViT(ViTConfig(10, 8, 12, 3, 4, stack=STACK, stem=stem)).eval()
     assert model.hidden(torch.randn(1, 3, 16, 12)).shape == (1, 1 + 4 * 3, 16)
     places = model.places((4, 3))
     assert torch.equal(places[0], model.positions.table.weight[0])  # the class token's stays
     assert torch.equal(model.places((2, 3)), model.positions.table.weight)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "class"])
+def test_rotary_positions_of_another_grid_lie_in_the_one_that_was_learned(pooling):
+    config = ViTConfig(
+        classes=3, height=8, width=12, patch=4, stack=STACK, positions="rotary", pooling=pooling
+    )
+    model = ViT(config)  # 2 x 3 patches
+    first = int(pooling == "class")
+    assert model.turns((2, 3)) is None
+    finer = model.turns((4, 6))
+    assert finer[:first].tolist() == [0.0] * first
+    found = finer[first:].view(4, 6) - first
+    assert (found[:, 1:] - found[:, :-1]).unique().tolist() == [0.5]  # half a column
+    assert (found[1:] - found[:-1]).unique().tolist() == [1.5]  # half a row of three
+    for row, column in ((0, 0), (1, 2)):  # four small patches have the old one's middle
+        middle = found[2 * row : 2 * row + 2, 2 * column : 2 * column + 2].mean()
+        assert middle == 3 * row + column
+
+
+def test_a_rotary_model_turns_by_these_places():
+    torch.manual_seed(0)
+    config = ViTConfig(
+        classes=3, height=8, width=8, patch=4, stack=STACK, positions="rotary", pooling="mean"
+    )
+    model, images = ViT(config).eval(), torch.randn(2, 3, 12, 16)
+    patches = model.embed(images)
+    torch.testing.assert_close(
+        model.hidden(images), model.stack(patches, places=model.turns((3, 4)))
+    )
+    assert (model.hidden(images) - model.stack(patches)).abs().max() > 0.01

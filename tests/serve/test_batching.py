@@ -464,6 +464,18 @@ def test_one_who_fails_in_a_flow_fails_alone(bad):
     alone(scenario)
 
 
+def test_where_no_flow_can_begin_a_batch_is_run_and_the_log_says_why(caplog):
+    async def scenario(batcher, model):
+        lane = Lane("a", model.run, flow=lambda: 1 / 0)
+        assert await ask(batcher, Task(lane, 4)) == [8]
+        return model.batches
+
+    assert alone(scenario) == [[4]]
+    (said,) = caplog.records
+    assert "a flow cannot begin" in said.message
+    assert said.exc_info[0] is ZeroDivisionError
+
+
 def test_whoever_leaves_a_flow_is_not_computed_any_more():
     async def scenario(batcher, model):
         lane, leaves, model.held = flowing(model), asyncio.Event(), True

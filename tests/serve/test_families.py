@@ -71,6 +71,46 @@ def test_one_layer_can_be_asked_for(server, view):
     assert maps == {}
 
 
+@pytest.mark.parametrize("form", ["binary", "json"])
+def test_any_kind_layer_and_head_can_be_asked_for(server, view, form):
+    def ask(**chosen):
+        asked = {"text": TEXT, "format": form, "kind": "cross", "layer": 2, **chosen}
+        if form == "binary":
+            asked["precision"] = "float32"
+        content = server.post("/v1/attention", asked).body
+        if form == "binary":
+            return unpacked(content)[1]
+        return {(one.kind, one.layer): one.weights for one in AttentionView.from_json(content).maps}
+
+    full = view.find("cross", 2).weights
+    assert list(ask()) == [("cross", 2)]
+    assert np.array_equal(ask(heads=[2, 1])["cross", 2], full[[1, 0]])
+    assert ask(heads="mean")["cross", 2] == pytest.approx(full.mean(0, keepdims=True), abs=1e-6)
+    assert set(ask(kind=None, heads=[1])) == {(kind, 2) for kind in view.kinds}
+    words = view.merged().find("cross", 2).weights
+    assert ask(merge=True)["cross", 2] == pytest.approx(words, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"maps": [{"kind": "cross", "layer": 9}]}, "layer 9: no such cross layer; there are 1, 2"),
+        ({"kind": "cross", "layer": 9}, "layer 9: no such cross layer; there are 1, 2"),
+        ({"heads": [77]}, "head 77: no such head; encoder layer 1 has heads 1 to"),
+        ({"maps": [], "layer": 1}, "maps: give either maps, or kind and layer"),
+        ({"format": "html", "heads": [1]}, 'heads: only with "format": "binary" or'),
+        ({"format": "json", "precision": "uint8"}, 'precision: only with "format": "binary"'),
+        ({"word": "a"}, 'word: only with "format": "svg"'),
+        ({"log": True}, 'log: only with "format": "svg"'),
+        ({"format": "svg", "size": 4}, 'size: only with "format": "binary"'),
+    ],
+)  # fmt: skip
+def test_an_option_that_cannot_be_followed_is_refused_and_not_forgotten(server, asked, error):
+    answer = server.post("/v1/attention", {"text": TEXT, **asked})
+    assert answer.status == 422
+    assert answer.json()["error"].startswith(error)
+
+
 def test_small_maps_keep_the_greatest_of_each_block(server, view):
     asked = {"text": TEXT, "size": 4, "precision": "float32"}
     _, maps = unpacked(server.post("/v1/attention", asked).body)

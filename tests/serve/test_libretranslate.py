@@ -165,3 +165,19 @@ def test_hostile_markup_is_read_in_no_time(part):
     parts_of((part * 50_000)[:200_000], is_html=True)
     parts_of('<a x="' + (part * 50_000)[:200_000], is_html=True)
     assert time.monotonic() - started < 2
+
+
+def test_a_client_may_put_everything_into_the_address(server, another):
+    query = b"q=%EA%B0%80&source=ko&target=en&format=text"
+    found = server.call("POST", "/translate", query=query)  # as deep-translator asks, without body
+    assert found.json() == {"translatedText": best(server, "가")[0]}
+    both = server.call(
+        "POST", "/translate", b"target=en", [FORM], b"q=%EA%B0%80&source=ko&target=x"
+    )
+    assert both.json() == found.json()  # the body has the last word
+    assert server.call("POST", "/translate", query=b"q=%ff&source=ko&target=en").status == 400
+    assert server.call("POST", "/translate").status == 415
+    closed = another(api_key="long enough")
+    assert closed.call("POST", "/translate", query=query).status == 401
+    assert closed.call("POST", "/translate", query=query + b"&api_key=wrong one").status == 403
+    assert closed.call("POST", "/translate", query=query + b"&api_key=long+enough").status == 200

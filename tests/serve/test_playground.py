@@ -3,6 +3,7 @@
 import gzip
 import re
 import time
+import xml.etree.ElementTree as ElementTree
 from importlib.resources import files
 
 import numpy as np
@@ -15,10 +16,11 @@ from standin import LONG
 from views import ATTACK, build
 
 from polyhead.api.looking_at_text import packed
-from polyhead.inspect.drawing import viridis
+from polyhead.inspect.drawing import MASKED, viridis
 from polyhead.inspect.maps import AttentionView, Sentence, Token
 
 TEXT = "저는 내일 친구와 학교에 갑니다."
+SVG = "{http://www.w3.org/2000/svg}"
 BUDGET = 80_000  # bytes that travel, compressed, for all that the page can do
 
 
@@ -55,6 +57,7 @@ def test_other_translations_are_listed_with_scores_and_can_be_looked_at(play, st
     page = play()
     type_text(page)
     assert page.locator(".hypothesis small").all_inner_texts() == ["-0.40", "-0.65", "-0.90"]
+    assert stand_in.bodies("/v1/translate")[0]["n_best"] == 4  # the model's beam, and no wider
     page.locator("label[for=n-2]").click()
     assert page.inner_text(".text") == f"{TEXT} in English, 1"
     until(page, "location.hash.includes('n=2')")
@@ -178,6 +181,17 @@ def test_the_address_keeps_everything_and_back_returns(play):
     assert address(page)["model"] == "schedules"
 
 
+def test_a_word_that_stands_alone_does_so_in_its_own_text_only(play):
+    page = play(f"#q={TEXT}&view=lines&kind=cross")
+    page.locator("#word-r4").click()
+    until(page, "location.hash.includes('word=r4')")
+    page.locator("label[for=layer-1]").click()
+    assert page.locator("#word-r4").get_attribute("aria-pressed") == "true"
+    page.locator("#text").fill("another text")
+    until(page, "document.querySelector('#word-r4')?.getAttribute('aria-pressed') === 'false'")
+    assert "word" not in address(page)
+
+
 def test_files_can_be_saved(play):
     page = play()
     type_text(page)
@@ -193,6 +207,63 @@ def test_files_can_be_saved(play):
     assert b"polyhead-attention-1" in found["html"]
 
 
+def saved(page, kind):
+    with page.expect_download() as waiting:
+        page.locator(f"#save-{kind}").click()
+    return waiting.value.path()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "kind=decoder&head=mean", "kind=cross&head=max&log=1", "kind=decoder&head=3&special=0",
+        "kind=cross&head=mean&merge=1&special=0&log=1",
+    ],
+)  # fmt: skip
+def test_a_picture_has_the_cells_that_are_shown(play, state):
+    page = play(f"#q={TEXT}&layer=2&{state}")
+    page.wait_for_selector("#cells")
+    rows, columns, *seen = page.evaluate("""() => {
+      const canvas = document.querySelector("#cells");
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      return [canvas.height, canvas.width, ...data];
+    }""")
+    shown = np.array(seen).reshape(rows * columns, 4)
+    picture = ElementTree.parse(saved(page, "svg")).getroot()
+    groups = [one for one in picture.iter(f"{SVG}g") if one.get("class") == "cells"]
+    (fills,) = ([rect.get("fill") for rect in group] for group in groups)
+    assert len(fills) == len(shown)
+    for fill, (*colour, opacity) in zip(fills, shown, strict=True):
+        if not opacity:  # hatched: it could not be looked at
+            assert fill == MASKED
+        else:  # numbers of 16 bits came to the page
+            assert np.abs(np.array(colour) - list(bytes.fromhex(fill[1:]))).max() <= 2
+
+
+@pytest.mark.parametrize(
+    ("word", "rows", "columns"), [("r4", [3], range(10)), ("c2", range(10), [1])]
+)
+def test_a_picture_has_the_lines_that_are_shown(play, stand_in, word, rows, columns):
+    page = play(f"#q={TEXT}&view=lines&kind=cross&layer=2&off=1.5&word={word}")
+    page.wait_for_selector(".curves")
+    picture = ElementTree.parse(saved(page, "svg")).getroot()
+    heads = [one for one in picture.iter(f"{SVG}g") if one.get("class") == "head"]
+    assert [one.get("data-head") for one in heads] == ["2", "3", "4", "6", "7", "8"]
+    weights = stand_in.view.find("cross", 2).weights
+    for one in heads:
+        expected = weights[int(one.get("data-head")) - 1][np.ix_(rows, columns)].ravel()
+        opacities = [float(path.get("stroke-opacity")) for path in one]
+        np.testing.assert_allclose(opacities, expected[expected >= 0.01], rtol=1e-3)
+
+
+def test_a_picture_of_all_heads_has_words_if_words_are_shown(play):
+    page = play(f"#q={TEXT}&view=model&kind=cross&merge=1")
+    page.wait_for_selector(".thumbnails")
+    picture = ElementTree.parse(saved(page, "svg")).getroot()
+    groups = [one for one in picture.iter(f"{SVG}g") if one.get("class") == "cells"]
+    assert [len(list(group)) for group in groups] == [8 * 7] * 24
+
+
 # Hostile texts
 
 
@@ -204,7 +275,7 @@ def hostile_view():
 
 
 def test_hostile_tokens_are_shown_and_do_nothing(play, stand_in, monkeypatch):
-    monkeypatch.setattr("standin.NEXT", dict.fromkeys((10, 11, 12, 13, 14, 2, 20, 21), ATTACK))
+    monkeypatch.setattr("standin.NEXT", dict.fromkeys((*range(10, 19), 2, 20, 21), ATTACK))
     stand_in.view = hostile_view()
     page = play()
     type_text(page, ATTACK)

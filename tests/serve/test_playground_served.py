@@ -5,7 +5,6 @@ import urllib.request
 
 import numpy as np
 import pytest
-from browsing import until
 
 from polyhead.inspect.drawing import viridis
 from polyhead.inspect.maps import AttentionView
@@ -36,9 +35,9 @@ def ask(process, path, body):
 def test_what_is_painted_is_what_the_server_says(served, process):
     page = served(f"#q={TEXT}&kind=cross&layer=2&head=1")
     page.wait_for_selector("#cells")
-    (best, *_) = json.loads(
-        ask(process, "/v1/translate", {"text": TEXT, "tokens": True, "n_best": 5})
-    )["translations"][0]["hypotheses"]
+    (best, *_) = json.loads(ask(process, "/v1/translate", {"text": TEXT, "tokens": True}))[
+        "translations"
+    ][0]["hypotheses"]
     assert page.inner_text(".text") == best["text"]
     ids = [token["id"] for token in best["tokens"] if not token["special"]]
     look = {"text": TEXT, "target_ids": ids, "format": "json"}
@@ -81,9 +80,17 @@ def test_every_kind_of_model_has_its_panel(served, process, use, text, shown):
     page = served(f"#model={name}&q={text}")
     page.wait_for_selector(shown)
     page.wait_for_selector("#cells")
-    if use == "generate":
+
+
+def test_what_is_written_is_looked_at_however_long_it_is(served, book):
+    name, context = book("generate").name, book("generate").model.context
+    page = served(f"#model={name}&q={'내일 ' * context}")
+    page.wait_for_selector("#cells")
+    assert page.evaluate("document.querySelector('#cells').width") == context
+    with page.expect_response("**/v1/attention") as answer:
         page.locator("#write").click()
-        until(page, "document.querySelector('.new')?.textContent.length > 0")
+    assert page.inner_text(".new").strip()
+    assert answer.value.status == 200
 
 
 def test_a_picture_is_seen(served, picture):

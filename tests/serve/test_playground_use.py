@@ -2,6 +2,7 @@
 
 import io
 
+import numpy as np
 import pytest
 from browsing import until
 from PIL import Image
@@ -20,12 +21,28 @@ def test_the_player_grows_the_translation_token_by_token(play):
     for n in (1, 2):
         page.locator("#step-next").click()
         assert page.locator(".token").count() == n
-    assert page.locator(".token bdi").all_inner_texts() == ["The", "meeting"]
-    assert page.locator(".option bdi").all_inner_texts() == ["meeting", "A", "Our"]
+    assert page.locator(".token bdi").all_inner_texts() == ["Tom", "orrow"]
+    assert page.locator(".option bdi").all_inner_texts() == ["orrow", "A", "Our"]
     assert page.locator(".option small").all_inner_texts() == ["60 %", "20 %", "10 %"]
     page.locator("#step-play").click()
-    until(page, "document.querySelectorAll('.token').length === 6")
+    until(page, "document.querySelectorAll('.token').length === 10", 12)
     page.wait_for_selector("#step-play[aria-label=Play]")  # it stops at the end
+
+
+def test_the_translation_that_grows_is_the_one_that_is_shown(play, stand_in):
+    page = play(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    page.locator("label[for=n-3]").click()
+    until(page, "document.querySelectorAll('.token').length === 8")
+    asked = [body["prefix"] for body in stand_in.bodies("/v1/steps")]
+    assert asked == [[*range(10, 19), 2], [*range(10, 17), 2]]
+    assert page.locator(".token.forced").count() == 0  # by nobody who looks on
+
+
+def test_of_several_lines_the_likeliest_tokens_grow(play, stand_in):
+    page = play("#q=first line%0Asecond line&tab=steps")
+    page.wait_for_selector(".looks")
+    assert [body["prefix"] for body in stand_in.bodies("/v1/steps")] == [[]]
 
 
 def test_the_row_of_a_step_is_what_the_model_looked_at(play, stand_in):
@@ -45,16 +62,35 @@ def test_a_forced_token_changes_what_follows_and_back_undoes_it(play, stand_in):
     page.wait_for_selector(".token.forced")
     assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [10, 11, 20]
     page.wait_for_selector(".looks")
-    assert page.locator(".token bdi").all_inner_texts() == ["The", "meeting", "A"]
+    assert page.locator(".token bdi").all_inner_texts() == ["Tom", "orrow", "A"]
+    assert page.locator(".token.forced bdi").all_inner_texts() == ["A"]  # the others were not
     page.locator("#step-last").click()
-    assert page.locator(".token").count() == 6
+    assert page.locator(".token").count() == 10
+    page.locator("#token-5").click()
+    page.locator("#option-3").click()
+    until(page, "document.querySelectorAll('.token.forced').length === 2")
+    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [10, 11, 20, 13, 21]
+    assert page.locator(".token.forced bdi").all_inner_texts() == ["A", "Our"]
+    page.go_back()
+    until(page, "document.querySelectorAll('.token.forced').length === 1")
     page.go_back()
     until(page, "!document.querySelector('.token.forced')")
-    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == []
+    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [*range(10, 19), 2]
     page.go_forward()
     page.wait_for_selector(".token.forced")
     page.locator("#unforce").click()
     until(page, "!document.querySelector('.token.forced')")
+
+
+def test_a_translator_without_attention_can_be_stepped_through(play, stand_in):
+    stand_in.attends = []
+    page = play(f"#q={TEXT}")
+    page.wait_for_selector(".token")
+    assert page.locator(".tab .chip").all_inner_texts() == ["Step by step", "Beam search"]
+    assert page.locator("#tab-steps").is_checked()
+    page.wait_for_timeout(300)
+    assert stand_in.bodies("/v1/attention") == []
+    assert page.locator(".trouble").count() == 0
 
 
 # Beam search
@@ -103,6 +139,15 @@ def test_a_language_model_writes_onto_the_page_as_it_goes(play, stand_in):
     assert page.locator(".trouble").count() == 0
 
 
+def test_of_a_text_with_several_lines_the_last_one_is_shown_and_said_to_be(play, stand_in):
+    page = play("#model=writer&q=Once%0Athere was")
+    page.wait_for_selector("#cells")
+    assert stand_in.bodies("/v1/attention")[-1]["text"] == "there was"
+    assert page.inner_text(".line-note") == "Shown is the last line."
+    page.locator("#text").fill("Once")
+    until(page, "document.querySelector('.line-note').textContent === ''")
+
+
 def test_gaps_are_filled_by_a_click(play, stand_in):
     page = play("#model=gaps")
     page.locator("#text").fill("Time for ")
@@ -119,9 +164,15 @@ def test_gaps_are_filled_by_a_click(play, stand_in):
     assert page.locator("#text").input_value() == "Time for [MASK]"
 
 
-def test_a_text_is_classified_with_its_attention(play):
+def test_a_text_is_classified_with_its_attention(play, stand_in):
     page = play("#model=reviews&q=fine")
     page.wait_for_selector("#cells")
+    assert "only its beginning" not in page.inner_text(".answer-box")
+    height = page.evaluate("document.querySelector('.answer').clientHeight")
+    assert height < 80  # two short lines, however narrow their words could be
+    stand_in.cut = True
+    page.locator("#text").fill("fine " * 9)
+    until(page, "document.querySelector('.answer-box').textContent.includes('only its beginning')")
     assert page.locator(".answer bdi").all_inner_texts() == ["good", "bad"]
     assert page.locator(".answer small").all_inner_texts() == ["90.0 %", "10.0 %"]
 
@@ -138,6 +189,14 @@ def test_a_picture_is_classified_and_its_patches_shown(play, stand_in):
     assert page.locator(".answer bdi").all_inner_texts() == ["7", "1"]
     page.locator("label[for=view-all]").click()
     assert page.locator(".thumbnails button").count() == 4
+    with page.expect_download() as waiting:
+        page.locator("#save-png").click()
+    heads = Image.open(waiting.value.path()).convert("RGB")
+    assert heads.size == (776, 776)  # two layers of two heads, and a gap
+    for layer, head in np.ndindex(2, 2):
+        canvas = page.locator(f"#head-{layer + 1}-{head + 1} canvas")
+        corner = canvas.evaluate("(one) => [...one.getContext('2d').getImageData(0, 0, 1, 1).data]")
+        assert list(heads.getpixel((392 * head, 392 * layer))) == corner[:3]
     page.locator("#head-2-1").click()
     page.go_back()
     page.wait_for_selector(".thumbnails")
@@ -181,7 +240,7 @@ def focused(page):
 def test_the_focus_stays_where_it_was_when_a_step_is_chosen(play):
     page = play(f"#q={TEXT}&tab=steps")
     page.wait_for_selector(".looks")
-    page.locator("#token-5").press("Enter")
+    page.locator("#token-9").press("Enter")
     page.locator("#step-next").press("Enter")
     assert focused(page) == "step-next"  # though there is no next one
     page.locator("#step-play").press("Enter")
@@ -232,6 +291,52 @@ def test_a_phone_need_not_scroll_sideways(play, language):
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, state
 
 
+def test_scores_are_not_broken_on_a_phone(play, stand_in):
+    stand_in.worse = 900  # a long text may have such a score
+    page = play(f"#q={TEXT}", width=360)
+    page.wait_for_selector(".hypothesis")
+    assert page.locator(".hypothesis small").first.inner_text() == "-900.40"
+    measure = "(all) => all.map((one) => one.getBoundingClientRect().height)"
+    heights = page.locator(".hypothesis small").evaluate_all(measure)
+    assert max(heights) < 30
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_another_language_loses_nothing(play, stand_in):
+    page = play("#model=writer&q=Once")
+    page.locator("#write").click()
+    until(page, "document.querySelector('.new')?.textContent === ' there was a king'")
+    page.locator("#tokens").fill("33")
+    page.locator("label[for=lang-ko]").click()
+    page.wait_for_selector("#cells")
+    assert page.inner_text(".paper") == "Once there was a king"
+    assert page.locator("#tokens").input_value() == "33"
+    page.locator("#text").fill("Twice")
+    until(page, "document.querySelector('.paper').textContent === ''")
+    page.locator("#model").select_option("4")
+    content = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(content, "PNG")
+    page.locator("#file").set_input_files(
+        {"name": "seven.png", "mimeType": "image/png", "buffer": content.getvalue()}
+    )
+    page.wait_for_selector("#map")
+    page.locator("label[for=lang-en]").click()
+    until(page, "document.querySelector('.answer-box h2')?.textContent === 'Classes'")
+    page.wait_for_selector("#map")
+    assert stand_in.bodies("/v1/attention")[-1] == content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("state", "figure"),
+    [("tab=steps&forced=x.-4.0", ".looks"), ("tab=beam&beam=99", ".tree"), ("n=99", "#cells")],
+)
+def test_any_address_is_a_page(play, stand_in, state, figure):
+    page = play(f"#q={TEXT}&{state}")
+    page.wait_for_selector(figure)
+    assert page.locator(".hypothesis input:checked").count() == 1
+    assert all(body["beam"] == 16 for body in stand_in.bodies("/v1/beam"))
+
+
 def test_everything_can_be_read_in_both_languages(play):
     page = play(f"#q={TEXT}", language="ko-KR")
     page.wait_for_selector("#cells")
@@ -243,6 +348,20 @@ def test_everything_can_be_read_in_both_languages(play):
     assert "Translations, best first" in page.inner_text("#play")
     assert "Merge subwords into words" in page.inner_text("main")
     assert page.locator("#text").input_value() == TEXT
+
+
+@pytest.mark.parametrize("is_secure", [True, False])
+def test_the_translation_can_be_copied(play, is_secure):
+    page = play(f"#q={TEXT}")
+    page.wait_for_selector("#copy")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    if not is_secure:  # as over plain HTTP from another machine
+        page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.locator("#copy").click()
+    until(page, "document.querySelector('#copy').textContent === 'Copied'")
+    page.locator("#text").fill("")
+    page.locator("#text").press("Control+V")
+    assert page.locator("#text").input_value() == f"{TEXT} in English, 0"
 
 
 def test_another_model_is_another_page(play):
@@ -344,7 +463,13 @@ def test_a_text_that_is_refused_offers_no_second_try(play, stand_in, windows):
 
 def test_a_server_with_a_key_asks_for_it(play, stand_in, windows):
     stand_in.key = "secret"
-    page = play()
+    page = play("#lang=ko")
+    page.wait_for_selector("#key")
+    assert page.locator(".trouble").count() == 0
+    page.locator("#key").fill("guess")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".trouble")
+    assert page.inner_text(".trouble") == "API 키가 맞지 않습니다."
     page.locator("#key").fill("secret")
     page.keyboard.press("Enter")
     page.wait_for_selector("#text")

@@ -174,3 +174,24 @@ def test_what_is_over_a_limit_is_refused_and_named(server, change, field):
     assert answer.json()["field"].startswith(field)
     assert field in answer.json()["error"]
     assert len(answer.body) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (5, "text: Input should be a valid string"),
+        (["가", 5], "text.1: Input should be a valid string"),
+        (["가"] * 65, "text: List should have at most 64 items after validation, not 65"),
+        (["가", "가" * 10_001], "text.1: String should have at most 10000 characters"),
+        ("가" * 10_001, "text: String should have at most 10000 characters"),
+    ],
+)
+def test_a_message_names_what_the_client_wrote_and_what_is_wrong_with_it(server, text, error):
+    answer = server.post("/v1/translate", {"text": text})
+    assert answer.status == 422
+    assert answer.json() == {"error": error, "field": error.partition(":")[0]}
+
+
+def test_an_unknown_field_is_named_whatever_its_name(server):
+    answer = server.post("/v1/translate", {"text": "가", "n[best]": 5})
+    assert answer.json()["field"] == "n[best]"

@@ -97,7 +97,7 @@ def test_a_foreign_tokenizer_is_not_saved_silently(learn, tmp_path):
 class Foreign:
     """Has the methods of a tokenizer, but was not learned here."""
 
-    __len__ = normalise = encode = encode_batch = decode = print
+    __len__ = normalise = reads_line_ends = encode = encode_batch = decode = print
     pieces = pieces_of_ids = symbol = print
 
 

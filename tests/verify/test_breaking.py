@@ -96,7 +96,7 @@ BREAKS = (
     Break("what was masked counts as replaced", Electra.forward,
           "forged != ids", "chosen", ("M1",)),
     Break("patches are read by columns", PatchEmbed.forward,
-          "self.project(images)", "self.project(images).transpose(2, 3)", ("L1",)),
+          "self.stem(images))", "self.stem(images)).transpose(2, 3)", ("L1",)),
     Break("the cost forgets how many devices there were", estimated_flops,
           "seconds * devices * sustained", "seconds * sustained", ("J11",)),
     Break("buckets are not sorted", sort_by_bucket,

@@ -37,7 +37,7 @@ def test_labels_that_say_where_a_mask_was_are_noticed(monkeypatch):
 def test_a_gradient_through_the_draw_is_noticed(monkeypatch):
     def leaking(self, ids, blanked, chosen):
         generated = self.generator.fill(blanked, chosen)
-        forged = ids.masked_scatter(chosen, model.draw(generated, never=0))
+        forged = ids.masked_scatter(chosen, model.draw(generated, never=[0]))
         drawn = F.gumbel_softmax(generated, hard=True)  # the draw, but differentiable
         suspicion = self.suspect(forged) + (drawn * generated).mean()
         return ElectraOutput(suspicion, generated, forged, forged != ids)

@@ -58,10 +58,12 @@ def check(files: dict[str, list[str]], tests: dict[str, list[str]], encoding: st
     return check_pairs(train, held_out)
 
 
-def read_sides(source: Sequence[Path], target: Sequence[Path]) -> tuple[list[str], list[str]]:
+def read_sides(
+    source: Sequence[Path], target: Sequence[Path], encoding: str = "utf-8"
+) -> tuple[list[str], list[str]]:
     """Sentences and their references, one for each, empty ones included."""
-    sources = [line for path in source for line in find_file(path)]
-    targets = [line for path in target for line in find_file(path)]
+    sources = [line for path in source for line in find_file(path, encoding=encoding)]
+    targets = [line for path in target for line in find_file(path, encoding=encoding)]
     if len(sources) != len(targets):
         raise DataError(
             f"{', '.join(map(str, source))} has {len(sources)} lines but "
@@ -73,6 +75,6 @@ def read_sides(source: Sequence[Path], target: Sequence[Path]) -> tuple[list[str
     return sources, targets
 
 
-def find_file(path: Path) -> list[str]:
+def find_file(path: Path, encoding: str = "utf-8") -> list[str]:
     """The lines of a file, wherever data may lie."""
-    return read_lines(corpora.find(path))
+    return read_lines(corpora.find(path), encoding=encoding)

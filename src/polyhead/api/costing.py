@@ -8,7 +8,7 @@ only the data can tell, the size of a vocabulary or the number of classes, is as
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from polyhead.api.run import SIZES, Run
+from polyhead.api.run import CONTINUED, SIZES, Run
 from polyhead.cost.bills import Bill, Memory, memory_of, step_memory
 from polyhead.cost.built import can_be_tried, count_parameters, measure
 from polyhead.cost.encoders import n_blanks, tokens_of_image
@@ -110,6 +110,8 @@ def cost(run: Run, *, tokens: int | None = None, length: int | None = None) -> C
     if tokens is not None and tokens < 1:
         raise ConfigError(f"tokens {tokens}: expected at least 1")
     run, assumed = _sized(run)
+    if run.train.init is not None and run.family in CONTINUED:
+        assumed.append("sizes as in the recipe: those of train.init are not looked at")
     length = _length(run, length)
     shape = _batch(run, length)
     counted = _count(run, shape)

@@ -1,5 +1,6 @@
 """What kind of model lies in a folder, and whether it is good for what is asked of it."""
 
+import shlex
 from pathlib import Path
 
 from polyhead.api.tasks import TASKS
@@ -18,7 +19,7 @@ def check_use(path: Path, use: str) -> None:
     meant = TASKS[family].use if family in TASKS else ""
     if meant == use:
         return
-    instead = f"; use it with: {meant} {path}" if meant else ""
+    instead = f"; use it with: {meant} {shlex.quote(str(path))}" if meant else ""
     raise CheckpointError(
         f"{path} holds a model of family {family}, which `{use}` cannot use{instead}"
     )

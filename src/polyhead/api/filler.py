@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,17 @@ from torch import Tensor
 from polyhead.api import devices
 from polyhead.api.families import family_of
 from polyhead.api.reader import Reader
+from polyhead.api.tasks.masked import MASKED
+from polyhead.api.tasks.replaced import REPLACED
 from polyhead.checkpoint import folder as model_folder
+from polyhead.config import from_dict
+from polyhead.data.corpus import DataConfig
+from polyhead.data.sequences import Blanking, fixed_batches, pieces_of
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.text.blanks import MASK, Blanked, candidates, encode_blanks, word_of
 
 FAMILIES = ("bert", "electra")
+SCORED_AT_ONCE = 4096  # tokens
 LEAST_WIDTH = 5  # hypotheses of a joint filling, also if fewer are asked for
 
 
@@ -63,6 +69,26 @@ class Filler(Reader):
         return {
             begins: torch.tensor(candidates(self.tokenizer, begins)) for begins in (True, False)
         }
+
+    def score(self, lines: Sequence[str]) -> dict[str, float]:
+        """How well it fills in the same blanks every time, and an ELECTRA spots forgeries.
+
+        The figures are those of a validation, with as many blanks and pieces as long as in the
+        training.
+        """
+        if isinstance(lines, str):
+            raise ConfigError("score takes a list of lines; write score([text])")
+        run: dict[str, Any] = self.saved.about.get("run") or {}
+        data = from_dict(DataConfig, run.get("data", {}), "data.")
+        task = {"bert": MASKED, "electra": REPLACED}[self.saved.family]
+        blanking = Blanking(
+            replace(task.masking, share=data.blanks), self.mask, self.saved.config.vocab
+        )
+        longest = min(data.max_length, self.saved.config.max_length)
+        pieces = pieces_of(self.tokenizer.encode_batch(lines), longest)
+        with torch.inference_mode():
+            batches = fixed_batches(pieces, blanking, SCORED_AT_ONCE)
+            return task.examine(batches, self.saved.model, 0)
 
     def fill(self, text: str, top: int = 5) -> Filled:
         """The `top` likeliest guesses for every [MASK]; several blanks are filled together too.

@@ -26,7 +26,10 @@ from polyhead.text.tokenizer import Tokenizers
 ENCODERS = ("bert", "electra", "classifier")  # families that have one to give
 SAME = (  # of a block
     "d_model", "n_heads", "d_ff", "norm", "activation", "score", "attention", "experts",
+    "reversible",
 )  # fmt: skip
+SAME_IF = {"local": "window", "lsh": "lsh"}  # only of blocks with such attention
+SAME_EPS = 1e-4  # what a norm adds to a variance of about 1 may differ by so much
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,11 @@ def copy_encoder(initial: Initial, model: Any) -> None:
 def check_blocks(initial: Initial, stack: StackConfig, positions: PositionKind) -> None:
     """A block can move from one stack to another only if it would compute the same there."""
     theirs = initial.config.stack
-    for name in SAME:
+    kinds = {theirs.kind(layer) for layer in range(theirs.n_layers)}
+    names = [*SAME, *(name for kind, name in SAME_IF.items() if kind in kinds)]
+    if abs(stack.norm_eps - theirs.norm_eps) > SAME_EPS:
+        names.append("norm_eps")
+    for name in names:
         ours = getattr(stack, name)
         if ours != getattr(theirs, name):
             raise ConfigError(

@@ -21,26 +21,27 @@ from polyhead.checkpoint import store
 from polyhead.checkpoint.folder import SavedModel
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.interchange import conversion as choosing
-from polyhead.interchange import ids, tokens, writing
-from polyhead.interchange.conversion import TIMM, Conversion
+from polyhead.interchange import ids, pixels, tokens, writing
+from polyhead.interchange.conversion import Conversion
 from polyhead.interchange.electra import embeddings_are_shared
 from polyhead.interchange.hub import locate
 from polyhead.interchange.ids import Specials, specials_from
 from polyhead.interchange.names import Weights
-from polyhead.interchange.reading import CONFIG, WEIGHTS, Original, original, read_json
+from polyhead.interchange.pixels import PIXELS, Scale
+from polyhead.interchange.reading import CONFIG, WEIGHTS, Original, original
 from polyhead.interchange.writing import Written
 from polyhead.models import FAMILIES
 from polyhead.text import foreign
 from polyhead.text.foreign import ForeignTokenizer
 from polyhead.text.tokenizer import Tokenizers
 
-GENERATION, PIXELS = "generation_config.json", "preprocessor_config.json"
+GENERATION = "generation_config.json"
 MASKED = ("bert", "electra", "classifier")  # families with one id more than their tokenizer: [MASK]
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a conversion did: `parity` is None if nothing could be run beside it."""
+    """What a conversion did: `parity` is None if nothing could be run beside it (`obstacle`)."""
 
     family: str
     architecture: str
@@ -50,6 +51,7 @@ class Report:
     parity: Parity | None
     tokenizer: str
     notes: tuple[str, ...] = ()
+    obstacle: str | None = None
 
 
 def import_model(
@@ -62,7 +64,10 @@ def import_model(
     theirs = original(locate(name), config=family is None)
     other = None if generator is None else original(locate(generator))
     chosen, state = _converted(theirs, other, family)
-    chosen = replace(chosen, notes=(*chosen.notes, *_about_pixels(theirs, chosen.family)))
+    scale = None
+    if chosen.family == "vit":
+        scale, notes = _scale(theirs, chosen)
+        chosen, state = replace(chosen, notes=chosen.notes + notes), pixels.folded(state, scale)
     tokenizers, tokenizer_note = _tokenizers(theirs, chosen)
     model = FAMILIES[chosen.family][0](chosen.config)
     model_folder.set_weights(model, state)
@@ -73,10 +78,12 @@ def import_model(
     about: dict[str, Any] = {"imported": _about(name, generator, chosen)}
     about |= _classes(theirs.values, chosen)
     saved = SavedModel(chosen.family, chosen.config, model, tokenizers, about)
-    found = _compared(saved, chosen.specials, _sides(theirs, other, chosen))
+    sides = _sides(theirs, other, chosen, scale)
+    found = _compared(saved, chosen.specials, sides)
     report = Report(
         chosen.family, chosen.architecture, output, len(state),
         sum(p.numel() for p in model.parameters()), found, tokenizer_note, chosen.notes,
+        parity.obstacle(sides[0]),
     )  # fmt: skip
     with store.writing(output) as draft:
         model_folder.fill(draft, saved, card(name, report))
@@ -150,38 +157,37 @@ def _classes(values: Mapping[str, Any], chosen: Conversion) -> dict[str, Any]:
     if chosen.family not in ("classifier", "vit"):
         return {}
     given, n = values.get("id2label"), chosen.config.classes
+    timms = values.get("label_names")
+    if isinstance(timms, list) and len(timms) == n:
+        return {"classes": [str(name) for name in timms]}
     if isinstance(given, dict) and given.keys() == {str(i) for i in range(n)}:
         return {"classes": [str(given[str(i)]) for i in range(n)]}
     return {"classes": [str(i) for i in range(n)]}
 
 
-def _about_pixels(theirs: Original, family: str) -> tuple[str, ...]:
-    """A warning if their pixels are not scaled as ours are, from -1 to 1."""
-    if family != "vit" or theirs.path.is_file():
-        return ()
-    settings = read_json(theirs.path / PIXELS, missing_ok=True)
-    timms = theirs.values.get("pretrained_cfg")
-    if isinstance(timms, dict):
-        settings = {"image_mean": timms.get("mean"), "image_std": timms.get("std")}
-    for name in ("image_mean", "image_std"):
-        given = settings.get(name)
-        if isinstance(given, list) and any(number != 0.5 for number in given):
-            return (
-                f"it was trained on pixels with {name} = {given}; ours are scaled from -1 to 1, as "
-                "if that were 0.5, so `polyhead classify` shows it other colours than it knows",
-            )
-    return ()
+def _scale(theirs: Original, chosen: Conversion) -> tuple[Scale, tuple[str, ...]]:
+    """How their pixels are scaled, and a word about it if that is not as ours are."""
+    settings, channels = pixels.settings_of(theirs), chosen.config.channels
+    scale = pixels.scale(settings, channels)
+    if not scale.ours:
+        said = {name: settings[name] for name in ("image_mean", "image_std") if name in settings}
+        told = ", ".join(f"{name} = {value}" for name, value in said.items()) or "another scale"
+        return scale, (
+            f"its pixels have {told}: the matrix of its patches now reads ours, from -1 to 1",
+        )
+    told = "nothing says how its pixels are scaled: from -1 to 1, as ours"
+    return scale, () if settings else (told,)
 
 
-def _sides(theirs: Original, other: Original | None, chosen: Conversion) -> list[Theirs]:
-    first = Theirs(theirs.path, chosen.architecture)
+def _sides(
+    theirs: Original, other: Original | None, chosen: Conversion, scale: Scale | None
+) -> list[Theirs]:
+    first = Theirs(theirs.path, chosen.architecture, scale)
     return [first] if other is None else [first, Theirs(other.path, "ElectraForMaskedLM")]
 
 
 def _compared(saved: SavedModel, specials: Specials | None, sides: list[Theirs]) -> Parity | None:
     """The report of the two, or an error if they differ."""
-    if sides[0].architecture == TIMM:
-        return None
     second = sides[1] if len(sides) > 1 else None
     found = parity.compare(saved.family, saved.model, specials, sides[0], second)
     if found is not None and not found.equal:
@@ -195,26 +201,31 @@ def _compared(saved: SavedModel, specials: Specials | None, sides: list[Theirs])
 
 def export_model(model: Path, output: Path, *, to: str = "hf") -> Report:
     """Write one of our models as one (ELECTRA: two) of theirs."""
-    if to != "hf":
-        raise ConfigError(f"--to {to}: only hf is known, the folders of Hugging Face")
+    if to not in ("hf", "timm"):
+        raise ConfigError(f"--to {to}: only hf (Hugging Face's transformers) and timm are known")
     refuse_to_overwrite(output)
     saved = model_folder.load(model)
     specials = specials_for(saved)
     classes = saved.about.get("classes")
     names = [str(name) for name in classes] if isinstance(classes, list) else []
     weights = {n: t.cpu() for n, t in model_folder.weights(saved.model).items()}
-    folders = writing.written(saved.family, saved.config, weights, specials, names)
+    if to == "timm":
+        folders = writing.timm_written(saved.family, saved.config, weights, names)
+    else:
+        folders = writing.written(saved.family, saved.config, weights, specials, names)
+    if saved.family == "vit":
+        folders = [writing.with_pixels(half, saved.config) for half in folders]
     source = None if saved.tokenizers is None else saved.tokenizers.source
     with store.writing(output) as draft:
         for half in folders:
             _fill(draft / half.name, half, source)
         sides = [Theirs(draft / half.name, half.architecture) for half in reversed(folders)]
-        found = _compared(saved, specials, sides)
+        found, obstacle = _compared(saved, specials, sides), parity.obstacle(sides[0])
     kept = "its files as they came" if isinstance(source, ForeignTokenizer) else "not written: ours"
     return Report(
         saved.family, " and ".join(half.architecture for half in folders), output,
         sum(len(half.weights) for half in folders), sum(t.numel() for t in weights.values()),
-        found, "none" if source is None else kept,
+        found, "none" if source is None else kept, obstacle=obstacle,
     )  # fmt: skip
 
 
@@ -224,6 +235,8 @@ def _fill(folder: Path, half: Written, tokenizer: object) -> None:
     _write_json(folder / CONFIG, half.values)
     if half.generation is not None:
         _write_json(folder / GENERATION, half.generation)
+    if half.pixels is not None:
+        _write_json(folder / PIXELS, half.pixels)
     save_file(
         {name: tensor.contiguous() for name, tensor in half.weights.items()},
         folder / WEIGHTS,

@@ -129,13 +129,15 @@ class Labeller(Reader):
             tuple(notices),
         )
 
-    def read(self, files: Sequence[str | Path]) -> tuple[Examples, list[str]]:
+    def read(
+        self, files: Sequence[str | Path], encoding: str = "utf-8"
+    ) -> tuple[Examples, list[str]]:
         """Texts with labels, and what there is to say about them."""
         run: dict[str, Any] = self.saved.about.get("run") or {}
         given = run.get("data", {})
         names = {name: given[name] for name in ("text_key", "label_key") if name in given}
         notices: list[str] = []
-        config = from_dict(DataConfig, names, "data.")
+        config = from_dict(DataConfig, names | {"encoding": encoding}, "data.")
         return labelled.read(found([str(file) for file in files]), config, notices), notices
 
 

@@ -33,26 +33,28 @@ def look(model: Translator | Writer, text: str, target: str | None = None) -> At
     return reading(model, text)
 
 
-def reading(writer: Writer, text: str) -> AttentionView:
-    """All weights of all heads of a language model that reads one line.
+def reading(writer: Writer, text: str, most: int | None = None) -> AttentionView:
+    """All weights of all heads of a language model that reads a text.
 
     Each row is named by the token that follows: what the model had to predict there. The last row
-    is named by the model's own likeliest next token.
+    is named by the model's own likeliest next token. Of a text longer than the model reads at once,
+    or than `most` tokens, the end is read, as when it is written; the title then begins with "…".
     """
     tokenizer = writer.tokenizer
     text = tokenizer.normalise(text)
     if not text:
         raise ConfigError("the text is empty: there is nothing to look at")
-    ids = [EOS, *tokenizer.encode(text)[:-1]]
-    if len(ids) > writer.context:
-        raise ConfigError(
-            f"the text has {len(ids)} tokens with the line end before it, but the model reads "
-            f"{writer.context} at once; give a shorter one"
-        )
+    ids, pieces = [EOS, *tokenizer.encode(text)[:-1]], tokenizer.pieces(text)
+    n_read = min(writer.context, most or writer.context)
+    if len(ids) <= n_read:
+        read = as_tokens(pieces, before=EOS)
+    else:
+        ids, read = ids[-n_read:], as_tokens(pieces[-n_read:])
+        text = f"… {tokenizer.decode(ids)}"
     model: Any = writer.saved.model
     with torch.inference_mode(), recorded_attention(model) as found:
         logits = model(torch.tensor([ids], device=writer.device))[0, -1]
-    read = as_tokens(tokenizer.pieces(text), before=EOS)
+    likeliest = tokenizer.symbol(int(logits.argmax()))  # ▁ begins a word, which is not shown
     maps = [
         as_map("decoder", int(name.split(".")[-2]) + 1, found, name, text_only=True)
         for name in found
@@ -62,7 +64,7 @@ def reading(writer: Writer, text: str) -> AttentionView:
         model=writer.name,
         source=Sentence(text, read),
         target=None,
-        predictions=(*(token.text for token in read[1:]), tokenizer.symbol(int(logits.argmax()))),
+        predictions=(*(token.text for token in read[1:]), likeliest.removeprefix("▁") or likeliest),
         maps=tuple(sorted(maps, key=lambda one: one.layer)),
     )
 
@@ -185,7 +187,8 @@ def as_tokens(
     tokens = [Token(SPECIALS[before], 0, special=True)] if before is not None else []
     first = words[0] if words else 0
     for piece, word in zip(pieces, words, strict=True):
-        tokens.append(Token(piece.text.strip(" "), word - first + shift))
+        shown = piece.text.strip(" ").replace("\n", "↵")
+        tokens.append(Token(shown, word - first + shift))
     if after is not None:
         tokens.append(Token(SPECIALS[after], tokens[-1].word + 1 if tokens else 0, special=True))
     return tuple(tokens)

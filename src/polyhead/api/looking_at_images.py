@@ -7,6 +7,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from polyhead.api.image_labeller import ImageLabeller
+from polyhead.data.image_folders import visible
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.inspect import image_page
 from polyhead.inspect.attention import recorded_attention
@@ -21,9 +22,8 @@ def look_at_image(
     labeller: ImageLabeller, path: str | Path, size: tuple[int, int] | None = None
 ) -> ImageView:
     """All heads of all layers for one image, and their roll-out."""
-    return look_at_pixels(
-        labeller, labeller.read(Path(path), labeller.shape(size)), Path(path).name
-    )
+    pixels = labeller.read(Path(path), labeller.shape(size))
+    return look_at_pixels(labeller, pixels, visible(Path(path).name))
 
 
 def look_at_pixels(

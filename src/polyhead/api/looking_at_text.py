@@ -25,7 +25,7 @@ from jaxtyping import Float32
 
 from polyhead.api.filler import Filler
 from polyhead.api.labeller import Labeller
-from polyhead.api.looking import as_map, as_tokens, look, record
+from polyhead.api.looking import as_map, as_tokens, look, reading, record
 from polyhead.api.portions import longest_output
 from polyhead.api.stepping import check_forced, checked_source
 from polyhead.api.translator import Translator
@@ -56,6 +56,8 @@ def look_at_text(
         return _look_at_blanks(model, text)
     if isinstance(model, Labeller):
         return _look_at_class(model, text)
+    if isinstance(model, Writer) and target is None:
+        return reading(model, text, MAX_TOKENS)
     if target_ids is None or not isinstance(model, Translator):
         return look(model, text, target)
     source = checked_source(model, text)
@@ -89,7 +91,7 @@ def _check_size(
             raise ConfigError(f"a target of {n_written} tokens; at most {longest} can be looked at")
         return
     n_read = len(model.tokenizer.encode(text))
-    if n_read > MAX_TOKENS and not isinstance(model, Labeller):  # which reads the beginning
+    if n_read > MAX_TOKENS and isinstance(model, Filler):  # others read a part of it
         raise ConfigError(f"a text of {n_read} tokens; at most {MAX_TOKENS} can be looked at")
 
 

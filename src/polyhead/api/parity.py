@@ -2,12 +2,14 @@
 
     difference = max |ours - theirs|        over all outputs that are not padding
 
-Theirs is run by `transformers` (extra: hf). Without it nothing can be compared, and that is said.
+Theirs is run by `transformers` (extra: hf) or `timm`. Without them nothing can be compared, and
+that is said.
 Floating-point noise grows with the numbers, so `LIMIT` is meant for outputs up to 1 and grows with
 them beyond.
 """
 
 import contextlib
+import importlib
 import logging
 import warnings
 from collections.abc import Iterator
@@ -19,7 +21,12 @@ import torch
 from torch import Tensor
 
 from polyhead.errors import CheckpointError
+from polyhead.interchange import timm as timms
 from polyhead.interchange.ids import Specials, read_as, written_as
+from polyhead.interchange.pixels import Scale
+from polyhead.interchange.reading import CONFIG, read_json
+from polyhead.interchange.reading import original as look_at
+from polyhead.interchange.timm import TIMM
 
 LIMIT = 1e-4
 LENGTH, SHORTER = 12, 7  # of the two texts
@@ -42,22 +49,23 @@ class Parity:
 
 @dataclass(frozen=True)
 class Theirs:
-    """One of their folders, and the class that reads it."""
+    """One of their folders, and the class that reads it, or timm; how it wants its pixels."""
 
     folder: Path
     architecture: str
+    scale: Scale | None = None
 
 
 def compare(
     family: str, model: Any, specials: Specials | None, theirs: Theirs, generator: Theirs | None
 ) -> Parity | None:
-    """Run both; None if `transformers` is not installed or has no such class."""
+    """Run both; None if there is an `obstacle`."""
+    if obstacle(theirs) is not None:
+        return None
     with torch.random.fork_rng(devices=[]), _quiet(), torch.inference_mode():
         torch.manual_seed(0)
         loaded = [_load(side) for side in (theirs, generator) if side is not None]
-        if None in loaded:
-            return None
-        pairs = _outputs(family, model, specials, loaded, theirs.architecture)
+        pairs = _outputs(family, model, specials, loaded, theirs)
     pairs = [(ours.float(), original.float()) for ours, original in pairs]
     for ours, original in pairs:
         if ours.shape != original.shape:
@@ -71,14 +79,27 @@ def compare(
     )
 
 
+def obstacle(side: Theirs) -> str | None:
+    """Why nothing can be run beside our model, or None if it can."""
+    library = TIMM if side.architecture == TIMM else "transformers"
+    try:
+        found = importlib.import_module(library)
+    except ImportError:
+        return f"{library} is not installed"
+    if library == TIMM:
+        alone = side.folder.is_file()
+        name = timms.architecture({} if alone else read_json(side.folder / CONFIG, missing_ok=True))
+        return None if found.is_model(name) else f"timm has no model called {name[:80]}"
+    if not hasattr(found, side.architecture):
+        return f"this version of transformers has no {side.architecture}"
+    return None
+
+
 def _load(side: Theirs) -> Any:
     """Their model, from safetensors in a folder of this machine and from nowhere else."""
-    try:
-        import transformers
-    except ImportError:
-        return None
-    if not hasattr(transformers, side.architecture):
-        return None
+    if side.architecture == TIMM:
+        return _load_timm(side.folder)
+    transformers: Any = importlib.import_module("transformers")
     kind = getattr(transformers, side.architecture)
     voice = transformers.utils.logging
     before, bars = voice.get_verbosity(), voice.is_progress_bar_enabled()
@@ -93,15 +114,30 @@ def _load(side: Theirs) -> Any:
             voice.enable_progress_bar()
 
 
+def _load_timm(folder: Path) -> Any:
+    """A model of timm: its name says how it computes, the weights how large it is."""
+    timm: Any = importlib.import_module(TIMM)
+    theirs = look_at(folder)
+    name = timms.architecture(theirs.values)
+    try:
+        model = timm.create_model(name, **timms.options(theirs.values, theirs.shapes))
+        model.load_state_dict(theirs.tensors())
+    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
+        line = " ".join(str(error).split())[:200]
+        raise CheckpointError(f"timm's {name} cannot hold these weights: {line}") from None
+    return model.eval()
+
+
 def _outputs(
-    family: str, model: Any, specials: Specials | None, loaded: list[Any], architecture: str
+    family: str, model: Any, specials: Specials | None, loaded: list[Any], side: Theirs
 ) -> list[tuple[Tensor, Tensor]]:
     """Ours and theirs, for the same input."""
-    theirs = loaded[0]
+    theirs, architecture = loaded[0], side.architecture
     if family == "vit":
         grid, patch = model.grid, model.embed.patch
         images = torch.randn(2, model.embed.project.in_channels, grid[0] * patch, grid[1] * patch)
-        return [(model(images), theirs(images).logits)]
+        said = theirs(images if side.scale is None else side.scale.theirs(images))
+        return [(model(images), said if architecture == TIMM else said.logits)]
     vocab, pad = theirs.config.vocab_size, _pad(theirs, specials)
     length = min(LENGTH, theirs.config.max_position_embeddings)
     given = texts(vocab, length, NO_PAD if family == "gpt" else pad)

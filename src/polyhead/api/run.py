@@ -10,7 +10,7 @@ Each table is a dataclass beside the code that reads it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -45,10 +45,7 @@ SIZES = {  # what follows from the size of the vocabulary, until the real one is
     "bert": ("vocab",),
     "electra": ("vocab",),
 }
-INITIALISED = (  # families that can begin from a trained model
-    "classifier", "transformer", "ladder", "seq2seq", "bahdanau", "luong", "deep_att", "gnmt",
-    "convs2s", "bytenet", "moe",
-)  # fmt: skip
+CONTINUED = ("gpt", "reformer", "bert", "electra", "vit")  # whose sizes are those of train.init
 TABLES: dict[str, Any] = {
     "data": DataConfig,
     "text": TextConfig,
@@ -59,7 +56,10 @@ TABLES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Run:
-    """One configuration, checked: what to read, how large a model, and how to train it."""
+    """One configuration, checked: what to read, how large a model, and how to train it.
+
+    asked: what of [model] was set by overrides; the rest may give way to the sizes of `train.init`.
+    """
 
     description: str
     family: str
@@ -68,6 +68,7 @@ class Run:
     model: Any
     train: TrainConfig
     decode: DecodeConfig
+    asked: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def plain(self) -> dict[str, Any]:
         """Every value, with the defaults filled in, as it would stand in a file."""
@@ -121,15 +122,19 @@ def read_run(
 def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> Run:
     """Check plain values and make a `Run` of them."""
     from_file = {name: table for name, table in values.items() if name != "description"}
-    overrides = list(overrides)
+    overrides, asked = list(overrides), {"model": dict[str, Any]()}
     for override in overrides:
         set_by_path(from_file, override)
-    _let_steps_win(from_file, overrides)
+        set_by_path(asked, override)
     for name in from_file:
         if name not in (*TABLES, "model"):
             raise ConfigError(f"{name}: no such table{suggest(name, [*TABLES, 'model'])}")
         if not isinstance(from_file[name], dict):
-            raise ConfigError(f"{name} = {from_file[name]!r}: expected a table, as in [{name}]")
+            raise ConfigError(
+                f"{name} = {from_file[name]!r}: expected a table, as in [{name}]; write "
+                f"{name}.NAME=VALUE to set one of its values"
+            )
+    _let_steps_win(from_file, overrides)
     model = dict(from_file.get("model", {}))
     family = model.pop("family", "transformer")
     if family not in FAMILIES:
@@ -138,24 +143,25 @@ def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> Run:
         name: from_dict(kind, _listed(from_file.get(name, {})), f"{name}.")
         for name, kind in TABLES.items()
     }
-    if tables["train"].init is not None and family not in INITIALISED:
-        raise ConfigError(
-            f"train.init: a model of family {family} begins from scratch; leave it out, or train "
-            f"one of {', '.join(INITIALISED)}"
-        )
     for name in SIZES.get(family, ()):
         model.setdefault(name, tables["text"].vocab)
     config = from_dict(FAMILIES[family][1], model, "model.")
     if not tables["text"].joint:
         _check_two_vocabularies(family, config)
-    longest = tables["data"].max_length
+    if tables["train"].init is None or family not in CONTINUED:  # else the sizes are another's
+        _check_places(config, tables["data"].max_length)
+    description = str(values.get("description", ""))
+    return Run(description, family, model=config, asked=asked["model"], **tables)
+
+
+def _check_places(config: Any, longest: int) -> None:
+    """Texts must not be longer than the positions that are learned."""
     places = getattr(config, "max_length", longest)  # images have as many as there are patches
     if getattr(config, "positions", None) in ENDING and longest > places:
         raise ConfigError(
             f"data.max_length = {longest}: the model learns only {places} positions; "
             "raise model.max_length or lower data.max_length"
         )
-    return Run(str(values.get("description", "")), family, model=config, **tables)
 
 
 def _check_two_vocabularies(family: str, config: Any) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from polyhead.api.run import Run, build
+from polyhead.api.run import LISTS, Run, build
 from polyhead.checkpoint import store
 from polyhead.config import differences
 from polyhead.data import lexicon
@@ -99,8 +99,24 @@ def refuse_foreign(folder: Path) -> None:
             )
 
 
+def refuse_own(folder: Path, run: Run) -> None:
+    """A run cannot begin from its own things: `clear` would remove them."""
+    own = folder.resolve()
+    named = {f"data.{name}": getattr(run.data, name) for name in LISTS}
+    named["train.init"] = () if run.train.init is None else (run.train.init,)
+    for name, paths in named.items():
+        for path in paths:
+            place = Path(path).resolve()
+            if place == own or any(place.is_relative_to(own / part) for part in OURS):
+                raise ConfigError(
+                    f"{name} = {path!r} belongs to {folder}, the run that is to begin from it; "
+                    "choose another --run"
+                )
+
+
 def check(folder: Path, run: Run, *, fresh: bool, accept_changes: bool) -> list[str]:
     """Make sure that an old run would go on as it began; what changed, if that is accepted."""
+    refuse_own(folder, run)
     if fresh or not (folder / CONFIG).exists():
         return []
     changed = compare(folder, run)

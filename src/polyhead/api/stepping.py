@@ -49,7 +49,7 @@ class Walk:
 
     steps: tuple[Step, ...]
     text: str
-    ids: tuple[int, ...]  # of a translation without the closing EOS; in a text it ends a line
+    ids: tuple[int, ...]  # without the EOS that ended it; one that ends a line stays
     ended: bool
 
 
@@ -95,7 +95,8 @@ def _translate(
 def _write(
     writer: Writer, prompt: str, forced: Sequence[int], top: int, max_tokens: int | None
 ) -> Walk:
-    check_forced(forced, writer.tokenizer, ends=False)
+    ends = writer.tokenizer.reads_line_ends()
+    check_forced(forced, writer.tokenizer, ends=ends)
     read = writer.encode(prompt)
     room = writer.context - len(read) + 1
     if room < 1:
@@ -112,12 +113,13 @@ def _write(
     walked = list(
         open_walk(
             model, state, last=read[-1], forced=forced, limit=limit, top=top,
-            device=writer.device, end=None,
+            device=writer.device, end=EOS if ends else None,
         )
     )  # fmt: skip
     ids = tuple(one.id for one in walked)
     text = "".join(spelled(writer.tokenizer, read, ids))
-    return Walk(_named(writer.tokenizer, walked), text, ids, ended=False)
+    ended = ends and ids[-1:] == (EOS,)
+    return Walk(_named(writer.tokenizer, walked), text, ids[:-1] if ended else ids, ended)
 
 
 def beam_tree(

@@ -28,6 +28,8 @@ from polyhead.train.balancing import balanced
 from polyhead.train.loop import Callbacks, NotFinite, Progress, Update
 from polyhead.train.schedule import learning_rate
 
+OF_BLOCKS = ("transformer", "gpt", "reformer", "bert", "electra", "classifier", "vit")
+
 
 @dataclass(frozen=True)
 class Result:
@@ -61,6 +63,7 @@ def train(
             f"model.family = {run.family!r}: such models can be built and loaded, but this version "
             f"trains only {', '.join(TASKS)}"
         )
+    _check_layers(run)
     device = devices.choose(run.train.device)
     if run.train.bf16:
         devices.check_bf16(device)
@@ -83,6 +86,16 @@ def train(
         _resume(session)
         _train(session)
         return _result(session)
+
+
+def _check_layers(run: Run) -> None:
+    """Rates that fall from layer to layer are for models of blocks."""
+    decay = run.train.optimizer.layer_decay
+    if decay != 1 and run.family not in OF_BLOCKS:
+        raise ConfigError(
+            f"train.optimizer.layer_decay = {decay}: a model of family {run.family} has no blocks "
+            f"above each other, as {', '.join(OF_BLOCKS)} have; leave it out"
+        )
 
 
 @contextmanager

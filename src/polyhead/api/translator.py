@@ -17,7 +17,7 @@ from polyhead.config import from_dict
 from polyhead.data.lexicon import read_dictionary
 from polyhead.decode.ensemble import Ensemble
 from polyhead.decode.many import Output, decode_all
-from polyhead.decode.options import DecodeConfig
+from polyhead.decode.options import DecodeConfig, dice
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.inspect.attending import Attending, attends
 from polyhead.text.tokenizer import Tokenizers
@@ -110,7 +110,7 @@ class Translator:
         flat = [part for line in parts for part in line]
         starts = [prefixes[i] if prefixes and not k else "" for i, line in enumerate(parts)
                   for k in range(len(line))]  # fmt: skip
-        generator = torch.Generator().manual_seed(seed)
+        generator = dice(seed)
         outputs = decode_all(
             self.searched(options),
             self.tokenizers.source.encode_batch(flat),

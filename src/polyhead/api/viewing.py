@@ -1,9 +1,10 @@
 """The attention viewer as files and pages, for whoever shows it: a server, or a notebook."""
 
-from collections.abc import Sequence
 from importlib.resources import files
 
 from polyhead.inspect import drawing, image_page, page
+from polyhead.inspect.choosing import Choice as Choice
+from polyhead.inspect.choosing import narrowed as narrowed
 from polyhead.inspect.image_page import ImageView
 from polyhead.inspect.maps import AttentionView
 
@@ -23,16 +24,6 @@ def whole_page(view: AttentionView | ImageView) -> str:
     return image_page.render(view) if isinstance(view, ImageView) else page.render(view)
 
 
-def picture(
-    view: AttentionView,
-    *,
-    kind: str | None = None,
-    layer: int | None = None,
-    heads: Sequence[int] | None = None,
-    word: str | None = None,
-    lines: bool = False,
-    merge: bool = False,
-) -> str:
+def picture(view: AttentionView, choice: Choice) -> str:
     """Heat-maps, or the lines of one layer, as SVG; as `polyhead attention` draws them."""
-    style = "lines" if lines or word is not None else "heatmap"
-    return drawing.svg(view, kind, layer, heads, word, style, merge)
+    return drawing.drawn(view, choice)

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from polyhead.api import devices
 from polyhead.api.families import check_use
 from polyhead.api.reader import Reader
 from polyhead.api.tasks.language import Examination, examination, examine
 from polyhead.checkpoint import folder as model_folder
 from polyhead.config import from_dict
-from polyhead.decode.options import DecodeConfig
+from polyhead.decode.options import DecodeConfig, dice
 from polyhead.decode.writing import write
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.layers.positions import ENDING
@@ -79,24 +77,30 @@ class Writer(Reader):
         """The same as it is written, in pieces of whole characters.
 
         It writes `options.max_length` tokens, or until one of the texts in `stop`, which it leaves
-        out. After an empty prompt it begins a new line. An end of line is written as one.
+        out. After an empty prompt it begins a new line. An end of line is written as one. Where
+        line ends are tokens of their own, as in an imported GPT-2, EOS ends the text instead.
         """
         if isinstance(stop, str) or not all(stop):
             raise ConfigError("stop takes a list of texts, none of them empty; write stop=[text]")
         options = self.defaults if options is None else options
-        generator = torch.Generator().manual_seed(seed)
+        generator = dice(seed)
         ids = self.encode(prompt)
         model: Any = self.saved.model
         written = write(model, ids, options, generator, self.context, self.device)
         pieces = spelled(self.tokenizer, ids, written)
-        return until(stop, _without_second_space(prompt, pieces))
+        if not self.tokenizer.reads_line_ends():
+            pieces = _without_second_space(prompt, pieces)
+        return until(stop, pieces)
 
     def encode(self, prompt: str) -> list[int]:
         """A prompt's ids: its last line is not closed; an empty one stands after an EOS.
 
-        Text loses the spaces at its ends when it is encoded. Where characters have ids, the space
-        at the end of a prompt counts nevertheless: what follows is then a new word.
+        A tokenizer that reads line ends reads it as it is. Else a text loses the spaces at its ends
+        when it is encoded. Where characters have ids, the space at the end of a prompt counts
+        nevertheless: what follows is then a new word.
         """
+        if self.tokenizer.reads_line_ends():
+            return self.tokenizer.encode(prompt)[:-1] or [EOS]
         *lines, last = prompt.split("\n")
         encoded = [id for line in self.tokenizer.encode_batch(lines) for id in line]
         ids = [*encoded, *self.tokenizer.encode(last)[:-1]]
@@ -137,11 +141,15 @@ def spelled(tokenizer: Tokenizer, before: Sequence[int], ids: Iterable[int]) -> 
     """What each id adds to the text after `before`; nothing until a character is whole.
 
     A character may be several ids (its bytes), and a space shows only when something follows it.
-    One that is still in pieces when its line or the text ends is left out.
+    One that is still in pieces when its line or the text ends is left out. EOS is a line end, or,
+    if the tokenizer has ids for those, the end.
     """
+    ends = tokenizer.reads_line_ends()
     line = _last_line(before)
     shown = len(tokenizer.decode(line))
     for id in ids:
+        if id == EOS and ends:
+            return
         if id == EOS:
             line, shown = [], 0
             yield "\n"

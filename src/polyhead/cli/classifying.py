@@ -11,8 +11,9 @@ from pathlib import Path
 from polyhead.api.corpora import find_file
 from polyhead.api.families import family_of
 from polyhead.api.labeller import Label, Labeller, load
+from polyhead.cli.piping import UTF8, piped
 from polyhead.cli.screen import counting, say
-from polyhead.cli.translating import PROMPT, chunks
+from polyhead.cli.translating import PROMPT
 from polyhead.errors import ConfigError
 
 
@@ -25,6 +26,7 @@ class ClassifyWords:
     top: int = 1
     size: str | None = None
     device: str = "auto"
+    encoding: str = UTF8
 
 
 def run_classify(model: Path, files: Sequence[Path], words: ClassifyWords) -> int:
@@ -47,7 +49,7 @@ def run_classify(model: Path, files: Sequence[Path], words: ClassifyWords) -> in
     labeller = load(model, device=words.device)
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
     try:
-        for lines in _given(files):
+        for lines in _given(files, words.encoding):
             _classify(labeller, words, lines, out)
     finally:
         with suppress(BrokenPipeError):
@@ -55,12 +57,12 @@ def run_classify(model: Path, files: Sequence[Path], words: ClassifyWords) -> in
     return 0
 
 
-def _given(files: Sequence[Path]) -> Iterator[list[str]]:
+def _given(files: Sequence[Path], encoding: str) -> Iterator[list[str]]:
     """The lines of files, or of standard input; on a terminal one by one."""
     if files:
-        yield from (find_file(path) for path in files)
+        yield from (find_file(path, encoding) for path in files)
     elif not sys.stdin.isatty():
-        yield from chunks(sys.stdin.buffer)
+        yield from piped(encoding)
     else:
         say("One text a line; Ctrl-D ends.")
         while True:
@@ -93,13 +95,13 @@ def as_json(line: str, label: Label) -> str:
 
 
 def run_label_evaluation(
-    models: Sequence[Path], files: Iterable[Path], json_out: bool, device: str
+    models: Sequence[Path], files: Iterable[Path], encoding: str, json_out: bool, device: str
 ) -> None:
     """Classify texts whose classes are known, and tell how often that was right."""
     if len(models) != 1:
         raise ConfigError(f"{len(models)} models were given; one classifier at a time")
     labeller = load(models[0], device=device)
-    examples, notices = labeller.read(list(files))
+    examples, notices = labeller.read(list(files), encoding)
     with counting("classifying", len(examples)) as progress:
         found = labeller.judge(examples, notices, progress)
     for notice in found.notices:

@@ -71,13 +71,15 @@ def as_json(path: Path, found: Sequence[Label]) -> str:
 
 
 def run_image_evaluation(
-    models: Sequence[Path], images: Sequence[Path], json_out: bool, device: str
+    models: Sequence[Path], images: Sequence[Path], size: str | None, json_out: bool, device: str
 ) -> None:
     """Accuracy, F1 and who is confused with whom. `digits` means the embedded ones."""
     labeller = load(*models, device=device)
     embedded = [str(path) for path in images] == ["digits"] and not images[0].exists()
     found, notices = labeller.evaluate(
-        () if embedded else images, corpus="digits" if embedded else None
+        () if embedded else images,
+        corpus="digits" if embedded else None,
+        size=read_size(size),
     )
     for notice in notices:
         say(notice)

@@ -9,7 +9,18 @@ from typing import Annotated
 
 import typer
 
-from polyhead.cli.words import Device, Files, Images, Labelled, Model, Models, PlainText, app
+from polyhead.cli.words import (
+    Device,
+    Encoding,
+    Files,
+    Images,
+    ImageSize,
+    Labelled,
+    Model,
+    Models,
+    PlainText,
+    app,
+)
 from polyhead.errors import ConfigError
 
 
@@ -41,7 +52,7 @@ def train(
     images: Images = None,
     valid_images: Images = None,
     init: Annotated[
-        Path | None, typer.Option(help="To begin from: BERT, ELECTRA, or the same family.")
+        Path | None, typer.Option(help="To begin from: the same family, or BERT or ELECTRA.")
     ] = None,
     encoding: Annotated[str | None, typer.Option(help="Of all files, such as cp949.")] = None,
     on_bad_line: Annotated[str | None, typer.Option(help="skip or fail.")] = None,
@@ -62,6 +73,7 @@ def train(
     polyhead train --source train.ko --target train.en --run runs/mine
     polyhead train small train.epochs=5 --pairs corpus.tsv --run runs/tsv
     polyhead train gpt-tiny --text corpus.txt --run runs/writer
+    polyhead train gpt-tiny --text my.txt --init runs/writer --run runs/my-writer
     polyhead train bert-tiny --text corpus.txt --run runs/bert
     polyhead train classify-small --data labelled.tsv --init runs/bert --run runs/reviews
     polyhead train vit-cifar10 --images photos/ --run runs/photos
@@ -110,6 +122,7 @@ def translate(
     ] = False,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="One JSON object for each line.")] = False,
     seed: Annotated[int, typer.Option(help="Of --sample.")] = 0,
+    encoding: Encoding = "utf-8",
     device: Device = "auto",
 ) -> None:
     """Translate: one line in, one line out.
@@ -126,7 +139,7 @@ def translate(
     }  # fmt: skip
     run_translation(
         TranslateWords(
-            tuple(models), changes, scores, prefix, align, jsonl, seed, device, dictionary
+            tuple(models), changes, scores, prefix, align, jsonl, seed, device, dictionary, encoding
         )
     )
 
@@ -152,6 +165,7 @@ def generate(
     ] = None,
     n: Annotated[int, typer.Option("--n", help="So many texts, with seeds from --seed on.")] = 1,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="One JSON object for each text.")] = False,
+    encoding: Encoding = "utf-8",
     device: Device = "auto",
 ) -> None:
     r"""Go on with a text: the prompt and what follows it, as it is written.
@@ -166,7 +180,9 @@ def generate(
         "max_length": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p,
     }  # fmt: skip
     run_generation(
-        GenerateWords(model, prompt, changes, greedy, seed, tuple(stop or ()), n, jsonl, device)
+        GenerateWords(
+            model, prompt, changes, greedy, seed, tuple(stop or ()), n, jsonl, device, encoding
+        )
     )
 
 
@@ -196,13 +212,15 @@ def evaluate(
     rounds: Annotated[
         int | None, typer.Option(help="Of LSH attention, if not as many as the model's own.")
     ] = None,
+    size: ImageSize = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
     json_out: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    encoding: Encoding = "utf-8",
     device: Device = "auto",
 ) -> None:
     """Score a model: a translator by BLEU and chrF, with signatures and 95 % intervals; a language
-    model by its loss, its perplexity and its bits per character; a classifier by accuracy, F1 and
-    who is confused with whom.
+    model by its loss, its perplexity and its bits per character; a BERT or an ELECTRA by the blanks
+    it fills in; a classifier by accuracy, F1 and who is confused with whom.
 
     polyhead evaluate runs/mine --source test.ko --target test.en
     polyhead evaluate runs/mine --source test.ko --target test.en --against runs/other
@@ -215,20 +233,22 @@ def evaluate(
     from polyhead.cli.evaluating import EvaluateWords, run_evaluation
     from polyhead.cli.scoring import run_scoring
 
+    if size is not None and not images:
+        raise ConfigError("--size is for images; leave it out")
     if rounds is not None and not (text or source):
         raise ConfigError("--rounds is for translators and language models; leave it out")
     if images and not (source or target or text or data):
         from polyhead.cli.classifying_images import run_image_evaluation
 
-        run_image_evaluation(models, images, json_out, device)
+        run_image_evaluation(models, images, size, json_out, device)
         return
     if data and not source and not target and not text:
         from polyhead.cli.classifying import run_label_evaluation
 
-        run_label_evaluation(models, data, json_out, device)
+        run_label_evaluation(models, data, encoding, json_out, device)
         return
     if text and not source and not target:
-        run_scoring(models, text, rounds, json_out, device)
+        run_scoring(models, text, encoding, rounds, json_out, device)
         return
     if text or not source or not target:
         raise ConfigError(
@@ -239,7 +259,7 @@ def evaluate(
     run_evaluation(
         EvaluateWords(
             tuple(models), tuple(source), tuple(target), against, lowercase, tokenize, changes,
-            output, json_out, device, rounds, metric,
+            output, json_out, device, rounds, metric, encoding,
         )
     )  # fmt: skip
 
@@ -325,11 +345,14 @@ def import_model(
 def export_model(
     model: Model,
     output: Annotated[Path, typer.Option(help="Where to write their model.")],
-    to: Annotated[str, typer.Option(help="hf: a folder for Hugging Face's transformers.")] = "hf",
+    to: Annotated[
+        str, typer.Option(help="hf: for Hugging Face's transformers; timm: a ViT for timm.")
+    ] = "hf",
 ) -> None:
     """Write a model for other programs.
 
     polyhead export runs/mine --to hf --output models/mine-hf
+    polyhead export runs/vit --to timm --output models/vit-timm
     """
     from polyhead.cli.interchanging import run_export
 

@@ -35,6 +35,7 @@ Folder = Annotated[
 PairFiles = Annotated[
     list[Path] | None, typer.Option(help="TSV or JSON lines with both sides; repeatable.")
 ]
+Encoding = Annotated[str | None, typer.Option(help="Of all files, such as cp949.")]
 Language = Annotated[str | None, typer.Option(help="ko or en; the terminal's unless given.")]
 Listing = Annotated[bool, typer.Option("--list", help="Show the systems and leave.")]
 
@@ -85,6 +86,7 @@ def command(name: str) -> Callable[..., None]:
         test_source: Files = None,
         test_target: Files = None,
         test_pairs: PairFiles = None,
+        encoding: Encoding = None,
         lang: Language = None,
         list_only: Listing = False,
     ) -> None:
@@ -100,7 +102,7 @@ def command(name: str) -> Callable[..., None]:
 
         words = ContestWords(
             name, recipe, tuple(overrides or ()), budget, flops, systems, seeds,
-            tuple(ensemble or ()), metric, run, files, tests, lang, list_only,
+            tuple(ensemble or ()), metric, run, files, tests, lang, encoding, list_only,
         )  # fmt: skip
         raise typer.Exit(run_contest(words))
 

@@ -39,6 +39,7 @@ class ContestWords:
     files: dict[str, list[str]]
     tests: dict[str, list[str]]
     lang: str | None
+    encoding: str | None = None
     list_only: bool = False
 
 
@@ -52,10 +53,7 @@ def run_contest(words: ContestWords) -> int:
     language = chosen_language(words.lang)
     if words.metric is not None and words.metric not in get_args(Metric):
         raise ConfigError(f"--metric {words.metric}: expected bleu or wer")
-    recipe, overrides = words.recipe, words.overrides
-    if recipe is not None and "=" in recipe:  # own files need no recipe
-        overrides = (recipe, *overrides)
-        recipe = None
+    recipe, overrides = told_apart(words)
     stem = Path(recipe).stem if recipe else "own"
     asked = Asked(
         contest,
@@ -86,6 +84,21 @@ def run_contest(words: ContestWords) -> int:
     models = " ".join(map(str, models_of(best(found.table), asked.folder)))
     say(f"the best can be used with: polyhead translate {models}")
     return 0
+
+
+def told_apart(words: ContestWords) -> tuple[str | None, tuple[str, ...]]:
+    """The recipe, if there is one, and the overrides, in whichever order they came."""
+    given = [*([] if words.recipe is None else [words.recipe]), *words.overrides]
+    recipes = [word for word in given if "=" not in word]
+    if len(recipes) > 1:
+        raise ConfigError(
+            f"{recipes[1]}: neither a second recipe ({recipes[0]} is the first) nor an override, "
+            "which has a name and a value: train.max_tokens=1000"
+        )
+    overrides = [word for word in given if "=" in word]
+    if words.encoding is not None:
+        overrides.append(f"data.encoding={words.encoding}")
+    return next(iter(recipes), None), tuple(overrides)
 
 
 def models_of(row: dict[str, Any], folder: Path) -> list[Path]:

@@ -29,13 +29,14 @@ class EvaluateWords:
     device: str
     rounds: int | None = None
     metric: str = "bleu"
+    encoding: str = "utf-8"
 
 
 def run_evaluation(words: EvaluateWords) -> None:
     """Translate, score, print."""
     if words.metric not in get_args(Metric):
         raise ConfigError(f"--metric {words.metric}: expected bleu or wer")
-    sources, references = read_sides(words.source, words.target)
+    sources, references = read_sides(words.source, words.target, words.encoding)
     translator = load(*words.models, device=words.device)
     if words.rounds is not None:
         for saved in translator.models:
@@ -71,7 +72,7 @@ def _other(words: EvaluateWords) -> Translator | list[str] | None:
     if words.against is None:
         return None
     if words.against.is_file():
-        return find_file(words.against)
+        return find_file(words.against, words.encoding)
     return load(words.against, device=words.device)
 
 

@@ -9,8 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from polyhead.api.filler import Filled, load
-from polyhead.cli.translating import chunks
-from polyhead.errors import ConfigError
+from polyhead.cli.piping import piped
+from polyhead.cli.screen import say
+from polyhead.cli.words import as_text
+from polyhead.errors import ConfigError, DataError
+
+MAX_TOP = 200  # every hypothesis of several blanks grows by as many guesses
 
 
 @dataclass(frozen=True)
@@ -24,37 +28,48 @@ class FillWords:
     device: str
 
 
-def run_filling(words: FillWords) -> None:
-    """Fill in the blanks of each text; without one, of the lines of standard input."""
-    if words.top < 1:
-        raise ConfigError(f"--top {words.top}: expected at least 1")
+def run_filling(words: FillWords) -> int:
+    """Fill in the blanks of each text; without one, of the lines of standard input.
+
+    What cannot be filled in is named and left out; the exit code is then that of bad data.
+    """
+    if not 1 <= words.top <= MAX_TOP:
+        raise ConfigError(f"--top {words.top}: expected 1 to {MAX_TOP}")
     if not words.texts and sys.stdin.isatty():
         raise ConfigError(
             'give a text with a blank, as in: polyhead fill MODEL "오늘은 [MASK]이다"'
         )
     filler = load(words.model, device=words.device)
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
+    n_filled = n_left_out = 0
     try:
-        for number, text in enumerate(_given(words)):
-            found = filler.fill(text, words.top)
+        for text in _given(words):
+            try:
+                found = filler.fill(text, words.top)
+            except DataError as error:
+                n_left_out += 1
+                say(f"polyhead: {error}")
+                continue
             if words.jsonl:
                 out.write(json.dumps(asdict(found), ensure_ascii=False) + "\n")
             else:
-                out.write("\n" * bool(number) + as_text(found) + "\n")
+                out.write("\n" * bool(n_filled) + spoken(found) + "\n")
+            n_filled += 1
     finally:
         with suppress(BrokenPipeError):
             out.detach()
+    return DataError.exit_code if n_left_out else 0
 
 
 def _given(words: FillWords) -> Iterator[str]:
     if words.texts:
-        yield from words.texts
+        yield from (as_text(text, "TEXT") for text in words.texts)
         return
-    for lines in chunks(sys.stdin.buffer):
+    for lines in piped():
         yield from (line for line in lines if line.strip())
 
 
-def as_text(found: Filled) -> str:
+def spoken(found: Filled) -> str:
     """One blank: the filled text after its probability. Several: each by itself, then together."""
     if len(found.blanks) == 1:
         pairs = zip(found.blanks[0], found.together, strict=True)

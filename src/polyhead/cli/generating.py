@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from polyhead.api.corpora import find_file
 from polyhead.api.translator import with_options
 from polyhead.api.writer import Writer, load
 from polyhead.cli.screen import say
+from polyhead.cli.words import as_text
 from polyhead.errors import ConfigError
 
 
@@ -27,13 +29,16 @@ class GenerateWords:
     n: int
     jsonl: bool
     device: str
+    encoding: str = "utf-8"
 
 
 def run_generation(words: GenerateWords) -> None:
     """Write to standard output, one continuation after the other."""
     check(words)
     writer = load(words.model, device=words.device)
-    prompt = read_prompt() if words.prompt is None else words.prompt
+    prompt = (
+        read_prompt(words.encoding) if words.prompt is None else as_text(words.prompt, "--prompt")
+    )
     n_read, context = len(writer.encode(prompt)), writer.context
     if n_read > context:
         say(
@@ -64,15 +69,15 @@ def check(words: GenerateWords) -> None:
             raise ConfigError(f"--{name} {value}: expected at least 1")
     if (words.changes["top_k"] or 0) < 0:
         raise ConfigError(f"--top-k {words.changes['top_k']}: expected 0 (all tokens) or more")
-    if "" in words.stop:
+    if not all(as_text(text, "--stop") for text in words.stop):
         raise ConfigError("--stop: expected at least one character")
 
 
-def read_prompt() -> str:
+def read_prompt(encoding: str) -> str:
     """What is piped in, without the newline at its end; nothing where there is a terminal."""
     if sys.stdin.isatty():
         return ""
-    return sys.stdin.buffer.read().decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+    return "\n".join(find_file(Path("-"), encoding))
 
 
 def _write(

@@ -26,7 +26,7 @@ def tell(report: Report) -> None:
     for note in report.notes:
         say(f"note: {note}")
     if report.parity is None:
-        say("outputs: not compared, only names and shapes: transformers cannot run the original")
+        say(f"outputs: not compared, only names and shapes: {report.obstacle}")
     else:
         found = report.parity
         say(

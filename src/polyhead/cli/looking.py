@@ -7,7 +7,12 @@ from polyhead.api.image_labeller import ImageLabeller
 from polyhead.api.loading import load
 from polyhead.api.looking import look, write_picture
 from polyhead.api.looking_at_images import look_at_image, write_view
+from polyhead.api.looking_at_text import look_at_text
+from polyhead.api.translator import Translator
+from polyhead.api.writer import Writer
 from polyhead.cli.screen import say
+from polyhead.cli.words import as_text
+from polyhead.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,13 @@ def run_look(words: LookWords) -> None:
         say(picture.title)
         say(f"written to {words.output}")
         return
-    view = look(reader, words.text, words.target)
+    text = as_text(words.text, "TEXT")
+    if isinstance(reader, Translator | Writer):
+        view = look(reader, text, words.target and as_text(words.target, "--target"))
+    elif words.target is None:
+        view = look_at_text(reader, text)
+    else:
+        raise ConfigError("only a translator has a target; leave --target out")
     write_picture(
         view,
         words.output,

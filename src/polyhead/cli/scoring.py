@@ -1,25 +1,32 @@
-"""`polyhead evaluate MODEL --text FILE`: how well a language model knows a text."""
+"""`polyhead evaluate MODEL --text FILE`: how well a model knows a text, or fills in its blanks."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from polyhead.api import filler
 from polyhead.api.corpora import find_file
+from polyhead.api.families import family_of
 from polyhead.api.rounds import use_rounds
 from polyhead.api.writer import LanguageScore, load
 from polyhead.cli.screen import counting, say
+from polyhead.errors import ConfigError
 
 
 def run_scoring(
     models: Sequence[Path],
     texts: Sequence[Path],
+    encoding: str,
     rounds: int | None,
     as_json: bool,
     device: str,
 ) -> None:
     """Read, score, print."""
-    lines = [line for path in texts for line in find_file(path)]
+    lines = [line for path in texts for line in find_file(path, encoding)]
+    if len(models) == 1 and family_of(models[0]) in filler.FAMILIES:
+        _score_blanks(models[0], lines, rounds, as_json, device)
+        return
     writer = load(*models, device=device)
     if rounds is not None:
         use_rounds(writer.saved.model, rounds)
@@ -32,6 +39,17 @@ def run_scoring(
             "the model did not have to spell it, which flatters it"
         )
     print(json.dumps(asdict(found), indent=2) if as_json else as_text(found))
+
+
+def _score_blanks(
+    model: Path, lines: Sequence[str], rounds: int | None, as_json: bool, device: str
+) -> None:
+    """BERT and ELECTRA: the figures of a validation."""
+    if rounds is not None:
+        raise ConfigError("--rounds is for translators and language models; leave it out")
+    found = filler.load(model, device=device).score(lines)
+    told = "\n".join(f"{name.replace('_', ' '):<20}{value:.4f}" for name, value in found.items())
+    print(json.dumps(found, indent=2) if as_json else told)
 
 
 def as_text(found: LanguageScore) -> str:

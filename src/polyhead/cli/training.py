@@ -1,6 +1,7 @@
 """`polyhead train`."""
 
 import json
+import shlex
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,4 +97,4 @@ def tell(result: Result, use: str) -> None:
     say(f"finished at step {result.step:,}; validation: {scores}")
     if result.flops:
         say(f"training took about {result.flops:.1e} FLOPs of matrix products")
-    say(f"the model is {result.best}; use it with: {use} {result.folder}")
+    say(f"the model is {result.best}; use it with: {use} {shlex.quote(str(result.folder))}")

@@ -3,7 +3,6 @@
 import io
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,9 @@ from polyhead.api.translator import (
     with_dictionary,
     with_options,
 )
+from polyhead.cli.piping import UTF8, mended
 from polyhead.cli.screen import counting, say
 
-CHUNK = 2048  # lines that are sorted by length together before the first is printed
 PROMPT = "> "
 
 
@@ -36,6 +35,7 @@ class TranslateWords:
     seed: int
     device: str
     dictionary: Path | None = None
+    encoding: str = UTF8
 
 
 def run_translation(words: TranslateWords) -> None:
@@ -48,7 +48,7 @@ def run_translation(words: TranslateWords) -> None:
         if sys.stdin.isatty():
             _converse(translator, words, out)
         else:
-            for lines in chunks(sys.stdin.buffer):
+            for lines in mended(words.encoding):
                 _translate(translator, words, lines, out)
     finally:
         with suppress(BrokenPipeError):
@@ -122,15 +122,3 @@ def as_json(
             ]
         outputs.append(output)
     return {"source": line, "translations": outputs}
-
-
-def chunks(stream: io.BufferedIOBase | Any) -> Iterator[list[str]]:
-    """Lines, cut at the newline byte only; what is no UTF-8 becomes a replacement character."""
-    lines: list[str] = []
-    for raw in stream:
-        lines.append(raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace"))
-        if len(lines) == CHUNK:
-            yield lines
-            lines = []
-    if lines:
-        yield lines

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from polyhead.cli.words import Device, Model, app
+from polyhead.cli.words import Device, Encoding, ImageSize, Model, app
 
 
 @app.command()
@@ -32,7 +32,8 @@ def fill(
     """
     from polyhead.cli.filling import FillWords, run_filling
 
-    run_filling(FillWords(model, tuple(texts or ()), top, jsonl, device))
+    code = run_filling(FillWords(model, tuple(texts or ()), top, jsonl, device))
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -46,10 +47,9 @@ def classify(
         bool, typer.Option("--scores", help="Of texts: add the probability of every class.")
     ] = False,
     top: Annotated[int, typer.Option(help="Of images: so many classes.")] = 1,
-    size: Annotated[
-        str | None, typer.Option(help="Of images: resize to so many pixels, such as 56 or 56x48.")
-    ] = None,
+    size: ImageSize = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="One JSON object for each input.")] = False,
+    encoding: Encoding = "utf-8",
     device: Device = "auto",
 ) -> None:
     """Say what class texts or images are of: one line in, one line out; or one line an image.
@@ -60,5 +60,5 @@ def classify(
     """
     from polyhead.cli.classifying import ClassifyWords, run_classify
 
-    words = ClassifyWords(scores, jsonl, top, size, device)
+    words = ClassifyWords(scores, jsonl, top, size, device, encoding)
     raise typer.Exit(run_classify(model, files or (), words))

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from polyhead.errors import ConfigError
+
 app = typer.Typer(
     name="polyhead",
     help="Train a Transformer on your own text, see what its heads look at, put it to use.",
@@ -32,7 +34,22 @@ Images = Annotated[
     list[Path] | None,
     typer.Option(help="A folder for each class, a tar of them, or an idx file; repeatable."),
 ]
+ImageSize = Annotated[
+    str | None, typer.Option(help="Of images: resize to so many pixels, such as 56 or 56x48.")
+]
+Encoding = Annotated[str, typer.Option(help="Of text that is read, such as cp949.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+
+
+def as_text(given: str, name: str) -> str:
+    """A text of the command line, unless its bytes were no text."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"{name}: not UTF-8 text; convert it, for instance by iconv -f cp949 -t utf-8"
+        ) from None
+    return given
 
 
 def keep_examples(program: typer.Typer) -> None:

@@ -2,7 +2,8 @@
 
 What they are asked is less than what they read: BERT and ELECTRA's generator answer at the blanks,
 a classifier once for each text or image. Nothing but attention and the pooling of a classifier
-mixes positions, so that a head costs what linear layers at so many positions cost.
+mixes positions, so that a head costs what linear layers at so many positions cost, and so does the
+last feed-forward network before it.
 """
 
 from dataclasses import replace
@@ -39,11 +40,10 @@ def n_blanks(shape: Shape, share: float) -> int:
 def bert_bill(config: BERTConfig, shape: Shape, share: float = BLANKS) -> Bill:
     """Devlin et al. 2019: the encoder everywhere, the head and the output layer at the blanks."""
     blanks, d_embed = n_blanks(shape, share), config.embedding_width
-    found = Cost(kept=INTEGER * blanks)  # where the blanks are
     parts = {
         "embeddings": _embed(config, shape) + _widen(config, shape),
-        "encoder": stack_cost(config.stack, shape),
-        "head": found + _transform(config, blanks),
+        "encoder": stack_cost(config.stack, shape, asked=blanks),
+        "head": _transform(config, blanks),
         "output": output_layer(blanks, d_embed, config.vocab, tied=config.tie, bias=True),
     }
     return Bill(shape, parts, vocab=config.vocab, predictions=blanks)
@@ -68,8 +68,8 @@ def electra_bill(config: ElectraConfig, shape: Shape, share: float = BLANKS) -> 
     parts = {
         "embeddings": _embed(small, shape),
         "generator": _widen(small, shape)
-        + stack_cost(small.stack, shape)
-        + Cost(kept=2 * INTEGER * blanks)
+        + stack_cost(small.stack, shape, asked=blanks)
+        + Cost(kept=INTEGER * blanks)  # the true words
         + _transform(small, blanks),
         "output": tied + Cost(kept=FLOAT * blanks * config.vocab),
         "discriminator": embed + widen + stack,
@@ -81,11 +81,9 @@ def electra_bill(config: ElectraConfig, shape: Shape, share: float = BLANKS) -> 
 def classifier_bill(config: ClassifierConfig, shape: Shape) -> Bill:
     """An encoder, and two linear layers on one vector of each text."""
     encoder, batch, d_model = config.encoder, shape.batch, config.encoder.stack.d_model
-    whole = config.pooling == "first" and config.head == "bert"  # as it is, without a copy
+    asked = batch if config.pooling == "first" else None
     head = _classes(batch, d_model, config.classes) + linear(batch, d_model, d_model)
     head += dropout(batch * d_model, config.dropout) + Cost(kept=FLOAT * batch * d_model)
-    if whole:
-        head += _others(shape, d_model)
     if config.head == "electra":
         head += dropout(batch * d_model, config.dropout)
     if config.pooling == "mean":  # a product with shares, which need no gradient
@@ -93,7 +91,7 @@ def classifier_bill(config: ClassifierConfig, shape: Shape) -> Bill:
         head += Cost(forward=work, backward=work, kept=FLOAT * shape.positions)
     parts = {
         "embeddings": _embed(encoder, shape) + _widen(encoder, shape),
-        "encoder": stack_cost(encoder.stack, shape),
+        "encoder": stack_cost(encoder.stack, shape, asked=asked),
         "head": head,
     }
     return Bill(shape, parts, predictions=batch)
@@ -102,24 +100,40 @@ def classifier_bill(config: ClassifierConfig, shape: Shape) -> Bill:
 def vit_bill(config: ViTConfig, shape: Shape) -> Bill:
     """Dosovitskiy et al. 2021: one linear map for all patches, a stack, one for the classes.
 
-    Pixels need no gradient: the way back from the patches costs as much as the way there.
+    Pixels need no gradient: the way back through the first of stem and patches costs as much as the
+    way there, and through all that follows twice as much.
     """
     rows, columns = config.grid
-    d_model, pixels = config.stack.d_model, config.channels * config.patch**2
-    work = product(shape.batch * rows * columns, pixels, d_model)
-    image = config.channels * config.height * config.width
-    patches = Cost(pixels * d_model + d_model, work, work, FLOAT * shape.batch * image)
-    output = _classes(shape.batch, d_model, config.classes)
+    d_model, side = config.stack.d_model, config.patch >> len(config.stem)
+    size = side**2 * (config.stem or (config.channels,))[-1]  # of a patch
+    work = product(shape.batch * rows * columns, size, d_model)
+    back = 2 * work if config.stem else work
+    kept = FLOAT * shape.batch * rows * columns * size
+    patches = Cost(size * d_model + d_model, work, back, kept)
+    patches += _stem(config, shape.batch)
+    asked = shape.batch if config.pooling == "class" else None
     if config.pooling == "class":
         patches += table(1, d_model)
-        output += _others(shape, d_model)
     patches += position_tables(config.positions, d_model, tokens_of_image(config))
     parts = {
         "patches": patches + dropout(shape.positions * d_model, config.stack.dropout),
-        "stack": stack_cost(config.stack, shape),
-        "output": output,
+        "stack": stack_cost(config.stack, shape, asked=asked),
+        "output": _classes(shape.batch, d_model, config.classes),
     }
     return Bill(shape, parts, predictions=shape.batch)
+
+
+def _stem(config: ViTConfig, batch: int) -> Cost:
+    """Convolutions that look at 3 x 3 places each and halve the image, with their norms."""
+    found, height, width, n_in = NOTHING, config.height, config.width, config.channels
+    for number, n_out in enumerate(config.stem):
+        kept = FLOAT * batch * n_in * height * width
+        height, width = height // 2, width // 2
+        work = product(batch * height * width, 9 * n_in, n_out)
+        found += Cost(9 * n_in * n_out + n_out, work, 2 * work if number else work, kept)
+        found += layer_norm(batch * height * width, n_out)
+        n_in = n_out
+    return found
 
 
 def tokens_of_image(config: ViTConfig) -> int:
@@ -158,8 +172,3 @@ def _activation(config: StackConfig, numbers: int) -> Cost:
 def _classes(n: int, d_model: int, classes: int) -> Cost:
     """Logits of n things, whose loss keeps their log-probabilities."""
     return linear(n, d_model, classes) + Cost(kept=FLOAT * n * classes)
-
-
-def _others(shape: Shape, d_model: int) -> Cost:
-    """Who keeps the first vector of a text without copying it keeps those of all the others."""
-    return Cost(kept=FLOAT * (shape.positions - shape.batch) * d_model)

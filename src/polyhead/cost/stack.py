@@ -13,6 +13,7 @@ from polyhead.cost.experts import experts_cost
 from polyhead.cost.parts import (
     BOOLEAN,
     FLOAT,
+    INTEGER,
     NOTHING,
     Cost,
     attention_kernel,
@@ -54,13 +55,23 @@ class Shape:
 
 
 def stack_cost(
-    config: StackConfig, shape: Shape, *, cross: bool = False, n_layers: int | None = None
+    config: StackConfig,
+    shape: Shape,
+    *,
+    cross: bool = False,
+    n_layers: int | None = None,
+    asked: int | None = None,
 ) -> Cost:
-    """A whole stack. Its output is kept by whoever reads it, and so not counted here."""
+    """A whole stack. Its output is kept by whoever reads it, and so not counted here.
+
+    `asked` is how many positions are wanted of it: its last feed-forward network sees no others.
+    """
     refuse_uncounted(config)
     depth = config.n_layers if n_layers is None else n_layers
-    last = layer_norm(shape.positions, config.d_model) if config.norm == "pre" else NOTHING
-    return block_cost(config, shape, cross=cross) * depth + last
+    n = shape.positions if asked is None else asked
+    last = layer_norm(n, config.d_model) if config.norm == "pre" else NOTHING
+    before = block_cost(config, shape, cross=cross) * (depth - 1)
+    return before + block_cost(config, shape, cross=cross, asked=asked) + last
 
 
 def refuse_uncounted(config: StackConfig) -> None:
@@ -75,15 +86,19 @@ def refuse_uncounted(config: StackConfig) -> None:
             )
 
 
-def block_cost(config: StackConfig, shape: Shape, *, cross: bool = False) -> Cost:
-    """One layer of Figure 1."""
+def block_cost(
+    config: StackConfig, shape: Shape, *, cross: bool = False, asked: int | None = None
+) -> Cost:
+    """One layer of Figure 1; which positions were asked for is kept as a number each."""
     n, d_model = shape.positions, config.d_model
-    itself = _attention(config, shape, shape.length) + linear(n, d_model, d_model, keeps=False) * 2
-    total = itself + _residual(config, n) + _feed_forward(config, n) + _residual(config, n)
+    total = _attention(config, shape, shape.length) + linear(n, d_model, d_model, keeps=False) * 2
+    total += _residual(config, n)
     if cross:
         total += _attention(config, shape, shape.source) + _residual(config, n)
         total += memory_projection(config, shape.source_positions)
-    return total
+    if asked is not None:
+        n, total = asked, total + Cost(kept=INTEGER * asked)
+    return total + _feed_forward(config, n) + _residual(config, n)
 
 
 def memory_projection(config: StackConfig, source_positions: int) -> Cost:

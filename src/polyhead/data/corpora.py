@@ -1,9 +1,10 @@
 """Corpora that Polyhead knows by name, and the places where data may lie.
 
 A file is looked for as it is named; then below each folder of $POLYHEAD_DATA; then in `home()`,
-where `polyhead data get` and `polyhead data make` put things. In each place it may have the
-ending .gz. The table `KNOWN` holds the checksum of every file that can be fetched, taken of the
-unpacked contents: whoever hosts them may pack them anew, but not change them.
+where `polyhead data get` and `polyhead data make` put things; then where Debian's packages of data
+put theirs. In each place it may have the ending .gz. The table `KNOWN` holds the checksum of every
+file that can be fetched, taken of the unpacked contents: whoever hosts them may pack them anew, but
+not change them.
 """
 
 import difflib
@@ -29,6 +30,8 @@ test_2016_flickr.en 62076 399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f
 test_2016_flickr.fr 72261 cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6
 test_2016_flickr.cs 62364 45adb85f688de8407fddcbe1b36dca15d12aab868149b337e2576f2d6d2ff8d8
 """  # name, bytes, SHA-256
+PACKAGED = Path("/usr/share/datasets")
+PACKAGES = {"fashion-mnist": "dataset-fashion-mnist"}  # what lies there, and the package's name
 CHAR_RNN = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data"
 
 
@@ -122,7 +125,7 @@ def find(path: Path) -> Path:
     if str(path) == "-":
         return path
     places = dict.fromkeys([path, *(folder / path for folder in folders())])  # one, if absolute
-    for place in places:
+    for place in (*places, PACKAGED / path):
         for candidate in (place, place.with_name(place.name + ".gz")):
             if os.path.exists(candidate):
                 return candidate
@@ -135,6 +138,8 @@ def remedy(path: Path) -> str:
     for part in path.parts[:-1]:
         if part in KNOWN:
             return bring(KNOWN[part], path.name.removesuffix(".gz"))
+        if part in PACKAGES:
+            return f"; on Debian or Ubuntu it comes with: apt install {PACKAGES[part]}"
     return "; give its whole path, or set POLYHEAD_DATA to the folder of your data"
 
 

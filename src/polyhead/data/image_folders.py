@@ -71,7 +71,7 @@ def read_folder(folder: Path, shape: Shape) -> Found:
         try:
             found.images[name] = _read(path, folder, shape)
         except Unreadable as error:
-            found.bad.append(("/".join(name), str(error)))
+            found.bad.append((visible("/".join(name)), str(error)))
     return found
 
 
@@ -98,7 +98,7 @@ def read_archive(path: Path, shape: Shape) -> Found:
                 try:
                     found.images[name] = _unpack(archive, member, shape)
                 except Unreadable as error:
-                    found.bad.append((member.name, str(error)))
+                    found.bad.append((visible(member.name), str(error)))
                 if len(found.images) % 1000 == 0:
                     check_room(len(found.images), shape, path)
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
@@ -133,10 +133,35 @@ def class_of(found: Found) -> Found:
     images, bad = {}, list(found.bad)
     for name, pixels in found.images.items():
         if len(name) < depth + 2:
-            bad.append(("/".join(name), "not in a folder of its class"))
+            bad.append((visible("/".join(name)), "not in a folder of its class"))
         else:
-            images[(unicodedata.normalize("NFC", name[depth]), *name)] = pixels
+            images[(_class_name(name[depth]), *name)] = pixels
     return Found(images, bad)
+
+
+def _class_name(folder: str) -> str:
+    """A folder's name as that of a class, unless it is none: it is printed, and saved with models.
+
+    Archives of Windows may have Korean names in CP949, which Python hands on as lone surrogates.
+    """
+    if visible(folder) == folder:
+        return unicodedata.normalize("NFC", folder)
+    try:
+        korean = os.fsencode(folder).decode("cp949")
+        hint = "" if visible(korean) != korean else f" (in CP949 it would be {korean})"
+    except UnicodeError:
+        hint = ""
+    raise DataError(
+        f"the folder '{visible(folder)}' has a name that is no UTF-8 text{hint}; rename it"
+    )
+
+
+def visible(name: str) -> str:
+    """A name without what would not print, or would steer a terminal: such characters escaped."""
+    return "".join(
+        repr(letter)[1:-1] if unicodedata.category(letter) in ("Cc", "Cs") else letter
+        for letter in name
+    )
 
 
 def _shared(folders: Sequence[Name]) -> int:

@@ -26,6 +26,7 @@ from polyhead.data.idx import is_idx, read_images
 from polyhead.data.image_folders import Found, Shape, class_of, read_archive, read_folder
 from polyhead.errors import ConfigError, DataError, MissingError
 
+NAMED = 20  # bad images at most: more of them are counted
 HELD_OUT_SHARE = 0.1  # a small collection gives at most this much of itself
 DIGITS_TRAIN = 898  # the usual split into halves: the first are for training, 899 are left
 
@@ -222,8 +223,8 @@ def _told(bad: Sequence[tuple[str, str]], path: Path) -> list[str]:
     if not bad:
         return []
     count = "1 bad image" if len(bad) == 1 else f"{len(bad):,} bad images"
-    first = "; ".join(f"{name}: {why}" for name, why in bad[:3])
-    more = f"; and {len(bad) - 3:,} more" if len(bad) > 3 else ""
+    first = "; ".join(f"{name}: {why}" for name, why in bad[:NAMED])
+    more = f"; and {len(bad) - NAMED:,} more" if len(bad) > NAMED else ""
     return [f"{path}: {count} skipped: {first}{more}"]
 
 

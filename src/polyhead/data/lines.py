@@ -58,7 +58,8 @@ def _joined(
     for path in paths:
         text = read_text(path, encoding=encoding)
         if not any(text.lines):
-            raise DataError(f"{path} holds no text")
+            why = f" ({text.bad[0]})" if text.bad else ""
+            raise DataError(f"{path} holds no text{why}")
         if text.bad and on_bad_line == "fail":
             raise DataError(f"{text.bad[0]}; correct or remove the line")
         bad = {line.line for line in text.bad}

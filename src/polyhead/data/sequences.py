@@ -150,4 +150,10 @@ def fixed_batches(
 ) -> list[BlankBatch]:
     """Every sequence once, with the same blanks every time: for validation."""
     source = Sequences(sequences, blanking, max_tokens, FIXED_SEED)
-    return [source[(0, step)] for step in range(source.n_batches(0))]
+    found = [source[(0, step)] for step in range(source.n_batches(0))]
+    if not any(batch.chosen.any() for batch in found):  # a loss of nothing would be the best of all
+        raise DataError(
+            "nothing in this text can be made a blank: none of it is in the vocabulary; give "
+            "other text to be judged by"
+        )
+    return found

@@ -3,7 +3,8 @@
     line EOS line EOS line …         an empty line is an EOS of its own
     ├── window ──┤├── window ──┤     labels are the same, one token later
 
-The text is never padded and no token is wasted. Where the first window begins is drawn anew for
+Where a line end has an id of its own, as in GPT-2's bytes, it stands there instead of EOS. The
+text is never padded and no token is wasted. Where the first window begins is drawn anew for
 every epoch, so that no token always stands at the beginning of one.
 """
 

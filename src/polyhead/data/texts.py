@@ -1,10 +1,10 @@
 """Texts with classes as batches: BOS ids EOS, similar lengths together, padded on the right.
 
 Which texts meet in a batch, and in which order the batches come, is a pure function of
-(seed, epoch).
+(seed, epoch), and so is how they are cut into pieces.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -47,40 +47,56 @@ def framed(lines: Iterable[list[int]], max_length: int) -> list[list[int]]:
     return [[BOS, *ids[:-1][: max_length - 2], EOS] for ids in lines]
 
 
+class Drawn(NamedTuple):
+    """One epoch: its texts, and which of them stand in which batch."""
+
+    epoch: int
+    texts: Sequence[list[int]]
+    batches: list[list[int]]
+
+
 class Texts(Numbered):
-    """Batches of texts, at most `max_tokens` each, padding included."""
+    """Batches of texts, at most `max_tokens` each, padding included.
+
+    `texts` gives those of an epoch: the same each time, or cut anew.
+    """
 
     def __init__(
-        self, texts: Sequence[list[int]], labels: Sequence[int], max_tokens: int, seed: int
+        self,
+        texts: Callable[[int], Sequence[list[int]]],
+        labels: Sequence[int],
+        max_tokens: int,
+        seed: int,
     ) -> None:
         self.texts = texts
         self.labels = labels
-        self.lengths = [len(text) for text in texts]
         self.max_tokens = max_tokens
         self.seed = seed
-        self._drawn: tuple[int, list[list[int]]] | None = None  # the last epoch
+        self._last: Drawn | None = None
 
-    def draw(self, epoch: int) -> list[list[int]]:
-        """Which texts stand in which batch of an epoch."""
-        if self._drawn is None or self._drawn[0] != epoch:
-            seed = mix(self.seed, epoch)
-            batches = by_length(self.lengths, self.max_tokens, seed, blur=BLUR)
-            self._drawn = epoch, batches
-        return self._drawn[1]
+    def draw(self, epoch: int) -> Drawn:
+        """The texts of an epoch and their batches."""
+        if self._last is None or self._last.epoch != epoch:
+            texts = self.texts(epoch)
+            lengths = [len(text) for text in texts]
+            batches = by_length(lengths, self.max_tokens, mix(self.seed, epoch), blur=BLUR)
+            self._last = Drawn(epoch, texts, batches)
+        return self._last
 
     def n_batches(self, epoch: int) -> int:
         """How many batches this epoch has; it varies a little."""
-        return len(self.draw(epoch))
+        return len(self.draw(epoch).batches)
 
     def __getitem__(self, place: tuple[int, int]) -> TextBatch:
-        chosen = self.draw(place[0])[place[1]]
+        _, texts, batches = self.draw(place[0])
+        chosen = batches[place[1]]
         labels = torch.tensor([self.labels[number] for number in chosen])
-        return TextBatch(pad([self.texts[number] for number in chosen]), labels)
+        return TextBatch(pad([texts[number] for number in chosen]), labels)
 
 
 def every_text(
     texts: Sequence[list[int]], labels: Sequence[int], max_tokens: int
 ) -> list[TextBatch]:
     """Every text once: for validation."""
-    source = Texts(texts, labels, max_tokens, seed=0)
+    source = Texts(lambda _: texts, labels, max_tokens, seed=0)
     return [source[(0, step)] for step in range(source.n_batches(0))]

@@ -1,12 +1,18 @@
 """How to decode: the options of every strategy, and what all of them return."""
 
+import math
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from polyhead.errors import ConfigError
+
 PAD, BOS, EOS = 0, 1, 2  # the ids that every tokenizer of this package begins with
 NEVER = float("-inf")
+COLDEST = 1e-30  # below it, logits divided by it are no numbers any more
+SEEDS = 2**63  # how many there are
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,8 @@ class DecodeConfig:
             raise ValueError(f"beam = {self.beam}: expected at least 1 (1 is greedy search)")
         if self.coverage < 0:
             raise ValueError(f"coverage = {self.coverage}: expected 0 (off) or more")
-        if self.temperature <= 0:
-            raise ValueError(f"temperature = {self.temperature}: expected more than 0")
+        if not COLDEST <= self.temperature < math.inf:
+            raise ValueError(f"temperature = {self.temperature}: expected more than 0, and finite")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p = {self.top_p}: expected more than 0 and at most 1")
         if self.n_best > self.beam and not self.sample:
@@ -51,6 +57,13 @@ class DecodeConfig:
     def limit(self, source_length: int) -> int:
         """The longest output that is looked for."""
         return max(1, min(self.max_length, int(self.max_ratio * source_length) + 10))
+
+
+def dice(seed: int) -> torch.Generator:
+    """A generator of random numbers that begins with a seed."""
+    if not 0 <= seed < SEEDS:
+        raise ConfigError(f"seed = {seed}: expected 0 or more, and less than 2^63")
+    return torch.Generator().manual_seed(seed)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ def write(
     """`options.max_length` tokens that follow a prompt of at least one, as they are found.
 
     `options.sample` draws by temperature, top-k and top-p; else the likeliest is taken. EOS is a
-    token like any other: it ends a line, not the text. Of a long prompt the end is read.
+    token like any other; whoever takes it for the end stops asking. Of a long prompt the end is
+    read.
     """
     if not prompt:
         raise ValueError("an empty prompt: expected at least one token, such as EOS")

@@ -15,11 +15,9 @@ from collections.abc import Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-import numpy as np
-from jaxtyping import Float32
-
 from polyhead.errors import ConfigError, MissingError
-from polyhead.inspect.maps import AttentionMap, AttentionView, Token
+from polyhead.inspect.choosing import Choice, Panel, Sheet, sheets
+from polyhead.inspect.maps import AttentionView, Token
 
 Length = int | float  # in units of the picture
 
@@ -37,7 +35,7 @@ NAMES = {
     "decoder": "decoder self-attention",
     "cross": "cross-attention",
 }
-MASKED, INK, SOFT = "#ececef", "#1d2129", "#5d6673"
+MASKED, INK, SOFT, FADED = "#ececef", "#1d2129", "#5d6673", "#b9bec6"
 
 FONTS = (
     "system-ui, 'Apple SD Gothic Neo', 'Malgun Gothic', 'Noto Sans KR', 'Noto Sans CJK KR', "
@@ -69,35 +67,32 @@ def svg(
     view: AttentionView,
     kind: str | None = None,
     layer: int | None = None,
-    heads: Sequence[int] | None = None,
+    heads: Sequence[int] | str | None = None,
     word: str | int | None = None,
     style: str = "heatmap",
     merge: bool = False,
 ) -> str:
     """Draw heat-maps (one for each head of all that is chosen) or the lines of one layer.
 
-    Whatever is not chosen is drawn; but lines show one layer: the last, of the last kind there is.
-    Layers and heads are counted from 1, and so is `word`, the row to draw alone, if it is a number.
+    See `Choice`; `heads` may also be "mean" or "max".
     """
-    shown = view.merged() if merge else view
-    maps = _chosen(shown, kind, layer)
-    for one in maps:
-        _check_heads(one, heads)
-    if style == "lines":
-        rows = _rows_of_word(shown.rows(maps[-1]), word)
-        return _lines(shown, maps[-1], heads or _all_heads(maps[-1]), rows)
-    if style != "heatmap":
-        raise ConfigError(f"style {style!r}: no such style; there are heatmap and lines")
-    if word is not None:
-        raise ConfigError(f"word {word!r}: only lines can be drawn for one word; use style lines")
-    return _heatmaps(shown, maps, heads)
+    choice = Choice(kind, layer, heads, word, style=style, merge=merge)
+    return drawn(view, choice)
+
+
+def drawn(view: AttentionView, choice: Choice) -> str:
+    """The same for a choice that may say more, such as what a page shows."""
+    chosen = sheets(view, choice)
+    if choice.style == "lines":
+        return _lines(view.title, chosen[0])
+    return _heatmaps(view.title, chosen, choice.log)
 
 
 def png(
     view: AttentionView,
     kind: str | None = None,
     layer: int | None = None,
-    heads: Sequence[int] | None = None,
+    heads: Sequence[int] | str | None = None,
     word: str | int | None = None,
     style: str = "heatmap",
     merge: bool = False,
@@ -131,105 +126,48 @@ def viridis(weight: int | float) -> str:
     return "#" + "".join(f"{channel:02x}" for channel in mixed)
 
 
-# What to draw
-
-
-def _chosen(view: AttentionView, kind: str | None, layer: int | None) -> list[AttentionMap]:
-    if kind is not None and layer is not None:
-        return [view.find(kind, layer)]
-    if kind is not None and kind not in view.kinds:
-        view.find(kind, 1)  # says which kinds there are
-    kinds = [one for one in view.kinds if kind in (None, one)]
-    maps = [
-        one
-        for name in kinds
-        for one in sorted(view.maps, key=lambda one: one.layer)
-        if one.kind == name and layer in (None, one.layer)
-    ]
-    if not maps and layer is not None:
-        exist = ", ".join(str(number) for number in sorted({one.layer for one in view.maps}))
-        raise ConfigError(f"layer {layer}: no such layer; there are {exist or 'none'}")
-    if not maps:
-        raise ConfigError("this view holds no attention maps, so there is nothing to draw")
-    return maps
-
-
-def _all_heads(one: AttentionMap) -> list[int]:
-    return list(range(1, one.weights.shape[0] + 1))
-
-
-def _check_heads(one: AttentionMap, heads: Sequence[int] | None) -> None:
-    count = one.weights.shape[0]
-    if heads is not None and not heads:
-        raise ConfigError(f"heads: none chosen; choose from 1 to {count}, or leave it out for all")
-    for head in heads or ():
-        if not 1 <= head <= count:
-            which = f"{one.kind} layer {one.layer}"
-            raise ConfigError(f"head {head}: no such head; {which} has heads 1 to {count}")
-
-
-def _rows_of_word(tokens: Sequence[Token], word: str | int | None) -> list[int]:
-    """The rows to draw lines for. A word's text also finds the subwords that it is made of."""
-    if word is None:
-        return list(range(len(tokens)))
-    whole: dict[int, str] = {}
-    for token in tokens:
-        whole[token.word] = whole.get(token.word, "") + token.text
-    rows = [
-        row
-        for row, token in enumerate(tokens)
-        if word in (row + 1, token.text, whole[token.word].strip())
-    ]
-    if not rows:
-        exist = ", ".join(f"{row + 1} ‘{token.text}’" for row, token in enumerate(tokens))
-        raise ConfigError(f"word {word!r}: no such row; there are {exist}")
-    return rows
-
-
 # Heat-maps
 
 
-def _heatmaps(
-    view: AttentionView, maps: Sequence[AttentionMap], heads: Sequence[int] | None
-) -> str:
+def _heatmaps(title: str, chosen: Sequence[Sheet], log: bool) -> str:
     """Small heat-maps in rows: one row for each layer, or four to a row if there is one layer."""
-    cells = sum(len(heads or _all_heads(one)) * one.weights[0].size for one in maps)
+    cells = sum(len(sheet.panels) * sheet.panels[0].weights.size for sheet in chosen)
     if cells > MAX_CELLS:
         limit = f"{cells} cells are too many for one picture (at most {MAX_CELLS})"
         raise ConfigError(f"{limit}; choose a kind, a layer or heads")
     parts: list[str] = []
     width, y = 0.0, float(MARGIN)
-    for one in maps:
-        chosen = list(heads or _all_heads(one))
-        rows, columns = view.rows(one), view.columns(one)
+    for sheet in chosen:
+        rows, columns = sheet.rows, sheet.columns
         side, (top, overhang) = _widest(rows) + 8, _slanted(columns)
-        parts.append(_text(MARGIN, y + 12, _heading(one), bold=True))
+        parts.append(_text(MARGIN, y + 12, _heading(sheet), bold=True))
         y += 26
-        per_row = 4 if len(maps) == 1 else len(chosen)
-        for start in range(0, len(chosen), per_row):
+        per_row = 4 if len(chosen) == 1 else len(sheet.panels)
+        for start in range(0, len(sheet.panels), per_row):
             parts.append(_names_beside(rows, MARGIN + side, y + 18 + top))
-            for place, head in enumerate(chosen[start : start + per_row]):
+            for place, panel in enumerate(sheet.panels[start : start + per_row]):
                 x = MARGIN + side + place * (len(columns) * CELL + GAP)
-                parts.append(_text(x, y + 12, f"head {head}", colour=SOFT))
+                parts.append(_text(x, y + 12, panel.name, colour=SOFT))
                 parts.append(_names_above(columns, x, y + 18 + top))
-                parts.append(_cells(one, one.weights[head - 1], x, y + 18 + top))
-                width = max(width, x + len(columns) * CELL + overhang)
+                parts.append(_cells(panel, x, y + 18 + top, log))
+                named = x + 11 * _ems(panel.name)
+                width = max(width, x + len(columns) * CELL + overhang, named)
             y += 18 + top + len(rows) * CELL + GAP
         y += GAP / 2
-    return _document(view.title, width + MARGIN, y, parts)
+    return _document(title, width + MARGIN, y, parts)
 
 
-def _heading(one: AttentionMap) -> str:
-    return f"{NAMES[one.kind]}, layer {one.layer}"
+def _heading(sheet: Sheet) -> str:
+    return f"{NAMES[sheet.kind]}, layer {sheet.layer}"
 
 
-def _cells(
-    one: AttentionMap, weights: Float32[np.ndarray, "query key"], x: Length, y: Length
-) -> str:
-    """One square for each weight, in units of a cell. What a decoder may not see is grey."""
+def _cells(panel: Panel, x: Length, y: Length, log: bool) -> str:
+    """One square for each weight, in units of a cell. What could not be seen is grey."""
+    unseen = panel.unseen.tolist()
     squares = [
-        f'<rect x="{column}" y="{row}" width="1" height="1" fill="{_fill(one, row, column, w)}"/>'
-        for row, line in enumerate(weights.tolist())
+        f'<rect x="{column}" y="{row}" width="1" height="1" '
+        f'fill="{MASKED if unseen[row][column] else viridis(scaled(w) if log else w)}"/>'
+        for row, line in enumerate(panel.weights.tolist())
         for column, w in enumerate(line)
     ]
     place = f"translate({x:g} {y:g}) scale({CELL})"
@@ -238,9 +176,9 @@ def _cells(
     )
 
 
-def _fill(one: AttentionMap, row: int, column: int, weight: float) -> str:
-    masked = one.kind == "decoder" and column > row and weight == 0
-    return MASKED if masked else viridis(weight)
+def scaled(weight: float) -> float:
+    """Where a weight stands on the logarithmic scale, which begins at 10⁻⁴."""
+    return 1 + math.log10(weight) / 4 if weight > 0 else 0.0
 
 
 def _names_beside(tokens: Sequence[Token], x: Length, y: Length) -> str:
@@ -262,39 +200,37 @@ def _names_above(tokens: Sequence[Token], x: Length, y: Length) -> str:
 # Lines
 
 
-def _lines(
-    view: AttentionView, one: AttentionMap, heads: Sequence[int], chosen: Sequence[int]
-) -> str:
-    """Two columns of words; a curve from each chosen row to each column for each head."""
-    rows, columns = view.rows(one), view.columns(one)
-    side, between, top = _widest(rows, 14) + 8, 300, MARGIN + 64
+def _lines(title: str, sheet: Sheet) -> str:
+    """Two columns of words; a curve from each lit row to each lit column for each head."""
+    side, between, top = _widest(sheet.rows, 14) + 8, 300, MARGIN + 64
     left = MARGIN + side
     right = left + between
-    parts = [_text(MARGIN, MARGIN + 12, _heading(one), bold=True)]
-    for place, head in enumerate(heads):
+    parts = [_text(MARGIN, MARGIN + 12, _heading(sheet), bold=True)]
+    for place, panel in enumerate(sheet.panels):
         x = MARGIN + 38 * place
         square = f'<rect x="{x}" y="{MARGIN + 26}" width="12" height="12" rx="2"'
-        parts.append(f'{square} fill="{_colour(head)}"/>')
-        parts.append(_text(x + 16, MARGIN + 36, str(head), colour=SOFT))
-    for row, token in enumerate(rows):
-        colour = INK if row in chosen else "#b9bec6"
-        y = _middle(top, row) + 5
-        parts.append(_text(left - 8, y, _short(token), size=14, end=True, colour=colour))
-    for column, token in enumerate(columns):
-        parts.append(_text(right + 8, _middle(top, column) + 5, _short(token), size=14))
-    for place, head in enumerate(heads):
-        apart = _apart(place, len(heads))
+        parts.append(f'{square} fill="{_colour(panel)}"/>')
+        parts.append(_text(x + 16, MARGIN + 36, str(panel.head), colour=SOFT))
+    for tokens, lit, edge, end in (
+        (sheet.rows, sheet.lit_rows, left - 8, True),
+        (sheet.columns, sheet.lit_columns, right + 8, False),
+    ):
+        for number, token in enumerate(tokens):
+            colour, y = INK if number in lit else FADED, _middle(top, number) + 5
+            parts.append(_text(edge, y, _short(token), size=14, end=end, colour=colour))
+    for place, panel in enumerate(sheet.panels):
+        apart = _apart(place, len(sheet.panels))
         curves = [
             _curve((left, _middle(top, row)), (right, _middle(top, column) + apart), weight)
-            for row in chosen
-            for column, weight in enumerate(one.weights[head - 1, row].tolist())
-            if weight >= FAINTEST
+            for row in sorted(sheet.lit_rows)
+            for column, weight in enumerate(panel.weights[row].tolist())
+            if weight >= FAINTEST and column in sheet.lit_columns
         ]
-        group = f'<g class="head" data-head="{head}" fill="none" stroke-width="2"'
-        parts.append(f'{group} stroke="{_colour(head)}">{"".join(curves)}</g>')
-    width = max(right + _widest(columns, 14) + 8, MARGIN + 38 * len(heads))
-    height = top + max(len(rows), len(columns)) * ROW
-    return _document(view.title, width + MARGIN, height + MARGIN, parts)
+        group = f'<g class="head" data-head="{panel.head}" fill="none" stroke-width="2"'
+        parts.append(f'{group} stroke="{_colour(panel)}">{"".join(curves)}</g>')
+    width = max(right + _widest(sheet.columns, 14) + 8, MARGIN + 38 * len(sheet.panels))
+    height = top + max(len(sheet.rows), len(sheet.columns)) * ROW
+    return _document(title, width + MARGIN, height + MARGIN, parts)
 
 
 def _middle(top: Length, place: int) -> float:
@@ -313,8 +249,9 @@ def _curve(start: tuple[Length, Length], end: tuple[Length, Length], weight: flo
     return f'<path d="M{start[0]:g} {start[1]:g}{bend}" stroke-opacity="{opacity}"/>'
 
 
-def _colour(head: int) -> str:
-    return HEADS[(head - 1) % len(HEADS)]
+def _colour(panel: Panel) -> str:
+    assert isinstance(panel.head, int)
+    return HEADS[(panel.head - 1) % len(HEADS)]
 
 
 # Text

@@ -26,15 +26,14 @@ from torch import Tensor, nn
 from polyhead.errors import CheckpointError
 from polyhead.interchange import bert, electra, gpt, ids, marian, vit
 from polyhead.interchange.ids import Specials
-from polyhead.interchange.names import Weights, require_fit
+from polyhead.interchange.names import Weights, n_classes, require_fit
 from polyhead.interchange.reading import Original
-from polyhead.interchange.timm import config_from_timm, is_timm
+from polyhead.interchange.timm import TIMM, config_from_timm, is_timm
 from polyhead.models import FAMILIES
 from polyhead.models.classifier import ClassifierConfig
 from polyhead.models.transformer import TransformerConfig
 
 MAX_LAYERS = 1000
-TIMM = "timm"
 Convert = Callable[[Mapping[str, Tensor]], Weights]
 
 
@@ -76,7 +75,10 @@ def timm_conversion(theirs: Original) -> Conversion:
     """One of timm's ViTs; its folder need not say so."""
     with _sizes_that_fit():
         config = config_from_timm(theirs.values, theirs.shapes)
-    return Conversion("vit", config, TIMM, vit.from_timm)
+    heads = config.stack.n_heads
+    note = f"nothing says how many heads it has: {heads}, as timm's plain ViT of this width"
+    told = is_timm(theirs.values) or theirs.values.get("model_args")
+    return Conversion("vit", config, TIMM, vit.from_timm, () if told else (note,))
 
 
 def pair(discriminator: Original, generator: Original, *, shared: bool) -> Conversion:
@@ -179,7 +181,7 @@ def _bert(values: Mapping[str, Any], architecture: str) -> Conversion:
 
 def _bert_classifier(values: Mapping[str, Any], architecture: str) -> Conversion:
     config = ClassifierConfig(
-        _classes(values), "bert", dropout=_dropout(values), encoder=bert.config_from_hf(values)
+        n_classes(values), "bert", dropout=_dropout(values), encoder=bert.config_from_hf(values)
     )
     return Conversion("classifier", config, architecture, bert.classifier_from_hf)
 
@@ -206,7 +208,7 @@ def _generator(values: Mapping[str, Any], architecture: str) -> Conversion:
 
 def _electra_classifier(values: Mapping[str, Any], architecture: str) -> Conversion:
     config = ClassifierConfig(
-        _classes(values), "electra", dropout=_dropout(values), encoder=electra.half_from_hf(values)
+        n_classes(values), "electra", dropout=_dropout(values), encoder=electra.half_from_hf(values)
     )
     return Conversion("classifier", config, architecture, electra.classifier_from_hf)
 
@@ -248,11 +250,6 @@ def _new_layers(found: Weights, names: tuple[str, ...], config: ClassifierConfig
             weight = torch.eye(d_model, device=like.device)
         new |= {f"{name}.weight": weight, f"{name}.bias": like.new_zeros(width)}
     return new
-
-
-def _classes(values: Mapping[str, Any]) -> int:
-    labels = values.get("id2label")
-    return len(labels) if isinstance(labels, Mapping) else 2
 
 
 def _dropout(values: Mapping[str, Any]) -> float:

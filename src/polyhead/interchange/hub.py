@@ -19,7 +19,7 @@ def locate(name: str) -> Path:
     path = Path(name).expanduser()
     if path.exists():
         return path
-    if not NAME.fullmatch(name) or ".." in name or path.is_absolute():
+    if not NAME.fullmatch(name) or ".." in name or name.startswith("."):
         raise CheckpointError(f"there is no folder {name}")
     return _from_hub(name)
 

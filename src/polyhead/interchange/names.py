@@ -23,6 +23,7 @@ Weights = dict[str, Tensor]
 Names = Mapping[str, str]
 
 LAYER = re.compile(r"\b(blocks|layers|layer|h)\.(\d+)\.")
+ONE_OF_MANY = "single_label_classification"
 ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
     "gelu": "gelu",
@@ -96,6 +97,14 @@ def whole(values: Mapping[str, Any], name: str) -> int:
     return value
 
 
+def n_classes(values: Mapping[str, Any]) -> int:
+    """How many classes a classifier chooses one of; one that does something else is refused."""
+    if values.get("problem_type") is not None:
+        require(values, {"problem_type": ONE_OF_MANY})
+    labels = values.get("id2label")
+    return len(labels) if isinstance(labels, Mapping) else 2
+
+
 def real(values: Mapping[str, Any], name: str) -> float:
     """A number of somebody's configuration."""
     value = values.get(name)
@@ -145,12 +154,13 @@ def require_classic(stack: StackConfig, *, norm: str, positions: str, own: str) 
         "norm": stack.norm, "score": stack.score, "attention": stack.attention,
         "reversible": stack.reversible, "positions": own, "experts": stack.experts.n,
     }  # fmt: skip
-    for name, value in theirs.items():
-        if ours[name] != value:
-            raise CheckpointError(
-                f"{name} = {ours[name]!r}: their model of this family has only {value!r}, so this "
-                "one cannot be written as theirs"
-            )
+    wanting = {name: value for name, value in theirs.items() if ours[name] != value}
+    for name, value in wanting.items():
+        like = " and ".join(f"{other} = {wanted!r}" for other, wanted in wanting.items())
+        raise CheckpointError(
+            f"{name} = {ours[name]!r}: their model of this family has only {value!r}, so this one "
+            f"cannot be written as theirs; one that is trained with {like} can"
+        )
 
 
 def require(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

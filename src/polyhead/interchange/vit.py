@@ -14,6 +14,7 @@ from polyhead.errors import CheckpointError
 from polyhead.interchange.bert import STACK
 from polyhead.interchange.names import (
     Weights,
+    n_classes,
     renamed,
     require,
     require_classic,
@@ -81,6 +82,7 @@ DEFAULTS: dict[str, Any] = {
     "patch_size": 16, "num_channels": 3,
 }  # fmt: skip
 ONLY = {"qkv_bias": True}
+BICUBIC = 3  # their number for how we resize
 
 
 def from_hf(state: Mapping[str, Tensor]) -> Weights:
@@ -130,9 +132,8 @@ def config_from_hf(values: Mapping[str, Any]) -> ViTConfig:
     patch, other = _two(values, "patch_size")
     if patch != other:
         raise CheckpointError(f"config.json: patches of {patch} x {other} are not supported")
-    labels = values.get("id2label")
     return ViTConfig(
-        classes=len(labels) if isinstance(labels, Mapping) else 2,
+        classes=n_classes(values),
         height=height,
         width=width,
         channels=whole(values, "num_channels"),
@@ -143,7 +144,7 @@ def config_from_hf(values: Mapping[str, Any]) -> ViTConfig:
 
 def config_to_hf(config: ViTConfig) -> dict[str, Any]:
     """The contents of a config.json for ViTForImageClassification."""
-    require_classic(config.stack, norm="pre", positions="learned", own=config.positions)
+    require_plain(config)
     if config.pooling != "class":
         raise CheckpointError(
             f'pooling = "{config.pooling}": their ViT reads its result from a class token, so this '
@@ -159,6 +160,31 @@ def config_to_hf(config: ViTConfig) -> dict[str, Any]:
         "id2label": {str(i): f"LABEL_{i}" for i in range(config.classes)},
         "label2id": {f"LABEL_{i}": i for i in range(config.classes)},
     }
+
+
+def pixels_to_hf(config: ViTConfig, mean: list[float], std: list[float]) -> dict[str, Any]:
+    """The contents of a preprocessor_config.json: how an image becomes the input."""
+    return {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": config.height, "width": config.width},
+        "resample": BICUBIC,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": mean,
+        "image_std": std,
+    }
+
+
+def require_plain(config: ViTConfig) -> None:
+    """Refuse what neither of the two libraries has in a ViT."""
+    require_classic(config.stack, norm="pre", positions="learned", own=config.positions)
+    if config.stem:
+        raise CheckpointError(
+            f"stem = {list(config.stem)}: their ViT has no convolutions before its patches, so "
+            "this one cannot be written as theirs"
+        )
 
 
 def _two(values: Mapping[str, Any], name: str) -> tuple[int, int]:

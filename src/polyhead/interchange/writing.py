@@ -13,6 +13,8 @@ from polyhead.errors import CheckpointError
 from polyhead.interchange import bert, electra, gpt, ids, marian, vit
 from polyhead.interchange.ids import Specials
 from polyhead.interchange.names import Weights
+from polyhead.interchange.pixels import MEAN, STD
+from polyhead.interchange.timm import TIMM, config_to_timm
 
 OURS = Specials(pad=0, bos=1, eos=2, unk=3)  # the ids of a model that was never renumbered
 HALVES = ("generator", "discriminator")
@@ -27,6 +29,7 @@ class Written:
     values: dict[str, Any]
     weights: Weights
     generation: dict[str, Any] | None = None  # how it decodes, if it does
+    pixels: dict[str, Any] | None = None  # how an image becomes its input, if it reads images
 
 
 def written(
@@ -49,6 +52,29 @@ def written(
     if classes:
         folders = [replace(f, values=f.values | labels(classes)) for f in folders]
     return folders
+
+
+def timm_written(
+    family: str, config: Any, weights: Mapping[str, Tensor], classes: Sequence[str] = ()
+) -> list[Written]:
+    """The folder of a Vision Transformer as timm has it."""
+    if family != "vit":
+        raise CheckpointError(
+            f"a model of the family {family} has no counterpart in timm; there is one for vit"
+        )
+    values = config_to_timm(config)
+    if classes:
+        values["label_names"] = list(classes)
+    return [Written("", TIMM, values, vit.to_timm(weights))]
+
+
+def with_pixels(half: Written, config: Any) -> Written:
+    """The same with how pixels are scaled here: timm has it in config.json, the other beside it."""
+    mean, std = [MEAN] * config.channels, [STD] * config.channels
+    if half.architecture != TIMM:
+        return replace(half, pixels=vit.pixels_to_hf(config, mean, std))
+    scaled = half.values["pretrained_cfg"] | {"mean": mean, "std": std}
+    return replace(half, values=half.values | {"pretrained_cfg": scaled})
 
 
 def labels(classes: Sequence[str]) -> dict[str, Any]:

@@ -8,13 +8,15 @@ multiple of 2⁻¹⁶). They come from a fast generator that is seeded anew, eve
 that seeds and resumed runs behave as usual.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+Share = Annotated[float, Field(ge=0, lt=1)]  # p, in a configuration
 LEVELS = 2**16  # how finely sixteen random bits can divide the unit interval
 
 

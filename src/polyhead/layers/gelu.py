@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 A, C = 0.044715, 2 * math.sqrt(2 / math.pi)
+PIECE = 2**19  # numbers
 EXACT = (torch.float32, torch.float64)  # in half precision every step would be rounded
 
 
@@ -32,18 +33,31 @@ class TanhGELU(nn.Module):
 
 
 class _TanhGELU(torch.autograd.Function):
-    """x σ(w), whose slope is computed on the way forward."""
+    """x σ(w), whose slope is computed on the way forward, in pieces that fit into a cache."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        cube = (x * x).mul_(x)
-        sigma = torch.add(x, cube, alpha=A).mul_(C).sigmoid_()
-        slope = torch.add(x, cube, alpha=3 * A, out=cube).mul_(sigma)
-        slope.addcmul_(slope, sigma, value=-1)  # x (1 + 3 a x²) σ (1 - σ)
-        ctx.save_for_backward(slope.mul_(C).add_(sigma))
-        return sigma.mul_(x)
+        x = x.contiguous()
+        y, slope = torch.empty_like(x), torch.empty_like(x)
+        if x.numel() <= PIECE:
+            _compute(x, y, slope)
+        else:
+            for piece in zip(*(t.view(-1).split(PIECE) for t in (x, y, slope)), strict=True):
+                _compute(*piece)
+        ctx.save_for_backward(slope)
+        return y
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (slope,) = ctx.saved_tensors
         return gradient * slope
+
+
+def _compute(x: Tensor, y: Tensor, slope: Tensor) -> None:
+    """Fill `y` and `slope`, using nothing else."""
+    c = x.new_tensor(C)
+    square, sigma = torch.mul(x, x, out=slope), y
+    torch.add(c, square, alpha=A * C, out=sigma).mul_(x).sigmoid_()
+    torch.add(c, square, alpha=3 * A * C, out=slope).mul_(x).mul_(sigma)
+    slope.addcmul_(slope, sigma, value=-1).add_(sigma)
+    y.mul_(x)

@@ -27,7 +27,7 @@ many positions were consumed before, so that decoding can feed one token at a ti
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from polyhead.layers.axial import AxialConfig, make_axial
@@ -165,7 +165,7 @@ class Rotary(nn.Module):
         self.d_head = d_head
 
     def forward(
-        self, x: Float[Tensor, "batch head length d_head"], places: Int[Tensor, "length"]
+        self, x: Float[Tensor, "batch head length d_head"], places: Num[Tensor, "length"]
     ) -> Float[Tensor, "batch head length d_head"]:
         """In complex numbers: with z_k = x_2k + i x_2k+1, M(t) is a product with exp(-i w_k t)."""
         exact = x if x.dtype == torch.float64 else x.float()

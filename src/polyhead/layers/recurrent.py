@@ -229,23 +229,26 @@ def make_look_back(kind: ScoreKind, d_query: int, d_memory: int) -> LookBack:
 class Encoding(NamedTuple):
     """What a reader hands over: h of every word, and the state of every layer after the last.
 
-    `keys` is what `LookBack.keys` made of h, if anything.
+    `keys` is what `LookBack.keys` made of h, if anything, `context` what else stands for the whole
+    sentence than the top layer's last state, if anything does.
     """
 
     memory: Memory
     state: Parts
     keys: Float[Tensor, "batch source d_key"] | None = None
+    context: Float[Tensor, "batch d_model"] | None = None
 
     @property
     def summary(self) -> Float[Tensor, "batch d_model"]:
-        """The whole sentence as one vector: the top layer's last state."""
-        return self.state[0][-1]
+        """The whole sentence as one vector: the top layer's last state, unless there is another."""
+        return self.state[0][-1] if self.context is None else self.context
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> "Encoding":
         """Only these sentences, in this order."""
         memory = Memory(self.memory.states[sentences], self.memory.mask.select(sentences))
         keys = None if self.keys is None else self.keys[sentences]
-        return Encoding(memory, tuple(part[:, sentences] for part in self.state), keys)
+        context = None if self.context is None else self.context[sentences]
+        return Encoding(memory, tuple(part[:, sentences] for part in self.state), keys, context)
 
 
 @dataclass

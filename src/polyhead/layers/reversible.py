@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.autograd.graph import get_gradient_edge
@@ -32,7 +32,7 @@ from torch.autograd.graph import get_gradient_edge
 from polyhead.layers.cache import BlockCache, Memory
 from polyhead.layers.hashing import Tape, recording, replaying
 from polyhead.layers.masks import EVERYTHING, Mask
-from polyhead.layers.stack import Block, Stack, StackConfig
+from polyhead.layers.stack import Block, Stack, StackConfig, pick
 
 
 class Branch(NamedTuple):
@@ -66,8 +66,9 @@ class ReversibleStack(Stack):
         mask: Mask = EVERYTHING,
         memory: Memory | None = None,
         cache: list[BlockCache] | None = None,
-        places: Int[Tensor, "length"] | None = None,
-    ) -> Float[Tensor, "batch length d_model"]:
+        places: Num[Tensor, "length"] | None = None,
+        asked: Int[Tensor, "asked"] | None = None,
+    ) -> Float[Tensor, "*positions d_model"]:
         slots = [None] * len(self.blocks) if cache is None else cache
         branches = [
             branch
@@ -78,7 +79,8 @@ class ReversibleStack(Stack):
             streams = reversibly(x, memory, branches)
         else:  # decoding: nothing will be undone
             streams = forwards(x, x, memory, branches)
-        return self.norm((streams[0] + streams[1]) / 2)
+        mean = (streams[0] + streams[1]) / 2
+        return self.norm(mean if asked is None else pick(mean, asked))
 
 
 def branches_of(

@@ -7,7 +7,8 @@
     p(y_t)    = softmax(W maxout([s_t; y_{t-1}; c_t]))         a deep output, A.2.2
 
 s_0 = tanh(W_0 h̄), h̄ being the last states of both directions (the paper takes that of the direction
-from the right alone). Nothing can be computed ahead but W_h h_i and what y_{t-1} adds to the gates.
+from the right alone). The output reads s_t, as equation 4 has it, where A.2.2 prints s_{t-1}.
+Nothing can be computed ahead but W_h h_i and what y_{t-1} adds to the gates.
 
 Axes: batch, source, target, beam, d_model, d_embed, d_memory (both directions together).
 """
@@ -19,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from polyhead.layers.cache import Memory
-from polyhead.layers.dropout import Dropout
+from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.init import uniform
 from polyhead.layers.recurrent import Cell, Encoding, Parts, Recurrence, make_look_back
 from polyhead.layers.scores import ScoreKind
@@ -43,7 +44,7 @@ class BahdanauConfig:
     d_embed: int | None = None
     d_output: int | None = None
     n_layers: int = 1  # of the encoder; the decoder has one
-    dropout: float = 0.2
+    dropout: Share = 0.2
     score: ScoreKind = "additive"
     teacher_forcing: float = 1.0
     bidirectional: bool = True

@@ -81,9 +81,13 @@ class BERTEncoder(nn.Module):
         truncated_normal(self)
 
     def forward(
-        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
-    ) -> Float[Tensor, "batch length d_model"]:
-        return self.stack(self.widen(self.embed(ids, segments)), not_padding(ids, self.pad))
+        self,
+        ids: Int[Tensor, "batch length"],
+        segments: Int[Tensor, "batch length"] | None = None,
+        asked: Int[Tensor, "asked"] | None = None,
+    ) -> Float[Tensor, "*positions d_model"]:
+        x = self.widen(self.embed(ids, segments))
+        return self.stack(x, not_padding(ids, self.pad), asked=asked)
 
 
 class Pooler(nn.Module):
@@ -122,10 +126,13 @@ class BERT(nn.Module):
             self.to_logits.weight = self.encoder.embed.tokens.weight
 
     def hidden(
-        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
-    ) -> Float[Tensor, "batch length d_model"]:
+        self,
+        ids: Int[Tensor, "batch length"],
+        segments: Int[Tensor, "batch length"] | None = None,
+        asked: Int[Tensor, "asked"] | None = None,
+    ) -> Float[Tensor, "*positions d_model"]:
         """What the head sees."""
-        return self.encoder(ids, segments)
+        return self.encoder(ids, segments, asked)
 
     def forward(
         self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
@@ -139,4 +146,5 @@ class BERT(nn.Module):
         segments: Int[Tensor, "batch length"] | None = None,
     ) -> Float[Tensor, "chosen vocab"]:
         """The logits at the chosen positions only, row after row."""
-        return self.to_logits(self.transform(self.hidden(ids, segments)[chosen]))
+        (asked,) = chosen.flatten().nonzero(as_tuple=True)
+        return self.to_logits(self.transform(self.hidden(ids, segments, asked)))

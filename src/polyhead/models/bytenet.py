@@ -32,7 +32,7 @@ from torch.nn import functional as F
 
 from polyhead.layers.cache import Memory
 from polyhead.layers.convolution import Convolution, check_kernel
-from polyhead.layers.dropout import Dropout
+from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.embeddings import TokenEmbedding
 from polyhead.layers.masks import Mask
 from polyhead.layers.positions import NoPositions
@@ -60,7 +60,7 @@ class ByteNetConfig:
     max_dilation: int = 16
     a: float = 1.2
     b: int = 0
-    dropout: float = 0.1
+    dropout: Share = 0.1
     tie: bool = False  # one table for the target's embedding and the output layer
 
     def __post_init__(self) -> None:

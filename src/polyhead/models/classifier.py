@@ -13,8 +13,9 @@ from typing import Literal
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from polyhead.layers.dropout import Dropout
+from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.init import truncated_normal
+from polyhead.layers.stack import first_positions
 from polyhead.models.bert import PUBLISHED, BERTConfig, BERTEncoder
 
 
@@ -27,7 +28,7 @@ class ClassifierConfig:
     classes: int = 2
     head: Literal["bert", "electra"] = "bert"
     pooling: Literal["first", "mean"] = "first"
-    dropout: float = 0.1  # of the head; the encoder has its own
+    dropout: Share = 0.1  # of the head; the encoder has its own
     encoder: BERTConfig = PUBLISHED["bert-base"]
 
     def __post_init__(self) -> None:
@@ -47,7 +48,7 @@ class Classifier(nn.Module):
         super().__init__()
         d_model = config.encoder.stack.d_model
         bert = config.head == "bert"
-        self.summarize = mean_of_tokens if config.pooling == "mean" else first_token
+        self.pooling = config.pooling
         self.encoder = BERTEncoder(config.encoder)
         self.pool = nn.Sequential(
             nn.Identity() if bert else Dropout(config.dropout),
@@ -62,16 +63,15 @@ class Classifier(nn.Module):
     def forward(
         self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
     ) -> Float[Tensor, "batch classes"]:
-        states = self.encoder(ids, segments)
-        return self.to_logits(self.pool(self.summarize(states, ids != self.encoder.pad)))
+        return self.to_logits(self.pool(self.summary(ids, segments)))
 
-
-def first_token(
-    states: Float[Tensor, "batch length d_model"],
-    real: Bool[Tensor, "batch length"],  # noqa: ARG001
-) -> Float[Tensor, "batch d_model"]:
-    """The vector of the first token."""
-    return states[:, 0]
+    def summary(
+        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None
+    ) -> Float[Tensor, "batch d_model"]:
+        """One vector for each text."""
+        if self.pooling == "first":
+            return self.encoder(ids, segments, first_positions(ids))
+        return mean_of_tokens(self.encoder(ids, segments), ids != self.encoder.pad)
 
 
 def mean_of_tokens(

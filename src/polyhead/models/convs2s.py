@@ -37,7 +37,7 @@ from polyhead.layers.convolution import (
     ScaledGradient,
     check_kernel,
 )
-from polyhead.layers.dropout import Dropout
+from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.embeddings import TokenEmbedding
 from polyhead.layers.masks import not_padding
 from polyhead.layers.positions import make_positions
@@ -134,7 +134,7 @@ class ConvS2SConfig:
     encoder: Layers = ((256, 3),) * 4
     decoder: Layers = ((256, 3),) * 3
     d_output: int | None = None
-    dropout: float = 0.1
+    dropout: Share = 0.1
     positions: Literal["learned", "sinusoidal", "none"] = "learned"
     max_length: int = 1024  # how many positions can be learned
     tie: bool = False  # one table for the target's embedding and the output layer

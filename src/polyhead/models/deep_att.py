@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.layers.cache import Memory
-from polyhead.layers.dropout import Dropout
+from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.init import uniform
 from polyhead.layers.recurrent import Encoding, Parts, lstm_step, make_look_back, turned
 from polyhead.layers.scores import ScoreKind
@@ -53,7 +53,7 @@ class DeepAttConfig:
     d_embed: int | None = None
     n_layers: int = 3
     decoder_layers: int = 3
-    dropout: float = 0.1
+    dropout: Share = 0.1
     score: ScoreKind = "additive"
     teacher_forcing: float = 1.0
     tie: bool = False  # one table for the target's embedding and the output layer
@@ -81,6 +81,12 @@ class Layer(nn.Module):
         super().__init__()
         self.w_f = nn.Linear(d_in, 4 * d_model)
         self.w_h = nn.Linear(d_model, 4 * d_model, bias=False)
+
+    def begin(self) -> None:
+        """Matrices that f passes without growing or fading, many as they are; open forget gates."""
+        nn.init.normal_(self.w_f.weight, std=self.w_f.in_features**-0.5)
+        nn.init.zeros_(self.w_f.bias)
+        nn.init.ones_(self.w_f.bias[self.w_h.in_features : 2 * self.w_h.in_features])
 
     def turn(
         self, f: Float[Tensor, "*any gates"], h: Float[Tensor, "*any d"], c: Float[Tensor, "*any d"]
@@ -127,8 +133,10 @@ class DeepAtt(SequenceToSequence):
         self.to_logits = nn.Linear(d_embed, config.target_vocab)
         uniform(self)
         for module in self.modules():
-            if isinstance(module, Layer):  # f passes many matrices: none may make it grow or fade
-                nn.init.normal_(module.w_f.weight, std=module.w_f.in_features**-0.5)
+            if isinstance(module, Layer):
+                module.begin()
+        # e as small as an LSTM's h: larger, it would drown the question in the scores' tanh
+        nn.init.normal_(self.w_p.weight, std=0.4 * self.w_p.in_features**-0.5)
         if config.tie:
             tie(self.to_logits, self.embed_target)
 

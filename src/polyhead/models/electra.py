@@ -138,7 +138,9 @@ class Electra(nn.Module):
     ) -> ElectraOutput:
         """One round. `ids` is the text, `blanked` the same with masks at the `chosen` positions."""
         generated = self.generator.fill(blanked, chosen)
-        forged = ids.masked_scatter(chosen, draw(generated, never=self.discriminator.pad))
+        written = blanked[blanked != ids].unique().tolist()  # [MASK], which is no forgery
+        never = [self.discriminator.pad, *written]
+        forged = ids.masked_scatter(chosen, draw(generated, never=never))
         return ElectraOutput(self.suspect(forged), generated, forged, forged != ids)
 
     def suspect(
@@ -149,11 +151,15 @@ class Electra(nn.Module):
 
 
 @torch.no_grad()
-def draw(logits: Float[Tensor, "chosen vocab"], *, never: int) -> Int[Tensor, "chosen"]:
-    """One token from each softmax(z), as argmax(z - log e) with e ~ Exp(1): the Gumbel trick.
+def draw(logits: Float[Tensor, "chosen vocab"], *, never: list[int]) -> Int[Tensor, "chosen"]:
+    """One token from each softmax(z): where the running sum of its shares passes u ~ U(0, 1).
 
-    `never` is padding: a forgery of it would be hidden from the one who is to spot it.
+    One random number a token, where the Gumbel trick needs one for each word of the vocabulary.
+    `never` has padding, which would be hidden from the one who is to spot it, and [MASK], which
+    stands in no text.
     """
-    noisy = logits - torch.empty_like(logits).exponential_().log()
-    noisy[:, never] = -torch.inf
-    return noisy.argmax(-1)
+    shares = logits.float().index_fill(1, torch.tensor(never, device=logits.device), -torch.inf)
+    sums = shares.softmax(-1).cumsum(-1)
+    total = sums[:, -1:]  # nearly 1: what rounding has taken must not fall to the last word
+    u = torch.rand(total.shape, device=total.device) * total
+    return torch.searchsorted(sums, u, right=True)[:, 0]

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from polyhead.layers.cache import Memory
-from polyhead.layers.dropout import Dropout
+from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.init import uniform
 from polyhead.layers.recurrent import Encoding, Parts, Recurrence, make_look_back
 from polyhead.layers.scores import ScoreKind
@@ -43,7 +43,7 @@ class GNMTConfig:
     pad: int = 0
     d_model: int = 256
     n_layers: int = 3
-    dropout: float = 0.2
+    dropout: Share = 0.2
     score: ScoreKind = "additive"
     query: Literal["past", "current"] = "past"
     teacher_forcing: float = 1.0

@@ -28,7 +28,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from polyhead.layers.cache import Memory
-from polyhead.layers.dropout import Dropout
+from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.recurrent import Cell, Encoding, LookBack, Parts, Recurrence
 from polyhead.layers.scores import ScoredAttention, ScoreKind, make_score
 from polyhead.models.seq2seq import SequenceToSequence, Turn, brought_over, check_reading
@@ -50,7 +50,7 @@ class LadderConfig:
     cell: Cell = "gru"
     d_model: int = 256
     n_layers: int = 1
-    dropout: float = 0.1
+    dropout: Share = 0.1
     context: Context = "query"
     score: ScoreKind = "general"
     max_length: int = 256

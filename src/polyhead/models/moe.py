@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.layers.cache import Memory
-from polyhead.layers.dropout import Dropout
+from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.experts import Experts, ExpertsConfig
 from polyhead.layers.init import uniform
 from polyhead.layers.masks import not_padding
@@ -54,7 +54,7 @@ class MoEConfig:
     n_layers: int = 3  # of the encoder
     decoder_layers: int = 2
     d_ff: int = 512
-    dropout: float = 0.2
+    dropout: Share = 0.2
     tie: bool = False  # one table for the target's embedding and the output layer
     experts: ExpertsConfig = field(default_factory=lambda: ExpertsConfig(n=8, k=2))
 
@@ -70,6 +70,11 @@ class MoEConfig:
             raise ValueError(
                 f"d_hidden = {self.d_hidden}: expected more than d_model ({self.d_model}); leave "
                 "it out for LSTM layers without a projection"
+            )
+        if self.d_hidden is not None and self.d_hidden % 2:
+            raise ValueError(
+                f"d_hidden = {self.d_hidden}: expected an even number, because the two directions "
+                "of the first layer share it"
             )
 
 

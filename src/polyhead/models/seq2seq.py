@@ -7,8 +7,11 @@
     s_t       = decoder([y_{t-1}; h_n], s_{t-1})
     p(y_t)    = softmax(W maxout([s_t; y_{t-1}; h_n]))    `context = "everywhere"`: Cho et al. 2014
 
-Cho et al. have a layer between: the decoder reads tanh(V h_n) and begins with tanh(V' tanh(V h_n)).
-Here both are h_n itself.
+    s_0 = tanh(V' c),   c = tanh(V h_n) in place of h_n   `bridge = true`: Cho et al. 2014, A.1
+
+A model with a bridge has these two layers between its halves, as that of Cho et al.; ours for small
+data do without. Their GRU applies r to h before the matrix, PyTorch's behind it, and their output
+layer was factored into two matrices.
 
 Sutskever et al. let the encoder read the words backwards (`reverse_source`): the first words of
 both sentences then lie close together, which was worth 4.7 BLEU.
@@ -27,7 +30,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from polyhead.layers.cache import Memory
-from polyhead.layers.dropout import Dropout
+from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.init import uniform
 from polyhead.layers.masks import not_padding
 from polyhead.layers.recurrent import (
@@ -225,8 +228,9 @@ def tie(to_logits: nn.Linear, embedding: nn.Embedding) -> None:
 
 @dataclass(frozen=True)
 class Seq2SeqConfig:
-    """`d_embed` is the width of a word, d_model unless given.
+    """`d_embed` is the width of a word, `d_output` that of the maxout: d_model unless given.
 
+    `bridge` puts two layers between encoder and decoder, those of Cho et al. 2014.
     `teacher_forcing` is how often training reads the right last word, and not the model's own: 1
     always, 0 never. Outside training the target is read as it is given.
     """
@@ -238,8 +242,10 @@ class Seq2SeqConfig:
     d_model: int = 256
     d_embed: int | None = None
     n_layers: int = 2
-    dropout: float = 0.2
+    dropout: Share = 0.2
     context: Literal["first", "everywhere"] = "first"
+    bridge: bool = False
+    d_output: int | None = None
     teacher_forcing: float = 1.0
     bidirectional: bool = False  # the encoder reads from both ends, each with half of d_model
     reverse_source: bool = False
@@ -247,6 +253,11 @@ class Seq2SeqConfig:
 
     def __post_init__(self) -> None:
         check_reading(self.teacher_forcing, self.bidirectional, self.reverse_source)
+        if self.d_output is not None and self.context == "first":
+            raise ValueError(
+                f"d_output = {self.d_output}: it is the width of a maxout, which only "
+                'context = "everywhere" has; leave it out'
+            )
 
 
 PUBLISHED = {
@@ -255,7 +266,7 @@ PUBLISHED = {
     ),
     "cho": Seq2SeqConfig(
         15_000, 15_000, cell="gru", d_model=1000, d_embed=100, n_layers=1, dropout=0.0,
-        context="everywhere",
+        context="everywhere", bridge=True, d_output=500,
     ),
 }  # fmt: skip
 
@@ -274,21 +285,30 @@ class Seq2Seq(SequenceToSequence):
             cell, d_model, n_layers, config.dropout,
             d_in=d_embed, bidirectional=config.bidirectional,
         )  # fmt: skip
-        self.bridge = Bridge(cell, d_model, d_model) if config.bidirectional else None
+        self.v = nn.Linear(d_model, d_model) if config.bridge else None
+        has_bridge = config.bridge or config.bidirectional
+        self.bridge = Bridge(cell, d_model, d_model) if has_bridge else None
         d_in = d_embed + (d_model if self.everywhere else 0)
         self.decoder = Recurrence(cell, d_model, n_layers, config.dropout, d_in=d_in)
+        d_output = config.d_output or d_model
         self.deep_output = (
-            Maxout(2 * d_model + d_embed, d_model) if self.everywhere else nn.Identity()
+            Maxout(2 * d_model + d_embed, d_output) if self.everywhere else nn.Identity()
         )
         self.dropout = Dropout(config.dropout)
-        self.to_logits = nn.Linear(d_model, config.target_vocab)
+        self.to_logits = nn.Linear(d_output, config.target_vocab)
         uniform(self)
         if config.tie:
             tie(self.to_logits, self.embed_target)
 
     def offer(self, memory: Memory, last: Parts) -> Encoding:
         """The encoder's last state is all that the decoder gets; two directions need a bridge."""
-        return Encoding(memory, last if self.bridge is None else self.bridge(last))
+        if self.bridge is None:
+            return Encoding(memory, last)
+        if self.v is None:
+            return Encoding(memory, self.bridge(last))
+        c = torch.tanh(self.v(last[0][-1]))
+        everywhere = c.expand(len(last[0]), -1, -1)  # in all layers alike; the paper has one
+        return Encoding(memory, self.bridge((everywhere,) * len(last)), context=c)
 
     def write(
         self, x: Float[Tensor, "batch target d_embed"], encoding: Encoding
@@ -312,7 +332,7 @@ class Seq2Seq(SequenceToSequence):
         found: Float[Tensor, "batch target d_model"],
         x: Float[Tensor, "batch target d_embed"],
         encoding: Encoding,
-    ) -> Float[Tensor, "batch target d_model"]:
+    ) -> Float[Tensor, "batch target d_output"]:
         """s_t, or the maxout of all that is known."""
         if self.everywhere:
             summary = encoding.summary[:, None].expand(-1, x.size(1), -1)

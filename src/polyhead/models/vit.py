@@ -5,9 +5,14 @@
 
 Between the two stands the same stack that reads text. E is one linear map for every patch, written
 as a convolution whose kernel and stride are the patch. The patches are read row by row.
+
+With a `stem` they are cut from what a few convolutions made of the image instead (the hybrid of
+section 3.1, here as in Xiao et al. 2021): each halves it, so a patch covers as many pixels as
+before. What lies beside what need not be learned then, which few images teach badly.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -18,7 +23,7 @@ from torch.nn import functional as F
 from polyhead.layers.dropout import Dropout
 from polyhead.layers.init import vision
 from polyhead.layers.positions import PositionKind, make_positions
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.stack import StackConfig, first_positions
 from polyhead.layers.stacks import make_stack
 
 Grid = tuple[int, int]  # rows and columns of patches
@@ -47,6 +52,8 @@ class ViTConfig:
     """The defaults are ViT-B/16 for 224 x 224 pixels and ImageNet's thousand classes.
 
     pooling: "class" reads the result from an extra token, "mean" from the average of the patches.
+    stem: the channels of convolutions before the patches are cut, each halving the image; none in
+        the paper's own models.
     """
 
     classes: int = 1000
@@ -57,9 +64,18 @@ class ViTConfig:
     pooling: Literal["class", "mean"] = "class"
     stack: StackConfig = _stack(12, 768, 12)
     positions: PositionKind = "learned"  # the others count the patches row by row
+    stem: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         cut(self.height, self.width, self.patch)
+        if any(channels < 1 for channels in self.stem):
+            raise ValueError(f"stem = {list(self.stem)}: expected numbers of channels above 0")
+        if self.patch % 2 ** len(self.stem):
+            raise ValueError(
+                f"stem = {list(self.stem)} makes an image {2 ** len(self.stem)} times as small, "
+                f"and patches of {self.patch} x {self.patch} pixels cannot be cut from that: "
+                "expected fewer convolutions or larger patches"
+            )
 
     @property
     def grid(self) -> Grid:
@@ -77,19 +93,39 @@ PUBLISHED = {
 }
 
 
-class PatchEmbed(nn.Module):
-    """Cut an image into patches, row by row, and map each to a vector."""
+class Halving(nn.Module):
+    """relu(norm(conv(x))), with half the rows and half the columns: one step of a stem."""
 
-    def __init__(self, patch: int, channels: int, d_model: int) -> None:
+    def __init__(self, channels: int, wider: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(channels, wider, kernel_size=3, stride=2, padding=1)
+        self.norm = nn.LayerNorm(wider)
+
+    def forward(
+        self, x: Float[Tensor, "batch channel height width"]
+    ) -> Float[Tensor, "batch wider rows columns"]:
+        x = self.convolution(x).movedim(1, -1)  # the norm is over the channels of each place
+        return F.relu(self.norm(x)).movedim(-1, 1)
+
+
+class PatchEmbed(nn.Module):
+    """Cut an image, or what a stem made of it, into patches, row by row; map each to a vector."""
+
+    def __init__(self, patch: int, channels: int, d_model: int, stem: tuple[int, ...] = ()) -> None:
         super().__init__()
         self.patch = patch
-        self.project = nn.Conv2d(channels, d_model, kernel_size=patch, stride=patch)
+        widths = (channels, *stem)
+        self.stem = nn.Sequential(*(Halving(*pair) for pair in pairwise(widths)))
+        side = patch >> len(stem)
+        self.project = nn.Conv2d(widths[-1], d_model, kernel_size=side, stride=side)
 
     def forward(
         self, images: Float[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch patch d_model"]:
         cut(images.size(-2), images.size(-1), self.patch)
-        return self.project(images).flatten(2).transpose(1, 2)
+        if len(self.stem):  # channels side by side in memory, where the norms need them
+            images = images.contiguous(memory_format=torch.channels_last)
+        return self.project(self.stem(images)).flatten(2).transpose(1, 2)
 
 
 class ViT(nn.Module):
@@ -98,7 +134,7 @@ class ViT(nn.Module):
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
         d_model, self.grid = config.stack.d_model, config.grid
-        self.embed = PatchEmbed(config.patch, config.channels, d_model)
+        self.embed = PatchEmbed(config.patch, config.channels, d_model, config.stem)
         with_class = config.pooling == "class"
         self.class_token = nn.Parameter(torch.zeros(d_model)) if with_class else None
         n_tokens = self.grid[0] * self.grid[1] + int(with_class)
@@ -110,21 +146,32 @@ class ViT(nn.Module):
         vision(self)
         nn.init.zeros_(self.to_logits.weight)
 
-    def hidden(
+    def tokens(
         self, images: Float[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch token d_model"]:
-        """A vector for every patch, after that of the class token if there is one."""
+        """z_0: the patches as vectors, after the class token if there is one."""
         x = self.embed(images)
         if self.class_token is not None:
             x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)
-        places = self.places(cut(images.size(-2), images.size(-1), self.embed.patch))
-        return self.stack(self.dropout(x + places))
+        return self.dropout(x + self.places(self.grid_of(images)))
+
+    def hidden(
+        self, images: Float[Tensor, "batch channel height width"]
+    ) -> Float[Tensor, "batch token d_model"]:
+        """z_L with its norm: what the stack has to say of every token."""
+        return self.stack(self.tokens(images), places=self.turns(self.grid_of(images)))
 
     def forward(
         self, images: Float[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch classes"]:
-        states = self.hidden(images)
-        return self.to_logits(states.mean(1) if self.class_token is None else states[:, 0])
+        if self.class_token is None:
+            return self.to_logits(self.hidden(images).mean(1))
+        x, turns = self.tokens(images), self.turns(self.grid_of(images))
+        return self.to_logits(self.stack(x, places=turns, asked=first_positions(x)))
+
+    def grid_of(self, images: Float[Tensor, "batch channel height width"]) -> Grid:
+        """How many patches these images have below and beside each other."""
+        return cut(images.size(-2), images.size(-1), self.embed.patch)
 
     def places(self, grid: Grid) -> Float[Tensor, "token d_model"]:
         """The position vectors for a grid: as learned, or interpolated if it is another one."""
@@ -133,6 +180,24 @@ class ViT(nn.Module):
             return table
         first = int(self.class_token is not None)
         return torch.cat([table[:first], interpolate(table[first:], self.grid, grid)])
+
+    def turns(self, grid: Grid) -> Float[Tensor, "token"] | None:
+        """For rotary positions, where the tokens of another grid lie in the one that was learned.
+
+        The middle of each patch is looked up there, so that a patch of twice the resolution lies
+        half as far from its neighbour. None stands for 0, 1, 2, …
+        """
+        if grid == self.grid:
+            return None
+        device = self.to_logits.weight.device
+        row, column = (
+            (torch.arange(n, device=device) + 0.5) * old / n - 0.5
+            for n, old in zip(grid, self.grid, strict=True)
+        )
+        patches = (row[:, None] * self.grid[1] + column).flatten()
+        if self.class_token is None:
+            return patches
+        return torch.cat([patches.new_zeros(1), patches + 1])
 
 
 def interpolate(

@@ -23,6 +23,7 @@ Beam = Annotated[int, Field(ge=1, le=MAX_BEAM)]
 Penalty = Annotated[float, Field(ge=0, le=2)]
 Length = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 Layer = Annotated[int, Field(ge=1, le=1000)]
+Place = Annotated[int, Field(ge=1, le=MAX_CHARACTERS)]  # of a token, counted from 1
 Kind = Literal["encoder", "decoder", "cross"]
 Key = Annotated[str, StringConstraints(max_length=1000)]
 
@@ -69,10 +70,13 @@ class Look(Asked):
     format: Literal["binary", "json", "html", "svg"] = "binary"
     kind: Kind | None = None
     layer: Layer | None = None
-    heads: Annotated[list[Layer], Field(max_length=256)] | None = None
-    word: Annotated[str, StringConstraints(max_length=200)] | None = None
+    heads: Annotated[list[Layer], Field(max_length=256)] | Literal["mean", "max"] | None = None
+    word: Annotated[str, StringConstraints(max_length=200)] | Place | None = None
+    column: Place | None = None
     lines: bool = False
     merge: bool = False
+    log: bool = False
+    special: bool = True
 
 
 class Steps(Asked):

@@ -276,6 +276,7 @@ class Batcher:
         try:
             river = rivers[0] if rivers else River(lane, lane.flow())
         except Exception:
+            LOG.warning("a flow cannot begin; its %d tasks are a batch", len(jobs), exc_info=True)
             self._run(jobs)
             return
         if not rivers:

@@ -14,7 +14,7 @@ from polyhead.api.portions import longest_output
 from polyhead.api.reading_aloud import read_tokens, written_tokens
 from polyhead.api.stepping import beam_tree, checked_source, steps
 from polyhead.api.translator import Translator, with_options
-from polyhead.api.viewing import picture, whole_page
+from polyhead.api.viewing import Choice, narrowed, picture, whole_page
 from polyhead.serve import answering, asking
 from polyhead.serve.desk import Desk, Endpoint, reply
 from polyhead.serve.reading import is_image, read_image, read_json
@@ -30,6 +30,13 @@ TYPES = {
     "svg": "image/svg+xml",
 }
 
+NUMBERS, DRAWN = ("binary", "json"), ("svg",)
+FORMS = {  # the forms that can follow an option; kind and layer are for all
+    "maps": ("binary",), "precision": ("binary",), "size": ("binary",),
+    "heads": (*NUMBERS, *DRAWN), "merge": (*NUMBERS, *DRAWN),
+    "word": DRAWN, "column": DRAWN, "lines": DRAWN, "log": DRAWN, "special": DRAWN,
+}  # fmt: skip
+
 
 async def attention(desk: Desk, request: Request) -> Response:
     """All heads for one text, in one of four forms; or for an image."""
@@ -39,7 +46,8 @@ async def attention(desk: Desk, request: Request) -> Response:
     book = desk.shelf.pick(asked.model, READERS)
     if not book.about.attention:
         raise Refusal(422, f"{book.name} has no attention to look at", field="model")
-    content = await desk.compute(book, partial(_look, book, asked), request)
+    choice = _choice(asked)
+    content = await desk.compute(book, partial(_look, book, asked, choice), request)
     return _file(content, asked.format)
 
 
@@ -55,7 +63,7 @@ async def _image_attention(desk: Desk, request: Request) -> Response:
     return _file(await desk.compute(book, work, request), asked.format)
 
 
-def _look(book: Book, asked: asking.Look) -> bytes:
+def _look(book: Book, asked: asking.Look, choice: Choice) -> bytes:
     """Look, and put it into the form that was asked for. Runs in the model's thread."""
     if asked.target is not None and book.about.use != "translate":
         raise Refusal(422, "only a translator has a target", field="target")
@@ -64,28 +72,39 @@ def _look(book: Book, asked: asking.Look) -> bytes:
         target_ids = _own(book.model, asked.text)
     view = look_at_text(book.model, asked.text, asked.target, target_ids)
     view = replace(view, model=book.name)  # not its path
+    if asked.format == "svg":
+        return picture(view, choice).encode("utf-8", "replace")
+    view = narrowed(view, choice)
     if asked.format == "binary":
+        for one in asked.maps or ():
+            view.find(one.kind, one.layer)  # says which there are
         wanted = None if asked.maps is None else [(one.kind, one.layer) for one in asked.maps]
         return packed(view, precision=asked.precision, wanted=wanted, size=asked.size)
-    if (
-        asked.format in ("json", "html")
-        and sum(one.weights.size for one in view.maps) > MAX_WEIGHTS
-    ):
+    if sum(one.weights.size for one in view.maps) > MAX_WEIGHTS:
         raise Refusal(
             422,
             f"more than {MAX_WEIGHTS:,} weights are too many for {asked.format}; "
-            'give a shorter text, or ask for "format": "binary" and some of the maps',
+            'give a shorter text, choose a kind and a layer, or ask for "format": "binary"',
             field="format",
         )
-    if asked.format == "json":
-        return view.to_json().encode()
-    if asked.format == "html":
-        return _page(view)
-    drawn = picture(
-        view, kind=asked.kind, layer=asked.layer, heads=asked.heads, word=asked.word,
-        lines=asked.lines, merge=asked.merge,
+    return view.to_json().encode() if asked.format == "json" else _page(view)
+
+
+def _choice(asked: asking.Look) -> Choice:
+    """What is to be shown. An option that this form cannot follow is refused, not forgotten."""
+    said = {name: vars(asked)[name] for name in FORMS}
+    for name, value in said.items():
+        if value != asking.Look.model_fields[name].default and asked.format not in FORMS[name]:
+            forms = " or ".join(f'"{form}"' for form in FORMS[name])
+            raise Refusal(422, f'{name}: only with "format": {forms}', field=name)
+    if asked.maps is not None and (asked.kind is not None or asked.layer is not None):
+        raise Refusal(422, "maps: give either maps, or kind and layer", field="maps")
+    alone = asked.word is not None or asked.column is not None
+    return Choice(
+        kind=asked.kind, layer=asked.layer, heads=asked.heads, word=asked.word,
+        column=asked.column, style="lines" if asked.lines or alone else "heatmap",
+        merge=asked.merge, log=asked.log, special=asked.special,
     )  # fmt: skip
-    return drawn.encode("utf-8", "replace")
 
 
 def _own(translator: Translator, text: str) -> list[int]:

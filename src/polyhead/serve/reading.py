@@ -20,6 +20,11 @@ from polyhead.serve.settings import MAX_BODY, MAX_CHARACTERS, MAX_IMAGE
 
 BODY_SECONDS = 20.0  # that a client may take to send what it announced
 SHOWN = 100  # characters of a field's name
+OTHER_KINDS = (
+    "string_type",
+    "list_type",
+    "int_type",
+)  # what a member of a union says of the others' values
 MAX_COLONS = 2 * MAX_CHARACTERS  # more than all texts and names together can have
 
 M = TypeVar("M", bound=BaseModel)
@@ -61,22 +66,29 @@ async def read_json(request: Request, model: type[M]) -> M:
 
 
 async def read_either(request: Request, model: type[M]) -> M:
-    """A body that may be JSON, a form, or a form in parts."""
-    kind = content_type(request)
-    if kind == "application/x-www-form-urlencoded":
-        body = await body_of(request)
-        try:
-            pairs = parse_qsl(
-                body.decode("utf-8"), keep_blank_values=True, max_num_fields=100, errors="strict"
-            )
-        except ValueError:
-            raise Refusal(400, "the form cannot be read") from None
-        return described(model, _gathered(pairs))
-    if kind == "multipart/form-data":
+    """A body that may be JSON, a form, or a form in parts; a form's fields may be in the address.
+
+    Some clients of LibreTranslate send everything there, and no body.
+    """
+    kind, address = content_type(request), request.scope["query_string"]
+    if kind == "application/x-www-form-urlencoded" or (not kind and address):
+        pairs = _fields(await body_of(request))
+    elif kind == "multipart/form-data":
         form = await read_parts(request, await body_of(request))
         pairs = [(key, value) for key, value in form.multi_items() if isinstance(value, str)]
-        return described(model, _gathered(pairs))
-    return await read_json(request, model)
+    else:
+        return await read_json(request, model)
+    return described(model, {**_gathered(_fields(address)), **_gathered(pairs)})
+
+
+def _fields(form: bytes) -> list[tuple[str, str]]:
+    """The names and values of a form."""
+    try:
+        return parse_qsl(
+            form.decode("utf-8"), keep_blank_values=True, max_num_fields=100, errors="strict"
+        )
+    except ValueError:
+        raise Refusal(400, "the form cannot be read") from None
 
 
 async def read_image(request: Request) -> tuple[bytes, Upload]:
@@ -157,14 +169,26 @@ def _gathered(pairs: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _refusal(error: ValidationError) -> Refusal:
-    """The first thing that is wrong, without what was sent."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    if first["type"] == "json_invalid":
-        return Refusal(400, _short(first["msg"]))
-    # in a union every member complains; its name is not a part of the request
-    names = [str(part) for part in first["loc"] if not (isinstance(part, str) and "[" in part)]
-    field = _short(".".join(names))
-    return Refusal(422, _short(f"{field}: {first['msg']}"), field=field or None)
+    """What is wrong with the first field that is, without what was sent."""
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    if errors[0]["type"] == "json_invalid":
+        return Refusal(400, _short(errors[0]["msg"]))
+    # in a union every member complains; the one that came farther knows what was meant
+    same = [one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]]
+    best = max(same, key=lambda one: (len(_names(one["loc"])), one["type"] not in OTHER_KINDS))
+    field = _short(".".join(_names(best["loc"])))
+    return Refusal(422, _short(f"{field}: {best['msg']}"), field=field or None)
+
+
+def _names(place: tuple[int | str, ...]) -> list[str]:
+    """Where something stands in a request, without the names of a union's members."""
+    return [
+        str(part)
+        for depth, part in enumerate(place)
+        if not depth
+        or isinstance(part, int)
+        or not ("[" in part or part.startswith("constrained-"))
+    ]
 
 
 def _short(text: str) -> str:

@@ -101,6 +101,10 @@ class Tokenizer(Protocol):
         """The form of a line that is encoded, and into which the offsets of `pieces` point."""
         ...
 
+    def reads_line_ends(self) -> bool:
+        """Whether a line end is text like any other; then EOS ends a text, and else a line."""
+        ...
+
     def encode(self, line: str, *, sample: Random | None = None) -> list[int]:
         """A line's ids, closed by EOS.
 

@@ -9,7 +9,8 @@ Marian's SentencePiece files are read with what is installed anyway. For the oth
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -40,6 +41,8 @@ FILES = (
 )  # fmt: skip
 SPACE = "▁"
 MAX_BYTES = 64 * 2**20
+PORTION = 2**16  # characters of a long text that are cut at once
+SURE_END = re.compile(r"\S(?=[ \n])")
 Cut = list[tuple[int, int, int]]  # their id, and where its text begins and ends
 
 
@@ -53,6 +56,10 @@ class Engine(Protocol):
 
     def cut(self, line: str) -> Cut:
         """A line's ids and offsets."""
+        ...
+
+    def read(self, text: str) -> Iterator[int]:
+        """The ids alone, of a text that may be long."""
         ...
 
     def join(self, ids: Sequence[int]) -> str:
@@ -98,9 +105,13 @@ class ForeignTokenizer:
         """As their program does."""
         return self.engine.normalise(line)
 
+    def reads_line_ends(self) -> bool:
+        """Whether they come back: as GPT-2's bytes they do, in BERT's and Marian's pieces not."""
+        return "\n" in self.decode(self.encode("\n"))
+
     def encode(self, line: str, *, sample: Random | None = None) -> list[int]:  # noqa: ARG002
         """A line's ids, closed by EOS; always cut in the same way."""
-        return [*(self.ours.get(id, UNK) for id, _, _ in self.engine.cut(line)), EOS]
+        return [*(self.ours.get(id, UNK) for id in self.engine.read(line)), EOS]
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
         """`encode` for many lines."""
@@ -167,6 +178,7 @@ class FastEngine:
         self.program.no_truncation()
         self.program.no_padding()
         self.program.encode_special_tokens = True  # "[MASK]" in a text is six characters
+        self.portion = PORTION if _cuts_as_gpt2(tokenizers, self.program) else None
 
     def normalise(self, line: str) -> str:
         """Offsets point into the line itself."""
@@ -177,6 +189,11 @@ class FastEngine:
         found = self.program.encode(line, add_special_tokens=False)
         return [(id, *offsets) for id, offsets in zip(found.ids, found.offsets, strict=True)]
 
+    def read(self, text: str) -> Iterator[int]:
+        """The ids alone; a long text in portions, since each token takes hundreds of bytes."""
+        for part in [text] if self.portion is None else portions(text, self.portion):
+            yield from self.program.encode(part, add_special_tokens=False).ids
+
     def join(self, ids: Sequence[int]) -> str:
         """The text of some ids."""
         text: str = self.program.decode(list(ids), skip_special_tokens=False)
@@ -185,6 +202,35 @@ class FastEngine:
     def name(self, id: int) -> str:
         """One id's own text."""
         return str(self.program.id_to_token(id) or f"<{id}>")
+
+
+def _cuts_as_gpt2(library: Any, program: Any) -> bool:
+    """Whether words are found by GPT-2's pattern, and nothing else looks at the text before it."""
+    words = program.pre_tokenizer
+    return (
+        isinstance(words, library.pre_tokenizers.ByteLevel)
+        and words.use_regex
+        and not words.add_prefix_space
+        and program.normalizer is None
+        and all(token.special for token in program.get_added_tokens_decoder().values())
+    )
+
+
+def portions(text: str, size: int) -> Iterator[str]:
+    r"""A text in parts of at least `size` characters, to GPT-2's pattern the same as the whole.
+
+        's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+
+    White space stands only at the beginning of its words, and only after white space does it look
+    ahead. So a word always ends before a space or line end that follows anything else.
+    """
+    start = 0
+    for found in SURE_END.finditer(text):
+        end = found.end()
+        if end - start >= size:
+            yield text[start:end]
+            start = end
+    yield text[start:]
 
 
 def _program(library: Any, files: Mapping[str, bytes]) -> Any:
@@ -246,6 +292,10 @@ class MarianEngine:
             found.append((self.numbers.get(piece, self.unknown), at, at + len(text)))
             at += len(text)
         return found
+
+    def read(self, text: str) -> Iterator[int]:
+        """The ids alone."""
+        return (self.numbers.get(piece, self.unknown) for piece in self._pieces(text))
 
     def join(self, ids: Sequence[int]) -> str:
         """The text of some ids."""

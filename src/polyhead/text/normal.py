@@ -70,12 +70,13 @@ def checked(id: int, size: int) -> int:
 def words_of(pieces: Iterable[Piece]) -> list[int]:
     """For each piece, which word of the text it belongs to: 0, 0, 1, 2, 2, …
 
-    Words are what stands between spaces. A space alone belongs to the word that follows it.
+    Words are what stands between spaces and line ends. A space alone belongs to the word that
+    follows it.
     """
     words = []
     word = 0
     for piece in pieces:
-        word += piece.text.count(" ")
+        word += piece.text.count(" ") + piece.text.count("\n")
         words.append(word)
     return words
 

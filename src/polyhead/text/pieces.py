@@ -140,6 +140,10 @@ class PieceTokenizer:
         """The form of a line that is encoded: see `normal.normalise`."""
         return normalise(line, lowercase=self.config.lowercase)
 
+    def reads_line_ends(self) -> bool:
+        """Never: to `normalise` they are spaces."""
+        return False
+
     def encode(self, line: str, *, sample: Random | None = None) -> list[int]:
         """A line's ids, closed by EOS; cut at random if asked for and configured."""
         text = self.normalise(line).translate(ESCAPES)

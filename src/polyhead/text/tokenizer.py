@@ -13,11 +13,11 @@ whatever is wrong is a CheckpointError. Nothing in these files is ever run.
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from polyhead.errors import CheckpointError
+from polyhead.errors import CheckpointError, ConfigError
 from polyhead.text import foreign
 from polyhead.text.contract import (
     BOS,
@@ -50,6 +50,7 @@ __all__ = [
     "Tokenizers",
     "load",
     "normalise",
+    "sampled",
     "save",
     "train_tokenizers",
     "words_of",
@@ -85,6 +86,21 @@ def learn(lines: Sequence[str], config: TextConfig) -> PieceTokenizer | UnitToke
     if config.kind in ("bpe", "unigram"):
         return learn_pieces(lines, config)
     return collect_units(lines, config)
+
+
+def sampled(tokenizers: Tokenizers, sampling: float) -> Tokenizers:
+    """The same vocabularies, cut at random to another degree: that belongs to a training."""
+    if sampling == tokenizers.config.sampling:
+        return tokenizers
+    source, target = tokenizers.source, tokenizers.target
+    if not (isinstance(source, PieceTokenizer) and isinstance(target, PieceTokenizer)):
+        raise ConfigError(
+            f"text.sampling = {sampling}: the model's tokenizer cuts text in one way only; leave "
+            "text.sampling out"
+        )
+    config = replace(tokenizers.config, sampling=sampling)
+    one = PieceTokenizer(source.model, config)
+    return Tokenizers(one, one if config.joint else PieceTokenizer(target.model, config), config)
 
 
 def save(tokenizers: Tokenizers, folder: Path) -> None:

@@ -83,6 +83,10 @@ class UnitTokenizer:
         """The form of a line that is encoded: see `normal.normalise` and `prepared`."""
         return prepared(line, self.config)
 
+    def reads_line_ends(self) -> bool:
+        """Never: to `normalise` they are spaces."""
+        return False
+
     def encode(self, line: str, *, sample: Random | None = None) -> list[int]:  # noqa: ARG002
         """A line's ids, closed by EOS. There is nothing to sample."""
         units = split(self.normalise(line), self.config)

@@ -34,8 +34,7 @@ class Filling:
     def __call__(self, model: Any, batch: BlankBatch) -> Loss:
         (asked,) = batch.chosen.flatten().nonzero(as_tuple=True)
         labels = batch.ids.flatten()[asked]
-        states = model.hidden(batch.blanked).flatten(0, 1).index_select(0, asked)
-        h, layer = model.transform(states), model.to_logits
+        h, layer = model.transform(model.hidden(batch.blanked, asked=asked)), model.to_logits
         with torch.autocast(h.device.type, enabled=False):
             total = linear_cross_entropy(
                 h.to(layer.weight.dtype), layer.weight, layer.bias, labels, 0.0

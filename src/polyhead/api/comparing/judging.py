@@ -24,6 +24,7 @@ from polyhead.data.batch import Epochs, Pair, TranslationBatch
 from polyhead.decode.options import DecodeConfig
 from polyhead.evaluate.edits import compare_errors, error_rates
 from polyhead.evaluate.score import SAMPLES, Comparison, compare, score
+from polyhead.inspect.attending import attends
 from polyhead.train.objectives import Objective
 
 MEASURED_BATCHES = 3
@@ -47,7 +48,7 @@ def examine(
     progress: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Examined]:
     """Translate the test set twice, greedily and with the beam of the recipe."""
-    usual = replace(translator.defaults, n_best=1, sample=False)
+    usual = options_for(translator)
     found = {}
     for way, options in zip(WAYS, (replace(usual, beam=1), usual), strict=True):
         clock = Clock(on_cpu=translator.device.type == "cpu")
@@ -58,6 +59,14 @@ def examine(
         scores = scores_of(outputs, references, metric, interval=way == WAYS[0])
         found[way] = Examined(outputs, scores, seconds)
     return found
+
+
+def options_for(translator: Translator) -> DecodeConfig:
+    """Those of the recipe, less what needs attention where nobody attends."""
+    usual = replace(translator.defaults, n_best=1, sample=False)
+    if any(attends(saved.model) for saved in translator.models):
+        return usual
+    return replace(usual, coverage=0.0, replace_unknown=False)
 
 
 def n_examined(sources: Sequence[str]) -> int:

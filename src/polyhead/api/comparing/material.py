@@ -4,7 +4,8 @@
     a recipe's validation file   called val, valid or dev: the test file beside it, if there is one
     neither                      pairs that are held out of the training text, once for everybody
 
-Held-out text is written into the comparison's folder, so that no seed gets another share of it.
+Held-out text is written into the comparison's folder, so that no seed gets another share of it;
+with it, in UTF-8, whatever validation text was given in another encoding.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from polyhead.errors import ConfigError, DataError
 BESIDE = {"val": "test_2016_flickr", "valid": "test", "dev": "test"}  # by the name's first part
 TESTS = {"source": "test_source", "target": "test_target", "pairs": "test_pairs"}
 TOLD = {"test": "the test", "valid": "validation"}
+UTF_8 = "utf-8"
 SEED = 1  # of what is held out
 
 
@@ -57,7 +59,7 @@ def prepare(
     if sources and has_valid:
         return Material(listed, sources, references, where)
     split = part(config, folder, test=not sources, valid=not has_valid)
-    new = {n: v for n, v in listed.items() if n not in _replaced(has_valid)} | split.files
+    new = {n: v for n, v in listed.items() if n not in _replaced(split.files)} | split.files
     if split.test is not None:
         sources, references, where = split.test.sources, split.test.targets, "held out"
     return Material(new, sources, references, where, split.notices)
@@ -92,7 +94,7 @@ def read_test(
     if not given["source"] or not given["target"]:
         raise ConfigError("give both --test-source FILE and --test-target FILE, or --test-pairs")
     source, target = ([corpora.find(Path(f)) for f in given[side]] for side in ("source", "target"))
-    return read_sides(source, target)
+    return read_sides(source, target, encoding=config.encoding)
 
 
 @dataclass(frozen=True)
@@ -108,11 +110,21 @@ def part(config: DataConfig, folder: Path, *, test: bool, valid: bool) -> Split:
     """Hold out what is missing, and write it down with what is left."""
     train = corpus.read(config, config.source, config.target, config.pairs, "data")
     count = max(1, min(config.hold_out, int(len(train) * HELD_OUT_SHARE)))
+    if len(train) <= count * (test + valid):
+        missing = [name for name, lacks in (("test", test), ("valid", valid)) if lacks]
+        told = " and ".join(TOLD[name] for name in missing)
+        raise DataError(
+            f"{len(train)} training pairs are too few to hold out some for {told}; give more, "
+            "or files of their own: --test-source, --test-target, --valid-source, --valid-target"
+        )
     sets: dict[str, Pairs] = {}
     for name, wanted, seed in (("test", test, SEED), ("valid", valid, SEED + 1)):
         if wanted:
             train, sets[name] = hold_out(train, count, seed)
     notice = " and ".join(f"{len(sets[name]):,} pairs for {TOLD[name]}" for name in sets)
+    if not valid and config.encoding != UTF_8:
+        given = config.valid_source, config.valid_target, config.valid_pairs
+        sets["valid"] = corpus.read(config, *given, "data.valid")
     files: dict[str, list[str]] = {}
     for name, pairs in {"train": train, **sets}.items():
         for side, lines in (("source", pairs.sources), ("target", pairs.targets)):
@@ -128,9 +140,9 @@ def part(config: DataConfig, folder: Path, *, test: bool, valid: bool) -> Split:
     return Split(files, sets.get("test"), notices)
 
 
-def _replaced(has_valid: bool) -> set[str]:
-    """The entries of [data] that the written files stand for."""
-    gone = {"corpus", "source", "target", "pairs"}
-    if not has_valid:
+def _replaced(files: Mapping[str, Any]) -> set[str]:
+    """The entries of [data] that the written files, which are in UTF-8, stand for."""
+    gone = {"corpus", "encoding", "source", "target", "pairs"}
+    if "valid_source" in files:
         gone |= {"valid_source", "valid_target", "valid_pairs"}
     return gone

@@ -80,7 +80,7 @@ def _two_lines(above: str, below: str) -> str:
 
 
 def charts(table: dict[str, Any], language: str) -> list[tuple[str, str]]:
-    """Quality against cost, the same in the paper, and learning curves."""
+    """Quality against cost, learning curves, and the former in the paper, for both languages."""
     name = HEADLINE[table["metric"]]
     ours = [
         (
@@ -94,16 +94,17 @@ def charts(table: dict[str, Any], language: str) -> list[tuple[str, str]]:
     places = {
         one["published"]: i % COLOURS for i, one in enumerate(table["rows"]) if one["published"]
     }
-    paper = [
-        (row["name"], row["cost_en_de"], row["en_de"], places.get(key, OTHER))
-        for key, row in table["paper"].items()
-        if row["cost_en_de"] and row["en_de"]
-    ]
     said, scored = in_words("training FLOPs", language), score_in_words(name, language)
     found = [(in_words("quality against cost", language), scatter(ours, said, scored))]
-    if paper:
-        found.append((in_words("paper chart", language), scatter(paper, said, "BLEU")))
     found.append((in_words("learning curves", language), curves(table, language)))
+    for pair in ("en_de", "en_fr"):
+        paper = [
+            (row["name"], row[f"cost_{pair}"], row[pair], places.get(key, OTHER))
+            for key, row in table["paper"].items()
+            if row[f"cost_{pair}"] and row[pair]
+        ]
+        told = in_words("paper chart", language).format(pair=pair.upper().replace("_", "-"))
+        found.append((told, scatter(paper, said, "BLEU")))
     return found
 
 

@@ -20,7 +20,7 @@ from polyhead.api.comparing.budget import Budget
 from polyhead.api.comparing.material import Material, prepare
 from polyhead.api.comparing.systems import HOME, Contest, System, choose, configuration
 from polyhead.api.evaluation import Metric
-from polyhead.api.run import DEFAULT_RECIPE, LISTS, build, find_recipe
+from polyhead.api.run import DEFAULT_RECIPE, LISTS, SIZES, build, find_recipe
 from polyhead.api.runs import fingerprint
 from polyhead.checkpoint import store
 from polyhead.config import read, set_by_path
@@ -30,6 +30,14 @@ AGREED, BUDGETS = "contest.json", "budget.json"
 OTHER = {  # of what is not one thing
     "files": "other files", "test files": "other test files", "data": "other data",
     "changes": "other overrides",
+}  # fmt: skip
+TEN = "everybody is validated and saved ten times"
+DECIDED = {  # overrides that would not count, and why
+    "model.family": "it is what is compared; choose with --systems",
+    "train.steps": "the budget decides; say --budget or --flops",
+    "train.epochs": "the budget decides; say --budget or --flops",
+    "train.seed": "seeds are 1, 2, …; say how many with --seeds",
+    "train.validate_every": TEN, "train.save_every": TEN, "train.log_every": TEN, "train.keep": TEN,
 }  # fmt: skip
 SEEDS = "seeds"  # --ensemble seeds: of all seeds of each system
 
@@ -87,19 +95,12 @@ def make_plan(asked: Asked) -> Plan:
     systems = choose(asked.contest, asked.systems)
     teams = read_teams(asked, systems)
     base = read(find_recipe(asked.recipe or DEFAULT_RECIPE))
+    refuse_others(asked.recipe, base)
     home = not own and base.get("data") == read(find_recipe(HOME)).get("data")
     if own:
         kept = {k: v for k, v in base.get("data", {}).items() if k not in (*LISTS, "corpus")}
         base["data"] = kept | {name: list(paths) for name, paths in asked.files.items() if paths}
-    for change in asked.changes:
-        if change.startswith(("data.", "text.", "decode.")):
-            set_by_path(base, change)
-    changes = tuple(c for c in asked.changes if c.startswith(("model.", "train.")))
-    if len(changes) < sum(not c.startswith(("data.", "text.", "decode.")) for c in asked.changes):
-        raise ConfigError(
-            f"{' '.join(asked.changes)}: write an override as data.NAME=VALUE, or with text., "
-            "model., train. or decode."
-        )
+    changes = change_material(base, asked.changes)
     for system in systems:  # a wrong name or type is found now
         build(configuration(system, base, home=home, changes=changes))
     refuse_foreign(asked.folder)
@@ -125,6 +126,35 @@ def make_plan(asked: Asked) -> Plan:
     return plan
 
 
+def refuse_others(recipe: str | None, base: Mapping[str, Any]) -> None:
+    """Only translators compete; a recipe for something else has nothing for them to learn from."""
+    family = base.get("model", {}).get("family", "transformer")
+    if SIZES.get(family) != SIZES["transformer"]:
+        raise ConfigError(
+            f"{recipe}: a recipe of the family {family}, which does not translate; compare on one "
+            "such as multi30k-de-en, or on your own text with --source FILE --target FILE"
+        )
+
+
+def change_material(base: dict[str, Any], changes: Sequence[str]) -> tuple[str, ...]:
+    """Make the changes that concern the material; return those that concern each system."""
+    of_systems = []
+    for change in changes:
+        name = change.partition("=")[0].strip()
+        if name in DECIDED:
+            raise ConfigError(f"{name} cannot be set in a comparison: {DECIDED[name]}")
+        if change.startswith(("data.", "text.", "decode.")):
+            set_by_path(base, change)
+        elif change.startswith(("model.", "train.")):
+            of_systems.append(change)
+        else:
+            raise ConfigError(
+                f"{change}: write an override as data.NAME=VALUE, or with text., model., train. or "
+                "decode."
+            )
+    return tuple(of_systems)
+
+
 def read_teams(asked: Asked, systems: Sequence[System]) -> list[tuple[str, ...]]:
     """`seeds`, or names joined by +, each of which must compete."""
     names = [system.name for system in systems]
@@ -134,6 +164,11 @@ def read_teams(asked: Asked, systems: Sequence[System]) -> list[tuple[str, ...]]
         if team == (SEEDS,):
             if asked.seeds < 2:
                 raise ConfigError("--ensemble seeds: needs several, such as --seeds 3")
+        elif len(set(team)) < len(team):
+            raise ConfigError(
+                f"--ensemble {given}: a system twice says the same twice; for several seeds of it "
+                "write --seeds 3 --ensemble seeds"
+            )
         elif len(team) < 2 or set(team) - set(names):
             raise ConfigError(
                 f"--ensemble {given}: expected seeds, or at least two of the systems that compete "

@@ -285,6 +285,7 @@ def judge(
         },
         "scores": {way: one.scores for way, one in examined.items()},
         "curve": curve_of(folders, [stage.share for stage in system.stages]),
+        "experts": experts_of(folders[-1]),
     }
 
 
@@ -311,8 +312,7 @@ def curve_of(folders: Sequence[Path], shares: Sequence[float]) -> list[dict[str,
     curve: list[dict[str, Any]] = []
     steps, spent = 0, 0.0
     for folder, share in zip(folders, shares, strict=True):
-        lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
-        entries = [json.loads(line) for line in lines if line]
+        entries = metrics_of(folder)
         last = max((entry["step"] for entry in entries), default=1)
         for entry in entries:
             if entry["kind"] == "valid":
@@ -321,6 +321,24 @@ def curve_of(folders: Sequence[Path], shares: Sequence[float]) -> list[dict[str,
                 curve.append({"share": done, "step": steps + entry["step"], **found})
         steps, spent = steps + last, spent + share
     return curve
+
+
+def experts_of(folder: Path) -> dict[str, float] | None:
+    """How evenly the last validation found experts to be asked; None where there are none.
+
+    `used` is the share of them that were asked at all, `most` the largest share of the questions
+    of one layer that one of them got.
+    """
+    for entry in reversed(metrics_of(folder)):
+        if "experts_used" in entry:
+            return {"used": entry["experts_used"], "most": entry["experts_most"]}
+    return None
+
+
+def metrics_of(folder: Path) -> list[dict[str, Any]]:
+    """What a run wrote down while it was trained."""
+    lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines if line]
 
 
 def result_file(plan: Plan, name: str, seed: int | str) -> Path:

@@ -13,8 +13,10 @@ from polyhead.api.comparing.planning import Plan, read_json
 from polyhead.api.comparing.running import output_file, write_json
 from polyhead.api.comparing.systems import System
 from polyhead.api.comparing.words import in_words
+from polyhead.config import from_dict
 from polyhead.cost.published import TABLE_2
 from polyhead.data.files import read_lines
+from polyhead.decode.options import DecodeConfig
 from polyhead.verify.check import Words
 
 BETTER = {"bleu": max, "wer": min}
@@ -41,6 +43,7 @@ def summarise(
         one = row(own, [team], p_values) | told
         rows.append(one | {"title": title_of(one, "en")})
     first = results[0]
+    search = from_dict(DecodeConfig, plan.base.get("decode", {}), "decode.")
     return {
         "contest": plan.contest.name,
         "data": plan.name,
@@ -52,6 +55,8 @@ def summarise(
         "at_home": plan.home,
         "beam": first["decoding"]["beam"],
         "length_penalty": first["decoding"]["length_penalty"],
+        "coverage": search.coverage,
+        "replace_unknown": search.replace_unknown,
         "signatures": sorted({s["signature"] for s in first["scores"]["greedy"].values()}),
         "rows": rows,
         "paper": {key: one._asdict() for key, one in TABLE_2.items()}
@@ -102,7 +107,15 @@ def row(
             },
         },
         "curves": [one["curve"] for one in results],
+        "experts": _experts([one["experts"] for one in results if one.get("experts")]),
     }
+
+
+def _experts(found: Sequence[dict[str, float]]) -> dict[str, float] | None:
+    """The balance of all seeds: how many are used on average, the busiest of all."""
+    if not found:
+        return None
+    return {"used": mean(one["used"] for one in found), "most": max(one["most"] for one in found)}
 
 
 def _interval(result: dict[str, Any]) -> list[float] | None:
@@ -183,7 +196,7 @@ def cells(table: dict[str, Any], one: dict[str, Any], language: str) -> list[str
         f"{title} ({one['paper']})" if one["paper"] else title,
         *scores,
         *([f"{one['bar']:g}" if one["bar"] else ""] if _has_bars(table) else []),
-        "" if one["p_value"] is None else f"{one['p_value']:.3f}",
+        _chance(one["p_value"]),
         f"{training['flops']:.2e}",
         f"{training['flops_measured']:.2e}",
         f"{training['steps']:,.0f}",
@@ -214,11 +227,20 @@ def _has_bars(table: dict[str, Any]) -> bool:
     return table["at_home"] and any(one["bar"] for one in table["rows"])
 
 
+def _chance(p_value: float | None) -> str:
+    """A p-value with three digits; none is ever nothing."""
+    if p_value is None:
+        return ""
+    return f"{p_value:.3f}" if p_value >= 0.0005 else "< 0.001"
+
+
 def _paper_cells(paper: dict[str, Any] | None) -> list[str]:
     if paper is None:
         return ["", ""]
-    bleu, cost = paper["en_de"], paper["cost_en_de"]
-    return ["" if bleu is None else f"{bleu:g}", "" if cost is None else f"{cost:.1e}"]
+    figures = ["–" if one is None else f"{one:g}" for one in (paper["en_de"], paper["en_fr"])]
+    costs = [paper["cost_en_de"], paper["cost_en_fr"]]
+    spent = ["–" if one is None else f"{one:.1e}".replace("+", "") for one in costs]
+    return [" / ".join(figures), " / ".join(spent) if any(costs) else ""]
 
 
 def spread(found: dict[str, float], n_seeds: int) -> str:
@@ -239,6 +261,18 @@ def best(table: dict[str, Any]) -> dict[str, Any]:
         table["rows"], key=lambda one: one["scores"]["greedy"][name]["mean"]
     )
     return found
+
+
+def _twins(table: dict[str, Any]) -> bool:
+    """Whether there is an ensemble of the baseline's seeds, against which the others are tested."""
+    return any("members" in one and one["system"] == table["baseline"] for one in table["rows"])
+
+
+def _balance(one: dict[str, Any], language: str) -> str:
+    """How evenly the experts of a row are asked."""
+    used, most = (f"{100 * one['experts'][name]:.3g}" for name in ("used", "most"))
+    told = in_words("note experts", language)
+    return told.format(system=title_of(one, language), used=used, most=most)
 
 
 # Markdown
@@ -272,7 +306,7 @@ def _published(one: dict[str, Any]) -> list[str]:
     return [
         one["name"],
         *("" if figure is None else f"{figure:g}" for figure in figures),
-        *("" if cost is None else f"{cost:.1e}" for cost in costs),
+        *("" if cost is None else f"{cost:.1e}".replace("+", "") for cost in costs),
     ]
 
 
@@ -300,7 +334,10 @@ def notes(table: dict[str, Any], language: str) -> list[str]:
     """What the columns mean."""
     tested = any(one["p_value"] is not None for one in table["rows"])
     keys = ["note spread" if table["seeds"] > 1 else "note interval"]
-    keys += [*(["note p"] if tested else []), "note flops", "note time", "note memory"]
+    keys += [*(["note p"] if tested else []), *(["note teams"] if tested and _twins(table) else [])]
+    keys += ["note flops", "note time", "note memory"]
+    keys += ["note coverage"] if table["coverage"] else []
+    keys += ["note unknown"] if table["replace_unknown"] else []
     keys += ["note paper"] if table["paper"] else []
     keys += ["note tutorial"] if _has_bars(table) else []
     baseline = next(
@@ -311,8 +348,11 @@ def notes(table: dict[str, Any], language: str) -> list[str]:
     if table["metric"] == "wer":
         test = Words("McNemar's exact test", "맥니마 정확 검정")
     told = [
-        in_words(key, language).format(baseline=baseline, test=test.in_language(language))
+        in_words(key, language).format(
+            baseline=baseline, test=test.in_language(language), coverage=table["coverage"]
+        )
         for key in keys
     ]
+    told += [_balance(one, language) for one in table["rows"] if one["experts"]]
     signatures = "; ".join(f"`{signature}`" for signature in table["signatures"])
     return [*told, f"{in_words('signatures', language)}: {signatures}"]

@@ -28,8 +28,8 @@ WORDS = {
     "parameters": Words("parameters", "매개변수"),
     "speed": Words("sentences a second, greedy / beam", "초당 문장 수, 탐욕 / 빔"),
     "memory": Words("memory of decoding", "디코딩 메모리"),
-    "paper BLEU": Words("paper: BLEU EN-DE", "논문: BLEU EN-DE"),
-    "paper FLOPs": Words("paper: FLOPs EN-DE", "논문: FLOPs EN-DE"),
+    "paper BLEU": Words("paper: BLEU EN-DE / EN-FR", "논문: BLEU EN-DE / EN-FR"),
+    "paper FLOPs": Words("paper: FLOPs EN-DE / EN-FR", "논문: FLOPs EN-DE / EN-FR"),
     "paper heading": Words("The paper's own Table 2", "논문의 표 2"),
     "signatures": Words("scores", "점수 서명"),
     "note spread": Words(
@@ -45,6 +45,10 @@ WORDS = {
         "outputs (the median over seeds).",
         "p: ‘{baseline}’와의 차이가 우연일 확률. 탐욕 탐색의 출력으로 {test}을 했습니다(시드들의 "
         "중앙값).",
+    ),
+    "note teams": Words(
+        "Ensembles of seeds are tested against that of “{baseline}”.",
+        "시드들의 앙상블은 ‘{baseline}’의 앙상블과 비교했습니다.",
     ),
     "note flops": Words(
         "FLOPs: matrix products of the whole training. Counted: for sentences of average length "
@@ -65,9 +69,27 @@ WORDS = {
         "메모리: 매개변수, 그리고 중간 길이 문장 하나를 빔으로 디코딩하는 동안 기억하는 양.",
     ),
     "note paper": Words(
-        "The paper's figures are of full-sized models on WMT 2014, English to German: compare the "
-        "order, not the numbers.",
-        "논문의 값은 WMT 2014 영독 번역의 온전한 크기 모델입니다. 숫자가 아니라 순서를 비교하세요.",
+        "The paper's figures are of full-sized models on WMT 2014, English to German and to "
+        "French: compare the order, not the numbers.",
+        "논문의 값은 WMT 2014 영독 및 영불 번역의 온전한 크기 모델입니다. 숫자가 아니라 순서를 "
+        "비교하세요.",
+    ),
+    "note coverage": Words(
+        "Beam search has a coverage penalty of {coverage:g} for the systems that attend; the "
+        "others have none.",
+        "빔 탐색의 커버리지 벌점은 {coverage:g}이며, 어텐션이 있는 시스템에만 적용했습니다.",
+    ),
+    "note unknown": Words(
+        "Unknown words are replaced by what was looked at (PosUnk) for the systems that attend; "
+        "the others keep them.",
+        "모르는 단어는 어텐션이 가장 많이 본 단어로 바꾸었습니다(PosUnk). 어텐션이 없는 시스템의 "
+        "출력에는 그대로 있습니다.",
+    ),
+    "note experts": Words(
+        "Experts of {system}: {used} % of them were asked in the last validation, the busiest got "
+        "{most} % of the questions of its layer.",
+        "{system}의 전문가: 마지막 검증에서 {used}%가 쓰였고, 가장 바쁜 전문가가 그 층의 질문 중 "
+        "{most}%를 받았습니다.",
     ),
     "note tutorial": Words(
         "Tutorials' BLEU: bentrevett/pytorch-seq2seq on the same data, greedy, lower-cased, "
@@ -76,7 +98,7 @@ WORDS = {
         "토큰화, 학습 시간은 저자 마음대로).",
     ),
     "quality against cost": Words("Quality against training cost", "학습 비용과 품질"),
-    "paper chart": Words("The same in the paper (EN-DE)", "논문에서는 (EN-DE)"),
+    "paper chart": Words("The same in the paper ({pair})", "논문에서는 ({pair})"),
     "learning curves": Words("Learning curves", "학습 곡선"),
     "validation loss": Words("validation loss", "검증 손실"),
     "share": Words("share of the budget", "예산 중 쓴 비율"),

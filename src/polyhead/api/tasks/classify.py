@@ -1,5 +1,6 @@
 """Text classification: fine-tuning a pre-trained encoder, or training one from scratch."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from polyhead.api import runs
+from polyhead.api.continuing import with_dropout
 from polyhead.api.initial import Initial, copy_encoder, read_initial, require_tokenizers
 from polyhead.api.reports import Journal
 from polyhead.api.run import Run
@@ -25,7 +27,7 @@ from polyhead.errors import ConfigError
 from polyhead.evaluate.classes import report
 from polyhead.models.bert import BERTConfig
 from polyhead.text import tokenizer
-from polyhead.text.tokenizer import Tokenizers
+from polyhead.text.tokenizer import Tokenizers, sampled
 from polyhead.train.classifying import Labelling
 
 
@@ -89,7 +91,12 @@ class Classify:
         return Prepared(
             run,
             tokenizers,
-            Texts(train, labels[0], run.train.max_tokens, run.train.seed),
+            Texts(
+                Cutter(tokenizers, corpus.train.texts, train, run),
+                labels[0],
+                run.train.max_tokens,
+                run.train.seed,
+            ),
             Labelling(run.train.smoothing),
             partial(examine, every_text(valid, labels[1], run.train.max_tokens), corpus.classes),
             f"{len(train):,} training examples of {len(corpus.classes)} classes, {len(valid):,} "
@@ -99,15 +106,26 @@ class Classify:
         )
 
 
+@dataclass(frozen=True)
+class Cutter:
+    """The ids of an epoch: always the same, or cut anew each time if subwords are sampled."""
+
+    tokenizers: Tokenizers
+    texts: Sequence[str]
+    uncut: Sequence[list[int]]
+    run: Run
+
+    def __call__(self, epoch: int) -> Sequence[list[int]]:
+        if not self.tokenizers.config.sampling:
+            return self.uncut
+        draw = random.Random(f"{self.run.train.seed} {epoch}")
+        encode = self.tokenizers.source.encode
+        return framed((encode(t, sample=draw) for t in self.texts), self.run.data.max_length)
+
+
 def _as_given(initial: Initial, run: Run) -> BERTConfig:
     """The pre-trained encoder as it is, but with this run's dropout: that belongs to training."""
-    ours = run.model.encoder.stack
-    stack = replace(
-        initial.config.stack,
-        dropout=ours.dropout,
-        attention_dropout=ours.attention_dropout,
-        activation_dropout=ours.activation_dropout,
-    )
+    stack = with_dropout(initial.config.stack, run.model.encoder.stack)
     return replace(initial.config, stack=stack)
 
 
@@ -119,7 +137,8 @@ def _tokenizers(run: Run, folder: Path, material: Material, journal: Journal) ->
     """Those of the pre-trained model, or some learned from the training texts."""
     if material.initial is None:
         return tokenizers_of(folder, material.corpus.train.texts, (), run.text, journal)
-    place, found = folder / runs.TOKENIZER, require_tokenizers(material.initial)
+    place = folder / runs.TOKENIZER
+    found = sampled(require_tokenizers(material.initial), run.text.sampling)
     if not place.exists():
         with store.writing(place) as draft:
             tokenizer.save(found, draft)

@@ -8,12 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
+from polyhead.api.continuing import Material, read_own, resized
 from polyhead.api.reports import Journal
 from polyhead.api.run import Run
 from polyhead.api.runs import fingerprint
 from polyhead.api.tasks.contract import Prepared
-from polyhead.api.tasks.vocabulary import tokenizers_of
+from polyhead.api.tasks.sequences import (
+    beginning_with,
+    check_places,
+    refuse_sampling,
+    vocabulary,
+)
 from polyhead.data.corpus import load_plain
 from polyhead.data.lines import Lines
 from polyhead.data.stream import LanguageBatch, Windows, joined, whole
@@ -27,26 +35,34 @@ class Language:
 
     use: str = "polyhead generate"
 
-    def read(self, run: Run) -> Lines:
-        """The training and the validation text."""
-        return load_plain(run.data)
+    def read(self, run: Run) -> Material[Lines]:
+        """The training and the validation text, and the model to go on from."""
+        whole = read_own(run)
+        refuse_sampling(run)
+        check_places(run, resized(run, whole).model)
+        text = load_plain(run.data)
+        return Material(text, whole, text.notices)
 
-    def fingerprints(self, material: Lines) -> dict[str, str]:
-        """Both texts."""
+    def fingerprints(self, material: Material[Lines]) -> dict[str, str]:
+        """Both texts, and the model to go on from."""
+        text = material.data
         return {
-            "training": fingerprint(material.train),
-            "validation": fingerprint(material.valid),
+            "training": fingerprint(text.train),
+            "validation": fingerprint(text.valid),
+            **material.fingerprints,
         }
 
-    def prepare(self, run: Run, folder: Path, material: Lines, journal: Journal) -> Prepared:
+    def prepare(
+        self, run: Run, folder: Path, material: Material[Lines], journal: Journal
+    ) -> Prepared:
         """A tokenizer, the text as one row of ids, windows of it."""
-        tokenizers = tokenizers_of(folder, material.train, (), run.text, journal)
+        run, tokenizers = vocabulary(run, folder, material, journal)
         tokenizer = tokenizers.source
         run = replace(run, model=replace(run.model, vocab=len(tokenizer)))
         journal.stage("encoding the text")
-        train = joined(tokenizer.encode_batch(material.train))
+        train = running(tokenizer, material.data.train)
         length, max_tokens = run.data.max_length, run.train.max_tokens
-        asked = examination(tokenizer, material.valid, length, max_tokens)
+        asked = examination(tokenizer, material.data.valid, length, max_tokens)
         return Prepared(
             run,
             tokenizers,
@@ -55,6 +71,8 @@ class Language:
             partial(examine, asked),
             f"{len(train):,} training tokens, {asked.n_tokens:,} for validation; vocabulary "
             f"{len(tokenizer):,}",
+            begin=beginning_with(material.whole, journal),
+            trained=material.whole is not None,
         )
 
 
@@ -68,12 +86,18 @@ class Examination:
     n_unknown: int  # tokens that stand for text outside the vocabulary: their bits mean little
 
 
+def running(tokenizer: Tokenizer, lines: Sequence[str]) -> Int[Tensor, "token"]:
+    """A text in one row: each line is closed by an EOS, or by its line end if that has an id."""
+    if tokenizer.reads_line_ends():
+        return joined([tokenizer.encode("".join(f"{line}\n" for line in lines))[:-1]])
+    return joined(tokenizer.encode_batch(lines))
+
+
 def examination(
     tokenizer: Tokenizer, lines: Sequence[str], length: int, max_tokens: int
 ) -> Examination:
-    """Cut a text into windows of `length` tokens. Before its first token stands an end of line."""
-    encoded = tokenizer.encode_batch(lines)
-    stream = joined([[EOS], *encoded])
+    """Cut a text into windows of `length` tokens. Before its first token stands an EOS."""
+    stream = torch.cat([torch.tensor([EOS]), running(tokenizer, lines)])
     n_characters = sum(len(tokenizer.normalise(line)) + 1 for line in lines)
     n_unknown = int((stream == UNK).sum())
     return Examination(whole(stream, length, max_tokens), len(stream) - 1, n_characters, n_unknown)

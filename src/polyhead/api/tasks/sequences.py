@@ -6,6 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
+from polyhead.api.continuing import Material, Whole, read_own, resized, set_all, take_tokenizers
 from polyhead.api.reports import Journal
 from polyhead.api.run import Run
 from polyhead.api.runs import fingerprint
@@ -17,6 +20,7 @@ from polyhead.data.masking import MaskingConfig
 from polyhead.data.sequences import BlankBatch, Blanking, Sequences, fixed_batches, pieces_of
 from polyhead.errors import ConfigError
 from polyhead.layers.positions import ENDING
+from polyhead.text.tokenizer import Tokenizers
 from polyhead.train.objectives import Objective
 
 SHORTEST = 3  # BOS, EOS, and something between them
@@ -34,26 +38,33 @@ class Pretraining:
     objective: Objective
     examine: Callable[[list[BlankBatch], Any, int], dict[str, float]]
 
-    def read(self, run: Run) -> Lines:
+    def read(self, run: Run) -> Material[Lines]:
         """The training and the validation text, once it is clear that the model can read it.
 
         At most `data.hold_out` lines are kept back, as of sentence pairs: validation is frequent.
         """
-        check_lengths(run, run.model)
+        whole = read_own(run)
+        refuse_sampling(run)
+        check_lengths(run, resized(run, whole).model)
         if run.train.compile and run.family != "bert":
             raise ConfigError(f"train.compile: not for the family {run.family}; leave it out")
-        return load_plain(run.data, most=run.data.hold_out)
+        text = load_plain(run.data, most=run.data.hold_out)
+        return Material(text, whole, text.notices)
 
-    def fingerprints(self, material: Lines) -> dict[str, str]:
-        """Both texts."""
-        return {"training": fingerprint(material.train), "validation": fingerprint(material.valid)}
+    def fingerprints(self, material: Material[Lines]) -> dict[str, str]:
+        """Both texts, and the model to go on from."""
+        text = material.data
+        found = {"training": fingerprint(text.train), "validation": fingerprint(text.valid)}
+        return found | material.fingerprints
 
-    def prepare(self, run: Run, folder: Path, material: Lines, journal: Journal) -> Prepared:
+    def prepare(
+        self, run: Run, folder: Path, material: Material[Lines], journal: Journal
+    ) -> Prepared:
         """A tokenizer, and sequences whose blanks are drawn anew in every epoch.
 
         [MASK] is one id after the tokenizer's last.
         """
-        tokenizers = tokenizers_of(folder, material.train, (), run.text, journal)
+        run, tokenizers = vocabulary(run, folder, material, journal)
         tokenizer = tokenizers.source
         masking = replace(self.masking, share=run.data.blanks)
         blanking = Blanking(masking, mask=len(tokenizer), vocab=len(tokenizer) + 1)
@@ -61,8 +72,8 @@ class Pretraining:
         run = replace(run, model=replace(run.model, **sizes))
         journal.stage("encoding the text")
         max_length, max_tokens = run.data.max_length, run.train.max_tokens
-        train = pieces_of(tokenizer.encode_batch(material.train), max_length)
-        valid = pieces_of(tokenizer.encode_batch(material.valid), max_length)
+        train = pieces_of(tokenizer.encode_batch(material.data.train), max_length)
+        valid = pieces_of(tokenizer.encode_batch(material.data.valid), max_length)
         n_tokens = sum(map(len, train))
         return Prepared(
             run,
@@ -72,7 +83,24 @@ class Pretraining:
             partial(self.examine, fixed_batches(valid, blanking, max_tokens)),
             f"{len(train):,} training sequences of {n_tokens:,} tokens, {len(valid):,} for "
             f"validation; vocabulary {len(tokenizer):,}",
+            begin=beginning_with(material.whole, journal),
+            trained=material.whole is not None,
         )
+
+
+def vocabulary(
+    run: Run, folder: Path, material: Material[Lines], journal: Journal
+) -> tuple[Run, Tokenizers]:
+    """The tokenizers, learned or those of the model to go on from; the run with its sizes."""
+    whole = material.whole
+    if whole is not None:
+        run = take_tokenizers(resized(run, whole), whole.saved, folder)
+    return run, tokenizers_of(folder, material.data.train, (), run.text, journal)
+
+
+def beginning_with(whole: Whole | None, journal: Journal) -> Callable[[nn.Module], None] | None:
+    """How a new model begins, if not from nothing."""
+    return None if whole is None else partial(set_all, whole.saved, whole.path, journal)
 
 
 def check_lengths(run: Run, model: Any) -> None:
@@ -86,6 +114,21 @@ def check_lengths(run: Run, model: Any) -> None:
             f"data.max_length = {asked}: expected at least {SHORTEST}, two of which stand for the "
             "beginning and the end"
         )
+    check_places(run, model)
+
+
+def refuse_sampling(run: Run) -> None:
+    """Plain text is cut once; an option that would do nothing is not accepted."""
+    if run.text.sampling:
+        raise ConfigError(
+            f"text.sampling = {run.text.sampling}: only translators and classifiers cut their text "
+            "anew in every epoch; leave it out"
+        )
+
+
+def check_places(run: Run, model: Any) -> None:
+    """Sequences must not be longer than the positions that a model has learned."""
+    asked = run.data.max_length
     if model.positions in ENDING and asked > model.max_length:
         raise ConfigError(
             f"data.max_length = {asked}: the model learns only {model.max_length} positions; lower "

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyhead.api.continuing import read_whole, set_all, take_over
+from polyhead.api.continuing import another_family, read_whole, set_all, take_over
 from polyhead.api.initial import check_blocks, copy_blocks, read_initial
 from polyhead.api.reports import Journal
 from polyhead.api.run import Run
@@ -101,10 +101,7 @@ class Translation:
 def _check_encoder(run: Run) -> None:
     """Only a Transformer can begin from the blocks of another family's encoder."""
     if run.family != "transformer":
-        raise ConfigError(
-            f"train.init: {run.train.init} is of another family than {run.family}, which can begin "
-            "only from one of its own"
-        )
+        raise another_family(run)
     initial = read_initial(run.train.init)
     assert initial is not None
     check_blocks(initial, run.model.encoder_stack, run.model.positions)

@@ -36,6 +36,13 @@ function chosen(view, state) {
   return heads[Number(state.head) - 1];
 }
 
+// How spread out a map is over the patches, in bits.
+function bits(weights) {
+  const all = weights.reduce((sum, weight) => sum + weight, 0) || 1;
+  const sum = weights.reduce((most, weight) => (weight > 0 ? most - (weight / all) * Math.log2(weight / all) : most), 0);
+  return Math.abs(sum).toFixed(1);
+}
+
 function nameOf(view, state) {
   if (state.layer === "rollout") return say(state, "rollout_of");
   const key = { mean: "mean_of", max: "max_of" }[state.head];
@@ -106,7 +113,7 @@ function allMaps(place, view, state, change) {
       canvas.style.aspectRatio = "auto"; // as the picture's
       paintMap(canvas, view, view.layers[layer - 1][head - 1], state.alone);
     },
-    note: () => "",
+    note: (layer, head) => bits(view.layers[layer - 1][head - 1]),
     open: (layer, head) => change({ view: "one", layer, head }),
   }));
 }
@@ -125,9 +132,11 @@ function header(view, state, change) {
 
 function controls(view, state, change) {
   const options = (n) => numbers(n).map((value) => ({ value }));
+  const spread = view.layers[Number(state.layer) - 1]?.map(bits) ?? [];
+  const headed = spread.map((note, i) => ({ value: String(i + 1), note, hint: say(state, "bits", { n: note }) }));
   const views = [{ value: "one", label: say(state, "one") }, { value: "all", label: say(state, "model_view") }];
   const layers = [{ value: "rollout", label: say(state, "rollout") }, ...options(view.n_layers)];
-  const heads = [...["mean", "max"].map((value) => ({ value, label: say(state, value) })), ...options(view.n_heads)];
+  const heads = [...["mean", "max"].map((value) => ({ value, label: say(state, value) })), ...headed];
   const one = state.view === "one";
   return element(
     "div", { class: "controls" },
@@ -140,7 +149,7 @@ function controls(view, state, change) {
 
 function notes(view, state) {
   const lines = [say(state, view.pooled === "class" ? "class_note" : "mean_note"), say(state, "scale_note")];
-  if (state.view === "one" && state.layer === "rollout") lines.push(say(state, "rollout_note"));
+  lines.push(say(state, state.view === "one" && state.layer === "rollout" ? "rollout_note" : "patch_bits_note"));
   return footer(state, lines, "a_class", "Abnar & Zuidema 2020");
 }
 

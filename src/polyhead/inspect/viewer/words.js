@@ -94,6 +94,10 @@ export const WORDS = {
     "Colours reach from 0 to the strongest patch of the map shown, so they cannot be compared between maps.",
     "색은 0부터 지금 보이는 지도에서 가장 강한 패치까지입니다. 서로 다른 지도의 색은 비교할 수 없습니다.",
   ],
+  patch_bits_note: [
+    "Bits: how spread out a head is over the patches (entropy). 0 is a single patch, 3 is like eight patches alike.",
+    "비트: 헤드의 시선이 패치들에 퍼진 정도(엔트로피). 0은 한 패치만, 3은 여덟 패치를 고르게 본 것과 같습니다.",
+  ],
   rollout_note: [
     "Roll-out multiplies the mean attention of all layers, half of each for the residual connection.",
     "롤아웃은 모든 레이어의 평균 어텐션을 곱한 것이며, 레이어마다 절반은 잔차 연결의 몫입니다.",

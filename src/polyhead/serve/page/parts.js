@@ -89,9 +89,14 @@ export function guarded(page, place) {
   };
 }
 
+// The tab that is open: the first, if the address names one that this model does not have.
+export function openTab(page, names) {
+  return names.includes(page.state.tab) ? page.state.tab : names[0];
+}
+
 export function tabs(page, names) {
   const options = names.map((value) => ({ value, label: page.say(`${value}_tab`) }));
-  return choice("tab", page.say("explore"), options, page.state.tab, (tab) => page.change({ tab }, true));
+  return choice("tab", page.say("explore"), options, openTab(page, names), (tab) => page.change({ tab }, true));
 }
 
 // A token as it is to be read: SentencePiece marks the beginning of a word by ▁.

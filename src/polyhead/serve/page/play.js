@@ -18,7 +18,7 @@ const TABS = ["attention", "steps", "beam"];
 const KEYS = ["model", "q", "tab", "n", "forced", "beam"];
 const root = document.getElementById("play");
 
-function readPlay(hash, models) {
+function readPlay(hash, { models, limits }) {
   const { given, pick } = picker(hash);
   const whole = (name, least, otherwise) => Math.max(least, parseInt(given.get(name)) || otherwise);
   return {
@@ -26,34 +26,41 @@ function readPlay(hash, models) {
     q: given.get("q") ?? "",
     tab: pick("tab", TABS, "attention"),
     n: whole("n", 1, 1), // which of the n-best is looked at
-    forced: (given.get("forced") ?? "").split(".").filter(Boolean).map(Number), // ids, for step by step
-    beam: whole("beam", 0, 0), // 0: as the model's maker thought
-    lang: pick("lang", ["ko", "en"], defaultLanguage()),
+    forced: (given.get("forced") ?? "").split(".").map(Number).filter((id) => Number.isInteger(id) && id > 0), // ids, for step by step
+    beam: Math.min(limits.max_beam, whole("beam", 0, 0)), // 0: as the model's maker thought
+    lang: languageOf({ pick }),
   };
 }
 
-function writePlay({ model, q, tab, n, forced, beam }) {
+function languageOf({ pick }) {
+  return pick("lang", ["ko", "en"], defaultLanguage());
+}
+
+function writePlay({ model, q, tab, n, forced, beam }, isAnother = false) {
   const parts = { model: model.name };
   if (q) parts.q = q;
   if (tab !== "attention") parts.tab = tab;
   if (n > 1) parts.n = n;
   if (forced.length) parts.forced = forced.join(".");
   if (beam) parts.beam = beam;
-  return address(parts, KEYS);
+  return address(parts, isAnother ? [...KEYS, "word"] : KEYS); // of another text another word would be alone
 }
 
 // Everything that a panel may know: the model, the limits, the state, and how to change it.
-function start({ models, limits }) {
-  let state = readPlay(location.hash, models);
+function start(found) {
+  const { models, limits } = found;
+  let state = readPlay(location.hash, found);
   let panel;
+  const kept = Object.create(null);
   const page = {
     limits,
+    get kept() { return (kept[state.model.name] ??= {}); }, // what is not in the address, for the same model in another language
     get state() { return state; },
     get model() { return state.model; },
     say: (key, values) => say(state, key, values),
     change(part, turned = false) {
       state = { ...state, ...part };
-      remember(writePlay(state), turned);
+      remember(writePlay(state, "q" in part || "n" in part), turned);
       panel.update();
     },
   };
@@ -71,7 +78,7 @@ function start({ models, limits }) {
   };
   const choose = (model) => {
     state = { ...state, model, n: 1, forced: [], tab: "attention" };
-    remember(writePlay(state), true);
+    remember(writePlay(state, true), true);
     build();
     document.getElementById("model")?.focus();
   };
@@ -83,7 +90,7 @@ function start({ models, limits }) {
   };
   window.addEventListener("popstate", () => {
     const before = state;
-    state = readPlay(location.hash, models);
+    state = readPlay(location.hash, found);
     if (before.model !== state.model || before.lang !== state.lang) build();
     else panel?.update();
   });
@@ -117,8 +124,7 @@ function foot(page) {
 }
 
 // A server with a key says 401 to whoever has none.
-function askForKey() {
-  const state = { lang: defaultLanguage() };
+function askForKey(state, isWrong) {
   const input = element("input", { type: "password", id: "key", autocomplete: "off", required: true, "aria-label": say(state, "key") });
   const form = element("form", {
     class: "card key",
@@ -127,19 +133,21 @@ function askForKey() {
       useKey(input.value);
       begin();
     },
-  }, element("h1", {}, say(state, "key")), input, element("button", { class: "primary" }, say(state, "key_send")));
+  }, element("h1", {}, say(state, "key")), isWrong ? element("p", { class: "trouble", role: "alert" }, say(state, "key_wrong")) : null,
+  input, element("button", { class: "primary" }, say(state, "key_send")));
   root.replaceChildren(form);
   input.focus();
 }
 
 async function begin() {
-  const state = { lang: defaultLanguage() };
+  const state = { lang: languageOf(picker(location.hash)) };
+  document.documentElement.lang = state.lang;
   try {
     const found = await json("/v1/models");
     if (found.models.length) start(found);
     else root.replaceChildren(element("p", { class: "card" }, say(state, "no_models")));
   } catch (error) {
-    if (error.status === 401 || error.status === 403) askForKey();
+    if (error.status === 401 || error.status === 403) askForKey(state, error.status === 403);
     else root.replaceChildren(trouble({ say: (...words) => say(state, ...words) }, error, begin));
   }
 }

@@ -29,6 +29,11 @@ Object.assign(WORDS, {
     "Shown is the line with the cursor: the model reads one sentence at a time.",
     "커서가 있는 줄을 보여 줍니다. 모델은 한 번에 한 문장을 읽습니다.",
   ],
+  last_line_note: ["Shown is the last line.", "마지막 줄을 보여 줍니다."],
+  cut_off_note: [
+    "The text is longer than the model reads: only its beginning was read.",
+    "모델이 읽을 수 있는 길이보다 길어서 앞부분만 읽었습니다.",
+  ],
   cut_note: [
     "The text was longer than the model reads at once: it was split into {n} pieces.",
     "모델이 한 번에 읽을 수 있는 길이보다 길어서 {n}조각으로 나누었습니다.",
@@ -44,8 +49,8 @@ Object.assign(WORDS, {
   step_n: ["Step {n} of {all}", "{all}단계 중 {n}단계"],
   likeliest: ["Likeliest here", "여기서 가장 그럴듯한 토큰"],
   steps_hint: [
-    "The model writes one token at a time. Choose another one, and it goes on from there.",
-    "모델은 한 번에 한 토큰씩 씁니다. 다른 토큰을 고르면 거기서부터 이어서 씁니다.",
+    "The model writes one token at a time. Choose another one, and it goes on from there, always with the likeliest.",
+    "모델은 한 번에 한 토큰씩 씁니다. 다른 토큰을 고르면 거기서부터 가장 그럴듯한 토큰으로 이어서 씁니다.",
   ],
   forced: ["forced", "직접 고름"],
   unforce: ["Let the model choose again", "다시 모델에게 맡기기"],
@@ -70,6 +75,7 @@ Object.assign(WORDS, {
   drop: ["Drop a picture here, or choose one", "그림을 끌어다 놓거나 고르세요"],
   drop_hint: ["PNG, JPEG, WebP or GIF. It is sent to this server and nowhere else.", "PNG, JPEG, WebP, GIF. 그림은 이 서버로만 보냅니다."],
   key: ["This server wants an API key", "이 서버는 API 키가 필요합니다"],
+  key_wrong: ["The API key is wrong.", "API 키가 맞지 않습니다."],
   key_send: ["Use the key", "키 사용"],
   no_models: ["The server has no models.", "서버에 모델이 없습니다."],
   trouble: ["That did not work", "잘되지 않았습니다"],

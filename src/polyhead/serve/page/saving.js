@@ -1,6 +1,6 @@
 // Files of what is shown: the picture as SVG and PNG, and the page of `polyhead attention`. The server makes them.
 
-import { button, element } from "../viewer/elements.js";
+import { button, count, element } from "../viewer/elements.js";
 import { ask, reason } from "./wire.js";
 
 const SHARP = 2; // pixels of a PNG for each unit of the SVG
@@ -8,11 +8,7 @@ const SHARP = 2; // pixels of a PNG for each unit of the SVG
 // Buttons that save what the state shows of a request.
 export function saving(page, request, state) {
   const picture = async () => {
-    const { kind, layer, head, view, merge } = state;
-    const choice = view === "model" ? { kind } : { kind, layer, merge, lines: view === "lines" };
-    if (view === "lines") choice.heads = headsOn(state);
-    else if (view === "heat" && typeof head === "number") choice.heads = [head];
-    const response = await ask("/v1/attention", { ...request, ...choice, format: "svg" });
+    const response = await ask("/v1/attention", { ...request, ...choice(state), format: "svg" });
     return new Blob([await response.text()], { type: "image/svg+xml" });
   };
   return buttons(page, {
@@ -22,10 +18,17 @@ export function saving(page, request, state) {
   });
 }
 
-function headsOn({ off }) {
-  const heads = document.querySelectorAll(".head .square").length;
-  const on = Array.from({ length: heads }, (_, i) => i + 1).filter((head) => !off.includes(head));
-  return on.length ? on : undefined;
+// What is shown, in the server's words.
+function choice({ view, kind, layer, head, off, word, merge, special, log }) {
+  const shown = { kind, merge, special };
+  if (view === "model") return { ...shown, log };
+  if (view === "heat") return { ...shown, layer, log, heads: typeof head === "number" ? [head] : head };
+  const alone = word && { [word[0] === "r" ? "word" : "column"]: Number(word.slice(1)) };
+  return { ...shown, layer, lines: true, heads: headsOn(off), ...alone };
+}
+
+function headsOn(off) {
+  return count(document.querySelectorAll(".head .square").length).filter((head) => !off.includes(head));
 }
 
 // `makers` are promises of files by their kind.

@@ -7,13 +7,16 @@ import { buttons } from "./saving.js";
 import { ask, json } from "./wire.js";
 
 const LARGE = 768; // pixels of a saved PNG, at least
+const GAP = 8; // … between two heads
 
 export function seeing(root, page) {
   const [answer, below] = [element("div", { class: "answer-box", "aria-live": "polite" }), element("div", { class: "below" })];
   const guard = guarded(page, below);
+  const { kept } = page;
   const way = (format) => `/v1/attention?${new URLSearchParams({ model: page.model.name, format })}`;
   const take = (file) => {
     if (!file) return;
+    kept.file = file;
     guard(file, async (signal) => {
       const most = page.limits.max_image;
       if (file.size > most) throw new Error(page.say("too_large", { n: Math.floor(most / 2 ** 20) }));
@@ -41,17 +44,22 @@ export function seeing(root, page) {
   root.append(element("section", { class: "card twins" }, zone, element("div", { class: "box out" }, answer)), below);
   const paste = (event) => take([...event.clipboardData.files][0]);
   window.addEventListener("paste", paste);
+  take(kept.file);
   return { update() {}, end: () => window.removeEventListener("paste", paste) };
 }
 
-// The map as it is shown, with every pixel as a square.
+// What is shown, with every pixel as a square: one map, or all heads, layers from top to bottom.
 function enlarged() {
-  const shown = document.getElementById("map");
-  const times = Math.ceil(LARGE / (shown?.width || LARGE));
-  if (!shown) throw new Error("PNG");
-  const canvas = element("canvas", { width: times * shown.width, height: times * shown.height });
+  const shown = [...document.querySelectorAll("#map, .thumbnails canvas")];
+  const across = Number(document.querySelector(".thumbnails")?.style.getPropertyValue("--heads")) || 1;
+  const down = shown.length / across;
+  const times = Math.ceil(LARGE / shown[0].width / across);
+  const [width, height] = [times * shown[0].width, times * shown[0].height];
+  const gap = (n) => GAP * (n - 1);
+  const canvas = element("canvas", { width: across * width + gap(across), height: down * height + gap(down) });
   const context = canvas.getContext("2d");
   context.imageSmoothingEnabled = false;
-  context.drawImage(shown, 0, 0, canvas.width, canvas.height);
+  shown.forEach((one, i) =>
+    context.drawImage(one, (i % across) * (width + GAP), Math.floor(i / across) * (height + GAP), width, height));
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }

@@ -8,7 +8,8 @@ import { guarded, option, piece } from "./parts.js";
 import { attention, json } from "./wire.js";
 
 const BEAT = 650; // milliseconds a step when playing
-const WRITTEN = 60; // tokens of a language model, which may never end by itself
+const WRITTEN = 60; // tokens that are written at most after those that are given
+const END = 2; // the id of </s>
 
 export function stepping(page, place) {
   const guard = guarded(page, place);
@@ -42,23 +43,41 @@ export function stepping(page, place) {
         player(page, walk, { at, playing: Boolean(timer), go, play }),
         element("div", { class: "columns" }, at ? alternatives(page, walk, at, force) : "", at && walk.looks ? looks(page, walk, at) : "")),
     ));
-  return function show({ model, text }) {
+  // `target_ids` are those of the translation that is shown: it grows unless other tokens are forced.
+  return function show({ model, text, target_ids: usual }) {
     const { forced } = page.state;
     const isWriter = page.model.use !== "translate";
-    guard(JSON.stringify([model, text, forced]), async (signal) => {
+    const looksAcross = page.model.attention.includes("cross");
+    const whole = usual ? [...usual, END] : [];
+    const prefix = forced.length ? forced : whole;
+    guard(JSON.stringify([model, text, prefix]), async (signal) => {
       const before = walk?.asked === text ? at : 0;
       stop();
-      walk = await json("/v1/steps", { model, text, prefix: forced, top: 5, ...(isWriter && { max_tokens: forced.length + WRITTEN }) }, signal);
+      const max_tokens = Math.min(page.limits.max_tokens, prefix.length + WRITTEN);
+      walk = await json("/v1/steps", { model, text, prefix, top: 5, ...((isWriter || usual) && { max_tokens }) }, signal);
       walk.asked = text;
+      walk.steps = marked(walk.steps, whole);
       at = forced.length || Math.min(before, walk.steps.length) || walk.steps.length;
       draw();
-      if (isWriter) return;
+      if (!looksAcross) return;
       const ids = walk.tokens.map((token) => token.id);
       const { view } = await attention({ model, text, target_ids: ids }, signal);
       walk.looks = layersOf(view, "cross").at(-1);
       draw();
     });
   };
+}
+
+// Which tokens were chosen by hand: where they leave what would have been written, and again wherever
+// they are not the likeliest.
+function marked(steps, usual) {
+  let left = false;
+  return steps.map((step, i) => {
+    const expected = left || !usual.length ? step.alternatives[0].id : usual[i];
+    const forced = step.forced && step.id !== expected;
+    left ||= forced;
+    return { ...step, forced };
+  });
 }
 
 const percent = (p) => `${(100 * p).toFixed(p < 0.0995 ? 1 : 0)} %`;

@@ -2,12 +2,13 @@
 
 import { bar, button, element } from "../viewer/elements.js";
 import { keepFocus } from "../viewer/loop.js";
-import { explorer, guarded, nothing, tabs, textBox } from "./parts.js";
+import { explorer, guarded, nothing, openTab, tabs, textBox } from "./parts.js";
 import { stepping } from "./stepping.js";
 import { growing } from "./tree.js";
 import { json } from "./wire.js";
 
-const N_BEST = 5;
+const TABS = { attention: explorer, steps: stepping, beam: growing };
+const MOST = 5; // translations that are listed, if the model's own beam is as wide
 
 export function translating(root, page) {
   const { source_language: from, target_language: to } = page.model;
@@ -29,7 +30,9 @@ export function translating(root, page) {
     const { q } = page.state;
     text.set(q);
     const begun = guard(q, async (signal) => {
-      const body = { model: page.model.name, text: q, n_best: N_BEST, tokens: true };
+      // A wider beam than the model's own would find another translation than every other client gets.
+      const n_best = Math.min(MOST, page.model.defaults.beam);
+      const body = { model: page.model.name, text: q, n_best, tokens: true };
       try {
         const answers = q.trim() ? await json("/v1/translate", body, signal) : null;
         found = answers && { ...answers.translations[0], of: q };
@@ -44,7 +47,7 @@ export function translating(root, page) {
   }
 
   const show = () => keepFocus(root, () => {
-    tabPlace.replaceChildren(found ? tabs(page, ["attention", "steps", "beam"]) : "");
+    tabPlace.replaceChildren(found ? tabs(page, tabsOf(page)) : "");
     choices.replaceChildren(found ? list(page, found) : "");
     if (found) answer.replaceChildren(...output(page, chosen(page, found).text, found.pieces));
     else if (!page.state.q.trim()) answer.replaceChildren(element("span", { class: "hint" }, page.say("translation")));
@@ -54,8 +57,12 @@ export function translating(root, page) {
   return { update };
 }
 
+function place(page, found) {
+  return Math.min(page.state.n, found.hypotheses.length) - 1;
+}
+
 function chosen(page, found) {
-  return found.hypotheses[Math.min(page.state.n, found.hypotheses.length) - 1];
+  return found.hypotheses[place(page, found)];
 }
 
 // The line in which the cursor stands, or the first one that says something.
@@ -70,12 +77,19 @@ function output(page, text, pieces) {
   const copy = button({
     class: "plain", id: "copy",
     click: async () => {
-      await navigator.clipboard.writeText(text);
+      if (navigator.clipboard) await navigator.clipboard.writeText(text);
+      else copySelected(shown); // a browser has no clipboard for pages that come from another machine without TLS
       copy.textContent = page.say("copied");
     },
   }, page.say("copy"));
+  const shown = element("p", { class: "text", dir: "auto" }, text);
   const note = pieces > 1 && !page.state.q.includes("\n") ? element("small", { class: "count" }, page.say("cut_note", { n: pieces })) : null;
-  return [element("p", { class: "text", dir: "auto" }, text), element("div", { class: "under" }, note ?? "", copy)];
+  return [shown, element("div", { class: "under" }, note ?? "", copy)];
+}
+
+function copySelected(node) {
+  getSelection().selectAllChildren(node);
+  document.execCommand("copy");
 }
 
 // All hypotheses with their scores, as radio buttons: the one chosen is the one looked at.
@@ -84,7 +98,7 @@ function list(page, found) {
   const best = found.hypotheses[0].score;
   const items = found.hypotheses.map(({ text, score }, i) => {
     const input = element("input", {
-      type: "radio", name: "n", id: `n-${i + 1}`, checked: page.state.n === i + 1, change: () => page.change({ n: i + 1, forced: [] }),
+      type: "radio", name: "n", id: `n-${i + 1}`, checked: i === place(page, found), change: () => page.change({ n: i + 1, forced: [] }),
     });
     return element("label", { class: "hypothesis", for: `n-${i + 1}` }, input,
       element("bdi", {}, text), bar(Math.exp(Math.min(0, score - best))),
@@ -94,17 +108,22 @@ function list(page, found) {
     element("legend", {}, page.say("n_best"), " · ", element("span", { title: page.say("score_hint") }, page.say("score"))), ...items);
 }
 
-// The three tabs below. Only the one that is open asks the server.
+// Some translators have no attention.
+function tabsOf(page) {
+  return Object.keys(TABS).filter((tab) => tab !== "attention" || page.model.attention.length);
+}
+
+// The tabs below. Only the one that is open asks the server.
 function looking(page, below) {
   const places = {};
   const shows = {};
-  for (const [tab, make] of [["attention", explorer], ["steps", stepping], ["beam", growing]]) {
+  for (const [tab, make] of Object.entries(TABS)) {
     places[tab] = element("div", { class: "place" });
     shows[tab] = make(page, places[tab]);
   }
   const note = element("p", { class: "hint line-note" });
   return function look(found, line) {
-    const { tab } = page.state;
+    const tab = openTab(page, tabsOf(page));
     if (!found) return below.replaceChildren(page.state.q.trim() ? "" : nothing(page));
     const many = page.state.q.trim().includes("\n");
     note.textContent = many ? page.say("line_note") : "";
@@ -113,7 +132,7 @@ function looking(page, below) {
     const { tokens } = chosen(page, found);
     const ids = tokens?.filter((token) => !token.special).map((token) => token.id);
     const request = { model: page.model.name, text: line };
-    if (tab === "attention" && !many && ids?.length) request.target_ids = ids;
+    if (tab !== "beam" && !many && ids?.length) request.target_ids = ids; // the one that is shown
     return shows[tab](request, back);
   };
 }

@@ -42,7 +42,8 @@ export function classifying(root, page) {
     answered: async (text, signal) => {
       const { results } = await json("/v1/classify", { model: page.model.name, text, top: 8 }, signal);
       const labels = results[0].classes.map(({ label, probability }) => [label, probability]);
-      return [element("h2", {}, page.say("classes")), shares(labels)];
+      const note = results[0].cut ? [element("p", { class: "hint" }, page.say("cut_off_note"))] : [];
+      return [element("h2", {}, page.say("classes")), shares(labels), ...note];
     },
   });
 }

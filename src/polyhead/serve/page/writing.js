@@ -2,25 +2,27 @@
 
 import { button, element, toggle } from "../viewer/elements.js";
 import { keepFocus } from "../viewer/loop.js";
-import { explorer, latest, nothing, tabs, textBox, trouble } from "./parts.js";
+import { explorer, latest, nothing, openTab, tabs, textBox, trouble } from "./parts.js";
 import { stepping } from "./stepping.js";
 import { ask, events } from "./wire.js";
 
 export function writing(root, page) {
-  const { defaults } = page.model;
-  const options = { temperature: defaults.temperature, greedy: false, tokens: Math.min(80, defaults.max_length), seed: 1 };
+  const { kept, model: { defaults } } = page;
+  const options = (kept.options ??= { temperature: defaults.temperature, greedy: false, tokens: Math.min(80, defaults.max_length), seed: 1 });
   const text = textBox(page, { hint: "prompt_here", typed: (q) => page.change({ q, forced: [] }) });
   const paper = element("div", { class: "paper", "aria-live": "off" });
   const start = button({ class: "primary", id: "write", click: () => (running ? halt() : write()) });
   const [tabPlace, below] = [element("div", { class: "tabs" }), element("div", { class: "below" })];
+  const note = element("p", { class: "hint line-note" });
   const places = { attention: element("div", { class: "place" }), steps: element("div", { class: "place" }) };
   const shows = { attention: explorer(page, places.attention), steps: stepping(page, places.steps) };
   const fresh = latest();
-  let [running, written] = [false, ""];
+  let [running, written] = [false, kept.q === page.state.q ? kept.written : ""];
 
   root.append(
     element("section", { class: "card" }, text.node, settings(page, options), start, paper), tabPlace, below,
   );
+  if (written) paper.append(element("span", { class: "given" }, page.state.q), element("span", { class: "new" }, written));
   const name = () => start.replaceChildren(page.say(running ? "stop" : "write"));
   const halt = () => {
     fresh();
@@ -43,6 +45,7 @@ export function writing(root, page) {
         if (event === "error") throw new Error(data.error);
         if (event === "text") more.append(data.text);
         if (event === "text") written += data.text;
+        Object.assign(kept, { q, written });
       }
     } catch (error) {
       if (signal.aborted) return;
@@ -53,13 +56,14 @@ export function writing(root, page) {
   }
 
   function look() {
-    const tab = page.state.tab === "steps" ? "steps" : "attention";
-    const whole = `${page.state.q}${written}`.split("\n").filter((line) => line.trim()).at(-1) ?? "";
-    const ready = tab === "steps" ? page.state.q : whole;
-    keepFocus(tabPlace, () => tabPlace.replaceChildren(tabs(page, ["attention", "steps"])));
+    const tab = openTab(page, Object.keys(places));
+    const lines = `${page.state.q}${written}`.split("\n").filter((line) => line.trim());
+    const ready = tab === "steps" ? page.state.q : (lines.at(-1) ?? "");
+    note.textContent = tab === "attention" && lines.length > 1 ? page.say("last_line_note") : "";
+    keepFocus(tabPlace, () => tabPlace.replaceChildren(tabs(page, Object.keys(places))));
     if (!ready.trim()) return below.replaceChildren(nothing(page));
-    const back = below.firstChild !== places[tab];
-    if (back) below.replaceChildren(places[tab]);
+    const back = below.lastChild !== places[tab];
+    if (back) below.replaceChildren(note, places[tab]);
     return shows[tab]({ model: page.model.name, text: ready }, back);
   }
 
