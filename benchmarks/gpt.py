@@ -5,7 +5,8 @@
               model of the last step is judged, not the best of several.
     speed     training tokens per second of our loop beside a plain PyTorch GPT in the manner of
               nanoGPT (peers_gpt.py): same architecture, same weights at the start, same window
-              and batch, fused AdamW and clipping for both, interleaved in one process.
+              and batch, fused AdamW and clipping for both, interleaved in one process. With --bf16
+              each of them in mixed precision too (train.bf16; torch.autocast around the model).
 
 Both need tinyshakespeare: `polyhead data get tinyshakespeare`, or POLYHEAD_DATA.
 """
@@ -63,6 +64,7 @@ SIZES = {  # layers, d_model, heads, context, windows in a batch
 }
 SEED, RATE, NEVER = 1, 1e-3, 10**9
 BETAS, DECAY, EPSILON = (0.9, 0.99), 0.1, 1e-8
+OURS, PLAIN, MIXED = "polyhead", "plain PyTorch", ", bf16"
 
 
 def read_text(quick: bool) -> str:
@@ -153,7 +155,7 @@ class Task:
         return GPT(self.model).train()
 
 
-def polyhead_contestant(task: Task) -> Contestant:
+def polyhead_contestant(task: Task, *, bf16: bool = False) -> Contestant:
     """The loop that `polyhead train` runs, without its validations and checkpoints."""
     model = task.fresh_model()
     config = OptimizerConfig("adamw", BETAS[0], BETAS[1], EPSILON, DECAY)
@@ -164,7 +166,7 @@ def polyhead_contestant(task: Task) -> Contestant:
     silent = Callbacks(lambda *_: None, lambda _: 0.0, lambda _: None, lambda: False)
     plan = TrainConfig(
         clip_norm=task.clip_norm, smoothing=0.0, max_tokens=max_tokens,
-        validate_every=NEVER, save_every=NEVER,
+        validate_every=NEVER, save_every=NEVER, bf16=bf16,
     )  # fmt: skip
 
     def work() -> int:
@@ -173,10 +175,10 @@ def polyhead_contestant(task: Task) -> Contestant:
         loop.train(model, NextToken(), batches, adam, lambda _: RATE, config, silent, progress)
         return progress.tokens - before
 
-    return Contestant("polyhead", work)
+    return Contestant(f"{OURS}{MIXED if bf16 else ''}", work)
 
 
-def plain_contestant(task: Task) -> Contestant:
+def plain_contestant(task: Task, *, bf16: bool = False) -> Contestant:
     """The loop that nanoGPT's readers write."""
     model = peers_gpt.to_plain(task.fresh_model(), task.model).train()
     adam = peers_gpt.optimiser(model, BETAS, DECAY, EPSILON)
@@ -187,7 +189,8 @@ def plain_contestant(task: Task) -> Contestant:
     def work() -> int:
         tokens = 0
         for ids, labels in islice(windows, task.steps):
-            loss = model(ids, labels)
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                loss = model(ids, labels)
             loss.backward()
             clip_grad_norm_(model.parameters(), task.clip_norm)
             adam.step()
@@ -196,7 +199,7 @@ def plain_contestant(task: Task) -> Contestant:
             tokens += ids.numel()
         return tokens
 
-    return Contestant("plain PyTorch", work)
+    return Contestant(f"{PLAIN}{MIXED if bf16 else ''}", work)
 
 
 def read_task(words: argparse.Namespace) -> Task:
@@ -218,7 +221,9 @@ def speed(words: argparse.Namespace) -> int:
     keep_freed_memory()
     where = measuring.environment("gpt.py", words.all)
     task = read_task(words)
-    contestants = [polyhead_contestant(task), plain_contestant(task)]
+    ways = (False, True) if words.bf16 else (False,)
+    makers = (polyhead_contestant, plain_contestant)
+    contestants = [make(task, bf16=bf16) for bf16 in ways for make in makers]
     print("warming up; this round does not count")
     measuring.interleave(contestants, 1)
     samples = measuring.interleave(contestants, words.rounds)
@@ -232,8 +237,10 @@ def speed(words: argparse.Namespace) -> int:
         f"{n_weights / 1e6:.2f} million parameters; {task.rows} windows of {task.length} "
         f"characters a batch, dropout {stack.dropout:g}.",
         "",
-        *measuring.ranking(samples, "polyhead", {"plain PyTorch": 1.0}, "tokens per second"),
+        *measuring.ranking(samples, OURS, {PLAIN: 1.0}, "tokens per second"),
     ]
+    if words.bf16:
+        lines += ["", *measuring.ranking(samples, f"{OURS}{MIXED}", {}, "tokens per second")]
     print("\n".join(["", *lines]))
     if words.record:
         measuring.record(measuring.RESULTS, f"{SPEED}, {words.size}", lines)
@@ -254,6 +261,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     other.add_argument("--size", choices=["small", "medium"], default="small")
     other.add_argument("--rounds", type=int, default=5)
     other.add_argument("--steps", type=int, default=40, help="updates of each in every round")
+    other.add_argument("--bf16", action="store_true", help="mixed precision too, for both")
     other.add_argument("--dropout", type=float, default=0.0, help="of both; nanoGPT's CPU run: 0")
     for mode in (one, other):
         mode.add_argument("--quick", action="store_true", help="only to see that it works")

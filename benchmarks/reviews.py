@@ -58,6 +58,7 @@ class Plan:
     pretrainings: int
     quick: bool
     systems: tuple[str, ...]
+    bf16: bool = False
 
     @property
     def cut(self) -> int | None:
@@ -108,6 +109,7 @@ def pretrain(plan: Plan, recipe: str, text: Path, seed: int) -> Path:
     """Pre-train for the time given, or go on with it; the folder of the run."""
     folder = plan.runs / f"{recipe}-{seed}"
     fixed = [*(SMALL if plan.quick else ()), f"train.seed={seed}"]
+    fixed += ["train.bf16=true"] if plan.bf16 else []
     steps = steps_of(folder) or steps_in_time(plan, recipe, text, fixed)
     settings = [*fixed, f"train.steps={steps}", f"train.schedule.warmup={max(1, steps // 10)}",
                 f"train.validate_every={max(1, steps // 5)}"]  # fmt: skip
@@ -244,6 +246,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--labels", type=int, nargs="+", default=[2_000, 20_000, 150_000])
     parser.add_argument("--seeds", type=int, default=3, help="of each fine-tuning")
     parser.add_argument("--pretrainings", type=int, default=1, help="of each kind, in turn")
+    parser.add_argument("--bf16", action="store_true", help="pre-train in mixed precision")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS])
     parser.add_argument("--runs", type=Path, default=Path("runs/reviews"), help="where to work")
     parser.add_argument("--quick", action="store_true", help="only try it out, in a minute")
@@ -263,6 +266,7 @@ def main(argv: Sequence[str]) -> int:
         words.pretrainings,
         words.quick,
         tuple(SYSTEMS[name] for name in words.systems),
+        words.bf16,
     )
     lines = measuring.environment("reviews.py", argv)
     lines += [f"- {plan.minutes:g} minutes for each pre-training; {plan.seeds} seeds, range", ""]

@@ -91,6 +91,11 @@ def test_quick_runs_print_their_tables(tmp_path, capsys):
     assert "nats per character, 2 seeds" in printed
     assert gpt.main(["speed", "--quick", "--rounds", "1", "--steps", "1"]) == 0
     assert "| plain PyTorch |" in capsys.readouterr().out
+    # without oneDNN, whose 16-bit products crash on machines that promise AMX and lack it
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert gpt.main(["speed", "--quick", "--rounds", "1", "--steps", "1", "--bf16"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("| plain PyTorch, bf16 |") == printed.count("| polyhead, bf16 |") == 2
 
 
 @pytest.mark.parametrize(

@@ -92,3 +92,10 @@ def test_glibc_accepts_the_settings(monkeypatch):
     monkeypatch.setattr(devices.ctypes, "CDLL", Watched)
     devices.keep_freed_memory()
     assert set(answers) <= {1}
+
+
+def test_the_gain_is_the_ratio_of_the_best_rounds(monkeypatch):
+    moments = iter([0, 4, 10, 16, 20, 23, 30, 31])  # float32: 4 and 6 seconds; bf16: 3 and 1
+    monkeypatch.setattr(devices.time, "perf_counter", lambda: next(moments))
+    monkeypatch.setattr(torch.nn.functional, "linear", lambda *_: None)
+    assert devices.bf16_gain(size=1, rounds=2) == 4.0

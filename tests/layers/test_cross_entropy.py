@@ -43,3 +43,23 @@ def test_without_gradients_nothing_is_computed_for_them():
     h, weight = torch.randn(3, 4), torch.randn(5, 4, requires_grad=True)
     with torch.no_grad():
         assert not linear_cross_entropy(h, weight, None, torch.tensor([0, 1, 2])).requires_grad
+
+
+def test_mixed_precision_keeps_the_loss_and_nearly_the_gradients(monkeypatch):
+    monkeypatch.setattr(cross_entropy, "CHUNK", 300)  # several chunks
+    torch.manual_seed(0)
+    h = torch.randn(40, 32, requires_grad=True)
+    weight, bias = torch.randn(60, 32, requires_grad=True), torch.randn(60, requires_grad=True)
+    labels, leaves = torch.randint(0, 60, (40,)), (h, weight, bias)
+    whole = linear_cross_entropy(h, weight, bias, labels, 0.1)
+    wanted = torch.autograd.grad(whole, leaves)
+    # without oneDNN, whose 16-bit products crash on machines that promise AMX and lack it
+    with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16):
+        mixed = linear_cross_entropy(h, weight, bias, labels, 0.1)
+    found = torch.autograd.grad(mixed, leaves)
+    assert mixed.dtype == torch.float32
+    assert torch.equal(mixed, whole)  # the sum of thousands has all its bits
+    for a, b in zip(found, wanted, strict=True):
+        assert a.dtype == torch.float32
+        assert (a - b).norm() < 0.01 * b.norm()
+    assert not torch.equal(found[0], wanted[0])  # the products have fewer

@@ -5,6 +5,7 @@ import platform
 import signal
 import subprocess
 import sys
+import time
 
 import torch
 
@@ -46,6 +47,24 @@ def check_bf16(device: torch.device) -> None:
             "train.bf16 = true: a matrix product in bf16 fails on this processor "
             f"({_ending(probe.returncode)}); train with bf16 = false"
         )
+
+
+def bf16_gain(size: int = 512, rounds: int = 5) -> float:
+    """How many times faster the processor multiplies matrices in bf16: below 1 where it pretends.
+
+    Only where `check_bf16` has nothing against it. The best of some rounds counts.
+    """
+    seconds = {}
+    for kind in (torch.float32, torch.bfloat16):
+        one = torch.ones(size, size, dtype=kind)
+        torch.nn.functional.linear(one, one)  # the first is always slow
+        found = []
+        for _ in range(rounds):
+            started = time.perf_counter()
+            torch.nn.functional.linear(one, one)
+            found.append(time.perf_counter() - started)
+        seconds[kind] = min(found)
+    return seconds[torch.float32] / seconds[torch.bfloat16]
 
 
 def _ending(code: int) -> str:

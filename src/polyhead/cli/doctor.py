@@ -11,10 +11,11 @@ from importlib import metadata
 import torch
 
 from polyhead import __version__
-from polyhead.api.devices import check_bf16, choose
+from polyhead.api.devices import bf16_gain, check_bf16, choose
 from polyhead.errors import MissingError
 
 MIN_DISK_GB = 3.0
+WORTH_BF16 = 1.3  # times as fast: casting takes its share
 
 
 def examine() -> int:
@@ -53,7 +54,9 @@ def _bf16(_: list[str]) -> str:
         check_bf16(choose("cpu"))
     except MissingError:
         return "crashes on this processor; keep train.bf16 = false"
-    return "works"
+    gain = bf16_gain()
+    advice = "train.bf16 = true saves time" if gain > WORTH_BF16 else "train.bf16 = true saves none"
+    return f"works; products are {gain:.1f} times as fast as in float32: {advice}"
 
 
 def _memory(_: list[str]) -> str:

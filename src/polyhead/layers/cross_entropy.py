@@ -12,6 +12,9 @@ is written over the logits while they are still in the processor's cache, multip
 those of h, W and b, and forgotten. What smoothing adds is the same for all words, so that it need
 not pass through the logits: Σ_v z_i[v] = h_i · Σ_v W_v + Σ b, and -ε / V reaches h as the mean of
 W, and every row of W as the sum of h. The result is that of `F.cross_entropy(…, reduction="sum")`.
+
+In mixed precision (autocast) the loss keeps all its bits, a sum of thousands needs them; only the
+two products that make the gradients of h and W are computed with fewer.
 """
 
 from typing import Any
@@ -32,7 +35,12 @@ def linear_cross_entropy(
     smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
     """The summed cross-entropy of `labels` under softmax(h Wᵀ + b)."""
-    return _LinearCrossEntropy.apply(h, weight, bias, labels, smoothing)
+    kind = h.device.type
+    mixed = torch.is_autocast_enabled(kind)
+    kept = torch.get_autocast_dtype(kind) if mixed else weight.dtype
+    with torch.autocast(kind, enabled=False):
+        h = h.to(weight.dtype)
+        return _LinearCrossEntropy.apply(h, weight, bias, labels, smoothing, kept)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -46,8 +54,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         labels: Tensor,
         smoothing: float,
+        kept: torch.dtype,
     ) -> Tensor:
         wanted = any(ctx.needs_input_grad[:3])
+        low_h, low_weight = (h.to(kept), weight.to(kept)) if wanted else (h, weight)
         d_h = torch.empty_like(h) if wanted else None
         d_weight = torch.zeros_like(weight) if wanted else None
         d_bias = torch.zeros_like(bias) if wanted and bias is not None else None
@@ -56,9 +66,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
             rows = slice(start, start + max(1, CHUNK // len(weight)))
             z = F.linear(h[rows], weight, bias)
             total += _loss_then_gradient(z, labels[rows], smoothing)  # z is now ∂L/∂z
-            if d_h is not None and d_weight is not None:
+            if d_h is not None and d_weight is not None and kept == weight.dtype:
                 torch.mm(z, weight, out=d_h[rows])
                 d_weight.addmm_(z.t(), h[rows])
+            elif d_h is not None and d_weight is not None:
+                low_z = z.to(kept)
+                d_h[rows] = torch.mm(low_z, low_weight)
+                d_weight += torch.mm(low_z.t(), low_h[rows])
             if d_bias is not None:
                 d_bias += z.sum(0)
         if smoothing:
@@ -70,7 +84,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
         d_h, d_weight, d_bias = (None if g is None else g.mul_(scale) for g in ctx.gradients)
         del ctx.gradients
-        return d_h, d_weight, d_bias, None, None
+        return d_h, d_weight, d_bias, None, None, None
 
 
 def _loss_then_gradient(

@@ -16,7 +16,6 @@ the halves of one batch keep its ratio of tokens to blanks, so that cutting it c
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch.nn import functional as F
 
 from polyhead.data.sequences import BlankBatch
@@ -35,10 +34,7 @@ class Filling:
         (asked,) = batch.chosen.flatten().nonzero(as_tuple=True)
         labels = batch.ids.flatten()[asked]
         h, layer = model.transform(model.hidden(batch.blanked, asked=asked)), model.to_logits
-        with torch.autocast(h.device.type, enabled=False):
-            total = linear_cross_entropy(
-                h.to(layer.weight.dtype), layer.weight, layer.bias, labels, 0.0
-            )
+        total = linear_cross_entropy(h, layer.weight, layer.bias, labels)
         return Loss(total, max(1, len(labels)))  # a batch of unknown words only has no blanks
 
 
