@@ -69,7 +69,7 @@ def windows(browser):
     assert windows.problems == [], windows.problems
 
 
-def until(page, expression, seconds=8):
+def until(page, expression, seconds=20):
     """Wait until an expression is true on the page.
 
     Playwright's own way to wait evaluates a text inside the page, which the page's policy forbids.

@@ -116,6 +116,37 @@ def test_without_a_validation_file_some_examples_are_held_out(tmp_path):
     assert labelled.load(DataConfig(labelled=(str(path),)), seed=1) == found
 
 
+def test_what_is_held_out_is_not_trained_on_in_other_letters(tmp_path):
+    path, lines = tmp_path / "a.tsv", [f"Text {n % 40}\t{n % 2}" for n in range(80)]
+    lines += [line.upper().replace(" ", "  ") for line in lines]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    for seed in range(5):
+        found = labelled.load(DataConfig(labelled=(str(path),)), seed=seed)
+        parts = [{" ".join(text.lower().split()) for text in part.texts}
+                 for part in (found.train, found.valid)]  # fmt: skip
+        assert len(found.valid) == 16
+        assert not parts[0] & parts[1]
+
+
+def test_no_class_is_held_out_whole(tmp_path):
+    path = tmp_path / "a.tsv"
+    rare = [f"rare {n}\tclass {n}" for n in range(15)]
+    path.write_text("\n".join([*rare, "one\ta", "two\ta", "three\ta"]), encoding="utf-8")
+    for seed in range(5):
+        found = labelled.load(DataConfig(labelled=(str(path),)), seed=seed)
+        assert found.valid.texts in (["two"], ["three"])
+        assert len(found.classes) == 16
+
+
+@pytest.mark.parametrize("lines", ["a\t1", "a\t1\nb\t2", "a\t1\nA\t1\nb\t2\n b \t2"])
+def test_too_few_different_texts_to_hold_one_out(tmp_path, lines):
+    path = tmp_path / "a.tsv"
+    path.write_text(lines, encoding="utf-8")
+    n = len(lines.split("\n"))
+    with pytest.raises(DataError, match=f"^{n} examples? (is|are) not enough .* --valid-data FILE"):
+        labelled.load(DataConfig(labelled=(str(path),)), seed=1)
+
+
 def test_batches_hold_every_text_with_its_own_label():
     texts = framed([[*range(4, 4 + n), EOS] for n in (3, 9, 5, 3, 1)], max_length=7)
     assert [len(text) for text in texts] == [5, 7, 7, 5, 3]

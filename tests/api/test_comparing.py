@@ -231,6 +231,12 @@ def test_an_interrupted_comparison_says_how_to_go_on(compared, monkeypatch, caps
         (("g2p-ko", "small"), "small: neither a second recipe (g2p-ko is the first) nor"),
         (("bert-tiny",), "bert-tiny: a recipe of the family bert, which does not translate"),
         (("--systems", "lstm", "model.d_modle=8"), "no such option; did you mean d_model?"),
+        (("--systems", ","), "--systems ',': names nobody; write some, such as lstm,gru, or"),
+        (("--systems", ""), "--systems '': names nobody"),
+        (
+            ("--systems", "lstm,transformer", "model.d_model=8"),
+            "polyhead: transformer: model.d_model: no such option",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(compared, capsys, more, said):
@@ -249,7 +255,33 @@ def test_the_recipe_may_stand_behind_the_overrides(tmp_path, capsys):
     assert "there is no recipe 'gp2-ko'; did you mean g2p-ko?" in capsys.readouterr().err
 
 
+def test_who_gives_text_instead_of_a_recipe_is_told_how_to_give_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.ko", "a.en"):
+        (tmp_path / name).write_text("저는 강사입니다\n", encoding="utf-8")
+    assert main(["compare", "a.ko", "a.en", "--flops", "1e6"]) == 2
+    assert "write --source a.ko --target a.en" in capsys.readouterr().err
+    assert main(["compare", "a.ko", "--flops", "1e6"]) == 2
+    assert "write --source a.ko --target FILE" in capsys.readouterr().err
+    (tmp_path / "mine.toml").write_text("no recipe", encoding="utf-8")
+    assert main(["compare", "mine.toml", "--flops", "1e6"]) == 2
+    assert "--source" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", CONTESTS)
+def test_the_list_says_who_must_be_named_to_take_part(name, capsys):
+    assert main([name, "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    contest = CONTESTS[name]
+    for system, line in zip(contest.systems, lines, strict=True):
+        assert line.startswith(f"{system.name} ")
+        assert line.endswith("; only if named with --systems") == (system.name not in contest.usual)
+
+
 def test_too_little_text_says_what_it_is_too_little_for(tmp_path, capsys):
+    write_corpus(tmp_path, 1)
+    assert main(words_of(tmp_path, "--systems", "lstm")) == 4
+    assert "1 training pair is too few to hold out some for" in capsys.readouterr().err
     write_corpus(tmp_path, 2)
     assert main(words_of(tmp_path, "--systems", "lstm")) == 4
     said = capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 from polyhead.api.comparing import running
 from polyhead.api.comparing.budget import Budget
 from polyhead.api.comparing.material import Material
-from polyhead.api.comparing.page import render, shortened
+from polyhead.api.comparing.page import powers, render, shortened
 from polyhead.api.comparing.planning import Plan
 from polyhead.api.comparing.running import curve_of, hours
 from polyhead.api.comparing.systems import CONTESTS, TABLE
@@ -226,6 +226,62 @@ def test_the_best_models_are_named_so_that_they_can_be_used(tmp_path):
     runs = tmp_path / "runs"
     assert contests.models_of(one, tmp_path) == [runs / "dot-1"]
     assert contests.models_of(team, tmp_path) == [runs / "none-1", runs / "dot-1"]
+
+
+def test_little_training_is_told_in_the_table_and_on_the_screen(monkeypatch, capsys):
+    few, many = row_of("none", "last state"), row_of("dot", "dot, sᵀh")
+    many["training"] = many["training"] | {"steps": 4000}
+    said = "The shortest training had 3 steps: too few for the order of the rows to mean much."
+    monkeypatch.setenv("COLUMNS", "200")
+    for rows, told in (([few, many], True), ([many], False)):
+        table = table_with(rows)
+        contests.show(table, "en")
+        for shown in (markdown(table, "en"), render(table, "en"), capsys.readouterr().out):
+            assert (said in shown) == told
+    assert "3스텝" in markdown(table_with([few]), "ko")
+
+
+def test_the_median_is_spoken_of_only_where_there_are_several_seeds():
+    rows = [row_of("none", "last state"), row_of("dot", "dot, sᵀh", 0.2)]
+    for seeds, told in ((1, False), (3, True)):
+        said = " ".join(notes(table_with(rows, seeds=seeds), "en"))
+        assert "by chance" in said
+        assert ("median" in said) == told
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(3.0, "0.05"), (59.0, "0.98"), (1200.0, "20.0")])
+def test_costs_are_written_as_the_papers_are_and_no_training_took_no_time(seconds, said):
+    row = row_of("dot", "dot, sᵀh")
+    row["training"] = row["training"] | {"flops": 9.43e11, "seconds": seconds}
+    assert f"| 9.43e11 | 1.00e9 | 3 | {said} |" in markdown(table_with([row]))
+
+
+def test_text_without_a_name_is_named_in_the_readers_language():
+    table = table_with([row_of("dot", "dot, sᵀh")])
+    assert "held out of the training text, 9 lines" in lead(table, "en")
+    assert "on your own text" in markdown(table, "en")
+    korean = markdown(table, "ko")
+    assert "held out" not in korean
+    assert "own text" not in korean
+    named = table_with([row_of("dot", "dot")], data="lead", test={"where": "p.en", "sentences": 1})
+    assert "on lead" in markdown(named, "en")  # a recipe's name is no key of ours
+    assert "p.en, 1 lines" in lead(named, "en")
+
+
+def test_korean_names_beside_a_chart_are_cut_by_their_width():
+    name = "LSTM, 어텐션 없음 + Transformer (base), 2개의 앙상블"
+    assert shortened(name) == "LSTM, 어텐션…, 2개의 앙상블"
+    assert shortened("GRU, 매번 문맥을 읽음") == "GRU, 매번 문맥을 읽음"
+
+
+@pytest.mark.parametrize("length", [0.3, 0.4, 0.7, 1.0, 2.1, 6.0])
+def test_a_logarithmic_axis_has_at_least_two_numbers_and_not_too_many(length):
+    for hundredths in range(1100, 1200):
+        low, high = hundredths / 100, hundredths / 100 + length
+        ticks = powers(low, high)
+        assert 2 <= len(ticks) <= 10
+        assert all(low <= place <= high for place in ticks)
+        assert [float(told) for told in ticks.values()] == pytest.approx([10**at for at in ticks])
 
 
 def test_a_score_of_one_seed_has_its_interval_and_a_note_says_so():

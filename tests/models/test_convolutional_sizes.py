@@ -34,6 +34,15 @@ def test_convs2s_as_published_for_english_german():
     assert n_parameters(config) == 2 * stack + looks + around + tables
 
 
+def test_convs2s_as_published_for_english_french():
+    """Widths from 512 to 4096; "an effective context size of only 25 words" (section 5.1)."""
+    config = convs2s.PUBLISHED["wmt-en-fr"]
+    assert config.encoder == config.decoder
+    widths = [width for width, _ in config.decoder]
+    assert widths == [512] * 5 + [768] * 4 + [1024] * 3 + [2048, 4096]
+    assert 1 + sum(kernel - 1 for _, kernel in config.decoder) == 25
+
+
 def test_convs2s_as_published_for_english_romanian():
     config = convs2s.PUBLISHED["wmt-en-ro"]
     assert config.encoder == config.decoder == ((512, 3),) * 20

@@ -142,6 +142,13 @@ def test_published_models_work_as_much_for_a_word_as_their_paper_says(name, mill
     assert expert.w_1.weight.numel() + expert.w_2.weight.numel() == 2 * 512 * config.d_ff
 
 
+def test_the_multilingual_model_has_as_many_parameters_as_its_paper_says():
+    """8.7 billion (table 5)."""
+    with torch.device("meta"):
+        model = MoE(PUBLISHED["moe-multilingual"])
+    assert sum(p.numel() for p in model.parameters()) == pytest.approx(8.7e9, rel=0.01)
+
+
 def test_dropout_of_new_experts_does_not_drown_the_words():
     """How far the same words move by dropout alone, against how far different words are apart."""
     model = MoE(MoEConfig(500, 500, d_model=64, d_ff=64, dropout=0.3)).train()

@@ -450,8 +450,11 @@ def test_published_sizes_are_about_what_their_papers_say():
     assert (cho.d_model, cho.d_embed, cho.d_output, cho.bridge) == (1000, 100, 500, True)
     deep = deep_att.PUBLISHED["deep-att"]
     assert (deep.n_layers, deep.decoder_layers, deep.d_model, deep.d_embed) == (9, 7, 512, 256)
+    with torch.device("meta"):
+        assert CLASSES[type(deep)](deep).w_p.out_features == 1280  # e, and so c
     wide = gnmt.PUBLISHED["gnmt"]
     assert (wide.n_layers, wide.d_model) == (8, 1024)
+    assert n_parameters(wide) == pytest.approx(278e6, rel=0.01)  # Shazeer et al. 2017, table 3
     search = bahdanau.PUBLISHED["rnnsearch-50"]
     assert (search.d_model, search.d_encoder, search.d_embed, search.d_output) == (
         1000, 2000, 620, 500,

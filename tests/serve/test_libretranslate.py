@@ -161,10 +161,10 @@ def test_texts_are_taken_out_of_html_and_put_back(text, texts):
     "part", ["<a =", "<a ='", '="', "<a ='>", "='\">", "<a " + "= " * 9, "<!--<"]
 )
 def test_hostile_markup_is_read_in_no_time(part):
-    started = time.monotonic()
+    started = time.process_time()
     parts_of((part * 50_000)[:200_000], is_html=True)
     parts_of('<a x="' + (part * 50_000)[:200_000], is_html=True)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_a_client_may_put_everything_into_the_address(server, another):

@@ -14,8 +14,8 @@ from polyhead.api.comparing.budget import read_budget
 from polyhead.api.comparing.contest import compete
 from polyhead.api.comparing.planning import Asked
 from polyhead.api.comparing.running import Interrupted
-from polyhead.api.comparing.systems import CONTESTS
-from polyhead.api.comparing.table import best, brief, lead
+from polyhead.api.comparing.systems import CONTESTS, Contest
+from polyhead.api.comparing.table import best, brief, lead, warnings
 from polyhead.api.evaluation import Metric
 from polyhead.cli.screen import TrainingScreen, counting, say
 from polyhead.cli.verifying import chosen_language
@@ -47,8 +47,7 @@ def run_contest(words: ContestWords) -> int:
     """Compare, print the table, and say where it is. 130 after Ctrl-C; everything is saved."""
     contest = CONTESTS[words.contest]
     if words.list_only:
-        for system in contest.systems:
-            print(f"{system.name:<22}{system.title}{f' ({system.paper})' if system.paper else ''}")
+        print("\n".join(listed(contest)))
         return 0
     language = chosen_language(words.lang)
     if words.metric is not None and words.metric not in get_args(Metric):
@@ -63,7 +62,7 @@ def run_contest(words: ContestWords) -> int:
         overrides,
         words.files,
         words.tests,
-        tuple(name.strip() for name in (words.systems or "").split(",") if name.strip()),
+        named(words.systems, contest),
         words.seeds,
         words.metric,  # type: ignore[arg-type]
         words.ensembles,
@@ -86,11 +85,39 @@ def run_contest(words: ContestWords) -> int:
     return 0
 
 
+def listed(contest: Contest) -> list[str]:
+    """A line a system; those that take part only if they are named say so."""
+    lines = []
+    for system in contest.systems:
+        paper = f" ({system.paper})" if system.paper else ""
+        absent = "" if system.name in contest.usual else "; only if named with --systems"
+        lines.append(f"{system.name:<22}{system.title}{paper}{absent}")
+    return lines
+
+
+def named(systems: str | None, contest: Contest) -> tuple[str, ...]:
+    """Names between commas; none without the option, which means the usual ones."""
+    if systems is None:
+        return ()
+    names = tuple(name.strip() for name in systems.split(",") if name.strip())
+    if not names:
+        raise ConfigError(
+            f"--systems {systems!r}: names nobody; write some, such as "
+            f"{','.join(contest.usual[:2])}, or leave it out for the usual ones (--list)"
+        )
+    return names
+
+
 def told_apart(words: ContestWords) -> tuple[str | None, tuple[str, ...]]:
     """The recipe, if there is one, and the overrides, in whichever order they came."""
     given = [*([] if words.recipe is None else [words.recipe]), *words.overrides]
     recipes = [word for word in given if "=" not in word]
     if len(recipes) > 1:
+        if all(Path(word).is_file() for word in recipes):
+            raise ConfigError(
+                f"{' '.join(recipes)}: files without an option; if they are text to learn from, "
+                f"write --source {recipes[0]} --target {recipes[1]}"
+            )
         raise ConfigError(
             f"{recipes[1]}: neither a second recipe ({recipes[0]} is the first) nor an override, "
             "which has a name and a value: train.max_tokens=1000"
@@ -119,3 +146,5 @@ def show(table: dict[str, Any], language: str) -> None:
     screen = Console(highlight=False, markup=False)
     screen.print(lead(table, language))
     screen.print(shown)
+    for warning in warnings(table, language):
+        screen.print(warning)

@@ -7,13 +7,13 @@ The names of the classes are those that occur in the training data, in order.
 """
 
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from polyhead.data.corpus import DataConfig, found, make_missing
 from polyhead.data.files import BadLine, Text, read_text
+from polyhead.data.pairs import drawn, plain
 from polyhead.data.records import Keys, records_of
 from polyhead.errors import ConfigError, DataError
 
@@ -155,11 +155,19 @@ def _in_words(line: str, key: str) -> str:
 
 
 def _hold_out(examples: Examples, count: int, seed: int) -> tuple[Examples, Examples]:
-    """Some examples drawn by a seed, and the others in their order."""
+    """Some examples drawn by a seed, and the others in their order.
+
+    Equal texts stay together, and of every class one is trained on.
+    """
     count = max(1, min(count, int(len(examples) * HELD_OUT_SHARE)))
-    if len(examples) < 2:
-        raise DataError("1 example is not enough to train on and to hold one out")
-    chosen = set(random.Random(f"labelled {seed}").sample(range(len(examples)), count))
+    first = dict(zip(reversed(examples.labels), reversed(examples.texts), strict=True))
+    chosen = set(drawn(examples.texts, count, seed, never={plain(one) for one in first.values()}))
+    if not chosen:
+        raise DataError(
+            f"{len(examples):,} example{'s are' if len(examples) > 1 else ' is'} not enough to "
+            "train on and to hold some out, of which no equal text is trained on; give more, or a "
+            "file for validation: --valid-data FILE"
+        )
     parts = [
         Examples(
             [text for n, text in enumerate(examples.texts) if (n in chosen) == held],

@@ -9,7 +9,7 @@ every pair in its file stays known, so that later complaints can say `file:line`
 import hashlib
 import os
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -185,13 +185,7 @@ def hold_out(pairs: Pairs, amount: int | float, seed: int) -> tuple[Pairs, Pairs
             f"cannot hold out {amount} of {len(pairs)} pairs: give a count below their number, or "
             "a fraction between 0 and 1 that comes to at least one pair"
         )
-    groups: dict[str, list[int]] = {}
-    for index, source in enumerate(pairs.sources):
-        groups.setdefault(plain(source), []).append(index)
-    held: list[int] = []
-    for key in sorted(groups, key=lambda sentence: lot(sentence, seed)):
-        if len(held) + len(groups[key]) <= wanted:
-            held += groups[key]
+    held = drawn(pairs.sources, wanted, seed)
     if not held:
         raise DataError(
             f"cannot hold out {wanted} of {len(pairs)} pairs: every source occurs more often than "
@@ -201,6 +195,21 @@ def hold_out(pairs: Pairs, amount: int | float, seed: int) -> tuple[Pairs, Pairs
     train = pairs.select([index for index in range(len(pairs)) if index not in chosen])
     train = replace(train, skipped=pairs.skipped, notices=pairs.notices)
     return train, pairs.select(sorted(held))
+
+
+def drawn(texts: Sequence[str], wanted: int, seed: int, never: Container[str] = ()) -> list[int]:
+    """The places of about so many texts, at most as many; equal ones are drawn together.
+
+    Equal are those that are the same when `plain`; `never` are such that are not to be drawn.
+    """
+    groups: dict[str, list[int]] = {}
+    for index, text in enumerate(texts):
+        groups.setdefault(plain(text), []).append(index)
+    held: list[int] = []
+    for key in sorted(groups, key=lambda sentence: lot(sentence, seed)):
+        if key not in never and len(held) + len(groups[key]) <= wanted:
+            held += groups[key]
+    return held
 
 
 def plain(text: str) -> str:

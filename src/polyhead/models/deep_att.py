@@ -67,6 +67,8 @@ class DeepAttConfig:
             )
 
 
+# Depths, cells, words (section 4.2) and dropout (4.3) agree with a review of the paper, as does the
+# width of e. The vocabularies (4.1) are unconfirmed: no source for them was found.
 PUBLISHED = {
     "deep-att": DeepAttConfig(
         30_000, 30_000, d_model=512, d_embed=256, n_layers=9, decoder_layers=7, dropout=0.1

@@ -58,6 +58,9 @@ class GNMTConfig:
             )
 
 
+# Layers: figure 1 and section 3.1. Section 8 was not found: width and dropout are those of GNMT in
+# tensorflow/nmt, and with 32,000 wordpieces (google/seq2seq names them) they make the 278 million
+# parameters of Shazeer et al. 2017, table 3.
 PUBLISHED = {"gnmt": GNMTConfig(32_000, 32_000, d_model=1024, n_layers=8, dropout=0.2)}
 
 

@@ -14,9 +14,12 @@ layer finds is added to what it was given:
 
 An LSTM may be wider inside than outside (`d_hidden`): its output, which is also its state h, is
 then projected (Sak et al. 2014). The first layer of the decoder has to wait for what it found;
-experts and layers above it take all words at once. Experts are chosen by noisy top-k gating, as in
-the paper's multilingual model; its other models choose them so that all get equally many words of a
-batch (appendix F). One level of experts, not two.
+experts and layers above it take all words at once.
+
+Gating is flat and noisy (top k), as in the paper's multilingual model. Its models of one language
+pair choose experts so that all get equally many words of a batch (appendix F), and the one of which
+Vaswani et al. 2017 speak in their table 2 has a hierarchy: 2048 experts on two levels, of each of
+which 2 are chosen (appendices B and E). There is no preset of it.
 
 Axes: batch, source, target, beam, d_model.
 """
@@ -78,6 +81,7 @@ class MoEConfig:
             )
 
 
+# Appendix E. Its dropout is that of models of one language pair; for several it is unconfirmed.
 PUBLISHED = {
     "moe-32": MoEConfig(
         32_000, 32_000, d_model=512, d_hidden=2048, d_ff=2048, dropout=0.4,

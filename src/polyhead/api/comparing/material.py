@@ -113,8 +113,9 @@ def part(config: DataConfig, folder: Path, *, test: bool, valid: bool) -> Split:
     if len(train) <= count * (test + valid):
         missing = [name for name, lacks in (("test", test), ("valid", valid)) if lacks]
         told = " and ".join(TOLD[name] for name in missing)
+        pairs_are = "pair is" if len(train) == 1 else "pairs are"
         raise DataError(
-            f"{len(train)} training pairs are too few to hold out some for {told}; give more, "
+            f"{len(train)} training {pairs_are} too few to hold out some for {told}; give more, "
             "or files of their own: --test-source, --test-target, --valid-source, --valid-target"
         )
     sets: dict[str, Pairs] = {}

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import html
 import math
+import unicodedata
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
@@ -20,6 +21,7 @@ from polyhead.api.comparing.table import (
     heading,
     lead,
     notes,
+    power_of_ten,
     score_in_words,
     title_of,
 )
@@ -30,7 +32,8 @@ WIDTH, HEIGHT = 720, 380
 ROOM = 190  # on the right, for names
 COLOURS, OTHER = 12, 12  # of systems, by their rows; and of what is in no row of ours
 LINE = 15  # between two names
-LONGEST = 28  # letters that fit there; Korean ones are wider, and names in Korean shorter
+BETWEEN = ((1.0,), (1.0, 2.0, 5.0), range(1, 10), [half / 2 for half in range(2, 20)])  # two powers
+LONGEST = 28  # letters that fit there; Korean ones are twice as wide
 
 
 def render(table: dict[str, Any], language: str = "en") -> str:
@@ -119,7 +122,7 @@ def scatter(dots: Sequence[Dot], x_name: str, y_name: str) -> str:
     logs = [math.log10(dot[1]) for dot in usable]
     low, high = min(logs) - 0.15, max(logs) + 0.15
     frame = _frame((low, high), _padded([dot[2] for dot in usable]))
-    parts = [frame.axes(_powers(low, high), _ticks(frame.y)), *_names_of_axes(x_name, y_name)]
+    parts = [frame.axes(powers(low, high), _ticks(frame.y)), *_names_of_axes(x_name, y_name)]
     ends = []
     for name, x, y, colour in usable:
         at = frame.at(Point(math.log10(x), y))
@@ -171,18 +174,25 @@ def _ticks(ends: tuple[Any, Any]) -> dict[Any, str]:
     return {n * step: f"{n * step:g}" for n in range(first, math.floor(ends[1] / step) + 1)}
 
 
-def _powers(low: float, high: float) -> dict[Any, str]:
-    """Powers of ten, with 2 and 5 between them where there are few."""
-    numbers = [
-        factor * 10.0**power
-        for power in range(math.floor(low), math.ceil(high) + 1)
-        for factor in ((1,) if high - low > 2.5 else (1, 2, 5))
-    ]
-    return {
-        math.log10(n): f"{n:.0e}".replace("e+", "e")
-        for n in numbers
-        if low <= math.log10(n) <= high
-    }
+def powers(low: float, high: float) -> dict[Any, str]:
+    """Powers of ten; where there are few, with more and more numbers between them."""
+    found: dict[Any, str] = {}
+    for factors in BETWEEN:
+        numbers = [
+            factor * 10.0**power
+            for power in range(math.floor(low), math.ceil(high) + 1)
+            for factor in factors
+        ]
+        inside = [number for number in numbers if low <= math.log10(number) <= high]
+        found = {math.log10(number): _power(number) for number in inside}
+        if len(found) >= 3:
+            break
+    return found
+
+
+def _power(number: float) -> str:
+    """1e11, 1.5e11."""
+    return power_of_ten(number, 1).replace(".0e", "e")
 
 
 def _names_of_axes(x: str, y: str) -> list[str]:
@@ -204,11 +214,18 @@ def _labels(ends: Sequence[tuple[str, Point, int]]) -> list[str]:
 
 def shortened(name: str) -> str:
     """A name that fits beside a chart: what stands behind the comma (an ensemble of 3) remains."""
-    if len(name) <= LONGEST:
+    if width(name) <= LONGEST:
         return name
     before, comma, behind = name.rpartition(", ")
-    room = max(4, LONGEST - len(comma + behind))
-    return f"{before[:room].rstrip(' (+')}…{comma}{behind}"
+    room = max(4, LONGEST - width(comma + behind))
+    while width(before) > room:
+        before = before[:-1]
+    return f"{before.rstrip(' (+')}…{comma}{behind}"
+
+
+def width(name: str) -> int:
+    """In narrow letters."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in name)
 
 
 def _picture(told: str, parts: Sequence[str]) -> str:

@@ -94,7 +94,7 @@ def make_plan(asked: Asked) -> Plan:
         )
     systems = choose(asked.contest, asked.systems)
     teams = read_teams(asked, systems)
-    base = read(find_recipe(asked.recipe or DEFAULT_RECIPE))
+    base = read_recipe(asked.recipe or DEFAULT_RECIPE)
     refuse_others(asked.recipe, base)
     home = not own and base.get("data") == read(find_recipe(HOME)).get("data")
     if own:
@@ -102,7 +102,7 @@ def make_plan(asked: Asked) -> Plan:
         base["data"] = kept | {name: list(paths) for name, paths in asked.files.items() if paths}
     changes = change_material(base, asked.changes)
     for system in systems:  # a wrong name or type is found now
-        build(configuration(system, base, home=home, changes=changes))
+        check(system, configuration(system, base, home=home, changes=changes))
     refuse_foreign(asked.folder)
     forget_unbegun(asked.folder)
     material = prepare(base.get("data", {}), asked.tests, asked.folder / "data", own=own)
@@ -124,6 +124,28 @@ def make_plan(asked: Asked) -> Plan:
     )
     agree(plan, asked)
     return plan
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    """A recipe; who gave text instead of one is told how to give it."""
+    try:
+        return read(find_recipe(name))
+    except ConfigError as error:
+        if not Path(name).is_file() or Path(name).suffix == ".toml":
+            raise
+        raise ConfigError(
+            f"{error}; if this is text to learn from, write --source {name} --target FILE"
+        ) from None
+
+
+def check(system: System, values: dict[str, Any]) -> None:
+    """Say whose sizes and training an override does not fit; data and tokens are everybody's."""
+    try:
+        build(values)
+    except ConfigError as error:
+        if not str(error).startswith(("model.", "train.")):
+            raise
+        raise ConfigError(f"{system.name}: {error}") from None
 
 
 def refuse_others(recipe: str | None, base: Mapping[str, Any]) -> None:

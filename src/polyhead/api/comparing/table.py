@@ -22,7 +22,8 @@ from polyhead.verify.check import Words
 BETTER = {"bleu": max, "wer": min}
 HEADLINE = {"bleu": "BLEU lower-cased", "wer": "WER"}
 SHOWN = {"bleu": ("BLEU lower-cased", "BLEU cased"), "wer": ("WER", "PER")}
-GIGA = 2**30
+FEW_STEPS = 500  # with fewer, warm-up and luck decide
+OURS = ("own text", "held out")  # what we call things that have no name of their own
 
 
 def summarise(
@@ -197,10 +198,10 @@ def cells(table: dict[str, Any], one: dict[str, Any], language: str) -> list[str
         *scores,
         *([f"{one['bar']:g}" if one["bar"] else ""] if _has_bars(table) else []),
         _chance(one["p_value"]),
-        f"{training['flops']:.2e}",
-        f"{training['flops_measured']:.2e}",
+        power_of_ten(training["flops"], 2),
+        power_of_ten(training["flops_measured"], 2),
         f"{training['steps']:,.0f}",
-        f"{training['seconds'] / 60:.1f}",
+        _minutes(training["seconds"]),
         f"{one['parameters'] / 1e6:.2f} M",
         f"{speeds['greedy']:,.0f} / {speeds['beam']:,.0f}",
         f"{decoding['parameter_bytes'] / 1e6:.1f} MB + {decoding['remembered_bytes'] / 1e3:.0f} kB",
@@ -227,6 +228,18 @@ def _has_bars(table: dict[str, Any]) -> bool:
     return table["at_home"] and any(one["bar"] for one in table["rows"])
 
 
+def _minutes(seconds: float) -> str:
+    """With one digit behind the point; less than a minute with two."""
+    minutes = seconds / 60
+    return f"{minutes:.1f}" if minutes >= 1 else f"{minutes:.2f}"
+
+
+def power_of_ten(number: float, digits: int) -> str:
+    """3.3e18, as the paper's figures are written here."""
+    figure, _, power = f"{number:.{digits}e}".partition("e")
+    return f"{figure}e{int(power)}"
+
+
 def _chance(p_value: float | None) -> str:
     """A p-value with three digits; none is ever nothing."""
     if p_value is None:
@@ -239,7 +252,7 @@ def _paper_cells(paper: dict[str, Any] | None) -> list[str]:
         return ["", ""]
     figures = ["–" if one is None else f"{one:g}" for one in (paper["en_de"], paper["en_fr"])]
     costs = [paper["cost_en_de"], paper["cost_en_fr"]]
-    spent = ["–" if one is None else f"{one:.1e}".replace("+", "") for one in costs]
+    spent = ["–" if one is None else power_of_ten(one, 1) for one in costs]
     return [" / ".join(figures), " / ".join(spent) if any(costs) else ""]
 
 
@@ -306,13 +319,19 @@ def _published(one: dict[str, Any]) -> list[str]:
     return [
         one["name"],
         *("" if figure is None else f"{figure:g}" for figure in figures),
-        *("" if cost is None else f"{cost:.1e}".replace("+", "") for cost in costs),
+        *("" if cost is None else power_of_ten(cost, 1) for cost in costs),
     ]
 
 
 def heading(table: dict[str, Any], language: str) -> str:
     """What was compared on what."""
-    return in_words(f"{table['contest']} heading", language).format(data=table["data"])
+    data = _named(table["data"], language)
+    return in_words(f"{table['contest']} heading", language).format(data=data)
+
+
+def _named(what: str, language: str) -> str:
+    """A file's or a recipe's name as it is, what has none in words."""
+    return in_words(what, language) if what in OURS else what
 
 
 def lead(table: dict[str, Any], language: str) -> str:
@@ -323,7 +342,7 @@ def lead(table: dict[str, Any], language: str) -> str:
     return in_words("lead", language).format(
         budget=budget if language == "ko" else table["budget"],
         seeds=seeds,
-        where=table["test"]["where"],
+        where=_named(table["test"]["where"], language),
         n=f"{table['test']['sentences']:,}",
         beam=table["beam"],
         alpha=f"{table['length_penalty']:g}",
@@ -333,8 +352,10 @@ def lead(table: dict[str, Any], language: str) -> str:
 def notes(table: dict[str, Any], language: str) -> list[str]:
     """What the columns mean."""
     tested = any(one["p_value"] is not None for one in table["rows"])
-    keys = ["note spread" if table["seeds"] > 1 else "note interval"]
-    keys += [*(["note p"] if tested else []), *(["note teams"] if tested and _twins(table) else [])]
+    one_seed = table["seeds"] == 1
+    keys = ["note interval" if one_seed else "note spread"]
+    keys += ["note p" if one_seed else "note p of seeds"] if tested else []
+    keys += ["note teams"] if tested and _twins(table) else []
     keys += ["note flops", "note time", "note memory"]
     keys += ["note coverage"] if table["coverage"] else []
     keys += ["note unknown"] if table["replace_unknown"] else []
@@ -355,4 +376,12 @@ def notes(table: dict[str, Any], language: str) -> list[str]:
     ]
     told += [_balance(one, language) for one in table["rows"] if one["experts"]]
     signatures = "; ".join(f"`{signature}`" for signature in table["signatures"])
-    return [*told, f"{in_words('signatures', language)}: {signatures}"]
+    return [*warnings(table, language), *told, f"{in_words('signatures', language)}: {signatures}"]
+
+
+def warnings(table: dict[str, Any], language: str) -> list[str]:
+    """Why the order of the rows may mean nothing."""
+    steps = min(one["training"]["steps"] for one in table["rows"])
+    if steps >= FEW_STEPS:
+        return []
+    return [in_words("note few", language).format(steps=f"{steps:,.0f}")]

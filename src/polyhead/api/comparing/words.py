@@ -13,6 +13,8 @@ WORDS = {
         "{seeds}. 평가 집합: {where}, {n}줄. 탐색: 탐욕 탐색, 그리고 빔 탐색(빔 {beam}, 길이 벌점 "
         "{alpha}).",
     ),
+    "own text": Words("your own text", "직접 준비한 글"),
+    "held out": Words("held out of the training text", "학습 글에서 떼어 둔 문장"),
     "system": Words("system", "시스템"),
     "ensemble": Words("{names}, ensemble of {n}", "{names}, {n}개의 앙상블"),
     "greedy": Words("greedy", "탐욕"),
@@ -40,7 +42,17 @@ WORDS = {
         "The range of a score: where 95 % of 1,000 bootstrap samples of the test set lie.",
         "점수의 범위: 평가 집합의 부트스트랩 표본 1,000개 중 95%가 드는 구간.",
     ),
+    "note few": Words(
+        "The shortest training had {steps} steps: too few for the order of the rows to mean much. "
+        "Give a larger budget.",
+        "가장 짧은 학습이 {steps}스텝이었습니다. 순위를 말하기에는 너무 적으니 예산을 늘려 보세요.",
+    ),
     "note p": Words(
+        "p: how likely so large a difference from “{baseline}” is by chance, by {test} of greedy "
+        "outputs.",
+        "p: ‘{baseline}’와의 차이가 우연일 확률. 탐욕 탐색의 출력으로 {test}을 했습니다.",
+    ),
+    "note p of seeds": Words(
         "p: how likely so large a difference from “{baseline}” is by chance, by {test} of greedy "
         "outputs (the median over seeds).",
         "p: ‘{baseline}’와의 차이가 우연일 확률. 탐욕 탐색의 출력으로 {test}을 했습니다(시드들의 "
