@@ -8,12 +8,13 @@ import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl
 
 import numpy as np
 from views import TARGET, build, plausible
 
 from polyhead.api.looking_at_text import packed
-from polyhead.api.viewing import Choice, picture, whole_page
+from polyhead.api.viewing import Choice, ImageChoice, image_picture, picture, whole_page
 from polyhead.inspect.image_page import ImageView
 from polyhead.inspect.maps import AttentionMap, AttentionView, Sentence, Token
 from polyhead.serve.border import HEADERS
@@ -49,12 +50,12 @@ def long_view():
     return AttentionView("long", "schedules", Sentence("long", tokens), None, (), (one,))
 
 
-def translations(body, worse):
+def translations(body, worse, ended):
     words = [{"id": 10 + i, "text": text, "word": word, "special": False}
              for i, (text, word) in enumerate(TARGET)]  # fmt: skip
     hypotheses = [
         {"text": f"{body['text']} in English, {n}", "score": -0.4 - n / 4 - worse,
-         "log_p": -3.0 - n, "tokens": words[: len(words) - n], "alignment": []}
+         "log_p": -3.0 - n, "tokens": words[: len(words) - n], "alignment": [], "ended": ended}
         for n in range(min(3, body.get("n_best", 1)))
     ]  # fmt: skip
     one = {"text": hypotheses[0]["text"], "pieces": 1, "hypotheses": hypotheses}
@@ -64,6 +65,7 @@ def translations(body, worse):
 def steps(body):
     ids = list(body["prefix"])
     ids += [] if ids[-1:] == [2] else USUAL[len(ids) :]
+    ids = ids[: body.get("max_tokens")]
     found = []
     for place, id in enumerate(ids):
         usual = USUAL[place]
@@ -77,8 +79,8 @@ def steps(body):
         "model": "schedules",
         "source": {"text": body["text"], "tokens": []},
         "steps": found,
-        "text": " ".join(NEXT[id] for id in ids[:-1]),
-        "ended": True,
+        "text": " ".join(NEXT[id] for id in ids if id != 2),
+        "ended": ids[-1:] == [2],
         "tokens": tokens,
     }
 
@@ -127,12 +129,14 @@ def image_view():
 class StandIn:
     """One server on a free port. `view` is what it shows, `refuse` what it says first.
 
-    None in `refuse` lets one pass; `down` has routes that are out of order, with what they say.
+    None in `refuse` lets one pass; `down` has routes that are out of order, with what they say:
+    a status, a line, and perhaps the other fields of an error. Translations are `ended`, or not.
     """
 
     def __init__(self):
         self.asked, self.refuse, self.key, self.slow = [], [], None, 0.0
-        self.down, self.cut, self.worse = {}, False, 0
+        self.down, self.cut, self.worse, self.ended = {}, False, 0, True
+        self.breaks = None  # what is said when writing breaks off
         self.attends = ["encoder", "decoder", "cross"]
         self.view, self.long = build(), None
         self.files = collect()
@@ -166,10 +170,21 @@ class StandIn:
         wanted = None if maps is None else [(one["kind"], one["layer"]) for one in maps]
         return packed(view, wanted=wanted, size=body.get("size")), "application/octet-stream"
 
-    def answer(self, path, body):
+    def image_attention(self, query):
+        if query["format"] != "svg":
+            return image_view().to_json().encode(), "application/json"
+        layer, head = (
+            int(value) if value and value.isdigit() else value
+            for value in (query.get("layer"), query.get("head"))
+        )
+        heads = [head] if isinstance(head, int) else head
+        choice = ImageChoice(layer, heads, query.get("alone") == "true")
+        return image_picture(image_view(), choice).encode(), "image/svg+xml"
+
+    def answer(self, path, body, query):
         """The content and its type."""
         if path == "/v1/attention" and isinstance(body, bytes):
-            return image_view().to_json().encode(), "application/json"
+            return self.image_attention(query)
         if path == "/v1/attention":
             return self.attention(body)
         if path == "/v1/models":
@@ -179,7 +194,7 @@ class StandIn:
                 {"version": "1", "limits": LIMITS, "models": models}
             ).encode(), "application/json"
         known = {"/v1/steps": steps, "/v1/beam": beam, "/v1/fill": fill,
-                 "/v1/translate": lambda asked: translations(asked, self.worse),
+                 "/v1/translate": lambda asked: translations(asked, self.worse, self.ended),
                  "/v1/classify": lambda _: classes(self.cut)}  # fmt: skip
         return json.dumps(known[path](body)).encode(), "application/json"
 
@@ -222,13 +237,14 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.stand_in.refuse and body is not None:
             refused = self.server.stand_in.refuse.pop(0)
         if refused:
-            status, line = refused
-            said = json.dumps({"error": line}).encode()
+            status, line, *more = refused
+            said = json.dumps({"error": line, **(more[0] if more else {})}).encode()
             return self.reply(status, said, "application/json", **{"Retry-After": "0"})
         time.sleep(self.server.stand_in.slow)
         if path == "/v1/generate":
             return self.stream()
-        return self.reply(200, *self.server.stand_in.answer(path, body))
+        query = dict(parse_qsl(self.path.partition("?")[2]))
+        return self.reply(200, *self.server.stand_in.answer(path, body, query))
 
     def stream(self):
         self.send_response(200)
@@ -239,4 +255,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(f'event: text\ndata: {{"text": "{word}"}}\n\n'.encode())
             self.wfile.flush()
             time.sleep(0.15)
+            if (error := self.server.stand_in.breaks) is not None:
+                self.wfile.write(f"event: error\ndata: {json.dumps(error)}\n\n".encode())
+                return
         self.wfile.write(b'event: done\ndata: {"text": "", "seconds": 1.0}\n\n')

@@ -115,8 +115,31 @@ def test_a_page_shows_where_the_model_looked(colours_run, pictures, tmp_path, ca
     assert (data["rows"], data["columns"], data["n_layers"], data["n_heads"]) == (2, 2, 2, 2)
     for head in (head for layer in data["layers"] for head in layer):
         assert 0 < sum(head) < 1  # the class token keeps a part for itself
-    assert main(["attention", str(colours_run), str(pictures["red"]), "--output", "a.svg"]) == 2
-    assert "must be .html or .json for an image model" in capsys.readouterr().err
+    assert main(["attention", str(colours_run), str(pictures["red"]), "--output", "a.gif"]) == 2
+    assert "must be .html, .svg, .png or .json" in capsys.readouterr().err
+
+
+def test_a_picture_shows_where_the_model_looked(colours_run, pictures, tmp_path, capsys):
+    look = ["attention", str(colours_run), str(pictures["red"])]
+    found = {}
+    for name, words in {"all.svg": [], "one.svg": ["--layer", "2", "--head", "1"]}.items():
+        assert main([*look, "--output", str(tmp_path / name), *words]) == 0
+        found[name] = (tmp_path / name).read_text(encoding="utf-8")
+    assert found["all.svg"].count('class="cells"') == 1 + 2 * 2  # the roll-out, and all heads
+    assert found["one.svg"].count('class="cells"') == 1
+    assert "layer 2, head 1 · 0 to" in found["one.svg"]
+    assert "red.png → red" in found["one.svg"]
+    assert main([*look, "--output", str(tmp_path / "all.png")]) == 0
+    assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
+    capsys.readouterr()
+    assert main([*look, "--output", "a.svg", "--layer", "3"]) == 2
+    assert "layer 3: no such layer; there are 1 to 2" in capsys.readouterr().err
+    for words in (["--merge"], ["--kind", "encoder"], ["--word", "a"], ["--lines"]):
+        assert main([*look, "--output", "a.svg", *words]) == 2
+        assert f"{words[0]} is for text; leave it out for an image" in capsys.readouterr().err
+    nowhere = tmp_path / "no" / "folder.svg"
+    assert main([*look, "--output", str(nowhere)]) == 1
+    assert "cannot write" in capsys.readouterr().err
 
 
 def test_a_picture_whose_name_is_no_text_can_be_looked_at(colours_run, pictures, tmp_path, capsys):

@@ -6,6 +6,7 @@ import struct
 import threading
 import time
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,8 +15,11 @@ from asgi import JSON, Running, call
 from polyhead.api.looking import attention
 from polyhead.api.looking_at_images import look_at_image
 from polyhead.api.looking_at_text import look_at_text
+from polyhead.decode.options import BOS, EOS
+from polyhead.inspect.image_drawing import ImageChoice, drawn
 from polyhead.inspect.maps import AttentionView
 from polyhead.serve import desk, looking
+from polyhead.serve.answering import Code
 from polyhead.serve.shelf import Shelf
 
 TEXT = "내일 회의가 있어요."
@@ -361,6 +365,112 @@ def test_an_images_heads_are_shown(server, book, picture):
         assert found[name] == expected[name]
     page = server.call("POST", "/v1/attention", form, [kind], b"format=html")
     assert b"polyhead-image-attention-1" in page.body
+
+
+def test_an_images_heads_are_drawn(server, book, picture):
+    content, kind = picture.read_bytes(), ("content-type", "image/png")
+    seen = look_at_image(book("classify-image").model, picture)
+    for query, choice in {
+        b"": ImageChoice(), b"&layer=rollout": ImageChoice("rollout"),
+        b"&layer=2&head=1&alone=true": ImageChoice(2, [1], True),
+        b"&layer=1&head=max": ImageChoice(1, "max"),
+    }.items():  # fmt: skip
+        answer = server.call("POST", "/v1/attention", content, [kind], b"format=svg" + query)
+        assert answer.headers["content-type"].startswith("image/svg+xml")
+        assert 'filename="attention.svg"' in answer.headers["content-disposition"]
+        title = seen.title.removeprefix(f"{picture.name} → ")
+        assert answer.body.decode() == drawn(replace(seen, title=title), choice)
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("format=svg&layer=9", "layer 9: no such layer; there are 1 to 2"),
+        ("format=svg&layer=all", "layer: "),
+        ("format=svg&layer=rollout&head=1", "the roll-out is one map of all heads"),
+        ("layer=1", 'layer: only with "format": "svg"'),
+        ("format=html&head=mean", 'head: only with "format": "svg"'),
+        ("format=json&alone=true", 'alone: only with "format": "svg"'),
+        ("format=png", "format: "),
+    ],
+)
+def test_a_picture_that_cannot_be_drawn_is_refused(server, picture, query, error):
+    kind = ("content-type", "image/png")
+    answer = server.call("POST", "/v1/attention", picture.read_bytes(), [kind], query.encode())
+    assert answer.status == 422
+    assert answer.json()["error"].startswith(error)
+
+
+def test_options_of_a_picture_are_described_where_they_are_taken(server):
+    paths = server.get("/openapi.json").json()["paths"]
+    options = {
+        path: [one["name"] for one in paths[path]["post"]["parameters"]]
+        for path in ("/v1/attention", "/v1/classify")
+    }
+    assert options == {
+        "/v1/attention": ["model", "top", "format", "layer", "head", "alone"],
+        "/v1/classify": ["model", "top", "format"],
+    }
+
+
+def test_what_people_may_meet_has_a_code_that_stays(server, book, monkeypatch):
+    def code(path, body, headers=(JSON,)):
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        answer = server.call("POST", path, content, headers)
+        assert answer.status == 422
+        return answer.json()["code"]
+
+    long, writer = "가 나 다 라 " * 300, book("generate").name
+    assert code("/v1/translate", {"text": "x" * 10_001}) == "too_long"
+    assert code("/v1/translate", {"text": ["x" * 6_000] * 2}) == "too_long"
+    for path in ("/v1/attention", "/v1/steps", "/v1/beam"):
+        assert code(path, {"text": long}) == "too_long"
+        assert code(path, {"text": " "}) == "empty"
+    assert code("/v1/steps", {"text": long, "model": writer}) == "too_long"
+    assert code("/v1/steps", {"text": TEXT, "prefix": [10**6]}) == "bad_token"
+    assert code("/v1/steps", {"text": TEXT, "prefix": [2, 2]}) == "bad_token"
+    assert code("/v1/steps", {"text": TEXT, "prefix": [5, 5], "max_tokens": 1}) == "bad_token"
+    assert code("/v1/fill", {"text": "[MASK] " * 33}) == "too_many_blanks"
+    assert code("/v1/classify", b"x", [("content-type", "image/png")]) == "bad_image"
+    assert code("/v1/attention", b"x", [("content-type", "image/png")]) == "bad_image"
+    assert code("/v1/attention", {"text": TEXT, "format": "svg", "heads": []}) == "cannot_draw"
+    monkeypatch.setattr(looking, "MAX_WEIGHTS", 10)
+    assert code("/v1/attention", {"text": TEXT, "format": "html"}) == "too_many_weights"
+    described = server.get("/openapi.json").json()["components"]["schemas"]["Error"]["properties"]
+    assert set(described["code"]["anyOf"][0]["enum"]) == set(get_args(Code))
+
+
+def test_a_text_to_fill_that_is_too_long_is_to_blame(server, book):
+    longest = book("fill").model.saved.config.max_length
+    answer = server.post("/v1/fill", {"text": "가 " * longest + "[MASK]"})
+    assert (answer.status, answer.json()["field"]) == (422, "text")
+    assert f"reads at most {longest}" in answer.json()["error"]
+
+
+def test_a_translation_that_was_cut_off_says_so(server, book, monkeypatch):
+    kind = type(book("translate").model.models[0].model)
+    real = kind.step
+
+    def step(self, last, state):
+        logits = real(self, last, state)
+        logits[..., EOS] += 1e4 * (last != BOS)  # every translation has one token
+        return logits
+
+    monkeypatch.setattr(kind, "step", step)
+
+    def best(**words):
+        asked = {"text": TEXT, **words}
+        return server.post("/v1/translate", asked).json()["translations"][0]["hypotheses"][0]
+
+    for beam in (1, 4):
+        found = [best(beam=beam, max_length=room) for room in (1, 2, 3)]
+        assert [len(one["ids"]) for one in found] == [1, 1, 1]
+        assert [one["ended"] for one in found] == [False, True, True]
+    for room, ended in ((1, False), (2, True)):
+        walk = server.post("/v1/steps", {"text": TEXT, "max_tokens": room}).json()
+        assert walk["ended"] is ended
+    assert best(text=f"{TEXT}\n{TEXT}")["ended"] is None
+    assert best(text="")["ended"] is None
 
 
 def test_few_images_are_unpacked_at_once(server, picture, monkeypatch):

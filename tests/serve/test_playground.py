@@ -5,6 +5,7 @@ import re
 import time
 import xml.etree.ElementTree as ElementTree
 from importlib.resources import files
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from views import ATTACK, build
 from polyhead.api.looking_at_text import packed
 from polyhead.inspect.drawing import MASKED, viridis
 from polyhead.inspect.maps import AttentionView, Sentence, Token
+from polyhead.serve.answering import Code
+from polyhead.serve.openapi import REASONS
 
 TEXT = "저는 내일 친구와 학교에 갑니다."
 SVG = "{http://www.w3.org/2000/svg}"
@@ -343,6 +346,8 @@ def test_both_languages_say_everything_the_modules_say():
     assert len(words) == len(re.findall(r"^  \w+: \[", text, re.M))  # none twice, all in both
     for english, korean in words.values():
         assert set(re.findall(r"\{\w+\}", english)) == set(re.findall(r"\{\w+\}", korean))
+    for code in (*get_args(Code), *REASONS):
+        assert f"refused_{code}" in words or code in (429, 503)  # which are busy
     said = {key for text in modules().values() for key in re.findall(r'say\("(\w+)"', text)}
     assert said <= words.keys()
 

@@ -100,6 +100,34 @@ def test_a_picture_is_seen(served, picture):
     assert page.locator(".answer bdi").count() >= 2
 
 
+def test_the_picture_can_be_saved(served, picture):
+    page = served("#model=colours&layer=2&head=1")
+    page.locator("#file").set_input_files(picture)
+    page.wait_for_selector("#map")
+    with page.expect_download() as waiting:
+        page.locator("#save-svg").click()
+    saved = waiting.value.path().read_text(encoding="utf-8")
+    assert "layer 2, head 1 · 0 to" in saved
+    assert saved.count('class="cells"') == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "korean", "english"),
+    [
+        (f"#q={TEXT}&tab=steps&forced=999999", "고른 토큰으로는", "id 999999: expected 2 to"),
+        (f"#q={'가 나 다 라 ' * 90}&tab=beam", "글이 너무 깁니다.", "the text is longer than"),
+    ],
+)
+def test_what_is_refused_is_said_in_korean(served, windows, state, korean, english):
+    page = served(f"{state}&lang=ko")
+    page.wait_for_selector(".trouble")
+    said = page.inner_text(".trouble")
+    assert korean in said
+    assert english in said
+    assert all("Failed to load resource" in problem for problem in windows.problems)
+    windows.problems.clear()
+
+
 def test_less_than_80_kilobytes_travel(served):
     page = served()
     sizes = page.evaluate("""() => ["navigation", "resource"]

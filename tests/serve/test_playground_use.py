@@ -7,6 +7,12 @@ import pytest
 from browsing import until
 from PIL import Image
 
+pytest.importorskip("starlette", reason="the page is served by polyhead[serve]")
+
+from standin import image_view
+
+from polyhead.inspect.image_drawing import ImageChoice, drawn
+
 TEXT = "저는 내일 친구와 학교에 갑니다."
 
 
@@ -80,6 +86,41 @@ def test_a_forced_token_changes_what_follows_and_back_undoes_it(play, stand_in):
     page.wait_for_selector(".token.forced")
     page.locator("#unforce").click()
     until(page, "!document.querySelector('.token.forced')")
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en-US", "Cut off here"), ("ko-KR", "여기서 잘렸습니다")]
+)
+def test_a_translation_that_was_cut_off_is_not_closed_but_said_to_be_cut(
+    play, stand_in, language, said
+):
+    stand_in.ended = False
+    page = play(f"#q={TEXT}&tab=steps", language=language)
+    page.wait_for_selector(".looks")
+    (asked,) = stand_in.bodies("/v1/steps")
+    assert (asked["prefix"], asked["max_tokens"]) == ([*range(10, 19)], 9)
+    tokens = page.locator(".token bdi").all_inner_texts()
+    assert (len(tokens), "</s>" in tokens) == (9, False)
+    assert said in page.inner_text(".written .cut")
+    assert stand_in.bodies("/v1/attention")[-1]["target_ids"] == [*range(10, 18)]
+    page.locator("#step-back").click()
+    assert page.locator(".cut").count() == 0  # not before its end
+    page.locator("#step-last").click()
+    page.locator("#option-1").click()  # the same once more: now it may go on
+    until(page, "!document.querySelector('.cut')")
+    page.locator("#step-last").click()
+    assert page.locator(".token bdi").all_inner_texts() == [*tokens, "</s>"]
+    page.locator("#option-1").click()
+    page.wait_for_timeout(500)
+    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [*range(10, 19), 2]
+    assert page.locator(".token.forced, .cut").count() == 0  # they are what it would have written
+
+
+def test_a_translation_that_has_ended_is_not_said_to_be_cut(play):
+    page = play(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    assert page.locator(".token bdi").all_inner_texts()[-1] == "</s>"
+    assert page.locator(".cut").count() == 0
 
 
 def test_a_translator_without_attention_can_be_stepped_through(play, stand_in):
@@ -205,6 +246,53 @@ def test_a_picture_is_classified_and_its_patches_shown(play, stand_in):
     with page.expect_download() as waiting:
         page.locator("#save-png").click()
     assert Image.open(waiting.value.path()).size == (768, 768)
+
+
+def dropped(page):
+    content = io.BytesIO()
+    Image.new("RGB", (9, 9), (200, 30, 30)).save(content, "PNG")
+    page.locator("#file").set_input_files(
+        {"name": "seven.png", "mimeType": "image/png", "buffer": content.getvalue()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "choice"),
+    [
+        ("", ImageChoice("rollout")), ("&layer=2", ImageChoice(2, "mean")),
+        ("&layer=1&head=2&alone=1", ImageChoice(1, [2], True)), ("&view=all", ImageChoice()),
+    ],
+)  # fmt: skip
+def test_of_an_image_the_picture_that_is_saved_is_what_is_shown(play, state, choice):
+    page = play(f"#model=digits{state}")
+    dropped(page)
+    page.wait_for_selector(".figure canvas")
+    with page.expect_download() as waiting:
+        page.locator("#save-svg").click()
+    assert waiting.value.suggested_filename == "attention.svg"
+    assert waiting.value.path().read_text(encoding="utf-8") == drawn(image_view(), choice)
+
+
+def test_a_saved_picture_has_the_pixels_that_are_shown(play, windows, tmp_path):
+    page = play("#model=digits&layer=2&head=1")
+    dropped(page)
+    page.wait_for_selector("#map")
+    shown = page.locator("#map").evaluate(
+        "(one) => [...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
+    )
+    with page.expect_download() as waiting:
+        page.locator("#save-svg").click()
+    waiting.value.save_as(tmp_path / "attention.svg")
+    tab = windows.open("about:blank")
+    tab.goto((tmp_path / "attention.svg").as_uri())
+    _, over = tab.locator("use").all()
+    box = over.bounding_box()
+    seen = np.asarray(Image.open(io.BytesIO(tab.screenshot(clip=box))).convert("RGB"))
+    windows.requested = [url for url in windows.requested if url.startswith("http")]
+    for row, column in np.ndindex(8, 8):
+        found = seen[int((row + 0.5) * len(seen) / 8), int((column + 0.5) * len(seen[0]) / 8)]
+        expected = shown[4 * (8 * row + column) :][:3]
+        assert np.abs(found.astype(int) - expected).max() <= 2
 
 
 # Whoever looks, with whatever
@@ -451,6 +539,54 @@ def test_maps_that_do_not_come_later_can_be_tried_again(play, stand_in, windows)
     page.locator("#again").click()
     page.wait_for_selector("#cells")
     windows.problems.clear()
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "korean"),
+    [
+        (422, {"code": "too_long", "field": "text"}, "글이 너무 깁니다. 더 짧게 써 주세요"),
+        (422, {"code": "of tomorrow", "field": "text.1"}, "모델이 다룰 수 없는 글입니다"),
+        (422, {"field": "n_best"}, "서버가 처리할 수 없는 요청입니다"),
+        (422, {"field": "__proto__"}, "서버가 처리할 수 없는 요청입니다"),
+        (404, {"field": "model"}, "서버에 그런 모델이 없습니다"),
+        (413, {}, "보낸 내용이 너무 큽니다"),
+        (500, {}, "서버에 오류가 생겼습니다"),
+        (418, {}, "서버가 요청을 거절했습니다"),
+    ],
+)
+def test_what_the_server_refuses_is_said_in_korean_with_its_own_line(
+    play, stand_in, windows, status, more, korean
+):
+    stand_in.down["/v1/translate"] = (status, "its own line", more)
+    page = play("#q=a", language="ko-KR")
+    page.wait_for_selector(".trouble")
+    assert page.inner_text(".trouble").startswith(f"잘되지 않았습니다. {korean} (its own line).")
+    page.locator("label[for=lang-en]").click()
+    until(page, "document.querySelector('.trouble')?.textContent.startsWith('That did not work')")
+    assert page.inner_text(".trouble").removesuffix(" Try again").strip() == (
+        "That did not work. its own line"
+    )
+    windows.problems.clear()
+
+
+def test_a_file_that_is_refused_is_told_in_korean(play, stand_in, windows):
+    page = play(f"#q={TEXT}", language="ko-KR")
+    page.wait_for_selector("#cells")
+    stand_in.refuse = [(422, "none chosen", {"code": "cannot_draw"})]
+    page.locator("#save-svg").click()
+    until(page, "document.querySelector('.saving [role=status]').textContent !== ''")
+    said = page.inner_text(".saving [role=status]")
+    assert said == "이 설정으로는 그림을 그릴 수 없습니다 (none chosen)."
+    windows.problems.clear()
+
+
+def test_writing_that_breaks_off_is_told_in_korean(play, stand_in):
+    stand_in.breaks = {"error": "no more", "code": "too_long"}
+    page = play("#model=writer&q=Once", language="ko-KR")
+    page.locator("#write").click()
+    page.wait_for_selector(".trouble")
+    assert "글이 너무 깁니다. 더 짧게 써 주세요 (no more)." in page.inner_text(".trouble")
+    assert page.inner_text(".new") == " there"
 
 
 def test_a_text_that_is_refused_offers_no_second_try(play, stand_in, windows):

@@ -1,5 +1,6 @@
 """What an image classifier's heads looked at: the picture is read once more, with hooks."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -11,6 +12,8 @@ from polyhead.data.image_folders import visible
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.inspect import image_page
 from polyhead.inspect.attention import recorded_attention
+from polyhead.inspect.drawing import rasterise
+from polyhead.inspect.image_drawing import ImageChoice, drawn
 from polyhead.inspect.image_page import ImageView
 from polyhead.inspect.rollout import by_patch, rollout
 from polyhead.models.vit import cut
@@ -47,15 +50,29 @@ def look_at_pixels(
     )
 
 
-def write_view(view: ImageView, path: Path) -> None:
-    """Write a page (.html) or the numbers (.json), by the file's ending."""
+def write_view(
+    view: ImageView,
+    path: Path,
+    *,
+    layer: int | None = None,
+    heads: Sequence[int] | None = None,
+) -> None:
+    """Write a page (.html), a picture (.svg, .png) or the numbers (.json), by the file's ending.
+
+    `layer` and `heads` (counted from 1) are for pictures; what is not chosen is drawn.
+    """
     ending = path.suffix.lower()
-    if ending not in (".html", ".htm", ".json"):
-        raise ConfigError(f"{path}: the ending must be .html or .json for an image model")
-    if ending != ".json":
+    if ending not in (".html", ".htm", ".svg", ".png", ".json"):
+        raise ConfigError(f"{path}: the ending must be .html, .svg, .png or .json")
+    if ending in (".html", ".htm"):
         image_page.write(view, path)
         return
+    if ending == ".json":
+        content = f"{view.to_json()}\n".encode()
+    else:
+        picture = drawn(view, ImageChoice(layer, heads))
+        content = picture.encode() if ending == ".svg" else rasterise(picture)
     try:
-        path.write_text(view.to_json() + "\n", encoding="utf-8")
+        path.write_bytes(content)
     except OSError as error:
         raise PolyheadError(f"cannot write {path}: {error.strerror}") from None

@@ -9,7 +9,7 @@ beam_tree(translator, "내일 회의가 있어요.")        # all hypotheses tha
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -21,6 +21,14 @@ from polyhead.decode.stepping import OpenStep, open_walk
 from polyhead.decode.tree import Tree, grow_tree
 from polyhead.errors import ConfigError
 from polyhead.text.tokenizer import BOS, EOS, Tokenizer
+
+
+class Unfit(ConfigError):
+    """A text or a beginning that a model cannot take; `code` says why, for programs."""
+
+    def __init__(self, message: str, code: Literal["empty", "too_long", "bad_token"]) -> None:
+        super().__init__(message)
+        self.code: Literal["empty", "too_long", "bad_token"] = code
 
 
 @dataclass(frozen=True)
@@ -100,9 +108,10 @@ def _write(
     read = writer.encode(prompt)
     room = writer.context - len(read) + 1
     if room < 1:
-        raise ConfigError(
+        raise Unfit(
             f"the prompt has {len(read)} tokens, but the model reads {writer.context} at once; "
-            "give a shorter one"
+            "give a shorter one",
+            "too_long",
         )
     limit = min(room, writer.defaults.max_length if max_tokens is None else max_tokens)
     check_room(forced, limit)
@@ -143,10 +152,11 @@ def beam_tree(
 def checked_source(translator: Translator, text: str) -> list[int]:
     """The ids of one sentence that the model can read as a whole."""
     if not translator.tokenizers.source.normalise(text):
-        raise ConfigError("the text is empty: there is nothing to translate")
+        raise Unfit("the text is empty: there is nothing to translate", "empty")
     if translator.is_long(text):
-        raise ConfigError(
-            f"the text is longer than the model's {translator.max_length} tokens; give one sentence"
+        most = translator.max_length
+        raise Unfit(
+            f"the text is longer than the model's {most} tokens; give one sentence", "too_long"
         )
     return translator.tokenizers.source.encode(text)
 
@@ -155,15 +165,17 @@ def check_forced(forced: Sequence[int], tokenizer: Tokenizer, *, ends: bool = Tr
     """Refuse what a model cannot say."""
     for place, id in enumerate(forced):
         if not BOS < id < len(tokenizer):
-            raise ConfigError(f"id {id}: expected {EOS} to {len(tokenizer) - 1}")
+            raise Unfit(f"id {id}: expected {EOS} to {len(tokenizer) - 1}", "bad_token")
         if ends and id == EOS and place + 1 < len(forced):
-            raise ConfigError(f"id {EOS} ends the output; nothing can be forced after it")
+            raise Unfit(f"id {EOS} ends the output; nothing can be forced after it", "bad_token")
 
 
 def check_room(forced: Sequence[int], limit: int) -> None:
     """Refuse a beginning that is longer than the whole may be."""
     if len(forced) > limit:
-        raise ConfigError(f"{len(forced)} tokens are forced, but the output has at most {limit}")
+        raise Unfit(
+            f"{len(forced)} tokens are forced, but the output has at most {limit}", "bad_token"
+        )
 
 
 def _named(tokenizer: Tokenizer, walked: Sequence[OpenStep]) -> tuple[Step, ...]:

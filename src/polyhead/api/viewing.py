@@ -2,9 +2,10 @@
 
 from importlib.resources import files
 
-from polyhead.inspect import drawing, image_page, page
+from polyhead.inspect import drawing, image_drawing, image_page, page
 from polyhead.inspect.choosing import Choice as Choice
 from polyhead.inspect.choosing import narrowed as narrowed
+from polyhead.inspect.image_drawing import ImageChoice as ImageChoice
 from polyhead.inspect.image_page import ImageView
 from polyhead.inspect.maps import AttentionView
 
@@ -27,3 +28,8 @@ def whole_page(view: AttentionView | ImageView) -> str:
 def picture(view: AttentionView, choice: Choice) -> str:
     """Heat-maps, or the lines of one layer, as SVG; as `polyhead attention` draws them."""
     return drawing.drawn(view, choice)
+
+
+def image_picture(view: ImageView, choice: ImageChoice) -> str:
+    """An image with the maps that are chosen laid over it, as SVG."""
+    return image_drawing.drawn(view, choice)

@@ -291,6 +291,7 @@ def attention(
     polyhead attention runs/mine "내일 회의가 있어요." --output page.html
     polyhead attention runs/mine "내일 회의가 있어요." --lines --layer 2 --output figure3.png
     polyhead attention runs/photos cat.jpg --output page.html
+    polyhead attention runs/photos cat.jpg --layer 2 --output heads.svg
     """
     from polyhead.cli.looking import LookWords, run_look
 

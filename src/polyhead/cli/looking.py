@@ -36,8 +36,9 @@ def run_look(words: LookWords) -> None:
     """Let the model read (and translate, if it does), look, write a page or a picture."""
     reader = load(words.model, device=words.device)
     if isinstance(reader, ImageLabeller):  # its text is the name of a file
+        _check_words(words)
         picture = look_at_image(reader, words.text)
-        write_view(picture, words.output)
+        write_view(picture, words.output, layer=words.layer, heads=words.heads)
         say(picture.title)
         say(f"written to {words.output}")
         return
@@ -60,3 +61,10 @@ def run_look(words: LookWords) -> None:
     )
     say(view.title)
     say(f"written to {words.output}")
+
+
+def _check_words(words: LookWords) -> None:
+    """Refuse what has no meaning for an image."""
+    for name in ("target", "kind", "lines", "word", "merge"):
+        if vars(words)[name]:
+            raise ConfigError(f"--{name} is for text; leave it out for an image")

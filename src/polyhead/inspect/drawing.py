@@ -131,30 +131,35 @@ def viridis(weight: int | float) -> str:
 
 def _heatmaps(title: str, chosen: Sequence[Sheet], log: bool) -> str:
     """Small heat-maps in rows: one row for each layer, or four to a row if there is one layer."""
-    cells = sum(len(sheet.panels) * sheet.panels[0].weights.size for sheet in chosen)
-    if cells > MAX_CELLS:
-        limit = f"{cells} cells are too many for one picture (at most {MAX_CELLS})"
-        raise ConfigError(f"{limit}; choose a kind, a layer or heads")
+    n_cells = sum(len(sheet.panels) * sheet.panels[0].weights.size for sheet in chosen)
+    check_cells(n_cells, "a kind, a layer or heads")
     parts: list[str] = []
     width, y = 0.0, float(MARGIN)
     for sheet in chosen:
         rows, columns = sheet.rows, sheet.columns
         side, (top, overhang) = _widest(rows) + 8, _slanted(columns)
-        parts.append(_text(MARGIN, y + 12, _heading(sheet), bold=True))
+        parts.append(label(MARGIN, y + 12, _heading(sheet), bold=True))
         y += 26
         per_row = 4 if len(chosen) == 1 else len(sheet.panels)
         for start in range(0, len(sheet.panels), per_row):
             parts.append(_names_beside(rows, MARGIN + side, y + 18 + top))
             for place, panel in enumerate(sheet.panels[start : start + per_row]):
                 x = MARGIN + side + place * (len(columns) * CELL + GAP)
-                parts.append(_text(x, y + 12, panel.name, colour=SOFT))
+                parts.append(label(x, y + 12, panel.name, colour=SOFT))
                 parts.append(_names_above(columns, x, y + 18 + top))
                 parts.append(_cells(panel, x, y + 18 + top, log))
-                named = x + 11 * _ems(panel.name)
+                named = x + 11 * ems(panel.name)
                 width = max(width, x + len(columns) * CELL + overhang, named)
             y += 18 + top + len(rows) * CELL + GAP
         y += GAP / 2
-    return _document(title, width + MARGIN, y, parts)
+    return document(title, width + MARGIN, y, parts)
+
+
+def check_cells(n_cells: int, choices: str) -> None:
+    """Refuse a picture that would have too many; `choices` would make them fewer."""
+    if n_cells > MAX_CELLS:
+        limit = f"{n_cells} cells are too many for one picture (at most {MAX_CELLS})"
+        raise ConfigError(f"{limit}; choose {choices}")
 
 
 def _heading(sheet: Sheet) -> str:
@@ -162,18 +167,28 @@ def _heading(sheet: Sheet) -> str:
 
 
 def _cells(panel: Panel, x: Length, y: Length, log: bool) -> str:
-    """One square for each weight, in units of a cell. What could not be seen is grey."""
+    """One square for each weight. What could not be seen is grey."""
     unseen = panel.unseen.tolist()
-    squares = [
-        f'<rect x="{column}" y="{row}" width="1" height="1" '
-        f'fill="{MASKED if unseen[row][column] else viridis(scaled(w) if log else w)}"/>'
+    colours = [
+        [
+            MASKED if hidden else viridis(scaled(w) if log else w)
+            for w, hidden in zip(line, unseen[row], strict=True)
+        ]
         for row, line in enumerate(panel.weights.tolist())
-        for column, w in enumerate(line)
     ]
-    place = f"translate({x:g} {y:g}) scale({CELL})"
-    return (
-        f'<g class="cells" transform="{place}" shape-rendering="crispEdges">{"".join(squares)}</g>'
-    )
+    return cells(colours, f"translate({x:g} {y:g}) scale({CELL})")
+
+
+def cells(colours: Sequence[Sequence[str]], place: str, opacity: Length = 1) -> str:
+    """A field of squares, row by row, in units of a cell; `place` is a transformation."""
+    squares = [
+        f'<rect x="{column}" y="{row}" width="1" height="1" fill="{colour}"/>'
+        for row, line in enumerate(colours)
+        for column, colour in enumerate(line)
+    ]
+    seen_through = f' fill-opacity="{opacity:g}"' if opacity < 1 else ""
+    group = f'<g class="cells" transform="{place}" shape-rendering="crispEdges"{seen_through}>'
+    return f"{group}{''.join(squares)}</g>"
 
 
 def scaled(weight: float) -> float:
@@ -184,7 +199,7 @@ def scaled(weight: float) -> float:
 def _names_beside(tokens: Sequence[Token], x: Length, y: Length) -> str:
     middle = y + CELL / 2 + 4
     return "".join(
-        _text(x - 6, middle + row * CELL, _short(token), end=True)
+        label(x - 6, middle + row * CELL, _short(token), end=True)
         for row, token in enumerate(tokens)
     )
 
@@ -192,7 +207,7 @@ def _names_beside(tokens: Sequence[Token], x: Length, y: Length) -> str:
 def _names_above(tokens: Sequence[Token], x: Length, y: Length) -> str:
     return "".join(
         f'<g transform="translate({x + (column + 0.6) * CELL:g} {y - 5:g}) rotate(-{TILT})">'
-        f"{_text(0, 0, _short(token))}</g>"
+        f"{label(0, 0, _short(token))}</g>"
         for column, token in enumerate(tokens)
     )
 
@@ -205,19 +220,19 @@ def _lines(title: str, sheet: Sheet) -> str:
     side, between, top = _widest(sheet.rows, 14) + 8, 300, MARGIN + 64
     left = MARGIN + side
     right = left + between
-    parts = [_text(MARGIN, MARGIN + 12, _heading(sheet), bold=True)]
+    parts = [label(MARGIN, MARGIN + 12, _heading(sheet), bold=True)]
     for place, panel in enumerate(sheet.panels):
         x = MARGIN + 38 * place
         square = f'<rect x="{x}" y="{MARGIN + 26}" width="12" height="12" rx="2"'
         parts.append(f'{square} fill="{_colour(panel)}"/>')
-        parts.append(_text(x + 16, MARGIN + 36, str(panel.head), colour=SOFT))
+        parts.append(label(x + 16, MARGIN + 36, str(panel.head), colour=SOFT))
     for tokens, lit, edge, end in (
         (sheet.rows, sheet.lit_rows, left - 8, True),
         (sheet.columns, sheet.lit_columns, right + 8, False),
     ):
         for number, token in enumerate(tokens):
             colour, y = INK if number in lit else FADED, _middle(top, number) + 5
-            parts.append(_text(edge, y, _short(token), size=14, end=end, colour=colour))
+            parts.append(label(edge, y, _short(token), size=14, end=end, colour=colour))
     for place, panel in enumerate(sheet.panels):
         apart = _apart(place, len(sheet.panels))
         curves = [
@@ -230,7 +245,7 @@ def _lines(title: str, sheet: Sheet) -> str:
         parts.append(f'{group} stroke="{_colour(panel)}">{"".join(curves)}</g>')
     width = max(right + _widest(sheet.columns, 14) + 8, MARGIN + 38 * len(sheet.panels))
     height = top + max(len(sheet.rows), len(sheet.columns)) * ROW
-    return _document(title, width + MARGIN, height + MARGIN, parts)
+    return document(title, width + MARGIN, height + MARGIN, parts)
 
 
 def _middle(top: Length, place: int) -> float:
@@ -257,7 +272,7 @@ def _colour(panel: Panel) -> str:
 # Text
 
 
-def _text(
+def label(
     x: Length,
     y: Length,
     content: str,
@@ -267,13 +282,15 @@ def _text(
     bold: bool = False,
     colour: str = INK,
 ) -> str:
+    """A text of one line."""
     anchor = ' text-anchor="end"' if end else ""
     weight = ' font-weight="bold"' if bold else ""
     style = f'font-size="{13 if bold else size}" fill="{colour}"{anchor}{weight}'
     return f'<text x="{x:g}" y="{y:g}" {style}>{_clean(content)}</text>'
 
 
-def _document(title: str, width: Length, height: Length, parts: Sequence[str]) -> str:
+def document(title: str, width: Length, height: Length, parts: Sequence[str]) -> str:
+    """A whole picture."""
     size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{FONTS}" role="img">'
@@ -287,24 +304,28 @@ def _clean(text: str) -> str:
     return escape(NOT_XML.sub("\ufffd", text))
 
 
-def _short(token: Token, most: Length = 9) -> str:
-    """The token as a label of at most so many ems."""
-    text = token.text if token.text.strip() else "␣"
-    if len(text) < 30 and _ems(text) <= most:
+def _short(token: Token) -> str:
+    return shortened(token.text if token.text.strip() else "␣", 9)
+
+
+def shortened(text: str, most: Length) -> str:
+    """A text as a label of at most so many ems."""
+    letters = 4 * int(most)  # more are never looked at
+    if len(text) < letters and ems(text) <= most:
         return text
-    text = text[:30]
-    while _ems(text) > most - 1:
+    text = text[:letters]
+    while ems(text) > most - 1:
         text = text[:-1]
     return text + "…"
 
 
-def _ems(text: str) -> float:
+def ems(text: str) -> float:
     """About how wide a text is: Hangul and Han are square, other letters narrower."""
     return sum(1.0 if unicodedata.east_asian_width(letter) in "WF" else 0.6 for letter in text)
 
 
 def _widest(tokens: Sequence[Token], size: int = 11) -> float:
-    return max(size * _ems(_short(token)) for token in tokens)
+    return max(size * ems(_short(token)) for token in tokens)
 
 
 def _slanted(tokens: Sequence[Token]) -> tuple[float, float]:

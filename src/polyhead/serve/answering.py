@@ -1,13 +1,26 @@
 """What answers say; /openapi.json shows these descriptions, and the routes fill them in."""
 
+from typing import Literal
+
 from pydantic import BaseModel
+
+Code = Literal[
+    "empty",  # a text that says nothing
+    "too_long",  # a text, for the server or for the model
+    "too_many_blanks",
+    "bad_token",  # that the model cannot write, or not there
+    "bad_image",  # that cannot be read
+    "cannot_draw",  # what was chosen, as a picture
+    "too_many_weights",  # for the form that was asked for
+]
 
 
 class Error(BaseModel):
-    """Why not, in one line; `field` if one field is to blame."""
+    """Why not, in one line; `field` if one field is to blame, `code` for what programs may meet."""
 
     error: str
     field: str | None = None
+    code: Code | None = None
 
 
 class Defaults(BaseModel):
@@ -73,12 +86,17 @@ class Link(BaseModel):
 
 
 class Hypothesis(BaseModel):
-    """One translation; `score` ranks it, `log_p` is the sum over its tokens."""
+    """One translation; `score` ranks it, `log_p` is the sum over its tokens.
+
+    `ended`: the model closed it, it was not cut off at the greatest length; null for a text in
+    several pieces.
+    """
 
     text: str
     score: float
     log_p: float
     ids: list[int]
+    ended: bool | None = None
     tokens: list[Token] | None = None
     alignment: list[Link] | None = None
 

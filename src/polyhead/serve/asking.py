@@ -137,6 +137,15 @@ class Upload(BaseModel):
     format: Literal["json", "html"] = "json"
 
 
+class LookAtImage(Upload):
+    """What goes with an image to look into. Of a picture: a layer, one head of it, or all."""
+
+    format: Literal["json", "html", "svg"] = "json"  # type: ignore[assignment]
+    layer: Layer | Literal["rollout"] | None = None
+    head: Layer | Literal["mean", "max"] | None = None
+    alone: bool = False
+
+
 class LibreTranslate(BaseModel):
     """The request of LibreTranslate's clients; what we do not know of it is passed over."""
 

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from polyhead.errors import ConfigError, DataError
 from polyhead.serve.metrics import Metrics
-from polyhead.serve.refusals import Gone, Refusal
+from polyhead.serve.refusals import Gone, Refusal, refused
 from polyhead.serve.settings import Settings
 
 LOG = logging.getLogger("polyhead.serve")
@@ -89,7 +89,7 @@ class Border:
         except Refusal as no:
             refusal = no
         except (ConfigError, DataError) as wrong:
-            refusal = Refusal(422, " ".join(str(wrong).split())[:500])
+            refusal = refused(wrong)
         except Exception:
             LOG.exception("a bug: %s %s", scope["method"], self.route_of(scope["path"]))
             refusal = Refusal(500, "a mistake of the server; its log says more")

@@ -18,9 +18,10 @@ from starlette.responses import Response
 
 from polyhead.api.image_labeller import ImageLabeller
 from polyhead.api.uploads import pixels_of
+from polyhead.errors import DataError
 from polyhead.serve.batching import Batcher
 from polyhead.serve.metrics import Metrics
-from polyhead.serve.refusals import answer
+from polyhead.serve.refusals import answer, refused
 from polyhead.serve.settings import MAX_UNPACKED, Settings
 from polyhead.serve.shelf import Book, Shelf
 from polyhead.serve.stopping import while_wanted
@@ -49,7 +50,10 @@ class Desk:
         work = partial(pixels_of, labeller, content)
 
         async def unpacked() -> Any:
-            return await asyncio.get_running_loop().run_in_executor(self.unpackers, work)
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self.unpackers, work)
+            except DataError as error:
+                raise refused(error, field="image", code="bad_image") from None
 
         return await self.batcher.until(unpacked(), gone(request))
 
@@ -73,7 +77,7 @@ class Endpoint:
     gives: type[BaseModel] | None = None
     many: bool = False  # the answer is a list of them
     kinds: tuple[str, ...] = ()
-    image: bool = False  # takes an image too
+    image: type[BaseModel] | None = None  # what may go with an image, if it takes one too
     form: bool = False  # takes a form too
     public: bool = False  # needs no key
     refuses: tuple[int, ...] = ()

@@ -1,6 +1,7 @@
 """/v1/attention, /v1/steps and /v1/beam: looking into a model while it works."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,11 +15,19 @@ from polyhead.api.portions import longest_output
 from polyhead.api.reading_aloud import read_tokens, written_tokens
 from polyhead.api.stepping import beam_tree, checked_source, steps
 from polyhead.api.translator import Translator, with_options
-from polyhead.api.viewing import Choice, narrowed, picture, whole_page
+from polyhead.api.viewing import (
+    Choice,
+    ImageChoice,
+    image_picture,
+    narrowed,
+    picture,
+    whole_page,
+)
+from polyhead.errors import ConfigError
 from polyhead.serve import answering, asking
 from polyhead.serve.desk import Desk, Endpoint, reply
 from polyhead.serve.reading import is_image, read_image, read_json
-from polyhead.serve.refusals import Refusal
+from polyhead.serve.refusals import Refusal, refused
 from polyhead.serve.shelf import Book
 
 MAX_WEIGHTS = 2**24  # in one page or JSON text: 64 MB of numbers, and several times that as text
@@ -52,12 +61,17 @@ async def attention(desk: Desk, request: Request) -> Response:
 
 
 async def _image_attention(desk: Desk, request: Request) -> Response:
-    content, asked = await read_image(request)
+    content, asked = await read_image(request, asking.LookAtImage)
     book = desk.shelf.pick(asked.model, ("classify-image",))
+    for name in ("layer", "head", "alone"):
+        if vars(asked)[name] and asked.format != "svg":
+            raise Refusal(422, f'{name}: only with "format": "svg"', field=name)
     pixels = await desk.unpack(book.model, content, request)
 
     def work() -> bytes:
         view = replace(look_at_pixels(book.model, pixels), model=book.name)
+        if asked.format == "svg":
+            return _drawn(lambda: image_picture(view, _image_choice(asked)))
         return view.to_json().encode("utf-8", "replace") if asked.format == "json" else _page(view)
 
     return _file(await desk.compute(book, work, request), asked.format)
@@ -73,7 +87,7 @@ def _look(book: Book, asked: asking.Look, choice: Choice) -> bytes:
     view = look_at_text(book.model, asked.text, asked.target, target_ids)
     view = replace(view, model=book.name)  # not its path
     if asked.format == "svg":
-        return picture(view, choice).encode("utf-8", "replace")
+        return _drawn(lambda: picture(view, choice))
     view = narrowed(view, choice)
     if asked.format == "binary":
         for one in asked.maps or ():
@@ -86,6 +100,7 @@ def _look(book: Book, asked: asking.Look, choice: Choice) -> bytes:
             f"more than {MAX_WEIGHTS:,} weights are too many for {asked.format}; "
             'give a shorter text, choose a kind and a layer, or ask for "format": "binary"',
             field="format",
+            code="too_many_weights",
         )
     return view.to_json().encode() if asked.format == "json" else _page(view)
 
@@ -105,6 +120,19 @@ def _choice(asked: asking.Look) -> Choice:
         column=asked.column, style="lines" if asked.lines or alone else "heatmap",
         merge=asked.merge, log=asked.log, special=asked.special,
     )  # fmt: skip
+
+
+def _image_choice(asked: asking.LookAtImage) -> ImageChoice:
+    heads = [asked.head] if isinstance(asked.head, int) else asked.head
+    return ImageChoice(asked.layer, heads, asked.alone)
+
+
+def _drawn(draw: Callable[[], str]) -> bytes:
+    """A picture, or why there is none."""
+    try:
+        return draw().encode("utf-8", "replace")
+    except ConfigError as error:
+        raise refused(error, code="cannot_draw") from None
 
 
 def _own(translator: Translator, text: str) -> list[int]:
@@ -232,7 +260,8 @@ def _source(book: Book, text: str) -> answering.ReadText:
 ENDPOINTS = (
     Endpoint(
         "POST", "/v1/attention", "What every head of every layer looks at", attention,
-        takes=asking.Look, kinds=tuple(TYPES.values()), image=True, refuses=(404, 429, 503),
+        takes=asking.Look, kinds=tuple(TYPES.values()), image=asking.LookAtImage,
+        refuses=(404, 429, 503),
     ),
     Endpoint(
         "POST", "/v1/steps", "Write token by token, with alternatives and forced tokens", walk,

@@ -7,7 +7,6 @@ from pydantic.json_schema import models_json_schema
 
 from polyhead import __version__
 from polyhead.serve.answering import Error
-from polyhead.serve.asking import Upload
 from polyhead.serve.desk import Endpoint
 
 REF = "#/components/schemas/{model}"
@@ -41,7 +40,7 @@ def describe(endpoints: list[Endpoint]) -> dict[str, Any]:
         if one.takes is not None:
             operation["requestBody"] = {"required": True, "content": _bodies(one)}
         if one.image:
-            operation["parameters"] = _parameters()
+            operation["parameters"] = _parameters(one.image)
         if not one.public:
             operation["security"] = [{}, {"key": []}]
         paths.setdefault(one.path, {})[one.method.lower()] = operation
@@ -87,22 +86,18 @@ def _bodies(one: Endpoint) -> dict[str, Any]:
         content["multipart/form-data"] = {
             "schema": {
                 "type": "object",
-                "properties": {"image": file, **_upload()["properties"]},
+                "properties": {"image": file, **one.image.model_json_schema()["properties"]},
                 "required": ["image"],
             }
         }
     return content
 
 
-def _upload() -> dict[str, Any]:
-    return Upload.model_json_schema()
-
-
-def _parameters() -> list[dict[str, Any]]:
+def _parameters(upload: type[BaseModel]) -> list[dict[str, Any]]:
     """What may stand in the address beside an image."""
     return [
         {"name": name, "in": "query", "required": False, "schema": schema}
-        for name, schema in _upload()["properties"].items()
+        for name, schema in upload.model_json_schema()["properties"].items()
     ]
 
 

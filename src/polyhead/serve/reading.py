@@ -14,6 +14,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
+from polyhead.serve.answering import Code
 from polyhead.serve.asking import Upload
 from polyhead.serve.refusals import Gone, Refusal
 from polyhead.serve.settings import MAX_BODY, MAX_CHARACTERS, MAX_IMAGE
@@ -27,7 +28,10 @@ OTHER_KINDS = (
 )  # what a member of a union says of the others' values
 MAX_COLONS = 2 * MAX_CHARACTERS  # more than all texts and names together can have
 
+TEXTS = ("text", "prompt", "q")  # what people write
+
 M = TypeVar("M", bound=BaseModel)
+U = TypeVar("U", bound=Upload)
 
 
 def content_type(request: Request) -> str:
@@ -91,16 +95,16 @@ def _fields(form: bytes) -> list[tuple[str, str]]:
         raise Refusal(400, "the form cannot be read") from None
 
 
-async def read_image(request: Request) -> tuple[bytes, Upload]:
+async def read_image(request: Request, model: type[U]) -> tuple[bytes, U]:
     """An image with what goes with it: the body itself, or a part of a form."""
     if content_type(request).startswith("image/"):
-        return await body_of(request, MAX_IMAGE), described(Upload, dict(request.query_params))
+        return await body_of(request, MAX_IMAGE), described(model, dict(request.query_params))
     form = await read_parts(request, await body_of(request, MAX_IMAGE))
     said = {key: value for key, value in form.multi_items() if isinstance(value, str)}
     upload = form.get("image")
     if not isinstance(upload, UploadFile):
         raise Refusal(422, "send the image as a file in the part `image`", field="image")
-    return await upload.read(), described(Upload, {**dict(request.query_params), **said})
+    return await upload.read(), described(model, {**dict(request.query_params), **said})
 
 
 def is_image(request: Request) -> bool:
@@ -153,6 +157,7 @@ def count_characters(texts: list[str]) -> int:
             422,
             f"the text has {total:,} characters; a request has at most {MAX_CHARACTERS:,}",
             field="text",
+            code="too_long",
         )
     return total
 
@@ -177,7 +182,10 @@ def _refusal(error: ValidationError) -> Refusal:
     same = [one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]]
     best = max(same, key=lambda one: (len(_names(one["loc"])), one["type"] not in OTHER_KINDS))
     field = _short(".".join(_names(best["loc"])))
-    return Refusal(422, _short(f"{field}: {best['msg']}"), field=field or None)
+    code: Code | None = None
+    if best["type"] == "string_too_long" and best["loc"][0] in TEXTS:
+        code = "too_long"
+    return Refusal(422, _short(f"{field}: {best['msg']}"), field=field or None, code=code)
 
 
 def _names(place: tuple[int | str, ...]) -> list[str]:

@@ -1,9 +1,17 @@
-"""Answers that say no: one status, one line, always as {"error": …}."""
+"""Answers that say no: one status, one line, always as {"error": …}.
+
+For programs there may be `field`, which is to blame, and `code`, one of a few words that stay the
+same whatever the line says; our own page says them in the reader's language.
+"""
 
 import json
 from typing import Any
 
 from starlette.responses import Response
+
+from polyhead.api.stepping import Unfit
+from polyhead.errors import PolyheadError
+from polyhead.serve.answering import Code
 
 
 class Refusal(Exception):
@@ -15,21 +23,32 @@ class Refusal(Exception):
         message: str,
         *,
         field: str | None = None,
+        code: Code | None = None,
         retry_after: int | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.message, self.field = status, message, field
+        self.status, self.message, self.field, self.code = status, message, field, code
         self.headers = dict(headers or {})
         if retry_after is not None:
             self.headers["Retry-After"] = str(retry_after)
 
+    @property
+    def content(self) -> dict[str, str]:
+        """What is said, as an `Error`."""
+        said = {"error": self.message, "field": self.field, "code": self.code}
+        return {name: value for name, value in said.items() if value is not None}
+
     def response(self) -> Response:
         """The same as an answer."""
-        content: dict[str, Any] = {"error": self.message}
-        if self.field is not None:
-            content["field"] = self.field
-        return answer(content, self.status, self.headers)
+        return answer(self.content, self.status, self.headers)
+
+
+def refused(error: PolyheadError, *, field: str | None = None, code: Code | None = None) -> Refusal:
+    """What a model or its reader does not take. A text that is unfit says itself why."""
+    if isinstance(error, Unfit):
+        code = error.code
+    return Refusal(422, " ".join(str(error).split())[:500], field=field, code=code)
 
 
 class Gone(Exception):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from starlette.requests import Request
@@ -44,7 +45,7 @@ async def translate(desk: Desk, request: Request) -> Response:
             text=text,
             pieces=sum(map(len, lines)),
             hypotheses=[
-                _hypothesis(book.model, one, asked, link, sum(map(len, lines)))
+                _hypothesis(book.model, one, asked, link, [*chain(*lines)])
                 for one, link in zip(best, linked, strict=True)
             ],
         )
@@ -122,9 +123,13 @@ def _links(translator: Translator, text: str, best: Sequence[Translation]) -> li
 
 
 def _hypothesis(
-    translator: Translator, one: Translation, asked: asking.Translate, links: Any, pieces: int
+    translator: Translator,
+    one: Translation,
+    asked: asking.Translate,
+    links: Any,
+    pieces: Sequence[Portion],
 ) -> answering.Hypothesis:
-    whole = pieces == 1  # else words cannot be numbered through
+    whole = len(pieces) == 1  # else words cannot be numbered through
     wanted = whole and asked.tokens
     tokens = written_tokens(translator.tokenizers.target, one.ids) if wanted else []
     linked = [
@@ -136,6 +141,7 @@ def _hypothesis(
         score=one.score,
         log_p=one.log_p,
         ids=list(one.ids),
+        ended=len(one.ids) < pieces[0].options.max_length if whole else None,  # with its EOS
         tokens=[answering.Token(**vars(token)) for token in tokens] if asked.tokens else None,
         alignment=linked if asked.alignment else None,
     )

@@ -14,13 +14,13 @@ from polyhead.api.image_labeller import ImageLabeller
 from polyhead.api.labeller import Labeller
 from polyhead.api.translator import with_options
 from polyhead.api.writer import Writer
-from polyhead.errors import PolyheadError
+from polyhead.errors import DataError, PolyheadError
 from polyhead.serve import answering, asking
 from polyhead.serve.batching import Stream
 from polyhead.serve.desk import Desk, Endpoint, gone, reply
 from polyhead.serve.lanes import Lane, Task
 from polyhead.serve.reading import count_characters, is_image, read_image, read_json
-from polyhead.serve.refusals import Refusal
+from polyhead.serve.refusals import Refusal, refused
 from polyhead.serve.settings import MAX_BLANKS, MAX_TOKENS
 from polyhead.serve.stopping import while_wanted
 
@@ -80,8 +80,10 @@ async def _events(stream: Stream, started: float) -> AsyncIterator[bytes]:
             yield _event("text", {"text": piece})
         seconds = round(time.monotonic() - started, 3)
         yield _event("done", {"text": "".join(written), "seconds": seconds})
-    except (PolyheadError, Refusal) as error:
-        yield _event("error", {"error": " ".join(str(error).split())})
+    except Refusal as no:
+        yield _event("error", no.content)
+    except PolyheadError as error:
+        yield _event("error", refused(error).content)
     finally:
         stream.wanted = False
 
@@ -97,8 +99,13 @@ async def fill(desk: Desk, request: Request) -> Response:
     book = desk.shelf.pick(asked.model, ("fill",))
     filler: Filler = book.model
     if asked.text.count("[MASK]") > MAX_BLANKS:
-        raise Refusal(422, f"a text has at most {MAX_BLANKS} blanks", field="text")
-    found = await desk.compute(book, partial(filler.fill, asked.text, asked.top), request)
+        raise Refusal(
+            422, f"a text has at most {MAX_BLANKS} blanks", field="text", code="too_many_blanks"
+        )
+    try:
+        found = await desk.compute(book, partial(filler.fill, asked.text, asked.top), request)
+    except DataError as error:
+        raise refused(error, field="text") from None
     return reply(
         answering.Filled(
             model=book.name,
@@ -142,7 +149,7 @@ async def classify(desk: Desk, request: Request) -> Response:
 
 
 async def _classify_image(desk: Desk, request: Request) -> Response:
-    content, asked = await read_image(request)
+    content, asked = await read_image(request, asking.Upload)
     book = desk.shelf.pick(asked.model, ("classify-image",))
     labeller: ImageLabeller = book.model
     pixels = await desk.unpack(labeller, content, request)
@@ -172,6 +179,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/classify", "Say what texts are, or what an image shows", classify,
-        takes=asking.Classify, gives=answering.Classes, image=True, refuses=(404, 429, 503),
+        takes=asking.Classify, gives=answering.Classes, image=asking.Upload,
+        refuses=(404, 429, 503),
     ),
 )  # fmt: skip

@@ -13,7 +13,7 @@ export function seeing(root, page) {
   const [answer, below] = [element("div", { class: "answer-box", "aria-live": "polite" }), element("div", { class: "below" })];
   const guard = guarded(page, below);
   const { kept } = page;
-  const way = (format) => `/v1/attention?${new URLSearchParams({ model: page.model.name, format })}`;
+  const way = (format, choice) => `/v1/attention?${new URLSearchParams({ model: page.model.name, format, ...choice })}`;
   const take = (file) => {
     if (!file) return;
     kept.file = file;
@@ -23,7 +23,8 @@ export function seeing(root, page) {
       const view = await json(way("json"), file, signal);
       if (signal.aborted) return;
       answer.replaceChildren(element("h2", {}, page.say("classes")), shares(view.labels));
-      const tools = () => buttons(page, { PNG: enlarged, HTML: async () => (await ask(way("html"), file)).blob() });
+      const made = (...words) => async () => (await ask(way(...words), file)).blob();
+      const tools = (state) => buttons(page, { PNG: enlarged, SVG: made("svg", choice(state)), HTML: made("html") });
       mountPicture(below, view, { top: () => null, tools, signal });
     });
   };
@@ -46,6 +47,13 @@ export function seeing(root, page) {
   window.addEventListener("paste", paste);
   take(kept.file);
   return { update() {}, end: () => window.removeEventListener("paste", paste) };
+}
+
+// What is shown, in the server's words.
+function choice({ view, layer, head, alone }) {
+  const shown = alone ? { alone } : {};
+  if (view === "all") return shown;
+  return { ...shown, layer, ...(layer !== "rollout" && { head }) };
 }
 
 // What is shown, with every pixel as a square: one map, or all heads, layers from top to bottom.

@@ -43,24 +43,26 @@ export function stepping(page, place) {
         player(page, walk, { at, playing: Boolean(timer), go, play }),
         element("div", { class: "columns" }, at ? alternatives(page, walk, at, force) : "", at && walk.looks ? looks(page, walk, at) : "")),
     ));
-  // `target_ids` are those of the translation that is shown: it grows unless other tokens are forced.
-  return function show({ model, text, target_ids: usual }) {
+  // `target_ids` are those of the translation that is shown: it grows unless other tokens are forced, and
+  // stops where it was cut off if the model has not `ended` it.
+  return function show({ model, text, target_ids: usual, ended }) {
     const { forced } = page.state;
     const isWriter = page.model.use !== "translate";
     const looksAcross = page.model.attention.includes("cross");
-    const whole = usual ? [...usual, END] : [];
+    const whole = usual ? [...usual, ...(ended ? [END] : [])] : [];
     const prefix = forced.length ? forced : whole;
-    guard(JSON.stringify([model, text, prefix]), async (signal) => {
+    const more = usual && !forced.length ? 0 : WRITTEN;
+    guard(JSON.stringify([model, text, prefix, more]), async (signal) => {
       const before = walk?.asked === text ? at : 0;
       stop();
-      const max_tokens = Math.min(page.limits.max_tokens, prefix.length + WRITTEN);
+      const max_tokens = Math.min(page.limits.max_tokens, prefix.length + more);
       walk = await json("/v1/steps", { model, text, prefix, top: 5, ...((isWriter || usual) && { max_tokens }) }, signal);
       walk.asked = text;
       walk.steps = marked(walk.steps, whole);
       at = forced.length || Math.min(before, walk.steps.length) || walk.steps.length;
       draw();
       if (!looksAcross) return;
-      const ids = walk.tokens.map((token) => token.id);
+      const ids = walk.tokens.map((token) => token.id).slice(0, walk.ended ? undefined : -1); // after the last one nothing was written
       const { view } = await attention({ model, text, target_ids: ids }, signal);
       walk.looks = layersOf(view, "cross").at(-1);
       draw();
@@ -73,7 +75,7 @@ export function stepping(page, place) {
 function marked(steps, usual) {
   let left = false;
   return steps.map((step, i) => {
-    const expected = left || !usual.length ? step.alternatives[0].id : usual[i];
+    const expected = left || i >= usual.length ? step.alternatives[0].id : usual[i];
     const forced = step.forced && step.id !== expected;
     left ||= forced;
     return { ...step, forced };
@@ -83,13 +85,15 @@ function marked(steps, usual) {
 const percent = (p) => `${(100 * p).toFixed(p < 0.0995 ? 1 : 0)} %`;
 
 // What stands there so far; the bar under a token is its probability.
-function written(page, { steps }, at, go) {
+function written(page, { steps, ended }, at, go) {
+  const cut = at === steps.length && !ended;
   const items = steps.slice(0, at).map((step, i) =>
     element("li", {}, button({
       class: step.forced ? "token forced" : "token", id: `token-${i + 1}`,
       "aria-current": i + 1 === at ? "step" : null, title: `${percent(step.probability)}${step.forced ? `, ${page.say("forced")}` : ""}`,
       click: () => go(i + 1),
     }, element("bdi", {}, piece(step)), element("i", { style: { width: percent(step.probability).replace(" ", "") } }))));
+  if (cut) items.push(element("li", { class: "cut" }, element("span", { "aria-hidden": "true" }, "…"), element("small", {}, page.say("cut_here"))));
   return element("ol", { class: "written", "aria-label": page.say("written_text") }, ...items);
 }
 

@@ -129,10 +129,11 @@ function looking(page, below) {
     note.textContent = many ? page.say("line_note") : "";
     const back = below.lastChild !== places[tab];
     if (back) below.replaceChildren(note, places[tab]);
-    const { tokens } = chosen(page, found);
+    const { tokens, ended } = chosen(page, found);
     const ids = tokens?.filter((token) => !token.special).map((token) => token.id);
     const request = { model: page.model.name, text: line };
     if (tab !== "beam" && !many && ids?.length) request.target_ids = ids; // the one that is shown
+    if (tab === "steps") request.ended = ended;
     return shows[tab](request, back);
   };
 }

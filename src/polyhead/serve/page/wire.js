@@ -1,6 +1,7 @@
 // Talking to the server that sent this page, and to nobody else.
 
 import { readView } from "../viewer/weights.js";
+import { WORDS } from "../viewer/words.js";
 
 const KEY = "polyhead-key"; // of the API, if the server wants one; forgotten with the window
 const PATIENCE = 5; // seconds to wait at most before a busy server is asked again
@@ -8,18 +9,21 @@ const PATIENCE = 5; // seconds to wait at most before a busy server is asked aga
 const GONE = 0; // the status of a server that does not answer
 const BUSY = [429, 503];
 
-class Refusal extends Error {
-  constructor(status, line) {
-    super(line);
-    this.status = status;
+// What the server does not do, by its status and its answer: {error, field, code}.
+export class Refusal extends Error {
+  constructor(status, { error, field, code }) {
+    super(error);
+    Object.assign(this, { status, field, code });
     this.passing = status === GONE || status === 429 || status >= 500; // later it may work
   }
 }
 
-// What an error says, in the reader's language where the server did not write the line.
-export function reason({ say }, { status, message }) {
+// What an error says, in the reader's language: by its code, its field or its status, with the server's own line.
+export function reason({ say }, { status, field, code, message }) {
+  if (status === undefined) return message; // our own words
   if (status === GONE) return say("gone");
-  return BUSY.includes(status) ? say("busy", { n: message }) : message;
+  const keys = [BUSY.includes(status) && "busy", code && `refused_${code}`, field && `refused_${field.split(".")[0]}_${status}`, `refused_${status}`];
+  return say(keys.find((key) => Object.hasOwn(WORDS, key)) ?? "refused", { n: message });
 }
 
 export function useKey(key) {
@@ -42,12 +46,12 @@ export async function ask(path, body, signal, again = true) {
     return ask(path, body, signal, false);
   }
   const said = await response.json().catch(() => ({}));
-  throw new Refusal(response.status, said.error ?? `HTTP ${response.status}`);
+  throw new Refusal(response.status, { ...said, error: said.error ?? `HTTP ${response.status}` });
 }
 
 // The network says in its own words, and in every browser in others, that nobody answers.
 function lost(error) {
-  throw error instanceof TypeError ? new Refusal(GONE, error.message) : error;
+  throw error instanceof TypeError ? new Refusal(GONE, { error: error.message }) : error;
 }
 
 export async function json(path, body, signal) {

@@ -4,7 +4,7 @@ import { button, element, toggle } from "../viewer/elements.js";
 import { keepFocus } from "../viewer/loop.js";
 import { explorer, latest, nothing, openTab, tabs, textBox, trouble } from "./parts.js";
 import { stepping } from "./stepping.js";
-import { ask, events } from "./wire.js";
+import { ask, events, Refusal } from "./wire.js";
 
 export function writing(root, page) {
   const { kept, model: { defaults } } = page;
@@ -42,7 +42,7 @@ export function writing(root, page) {
     };
     try {
       for await (const [event, data] of events(await ask("/v1/generate", body, signal))) {
-        if (event === "error") throw new Error(data.error);
+        if (event === "error") throw new Refusal(422, data);
         if (event === "text") more.append(data.text);
         if (event === "text") written += data.text;
         Object.assign(kept, { q, written });
