@@ -35,9 +35,9 @@ from polyhead.cost.complexity import (
     layers_until_reached,
     sequential_steps,
 )
-from polyhead.inspect.drawing import rasterise
 from polyhead.layers.attention import FullAttention, attention
-from polyhead.layers.local import LocalAttention
+from polyhead.layers.local_attention import LocalAttention
+from polyhead.viz.draw_text import rasterise
 
 KERNEL, WINDOW = 3, 16
 LONGER = 8

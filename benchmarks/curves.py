@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from polyhead.inspect.drawing import FONTS, HEADS, INK, SOFT
+from polyhead.viz.draw_text import FONTS, HEADS, INK, SOFT
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, RIGHT = 420, 300, 62, 34, 46, 18
 TITLE, LEGEND_LINE = 30, 18

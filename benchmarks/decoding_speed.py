@@ -21,19 +21,19 @@ import torch
 from measuring import Contestant
 from torch import Tensor
 
-from polyhead.api.corpora import find_file
-from polyhead.api.devices import keep_freed_memory
-from polyhead.api.reports import Silent
-from polyhead.api.run import build
-from polyhead.api.training import train
-from polyhead.checkpoint import folder as model_folder
-from polyhead.checkpoint.folder import SavedModel
-from polyhead.data.batch import pad
-from polyhead.decode.many import decode_all, search
-from polyhead.decode.options import DecodeConfig
+from polyhead.checkpoint import model_dir as model_folder
+from polyhead.checkpoint.model_dir import SavedModel
+from polyhead.data.batches.translation import pad
+from polyhead.data.corpus_tools import find_file
+from polyhead.decoding.batch import decode_all, search
+from polyhead.decoding.config import DecodeConfig
+from polyhead.devices import keep_freed_memory
 from polyhead.errors import CheckpointError, PolyheadError
-from polyhead.evaluate.score import quick_bleu
-from polyhead.text.tokenizer import BOS, EOS, PAD
+from polyhead.metrics.bleu import quick_bleu
+from polyhead.tokenizers.storage import BOS, EOS, PAD
+from polyhead.training.config import build
+from polyhead.training.run_log import Silent
+from polyhead.training.trainer import train
 
 TEST = "multi30k/test_2016_flickr"
 COLUMNS = (

@@ -23,12 +23,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from polyhead.api.rounds import use_rounds
 from polyhead.errors import ConfigError
+from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.cross_entropy import linear_cross_entropy
-from polyhead.layers.kinds import LSHConfig
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.reformer import Reformer, ReformerConfig
+from polyhead.pipelines.lsh_rounds import use_rounds
 
 HEADING = "The duplication task"
 DENSE = 0  # in a list of rounds: no hashing at all

@@ -24,14 +24,14 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from polyhead.cost.measured import kept_bytes
-from polyhead.data.stream import LanguageBatch
+from polyhead.data.batches.language_model import LanguageBatch
 from polyhead.errors import MissingError, PolyheadError
-from polyhead.layers.kinds import LSHConfig
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
-from polyhead.train import optimizer
-from polyhead.train.objectives import NextToken
-from polyhead.train.optimizer import OptimizerConfig
+from polyhead.training import optim as optimizer
+from polyhead.training.losses import NextToken
+from polyhead.training.optim import OptimizerConfig
 
 STATUS = Path("/proc/self/status")
 SMALL_PIECES = {"MALLOC_MMAP_THRESHOLD_": "65536"}  # larger ones are given back when freed

@@ -27,22 +27,23 @@ from multi30k import training_time
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from polyhead.api.devices import keep_freed_memory
-from polyhead.api.run import read_run
-from polyhead.api.training import train
-from polyhead.api.writer import LanguageScore, load
-from polyhead.cli.screen import TrainingScreen
-from polyhead.data.batch import Place
-from polyhead.data.corpora import find
-from polyhead.data.stream import Windows, joined
+from polyhead.cli.console import TrainingScreen
+from polyhead.data.batches.language_model import Windows, joined
+from polyhead.data.batches.translation import Place
+from polyhead.data.locate import find
+from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError, PolyheadError
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
-from polyhead.text.tokenizer import TextConfig, train_tokenizers
-from polyhead.train import loop, optimizer
-from polyhead.train.loop import Callbacks, Progress, TrainConfig
-from polyhead.train.objectives import NextToken
-from polyhead.train.optimizer import OptimizerConfig
+from polyhead.pipelines.text_generator import LanguageScore, load
+from polyhead.tokenizers.storage import TextConfig, train_tokenizers
+from polyhead.training import loop
+from polyhead.training import optim as optimizer
+from polyhead.training.config import read_run
+from polyhead.training.loop import Callbacks, Progress, TrainConfig
+from polyhead.training.losses import NextToken
+from polyhead.training.optim import OptimizerConfig
+from polyhead.training.trainer import train
 
 TEXT = "tinyshakespeare/input.txt"
 TRAINED_ON = 0.9  # of the characters

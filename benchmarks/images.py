@@ -24,22 +24,23 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from polyhead.api.devices import keep_freed_memory
-from polyhead.api.image_labeller import load
-from polyhead.api.run import read_run
-from polyhead.api.tasks.images import tokens_of
-from polyhead.api.training import train
-from polyhead.cli.screen import TrainingScreen
-from polyhead.data.augment import AugmentConfig
-from polyhead.data.batch import Place
-from polyhead.data.image_batches import Budget, ImageBatch, ImageBatches
-from polyhead.data.images import ImageSet
+from polyhead.cli.console import TrainingScreen
+from polyhead.data.batches.images import Budget, ImageBatch, ImageBatches
+from polyhead.data.batches.translation import Place
+from polyhead.data.images.augment import AugmentConfig
+from polyhead.data.images.dataset import ImageSet
+from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError, MissingError, PolyheadError
 from polyhead.models.vit import ViT, ViTConfig
-from polyhead.train import loop, optimizer
-from polyhead.train.loop import Callbacks, Progress, TrainConfig
-from polyhead.train.optimizer import OptimizerConfig
-from polyhead.train.soft_labels import SoftLabels
+from polyhead.pipelines.image_classifier import load
+from polyhead.training import loop
+from polyhead.training import optim as optimizer
+from polyhead.training.config import read_run
+from polyhead.training.loop import Callbacks, Progress, TrainConfig
+from polyhead.training.optim import OptimizerConfig
+from polyhead.training.soft_labels import SoftLabels
+from polyhead.training.tasks.image_classification import tokens_of
+from polyhead.training.trainer import train
 
 SEED, RATE, NEVER, SMOOTHING = 1, 3e-4, 10**9, 0.1
 BARS = {"timm": 1.0, "torch": 1.0}

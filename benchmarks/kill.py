@@ -28,10 +28,10 @@ from typing import Any
 
 import torch
 
-from polyhead.api.run import Run, read_run
-from polyhead.api.training import train
-from polyhead.checkpoint import store
-from polyhead.data import schedules
+from polyhead.checkpoint import atomic_dir as store
+from polyhead.data.schedules import generator as schedules
+from polyhead.training.config import Run, read_run
+from polyhead.training.trainer import train
 
 STEPS = 16
 SETTINGS = (

@@ -3,7 +3,7 @@
     source   g a d … k .          up to 24 different letters out of 32
     target   k … d a g .          the same from right to left
 
-The five differ only in the context that the decoder gets (`polyhead.models.ladder`): the last
+The five differ only in the context of the decoder (`models/baselines/attention_ladder.py`): the last
 state, the mean of all, a weight for each place, a function of h, a function of (s, h). All six have
 about the same size, see the same batches, and are judged on sequences that none of them has seen.
 
@@ -32,14 +32,15 @@ from curves import Panel
 from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
-from polyhead.data.batch import Pair, TranslationBatch, collate
-from polyhead.decode.options import BOS, EOS, PAD, DecodeConfig
-from polyhead.decode.walk import greedy
+from polyhead.data.batches.translation import Pair, TranslationBatch, collate
+from polyhead.decoding.config import BOS, EOS, PAD, DecodeConfig
+from polyhead.decoding.sampling import greedy
 from polyhead.errors import ConfigError
-from polyhead.inspect.reach import gradient_by_word
-from polyhead.layers.stack import StackConfig
-from polyhead.models import Ladder, LadderConfig, Transformer, TransformerConfig
-from polyhead.train.objectives import Translation
+from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
+from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.training.losses import Translation
+from polyhead.viz.gradient_reach import gradient_by_word
 
 HEADING = "From sequence-to-sequence to attention"
 PICTURE = measuring.FOLDER / "ladder.svg"

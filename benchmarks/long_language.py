@@ -20,10 +20,10 @@ import gpt
 import measuring
 from multi30k import training_time
 
-from polyhead.api.run import read_run
-from polyhead.api.training import train
-from polyhead.cli.screen import TrainingScreen
+from polyhead.cli.console import TrainingScreen
 from polyhead.errors import PolyheadError
+from polyhead.training.config import read_run
+from polyhead.training.trainer import train
 
 RECIPE = "reformer-shakespeare"
 BAR = 0.05  # nats

@@ -18,13 +18,13 @@ from measuring import Contestant, Sample, Spread
 from peers_long import Layer, Ours
 from torch import Tensor
 
-from polyhead.api.devices import keep_freed_memory
+from polyhead.devices import keep_freed_memory
 from polyhead.layers.attention import FullAttention
-from polyhead.layers.kinds import LSHConfig
-from polyhead.layers.local import LocalAttention
-from polyhead.layers.lsh import LSHAttention
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.local_attention import LocalAttention
+from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.layers.stacks import make_stack
+from polyhead.layers.transformer_stack import StackConfig
 
 D_MODEL, N_HEADS, CHUNK, ROUNDS, WINDOW = 256, 4, 64, 2, 128
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)

@@ -22,15 +22,15 @@ from pathlib import Path
 import measuring
 import torch
 
-from polyhead.api.corpora import find_file
-from polyhead.api.reports import METRICS
-from polyhead.api.run import Run, read_run
-from polyhead.api.training import train
-from polyhead.api.translator import Translator, load, with_options
-from polyhead.cli.screen import TrainingScreen
-from polyhead.decode.options import DecodeConfig
+from polyhead.cli.console import TrainingScreen
+from polyhead.data.corpus_tools import find_file
+from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError, PolyheadError
-from polyhead.evaluate.score import score
+from polyhead.metrics.bleu import score
+from polyhead.pipelines.translator import Translator, load, with_options
+from polyhead.training.config import Run, read_run
+from polyhead.training.run_log import METRICS
+from polyhead.training.trainer import train
 
 HEADING = "Translation quality: Multi30k"
 VAL, TEST = "val", "test_2016_flickr"

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from polyhead.errors import ConfigError, MissingError
 from polyhead.layers.attention import MultiHeadAttention
-from polyhead.layers.stack import Block
+from polyhead.layers.transformer_stack import Block
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.text.tokenizer import BOS, EOS, PAD
+from polyhead.tokenizers.storage import BOS, EOS, PAD
 
 
 def to_marian(model: Transformer, config: TransformerConfig, *, attention: str = "sdpa") -> Any:

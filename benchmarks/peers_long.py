@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from polyhead.errors import MissingError
 from polyhead.layers.attention import MultiHeadAttention
-from polyhead.layers.lsh import LSHAttention
+from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.layers.masks import THE_PAST, Mask
 
 Layer = Callable[[Tensor], Tensor]

@@ -24,15 +24,16 @@ from typing import Any
 import measuring
 import torch
 
-from polyhead.api.labeller import load
-from polyhead.api.reports import Silent
-from polyhead.api.run import read_run
-from polyhead.api.training import Result, train
-from polyhead.data import corpora, labelled
-from polyhead.data.corpus import DataConfig
-from polyhead.data.files import read_lines
+from polyhead.data import labelled
+from polyhead.data import locate as corpora
+from polyhead.data.config import DataConfig
 from polyhead.data.labelled import Examples
+from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, DataError, MissingError
+from polyhead.pipelines.text_classifier import load
+from polyhead.training.config import read_run
+from polyhead.training.run_log import Silent
+from polyhead.training.trainer import Result, train
 
 HEADING = "Pre-training on Korean film reviews"
 PRETRAINED = {"BERT": "bert-nsmc", "ELECTRA": "electra-nsmc"}

@@ -23,12 +23,12 @@ import torch
 from measuring import Contestant
 from serve_client import Load, Server, closed, opened, started
 
-from polyhead.api.corpora import find_file
-from polyhead.api.reports import Silent
-from polyhead.api.run import read_run
-from polyhead.api.training import train
-from polyhead.api.translator import Translator, load, with_options
+from polyhead.data.corpus_tools import find_file
 from polyhead.errors import PolyheadError
+from polyhead.pipelines.translator import Translator, load, with_options
+from polyhead.training.config import read_run
+from polyhead.training.run_log import Silent
+from polyhead.training.trainer import train
 
 RECIPE, TEXTS = "schedules-ko-en", "schedules/test.ko"
 CLIENTS = (1, 8, 64)

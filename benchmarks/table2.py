@@ -13,12 +13,12 @@ from pathlib import Path
 
 import measuring
 
-from polyhead.api.comparing.budget import read_budget
-from polyhead.api.comparing.contest import compete
-from polyhead.api.comparing.planning import Asked
-from polyhead.api.comparing.running import Interrupted
-from polyhead.api.comparing.systems import CONTESTS
-from polyhead.cli.screen import TrainingScreen
+from polyhead.cli.console import TrainingScreen
+from polyhead.compare.budget import read_budget
+from polyhead.compare.comparison import compete
+from polyhead.compare.plan import Asked
+from polyhead.compare.runner import Interrupted
+from polyhead.compare.systems import CONTESTS
 from polyhead.errors import ConfigError, DataError, MissingError, PolyheadError
 
 CONTESTS_ON = {  # what → contest, recipe, heading

@@ -30,18 +30,26 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.data import DataLoader
 
-from polyhead.api.devices import keep_freed_memory
-from polyhead.data.batch import Epochs, Pair, Place, TranslationBatch, collate, padding_share
-from polyhead.data.corpora import find
-from polyhead.data.pairs import read_parallel
+from polyhead.data.batches.translation import (
+    Epochs,
+    Pair,
+    Place,
+    TranslationBatch,
+    collate,
+    padding_share,
+)
+from polyhead.data.locate import find
+from polyhead.data.parallel import read_parallel
+from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.text.tokenizer import PAD, TextConfig, train_tokenizers
-from polyhead.train import loop, optimizer
-from polyhead.train.loop import Callbacks, Progress, TrainConfig
-from polyhead.train.objectives import Translation
-from polyhead.train.optimizer import OptimizerConfig
+from polyhead.tokenizers.storage import PAD, TextConfig, train_tokenizers
+from polyhead.training import loop
+from polyhead.training import optim as optimizer
+from polyhead.training.loop import Callbacks, Progress, TrainConfig
+from polyhead.training.losses import Translation
+from polyhead.training.optim import OptimizerConfig
 
 SEED, RATE, NEVER = 1, 3e-4, 10**9
 IGNORED = -100  # the label that transformers takes for "nothing to predict here"

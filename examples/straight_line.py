@@ -1,7 +1,7 @@
 """From a text file to a translation in one straight line: read this first.
 
 Each paragraph below is one room of the house. Run it: it learns to say sentences backwards, in less
-than a minute. `polyhead train` does the same with more care (`polyhead/api/training.py`).
+than a minute. `polyhead train` does the same with more care (`polyhead/training/trainer.py`).
 """
 
 import random
@@ -12,22 +12,22 @@ from pathlib import Path
 
 import torch
 
-from polyhead.api.cards import model_card
-from polyhead.checkpoint import store
-from polyhead.checkpoint.folder import SavedModel, fill, load
-from polyhead.data.batch import Epochs, Place, pad
-from polyhead.data.pairs import read_parallel
-from polyhead.decode.beam import beam_search
-from polyhead.decode.options import DecodeConfig
-from polyhead.inspect.attention import recorded_attention
-from polyhead.layers.stack import StackConfig
-from polyhead.models import Transformer, TransformerConfig
-from polyhead.text.tokenizer import BOS, PAD, TextConfig, train_tokenizers
-from polyhead.train import optimizer
-from polyhead.train.loop import Callbacks, Progress, TrainConfig, train
-from polyhead.train.objectives import Translation
-from polyhead.train.optimizer import OptimizerConfig
-from polyhead.train.schedule import ScheduleConfig, learning_rate
+from polyhead.checkpoint import atomic_dir as store
+from polyhead.checkpoint.model_card import model_card
+from polyhead.checkpoint.model_dir import SavedModel, fill, load
+from polyhead.data.batches.translation import Epochs, Place, pad
+from polyhead.data.parallel import read_parallel
+from polyhead.decoding.beam import beam_search
+from polyhead.decoding.config import DecodeConfig
+from polyhead.layers.attention_hooks import recorded_attention
+from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.tokenizers.storage import BOS, PAD, TextConfig, train_tokenizers
+from polyhead.training import optim as optimizer
+from polyhead.training.loop import Callbacks, Progress, TrainConfig, train
+from polyhead.training.losses import Translation
+from polyhead.training.optim import OptimizerConfig
+from polyhead.training.schedule import ScheduleConfig, learning_rate
 
 
 def main(folder: Path, steps: int = 400) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from polyhead.data.batch import collate, pad
+from polyhead.data.batches.translation import collate, pad
 from polyhead.errors import ConfigError, MissingError, PolyheadError
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.train.objectives import Translation
+from polyhead.training.losses import Translation
 
 PAD, BOS, EOS = 0, 1, 2
 VOCAB = 23

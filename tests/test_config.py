@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from polyhead.config import differences, from_dict, plain, read, set_by_path, to_toml
 from polyhead.errors import ConfigError
-from polyhead.models import TransformerConfig
-from polyhead.train.loop import TrainConfig
+from polyhead.models.transformer import TransformerConfig
+from polyhead.training.loop import TrainConfig
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from polyhead.api.run import read_run
 from polyhead.cli.main import app
-from polyhead.verify.run import CHAPTERS, chosen, find
+from polyhead.notes.runner import CHAPTERS, chosen, find
+from polyhead.training.config import read_run
 
 DOCS = Path(__file__).parents[1] / "docs"
 NAMES = sorted(path.name for path in (DOCS / "en").glob("*.md"))

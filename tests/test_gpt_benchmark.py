@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from polyhead.api.writer import LanguageScore
 from polyhead.errors import ConfigError
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
+from polyhead.pipelines.text_generator import LanguageScore
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 STACK = StackConfig(2, 16, 4, 32, dropout=0.0, norm="pre", activation="gelu_tanh")

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from polyhead.decode.options import BOS, EOS
+from polyhead.decoding.config import BOS, EOS
 from polyhead.errors import ConfigError
-from polyhead.models import Ladder, LadderConfig
+from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

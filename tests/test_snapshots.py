@@ -7,7 +7,7 @@ differ too: there the sizes and the mean of the weights are compared, and the an
 import json
 
 import pytest
-from support import snapshots
+import snapshots
 
 
 def shape(value):

@@ -10,14 +10,12 @@
 Nothing heavy is imported until one of the two is used.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
 
-_PLACES = {"load": "polyhead.api.loading", "train": "polyhead.api.simple"}
+_PLACES = {"load": "polyhead.pipelines.load", "train": "polyhead.training.simple"}
 
 __all__ = ["__version__", "load", "train"]
 
@@ -26,14 +24,3 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'polyhead' has no attribute {name!r}")
     return getattr(import_module(_PLACES[name]), name)
-
-
-class _Package(ModuleType):
-    """Keeps `polyhead.train` the function: importing the room polyhead/train would replace it."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _PLACES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

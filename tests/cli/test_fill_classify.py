@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pretrained import SIZES, TINY, configured, pretrain, write_labelled, write_lines
 
-from polyhead.api.filler import load
-from polyhead.api.training import train
+from polyhead.cli.console import describe
 from polyhead.cli.main import main
-from polyhead.cli.screen import describe
+from polyhead.pipelines.mask_filler import load
+from polyhead.training.trainer import train
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from tiny import write_corpus
 from tiny_gpt import SMALL, train_gpt
 
-from polyhead.api.writer import load
+from polyhead.cli.console import describe
 from polyhead.cli.main import main
-from polyhead.cli.screen import describe
-from polyhead.decode.options import DecodeConfig
+from polyhead.decoding.config import DecodeConfig
+from polyhead.pipelines.text_generator import load
 
 CPU = ("--device", "cpu")
 

@@ -16,20 +16,20 @@ from polyhead.cost.encoders import (
 )
 from polyhead.cost.measured import kept_bytes, products
 from polyhead.cost.stack import Shape
-from polyhead.data.image_batches import ImageBatch
-from polyhead.data.masking import MaskingConfig, blank
-from polyhead.data.sequences import BlankBatch
-from polyhead.data.texts import TextBatch
-from polyhead.layers.stack import StackConfig
+from polyhead.data.batches.images import ImageBatch
+from polyhead.data.batches.labelled import TextBatch
+from polyhead.data.batches.masked import BlankBatch
+from polyhead.data.batches.masking import MaskingConfig, blank
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERT, BERTConfig
 from polyhead.models.bert import PUBLISHED as BERTS
-from polyhead.models.classifier import Classifier, ClassifierConfig
 from polyhead.models.electra import Electra, ElectraConfig
+from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.vit import PUBLISHED as VITS
 from polyhead.models.vit import ViT, ViTConfig
-from polyhead.train.classifying import Labelling
-from polyhead.train.pretraining import Filling, Spotting
-from polyhead.train.soft_labels import SoftLabels
+from polyhead.training.classification_losses import Labelling
+from polyhead.training.pretraining_losses import Filling, Spotting
+from polyhead.training.soft_labels import SoftLabels
 
 STACK = StackConfig(n_layers=2, d_model=32, n_heads=4, d_ff=48, activation="gelu")
 PRE = replace(STACK, norm="pre", dropout=0.0)

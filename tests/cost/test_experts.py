@@ -8,12 +8,12 @@ import torch
 from polyhead.cost.families import transformer_bill
 from polyhead.cost.measured import kept_bytes, products
 from polyhead.cost.stack import Shape
-from polyhead.data.batch import TranslationBatch
-from polyhead.layers.experts import ExpertsConfig
-from polyhead.layers.stack import StackConfig
+from polyhead.data.batches.translation import TranslationBatch
+from polyhead.layers.mixture_of_experts import ExpertsConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.train.balancing import Balanced
-from polyhead.train.objectives import Translation
+from polyhead.training.balancing import Balanced
+from polyhead.training.losses import Translation
 
 STACK = StackConfig(n_layers=2, d_model=32, n_heads=4, d_ff=48)
 SMALL = TransformerConfig(61, 61, max_length=64, stack=STACK)

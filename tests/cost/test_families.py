@@ -10,12 +10,12 @@ from polyhead.cost.bills import Bill, step_memory
 from polyhead.cost.families import BILLS, bill, gpt_bill, transformer_bill, transformer_cache
 from polyhead.cost.measured import kept_bytes, products
 from polyhead.cost.stack import Shape, stack_cost
-from polyhead.data.batch import TranslationBatch
+from polyhead.data.batches.translation import TranslationBatch
 from polyhead.errors import ConfigError
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.train.objectives import Translation
+from polyhead.training.losses import Translation
 
 STACK = StackConfig(n_layers=2, d_model=32, n_heads=4, d_ff=48)
 SMALL = TransformerConfig(61, 61, max_length=40, stack=STACK)

@@ -6,10 +6,11 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from polyhead.cost.measured import products
-from polyhead.data.batch import TranslationBatch
-from polyhead.models import FAMILIES, Seq2Seq, Seq2SeqConfig
-from polyhead.models.bytenet import ByteNet, ByteNetConfig
-from polyhead.train.objectives import Translation
+from polyhead.data.batches.translation import TranslationBatch
+from polyhead.models.baselines.bytenet import ByteNet, ByteNetConfig
+from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
+from polyhead.models.registry import FAMILIES
+from polyhead.training.losses import Translation
 
 BATCH, LENGTH, D_IN, D = 3, 5, 8, 6
 

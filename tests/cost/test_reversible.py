@@ -9,13 +9,13 @@ from polyhead.cost import reversible
 from polyhead.cost.families import gpt_bill, gpt_cache
 from polyhead.cost.measured import kept_bytes, products
 from polyhead.cost.stack import Shape
-from polyhead.data.stream import LanguageBatch
+from polyhead.data.batches.language_model import LanguageBatch
 from polyhead.errors import ConfigError
-from polyhead.layers import local
-from polyhead.layers.kinds import LSHConfig
-from polyhead.layers.stack import StackConfig
+from polyhead.layers import local_attention as local
+from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.reformer import PATTERN, Reformer, ReformerConfig
-from polyhead.train.objectives import NextToken
+from polyhead.training.losses import NextToken
 
 STACK = StackConfig(
     4, 32, 4, 48, dropout=0.1, norm="pre", activation="gelu_tanh", attention=PATTERN,

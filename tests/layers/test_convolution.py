@@ -6,8 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
-from polyhead.layers.cache import Memory
 from polyhead.layers.convolution import Convolution, ConvolutionalState, ScaledGradient
+from polyhead.layers.kv_cache import Memory
 from polyhead.layers.masks import EVERYTHING
 from polyhead.layers.recurrent import Encoding
 

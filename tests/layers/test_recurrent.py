@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from polyhead.layers.cache import Memory
+from polyhead.layers.attention_scores import ScoredAttention
+from polyhead.layers.kv_cache import Memory
 from polyhead.layers.masks import Mask
 from polyhead.layers.recurrent import LookBack, Recurrence, RNNCell, turned
-from polyhead.layers.scores import ScoredAttention
 
 LENGTHS = torch.tensor([5, 2, 4])
 

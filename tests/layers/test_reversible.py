@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 
-from polyhead.layers import lsh
-from polyhead.layers.cache import Memory
-from polyhead.layers.kinds import LSHConfig
+from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.kv_cache import Memory
+from polyhead.layers.lsh import attention as lsh
 from polyhead.layers.masks import EVERYTHING, THE_PAST, Mask
 from polyhead.layers.reversible import ReversibleStack
-from polyhead.layers.stack import Stack, StackConfig
+from polyhead.layers.transformer_stack import Stack, StackConfig
 
 CONFIG = StackConfig(
     n_layers=3,

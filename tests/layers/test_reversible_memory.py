@@ -2,10 +2,10 @@
 
 import torch
 
-from polyhead.layers.kinds import LSHConfig
+from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.masks import THE_PAST
 from polyhead.layers.reversible import ReversibleStack
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig
 
 CONFIG = StackConfig(
     2, 16, 2, 32, dropout=0.1, norm="pre", attention=("lsh", "local"), lsh=LSHConfig(4, 2)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from polyhead.models.bert import BERT, PUBLISHED, BERTConfig, BERTEncoder, Pooler, bert_stack
-from polyhead.models.classifier import Classifier, ClassifierConfig
 from polyhead.models.electra import Electra, ElectraConfig
+from polyhead.models.text_classifier import Classifier, ClassifierConfig
 
 SMALL = BERTConfig(23, 16, stack=bert_stack(2, 16, 4))
 

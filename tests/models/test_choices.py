@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from polyhead.layers.attention import FullAttention
-from polyhead.layers.experts import ExpertsConfig
-from polyhead.layers.kinds import LSHConfig
-from polyhead.layers.local import LocalAttention
-from polyhead.layers.lsh import LSHAttention
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.local_attention import LocalAttention
+from polyhead.layers.lsh.attention import LSHAttention
+from polyhead.layers.mixture_of_experts import ExpertsConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERT, BERTConfig
 from polyhead.models.electra import Electra, ElectraConfig
 from polyhead.models.gpt import GPT, GPTConfig

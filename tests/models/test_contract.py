@@ -13,12 +13,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyhead import models
-from polyhead.checkpoint.folder import set_weights, weights
+from polyhead.checkpoint.model_dir import set_weights, weights
 from polyhead.config import from_dict
-from polyhead.layers.experts import ExpertsConfig
-from polyhead.layers.kinds import LSHConfig
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.mixture_of_experts import ExpertsConfig
+from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models import registry as models
 
 POST = StackConfig(n_layers=2, d_model=16, n_heads=4, d_ff=32, dropout=0.0)
 PRE = StackConfig(n_layers=2, d_model=16, n_heads=4, d_ff=32, dropout=0.0, norm="pre")

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from polyhead.decode.options import DecodeConfig
-from polyhead.decode.walk import greedy
-from polyhead.layers.stack import StackConfig
+from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.sampling import greedy
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, PUBLISHED, GPTConfig
 
 SMALL = StackConfig(2, 16, 4, 32, dropout=0.0, norm="pre")

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from polyhead.layers.kinds import LSHConfig
-from polyhead.layers.lsh import LSHAttention
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.lsh.attention import LSHAttention
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.reformer import PATTERN, PUBLISHED, Reformer, ReformerConfig
 
 VOCAB = 11

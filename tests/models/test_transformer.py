@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from polyhead.api.run import read_run
-from polyhead.layers.stack import StackConfig
-from polyhead.models import Transformer, TransformerConfig
+from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.training.config import read_run
 
 PAD = 0
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from polyhead.cli.words import (
+from polyhead.cli.options import (
     Device,
     Encoding,
     Files,
@@ -78,7 +78,7 @@ def train(
     polyhead train classify-small --data labelled.tsv --init runs/bert --run runs/reviews
     polyhead train vit-cifar10 --images photos/ --run runs/photos
     """
-    from polyhead.cli.training import TrainWords, as_toml, run_training
+    from polyhead.cli.train import TrainWords, as_toml, run_training
 
     files = {
         "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
@@ -130,7 +130,7 @@ def translate(
     polyhead translate runs/mine < in.txt > out.txt
     polyhead translate runs/a runs/b --beam 5 --n-best 3 --scores < in.txt
     """
-    from polyhead.cli.translating import TranslateWords, run_translation
+    from polyhead.cli.translate import TranslateWords, run_translation
 
     changes = {
         "beam": beam, "length_penalty": length_penalty, "sample": sample or None,
@@ -174,7 +174,7 @@ def generate(
     polyhead generate runs/writer --prompt "오늘은" --greedy --stop "\n"
     echo "오늘은" | polyhead generate runs/writer --temperature 0.7 --top-p 0.9 --n 3 --jsonl
     """
-    from polyhead.cli.generating import GenerateWords, run_generation
+    from polyhead.cli.generate import GenerateWords, run_generation
 
     changes = {
         "max_length": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p,
@@ -230,7 +230,7 @@ def evaluate(
     polyhead evaluate runs/reviews --data test.tsv
     polyhead evaluate runs/photos --images test-photos/
     """
-    from polyhead.cli.evaluating import EvaluateWords, run_evaluation
+    from polyhead.cli.evaluate import EvaluateWords, run_evaluation
     from polyhead.cli.scoring import run_scoring
 
     if size is not None and not images:
@@ -238,12 +238,12 @@ def evaluate(
     if rounds is not None and not (text or source):
         raise ConfigError("--rounds is for translators and language models; leave it out")
     if images and not (source or target or text or data):
-        from polyhead.cli.classifying_images import run_image_evaluation
+        from polyhead.cli.classify_images import run_image_evaluation
 
         run_image_evaluation(models, images, size, json_out, device)
         return
     if data and not source and not target and not text:
-        from polyhead.cli.classifying import run_label_evaluation
+        from polyhead.cli.classify import run_label_evaluation
 
         run_label_evaluation(models, data, encoding, json_out, device)
         return
@@ -293,7 +293,7 @@ def attention(
     polyhead attention runs/photos cat.jpg --output page.html
     polyhead attention runs/photos cat.jpg --layer 2 --output heads.svg
     """
-    from polyhead.cli.looking import LookWords, run_look
+    from polyhead.cli.attention import LookWords, run_look
 
     run_look(
         LookWords(
@@ -313,7 +313,7 @@ def average(
 
     polyhead average runs/mine --output models/mine-averaged
     """
-    from polyhead.api.averaging import average as work
+    from polyhead.checkpoint.average import average as work
 
     members = work(models, output, last=last)
     print(f"{output}: the mean of {', '.join(path.name for path in members)}", file=sys.stderr)
@@ -337,7 +337,7 @@ def import_model(
     polyhead import downloads/opus-mt-ko-en --output models/ko-en
     polyhead import electra-disc --generator electra-gen --output models/electra
     """
-    from polyhead.cli.interchanging import run_import
+    from polyhead.cli.convert import run_import
 
     run_import(name, output, generator, family)
 
@@ -355,6 +355,6 @@ def export_model(
     polyhead export runs/mine --to hf --output models/mine-hf
     polyhead export runs/vit --to timm --output models/vit-timm
     """
-    from polyhead.cli.interchanging import run_export
+    from polyhead.cli.convert import run_export
 
     run_export(model, output, to)

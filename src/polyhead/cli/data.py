@@ -5,8 +5,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from polyhead.api.corpora import check, get, listed, make
-from polyhead.cli.screen import fetching
+from polyhead.cli.console import fetching
+from polyhead.data.corpus_tools import check, get, listed, make
 from polyhead.errors import ConfigError
 
 

@@ -4,13 +4,13 @@ import shlex
 import time
 from pathlib import Path
 
-from polyhead.api.corpora import find_file
-from polyhead.api.evaluation import evaluate
-from polyhead.api.looking import attention, write_picture
-from polyhead.api.run import read_run
-from polyhead.api.training import train
-from polyhead.api.translator import load
-from polyhead.cli.screen import TrainingScreen, say
+from polyhead.cli.console import TrainingScreen, say
+from polyhead.data.corpus_tools import find_file
+from polyhead.pipelines.evaluate import evaluate
+from polyhead.pipelines.translator import load
+from polyhead.training.config import read_run
+from polyhead.training.trainer import train
+from polyhead.viz.capture_translation import attention, write_picture
 
 RECIPE = "schedules-ko-en"
 QUICK = ("train.epochs=0.2", "train.validate_every=20")

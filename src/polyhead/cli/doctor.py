@@ -11,7 +11,7 @@ from importlib import metadata
 import torch
 
 from polyhead import __version__
-from polyhead.api.devices import bf16_gain, check_bf16, choose
+from polyhead.devices import bf16_gain, check_bf16, choose
 from polyhead.errors import MissingError
 
 MIN_DISK_GB = 3.0

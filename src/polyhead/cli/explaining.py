@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from polyhead.cli.words import Files, app, data
+from polyhead.cli.options import Files, app, data
 
 
 @app.command()
@@ -48,7 +48,7 @@ def verify(
     polyhead verify --explain C7
     polyhead verify --html report.html
     """
-    from polyhead.cli.verifying import VerifyWords, run_verify
+    from polyhead.cli.notes import VerifyWords, run_verify
 
     words = VerifyWords(tuple(chapter_or_id or ()), only_list, json_out, lang, explain, html)
     raise typer.Exit(run_verify(words))
@@ -73,7 +73,7 @@ def cost(
     polyhead cost base
     polyhead cost small model.stack.d_model=512 --tokens 20000000
     """
-    from polyhead.cli.costing import run_cost
+    from polyhead.cli.cost import run_cost
 
     run_cost(recipe, tuple(overrides or ()), tokens=tokens, length=length, as_json=json_out)
 

@@ -14,8 +14,10 @@ import typer
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from polyhead.cli import commands, comparing, explaining, serving, understanding
-from polyhead.cli.words import app, data, keep_examples
+from polyhead.cli import commands, explaining, understanding
+from polyhead.cli import compare as comparing
+from polyhead.cli import serve as serving
+from polyhead.cli.options import app, data, keep_examples
 from polyhead.errors import PolyheadError
 
 # imported, they have registered themselves

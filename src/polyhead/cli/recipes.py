@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from polyhead.api.run import read_run, recipe_names
+from polyhead.training.config import read_run, recipe_names
 
 
 def list_recipes() -> None:

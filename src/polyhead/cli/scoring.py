@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from polyhead.api import filler
-from polyhead.api.corpora import find_file
-from polyhead.api.families import family_of
-from polyhead.api.rounds import use_rounds
-from polyhead.api.writer import LanguageScore, load
-from polyhead.cli.screen import counting, say
+from polyhead.cli.console import counting, say
+from polyhead.data.corpus_tools import find_file
 from polyhead.errors import ConfigError
+from polyhead.pipelines import mask_filler as filler
+from polyhead.pipelines.family_checks import family_of
+from polyhead.pipelines.lsh_rounds import use_rounds
+from polyhead.pipelines.text_generator import LanguageScore, load
 
 
 def run_scoring(

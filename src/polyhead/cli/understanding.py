@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from polyhead.cli.words import Device, Encoding, ImageSize, Model, app
+from polyhead.cli.options import Device, Encoding, ImageSize, Model, app
 
 
 @app.command()
@@ -30,7 +30,7 @@ def fill(
     polyhead fill runs/bert "서울은 대한민국의 [MASK]이다"
     polyhead fill runs/bert --top 3 --jsonl < texts.txt
     """
-    from polyhead.cli.filling import FillWords, run_filling
+    from polyhead.cli.fill import FillWords, run_filling
 
     code = run_filling(FillWords(model, tuple(texts or ()), top, jsonl, device))
     raise typer.Exit(code)
@@ -58,7 +58,7 @@ def classify(
     polyhead classify runs/reviews --jsonl < reviews.txt
     polyhead classify runs/digits picture.png other.png --top 3
     """
-    from polyhead.cli.classifying import ClassifyWords, run_classify
+    from polyhead.cli.classify import ClassifyWords, run_classify
 
     words = ClassifyWords(scores, jsonl, top, size, device, encoding)
     raise typer.Exit(run_classify(model, files or (), words))

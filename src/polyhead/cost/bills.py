@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from polyhead.cost.parts import FLOAT, NOTHING, Cost, table
 from polyhead.cost.stack import Shape
-from polyhead.layers.axial import AxialConfig, grid_of
+from polyhead.layers.axial_positions import AxialConfig, grid_of
 from polyhead.layers.cross_entropy import CHUNK
 from polyhead.layers.positions import PositionKind
 

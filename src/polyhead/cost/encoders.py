@@ -23,10 +23,10 @@ from polyhead.cost.parts import (
     table,
 )
 from polyhead.cost.stack import Shape, stack_cost
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERTConfig
-from polyhead.models.classifier import ClassifierConfig
 from polyhead.models.electra import ElectraConfig
+from polyhead.models.text_classifier import ClassifierConfig
 from polyhead.models.vit import ViTConfig
 
 BLANKS = 0.15  # the share of tokens that are asked for, in both papers

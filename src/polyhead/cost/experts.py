@@ -8,7 +8,7 @@ and the gate's numbers, the rules for which stand below. All positions are count
 """
 
 from polyhead.cost.parts import BOOLEAN, FLOAT, INTEGER, Cost, linear
-from polyhead.layers.experts import ExpertsConfig
+from polyhead.layers.mixture_of_experts import ExpertsConfig
 
 
 def gate_cost(config: ExpertsConfig, n: int, d_model: int) -> Cost:

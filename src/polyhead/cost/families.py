@@ -23,8 +23,8 @@ from polyhead.cost.parts import FLOAT, Cost, embedding, output_layer, table
 from polyhead.cost.reversible import reversible_cost
 from polyhead.cost.stack import Shape, cache_bytes, memory_projection, stack_cost
 from polyhead.errors import ConfigError
-from polyhead.models import FAMILIES
 from polyhead.models.gpt import GPTConfig
+from polyhead.models.registry import FAMILIES
 from polyhead.models.transformer import TransformerConfig
 
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from polyhead.cost.parts import FLOAT, NOTHING, Cost, attention_kernel, layer_norm, linear, product
 from polyhead.cost.stack import Shape
 from polyhead.errors import ConfigError
-from polyhead.layers.hashing import factors
-from polyhead.layers.local import SMALLEST_BLOCK, SPAN
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.local_attention import SMALLEST_BLOCK, SPAN
+from polyhead.layers.lsh.hashing import factors
+from polyhead.layers.transformer_stack import StackConfig
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from polyhead.cost.parts import (
     linear,
 )
 from polyhead.errors import ConfigError
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from polyhead.data.corpus import DataConfig, found, make_missing
-from polyhead.data.files import BadLine, Text, read_text
-from polyhead.data.pairs import drawn, plain
+from polyhead.data.config import DataConfig, found, make_missing
+from polyhead.data.parallel import drawn, plain
 from polyhead.data.records import Keys, records_of
+from polyhead.data.text_files import BadLine, Text, read_text
 from polyhead.errors import ConfigError, DataError
 
 HELD_OUT_SHARE = 0.1

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from polyhead.data.files import BadLine, Text
+from polyhead.data.text_files import BadLine, Text
 from polyhead.errors import ConfigError, DataError
 
 

@@ -30,7 +30,7 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
-from polyhead.layers.axial import AxialConfig, make_axial
+from polyhead.layers.axial_positions import AxialConfig, make_axial
 
 PositionKind = Literal["sinusoidal", "learned", "axial", "rotary", "none"]
 ENDING = ("learned", "axial")  # the kinds that know no position beyond max_length

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from polyhead.layers.cache import Memory
-from polyhead.layers.scores import ScoredAttention, ScoreKind, make_score
+from polyhead.layers.attention_scores import ScoredAttention, ScoreKind, make_score
+from polyhead.layers.kv_cache import Memory
 
 Cell = Literal["rnn", "gru", "lstm"]
 Parts = tuple[Float[Tensor, "_ batch _"], ...]  # by layer

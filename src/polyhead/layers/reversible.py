@@ -29,10 +29,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.autograd.graph import get_gradient_edge
 
-from polyhead.layers.cache import BlockCache, Memory
-from polyhead.layers.hashing import Tape, recording, replaying
+from polyhead.layers.kv_cache import BlockCache, Memory
+from polyhead.layers.lsh.hashing import Tape, recording, replaying
 from polyhead.layers.masks import EVERYTHING, Mask
-from polyhead.layers.stack import Block, Stack, StackConfig, pick
+from polyhead.layers.transformer_stack import Block, Stack, StackConfig, pick
 
 
 class Branch(NamedTuple):

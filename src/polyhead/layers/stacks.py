@@ -1,7 +1,7 @@
 """The stack that a configuration asks for: ordinary, or reversible (to save memory)."""
 
 from polyhead.layers.reversible import ReversibleStack
-from polyhead.layers.stack import Stack, StackConfig
+from polyhead.layers.transformer_stack import Stack, StackConfig
 
 
 def make_stack(

@@ -20,8 +20,8 @@ from polyhead.layers.init import truncated_normal
 from polyhead.layers.masks import not_padding
 from polyhead.layers.positions import PositionKind, make_positions
 from polyhead.layers.segments import SegmentEmbedding
-from polyhead.layers.stack import StackConfig
 from polyhead.layers.stacks import make_stack
+from polyhead.layers.transformer_stack import StackConfig
 
 
 def bert_stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:

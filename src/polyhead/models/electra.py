@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from polyhead.layers.feed_forward import ACTIVATIONS
 from polyhead.layers.init import truncated_normal
 from polyhead.layers.positions import PositionKind
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERT, BERTConfig, BERTEncoder, bert_stack
 
 SPOTTING_WEIGHT = 50.0  # λ: one yes or no per token says far less than one word of 30,000

@@ -12,14 +12,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from polyhead.layers.axial import AxialConfig, grid_of
-from polyhead.layers.cache import DecoderState
+from polyhead.layers.axial_positions import AxialConfig, grid_of
 from polyhead.layers.embeddings import TokenEmbedding
 from polyhead.layers.init import quiet_residuals, small_normal
+from polyhead.layers.kv_cache import DecoderState
 from polyhead.layers.masks import THE_PAST
 from polyhead.layers.positions import PositionKind, make_positions
-from polyhead.layers.stack import StackConfig
 from polyhead.layers.stacks import make_stack
+from polyhead.layers.transformer_stack import StackConfig
 
 
 def _stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:

@@ -17,10 +17,10 @@ other stack of this package may be made reversible without changing what is buil
 
 from dataclasses import dataclass
 
-from polyhead.layers.axial import AxialConfig
-from polyhead.layers.kinds import AttentionKind, LSHConfig
+from polyhead.layers.attention_factory import AttentionKind, LSHConfig
+from polyhead.layers.axial_positions import AxialConfig
 from polyhead.layers.positions import PositionKind
-from polyhead.layers.stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 
 PATTERN: tuple[AttentionKind, ...] = ("local", "local", "lsh", "local")  # the authors', enwik8

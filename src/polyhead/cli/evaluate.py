@@ -1,0 +1,99 @@
+"""`polyhead evaluate`."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from polyhead.cli.console import counting
+from polyhead.data.corpus_tools import find_file, read_sides
+from polyhead.errors import ConfigError
+from polyhead.pipelines.evaluate import Evaluation, Metric, evaluate, evaluate_exactly
+from polyhead.pipelines.lsh_rounds import use_rounds
+from polyhead.pipelines.translator import Translator, load, with_options
+
+
+@dataclass(frozen=True)
+class EvaluateWords:
+    """What was said on the command line."""
+
+    models: tuple[Path, ...]
+    source: tuple[Path, ...]
+    target: tuple[Path, ...]
+    against: Path | None
+    lowercase: bool
+    tokenize: str
+    changes: dict[str, Any]
+    output: Path | None
+    as_json: bool
+    device: str
+    rounds: int | None = None
+    metric: str = "bleu"
+    encoding: str = "utf-8"
+
+
+def run_evaluation(words: EvaluateWords) -> None:
+    """Translate, score, print."""
+    if words.metric not in get_args(Metric):
+        raise ConfigError(f"--metric {words.metric}: expected bleu or wer")
+    sources, references = read_sides(words.source, words.target, words.encoding)
+    translator = load(*words.models, device=words.device)
+    if words.rounds is not None:
+        for saved in translator.models:
+            use_rounds(saved.model, words.rounds)
+    against = _other(words)
+    n = len(sources) * (2 if isinstance(against, Translator) else 1)
+    with counting("translating", n) as progress:
+        options = with_options(translator.defaults, words.changes)
+        if words.metric == "wer":
+            found = evaluate_exactly(
+                translator, sources, references,
+                options=options, against=against, progress=progress,
+            )  # fmt: skip
+        else:
+            found = evaluate(
+                translator,
+                sources,
+                references,
+                options=options,
+                against=against,
+                lowercase=words.lowercase,
+                tokenize=words.tokenize,
+                progress=progress,
+            )
+    if words.output is not None:
+        text = "".join(" ".join(line.split("\n")) + "\n" for line in found.outputs)
+        words.output.write_text(text, encoding="utf-8")
+    print(as_json(found) if words.as_json else as_text(found, str(words.against)))
+
+
+def _other(words: EvaluateWords) -> Translator | list[str] | None:
+    """The system to compare with: a model's folder, or a file of its translations."""
+    if words.against is None:
+        return None
+    if words.against.is_file():
+        return find_file(words.against, words.encoding)
+    return load(words.against, device=words.device)
+
+
+def as_text(found: Evaluation, against: str) -> str:
+    """Scores for people."""
+    lines = [str(score) for score in found.scores]
+    for test in found.against:
+        verdict = "different" if test.p_value < 0.05 else "not significantly different"
+        lines.append(
+            f"{test.name}: {test.system:.2f} against {test.baseline:.2f} of {against}, "
+            f"p = {test.p_value:.4f} ({verdict})"
+        )
+    return "\n".join(lines)
+
+
+def as_json(found: Evaluation) -> str:
+    """Scores for programs."""
+    return json.dumps(
+        {
+            "scores": [asdict(score) for score in found.scores],
+            "against": [asdict(test) for test in found.against],
+        },
+        indent=2,
+    )

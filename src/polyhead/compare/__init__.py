@@ -1,0 +1,1 @@
+"""Train several systems under one budget and tabulate the results."""

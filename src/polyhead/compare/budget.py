@@ -1,0 +1,151 @@
+"""How long everybody may learn: a time of the processors, or a number of FLOPs.
+
+Equal time means equal time of this machine's processors, whatever else it does meanwhile: a few
+steps are timed first, and the learning rate's schedule is made for as many steps as the budget
+allows. Validation is not counted. With FLOPs nothing is timed: what a step costs is counted.
+"""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from polyhead.errors import ConfigError
+from polyhead.training.run_log import Reporter, Silent
+
+UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+PROBE_STEPS, SHORT_PROBE_STEPS = 60, 6
+SHORT = 60.0  # seconds; so small a budget is not worth a long probe
+POINTS = 10  # validations, and so points of a learning curve
+LEAST_STEPS = 2
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One of the two is given."""
+
+    seconds: float | None = None
+    flops: float | None = None
+
+    def __str__(self) -> str:
+        if self.flops is not None:
+            return f"{self.flops:.3g} FLOPs"
+        assert self.seconds is not None
+        if self.seconds < SHORT:
+            return f"{self.seconds:g} second{'s' * (self.seconds != 1)}"
+        minutes = self.seconds / 60
+        return f"{minutes:g} minute{'s' * (minutes != 1)}"
+
+
+def read_budget(time_given: str | None, flops_given: str | None) -> Budget:
+    """`20m`, `90s`, `1h30m`; or FLOPs such as 5e14. One of the two, not both."""
+    if (time_given is None) == (flops_given is None):
+        raise ConfigError(
+            "give each system a budget: --budget 20m (time of the processors) or --flops 5e14, "
+            "one of the two"
+        )
+    if flops_given is not None:
+        return Budget(flops=_read_flops(flops_given))
+    assert time_given is not None
+    found = TIME.fullmatch(time_given.strip())
+    if not time_given.strip() or found is None:
+        raise ConfigError(f"--budget {time_given}: expected a time such as 90s, 20m or 1h30m")
+    seconds = sum(
+        float(n) * unit for n, unit in zip(found.groups(), UNITS.values(), strict=True) if n
+    )
+    if seconds <= 0:
+        raise ConfigError(f"--budget {time_given}: expected more than no time, such as 20m")
+    return Budget(seconds=seconds)
+
+
+def _read_flops(given: str) -> float:
+    try:
+        flops = float(given)
+    except ValueError:
+        flops = 0.0
+    if not 0 < flops < float("inf"):
+        raise ConfigError(f"--flops {given}: expected a number such as 5e14")
+    return flops
+
+
+@dataclass
+class Clock(Silent):
+    """A reporter that takes the time of every update and passes everything on to another one.
+
+    What happens between a validation's report and the next update is taken for the update's.
+    """
+
+    inner: Reporter = field(default_factory=Silent)
+    on_cpu: bool = True
+    moments: list[float] = field(default_factory=list)  # seconds of each update
+    last: float | None = None
+
+    def now(self) -> float:
+        """The processors' time divided by their number; where others compute, plain time."""
+        if self.on_cpu:
+            return time.process_time() / torch.get_num_threads()
+        return time.perf_counter()
+
+    def stage(self, what: str) -> None:
+        """Pass it on."""
+        self.inner.stage(what)
+
+    def notice(self, what: str) -> None:
+        """Pass it on; a validation has ended, and its time is nobody's."""
+        self.last = self.now()
+        self.inner.notice(what)
+
+    def begin(self, step: int, steps: int) -> None:
+        """Start."""
+        self.last = self.now()
+        self.inner.begin(step, steps)
+
+    def step(self, metrics: dict[str, Any]) -> None:
+        """One more update is done."""
+        now = self.now()
+        if self.last is not None:
+            self.moments.append(now - self.last)
+        self.last = now
+        self.inner.step(metrics)
+
+    def end(self) -> None:
+        """Stop."""
+        self.last = None
+        self.inner.end()
+
+    @property
+    def seconds_per_step(self) -> float:
+        """The mean over the second half of a probe: the first steps are slower."""
+        half = self.moments[len(self.moments) // 2 :]
+        return max(1e-9, sum(half) / max(1, len(half)))
+
+
+def probe_steps(budget: Budget) -> int:
+    """How many steps are timed."""
+    short = budget.seconds is not None and budget.seconds < SHORT
+    return SHORT_PROBE_STEPS if short else PROBE_STEPS
+
+
+def affordable(budget: Budget, share: float, cost: Mapping[str, float]) -> int:
+    """How many steps a share of the budget allows, given what one of them takes."""
+    if budget.flops is None:
+        assert budget.seconds is not None
+        return max(LEAST_STEPS, round(share * budget.seconds / cost["seconds_per_step"]))
+    return max(LEAST_STEPS, round(share * budget.flops / cost["flops_per_step"]))
+
+
+def fitted(values: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    """The same run for so many steps: schedule, validations and checkpoints follow."""
+    train = dict(values["train"])
+    schedule = dict(train.get("schedule", {}))
+    schedule["warmup"] = max(1, min(schedule.get("warmup", 4000), steps // 10))
+    every = -(-steps // POINTS)
+    train |= {
+        "steps": steps, "schedule": schedule, "validate_every": every, "save_every": every,
+        "log_every": max(1, min(50, steps // 20)), "keep": 1,
+    }  # fmt: skip
+    return {**values, "train": train}

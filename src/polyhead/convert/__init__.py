@@ -1,0 +1,1 @@
+"""Exchange of weights with Hugging Face and timm."""

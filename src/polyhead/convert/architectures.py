@@ -1,0 +1,293 @@
+"""Which of our models one of theirs is, decided by its config.json: one row for each architecture.
+
+    GPT2LMHeadModel, GPT2Model                      → gpt
+    BertForMaskedLM, BertForPreTraining             → bert (without the guess about next sentences)
+    BertForSequenceClassification, BertModel        → classifier (BertModel: with a new last layer)
+    ElectraForMaskedLM                              → bert with a narrow embedding
+    ElectraForPreTraining + ElectraForMaskedLM      → electra
+    ElectraForSequenceClassification                → classifier
+    ElectraForPreTraining alone, ElectraModel       → classifier with a new head
+    ViTForImageClassification, timm's vit_…         → vit
+    MarianMTModel                                   → transformer
+
+A conversion is tried on shapes first (`outline`), so that no memory is taken for a model that
+cannot be what its configuration says.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyhead.convert import bert, electra, marian, vit
+from polyhead.convert import gpt2 as gpt
+from polyhead.convert import special_ids as ids
+from polyhead.convert.reader import Original
+from polyhead.convert.special_ids import Specials
+from polyhead.convert.timm_vit import TIMM, config_from_timm, is_timm
+from polyhead.convert.weight_names import Weights, n_classes, require_fit
+from polyhead.errors import CheckpointError
+from polyhead.models.registry import FAMILIES
+from polyhead.models.text_classifier import ClassifierConfig
+from polyhead.models.transformer import TransformerConfig
+
+MAX_LAYERS = 1000
+Convert = Callable[[Mapping[str, Tensor]], Weights]
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How one of their models becomes one of ours: `convert` turns its tensors into our weights."""
+
+    family: str
+    config: Any
+    architecture: str
+    convert: Convert
+    notes: tuple[str, ...] = ()  # what was left out or is new
+    specials: Specials | None = None
+
+    def weights(self, state: Mapping[str, Tensor]) -> Weights:
+        """Our weights, with our numbers of words."""
+        found = self.convert(state)
+        if self.specials is None:
+            return found
+        return ids.renumbered(self.family, found, self.specials)
+
+    def renumbered(self, specials: Specials | None) -> "Conversion":
+        """The same with our special ids."""
+        config = ids.with_our_ids(self.family, self.config, specials)
+        return replace(self, config=config, specials=specials)
+
+
+def conversion(theirs: Original) -> Conversion:
+    """The row of the table that a folder belongs to, or one line about what is not supported."""
+    values = theirs.values
+    if is_timm(values):
+        return timm_conversion(theirs)
+    architecture = _architecture(theirs)
+    with _sizes_that_fit():
+        return KINDS[architecture](values, architecture)
+
+
+def timm_conversion(theirs: Original) -> Conversion:
+    """One of timm's ViTs; its folder need not say so."""
+    with _sizes_that_fit():
+        config = config_from_timm(theirs.values, theirs.shapes)
+    heads = config.stack.n_heads
+    note = f"nothing says how many heads it has: {heads}, as timm's plain ViT of this width"
+    told = is_timm(theirs.values) or theirs.values.get("model_args")
+    return Conversion("vit", config, TIMM, vit.from_timm, () if told else (note,))
+
+
+def pair(discriminator: Original, generator: Original, *, shared: bool) -> Conversion:
+    """Both halves of ELECTRA; `convert` wants the names of the second with `PREFIX` before them."""
+    first, second = _architecture(generator), _architecture(discriminator)
+    if (first, second) != ("ElectraForMaskedLM", "ElectraForPreTraining"):
+        raise CheckpointError(
+            f"{discriminator.path} is a {second} and {generator.path} a {first}; expected "
+            "ElectraForPreTraining and, with --generator, ElectraForMaskedLM"
+        )
+    with _sizes_that_fit():
+        config = electra.config_from_hf(generator.values, discriminator.values, shared=shared)
+
+    def convert(state: Mapping[str, Tensor]) -> Weights:
+        one, other = split(state)
+        return electra.from_hf(other, one, config)
+
+    return Conversion("electra", config, "ElectraForPreTraining", convert)
+
+
+PREFIX = "generator:"
+
+
+def joined(discriminator: Weights, generator: Weights) -> Weights:
+    """The tensors of two files as one table."""
+    return discriminator | {f"{PREFIX}{name}": tensor for name, tensor in generator.items()}
+
+
+def split(state: Mapping[str, Tensor]) -> tuple[Weights, Weights]:
+    """The inverse of `joined`."""
+    one = {name: tensor for name, tensor in state.items() if not name.startswith(PREFIX)}
+    other = {n.removeprefix(PREFIX): t for n, t in state.items() if n.startswith(PREFIX)}
+    return one, other
+
+
+def outline(chosen: Conversion, shapes: Weights) -> nn.Module:
+    """Our model without memory, once everything in the file is known to fit into it."""
+    layers = [number for name, number in _layers(chosen.config) if "layers" in name]
+    if max(layers, default=0) > min(MAX_LAYERS, len(shapes)):
+        raise CheckpointError(f"config.json: {max(layers)} layers, but the file has not so many")
+    with _sizes_that_fit(), torch.device("meta"):
+        model: nn.Module = FAMILIES[chosen.family][0](chosen.config)
+    require_fit(chosen.weights(shapes), model)
+    return model
+
+
+@contextmanager
+def _sizes_that_fit() -> Iterator[None]:
+    """Whatever our models have to say against the sizes of a configuration, as one line."""
+    try:
+        yield
+    except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
+        line = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"config.json: {line}") from None
+
+
+def _layers(config: Any) -> list[tuple[str, int]]:
+    encoder = config.encoder if isinstance(config, ClassifierConfig) else config
+    found = [("n_layers", encoder.stack.n_layers)]
+    if isinstance(config, TransformerConfig) and config.decoder_layers is not None:
+        found.append(("decoder_layers", config.decoder_layers))
+    return found
+
+
+def _architecture(theirs: Original) -> str:
+    """Their name for it; old files that lack it are recognised by their weights."""
+    kind, given = theirs.values.get("model_type"), theirs.values.get("architectures")
+    if kind not in GUESSES:
+        raise CheckpointError(
+            f"{theirs.path}: model_type = {str(kind)[:80]!r} is not supported; there are "
+            f"{', '.join(GUESSES)} and timm's vit_…"
+        )
+    if isinstance(given, list) and given:
+        name = str(given[0])
+        if name not in KINDS or name not in GUESSES[kind].values():
+            known = ", ".join(sorted(set(GUESSES[kind].values())))
+            raise CheckpointError(
+                f"{theirs.path}: {name[:80]!r} is not supported; of {kind} there are {known}"
+            )
+        return name
+    for mark, name in GUESSES[kind].items():
+        if any(tensor.startswith(mark) for tensor in theirs.shapes):
+            return name
+    raise CheckpointError(f"{theirs.path}: config.json does not name its architecture")
+
+
+def _gpt(values: Mapping[str, Any], architecture: str) -> Conversion:
+    config = gpt.config_from_hf(values)
+    return Conversion("gpt", config, architecture, partial(gpt.from_hf, config=config))
+
+
+def _bert(values: Mapping[str, Any], architecture: str) -> Conversion:
+    config = bert.config_from_hf(values)
+    notes = ("the guess whether two sentences belong together is left out",)
+    return Conversion(
+        "bert", config, architecture, partial(bert.from_hf, config=config),
+        notes if architecture == "BertForPreTraining" else (),
+    )  # fmt: skip
+
+
+def _bert_classifier(values: Mapping[str, Any], architecture: str) -> Conversion:
+    config = ClassifierConfig(
+        n_classes(values), "bert", dropout=_dropout(values), encoder=bert.config_from_hf(values)
+    )
+    return Conversion("classifier", config, architecture, bert.classifier_from_hf)
+
+
+def _bert_encoder(values: Mapping[str, Any], architecture: str) -> Conversion:
+    config = ClassifierConfig(
+        2, "bert", dropout=_dropout(values), encoder=bert.config_from_hf(values)
+    )
+
+    def convert(state: Mapping[str, Tensor]) -> Weights:
+        found = {f"encoder.{n}": t for n, t in bert.encoder_from_hf(state).items()}
+        found |= {f"pool.1.{n.split('.')[-1]}": t for n, t in bert.pooler_from_hf(state).items()}
+        return found | _new_layers(found, ("to_logits",), config)
+
+    notes = ("its last layer is new and says nothing yet: fine-tune it",)
+    return Conversion("classifier", config, architecture, convert, notes)
+
+
+def _generator(values: Mapping[str, Any], architecture: str) -> Conversion:
+    config = electra.half_from_hf(values)
+    convert = partial(electra.generator_from_hf, config=config)
+    return Conversion("bert", config, architecture, convert)
+
+
+def _electra_classifier(values: Mapping[str, Any], architecture: str) -> Conversion:
+    config = ClassifierConfig(
+        n_classes(values), "electra", dropout=_dropout(values), encoder=electra.half_from_hf(values)
+    )
+    return Conversion("classifier", config, architecture, electra.classifier_from_hf)
+
+
+def _electra_encoder(values: Mapping[str, Any], architecture: str) -> Conversion:
+    config = ClassifierConfig(
+        2, "electra", dropout=_dropout(values), encoder=electra.half_from_hf(values)
+    )
+
+    def convert(state: Mapping[str, Tensor]) -> Weights:
+        theirs = {n: t for n, t in state.items() if not n.startswith("discriminator_predictions.")}
+        found = {f"encoder.{n}": t for n, t in bert.encoder_from_hf(theirs, "electra.").items()}
+        return found | _new_layers(found, ("pool.1", "to_logits"), config)
+
+    notes = (
+        "the discriminator's encoder alone: its head is new, fine-tune it (to keep both halves, "
+        "add --generator)",
+    )
+    return Conversion("classifier", config, architecture, convert, notes)
+
+
+def _vit(values: Mapping[str, Any], architecture: str) -> Conversion:
+    return Conversion("vit", vit.config_from_hf(values), architecture, vit.from_hf)
+
+
+def _marian(values: Mapping[str, Any], architecture: str) -> Conversion:
+    config = marian.config_from_hf(values)
+    return Conversion("transformer", config, architecture, partial(marian.from_hf, config=config))
+
+
+def _new_layers(found: Weights, names: tuple[str, ...], config: ClassifierConfig) -> Weights:
+    """Layers that a file lacks: zeros for the last one, which then prefers no class at all."""
+    d_model, like = config.encoder.stack.d_model, next(iter(found.values()))
+    new: Weights = {}
+    for name in names:
+        width = config.classes if name == "to_logits" else d_model
+        weight = like.new_zeros(width, d_model)
+        if name != "to_logits":
+            weight = torch.eye(d_model, device=like.device)
+        new |= {f"{name}.weight": weight, f"{name}.bias": like.new_zeros(width)}
+    return new
+
+
+def _dropout(values: Mapping[str, Any]) -> float:
+    given = values.get("classifier_dropout")
+    given = values.get("hidden_dropout_prob", 0.1) if given is None else given
+    return float(given) if isinstance(given, int | float) else 0.1
+
+
+KINDS: dict[str, Callable[[Mapping[str, Any], str], Conversion]] = {
+    "GPT2LMHeadModel": _gpt,
+    "GPT2Model": _gpt,
+    "BertForMaskedLM": _bert,
+    "BertForPreTraining": _bert,
+    "BertForSequenceClassification": _bert_classifier,
+    "BertModel": _bert_encoder,
+    "ElectraForMaskedLM": _generator,
+    "ElectraForPreTraining": _electra_encoder,
+    "ElectraForSequenceClassification": _electra_classifier,
+    "ElectraModel": _electra_encoder,
+    "ViTForImageClassification": _vit,
+    "MarianMTModel": _marian,
+}
+GUESSES = {  # by kind: a beginning of a name that only this architecture's files have
+    "gpt2": {"transformer.h.": "GPT2LMHeadModel", "h.": "GPT2Model"},
+    "bert": {
+        "cls.seq_relationship.": "BertForPreTraining",
+        "cls.predictions.": "BertForMaskedLM",
+        "classifier.": "BertForSequenceClassification",
+        "encoder.": "BertModel",
+    },
+    "electra": {
+        "generator_predictions.": "ElectraForMaskedLM",
+        "discriminator_predictions.": "ElectraForPreTraining",
+        "classifier.out_proj.": "ElectraForSequenceClassification",
+        "encoder.": "ElectraModel",
+    },
+    "vit": {"vit.": "ViTForImageClassification"},
+    "marian": {"model.": "MarianMTModel"},
+}

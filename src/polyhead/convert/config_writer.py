@@ -1,0 +1,152 @@
+"""Our models as folders of theirs: what stands in each config.json, and the weights beside it.
+
+What their model of the same family could not compute is refused, and the line says what it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from polyhead.convert import bert, electra, marian, vit
+from polyhead.convert import gpt2 as gpt
+from polyhead.convert import special_ids as ids
+from polyhead.convert.pixels import MEAN, STD
+from polyhead.convert.special_ids import Specials
+from polyhead.convert.timm_vit import TIMM, config_to_timm
+from polyhead.convert.weight_names import Weights
+from polyhead.errors import CheckpointError
+
+OURS = Specials(pad=0, bos=1, eos=2, unk=3)  # the ids of a model that was never renumbered
+HALVES = ("generator", "discriminator")
+
+
+@dataclass(frozen=True)
+class Written:
+    """One of their folders: `name` is that of a folder inside, empty if there is only one."""
+
+    name: str
+    architecture: str
+    values: dict[str, Any]
+    weights: Weights
+    generation: dict[str, Any] | None = None  # how it decodes, if it does
+    pixels: dict[str, Any] | None = None  # how an image becomes its input, if it reads images
+
+
+def written(
+    family: str,
+    config: Any,
+    weights: Mapping[str, Tensor],
+    specials: Specials | None,
+    classes: Sequence[str] = (),
+) -> list[Written]:
+    """All folders of a model; `specials` undoes the renumbering of one that was imported."""
+    if family not in WRITERS:
+        raise CheckpointError(
+            f"a model of the family {family} has no counterpart in transformers; there is one for "
+            f"{', '.join(WRITERS)}"
+        )
+    theirs = ids.with_their_ids(family, config, specials)
+    if specials is not None:
+        weights = ids.restored(family, weights, specials)
+    folders = WRITERS[family](theirs, weights, OURS if specials is None else specials)
+    if classes:
+        folders = [replace(f, values=f.values | labels(classes)) for f in folders]
+    return folders
+
+
+def timm_written(
+    family: str, config: Any, weights: Mapping[str, Tensor], classes: Sequence[str] = ()
+) -> list[Written]:
+    """The folder of a Vision Transformer as timm has it."""
+    if family != "vit":
+        raise CheckpointError(
+            f"a model of the family {family} has no counterpart in timm; there is one for vit"
+        )
+    values = config_to_timm(config)
+    if classes:
+        values["label_names"] = list(classes)
+    return [Written("", TIMM, values, vit.to_timm(weights))]
+
+
+def with_pixels(half: Written, config: Any) -> Written:
+    """The same with how pixels are scaled here: timm has it in config.json, the other beside it."""
+    mean, std = [MEAN] * config.channels, [STD] * config.channels
+    if half.architecture != TIMM:
+        return replace(half, pixels=vit.pixels_to_hf(config, mean, std))
+    scaled = half.values["pretrained_cfg"] | {"mean": mean, "std": std}
+    return replace(half, values=half.values | {"pretrained_cfg": scaled})
+
+
+def labels(classes: Sequence[str]) -> dict[str, Any]:
+    """The names of classes, as their config.json has them."""
+    return {
+        "id2label": {str(i): name for i, name in enumerate(classes)},
+        "label2id": {name: i for i, name in enumerate(classes)},
+    }
+
+
+def _written(values: dict[str, Any], weights: Weights, name: str = "") -> Written:
+    values = values | {"dtype": "float32"}
+    return Written(name, values["architectures"][0], values, weights)
+
+
+def _gpt(config: Any, weights: Mapping[str, Tensor], specials: Specials) -> list[Written]:
+    ends = {"bos_token_id": specials.eos, "eos_token_id": specials.eos}
+    found = _written(gpt.config_to_hf(config) | ends, gpt.to_hf(weights))
+    return [replace(found, generation=ends)]
+
+
+def _bert(config: Any, weights: Mapping[str, Tensor], _: Specials) -> list[Written]:
+    if config.embedding_width != config.stack.d_model:
+        values = electra.half_to_hf(config, "ElectraForMaskedLM")
+        return [_written(values, electra.generator_to_hf(weights))]
+    return [_written(bert.config_to_hf(config), bert.to_hf(weights))]
+
+
+def _classifier(config: Any, weights: Mapping[str, Tensor], _: Specials) -> list[Written]:
+    if config.pooling != "first":
+        raise CheckpointError(
+            f'pooling = "{config.pooling}": their classifiers read their result from the first '
+            "token, so this one cannot be written as theirs"
+        )
+    encoder, names = config.encoder, labels([f"LABEL_{i}" for i in range(config.classes)])
+    names["classifier_dropout"] = config.dropout
+    if config.head == "electra":
+        values = electra.half_to_hf(encoder, "ElectraForSequenceClassification")
+        return [_written(values | names, electra.classifier_to_hf(weights))]
+    values = bert.config_to_hf(encoder, "BertForSequenceClassification")
+    return [_written(values | names, bert.classifier_to_hf(weights))]
+
+
+def _electra(config: Any, weights: Mapping[str, Tensor], _: Specials) -> list[Written]:
+    values, states = electra.config_to_hf(config), electra.to_hf(weights, config)
+    return [_written(*half) for half in zip(values, states, HALVES, strict=True)]
+
+
+def _vit(config: Any, weights: Mapping[str, Tensor], _: Specials) -> list[Written]:
+    return [_written(vit.config_to_hf(config), vit.to_hf(weights))]
+
+
+def _marian(config: Any, weights: Mapping[str, Tensor], specials: Specials) -> list[Written]:
+    ends = {
+        "decoder_start_token_id": specials.bos,
+        "eos_token_id": specials.eos,
+        "pad_token_id": specials.pad,
+        "bos_token_id": None,
+        "forced_eos_token_id": None,
+    }
+    found = _written(marian.config_to_hf(config) | ends, marian.to_hf(weights, config))
+    never = {"bad_words_ids": [[id] for id in sorted({specials.pad, specials.bos})]}
+    return [replace(found, generation=ends | never)]
+
+
+WRITERS = {
+    "transformer": _marian,
+    "gpt": _gpt,
+    "bert": _bert,
+    "classifier": _classifier,
+    "electra": _electra,
+    "vit": _vit,
+}

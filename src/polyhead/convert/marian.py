@@ -1,0 +1,184 @@
+"""Marian translation models (OPUS-MT) in Hugging Face's names and back.
+
+Their position code has all sines first and then all cosines, ours takes turns. The order of the
+features is a matter of taste as long as everyone agrees: one permutation of the residual stream,
+applied to every weight that reads it (columns) or writes it (rows), turns one model into the other
+exactly.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from polyhead.convert.weight_names import (
+    Weights,
+    renamed,
+    require,
+    require_classic,
+    stack_from_hf,
+    stack_to_hf,
+    swapped,
+    whole,
+)
+from polyhead.errors import CheckpointError
+from polyhead.models.transformer import TransformerConfig
+
+STACK = {  # the encoder's; the decoder may differ only in its depth
+    "d_model": "d_model",
+    "n_layers": "encoder_layers",
+    "n_heads": "encoder_attention_heads",
+    "d_ff": "encoder_ffn_dim",
+    "activation": "activation_function",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
+}
+SIDE = {
+    "self_attention.w_q": "self_attn.q_proj",
+    "self_attention.w_k": "self_attn.k_proj",
+    "self_attention.w_v": "self_attn.v_proj",
+    "self_attention.w_o": "self_attn.out_proj",
+    "self_residual.norm": "self_attn_layer_norm",
+    "feed_forward.w_1": "fc1",
+    "feed_forward.w_2": "fc2",
+    "feed_residual.norm": "final_layer_norm",
+}
+CROSS = {
+    "cross_attention.w_q": "encoder_attn.q_proj",
+    "cross_attention.w_k": "encoder_attn.k_proj",
+    "cross_attention.w_v": "encoder_attn.v_proj",
+    "cross_attention.w_o": "encoder_attn.out_proj",
+    "cross_residual.norm": "encoder_attn_layer_norm",
+}
+BLOCKS = {
+    **{f"encoder.blocks.{{}}.{o}": f"model.encoder.layers.{{}}.{t}" for o, t in SIDE.items()},
+    **{
+        f"decoder.blocks.{{}}.{o}": f"model.decoder.layers.{{}}.{t}"
+        for o, t in (SIDE | CROSS).items()
+    },
+}
+Tie = Literal["none", "target", "all"]
+TABLES: dict[Tie, dict[str, str]] = {  # what is stored once, under which name
+    "all": {"embed_source.tokens": "model.shared"},
+    "target": {
+        "embed_source.tokens": "model.encoder.embed_tokens",
+        "embed_target.tokens": "model.decoder.embed_tokens",
+    },
+    "none": {
+        "embed_source.tokens": "model.encoder.embed_tokens",
+        "embed_target.tokens": "model.decoder.embed_tokens",
+        "to_logits": "lm_head",
+    },
+}
+COPIES = ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head")
+BIAS, OUR_BIAS = "final_logits_bias", "to_logits.bias"
+WRITERS = (".w_o", ".w_2", ".norm")  # modules whose output is the residual stream
+DEFAULTS: dict[str, Any] = {
+    "vocab_size": 58101, "max_position_embeddings": 1024, "encoder_layers": 12,
+    "encoder_ffn_dim": 4096, "encoder_attention_heads": 16, "decoder_layers": 12,
+    "decoder_ffn_dim": 4096, "decoder_attention_heads": 16, "activation_function": "gelu",
+    "d_model": 1024, "dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0,
+    "scale_embedding": False, "pad_token_id": 58100, "share_encoder_decoder_embeddings": True,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+
+
+def from_hf(state: Mapping[str, Tensor], config: TransformerConfig) -> Weights:
+    """The weights of MarianMTModel as those of our `Transformer`."""
+    table = swapped(BLOCKS | TABLES[config.tie])
+    extra = [f"{name}.weight" for name in COPIES if name not in table]
+    ignored = [BIAS, "embed_positions.weight", *extra]
+    order = taking_turns(config.stack.d_model)
+    found = _permuted(renamed(state, table, ignored), order)
+    if config.output_bias:
+        none = found["embed_source.tokens.weight"].new_zeros(1, config.target_vocab)
+        found[OUR_BIAS] = state.get(BIAS, none)[0]
+    return found
+
+
+def to_hf(weights: Mapping[str, Tensor], config: TransformerConfig) -> Weights:
+    """The weights of our `Transformer` as MarianMTModel's."""
+    order = taking_turns(config.stack.d_model).argsort()
+    ours = dict(weights)
+    bias = ours.pop(OUR_BIAS, torch.zeros(config.target_vocab))
+    return renamed(_permuted(ours, order), BLOCKS | TABLES[config.tie]) | {BIAS: bias[None]}
+
+
+def taking_turns(d_model: int) -> Int[Tensor, "d_model"]:
+    """Where our features stand among theirs: sine 0, cosine 0, sine 1, cosine 1, …"""
+    if d_model % 2:
+        raise CheckpointError(f"config.json: d_model = {d_model}: expected an even number")
+    return torch.arange(d_model).unflatten(0, (2, -1)).t().flatten()
+
+
+def _permuted(weights: Mapping[str, Tensor], order: Int[Tensor, "d_model"]) -> Weights:
+    found: Weights = {}
+    for name, tensor in weights.items():
+        module, _, leaf = name.rpartition(".")
+        if module.endswith(WRITERS):
+            found[name] = _picked(tensor, order, 0, name)
+        elif leaf == "weight":
+            found[name] = _picked(tensor, order, -1, name)
+        else:
+            found[name] = tensor
+    return found
+
+
+def _picked(tensor: Tensor, order: Int[Tensor, "d_model"], axis: int, name: str) -> Tensor:
+    if tensor.dim() == 0 or tensor.size(axis) != len(order):
+        raise CheckpointError(f"{name}: {tuple(tensor.shape)} does not fit d_model = {len(order)}")
+    return tensor.index_select(axis, order)
+
+
+def config_from_hf(values: Mapping[str, Any]) -> TransformerConfig:
+    """Our configuration from the contents of their config.json."""
+    values = {**DEFAULTS, **values}
+    heads, d_ff = whole(values, "encoder_attention_heads"), whole(values, "encoder_ffn_dim")
+    same = {"scale_embedding": True, "decoder_attention_heads": heads, "decoder_ffn_dim": d_ff}
+    require(values, same)
+    shared, tied = values["share_encoder_decoder_embeddings"], values["tie_word_embeddings"]
+    if shared and not tied:
+        raise CheckpointError("config.json: shared embeddings with an output layer of its own")
+    vocab, target = whole(values, "vocab_size"), values.get("decoder_vocab_size")
+    n_encoder, n_decoder = whole(values, "encoder_layers"), whole(values, "decoder_layers")
+    return TransformerConfig(
+        source_vocab=vocab,
+        target_vocab=vocab if target is None else whole(values, "decoder_vocab_size"),
+        pad=whole(values, "pad_token_id"),
+        tie="all" if shared else "target" if tied else "none",
+        max_length=whole(values, "max_position_embeddings"),
+        stack=stack_from_hf(values, STACK, norm="post"),
+        decoder_layers=None if n_decoder == n_encoder else n_decoder,
+        output_bias=True,
+    )
+
+
+def config_to_hf(config: TransformerConfig) -> dict[str, Any]:
+    """The contents of a config.json for MarianMTModel."""
+    stack = config.stack
+    for part in (config.encoder_stack, stack):
+        require_classic(part, norm="post", positions="sinusoidal", own=config.positions)
+    if stack.norm_eps != 1e-5:
+        raise CheckpointError(
+            f"norm_eps = {stack.norm_eps}: Marian's is always 1e-05, so this model cannot be "
+            "written as one"
+        )
+    layers = stack.n_layers if config.decoder_layers is None else config.decoder_layers
+    return {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "vocab_size": config.source_vocab,
+        "decoder_vocab_size": config.target_vocab,
+        "max_position_embeddings": config.max_length,
+        **stack_to_hf(stack, STACK),
+        "decoder_layers": layers,
+        "decoder_ffn_dim": stack.d_ff,
+        "decoder_attention_heads": stack.n_heads,
+        "scale_embedding": True,
+        "pad_token_id": config.pad,
+        "share_encoder_decoder_embeddings": config.tie == "all",
+        "tie_word_embeddings": config.tie != "none",
+    }

@@ -1,0 +1,218 @@
+"""timm's Vision Transformers: their config.json says little, so the sizes come from the weights.
+
+    {"architecture": "vit_base_patch16_224", "num_classes": 1000, "global_pool": "token",
+     "model_args": {…}, "pretrained_cfg": {"input_size": [3, 224, 224], …}}
+
+Only the number of heads and the activation stand nowhere in the shapes; they follow from the name
+or `model_args`. What we write has the name of ViT-B/16, and `model_args` say everything.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from polyhead.convert.vit import require_plain
+from polyhead.convert.weight_names import THEIR_ACTIVATIONS, require, whole
+from polyhead.errors import CheckpointError
+from polyhead.layers.feed_forward import Activation
+from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models.vit import ViTConfig
+
+TIMM = "timm"
+PLAIN = {  # width and heads of timm's ViTs that are as in the paper
+    "tiny": (192, 3), "small": (384, 6), "base": (768, 12), "large": (1024, 16),
+    "huge": (1280, 16), "giant": (1408, 16), "gigantic": (1664, 16),
+}  # fmt: skip
+WRITTEN_AS, NAMELESS = "vit_base_patch16_224", "vit"
+NORM_EPS = 1e-6
+OTHERS = ("quickgelu", "siglip", "relpos", "_rope", "xcit", "srelpos")  # variants in their names
+ARGUMENTS = ("num_heads", "img_size", "patch_size", "embed_dim", "depth", "mlp_ratio", "in_chans",
+             "num_classes", "class_token", "global_pool", "dynamic_img_size", "fc_norm",
+             "act_layer")  # fmt: skip
+ONLY: dict[str, dict[str, Any]] = {
+    "class": {"global_pool": "token", "class_token": True, "fc_norm": False},
+    "mean": {"global_pool": "avg", "class_token": False, "fc_norm": False},
+}
+ACTIVATIONS: dict[str, Activation] = {name: name for name in THEIR_ACTIVATIONS}
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def is_timm(values: Mapping[str, Any]) -> bool:
+    """Is this the config.json of a timm model?"""
+    return "architecture" in values and "model_type" not in values
+
+
+def config_from_timm(values: Mapping[str, Any], shapes: Shapes) -> ViTConfig:
+    """Our configuration of one of timm's vit_* models; `shapes` are those of its weights."""
+    name = architecture(values)
+    if not name.startswith(("vit_", "deit_")) and name != NAMELESS:
+        raise CheckpointError(
+            f"config.json: architecture = {name!r} is not supported, only timm's vit_… are"
+        )
+    if any(mark in name for mark in OTHERS):
+        raise CheckpointError(
+            f"config.json: architecture = {name!r} computes something else than a plain ViT"
+        )
+    arguments = _arguments(values)
+    pooling = _pooling({**values, **arguments}, shapes)
+    d_model, channels, patch, other = _shape(shapes, "patch_embed.proj.weight", 4)
+    if patch != other:
+        raise CheckpointError(f"patches of {patch} x {other} are not supported")
+    n_patches = _shape(shapes, "pos_embed", 3)[1] - int(pooling == "class")
+    height, width = _image(values, arguments, n_patches, patch)
+    return ViTConfig(
+        classes=_shape(shapes, "head.weight", 2)[0],
+        height=height,
+        width=width,
+        channels=channels,
+        patch=patch,
+        pooling=pooling,
+        stack=StackConfig(
+            n_layers=sum(name.endswith(".attn.qkv.weight") for name in shapes),
+            d_model=d_model,
+            n_heads=_heads(name, arguments, d_model, pooling),
+            d_ff=_shape(shapes, "blocks.0.mlp.fc1.weight", 2)[0],
+            dropout=0.0,
+            norm="pre",
+            norm_eps=NORM_EPS,
+            activation=_activation(arguments),
+        ),
+    )
+
+
+def architecture(values: Mapping[str, Any]) -> str:
+    """What timm calls a model, if its config.json has a name."""
+    return str(values.get("architecture", NAMELESS))
+
+
+def options(values: Mapping[str, Any], shapes: Shapes) -> dict[str, Any]:
+    """What `timm.create_model` is to be told beside the name: sizes as the weights have them."""
+    return _arguments(values) | _sizes(config_from_timm(values, shapes))
+
+
+def config_to_timm(config: ViTConfig) -> dict[str, Any]:
+    """The contents of a config.json for timm."""
+    require_plain(config)
+    if config.stack.norm_eps != NORM_EPS:
+        raise CheckpointError(
+            f"norm_eps = {config.stack.norm_eps}: that of timm's ViT is always {NORM_EPS}, so this "
+            "one cannot be written as theirs"
+        )
+    arguments = _sizes(config) | {"num_heads": config.stack.n_heads}
+    if config.pooling == "mean":
+        arguments |= ONLY["mean"]
+    if config.stack.activation != "gelu":
+        arguments["act_layer"] = config.stack.activation
+    return {
+        "architecture": WRITTEN_AS,
+        "num_classes": config.classes,
+        "num_features": config.stack.d_model,
+        "global_pool": ONLY[config.pooling]["global_pool"],
+        "model_args": arguments,
+        "pretrained_cfg": {
+            "input_size": [config.channels, config.height, config.width],
+            "fixed_input_size": True,
+            "interpolation": "bicubic",
+            "crop_pct": 1.0,
+            "num_classes": config.classes,
+            "classifier": "head",
+        },
+    }
+
+
+def _sizes(config: ViTConfig) -> dict[str, Any]:
+    stack = config.stack
+    return {
+        "img_size": [config.height, config.width],
+        "patch_size": config.patch,
+        "in_chans": config.channels,
+        "num_classes": config.classes,
+        "embed_dim": stack.d_model,
+        "depth": stack.n_layers,
+        "mlp_ratio": _ratio(stack.d_ff, stack.d_model),
+    }
+
+
+def _ratio(d_ff: int, d_model: int) -> float:
+    """d_ff / d_model, such that timm's int(d_model · ratio) is d_ff again."""
+    ratio = d_ff / d_model
+    return ratio if int(d_model * ratio) == d_ff else math.nextafter(ratio, math.inf)
+
+
+def _pooling(values: Mapping[str, Any], shapes: Shapes) -> Literal["class", "mean"]:
+    """Where the result is read; a norm after the mean (fc_norm) would be another model."""
+    mean = values.get("global_pool") == "avg" and "cls_token" not in shapes
+    pooling: Literal["class", "mean"] = "mean" if mean else "class"
+    require(values, ONLY[pooling])
+    return pooling
+
+
+def _activation(arguments: Mapping[str, Any]) -> Activation:
+    given = arguments.get("act_layer", "gelu")
+    if given not in ACTIVATIONS:
+        raise CheckpointError(
+            f"config.json: model_args.act_layer = {given!r} is not known here; there are "
+            f"{', '.join(ACTIVATIONS)}"
+        )
+    return ACTIVATIONS[given]
+
+
+def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model was built with beside its name; what could change its arithmetic is refused."""
+    arguments = values.get("model_args") or {}
+    if not isinstance(arguments, dict):
+        raise CheckpointError("config.json: model_args is no table")
+    for name in arguments:
+        if name not in ARGUMENTS:
+            raise CheckpointError(f"config.json: model_args.{name} is not supported")
+    return arguments
+
+
+def _shape(shapes: Shapes, name: str, n_axes: int) -> tuple[int, ...]:
+    if name not in shapes:
+        raise CheckpointError(
+            f"{name} is missing: this is no ViT with a classifier, as timm has it"
+        )
+    if len(shapes[name]) != n_axes:
+        raise CheckpointError(f"{name} has the odd shape {shapes[name]}")
+    return shapes[name]
+
+
+def _heads(name: str, arguments: Mapping[str, Any], d_model: int, pooling: str) -> int:
+    """As told, or as the plain ViT of this name and width has it; without a name the width tells.
+
+    vit_base_patch16_gap_224 has other heads than its namesake: what takes the mean must be told.
+    """
+    if "num_heads" in arguments:
+        return whole(arguments, "num_heads")
+    for size, (width, heads) in PLAIN.items():
+        named = name == NAMELESS or name.split("_")[1] == size
+        if pooling == "class" and named and width == d_model:
+            return heads
+    raise CheckpointError(
+        f"nothing says how many heads the {d_model} features of {name[:80]!r} have; add "
+        '{"model_args": {"num_heads": …}} to config.json'
+    )
+
+
+def _image(
+    values: Mapping[str, Any], arguments: Mapping[str, Any], n_patches: int, patch: int
+) -> tuple[int, int]:
+    """Height and width in pixels: as given if the positions agree, else a square of that many."""
+    cfg = values.get("pretrained_cfg")
+    given = cfg.get("input_size") if isinstance(cfg, dict) else None
+    sizes = [given[1:]] if isinstance(given, list) and len(given) == 3 else []
+    asked = arguments.get("img_size")
+    sizes += [asked if isinstance(asked, list) else [asked, asked]]
+    side = round(n_patches**0.5)
+    sizes.append([side * patch, side * patch])
+    for size in sizes:
+        if len(size) == 2 and all(type(number) is int for number in size):
+            height, width = size
+            if (height // patch) * (width // patch) == n_patches:
+                return height, width
+    raise CheckpointError(
+        f"pos_embed has {n_patches} patches, which are no square; add "
+        '{"pretrained_cfg": {"input_size": [channels, height, width]}} to config.json'
+    )

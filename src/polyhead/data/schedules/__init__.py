@@ -1,0 +1,1 @@
+"""The embedded Korean-English corpus: generated sentences about schedules."""

@@ -1,0 +1,255 @@
+"""Dates, times and amounts of the "schedules" corpus, written by Babel as each language does.
+
+    2026년 3월 4일 수요일   Wednesday, March 4, 2026        섭씨 23도   23 degrees Celsius
+    오후 3시 30분           3:30 PM                         3천 명      3,000 people
+
+By hand is only what Babel has not: numbers in words (세 권, three books), hours by their Korean
+names, degrees below zero, and the words around a number (층, floor).
+"""
+
+from collections.abc import Iterable
+from datetime import date, datetime, time, timedelta
+
+from babel import Locale
+from babel.dates import format_date, format_skeleton, format_time
+from babel.numbers import format_compact_decimal, format_currency, format_decimal, format_percent
+from babel.units import format_unit
+
+from polyhead.data.schedules.patterns import Filler
+
+ONES = ("", "한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉")
+TENS = ("", "열", "스물", "서른", "마흔", "쉰", "예순")
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+         "eleven", "twelve")  # fmt: skip
+LANGUAGES = ("ko", "en")
+SUFFIXES = {"one": "st", "two": "nd", "few": "rd", "other": "th"}
+MINUTES = (0, 10, 15, 20, 30, 40, 45, 50)
+
+
+def amount_fillers() -> dict[str, tuple[Filler, ...]]:
+    """What fills the slots of dates, times and amounts, by kind."""
+    return {
+        **calendar_fillers(),
+        **clock_fillers(),
+        **number_fillers(),
+        **money_fillers(),
+        **measure_fillers(),
+    }
+
+
+def calendar_fillers() -> dict[str, tuple[Filler, ...]]:
+    """Days: of the week, of the month, with the year, of birth; and years."""
+    near = days_between(date(2026, 1, 1), date(2027, 12, 31), step=1)
+    return {
+        "weekday": weekdays(),
+        "weekdate": tuple(weekdate(day) for day in near),
+        "fulldate": tuple(fulldate(day) for day in near),
+        "date": tuple(
+            both(format_skeleton("MMMMd", day, locale=language) for language in LANGUAGES)
+            for day in near[:365]
+        ),
+        "birthday": tuple(
+            both(format_date(day, "long", locale=language) for language in LANGUAGES)
+            for day in days_between(date(1961, 1, 1), date(2009, 12, 31), step=53)
+        ),
+        "year": numbers(range(1961, 2024, 2)),
+    }
+
+
+def clock_fillers() -> dict[str, tuple[Filler, ...]]:
+    """Times: in two ways of writing them, from-to, and hours by name."""
+    times = [time(hour, minute) for hour in range(7, 22) for minute in MINUTES]
+    starts = [time(hour, minute) for hour in range(8, 17) for minute in (0, 30)]
+    hours = [(o_clock, half) for o_clock in range(1, 13) for half in (False, True)]
+    return {
+        "time": tuple(plain(spoken_time(at), english_time(at)) for at in times),
+        "clock": tuple(
+            plain(format_time(at, "aaaa h:mm", locale="ko"), english_time(at)) for at in times
+        ),
+        "span": tuple(span(start, minutes) for start in starts for minutes in (60, 90, 120, 180)),
+        "opening": tuple(span(start, 60 * hours) for start in starts[:7] for hours in range(7, 11)),
+        "hour": tuple(
+            plain(
+                f"{native(o_clock)} 시{' 반' if half else ''}",
+                f"half past {WORDS[o_clock]}" if half else f"{WORDS[o_clock]} o'clock",
+            )
+            for o_clock, half in hours
+        ),
+    }
+
+
+def number_fillers() -> dict[str, tuple[Filler, ...]]:
+    """Numbers that count, name, rank or compare something."""
+    levels = (12, 15, 20, 24, 30, 36, 40, 45, 50, 60, 72, 80, 100, 120, 150, 200)
+    rises = [(low, high) for low in levels for high in levels if low < high]
+    addends = (1, 2, 3, 4, 6, 7, 9, 10, 11, 13, 15)
+    sums = [(a, b) for a in (5, 8, 10, 12, 14, 17, 20, 21, 25, 26, 30, 33) for b in addends]
+    scores = [(win, loss) for win in range(1, 8) for loss in range(win)]
+    return {
+        "few": tuple(plain(native(n), WORDS[n]) for n in range(2, 13)),
+        "age": tuple(plain(native(n), str(n)) for n in range(20, 70)),
+        "nth": tuple(plain(str(n), ordinal(n)) for n in range(2, 31)),
+        "floor": tuple(plain(str(n), ordinal(n)) for n in range(1, 16)),
+        "room": numbers(floor * 100 + door for floor in range(1, 10) for door in range(1, 6)),
+        "bus": numbers((1, 3, 5, 7, 10, 12, 16, 20, 21, 28, 30, 34, 42, 51, 60, 77, 100, 102)),
+        "code": numbers(1_000 + 379 * n % 9_000 for n in range(60)),
+        "percent": tuple(
+            both(format_percent(n / 100, locale=language) for language in LANGUAGES)
+            for n in range(5, 75, 5)
+        ),
+        "rise": tuple(parts({"low": str(low), "high": str(high)}) for low, high in rises),
+        "sum": tuple(parts({"a": str(a), "b": str(b), "total": str(a + b)}) for a, b in sums),
+        "score": tuple(plain(f"{win} 대 {loss}", f"{win} to {loss}") for win, loss in scores),
+    }
+
+
+def money_fillers() -> dict[str, tuple[Filler, ...]]:
+    """Prices, and the large round numbers that Korean counts in 천 and 만."""
+    bills = range(10_000, 100_000, 5_000)
+    prices = (*range(1_000, 10_000, 500), *bills)
+    crowds = (*range(1_000, 10_000, 1_000), 10_000, 20_000, 30_000, 50_000, 100_000, 200_000)
+    large = (5, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300)
+    return {
+        "price": tuple(plain(f"{decimal(n)}원", f"{decimal(n)} won") for n in prices),
+        "bill": tuple(plain(f"{decimal(n)}원", f"{decimal(n)} won") for n in bills),
+        "won": tuple(
+            both(format_currency(n, "KRW", locale=language) for language in LANGUAGES)
+            for n in prices
+        ),
+        "amount": tuple(compact(n * 10_000) for n in large),
+        "rate": tuple(compact(n * 10_000) for n in (5, 6, 7, 8, 9, 10, 12, 15, 18, 20, 25, 30)),
+        "crowd": tuple(compact(n) for n in crowds),
+    }
+
+
+def measure_fillers() -> dict[str, tuple[Filler, ...]]:
+    """Lengths, weights, temperatures and durations."""
+    minutes = tuple(measure(n, "duration-minute") for n in (5, 10, 15, 20, 25, 30, 40, 45, 50))
+    hours = tuple(measure(n, "duration-hour") for n in range(1, 7))
+    half_past = tuple(join(hour, measure(30, "duration-minute")) for hour in hours)
+    warmth = tuple(measure(n, "temperature-celsius") for n in range(2, 36))
+    frost = tuple(plain(f"영하 {n}도", f"{n} degrees below zero") for n in range(2, 19))
+    return {
+        "minutes": minutes,
+        "hours": hours + half_past,
+        "duration": minutes + hours + half_past,
+        "days": tuple(measure(n, "duration-day") for n in (*range(2, 11), 12, 14, 15, 20, 30, 50)),
+        "length": (
+            *(measure(n, "duration-month") for n in range(2, 12)),
+            *(measure(n, "duration-year") for n in range(1, 21)),
+            *(measure(n, "duration-week") for n in (2, 3)),
+        ),
+        "distance": tuple(measure(n, "length-kilometer") for n in range(30, 460, 10)),
+        "meters": tuple(measure(n, "length-meter") for n in range(50, 950, 50)),
+        "height": tuple(measure(n, "length-centimeter") for n in range(150, 191)),
+        "weight": tuple(measure(n / 2, "mass-kilogram") for n in range(1, 21)),
+        "warmth": warmth,
+        "degrees": warmth + frost,
+    }
+
+
+def plain(korean: str, english: str, marks: tuple[tuple[str, str], ...] = ()) -> Filler:
+    """A filler with one form in each language."""
+    return Filler({"": korean}, {"": english}, marks)
+
+
+def both(written: Iterable[str]) -> Filler:
+    """A filler from what Babel wrote in Korean and in English."""
+    korean, english = written
+    return plain(korean, english)
+
+
+def parts(forms: dict[str, str]) -> Filler:
+    """A filler that has no plain form, and whose forms are the same in both languages."""
+    return Filler(forms, forms)
+
+
+def days_between(first: date, last: date, *, step: int) -> list[date]:
+    """Every `step`-th day from the first to the last."""
+    return [first + timedelta(days=n) for n in range(0, (last - first).days + 1, step)]
+
+
+def weekday_mark(day: date) -> tuple[tuple[str, str], ...]:
+    """What a filler that falls on this day of the week is about."""
+    return (("weekday", format_date(day, "EEEE", locale="ko")),)
+
+
+def weekdays() -> tuple[Filler, ...]:
+    """수요일, Wednesday, and whose: Wednesday's."""
+    found = []
+    for day in days_between(date(2026, 3, 2), date(2026, 3, 8), step=1):
+        korean, english = (format_date(day, "EEEE", locale=language) for language in LANGUAGES)
+        found.append(Filler({"": korean}, {"": english, "s": f"{english}'s"}, weekday_mark(day)))
+    return tuple(found)
+
+
+def weekdate(day: date) -> Filler:
+    """3월 4일 수요일, Wednesday, March 4."""
+    korean = format_skeleton("MMMEEEEd", day, locale="ko")
+    return plain(korean, format_date(day, "EEEE, MMMM d", locale="en"), weekday_mark(day))
+
+
+def fulldate(day: date) -> Filler:
+    """2026년 3월 4일 수요일, Wednesday, March 4, 2026."""
+    korean, english = (format_date(day, "full", locale=language) for language in LANGUAGES)
+    return plain(korean, english, weekday_mark(day))
+
+
+def spoken_time(at: time) -> str:
+    """오후 3시, 오후 3시 30분."""
+    return format_time(at, "aaaa h시 m분" if at.minute else "aaaa h시", locale="ko")
+
+
+def english_time(at: time) -> str:
+    """3:30 PM."""
+    return format_time(at, "h:mm a", locale="en")
+
+
+def span(start: time, length: int) -> Filler:
+    """Two times, `length` minutes apart."""
+    end = (datetime.combine(date(2026, 3, 2), start) + timedelta(minutes=length)).time()
+    return Filler(
+        {"start": spoken_time(start), "end": spoken_time(end)},
+        {"start": english_time(start), "end": english_time(end)},
+    )
+
+
+def native(number: int) -> str:
+    """The Korean numeral that stands before a counter, up to 69: 세, 열두, 스무, 서른한."""
+    if number == 20:
+        return "스무"
+    return TENS[number // 10] + ONES[number % 10]
+
+
+def ordinal(number: int) -> str:
+    """1st, 22nd, 13th."""
+    return f"{number}{SUFFIXES[Locale('en').ordinal_form(number)]}"
+
+
+def decimal(number: int) -> str:
+    """12,000: the two languages agree."""
+    return format_decimal(number, locale="en")
+
+
+def compact(number: int) -> Filler:
+    """Korean counts in 천 and 만, English in thousands: 35만, 350,000."""
+    return plain(format_compact_decimal(number, locale="ko"), decimal(number))
+
+
+def numbers(values: Iterable[int]) -> tuple[Filler, ...]:
+    """Numbers that name something: they are the same in both languages and have no commas."""
+    return tuple(plain(str(value), str(value)) for value in values)
+
+
+def measure(number: int | float, unit: str) -> Filler:
+    """A number with its unit in words. Babel has the Korean words for durations as short forms."""
+    is_duration = unit.startswith("duration")
+    korean = format_unit(number, unit, "short" if is_duration else "long", locale="ko")
+    return plain(korean, format_unit(number, unit, "long", locale="en"))
+
+
+def join(hours: Filler, minutes: Filler) -> Filler:
+    """1시간 30분, 1 hour and 30 minutes."""
+    return plain(
+        f"{hours.korean['']} {minutes.korean['']}", f"{hours.english['']} and {minutes.english['']}"
+    )

@@ -1,0 +1,1 @@
+"""Search and sampling; a model is known by its protocol only."""

@@ -1,0 +1,106 @@
+"""One token after the other, never looking back: greedy search and sampling.
+
+    greedy        argmax p
+    temperature   p_i ∝ exp(z_i / T)
+    top-k         only the k likeliest            (Fan et al. 2018)
+    top-p         only the likeliest that together have probability p    (Holtzman et al. 2020)
+
+Temperature, top-k and top-p may be combined; they are applied in this order.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from polyhead.decoding.config import BOS, EOS, NEVER, PAD, DecodeConfig, Hypotheses, force
+from polyhead.decoding.protocol import Decodable, S
+
+Chooser = Callable[[Float[Tensor, "batch beam vocab"]], Int[Tensor, "batch beam"]]
+
+
+def greedy(
+    model: Decodable[S],
+    source: Int[Tensor, "batch source"],
+    config: DecodeConfig,
+    prefix: Int[Tensor, "batch prefix"] | None = None,
+) -> Hypotheses:
+    """The likeliest next token, every time."""
+    return walk(model, source, config, lambda logits: logits.argmax(-1), 1, prefix)
+
+
+def sample(
+    model: Decodable[S],
+    source: Int[Tensor, "batch source"],
+    config: DecodeConfig,
+    generator: torch.Generator,
+    prefix: Int[Tensor, "batch prefix"] | None = None,
+) -> Hypotheses:
+    """`n_best` independent draws for every sentence."""
+
+    def choose(logits: Tensor) -> Tensor:
+        p = trimmed(logits / config.temperature, config.top_k, config.top_p).softmax(-1)
+        flat = torch.multinomial(p.flatten(0, 1).cpu(), 1, generator=generator)
+        return flat.view(logits.shape[:2]).to(logits.device)
+
+    return walk(model, source, config, choose, config.n_best, prefix)
+
+
+@torch.inference_mode()
+def walk(
+    model: Decodable[S],
+    source: Int[Tensor, "batch source"],
+    config: DecodeConfig,
+    choose: Chooser,
+    width: int,
+    prefix: Int[Tensor, "batch prefix"] | None = None,
+) -> Hypotheses:
+    """Choose a token, read it, choose the next, until all have ended. Finished sentences leave."""
+    limit, batch = config.limit(source.size(1)), len(source)
+    tokens = torch.full((batch, width, limit), PAD, device=source.device)
+    log_p = torch.zeros(batch, width, device=source.device)
+    state = model.begin(source, width=width, max_length=limit)
+    active = torch.arange(batch, device=source.device)
+    last = torch.full((batch, width), BOS, device=source.device)
+    ended = torch.zeros(batch, width, dtype=torch.bool, device=source.device)
+
+    for step in range(limit):
+        logits = model.step(last, state)
+        normaliser = logits.logsumexp(-1)
+        logits[..., : BOS + 1] = NEVER  # PAD and BOS are never said
+        if prefix is not None and step < prefix.size(1):
+            force(logits, prefix[active, step])
+        chosen = choose(logits)
+        gained = logits.take_along_dim(chosen[..., None], dim=-1)[..., 0] - normaliser
+        log_p[active] += gained.masked_fill(ended, 0.0)
+        tokens[active, :, step] = chosen.masked_fill(ended, PAD)
+        ended = ended | (chosen == EOS)
+        last = chosen
+
+        gone = ended.all(1)
+        n_gone = int(gone.sum())
+        if n_gone == len(active):
+            break
+        if 4 * n_gone >= len(active):  # copying the rest must be worth it
+            stay = (~gone).nonzero()[:, 0]
+            state.keep(stay)
+            active, last, ended = active[stay], last[stay], ended[stay]
+
+    log_p, best_first = log_p.sort(dim=1, descending=True, stable=True)
+    return Hypotheses(tokens.take_along_dim(best_first[..., None], dim=1), log_p, log_p)
+
+
+def trimmed(
+    logits: Float[Tensor, "batch beam vocab"], top_k: int, top_p: float
+) -> Float[Tensor, "batch beam vocab"]:
+    """The unlikely ones made impossible; the likeliest always stays."""
+    if 0 < top_k < logits.size(-1):
+        least = logits.topk(top_k, dim=-1).values[..., -1:]
+        logits = logits.masked_fill(logits < least, NEVER)
+    if top_p < 1.0:
+        ranked, order = logits.sort(dim=-1, descending=True)
+        before = ranked.softmax(-1).cumsum(-1) - ranked.softmax(-1)
+        ranked = ranked.masked_fill(before >= top_p, NEVER)
+        logits = torch.empty_like(logits).scatter_(-1, order, ranked)
+    return logits

@@ -1,1 +1,0 @@
-"""Weights and configurations of others in our names, and ours in theirs."""

@@ -1,0 +1,1 @@
+"""Locality-sensitive hashing attention (Kitaev et al. 2020)."""

@@ -1,0 +1,205 @@
+"""Attention among neighbours only: the kernel of the Reformer (Kitaev et al. 2020, section 2).
+
+Queries and keys are the same vectors; a key is its query at unit length, and there is no 1/√d:
+
+    s_ij = q_i · q_j / ‖q_j‖
+    o_i  = Σ_{j ∈ P_i} exp(s_ij - z_i) v_j,    z_i = log Σ_{j ∈ P_i} exp(s_ij)
+
+Dense attention has P_i = everyone (`dense_shared_qk`). Here P_i is who hashing finds near. In every
+round, positions are sorted by (bucket, position) and cut into chunks of equal size; i sees its own
+chunk and the one before it, and P_i is the union over the rounds. Nobody looks into the future, at
+padding, or at oneself, unless there is nobody else. As in the authors' code, a neighbour in the
+chunk need not be of the same bucket (`same_bucket=True` demands it, as the paper's formula does).
+
+A pair that several rounds find counts once: the paper subtracts log N_ij from each of its N_ij
+scores, we hide all but the first, which is the same sum with fewer terms. With a chunk as long as
+the input the result is therefore dense attention, whatever the number of rounds.
+
+Axes: round, batch, head, query and key (both are length), d_head, d_value.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from polyhead.layers.lsh.chunked import Plan, sorted_attention
+from polyhead.layers.lsh.hashing import (
+    Buckets,
+    draw_rotations,
+    factors,
+    hash_vectors,
+    remembered,
+    sort_by_bucket,
+)
+from polyhead.layers.masks import EVERYTHING, Mask
+
+TINY = 1e-6  # no key is divided by less
+
+
+class Arrangement(NamedTuple):
+    """Who went where: what hashing decided, for the kernel and for those who want to draw it."""
+
+    buckets: Buckets  # hidden keys have a bucket of their own, after all others
+    order: Int[Tensor, "round batch head length"]  # order[…, s]: the position that came to slot s
+    chunk: int
+
+    def chunks(self) -> Int[Tensor, "round batch head length"]:
+        """The chunk that every position came to."""
+        return self.order.argsort(dim=-1) // self.chunk
+
+    def sees(self, *, same_bucket: bool = False) -> Bool[Tensor, "batch head query key"]:
+        """Who has whom in their own chunk or in the one before, in any round."""
+        chunk = self.chunks()
+        back = chunk[..., :, None] - chunk[..., None, :]
+        near = (back == 0) | (back == 1)
+        if same_bucket:
+            near &= self.buckets[..., :, None] == self.buckets[..., None, :]
+        return near.any(dim=0)
+
+
+class LSHAttention(nn.Module):
+    """A kernel for self-attention whose `q` and `k` are one projection (w_k is w_q).
+
+    `k` is not read where it says the same as `q`. A step of decoding, which asks with fewer
+    positions than it remembers (or with beams side by side), looks at all of them: that is the
+    limit of infinitely many rounds, and costs no more than the memory it reads. An encoder, and
+    a prompt, are hashed.
+
+    In training, random rotations come from torch's generator at every call; in use (`eval`) they
+    are the same at every call, so that the same input gives the same output. `buckets` takes the
+    decision instead; through layers that know nothing of hashing, a tape does (`hashing.py`).
+    """
+
+    def __init__(
+        self,
+        chunk: int = 64,
+        n_rounds: int = 2,
+        *,
+        eval_rounds: int = 0,
+        n_buckets: int = 0,
+        same_bucket: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if chunk < 1 or n_rounds < 1 or eval_rounds < 0:
+            raise ValueError(
+                f"chunk ({chunk}) and n_rounds ({n_rounds}) must be at least 1, and eval_rounds "
+                f"({eval_rounds}) at least 0, which means as many as in training"
+            )
+        if n_buckets:
+            factors(n_buckets)
+        self.chunk = chunk
+        self.n_rounds = n_rounds
+        self.eval_rounds = eval_rounds
+        self.n_buckets = n_buckets  # 0: as many as give buckets of half a chunk
+        self.same_bucket = same_bucket
+        self.dropout = dropout
+
+    def forward(
+        self,
+        q: Float[Tensor, "batch head query d_head"],
+        k: Float[Tensor, "batch head key d_head"],
+        v: Float[Tensor, "batch head key d_value"],
+        mask: Mask = EVERYTHING,
+        buckets: Buckets | None = None,
+    ) -> Float[Tensor, "batch head query d_value"]:
+        dropout = self.dropout if self.training else 0.0
+        if _is_a_step(q, k, mask):
+            return F.dropout(shared_qk_weights(q, k, mask), dropout) @ v
+        wide = torch.promote_types(q.dtype, torch.float32)
+        with torch.autocast(q.device.type, enabled=False):
+            x, y = q.to(wide), v.to(wide)
+            plan = self._plan(self.arrange(x, mask, buckets), mask, dropout, like=x)
+            return sorted_attention(x, y, plan).to(v.dtype)
+
+    def weights(
+        self,
+        q: Float[Tensor, "batch head query d_head"],
+        k: Float[Tensor, "batch head key d_head"],
+        mask: Mask = EVERYTHING,
+        buckets: Buckets | None = None,
+    ) -> Float[Tensor, "batch head query key"]:
+        """The whole picture of one hashing: how much i takes from j, 0 where j was not found."""
+        if _is_a_step(q, k, mask):
+            return shared_qk_weights(q, k, mask)
+        seen = self.arrange(q, mask, buckets).sees(same_bucket=self.same_bucket)
+        return _weights(q, k, mask, seen)
+
+    def arrange(
+        self,
+        q: Float[Tensor, "batch head length d_head"],
+        mask: Mask = EVERYTHING,
+        buckets: Buckets | None = None,
+    ) -> Arrangement:
+        """Hash and sort: everything that is decided before anything is attended to."""
+        length = q.size(-2)
+        chunk = min(self.chunk, length)
+        n_rounds = self.n_rounds if self.training or not self.eval_rounds else self.eval_rounds
+        n_buckets = self.n_buckets or 2 * -(-length // chunk)
+        if buckets is None:
+            # drawn even if a tape plays: what is drawn next must be what was drawn next before
+            dice = None if self.training else torch.Generator(q.device).manual_seed(0)
+            rotations = draw_rotations(q.size(-1), n_buckets, n_rounds, q, dice)
+            buckets = remembered(lambda: _set_apart(hash_vectors(q, rotations), mask))
+        return Arrangement(buckets, sort_by_bucket(buckets), chunk)
+
+    def _plan(self, arranged: Arrangement, mask: Mask, dropout: float, like: Tensor) -> Plan:
+        return Plan.of(
+            arranged.order,
+            arranged.chunk,
+            like=like,
+            keys=mask.keys,
+            causal=mask.causal,
+            buckets=arranged.buckets if self.same_bucket else None,
+            dropout=dropout,
+        )
+
+
+def dense_shared_qk(
+    q: Float[Tensor, "batch head query d_head"],
+    v: Float[Tensor, "batch head query d_value"],
+    mask: Mask = EVERYTHING,
+) -> Float[Tensor, "batch head query d_value"]:
+    """What hashing approximates, as printed: every pair compared, nothing sorted."""
+    return shared_qk_weights(q, q, mask) @ v
+
+
+def shared_qk_weights(
+    q: Float[Tensor, "batch head query d_head"],
+    k: Float[Tensor, "batch head key d_head"],
+    mask: Mask = EVERYTHING,
+) -> Float[Tensor, "batch head query key"]:
+    """softmax(q_i · k_j / ‖k_j‖) over all that i may look at; the last query is the last key.
+
+    Rows sum to one, except those of a query that may not even look at itself: they are zero.
+    """
+    return _weights(q, k, mask, None)
+
+
+def _weights(q: Tensor, k: Tensor, mask: Mask, seen: Tensor | None) -> Tensor:
+    n_queries, n_keys = q.size(-2), k.size(-2)
+    scores = q @ F.normalize(k, dim=-1, eps=TINY).transpose(-2, -1)
+    square = torch.ones(n_queries, n_keys, dtype=torch.bool, device=q.device)
+    oneself = square.triu(n_keys - n_queries) & square.tril(n_keys - n_queries)
+    allowed = mask.dense(n_queries, n_keys, q.device)
+    allowed = square if allowed is None else allowed
+    others = allowed & ~oneself if seen is None else allowed & ~oneself & seen
+    alone = ~others.any(dim=-1, keepdim=True)
+    final = others | (oneself & allowed & alone)
+    weights = scores.masked_fill(~final, float("-inf")).softmax(dim=-1)
+    return weights.masked_fill(~final, 0.0)
+
+
+def _is_a_step(q: Tensor, k: Tensor, mask: Mask) -> bool:
+    """Decoding, or a mask that only the dense formula can draw."""
+    return q.size(-2) != k.size(-2) or mask.pairs is not None
+
+
+def _set_apart(buckets: Tensor, mask: Mask) -> Tensor:
+    """Give hidden keys a bucket of their own after all others: they must fill no one's chunk."""
+    if mask.keys is None:
+        return buckets
+    return buckets.masked_fill(~mask.keys[None, :, None], int(buckets.max()) + 1)

@@ -1,0 +1,349 @@
+"""Attention inside sorted chunks, forwards and backwards, in pieces that fit into the cache.
+
+Given an order of the positions for every round, each slot attends to the slots of its chunk and of
+the chunk before it (`polyhead.layers.lsh.attention` says why). Over all rounds this is one softmax:
+
+    p_ij = exp(s_ij - z_i),   o_i = Σ p_ij v_j
+    ∂s_ij = p_ij (∂o_i · v_j - δ_i),   δ_i = ∂o_i · o_i
+
+so the way back needs only q, v, o and z, and computes p once more. Nothing of size query x key is
+ever kept: a few dozen chunks are gathered, compared, multiplied and forgotten at a time, in memory
+and time linear in the length. Masks are numbers here (0 visible, ≥ 1 hidden), because PyTorch
+compares and fills booleans ten times more slowly on a CPU than it adds floats; and scores are
+counted in powers of two, because 2^x of a hidden score is fast and e^x fifty times slower.
+
+Axes: row (a vector of one head at one position), slot (a row's place in the sorted order), group
+(some chunks in a row), own and near (the slots of a chunk; of that chunk and the one before).
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+PIECE = 2**18  # scores computed at once: 1 MB
+ROWS = 2**12  # vectors that are put back at once: 1 MB too, if d_head is 64
+BITS = math.log2(math.e)  # e^s = 2^(BITS · s)
+HIDDEN = -1e30  # a score that no softmax can see, and finite, so that no row becomes NaN
+TINY = 1e-6  # no key is divided by less
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that is decided before anything is computed. Index 0 of `slots` is one chunk early."""
+
+    chunk: int
+    n_chunks: int  # of one sequence in one head
+    causal: bool
+    slots: Int[Tensor, "round slot"]  # the row in every slot, after one chunk of dummies
+    places: Int[Tensor, "round row"]  # the slot of every row
+    chunks: Float[Tensor, "round row"]  # the chunk of every row, counted within its sequence
+    at: Float[Tensor, "row"]  # positions
+    found_at: Float[Tensor, "row"]  # positions to be found at: hidden keys stand after everything
+    hidden: Float[Tensor, "row"] | None  # 1 where a key is hidden
+    buckets: Float[Tensor, "round row"] | None  # given only if they must agree
+    dropout: float
+    seed: int  # of the dropout, to draw it again on the way back
+
+    @staticmethod
+    def of(
+        order: Int[Tensor, "round batch head length"],
+        chunk: int,
+        *,
+        like: Tensor,
+        keys: Bool[Tensor, "batch length"] | None,
+        causal: bool,
+        buckets: Int[Tensor, "round batch head length"] | None,
+        dropout: float,
+    ) -> "Plan":
+        """Turn positions into rows (batch, length, head): that is how projections lie in memory."""
+        _, batch, heads, length = order.shape
+        extra = -length % chunk
+        order = _fill_up(order, extra)
+        n, device = length + extra, order.device
+        b = torch.arange(batch, device=device)[:, None, None]
+        h = torch.arange(heads, device=device)[:, None]
+        slots = ((b * n + order) * heads + h).flatten(1)
+        counted = torch.arange(slots.size(1), device=device).expand_as(slots)
+        places = torch.empty_like(slots).scatter_(1, slots, counted)
+
+        hidden = None
+        if keys is not None or extra:
+            seen = torch.ones(batch, length, device=device) if keys is None else keys
+            hidden = 1 - F.pad(seen.to(like.dtype), (0, extra)).repeat_interleave(heads)
+        at = torch.arange(n, device=device, dtype=like.dtype).repeat_interleave(heads).repeat(batch)
+        if buckets is not None:
+            buckets = F.pad(buckets, (0, extra), value=-1).transpose(2, 3).flatten(1)
+        return Plan(
+            chunk=chunk,
+            n_chunks=n // chunk,
+            causal=causal,
+            slots=F.pad(slots, (chunk, 0)),
+            places=places,
+            chunks=(places % n // chunk).to(like.dtype),
+            at=at,
+            found_at=at if hidden is None else at + n * hidden,
+            hidden=hidden,
+            buckets=None if buckets is None else buckets.to(like.dtype),
+            dropout=dropout,
+            seed=int(torch.randint(2**62, ())) if dropout else 0,
+        )
+
+    @property
+    def length(self) -> int:
+        """Of one sequence, filled up to whole chunks."""
+        return self.chunk * self.n_chunks
+
+    def pieces(self) -> Iterator[tuple[int, int]]:
+        """The chunks of one round, a group at a time: the first and how many."""
+        total = self.places.size(1) // self.chunk
+        group = max(1, PIECE // (2 * self.chunk**2))
+        for first in range(0, total, group):
+            yield first, min(group, total - first)
+
+    def rows(self, turn: int, first: int, n: int) -> Int[Tensor, "near_slot"]:
+        """The rows of n chunks and of the chunk before the first."""
+        return self.slots[turn, first * self.chunk : (first + n + 1) * self.chunk]
+
+    def hide(self, turn: int, first: int, out: Float[Tensor, "group own near"]) -> None:
+        """Write into `out` how many reasons there are not to look (0: look)."""
+        chunk = self.chunk
+        rows = self.rows(turn, first, len(out))
+        if self.causal:  # the future, hidden keys, and oneself
+            self._compare(torch.ge, self.found_at[rows], self.at[rows], out)
+        elif self.hidden is not None:
+            out.copy_(self._near(self.hidden[rows]))
+        else:
+            out.zero_()
+        if not self.causal:
+            out.diagonal(chunk, 1, 2).fill_(1.0)
+        out[-first % self.n_chunks :: self.n_chunks, :, :chunk] = 1.0  # nothing precedes the first
+        if self.buckets is not None:
+            of = self.buckets[turn, rows]
+            out += self._compare(torch.ne, of, of, torch.empty_like(out))
+        for earlier in range(turn):
+            out += self._found(earlier, rows, torch.empty_like(out))
+
+    def _found(self, turn: int, rows: Tensor, out: Tensor) -> Tensor:
+        """1 where another round has this pair too: the key is 0 or 1 chunks before the query."""
+        of = self.chunks[turn, rows]
+        self._compare(torch.sub, of, of - 0.5, out).abs_()  # 1/2 either way
+        torch.lt(out, 1.0, out=out)
+        if self.buckets is not None:
+            of = self.buckets[turn, rows]
+            out *= self._compare(torch.eq, of, of, torch.empty_like(out))
+        return out
+
+    def _compare(self, compare: Any, near: Tensor, own: Tensor, out: Tensor) -> Tensor:
+        own = own[self.chunk :].view(len(out), self.chunk, 1)
+        return compare(self._near(near), own, out=out)
+
+    def _near(self, x: Tensor) -> Tensor:
+        return x.unfold(0, 2 * self.chunk, self.chunk)[:, None]  # (group, 1, near)
+
+
+def _fill_up(order: Tensor, extra: int) -> Tensor:
+    """Append `extra` positions behind all others, where sorting would have put them."""
+    if not extra:
+        return order
+    length = order.size(-1)
+    more = torch.arange(length, length + extra, device=order.device)
+    return torch.cat([order, more.expand(*order.shape[:-1], -1)], dim=-1)
+
+
+def sorted_attention(
+    q: Float[Tensor, "batch head length d_head"],
+    v: Float[Tensor, "batch head length d_value"],
+    plan: Plan,
+) -> Float[Tensor, "batch head length d_value"]:
+    """Every slot of the plan attends to its chunk and the one before, over all rounds at once."""
+    batch, heads, length, _ = q.shape
+    extra = plan.length - length
+    q, v = (x.transpose(1, 2) for x in (q, v))
+    if extra:
+        q, v = (F.pad(x, (0, 0, 0, 0, 0, extra)) for x in (q, v))
+    out = _SortedAttention.apply(q.reshape(-1, q.size(-1)), v.reshape(-1, v.size(-1)), plan)
+    return out.view(batch, plan.length, heads, -1)[:, :length].transpose(1, 2)
+
+
+class Group(NamedTuple):
+    """Some neighbouring chunks, ready to be compared."""
+
+    rows: Int[Tensor, "near_slot"]
+    length: Float[Tensor, "near_slot 1"]  # of the vectors, before they became keys
+    q: Float[Tensor, "group own d_head"]
+    k: Float[Tensor, "near_slot d_head"]
+    v: Float[Tensor, "near_slot d_value"]
+    scores: Float[Tensor, "group own near"]
+
+
+class _SortedAttention(torch.autograd.Function):
+    """The formulas above, for rows of any number of sequences and heads."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, v: Tensor, plan: Plan) -> Tensor:
+        out, top, mass = _gather_rounds(q, v, plan)
+        z = top.add_(mass.log2_())
+        alone = (z < HIDDEN / 2).nonzero().squeeze(1)  # nobody to look at but oneself
+        out[alone], z[alone] = 0.0, 0.0
+        if plan.hidden is not None:
+            alone = alone[plan.hidden[alone] == 0]
+        out[alone] = v[alone]
+        ctx.plan, ctx.alone = plan, alone
+        ctx.save_for_backward(q, v, out, z)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor, Tensor, None]:
+        q, v, out, z = ctx.saved_tensors
+        plan, alone = ctx.plan, ctx.alone
+        with torch.autocast(q.device.type, enabled=False):
+            d_out = d_out.contiguous()
+            delta = (d_out * out).sum(-1)
+            del out  # not needed again, and as large as everything else here
+            ctx.maybe_clear_saved_tensors()
+            noise = _noise(plan, q.device)
+            d_q, d_v = torch.empty_like(q), torch.empty_like(v)
+            for turn, places in enumerate(plan.places):
+                found = _turn_back(plan, turn, (q, v, z, d_out, delta), noise)
+                _bring_back(found, places, (d_q, d_v), add=turn > 0)
+                del found  # before the next round finds its own
+            d_v[alone] += d_out[alone]
+        return d_q, d_v, None
+
+
+def _gather_rounds(q: Tensor, v: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor]:
+    """All rounds, joined: the output, the largest score, and the mass relative to it."""
+    noise = _noise(plan, q.device)
+    joined = None
+    for turn, place in enumerate(plan.places):
+        parts = _turn_forward(q, v, plan, turn, noise)
+        found, highest, weight = (part.index_select(0, place) for part in parts)
+        if joined is None:
+            joined = found, highest, weight
+            continue
+        out, top, mass = joined
+        higher = torch.maximum(top, highest)
+        old, new = (top - higher).exp2_(), (highest - higher).exp2_()
+        mass.mul_(old).addcmul_(weight, new)
+        out.mul_(old[:, None]).addcmul_(found, new[:, None])
+        joined = out, higher, mass
+    assert joined is not None
+    out, top, mass = joined
+    return out.div_(mass[:, None]), top, mass
+
+
+def _turn_forward(
+    q: Tensor, v: Tensor, plan: Plan, turn: int, noise: torch.Generator | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One round in sorted order: Σ 2^(s - top) v, top, and Σ 2^(s - top)."""
+    out, top, mass = torch.empty_like(v), q.new_empty(len(q)), q.new_empty(len(q))
+    buffer = _buffer(plan, q)
+    for first, n in plan.pieces():
+        own = slice(first * plan.chunk, (first + n) * plan.chunk)
+        group = _compare(q, v, plan, turn, first, buffer[:n])
+        scores = group.scores
+        highest = scores.amax(-1, keepdim=True)
+        scores.sub_(highest).exp2_()
+        top[own], mass[own] = highest.flatten(), scores.sum(-1).flatten()
+        _drop(scores, plan, noise)
+        near = group.v.unfold(0, 2 * plan.chunk, plan.chunk).transpose(1, 2)
+        torch.bmm(scores, near, out=out[own].view(n, plan.chunk, -1))
+    return out, top, mass
+
+
+def _turn_back(
+    plan: Plan, turn: int, saved: tuple[Tensor, ...], noise: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """One round of the way back: the gradients of q (as query and as key) and of v, sorted."""
+    q, v, z, d_out, delta = saved
+    chunk = plan.chunk
+    d_q, d_v = (x.new_empty(len(x) + chunk, x.size(1)) for x in (q, v))
+    d_q[:chunk], d_v[:chunk] = 0.0, 0.0
+    buffer, other = _buffer(plan, q), _buffer(plan, q)
+    for first, n in plan.pieces():
+        group = _compare(q, v, plan, turn, first, buffer[:n])
+        mine = group.rows[chunk:]
+        p = group.scores.sub_(z[mine].view(n, chunk, 1)).exp2_()
+        d_o = d_out.index_select(0, mine).view(n, chunk, -1)
+        d_p = torch.bmm(d_o, group.v.unfold(0, 2 * chunk, chunk), out=other[:n])
+        kept = _drop(d_p, plan, noise)
+        d_s = d_p.sub_(delta[mine].view(n, chunk, 1)).mul_(p)
+        p = p if kept is None else p.mul_(kept)
+
+        near_v = d_v[first * chunk : (first + n + 1) * chunk]
+        _to_the_near(p, d_o, near_v)
+        k, d_k = group.k, torch.empty_like(group.k)
+        d_k[:chunk] = 0.0
+        _to_the_near(d_s, group.q, d_k)
+        d_k.addcmul_(k, (k * d_k).sum(-1, keepdim=True), value=-1.0).div_(group.length)
+        near = k.unfold(0, 2 * chunk, chunk).transpose(1, 2)
+        d_k[chunk:].view(n, chunk, -1).baddbmm_(d_s, near)
+        near_q = d_q[first * chunk : (first + n + 1) * chunk]
+        near_q[:chunk] += d_k[:chunk]  # the last chunk of the group before
+        near_q[chunk:] = d_k[chunk:]
+    return d_q[chunk:], d_v[chunk:]
+
+
+def _bring_back(
+    found: tuple[Tensor, Tensor], places: Tensor, totals: tuple[Tensor, Tensor], *, add: bool
+) -> None:
+    """Put rows from their slots into the totals, or add them; a few at a time, without a copy."""
+    for part, total in zip(found, totals, strict=True):
+        for start in range(0, len(total), ROWS):
+            rows = slice(start, start + ROWS)
+            if add:
+                total[rows] += part.index_select(0, places[rows])
+            else:
+                torch.index_select(part, 0, places[rows], out=total[rows])
+
+
+def _compare(q: Tensor, v: Tensor, plan: Plan, turn: int, first: int, scores: Tensor) -> Group:
+    """Gather the chunks first … first + n and those before them, and score who may see whom."""
+    rows = plan.rows(turn, first, len(scores))
+    x = q.index_select(0, rows)
+    length = x.norm(dim=-1, keepdim=True).clamp_(min=TINY)
+    k = x / length
+    queries = x[plan.chunk :].view(len(scores), plan.chunk, -1)
+    plan.hide(turn, first, scores)
+    scores.baddbmm_(queries, k.unfold(0, 2 * plan.chunk, plan.chunk), beta=HIDDEN, alpha=BITS)
+    return Group(rows, length, queries, k, v.index_select(0, rows), scores)
+
+
+def _to_the_near(
+    weights: Float[Tensor, "group own near"],
+    x: Float[Tensor, "group own d"],
+    out: Float[Tensor, "near_slot d"],
+) -> None:
+    """Send x back to where it was looked at: into each chunk, and on top of the one before it."""
+    n, chunk, _ = weights.shape
+    chunks = out.view(n + 1, chunk, -1)
+    torch.bmm(weights[:, :, chunk:].transpose(1, 2), x, out=chunks[1:])
+    chunks[:-1].baddbmm_(weights[:, :, :chunk].transpose(1, 2), x)
+
+
+def _buffer(plan: Plan, like: Tensor) -> Tensor:
+    """Room for the scores of the largest group."""
+    largest = max(n for _, n in plan.pieces())
+    return like.new_empty(largest, plan.chunk, 2 * plan.chunk)
+
+
+def _noise(plan: Plan, device: torch.device) -> torch.Generator | None:
+    """The dropout's own generator: the same on the way back, and no one else's draws move."""
+    return torch.Generator(device).manual_seed(plan.seed) if plan.dropout else None
+
+
+def _drop(x: Tensor, plan: Plan, noise: torch.Generator | None) -> Tensor | None:
+    """Silence a random part of x, in place; returns what x was multiplied with."""
+    if noise is None:
+        return None
+    kept = torch.empty_like(x).bernoulli_(1 - plan.dropout, generator=noise)
+    x *= kept.div_(1 - plan.dropout)
+    return kept

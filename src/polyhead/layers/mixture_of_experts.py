@@ -1,0 +1,241 @@
+"""Sparsely gated experts: many feed-forward networks, of which each position asks a few.
+
+    y      = Σ_i G(x)_i E_i(x)                                            Shazeer et al. 2017, eq. 1
+    G(x)   = softmax(KeepTopK(H(x), k))                                   eq. 3
+    H(x)_i = (x W_g)_i + ε_i · softplus((x W_noise)_i),   ε_i ~ N(0, 1)   eq. 4
+
+KeepTopK leaves the k largest numbers as they are and makes the others -∞, so that G is zero for all
+but k experts; those are not computed. The noise belongs to training: it lets experts be tried.
+
+Left alone, a gate soon prefers the experts that it has trained most. Two losses pull them level:
+
+    importance_i = Σ_x G(x)_i                          L_importance = w · CV(importance)²     eq. 6
+    load_i       = Σ_x P(i is chosen for x)            L_load       = w · CV(load)²           eq. 11
+    P            = Φ(((x W_g)_i - kth_excluding(H(x), k, i)) / softplus((x W_noise)_i))       eq. 9
+
+CV is standard deviation over mean, Φ the normal distribution function, kth_excluding the k-th
+largest number of H(x) without its i-th: P asks what another draw of ε_i alone would have done, and
+unlike a count it has a gradient. Sums go over the positions of one batch.
+
+Modules keep nothing, so a gate *returns* importance and load beside its choice (`Routing`), and
+whoever wants them listens at its door, as `polyhead.viz` does at that of attention:
+
+    with listening(model) as uses:
+        loss = objective(model, batch)
+    for use in uses.values():
+        use.loss                       # the two losses above, with gradients
+
+Axes: batch, length, row (a position that is routed: padding is not), expert, k, d_model.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from polyhead.layers.feed_forward import Activation, FeedForward
+
+LEAST_NOISE = 1e-2  # added to softplus, as in the authors' code: eq. 9 divides by it
+
+
+@dataclass(frozen=True)
+class ExpertsConfig:
+    """`n` experts, `k` of which each position asks; no experts is one network for all.
+
+    `importance` and `load` weigh the two balancing losses, as the paper's translators do.
+    """
+
+    n: int = 0
+    k: int = 2
+    importance: float = 0.01
+    load: float = 0.01
+    noise: bool = True
+
+    def __post_init__(self) -> None:
+        if self.n < 0:
+            raise ValueError(f"n = {self.n}: expected a number of experts, or 0 for none")
+        if self.n and not 1 <= self.k <= self.n:
+            raise ValueError(f"k = {self.k}: of n = {self.n} experts, 1 to {self.n} can be asked")
+        for name in ("importance", "load"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} = {getattr(self, name)}: expected 0 or more")
+        if self.n and self.load and not self.noise:
+            raise ValueError(
+                f"load = {self.load}: without noise the load has no gradient; write load = 0.0, or "
+                "noise = true"
+            )
+
+
+class Routing(NamedTuple):
+    """Whom every row asks and how much it listens to each, and what that makes for each expert."""
+
+    chosen: Int[Tensor, "row k"]
+    weights: Float[Tensor, "row k"]  # each row sums to 1
+    importance: Float[Tensor, "expert"]
+    load: Float[Tensor, "expert"]
+
+
+class Gate(nn.Module):
+    """Equations 3 and 4. W_g and W_noise begin at zero: no preference, and some noise (app. A)."""
+
+    def __init__(self, d_model: int, config: ExpertsConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.w_g = nn.Parameter(torch.zeros(d_model, config.n))
+        self.w_noise = nn.Parameter(torch.zeros(d_model, config.n)) if config.noise else None
+
+    def forward(self, x: Float[Tensor, "row d_model"]) -> Routing:
+        with torch.autocast(x.device.type, enabled=False):  # a choice needs its bits
+            x = x.to(self.w_g.dtype)
+            clean = x @ self.w_g
+            if self.training and self.w_noise is not None:
+                scale = F.softplus(x @ self.w_noise) + LEAST_NOISE
+                return self.route(clean, clean + torch.randn_like(clean) * scale, scale)
+            return self.route(clean, clean, None)
+
+    def route(
+        self,
+        clean: Float[Tensor, "row expert"],
+        noisy: Float[Tensor, "row expert"],
+        scale: Float[Tensor, "row expert"] | None,
+    ) -> Routing:
+        """The k largest of `noisy`. Where nothing is random, the load is a count."""
+        n, k = self.config.n, self.config.k
+        top = noisy.topk(min(k + 1, n))
+        chosen = top.indices[:, :k]
+        weights = top.values[:, :k].softmax(-1)
+        importance = weights.new_zeros(n).index_add(0, chosen.flatten(), weights.flatten())
+        if scale is None or k == n:
+            load = chosen.flatten().bincount(minlength=n).to(weights.dtype)
+        else:
+            load = chance_of_choice(clean, noisy, scale, top.values).sum(0)
+        return Routing(chosen, weights, importance, load)
+
+    def extra_repr(self) -> str:
+        """What print(model) shows of it."""
+        return f"{self.config.k} of {self.config.n}"
+
+
+def chance_of_choice(
+    clean: Float[Tensor, "row expert"],
+    noisy: Float[Tensor, "row expert"],
+    scale: Float[Tensor, "row expert"],
+    top: Float[Tensor, "row more"],
+) -> Float[Tensor, "row expert"]:
+    """Equation 9, given the k + 1 largest of `noisy`, largest first.
+
+    Without one that is among the k, the k-th is the (k + 1)-th of all; without any other, it stays.
+    """
+    last_in, first_out = top[:, -2:].split(1, dim=1)
+    others = torch.where(noisy > first_out, first_out, last_in)
+    return torch.special.ndtr((clean - others) / scale)
+
+
+def unevenness(amounts: Float[Tensor, "expert"]) -> Float[Tensor, ""]:
+    """CV²: the variance of amounts whose mean is 1; 0 if all are equal."""
+    return amounts.var(correction=0) / (amounts.mean().square() + 1e-10)
+
+
+class Experts(nn.Module):
+    """Equation 1, in place of one feed-forward network. Every expert gets its own rows at once.
+
+    `real` marks the positions to route; the others, which are padding, get zeros.
+    """
+
+    def __init__(
+        self, d_model: int, d_ff: int, activation: Activation, dropout: float, config: ExpertsConfig
+    ) -> None:
+        super().__init__()
+        self.gate = Gate(d_model, config)
+        self.experts = nn.ModuleList(
+            FeedForward(d_model, d_ff, activation, dropout) for _ in range(config.n)
+        )
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        real: Bool[Tensor, "batch length"] | None = None,
+    ) -> Float[Tensor, "batch length d_model"]:
+        rows = x.flatten(0, 1)
+        if real is None:
+            return self.ask(rows).view(x.shape)
+        (places,) = real.flatten().nonzero(as_tuple=True)
+        found = self.ask(rows.index_select(0, places))
+        return found.new_zeros(rows.shape).index_copy(0, places, found).view(x.shape)
+
+    def ask(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+        """Gather the rows of each expert, let it work, and bring its answers back."""
+        routing: Routing = self.gate(rows)
+        asked = routing.chosen.flatten()
+        order = asked.argsort(stable=True)  # questions by expert: k of each row
+        asker = order // routing.chosen.size(1)
+        counts = asked.bincount(minlength=len(self.experts)).tolist()
+        pieces = rows.index_select(0, asker).split(counts)
+        answers = torch.cat(
+            [
+                expert(piece[None])[0]
+                for expert, piece in zip(self.experts, pieces, strict=True)
+                if len(piece)
+            ]
+        )
+        back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order)).to(order))
+        by_row = answers.index_select(0, back).unflatten(0, routing.chosen.shape)
+        return (by_row * routing.weights.to(answers.dtype)[..., None]).sum(1)
+
+
+@dataclass
+class Use:
+    """What one gate did since somebody listens: importance and load of its experts, added up."""
+
+    gate: Gate
+    importance: Float[Tensor, "expert"]
+    load: Float[Tensor, "expert"]
+
+    @property
+    def loss(self) -> Float[Tensor, ""]:
+        """The two balancing losses, weighted."""
+        config = self.gate.config
+        return config.importance * unevenness(self.importance) + config.load * unevenness(self.load)
+
+
+@contextmanager
+def listening(model: nn.Module, *, learning: bool = False) -> Iterator[dict[str, Use]]:
+    """Add up what every gate of a model does inside the `with` block, by the gate's name.
+
+    If it is for `learning`, what is computed without gradients does not count: sentences that a
+    model makes up on the way, for instance.
+    """
+    uses: dict[str, Use] = {}
+    handles = [
+        module.register_forward_hook(partial(_hear, uses, name, learning))
+        for name, module in model.named_modules()
+        if isinstance(module, Gate)
+    ]
+    try:
+        yield uses
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hear(
+    uses: dict[str, Use], name: str, learning: bool, gate: Any, _inputs: Any, routing: Routing
+) -> None:
+    if learning and not routing.importance.requires_grad:
+        return
+    if name not in uses:
+        uses[name] = Use(gate, routing.importance, routing.load)
+    else:
+        uses[name].importance = uses[name].importance + routing.importance
+        uses[name].load = uses[name].load + routing.load
+
+
+def has_experts(model: nn.Module) -> bool:
+    """Whether any layer of a model chooses among experts."""
+    return any(isinstance(module, Gate) for module in model.modules())

@@ -1,0 +1,258 @@
+"""Blocks and stacks of blocks: the body of every Transformer in this package.
+
+    encoder block    x → self-attention → feed-forward                     (BERT, ELECTRA, ViT)
+    decoder block    the same, looking only at the past                    (GPT, Reformer)
+    enc-dec block    x → self-attention → cross-attention → feed-forward   (translation)
+
+Every arrow is wrapped in a residual connection (`Residual`), whose norm stands where `norm` says:
+
+    post   LayerNorm(x + f(x))     Vaswani et al. 2017, BERT
+    pre    x + f(LayerNorm(x))     GPT-2, ViT, Reformer
+
+A family chooses numbers and kinds (`StackConfig`) and whether there is a memory to look at. It
+never subclasses a block.
+
+Positions meet in attention only. Who reads a few of them, such as a class token or the blanks of a
+text, says so (`asked`), and the others do not enter the last block's feed-forward network, which is
+two thirds of its work: what is asked for comes out the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int, Num
+from torch import Tensor, nn
+
+from polyhead.layers.attention import MultiHeadAttention
+from polyhead.layers.attention_factory import (
+    AttentionKind,
+    LSHConfig,
+    check_heads,
+    check_kinds,
+    full_kernel,
+    local_kernel,
+    lsh_kernel,
+)
+from polyhead.layers.attention_scores import ScoreKind
+from polyhead.layers.dropout import Dropout, Share
+from polyhead.layers.feed_forward import Activation, FeedForward
+from polyhead.layers.kv_cache import BlockCache, Memory
+from polyhead.layers.masks import EVERYTHING, Mask
+from polyhead.layers.mixture_of_experts import Experts, ExpertsConfig
+from polyhead.layers.positions import Rotary
+
+Sublayer = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """The size of a Transformer, in the symbols of its Table 3. The defaults are the base model."""
+
+    n_layers: int = 6
+    d_model: int = 512
+    n_heads: int = 8
+    d_ff: int = 2048
+    dropout: Share = 0.1  # where the paper has it: on every sub-layer's output and the input
+    attention_dropout: Share = 0.0  # … and where its authors' code had it too: on the weights
+    activation_dropout: Share = 0.0  # … and between the two layers of the feed-forward network
+    norm: Literal["pre", "post"] = "post"
+    norm_eps: float = 1e-5  # BERT has 1e-12, ViT 1e-6
+    activation: Activation = "relu"
+    score: ScoreKind = "scaled_dot"  # how queries and keys are compared
+    attention: AttentionKind | tuple[AttentionKind, ...] = "full"  # of each layer, in turn
+    window: int = 128  # how far local attention sees, to each side
+    lsh: LSHConfig = field(default_factory=LSHConfig)
+    reversible: bool = False  # recompute activations on the way back instead of keeping them
+    feed_chunk: int = 0  # positions that the feed-forward network takes at once; 0: all
+    experts: ExpertsConfig = field(default_factory=ExpertsConfig)  # networks to choose from
+
+    def __post_init__(self) -> None:
+        check_heads(self.d_model, self.n_heads)
+        check_kinds(self.attention, self.score, self.window)
+        if self.reversible and self.norm != "pre":
+            raise ValueError(
+                f'reversible = true cannot undo a norm after the sum: norm is "{self.norm}"; write '
+                'norm = "pre", or reversible = false'
+            )
+        if self.experts.n and (self.reversible or self.feed_chunk):
+            given = "reversible = true" if self.reversible else f"feed_chunk = {self.feed_chunk}"
+            raise ValueError(
+                f"{given}: the balance of experts needs what this would forget; leave it out, or "
+                "write experts.n = 0"
+            )
+
+    def kind(self, layer: int) -> AttentionKind:
+        """The self-attention of one layer, counted from 0."""
+        if isinstance(self.attention, str):
+            return self.attention
+        return self.attention[layer % len(self.attention)]
+
+
+def self_attention(config: StackConfig, layer: int, *, rotary: bool) -> MultiHeadAttention:
+    """Attention of a sequence to itself, of the kind that this layer has."""
+    d_head, dropout, kind = (
+        config.d_model // config.n_heads,
+        config.attention_dropout,
+        config.kind(layer),
+    )
+    if kind == "full":
+        kernel = full_kernel(config.score, config.n_heads, d_head, dropout)
+    elif kind == "local":
+        kernel = local_kernel(config.window, dropout)
+    else:
+        kernel = lsh_kernel(config.lsh, dropout)
+    return MultiHeadAttention(
+        config.d_model,
+        config.n_heads,
+        kernel,
+        rotary=Rotary(d_head) if rotary else None,
+        shared=kind == "lsh",
+    )
+
+
+def cross_attention(config: StackConfig) -> MultiHeadAttention:
+    """Attention to the encoder's memory: always to all of it."""
+    d_head = config.d_model // config.n_heads
+    kernel = full_kernel(config.score, config.n_heads, d_head, config.attention_dropout)
+    return MultiHeadAttention(config.d_model, config.n_heads, kernel)
+
+
+def feed_forward(config: StackConfig) -> FeedForward | Experts:
+    """One network for all positions, or several to choose from."""
+    d_model, d_ff, dropout = config.d_model, config.d_ff, config.activation_dropout
+    if config.experts.n:
+        return Experts(d_model, d_ff, config.activation, dropout, config.experts)
+    return FeedForward(d_model, d_ff, config.activation, dropout, chunk=config.feed_chunk)
+
+
+class Residual(nn.Module):
+    """A skip connection around any sub-layer, with its dropout and its LayerNorm."""
+
+    def __init__(self, config: StackConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps)
+        self.dropout = Dropout(config.dropout)
+        self.pre = config.norm == "pre"
+
+    def branch(self, x: Tensor, sublayer: Sublayer) -> Tensor:
+        """The pre-norm side road without the skip; reversible stacks add it themselves."""
+        return self.dropout(sublayer(self.norm(x)))
+
+    def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
+        if self.pre:
+            return self.dropout.onto(x, sublayer(self.norm(x)))
+        return self.norm(self.dropout.onto(x, sublayer(x)))
+
+
+class Block(nn.Module):
+    """One layer of Figure 1: its left half, or its right half if `cross` is set."""
+
+    def __init__(
+        self, config: StackConfig, *, cross: bool, layer: int = 0, rotary: bool = False
+    ) -> None:
+        super().__init__()
+        self.self_attention = self_attention(config, layer, rotary=rotary)
+        self.self_residual = Residual(config)
+        self.cross_attention = cross_attention(config) if cross else None
+        self.cross_residual = Residual(config) if cross else None
+        self.feed_forward: Any = feed_forward(config)
+        self.feed_residual = Residual(config)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        mask: Mask = EVERYTHING,
+        memory: Memory | None = None,
+        cache: BlockCache | None = None,
+        places: Num[Tensor, "length"] | None = None,
+        asked: Int[Tensor, "asked"] | None = None,
+    ) -> Float[Tensor, "rows columns d_model"]:
+        cache = BlockCache() if cache is None else cache
+        x = self.self_residual(x, lambda h: self.attend(h, mask, cache, places))
+        if self.cross_residual is not None:
+            x = self.cross_residual(x, lambda h: self.recall(h, memory, cache))
+        if asked is not None:
+            x, mask = pick(x, asked)[None], EVERYTHING
+        return self.feed_residual(x, lambda h: self.feed(h, mask))
+
+    def attend(
+        self, h: Tensor, mask: Mask, cache: BlockCache, places: Tensor | None = None
+    ) -> Tensor:
+        """Look at h itself and at everything the cache remembers."""
+        kv = cache.extend(self.self_attention.project(h, places))
+        return self.self_attention(h, kv, mask, places)
+
+    def feed(self, h: Tensor, mask: Mask) -> Tensor:
+        """The feed-forward network, or experts, who are not asked about padding."""
+        if isinstance(self.feed_forward, Experts):
+            return self.feed_forward(h, mask.keys)
+        return self.feed_forward(h)
+
+    def recall(self, h: Tensor, memory: Memory | None, cache: BlockCache) -> Tensor:
+        """Look at the encoder's memory, which is projected once and then remembered."""
+        assert self.cross_attention is not None and memory is not None, "no memory to look at"
+        if cache.memory is None:
+            cache.memory = self.cross_attention.project(memory.states)
+        return self.cross_attention(h, cache.memory, memory.mask)
+
+
+def pick(
+    x: Float[Tensor, "batch length d_model"], asked: Int[Tensor, "asked"]
+) -> Float[Tensor, "asked d_model"]:
+    """The vectors of some positions of all sequences, which are laid end to end."""
+    return x.flatten(0, 1).index_select(0, asked)
+
+
+def first_positions(x: Num[Tensor, "batch length *d_model"]) -> Int[Tensor, "batch"]:
+    """Where each sequence begins, laid end to end: what is asked by who reads first tokens."""
+    return torch.arange(0, x.size(0) * x.size(1), x.size(1), device=x.device)
+
+
+class Stack(nn.Module):
+    """N blocks, one after the other; pre-norm stacks end with the norm their last block lacks.
+
+    `places` are the positions of x, for rotary attention; 0, 1, 2, … unless given. `asked` are the
+    positions of all sequences, laid end to end, whose vectors are wanted; all unless given.
+    """
+
+    def __init__(
+        self,
+        config: StackConfig,
+        *,
+        cross: bool = False,
+        rotary: bool = False,
+        n_layers: int | None = None,
+    ) -> None:
+        super().__init__()
+        depth = config.n_layers if n_layers is None else n_layers
+        self.blocks = nn.ModuleList(
+            Block(config, cross=cross, layer=layer, rotary=rotary) for layer in range(depth)
+        )
+        last = nn.LayerNorm(config.d_model, eps=config.norm_eps)
+        self.norm = last if config.norm == "pre" else nn.Identity()
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        mask: Mask = EVERYTHING,
+        memory: Memory | None = None,
+        cache: list[BlockCache] | None = None,
+        places: Num[Tensor, "length"] | None = None,
+        asked: Int[Tensor, "asked"] | None = None,
+    ) -> Float[Tensor, "*positions d_model"]:
+        slots = self.empty_cache() if cache is None else cache
+        last = len(self.blocks) - 1
+        for n, (block, slot) in enumerate(zip(self.blocks, slots, strict=True)):
+            x = block(x, mask, memory, slot, places, asked if n == last else None)
+        return self.norm(x if asked is None else x[0])
+
+    def empty_cache(self, capacity: int = 0, memory: Memory | None = None) -> list[BlockCache]:
+        """What each block remembers before the first step; `memory` is projected here, once."""
+        cache = [BlockCache(capacity) for _ in self.blocks]
+        if memory is not None:
+            for block, slot in zip(self.blocks, cache, strict=True):
+                assert isinstance(block, Block) and block.cross_attention is not None
+                slot.memory = block.cross_attention.project(memory.states)
+        return cache

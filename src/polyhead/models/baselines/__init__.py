@@ -1,0 +1,1 @@
+"""Translation systems before the Transformer, for comparison."""

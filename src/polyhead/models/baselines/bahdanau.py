@@ -1,0 +1,124 @@
+"""RNNsearch, Bahdanau et al. 2015: look back at the source before every word.
+
+    h_1 … h_n = a bidirectional encoder(source)
+    α_t       = softmax_i vᵀ tanh(W_s s_{t-1} + W_h h_i)       s_{t-1}: the state *before* the word
+    c_t       = Σ_i α_ti h_i
+    s_t       = cell([y_{t-1}; c_t], s_{t-1})                  the context enters the cell
+    p(y_t)    = softmax(W maxout([s_t; y_{t-1}; c_t]))         a deep output, A.2.2
+
+s_0 = tanh(W_0 h̄), h̄ being the last states of both directions (the paper takes that of the direction
+from the right alone). The output reads s_t, as equation 4 has it, where A.2.2 prints s_{t-1}.
+Nothing can be computed ahead but W_h h_i and what y_{t-1} adds to the gates.
+
+Axes: batch, source, target, beam, d_model, d_embed, d_memory (both directions together).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from polyhead.layers.attention_scores import ScoreKind
+from polyhead.layers.dropout import Dropout, Share
+from polyhead.layers.init import uniform
+from polyhead.layers.kv_cache import Memory
+from polyhead.layers.recurrent import Cell, Encoding, Parts, Recurrence, make_look_back
+from polyhead.models.baselines.seq2seq import (
+    Bridge,
+    Maxout,
+    SequenceToSequence,
+    Turn,
+    check_reading,
+    tie,
+)
+
+
+@dataclass(frozen=True)
+class BahdanauConfig:
+    """`d_encoder` is the width of h, both directions together; d_model unless given.
+
+    `d_embed` is the width of a word and `d_output` that of the maxout, both d_model unless given.
+    `teacher_forcing` is how often training reads the right last word, and not the model's own.
+    """
+
+    source_vocab: int = 8_000
+    target_vocab: int = 8_000
+    pad: int = 0
+    cell: Cell = "gru"
+    d_model: int = 256
+    d_encoder: int | None = None
+    d_embed: int | None = None
+    d_output: int | None = None
+    n_layers: int = 1  # of the encoder; the decoder has one
+    dropout: Share = 0.2
+    score: ScoreKind = "additive"
+    teacher_forcing: float = 1.0
+    bidirectional: bool = True
+    tie: bool = False  # one table for the target's embedding and the output layer
+
+    def __post_init__(self) -> None:
+        check_reading(self.teacher_forcing, self.bidirectional, reverse_source=False)
+
+
+PUBLISHED = {
+    "rnnsearch-50": BahdanauConfig(
+        30_000, 30_000, d_model=1000, d_encoder=2000, d_embed=620, d_output=500, dropout=0.0
+    ),
+}
+
+
+class Bahdanau(SequenceToSequence):
+    """A recurrent encoder, and a decoder that looks back at it before every word."""
+
+    def __init__(self, config: BahdanauConfig) -> None:
+        super().__init__(config.pad, config.teacher_forcing, reverse_source=False)
+        d_model, cell = config.d_model, config.cell
+        d_memory = config.d_encoder or d_model
+        self.d_embed = config.d_embed or d_model
+        self.d_memory = d_memory
+        d_output = config.d_output or d_model
+        self.embed_source = nn.Embedding(config.source_vocab, self.d_embed)
+        self.embed_target = nn.Embedding(config.target_vocab, self.d_embed)
+        self.encoder = Recurrence(
+            cell, d_memory, config.n_layers, config.dropout,
+            d_in=self.d_embed, bidirectional=config.bidirectional,
+        )  # fmt: skip
+        self.bridge = Bridge(cell, d_memory, d_model)
+        self.cross_attention = make_look_back(config.score, d_model, d_memory)
+        self.decoder = Recurrence(cell, d_model, 1, 0.0, d_in=self.d_embed + d_memory)
+        self.deep_output = Maxout(d_model + d_memory + self.d_embed, d_output)
+        self.dropout = Dropout(config.dropout)
+        self.to_logits = nn.Linear(d_output, config.target_vocab)
+        uniform(self)
+        if config.tie:
+            tie(self.to_logits, self.embed_target)
+
+    def offer(self, memory: Memory, last: Parts) -> Encoding:
+        """The decoder begins with the top layer's last state, over a bridge."""
+        state = self.bridge(tuple(part[-1:] for part in last))
+        return Encoding(memory, state, self.cross_attention.keys(memory.states))
+
+    def prepare(
+        self, x: Float[Tensor, "batch length d_embed"]
+    ) -> Float[Tensor, "batch length gates"]:
+        """What y_{t-1} adds to the gates."""
+        return self.decoder.gates(x)
+
+    def turn(
+        self, x: Float[Tensor, "batch beam gates"], parts: tuple[Tensor, ...], encoding: Encoding
+    ) -> Turn:
+        """Look back with the old state, then take a step with what was found: [s_t; c_t]."""
+        c = self.cross_attention(parts[0][-1], encoding.memory, encoding.keys)
+        s, parts = self.decoder.turn(x + self.decoder.gates(c, start=self.d_embed), parts)
+        return torch.cat([s, c], dim=-1), parts
+
+    def output(
+        self,
+        found: Float[Tensor, "batch target d_found"],
+        x: Float[Tensor, "batch target d_embed"],
+        encoding: Encoding,
+    ) -> Float[Tensor, "batch target d_output"]:
+        """maxout([s_t; c_t; y_{t-1}]) of all words at once."""
+        del encoding
+        return self.dropout(self.deep_output(torch.cat([found, x], dim=-1)))

@@ -1,0 +1,224 @@
+"""Luong et al. 2015: look back at the source after every step of a stacked decoder.
+
+    h_1 … h_n = encoder(source)
+    s_t       = decoder([y_{t-1}; a_{t-1}], s_{t-1})       input feeding: a_0 = 0
+    α_t       = softmax_i score(s_t, h_i)                  s_t: the state *after* the word
+    c_t       = Σ_i α_ti h_i
+    a_t       = tanh(W_c [c_t; s_t])                       eq. 5
+    p(y_t)    = softmax(W a_t)
+
+    score     dot  sᵀh,   general  sᵀWh,   scaled_dot  sᵀh / √d,   additive  vᵀ tanh(W_s s + W_h h)
+
+Without input feeding (a_{t-1} not read) all s_t of a known target are found in one call, and looked
+back from in another.
+
+Global attention looks at the whole source; local attention at the words within D of a place p_t:
+
+    local_m   p_t = t                                      both sentences go on at the same pace
+    local_p   p_t = S σ(v_pᵀ tanh(W_p s_t))                eq. 9; S words in the source
+              α_ti = softmax_i score(s_t, h_i) · exp(-(i - p_t)² / 2σ²),   σ = D / 2     eq. 10
+
+A Gaussian takes from the weights, which are not made to sum to 1 again. Words are counted from 0,
+and a target that is longer than its source stays at the source's last word.
+
+Axes: batch, source, target, beam, d_model, d_embed.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from polyhead.layers.attention import softmax_of_visible
+from polyhead.layers.attention_scores import ScoredAttention, ScoreKind
+from polyhead.layers.dropout import Dropout, Share
+from polyhead.layers.init import uniform
+from polyhead.layers.kv_cache import Memory
+from polyhead.layers.masks import EVERYTHING, Mask
+from polyhead.layers.recurrent import Cell, Encoding, Parts, Recurrence, make_look_back
+from polyhead.models.baselines.seq2seq import Bridge, SequenceToSequence, Turn, check_reading, tie
+
+
+@dataclass(frozen=True)
+class LuongConfig:
+    """`d_embed` is the width of a word, d_model unless given. `window` is the D of local attention.
+
+    `teacher_forcing` is how often training reads the right last word, and not the model's own.
+    """
+
+    source_vocab: int = 8_000
+    target_vocab: int = 8_000
+    pad: int = 0
+    cell: Cell = "lstm"
+    d_model: int = 256
+    d_embed: int | None = None
+    n_layers: int = 2
+    dropout: Share = 0.2
+    score: ScoreKind = "general"
+    attention: Literal["global", "local_m", "local_p"] = "global"
+    window: int = 10
+    input_feeding: bool = True
+    teacher_forcing: float = 1.0
+    bidirectional: bool = False  # the encoder reads from both ends, each with half of d_model
+    reverse_source: bool = False
+    tie: bool = False  # one table for the target's embedding and the output layer
+
+    def __post_init__(self) -> None:
+        check_reading(self.teacher_forcing, self.bidirectional, self.reverse_source)
+        if self.window < 1:
+            raise ValueError(f"window = {self.window}: expected at least 1 word to each side")
+
+
+PUBLISHED = {
+    "luong": LuongConfig(
+        50_000, 50_000, d_model=1000, n_layers=4, dropout=0.2, reverse_source=True
+    ),
+    "luong-local": LuongConfig(
+        50_000, 50_000, d_model=1000, n_layers=4, dropout=0.2, reverse_source=True,
+        attention="local_p",
+    ),
+}  # fmt: skip
+
+
+class Predictive(ScoredAttention):
+    """A kernel for local_p: where to look is found first, then how much of each word there."""
+
+    def __init__(self, score: nn.Module, d_query: int, window: int) -> None:
+        super().__init__(score)
+        self.w_p = nn.Linear(d_query, d_query, bias=False)
+        self.v_p = nn.Linear(d_query, 1, bias=False)
+        self.window = window
+
+    def forward(
+        self,
+        q: Float[Tensor, "batch head query d_query"],
+        k: Float[Tensor, "batch head key d_key"],
+        v: Float[Tensor, "batch head key d_value"],
+        mask: Mask = EVERYTHING,
+    ) -> Float[Tensor, "batch head query d_value"]:
+        return self.weights(q, k, mask) @ v
+
+    def weights(
+        self,
+        q: Float[Tensor, "batch head query d_query"],
+        k: Float[Tensor, "batch head key d_key"],
+        mask: Mask = EVERYTHING,
+    ) -> Float[Tensor, "batch head query key"]:
+        """Equation 10; rows sum to less than 1."""
+        length = lengths_of(mask, k)[:, None, None]
+        place = length * torch.sigmoid(self.v_p(torch.tanh(self.w_p(q[:, 0]))))
+        away = torch.arange(k.size(-2), device=k.device) - place  # (batch, query, key)
+        near = mask._replace(pairs=away.abs() <= self.window)
+        return softmax_of_visible(self.score(q, k), near) * self.gaussian(away)[:, None]
+
+    def gaussian(self, away: Float[Tensor, "batch query key"]) -> Float[Tensor, "batch query key"]:
+        """exp(-(i - p_t)² / 2σ²) with σ = D / 2."""
+        return torch.exp(-2.0 * (away / self.window).square())
+
+
+def lengths_of(mask: Mask, h: Float[Tensor, "batch *_ source d"]) -> Float[Tensor, "batch"]:
+    """S: how many words each source has."""
+    if mask.keys is None:
+        return h.new_full((len(h),), h.size(-2))
+    return mask.keys.sum(1).to(h.dtype)
+
+
+class Luong(SequenceToSequence):
+    """A stack that reads and a stack that writes, with attention between their tops."""
+
+    def __init__(self, config: LuongConfig) -> None:
+        super().__init__(config.pad, config.teacher_forcing, config.reverse_source)
+        d_model, cell, n_layers = config.d_model, config.cell, config.n_layers
+        self.d_embed = config.d_embed or d_model
+        self.input_feeding = config.input_feeding
+        self.window = config.window if config.attention == "local_m" else None
+        self.embed_source = nn.Embedding(config.source_vocab, self.d_embed)
+        self.embed_target = nn.Embedding(config.target_vocab, self.d_embed)
+        self.encoder = Recurrence(
+            cell, d_model, n_layers, config.dropout,
+            d_in=self.d_embed, bidirectional=config.bidirectional,
+        )  # fmt: skip
+        self.bridge = Bridge(cell, d_model, d_model) if config.bidirectional else None
+        d_in = self.d_embed + (d_model if config.input_feeding else 0)
+        self.decoder = Recurrence(cell, d_model, n_layers, config.dropout, d_in=d_in)
+        self.cross_attention = make_look_back(config.score, d_model, d_model)
+        if config.attention == "local_p":
+            kernel: Any = self.cross_attention.kernel
+            self.cross_attention.kernel = Predictive(kernel.score, d_model, config.window)
+        self.w_c = nn.Linear(2 * d_model, d_model, bias=False)
+        self.dropout = Dropout(config.dropout)
+        self.to_logits = nn.Linear(d_model, config.target_vocab)
+        uniform(self)
+        if config.tie:
+            tie(self.to_logits, self.embed_target)
+
+    def offer(self, memory: Memory, last: Parts) -> Encoding:
+        """The encoder's last states, with input feeding an a_0 of zeros, with local_m t = 0."""
+        state = last if self.bridge is None else self.bridge(last)
+        top = state[0][-1:]
+        if self.input_feeding:
+            state = (*state, torch.zeros_like(top))
+        if self.window is not None:
+            state = (*state, torch.zeros_like(top[..., :1]))
+        return Encoding(memory, state, self.cross_attention.keys(memory.states))
+
+    def prepare(self, x: Float[Tensor, "batch length d_embed"]) -> Float[Tensor, "batch length _"]:
+        """What y_{t-1} adds to the gates of the first layer, if the rest comes word by word."""
+        return self.decoder.gates(x) if self.input_feeding else x
+
+    def write(
+        self, x: Float[Tensor, "batch target _"], encoding: Encoding
+    ) -> Float[Tensor, "batch target d_model"]:
+        """All words: in one call if nothing is fed back."""
+        if self.input_feeding:
+            return super().write(x, encoding)
+        if self.window is None:
+            return self.attend(self.decoder(x, encoding.state)[0], encoding)
+        *cells, start = encoding.state
+        places = start[0] + torch.arange(x.size(1), device=x.device)
+        return self.attend(self.decoder(x, tuple(cells))[0], encoding, places)
+
+    def turn(
+        self, x: Float[Tensor, "batch beam _"], parts: tuple[Tensor, ...], encoding: Encoding
+    ) -> Turn:
+        """A step of the stack, then a look back: a_t."""
+        if self.window is None:
+            return self.turn_at(None, x, parts, encoding)
+        *before, t = parts
+        a, states = self.turn_at(t[0, ..., 0], x, tuple(before), encoding)
+        return a, (*states, t + 1)
+
+    def turn_at(
+        self, place: Tensor | None, x: Tensor, parts: tuple[Tensor, ...], encoding: Encoding
+    ) -> Turn:
+        """The same, where the place is known if it matters."""
+        if not self.input_feeding:
+            s, states = self.decoder.turn(self.decoder.gates(x), parts)
+            return self.attend(s, encoding, place), states
+        *cells, fed = parts
+        gates = x + self.decoder.gates(fed[0], start=self.d_embed)
+        s, states = self.decoder.turn(gates, tuple(cells))
+        a = self.attend(s, encoding, place)
+        return a, (*states, a[None])
+
+    def attend(
+        self,
+        s: Float[Tensor, "batch target d_model"],
+        encoding: Encoding,
+        place: Float[Tensor, "batch target"] | None = None,
+    ) -> Float[Tensor, "batch target d_model"]:
+        """The vector a = tanh(W_c [c; s]); with a place, c is from the words around it."""
+        memory = encoding.memory
+        if place is not None and self.window is not None:
+            memory = Memory(memory.states, around(place, memory, self.window))
+        c = self.cross_attention(s, memory, encoding.keys)
+        return torch.tanh(self.w_c(torch.cat([c, s], dim=-1)))
+
+
+def around(place: Float[Tensor, "batch target"], memory: Memory, window: int) -> Mask:
+    """The words within D of p_t = t, or of the last one if there are no more."""
+    centre = place.minimum(lengths_of(memory.mask, memory.states)[:, None] - 1)
+    words = torch.arange(memory.states.size(1), device=place.device)
+    return memory.mask._replace(pairs=(words - centre[..., None]).abs() <= window)

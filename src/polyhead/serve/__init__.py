@@ -1,1 +1,0 @@
-"""Requests in, answers out: models that other programs, and people with a browser, can use."""

@@ -1,1 +1,0 @@
-"""From characters to numbers and back."""

@@ -1,0 +1,86 @@
+"""The one form of a text that is encoded, and the offsets of pieces in it.
+
+    NFD Hangul, decomposed accents     → composed (Unicode's NFC), so that equal text has equal ids
+    whitespace, control characters     → one space; none at either end
+    surrogates, noncharacters          → U+FFFD, since they cannot be written to a file
+    everything else                    → itself, full-width letters and emoji included
+
+What is not obvious: no character is dropped silently, and applying this twice changes nothing.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+
+from polyhead.tokenizers.base import EOS, Piece
+
+SPACES = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+NOT_TEXT = re.compile("[\ud800-\udfff\ufdd0-\ufdef]")  # U+FDD0 … are ours to use inside: pieces.py
+
+
+def normalise(text: str, *, lowercase: bool = False) -> str:
+    """The form of a text in which it is encoded and compared; see the head of this file."""
+    text = unicodedata.normalize("NFC", text)
+    if lowercase:
+        text = unicodedata.normalize("NFC", text.lower())
+    return tidy(text).strip(" ")
+
+
+def tidy(text: str) -> str:
+    """Whitespace and control characters as single spaces, and nothing that UTF-8 cannot hold."""
+    return SPACES.sub(" ", NOT_TEXT.sub("\ufffd", text))
+
+
+def tile(ids: Sequence[int], surfaces: Iterable[str]) -> list[Piece]:
+    """Lay pieces side by side: a space at the start, at the end or after a space is dropped."""
+    texts = []
+    after_space = True
+    for surface in surfaces:
+        text = tidy(surface)
+        if after_space:
+            text = text.removeprefix(" ")
+        if text:
+            after_space = text.endswith(" ")
+        texts.append(text)
+    for place in reversed(range(len(texts))):
+        if texts[place]:
+            texts[place] = texts[place].removesuffix(" ")
+            break
+    pieces = []
+    start = 0
+    for id, text in zip(ids, texts, strict=True):
+        pieces.append(Piece(text, id, start, start + len(text)))
+        start += len(text)
+    return pieces
+
+
+def before_end(ids: Iterable[int], size: int) -> list[int]:
+    """The ids before the first EOS, each checked to be one of `size`."""
+    return [checked(id, size) for id in takewhile(lambda id: id != EOS, ids)]
+
+
+def checked(id: int, size: int) -> int:
+    """The id itself, if there is such an id: Python would take -1 for the last one."""
+    if not 0 <= id < size:
+        raise ValueError(f"id {id}: this tokenizer has ids 0 to {size - 1}")
+    return id
+
+
+def words_of(pieces: Iterable[Piece]) -> list[int]:
+    """For each piece, which word of the text it belongs to: 0, 0, 1, 2, 2, …
+
+    Words are what stands between spaces and line ends. A space alone belongs to the word that
+    follows it.
+    """
+    words = []
+    word = 0
+    for piece in pieces:
+        word += piece.text.count(" ") + piece.text.count("\n")
+        words.append(word)
+    return words
+
+
+def printable(text: str) -> str:
+    """The text with unprintable characters as their code points, for labels and tables."""
+    return "".join(c if c.isprintable() else f"<U+{ord(c):04X}>" for c in text)

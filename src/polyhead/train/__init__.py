@@ -1,1 +1,0 @@
-"""Turning data into weights: objectives, the loop, schedules."""

@@ -1,0 +1,1 @@
+"""Views of attention: capture, pages and pictures."""

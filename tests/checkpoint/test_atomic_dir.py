@@ -1,0 +1,351 @@
+"""Folders are complete or absent, and whatever happens to their bytes is noticed."""
+
+import ctypes
+import errno
+import json
+import os
+import resource
+import stat
+from random import Random
+
+import pytest
+
+from polyhead.checkpoint import atomic_dir as store
+from polyhead.errors import CheckpointError, PolyheadError
+
+
+def write(folder, **texts):
+    with store.writing(folder) as draft:
+        (draft / "inner").mkdir()
+        for name, text in texts.items():
+            (draft / "inner" / name).write_text(text)
+        (draft / "data.bin").write_bytes(bytes(range(256)) * 9)
+    return folder
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def sealed(tmp_path):
+    return write(tmp_path / "model", a="some text\n", b="")
+
+
+# Writing
+
+
+def test_a_folder_appears_complete(tmp_path):
+    place = tmp_path / "new" / "place" / "model"
+    with store.writing(place) as draft:
+        (draft / "a").write_text("1")
+        assert not place.exists()
+    assert names(place) == ["a", "manifest.json"]
+    assert names(place.parent) == ["model"]
+    store.verify(place)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_exception_leaves_nothing(tmp_path, error):
+    def attempt():
+        with store.writing(tmp_path / "model") as draft:
+            (draft / "a").write_text("1")
+            raise error
+
+    with pytest.raises(error):
+        attempt()
+    assert names(tmp_path) == []
+
+
+def test_an_exception_leaves_what_was_there_before(sealed):
+    def attempt():
+        with store.writing(sealed) as draft:
+            (draft / "a").write_text("other")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        attempt()
+    assert (sealed / "inner" / "a").read_text() == "some text\n"
+    store.verify(sealed)
+    assert names(sealed.parent) == ["model"]
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_an_existing_folder_is_replaced_as_a_whole(sealed, monkeypatch, can_exchange):
+    if not can_exchange:
+        monkeypatch.setattr(store, "_exchange", lambda *_: False)
+    write(sealed, c="new")
+    assert names(sealed / "inner") == ["c"]
+    store.verify(sealed)
+    assert names(sealed.parent) == ["model"]
+
+
+def test_there_is_no_moment_without_a_model(sealed, monkeypatch):
+    """Where the system can exchange two names, the old folder is there until the new one is."""
+    one, other = (bytes(write(sealed.with_name(name), a=name)) for name in ("x", "y"))
+    try:
+        answer = ctypes.CDLL(None).renameat2(-100, one, -100, other, 2)
+    except AttributeError:
+        answer = -1
+    if answer != 0:
+        pytest.skip("this file system cannot exchange names")
+    monkeypatch.setattr(os, "rename", None)
+    monkeypatch.setattr(os, "replace", None)
+    write(sealed, c="new")  # no other renaming was needed
+    store.verify(sealed)
+
+
+def test_a_link_in_the_way_is_replaced_and_its_target_is_not(sealed):
+    link = sealed.with_name("link")
+    store.point(link, sealed)
+    write(link, c="new")
+    assert not link.is_symlink()
+    assert names(link / "inner") == ["c"]
+    assert names(sealed / "inner") == ["a", "b"]
+    assert names(sealed.parent) == ["link", "model"]
+
+
+def test_others_may_read_what_the_umask_allows(tmp_path):
+    before = os.umask(0o022)
+    try:
+        place = tmp_path / "model"
+        with store.writing(place) as draft:
+            (draft / "a").touch(mode=0o600)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o755
+    assert {stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()} == {0o644}
+
+
+@pytest.mark.parametrize("failing", ["write", "fsync", "rename"])
+def test_a_full_disk_is_one_line_and_the_old_folder_stays(sealed, monkeypatch, failing):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if failing != "write":
+        monkeypatch.setattr(os, {"fsync": "fsync", "rename": "rename"}[failing], full)
+        monkeypatch.setattr(store, "_exchange", lambda *_: False)
+
+    def attempt():
+        with store.writing(sealed) as draft:
+            (draft / "a").write_text("new")
+            if failing == "write":
+                full()
+
+    with pytest.raises(PolyheadError) as caught:
+        attempt()
+    monkeypatch.undo()
+    assert str(caught.value) == (
+        f"cannot write {sealed}: No space left on device; what was saved before is intact"
+    )
+    assert caught.value.exit_code == 1
+    store.verify(sealed)
+    assert (sealed / "inner" / "a").read_text() == "some text\n"
+    assert names(sealed.parent) == ["model"]
+
+
+def test_a_disk_that_is_really_full_is_told(sealed):
+    """A process whose files may not grow: the kernel itself refuses in the middle of a file."""
+    read, written = os.pipe()
+    if not (pid := os.fork()):
+        try:
+            most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, most))
+            with store.writing(sealed) as draft:
+                (draft / "large").write_bytes(bytes(200_000))
+        except PolyheadError as error:
+            os.write(written, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(written)
+    os.waitpid(pid, 0)
+    with os.fdopen(read) as told:
+        line = told.read()
+    assert line == f"cannot write {sealed}: File too large; what was saved before is intact"
+    store.verify(sealed)
+    assert names(sealed.parent) == ["model"]
+
+
+# Verifying
+
+
+def test_every_flipped_bit_is_found(sealed):
+    random = Random(0)
+    for path in sorted(p for p in sealed.rglob("*") if p.is_file() and p.stat().st_size):
+        good = path.read_bytes()
+        places = range(len(good)) if len(good) < 300 else random.sample(range(len(good)), 200)
+        for place in places:
+            bad = bytearray(good)
+            bad[place] ^= 1 << random.randrange(8)
+            path.write_bytes(bad)
+            with pytest.raises(CheckpointError):
+                store.verify(sealed)
+        path.write_bytes(good)
+    store.verify(sealed)
+
+
+def test_every_truncation_and_every_addition_is_found(sealed):
+    random = Random(0)
+    for path in sorted(p for p in sealed.rglob("*") if p.is_file()):
+        good = path.read_bytes()
+        lengths = random.sample(range(len(good)), min(len(good), 100))
+        for bad in [*(good[:length] for length in lengths), good + b" ", good + b"\n"]:
+            path.write_bytes(bad)
+            with pytest.raises(CheckpointError, match=r"model: .* is damaged"):
+                store.verify(sealed)
+        path.write_bytes(good)
+    store.verify(sealed)
+
+
+def test_a_missing_file_is_named(sealed):
+    (sealed / "inner" / "b").unlink()
+    with pytest.raises(CheckpointError, match=r"model: inner/b is missing; the folder was not"):
+        store.verify(sealed)
+
+
+def test_a_folder_without_a_manifest_is_not_a_checkpoint(tmp_path):
+    with pytest.raises(CheckpointError, match=r"is not a checkpoint: it has no manifest\.json"):
+        store.verify(tmp_path)
+
+
+def test_the_sums_that_were_checked_are_returned(sealed):
+    assert list(store.verify(sealed)) == ["data.bin", "inner/a", "inner/b"]
+
+
+def rewrite(sealed, manifest):
+    (sealed / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../secret", "inner/../../secret", "/etc/passwd", "..", ".", "", "a\nb", "a\0b", "\ud800",
+     "x" * 5000, "inner/a/b", "//etc/passwd", "inner//a", "./data.bin"],
+)  # fmt: skip
+def test_names_that_lead_out_of_the_folder_are_refused(sealed, name):
+    (sealed.parent / "secret").write_text("x")
+    rewrite(sealed, store.verify(sealed) | {name: "0" * 64})
+    with pytest.raises(CheckpointError, match=r"manifest\.json names .*, which no model has") as e:
+        store.verify(sealed)
+    assert "\n" not in str(e.value)
+    assert len(str(e.value)) < 300
+
+
+@pytest.mark.parametrize("content", ["[]", "1", '{"data.bin": 5}', "[" * 10**6, "\xff", "{}"])
+def test_a_manifest_of_another_form_is_refused(sealed, content):
+    (sealed / "manifest.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(CheckpointError, match=r"manifest\.json is damaged|data\.bin is damaged"):
+        store.verify(sealed)
+
+
+def test_a_huge_manifest_is_not_read(sealed):
+    with (sealed / "manifest.json").open("r+b") as file:
+        file.truncate(2**40)  # no disk is taken by it
+    with pytest.raises(CheckpointError, match=r"manifest\.json is damaged"):
+        store.verify(sealed)
+
+
+@pytest.mark.parametrize("what", ["data.bin", "inner/a", "inner", "manifest.json"])
+def test_links_to_other_places_are_not_followed(sealed, what):
+    outside = sealed.parent / "outside"
+    (sealed / what).rename(outside)
+    (sealed / what).symlink_to(outside)
+    message = r"is a link to another place|manifest\.json is damaged"
+    with pytest.raises(CheckpointError, match=message):
+        store.verify(sealed)
+
+
+def test_a_pipe_is_not_waited_for(sealed):
+    (sealed / "data.bin").unlink()
+    os.mkfifo(sealed / "data.bin")
+    with pytest.raises(CheckpointError, match=r"data\.bin is missing"):
+        store.verify(sealed)
+
+
+# Finding and tidying
+
+
+def checkpoints(place, *steps):
+    return [write(store.step_folder(place, step), a=str(step)) for step in steps]
+
+
+def test_the_newest_that_verifies_is_found_with_a_word_about_the_others(tmp_path):
+    one, two, three = checkpoints(tmp_path, 5, 10, 15)
+    assert store.newest(tmp_path) == (three, [])
+    (three / "data.bin").write_bytes(b"")
+    found, complaints = store.newest(tmp_path)
+    assert found == two
+    assert complaints == [
+        f"{three}: data.bin is damaged: its checksum is not the saved one; "
+        "going back to an older checkpoint"
+    ]
+    (two / "manifest.json").unlink()
+    found, complaints = store.newest(tmp_path)
+    assert (found, len(complaints)) == (one, 2)
+    (one / "manifest.json").unlink()
+    assert store.newest(tmp_path)[0] is None
+    assert store.newest(tmp_path / "nowhere") == (None, [])
+
+
+def test_steps_are_sorted_as_numbers_and_others_are_not_taken_for_them(tmp_path):
+    checkpoints(tmp_path, 10**8, 99_999_999, 3)
+    (tmp_path / "step-5").mkdir()
+    (tmp_path / ".tmp-1-step-00000007").mkdir()
+    (tmp_path / "step-00000009.bak").mkdir()
+    assert [step for step, _ in store.steps(tmp_path)] == [3, 99_999_999, 10**8]
+
+
+def test_the_last_ones_and_the_best_are_kept(tmp_path):
+    folders = dict(zip(range(1, 8), checkpoints(tmp_path, *range(1, 8)), strict=True))
+    store.tidy(tmp_path, folders[7], keep=3, spare=folders[2])
+    assert [step for step, _ in store.steps(tmp_path)] == [2, 5, 6, 7]
+    store.tidy(tmp_path, folders[7], keep=1, spare=None)
+    assert [step for step, _ in store.steps(tmp_path)] == [7]
+
+
+def test_a_damaged_newer_one_does_not_push_the_sound_ones_out(tmp_path):
+    folders = dict(zip((4, 8, 12), checkpoints(tmp_path, 4, 8, 12), strict=True))
+    (folders[12] / "data.bin").write_bytes(b"")
+    checkpoints(tmp_path, 9)  # a run went back to step 8 and came to step 9
+    store.tidy(tmp_path, store.step_folder(tmp_path, 9), keep=2, spare=None)
+    assert [step for step, _ in store.steps(tmp_path)] == [8, 9]
+
+
+def test_what_a_crash_left_behind_goes_and_what_is_not_ours_stays(tmp_path):
+    (tmp_path / ".tmp-123-abc").mkdir()
+    (tmp_path / ".tmp-123-abc" / "file").write_text("x")
+    (tmp_path / ".tmp-123-metrics.jsonl").write_text("x")
+    (tmp_path / ".tmp-123-best").symlink_to(tmp_path)
+    (tmp_path / ".tmp-mine").write_text("x")
+    (tmp_path / "other").write_text("x")
+    store.remove_drafts(tmp_path)
+    assert names(tmp_path) == [".tmp-mine", "other"]
+
+
+# Links and small files
+
+
+def test_a_link_is_relative_and_moves_at_once(tmp_path):
+    one, two = checkpoints(tmp_path / "run" / "checkpoints", 1, 2)
+    link = tmp_path / "run" / "last"
+    for target in (one, two):
+        store.point(link, target)
+        assert link.resolve() == target
+        assert not os.path.isabs(os.readlink(link))
+    (tmp_path / "run").rename(tmp_path / "moved")
+    store.verify(tmp_path / "moved" / "last")
+    assert names(tmp_path / "moved") == ["checkpoints", "last"]
+
+
+def test_a_small_file_is_replaced_at_once(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    store.write_text(path, "하나")
+    store.write_text(path, "둘")
+    assert path.read_text(encoding="utf-8") == "둘"
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(PolyheadError, match=r"cannot write .*/file: No space left on device"):
+        store.write_text(path, "셋")
+    assert path.read_text(encoding="utf-8") == "둘"

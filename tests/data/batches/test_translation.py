@@ -1,0 +1,231 @@
+"""Batches: everything once, within the budget, hardly any padding, and the same for ever."""
+
+import itertools
+import multiprocessing
+import os
+import signal
+from collections import Counter
+from multiprocessing.reduction import ForkingPickler
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyhead.data.batches.translation import Epochs, Place, collate, group, pad, padding_share
+from polyhead.data.parallel import read_parallel
+from polyhead.tokenizers.storage import BOS, EOS, PAD, TextConfig, train_tokenizers
+
+SENTENCES = st.lists(st.integers(4, 9), max_size=12).map(lambda ids: [*ids, EOS])
+PAIRS = st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=60)
+
+
+def some_pairs(n, seed=0):
+    """Pairs that can be told apart: the first source id of pair i is 10 + i."""
+    random = Random(seed)
+    return [
+        ([10 + i, *[5] * random.randrange(8), EOS], [*[6] * random.randrange(8), EOS])
+        for i in range(n)
+    ]
+
+
+class Same:
+    """An encoder that can be sent to another process."""
+
+    def __init__(self, pairs):
+        self.pairs = pairs
+
+    def __call__(self, _):
+        return self.pairs
+
+
+class Drawn:
+    """An encoder that cuts words differently in every epoch, as subword sampling does."""
+
+    def __call__(self, epoch):
+        return some_pairs(40, seed=epoch)
+
+
+BEGINNING = Place()
+
+
+def take(epochs, count, start=BEGINNING, workers=0):
+    stream = epochs.batches(start, workers)
+    found = list(itertools.islice(stream, count))
+    stream.close()
+    return found
+
+
+def same(one, other):
+    return all(
+        p == q and all(torch.equal(a, b) for a, b in zip(x, y, strict=True))
+        for (p, x), (q, y) in zip(one, other, strict=True)
+    )
+
+
+@settings(deadline=None)
+@given(PAIRS, st.integers(1, 200), st.integers(0, 2**32))
+def test_an_epoch_has_every_pair_once_and_keeps_to_its_budget(pairs, max_tokens, seed):
+    batches = group(pairs, max_tokens, seed)
+    assert sorted(itertools.chain(*batches)) == list(range(len(pairs)))
+    for numbers in batches:
+        batch = collate([pairs[n] for n in numbers])
+        cost = batch.source.numel() + batch.labels.numel()
+        assert len(numbers) == 1 or cost <= max_tokens
+
+
+@settings(deadline=None)
+@given(PAIRS, st.integers(1, 200))
+def test_the_budget_is_used(pairs, max_tokens):
+    """There are never more batches than if all sentences were as long as the longest."""
+    widest = max(len(source) for source, _ in pairs) + max(len(target) for _, target in pairs)
+    rows = max(1, max_tokens // widest)
+    assert len(group(pairs, max_tokens, seed=0)) <= -(-len(pairs) // rows)
+
+
+@settings(deadline=None)
+@given(PAIRS, st.integers(0, 2**32))
+def test_the_order_is_a_function_of_the_seed(pairs, seed):
+    assert group(pairs, 50, seed) == group(pairs, 50, seed)
+
+
+def test_another_seed_gives_other_batches_in_another_order():
+    pairs = some_pairs(300)
+    one, other = group(pairs, 50, 1), group(pairs, 50, 2)
+    assert one != other
+    assert {frozenset(b) for b in one} != {frozenset(b) for b in other}
+
+
+@settings(deadline=None)
+@given(PAIRS)
+def test_a_batch_holds_its_sentences_and_nothing_else(pairs):
+    batch = collate(pairs)
+    for row, (source, target) in enumerate(pairs):
+        assert batch.source[row].tolist()[: len(source)] == source
+        assert set(batch.source[row].tolist()[len(source) :]) <= {PAD}
+        assert batch.labels[row].tolist()[: len(target)] == target
+        assert set(batch.labels[row].tolist()[len(target) :]) <= {PAD}
+        assert batch.target[row].tolist()[: len(target)] == [BOS, *target[:-1]]
+        assert set(batch.target[row].tolist()[len(target) :]) <= {PAD}
+    assert batch.n_tokens == sum(len(s) + len(t) for s, t in pairs)
+    numbers = batch.source.numel() + batch.labels.numel()
+    assert padding_share([batch]) == pytest.approx(1 - batch.n_tokens / numbers)
+
+
+@settings(deadline=None)
+@given(PAIRS)
+def test_two_halves_are_the_whole(pairs):
+    batch = collate(pairs)
+    for whole, one, other in zip(batch, *batch.halves(), strict=True):
+        assert torch.equal(torch.cat([one, other]), whole)
+        assert abs(len(one) - len(other)) <= 1
+
+
+def test_padding_has_the_width_of_the_longest():
+    assert pad([[4], [5, 6, 7]]).tolist() == [[4, PAD, PAD], [5, 6, 7]]
+
+
+def test_batches_are_a_function_of_seed_epoch_and_step():
+    """Taken in a stream or one by one, in any order, by an object that has seen other epochs."""
+    pairs = some_pairs(40)
+    stream = take(Epochs(Same(pairs), 60, seed=3), 30)
+    lookup = Epochs(Same(pairs), 60, seed=3)
+    places = [(epoch, s) for epoch in range(9) for s in range(lookup.n_batches(epoch))]
+    assert 0 < places[29][0] < 8
+    for number in np.random.default_rng(0).permutation(30):
+        epoch, step = places[number]
+        after, batch = stream[number]
+        assert after == Place(epoch, step + 1)
+        assert all(torch.equal(a, b) for a, b in zip(batch, lookup[epoch, step], strict=True))
+
+
+def test_every_epoch_has_every_pair_once_and_they_differ():
+    epochs = Epochs(Same(some_pairs(40)), 60, seed=3)
+    seen = []
+    for epoch in range(3):
+        firsts = [epochs[epoch, s].source[:, 0].tolist() for s in range(epochs.n_batches(epoch))]
+        assert Counter(itertools.chain(*firsts)) == Counter(range(10, 50))
+        seen.append(firsts)
+    assert seen[0] != seen[1] != seen[2]
+
+
+@pytest.mark.parametrize("encode", [Same(some_pairs(40)), Drawn()], ids=["same", "drawn"])
+def test_a_stream_can_be_taken_up_at_any_place(encode):
+    whole = take(Epochs(encode, 60, seed=3), 25)
+    for done in range(1, 24):
+        after = whole[done - 1][0]
+        assert same(take(Epochs(encode, 60, seed=3), 25 - done, after), whole[done:])
+
+
+def test_a_place_behind_the_last_batch_is_the_next_epoch():
+    epochs = Epochs(Same(some_pairs(40)), 60, seed=3)
+    end = Place(0, epochs.n_batches(0))
+    assert same(take(epochs, 2, end), take(epochs, 2, Place(1, 0)))
+    assert same(take(epochs, 2, Place(0, 10_000)), take(epochs, 2, Place(1, 0)))
+
+
+def test_the_number_of_workers_changes_nothing():
+    whole = take(Epochs(Drawn(), 60, seed=3), 20)
+    assert whole[-1][0].epoch > 0  # over the end of an epoch
+    assert same(take(Epochs(Drawn(), 60, seed=3), 20, workers=2), whole)
+    after = whole[4][0]
+    assert same(take(Epochs(Drawn(), 60, seed=3), 3, after, workers=2), whole[5:8])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_reading_leaves_the_generator_of_dropout_alone(workers):
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    take(Epochs(Same(some_pairs(40)), 60, seed=3), 12, workers=workers)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_workers_do_not_leave_when_the_whole_group_is_told_to():
+    """A terminal and a cluster tell all processes; the one that trains still wants its batches."""
+    stream = Epochs(Same(some_pairs(400)), 60, seed=3).batches(Place(), workers=1)
+    next(stream)
+    for child in multiprocessing.active_children():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            os.kill(child.pid, number)
+    assert len(list(itertools.islice(stream, 60))) == 60
+    stream.close()
+    assert not multiprocessing.active_children()
+
+
+def test_epochs_can_be_sent_to_a_process_that_is_not_a_fork():
+    epochs = Epochs(Drawn(), 60, seed=3)
+    again = ForkingPickler.loads(ForkingPickler.dumps(epochs))
+    assert same(take(again, 5), take(epochs, 5))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**63), st.integers(0, 1000))
+def test_any_seed_is_welcome(seed, epoch):
+    assert Epochs(Same(some_pairs(3)), 60, seed=seed).n_batches(epoch)
+
+
+@pytest.fixture(scope="module")
+def multi30k(real_data):
+    folder = real_data / "multi30k"
+    text = read_parallel([folder / "train.de.gz"], [folder / "train.en.gz"])
+    config = TextConfig(vocab=6000)
+    tokenizers = train_tokenizers(text.sources[::3], text.targets[::3], config)
+    return list(
+        zip(
+            tokenizers.source.encode_batch(text.sources),
+            tokenizers.target.encode_batch(text.targets),
+            strict=True,
+        )
+    )
+
+
+@pytest.mark.parametrize("max_tokens", [1500, 4096])
+def test_hardly_anything_of_multi30k_is_padding(multi30k, max_tokens):
+    epochs = Epochs(Same(multi30k), max_tokens, seed=1)
+    batches = [epochs[0, step] for step in range(epochs.n_batches(0))]
+    assert padding_share(batches) <= 0.05
+    costs = [batch.source.numel() + batch.labels.numel() for batch in batches]
+    assert max(costs) <= max_tokens
+    assert sum(costs) >= 0.9 * max_tokens * len(costs)  # … and not by small batches

@@ -1,0 +1,270 @@
+"""The embedded corpus: what it promises about its sets, and what a reader expects of its words."""
+
+import os
+import random
+import re
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from polyhead.data.schedules import generator as schedules
+from polyhead.data.schedules import words as schedules_words
+from polyhead.data.schedules.fillers import fillers, rows
+from polyhead.data.schedules.generator import Splits, compose, generate, is_rare, write
+from polyhead.data.schedules.patterns import PATTERNS, SLOT, read_patterns
+from polyhead.errors import DataError
+
+WORD = re.compile(r"[^\W_]+(?:[-'.,:][^\W_]+)*")  # 12,000 and 3:30 and T-shirt are one each
+
+
+WRITE = """
+import sys, time
+from pathlib import Path
+from polyhead.data.schedules.generator import write
+write(Path(sys.argv[1]), *map(int, sys.argv[2:]))
+print(time.process_time())
+"""
+
+
+def write_elsewhere(folder, *sizes_and_seed, hash_seed="0"):
+    """Write the corpus in a process of its own, and say how many seconds that took."""
+    root = Path(schedules.__file__).parents[2]
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)}
+    command = [sys.executable, "-c", WRITE, str(folder), *map(str, sizes_and_seed)]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("schedules")
+    return folder, write_elsewhere(folder)
+
+
+@pytest.fixture(scope="module")
+def splits(written):
+    return Splits(*(
+        list(zip(*((written[0] / f"{split}.{language}").read_text(encoding="utf-8").splitlines()
+                   for language in ("ko", "en")), strict=True))
+        for split in Splits._fields
+    ))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Sentences as the patterns give them, without the choice that `generate` makes among them."""
+    dice = random.Random(0)
+    return [compose(pattern, dice).pair for _ in range(60) for pattern in PATTERNS]
+
+
+def test_the_default_size_is_written_in_seconds(written, splits):
+    assert written[1] < 5
+    assert tuple(map(len, splits)) == (12_000, 500, 500)
+
+
+def test_no_sentence_occurs_twice_in_either_language(splits):
+    for side in (0, 1):
+        sentences = [pair[side] for pairs in splits for pair in pairs]
+        assert len(set(sentences)) == len(sentences)
+
+
+def test_every_line_is_clean(splits):
+    for pair in (pair for pairs in splits for pair in pairs):
+        for text in pair:
+            assert text == unicodedata.normalize("NFC", text)
+            assert text == " ".join(text.split()), f"odd spaces in {text!r}"
+            assert text.isprintable()
+            assert not set(text) & set("{}|_")
+            assert text[-1] in ".?"
+        assert pair[0].endswith(("요.", "요?", "니다.")), f"not polite: {pair[0]}"
+        assert pair[1][0] == pair[1][0].upper()
+        assert pair[1].isascii() or "₩" in pair[1]
+        assert (pair[0][-1] == "?") == (pair[1][-1] == "?")
+
+
+def test_a_korean_sentence_has_one_translation_and_an_english_one_too(many):
+    for source, target in ((0, 1), (1, 0)):
+        translations = {}
+        for pair in many:
+            assert translations.setdefault(pair[source], pair[target]) == pair[target]
+
+
+def test_all_patterns_are_used_in_training(splits):
+    assert len(PATTERNS) >= 70
+    assert len({pattern.korean for pattern in PATTERNS}) == len(PATTERNS)
+    sentences = [source for source, _ in splits.train[:3_000]]
+    for pattern in PATTERNS:
+        shape = re.compile(re.escape(SLOT.sub("\0", pattern.korean)).replace("\0", ".+"))
+        assert sum(bool(shape.fullmatch(sentence)) for sentence in sentences) >= 3, pattern.korean
+
+
+def test_there_are_words_enough_and_not_too_many(splits):
+    assert len(fillers()["person"]) >= 60
+    assert len(fillers()["city"]) + len(fillers()["venue"]) >= 60
+    assert len(fillers()["event"]) >= 60
+    assert len(rows(schedules_words.GOODS)) >= 60
+    forms = {word for _, target in splits.train for word in WORD.findall(target)}
+    assert 1_000 <= len(forms) <= 2_000
+    lengths = [len(target.split()) for _, target in splits.train]
+    assert 6 <= sum(lengths) / len(lengths) <= 16
+
+
+def finder(table, column, before=""):
+    """A search for the things of a table in a sentence's text, which gives their Korean names."""
+    by_name = {row[column]: row[0] for row in rows(table)} | {"회의실": "", "콘서트홀": ""}
+    longest_first = "|".join(map(re.escape, sorted(by_name, key=len, reverse=True)))
+    pattern = re.compile(f"{before}({longest_first})")
+    return lambda sentence: {by_name[name] for name in pattern.findall(sentence)} - {""}
+
+
+PEOPLE_IN = finder(schedules_words.PEOPLE, 1)
+CITIES_IN = finder(schedules_words.CITIES, 1)
+VENUES_IN = finder(schedules_words.VENUES, 1, before="the ")
+EVENTS_IN = finder(schedules_words.EVENTS, 0)
+
+
+def combinations(pairs):
+    """Who is where and what is on which day, read off the sentences themselves."""
+    for source, target in pairs:
+        for person in PEOPLE_IN(target):
+            for place in CITIES_IN(target) | VENUES_IN(target):
+                yield ("person", person), ("place", place)
+        for event in EVENTS_IN(source):
+            for weekday in re.findall(r"[월화수목금토일]요일", source):
+                yield ("event", event), ("weekday", weekday)
+
+
+def test_held_out_combinations_never_occur_in_training(splits):
+    found = list(combinations(splits.train))
+    assert len(found) > 3_000
+    assert not [combination for combination in found if is_rare(*combination)]
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_the_other_sets_combine_known_words_in_new_ways(splits, split):
+    known = set(combinations(splits.train))
+    parts = {part for combination in known for part in combination}
+    new = {pair for pair in combinations(getattr(splits, split)) if is_rare(*pair)}
+    for kind in ("person", "event"):
+        assert sum(one[0] == kind for one, _ in new) >= 20
+    assert known.isdisjoint(new)
+    assert {part for combination in new for part in combination} <= parts
+
+
+def test_some_events_never_occur_in_some_patterns_of_training(splits):
+    """Of the pairs of a pattern and an event, those of one pattern are read off its sentences."""
+    pattern = next(p for p in PATTERNS if p.korean == "{event}까지 {days} 남았어요.")
+    shape = re.compile(r"There are \d+ days left until the (.+)\.")
+    found = {match[1] for _, target in splits.train if (match := shape.fullmatch(target))}
+    rare = {
+        filler.english[""]
+        for filler in fillers()["event"]
+        if is_rare(("pattern", pattern.korean), filler.marks[0])
+    }
+    assert rare
+    assert found
+    assert found.isdisjoint(rare)
+
+
+def test_one_combination_in_ten_is_held_out():
+    people, places = (rows(table) for table in (schedules_words.PEOPLE, schedules_words.VENUES))
+    rare = [is_rare(("person", a[0]), ("place", b[0])) for a in people for b in places]
+    assert 0.08 < sum(rare) / len(rare) < 0.12
+
+
+def test_every_second_sentence_of_the_other_sets_is_a_held_out_one(splits):
+    for pairs in (splits.valid, splits.test):
+        others = list(combinations(pairs[1::2]))
+        assert others
+        assert not [combination for combination in others if is_rare(*combination)]
+        held_out = [any(is_rare(*found) for found in combinations([pair])) for pair in pairs[::2]]
+        assert sum(held_out) > 0.4 * len(held_out), "the others have an event in a new pattern"
+
+
+def test_test_and_validation_do_not_depend_on_the_size_of_training(splits):
+    small = generate(n_train=10)
+    assert (small.valid, small.test) == (splits.valid, splits.test)
+    assert small.train == splits.train[:10]
+
+
+def test_another_seed_gives_other_sentences_and_the_same_held_out_combinations(splits):
+    other = generate(n_train=3_000, n_valid=10, n_test=10, seed=2)
+    assert len(set(other.train) & set(splits.train)) < 600
+    assert not [pair for pair in combinations(other.train) if is_rare(*pair)]
+
+
+def test_two_processes_write_the_same_bytes(tmp_path):
+    for hash_seed in ("0", "1234"):
+        write_elsewhere(tmp_path / hash_seed, 500, 50, 50, 3, hash_seed=hash_seed)
+    first, second = (sorted((tmp_path / name).iterdir()) for name in ("0", "1234"))
+    assert len(first) == 7
+    assert [path.name for path in first] == [path.name for path in second]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_written_files_are_parallel_and_complete(tmp_path):
+    paths = write(tmp_path / "new" / "folder", n_train=30, n_valid=4, n_test=3, seed=7)
+    assert sorted(paths) == sorted((tmp_path / "new" / "folder").iterdir())
+    assert {path.name for path in paths} == {
+        "train.ko", "train.en", "valid.ko", "valid.en", "test.ko", "test.en", "README.md"
+    }  # fmt: skip
+    expected = generate(n_train=30, n_valid=4, n_test=3, seed=7)
+    for split, pairs in expected._asdict().items():
+        for side, language in enumerate(("ko", "en")):
+            raw = (tmp_path / "new" / "folder" / f"{split}.{language}").read_bytes()
+            assert raw.decode("utf-8").split("\n") == [*(pair[side] for pair in pairs), ""]
+    readme = (tmp_path / "new" / "folder" / "README.md").read_text(encoding="utf-8")
+    assert "seed 7" in readme
+    assert "| train | 30 |" in readme
+    assert "Apache-2.0" in readme
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    write(tmp_path, n_train=2, n_valid=1, n_test=1)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(schedules.os, "replace", fail)
+    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
+        write(tmp_path, n_train=3, n_valid=1, n_test=1)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match=r"file: cannot be written \(.+\); give another folder"):
+        write(tmp_path / "file", n_train=1, n_valid=0, n_test=0)
+
+
+def test_a_negative_size_is_refused():
+    with pytest.raises(DataError, match="n_valid: -1 sentence pairs; give 0 or more"):
+        generate(n_valid=-1)
+
+
+def test_asking_for_more_than_there_is_says_so(monkeypatch):
+    monkeypatch.setattr(schedules, "PATTERNS", read_patterns("{weekday|이에요}.\nIt is {weekday}."))
+    monkeypatch.setattr(schedules, "MAX_TRIES", 500)
+    assert len(generate(n_train=7, n_valid=0, n_test=0).train) == 7
+    message = (
+        "train: 8 sentence pairs were asked for, and after 7 no new one is found; ask for fewer"
+    )
+    with pytest.raises(DataError, match=message):
+        generate(n_train=8, n_valid=0, n_test=0)
+
+
+def test_no_word_stands_twice_in_a_sentence():
+    dice = random.Random(1)
+    pattern = next(p for p in PATTERNS if p.korean == "{goods|과} {goods2|을} 주세요.")
+    first, second = zip(
+        *(
+            compose(pattern, dice).pair[0].removesuffix(" 주세요.").split(" ", 1)
+            for _ in range(2_000)
+        ),
+        strict=True,
+    )
+    assert not [one for one, rest in zip(first, second, strict=True) if f" {one} " in f" {rest}"]

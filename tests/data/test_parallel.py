@@ -1,0 +1,365 @@
+"""Two files, or one, become pairs; nothing is left out silently, and nothing is guessed."""
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from polyhead.data.parallel import BadLine, Pairs, hold_out, plain, read_pair_file, read_parallel
+from polyhead.errors import ConfigError, DataError
+
+CORRECT = (
+    '; correct it, or leave such lines out with --on-bad-line skip (data.on_bad_line = "skip")'
+)
+RELAXED = settings(  # the machine may be busy; files may be overwritten
+    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+WORDS = ("ba", "de", "ki", "lo", "mu", "ne", "po", "ri", "sa", "tu", "wo", "ze")
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Write files given as name=contents into an empty folder, in which the test then works."""
+    monkeypatch.chdir(tmp_path)
+
+    def to_files(contents):
+        for name, data in contents.items():
+            Path(name).write_bytes(data if isinstance(data, bytes) else data.encode())
+        return [Path(name) for name in contents]
+
+    return to_files
+
+
+def parallel(write, source, target, **options):
+    source_path, target_path = write({"train.ko": source, "train.en": target})
+    return read_parallel([source_path], [target_path], **options)
+
+
+def complaint(kind, function, *arguments, **options):
+    with pytest.raises(kind) as caught:
+        function(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def invented(n, seed=0):
+    """A made-up language and its translation, word by word, in which lengths go together."""
+    dice = random.Random(seed)
+    sources = [" ".join(dice.choices(WORDS, k=dice.randint(2, 15))) + "." for _ in range(n)]
+    targets = [source.replace(" ", "xa ").upper() for source in sources]
+    return sources, targets
+
+
+# ----------------------------------------------------------------------------------- parallel files
+
+
+sentence = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\0\ufeff"))
+
+
+@RELAXED
+@given(pairs=st.lists(st.tuples(sentence, sentence), min_size=1))
+def test_what_is_written_is_read_or_accounted_for(pairs, write):
+    pairs = [("source .", "target ."), *pairs]
+    read = parallel(write, "".join(f"{s}\n" for s, _ in pairs), "".join(f"{t}\n" for _, t in pairs))
+    whole = [(n, pair) for n, pair in enumerate(pairs, start=1) if all(map(str.strip, pair))]
+    assert list(read) == [pair for _, pair in whole]
+    assert [read.where(i) for i in range(len(read))] == [f"train.ko:{n}" for n, _ in whole]
+    assert len(read) + len(read.skipped) == len(pairs)
+
+
+def test_empty_sides_are_skipped_with_their_place(write):
+    pairs = parallel(write, "하나\n둘\n\n \n다섯\n", "one\n\nthree\n\t\nfive\n")
+    assert list(pairs) == [("하나", "one"), ("다섯", "five")]
+    assert [str(bad) for bad in pairs.skipped] == [
+        "train.en:2: the target is empty",
+        "train.ko:3: the source is empty",
+        "train.ko:4: both sides are empty",
+    ]
+    assert [pairs.where(i, side) for i in range(2) for side in ("source", "target")] == [
+        "train.ko:1", "train.en:1", "train.ko:5", "train.en:5",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "why"),
+    [
+        ("a\nb\n", "A\n\n", "train.en:2: the target is empty"),
+        ("a\n\n", "A\nB\n", "train.ko:2: the source is empty"),
+        ("a\n\n", "A\n\n", "train.ko:2: both sides are empty"),
+        (b"a\nb\n\xe9\n", "A\nB\nC\n", "train.ko:3: not UTF-8 (byte 0xE9 at column 1)"),
+        ("a\nb\n", b"A\n\0\n", "train.en:2: a NUL character at column 1"),
+        ("a\n" + "b" * 1_000_001, "A\nB", "train.ko:2: longer than 1,000,000 bytes (1,000,001)"),
+    ],
+)
+def test_the_first_bad_line_is_an_error_if_asked_for(source, target, why, write):
+    assert len(parallel(write, source, target).skipped) == 1
+    message = complaint(DataError, parallel, write, source, target, on_bad_line="fail")
+    assert message == why + CORRECT
+
+
+def test_several_files_are_joined_in_order(write):
+    paths = write({"a.ko": "가\n나\n", "b.ko": "다\n\n", "a.en": "a\nb\n", "b.en": "c\nd\n"})
+    pairs = read_parallel(paths[:2], paths[2:])
+    assert list(pairs) == [("가", "a"), ("나", "b"), ("다", "c")]
+    assert [pairs.where(i, "target") for i in range(3)] == ["a.en:1", "a.en:2", "b.en:1"]
+    assert pairs.skipped == (BadLine("b.ko", 2, "the source is empty"),)
+
+
+def test_unequal_numbers_of_files_are_refused(write):
+    paths = write({"a.ko": "가\n", "b.ko": "나\n", "a.en": "a\n"})
+    assert complaint(ConfigError, read_parallel, paths[:2], paths[2:]) == (
+        "2 source files but 1 target files: every source file needs its target file, "
+        "in the same order"
+    )
+
+
+@pytest.mark.parametrize("on_bad_line", ["skip", "fail"])
+def test_unequal_files_are_always_an_error(on_bad_line, write):
+    source, target = "가\n" * 100, "a\n" * 99
+    message = complaint(DataError, parallel, write, source, target, on_bad_line=on_bad_line)
+    assert message == (
+        "train.ko has 100 lines, train.en has 99: "
+        "line n of the one must translate line n of the other"
+    )
+
+
+def test_an_error_over_unequal_files_says_where_they_part(write):
+    sources, targets = invented(1_000)
+    del targets[612]
+    message = complaint(DataError, parallel, write, "\n".join(sources), "\n".join(targets))
+    head, _, place = message.rpartition("; they seem to part near line ")
+    assert head.startswith("train.ko has 1,000 lines, train.en has 999: ")
+    assert abs(int(place) - 613) < 10
+
+
+def test_an_error_over_unequal_files_knows_empty_lines_at_the_end(write):
+    assert complaint(DataError, parallel, write, "가\n나\n", "a\nb\n\n \n") == (
+        "train.ko has 2 lines, train.en has 4: line n of the one must translate line n of the "
+        "other; what train.en has more is empty lines at its end: remove them"
+    )
+
+
+def test_lines_stay_in_step_whatever_a_program_may_take_for_a_line_end(write):
+    pairs = parallel(write, "가\u2028나\x85\x0b\x0c\r다\r\n라\r\n", "a\nd")
+    assert list(pairs) == [("가\u2028나\x85\x0b\x0c\r다", "a"), ("라", "d")]
+
+
+def test_the_two_sides_may_be_packed_and_of_different_encodings(write):
+    source, target = gzip.compress("안녕\n세상\n".encode("cp949")), "“hi”\n“world”\n"
+    pairs = parallel(write, source, target, encoding="cp949", target_encoding="utf-8")
+    assert list(pairs) == [("안녕", "“hi”"), ("세상", "“world”")]
+
+
+def test_notices_of_all_files_are_kept(write):
+    pairs = parallel(write, "안녕\n".encode("utf-16"), "hi\n".encode("utf-16"))
+    assert [notice.split()[0] for notice in pairs.notices] == ["train.ko", "train.en"]
+
+
+def test_a_file_is_not_its_own_translation(write):
+    path, other = write({"train.ko": "가\n나\n", "copy.ko": "가\n나\n"})
+    Path("link.ko").symlink_to(path)
+    for same in (path, Path("link.ko")):
+        assert complaint(DataError, read_parallel, [path], [same]) == (
+            "train.ko is given as source and as target: give two files"
+        )
+    assert complaint(DataError, read_parallel, [path], [other]) == (
+        "train.ko, copy.ko: source and target are the same text; give two languages"
+    )
+
+
+def test_empty_files_and_files_without_a_pair_are_errors(write):
+    assert complaint(DataError, parallel, write, "", "a\n") == (
+        "train.ko is empty: it has no lines at all"
+    )
+    assert complaint(DataError, parallel, write, "a\n", b"\xef\xbb\xbf") == (
+        "train.en is empty: it has no lines at all"
+    )
+    assert complaint(DataError, parallel, write, "a\n\n", "\nB\n") == (
+        "train.ko, train.en: not one usable pair in 2 lines; "
+        "the first reason: train.en:1: the target is empty"
+    )
+
+
+def test_missing_files_are_one_line(write):
+    write({"train.ko": "가\n", "train.en": "a\n"})
+    assert complaint(DataError, read_parallel, [Path("train.ko")], [Path("train.eng")]) == (
+        "train.eng: no such file; did you mean train.en or train.ko?"
+    )
+
+
+# ----------------------------------------------------------------------------------- files of pairs
+
+
+def from_file(write, name, contents, **options):
+    return read_pair_file(write({name: contents}), **options)
+
+
+def test_columns_are_divided_by_tabs_and_nothing_else(write):
+    contents = '안녕\thi, "you\t# by someone\r\n세상\t"world"\n'
+    pairs = from_file(write, "a.tsv", contents)
+    assert list(pairs) == [("안녕", 'hi, "you'), ("세상", '"world"')]
+    assert list(from_file(write, "a.TSV.gz", gzip.compress(contents.encode()))) == list(pairs)
+
+
+def test_columns_are_named_by_number_or_by_heading(write):
+    contents = "id\ten\tko\n7\thi\t안녕\n8\tbye\t\n"
+    pairs = from_file(write, "a.tsv", contents, source_key="ko", target_key="en")
+    assert list(pairs) == [("안녕", "hi")]
+    assert [str(bad) for bad in pairs.skipped] == ["a.tsv:3: the source is empty"]
+    numbered = from_file(write, "a.tsv", contents, source_key="3", target_key="2")
+    assert list(numbered) == [("ko", "en"), ("안녕", "hi")]
+
+
+def test_the_usual_heading_is_no_pair(write):
+    pairs = from_file(write, "a.tsv", "Source\tTarget\n안녕\thi\n")
+    assert list(pairs) == [("안녕", "hi")]
+    assert pairs.where(0) == "a.tsv:2"
+
+
+def test_lines_with_too_few_columns_are_bad(write):
+    pairs = from_file(write, "a.tsv", "a\tb\nalone\n\nc\td\te\n")
+    assert list(pairs) == [("a", "b"), ("c", "d")]
+    assert [str(bad) for bad in pairs.skipped] == [
+        "a.tsv:2: 1 column where 2 were expected; tabs divide them",
+        "a.tsv:3: both sides are empty",
+    ]
+
+
+def test_a_missing_column_is_named(write):
+    message = complaint(DataError, from_file, write, "a.tsv", "id\ten\n1\thi\n", source_key="ko")
+    assert message == "a.tsv: no column 'ko' in its first line; it has 'id', 'en'"
+    assert complaint(ConfigError, from_file, write, "a.tsv", "a\tb\n", source_key="0") == (
+        "column 0: columns are counted from 1"
+    )
+
+
+def test_json_lines_are_read_in_both_usual_forms(write):
+    pairs = from_file(write, "a.jsonl", '{"source": "안녕", "target": "hi\\nyou", "x": 1}\n')
+    assert list(pairs) == [("안녕", "hi you")]
+    contents = '{"translation": {"de": "Tag", "en": "day"}}\n{"de": "Nacht", "en": "night"}\n'
+    pairs = from_file(write, "a.json", contents, source_key="de", target_key="en")
+    assert list(pairs) == [("Tag", "day"), ("Nacht", "night")]
+
+
+def test_a_json_list_is_read_as_well(write):
+    contents = '[\n {"source": "a",\n  "target": "b"},\n {"source": "c", "target": ""}\n]\n'
+    pairs = from_file(write, "a.json", contents)
+    assert list(pairs) == [("a", "b")]
+    assert pairs.skipped == (BadLine("a.json", 2, "the target is empty"),)
+    assert complaint(DataError, from_file, write, "a.json", "[1, 2") == (
+        "a.json: not JSON (expecting ',' delimiter at column 6)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{", "not JSON (expecting property name enclosed in double quotes at column 2)"),
+        ("[" * 100_000, "not JSON (nested too deeply)"),
+        ('{"source": ' + "1" * 5_000 + "}", "not JSON (a number with too many digits)"),
+        ("[1]", "a JSON object was expected, not list"),
+        ("null", "a JSON object was expected, not NoneType"),
+        ('{"source": "a"}', "no 'target'; name the keys, it has 'source'"),
+        ('{"translation": {"ko": "a", "en": "b"}}',
+         "no 'source'; name the keys, it has 'ko', 'en'"),
+        ('{"source": "a", "target": 7}', "'target' is not text but int"),
+        ('{"source": "\\ud800", "target": "b"}',
+         "'source' holds half a character (the lone surrogate U+D800)"),
+        ('{"source": "a", "target": "\\u0000"}', "'target' holds a NUL character"),
+        ('{"source": " ", "target": "b"}', "the source is empty"),
+        ("", "both sides are empty"),
+    ],
+    ids=range(12),
+)  # fmt: skip
+def test_bad_records_are_named_and_skipped(line, why, write):
+    contents = '{"source": "good", "target": "gut"}\n' + line + "\n"
+    pairs = from_file(write, "a.jsonl", contents)
+    assert list(pairs) == [("good", "gut")]
+    assert [str(bad) for bad in pairs.skipped] == [f"a.jsonl:2: {why}"]
+    message = complaint(DataError, from_file, write, "a.jsonl", contents, on_bad_line="fail")
+    assert message == f"a.jsonl:2: {why}{CORRECT}"
+
+
+def test_a_file_of_pairs_of_an_unknown_format_is_refused(write):
+    assert complaint(DataError, from_file, write, "a.xlsx", "a\tb\n") == (
+        "a.xlsx: of no known format; a file of pairs ends with .tsv, .jsonl, .json (or .gz)"
+    )
+    assert complaint(DataError, from_file, write, "a.tsv", "") == (
+        "a.tsv is empty: it has no lines at all"
+    )
+
+
+# -------------------------------------------------------------------------------------- holding out
+
+
+corpus = st.lists(st.tuples(st.sampled_from("abcdefghij"), st.integers()), min_size=12, max_size=40)
+
+
+@RELAXED
+@given(corpus=corpus, wanted=st.integers(min_value=1, max_value=11), seed=st.integers())
+def test_held_out_sources_are_not_in_training_and_nothing_is_lost(corpus, wanted, seed):
+    pairs = Pairs([f" {s.upper()}  x" for s, _ in corpus], [str(t) for _, t in corpus])
+    pairs.sources[::2] = [plain(source) for source in pairs.sources[::2]]
+    try:
+        train, held = hold_out(pairs, wanted, seed)
+    except DataError as error:
+        sizes = [sum(s == letter for s, _ in corpus) for letter, _ in corpus]
+        assert min(sizes) > wanted, error  # noqa: PT017 - it is right to refuse only then
+        return
+    assert 0 < len(held) <= wanted
+    assert not {plain(s) for s in train.sources} & {plain(s) for s in held.sources}
+    assert sorted([*train, *held]) == sorted(pairs)
+
+
+@RELAXED
+@given(seed=st.integers())
+def test_the_count_is_met_if_all_sources_differ(seed):
+    pairs = Pairs([f"source {n}" for n in range(50)], [f"target {n}" for n in range(50)])
+    train, held = hold_out(pairs, 7, seed)
+    assert (len(train), len(held)) == (43, 7)
+    assert train.sources == [s for s in pairs.sources if s not in held.sources], "order is kept"
+    assert [len(part) for part in hold_out(pairs, 0.1, seed)] == [45, 5]
+    assert hold_out(pairs, 7, seed) == (train, held)
+
+
+def test_the_seed_decides_and_a_grown_corpus_changes_little():
+    sources = [f"source {n}" for n in range(1_000)]
+    pairs = Pairs(sources, sources)
+    held = [set(hold_out(pairs, 100, seed)[1].sources) for seed in (1, 2)]
+    assert len(held[0] & held[1]) < 50
+    grown = Pairs([*sources, "one more"], [*sources, "one more"])
+    assert len(held[0] & set(hold_out(grown, 100, 1)[1].sources)) >= 99
+
+
+def test_places_and_what_was_skipped_survive_holding_out(write):
+    pairs = parallel(write, "".join(f"문장 {n}\n" for n in range(20)) + "\n",
+                     "".join(f"sentence {n}\n" for n in range(20)) + "\n")  # fmt: skip
+    train, held = hold_out(pairs, 5, seed=3)
+    for part in (train, held):
+        for index, source in enumerate(part.sources):
+            assert part.where(index, "target") == f"train.en:{int(source.split()[1]) + 1}"
+    assert (train.skipped, held.skipped) == (pairs.skipped, ())
+
+
+@pytest.mark.parametrize("amount", [0, -1, 10, 11, 0.0, 0.01, 1.0, 2.5, float("nan")])
+def test_an_impossible_amount_is_refused(amount):
+    pairs = Pairs([str(n) for n in range(10)], [str(n) for n in range(10)])
+    assert complaint(ConfigError, hold_out, pairs, amount, seed=1).startswith(
+        f"cannot hold out {amount} of 10 pairs: give a count below their number, or a fraction"
+    )
+
+
+def test_a_corpus_of_one_repeated_sentence_cannot_be_parted():
+    pairs = Pairs(["Same  one"] * 5 + ["same one"] * 5, [str(n) for n in range(10)])
+    assert complaint(DataError, hold_out, pairs, 3, seed=1) == (
+        "cannot hold out 3 of 10 pairs: every source occurs more often than that, "
+        "and its repetitions must stay together"
+    )
+
+
+def test_sides_of_unequal_length_are_no_pairs():
+    with pytest.raises(ValueError, match="2 sources but 1 targets"):
+        Pairs(["a", "b"], ["c"])

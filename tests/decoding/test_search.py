@@ -1,0 +1,251 @@
+"""Searches against a model so small that all its sentences can be listed."""
+
+from dataclasses import dataclass
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+from polyhead.decoding.batch import batches, decode_all, search
+from polyhead.decoding.beam import beam_search
+from polyhead.decoding.config import DecodeConfig, length_normaliser
+from polyhead.decoding.ensemble import Ensemble
+from polyhead.decoding.sampling import greedy, sample, trimmed
+
+PAD, BOS, EOS, A, B = range(5)
+SOURCES = torch.arange(9)[:, None]
+
+
+@dataclass
+class TrigramState:
+    """Each sentence's table of scores, and the token before the last one of every beam."""
+
+    table: Tensor
+    before: Tensor
+
+    def select(self, parents):
+        self.before = self.before.take_along_dim(parents, dim=1)
+
+    def keep(self, sentences):
+        self.table, self.before = self.table[sentences], self.before[sentences]
+
+
+class Trigram:
+    """P(next | last two) from a random table, another one for every source sentence."""
+
+    def __init__(self, seed=3):
+        self.tables = 2 * torch.randn(9, 5, 5, 5, generator=torch.Generator().manual_seed(seed))
+        self.tables[..., [PAD, BOS]] = float("-inf")
+
+    def begin(self, source, *, width, max_length):
+        assert max_length >= 1
+        return TrigramState(self.tables[source[:, 0]], torch.full((len(source), width), PAD))
+
+    def step(self, last, state):
+        sentence = torch.arange(len(last))[:, None]
+        logits = state.table[sentence, state.before, last]
+        state.before = last
+        return logits
+
+
+def options(**changes):
+    return DecodeConfig(**{"max_length": 4, "max_ratio": 99.0, "length_penalty": 0.0} | changes)
+
+
+def log_p(source, sentence, seed=3):
+    table = Trigram(seed).tables[source].log_softmax(-1)
+    history = (PAD, BOS, *sentence)
+    return sum(table[history[i : i + 3]] for i in range(len(sentence))).item()
+
+
+def all_sentences(max_length):
+    for length in range(max_length):
+        yield from ((*words, EOS) for words in product((A, B), repeat=length))
+    yield from product((A, B), repeat=max_length)
+
+
+def sentences(found):
+    return [
+        [tuple(t for t in tokens if t != PAD) for tokens in beams]
+        for beams in found.tokens.tolist()
+    ]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_beam_as_wide_as_the_language_finds_the_best_sentences_in_their_order(alpha):
+    everything = list(all_sentences(4))
+    found = beam_search(Trigram(), SOURCES, options(beam=32, length_penalty=alpha))
+    for source, beams in enumerate(sentences(found)):
+
+        def score(sentence, source=source):
+            return log_p(source, sentence) / length_normaliser(len(sentence), alpha)
+
+        best = sorted(everything, key=score, reverse=True)
+        assert beams[:5] == best[:5]
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4])
+def test_every_score_is_that_of_its_sentence(beam):
+    """Of every hypothesis, not only the best: a state left in disorder shows further down."""
+    found = beam_search(Trigram(), SOURCES, options(beam=beam, length_penalty=0.6))
+    for source, beams in enumerate(sentences(found)):
+        for rank, sentence in enumerate(beams):
+            expected = log_p(source, sentence)
+            assert found.log_p[source, rank].item() == pytest.approx(expected, abs=1e-5)
+            normalised = expected / length_normaliser(len(sentence), 0.6)
+            assert found.scores[source, rank].item() == pytest.approx(normalised, abs=1e-5)
+
+
+def test_the_best_comes_first_and_nothing_follows_the_end():
+    found = beam_search(Trigram(), SOURCES, options(beam=4))
+    assert (found.scores[:, :-1] >= found.scores[:, 1:]).all()
+    ended = (found.tokens == EOS).cumsum(-1) - (found.tokens == EOS).long()
+    assert (found.tokens[ended > 0] == PAD).all()
+
+
+def test_a_beam_of_one_is_greedy():
+    one = beam_search(Trigram(), SOURCES, options(beam=1, max_length=8))
+    other = greedy(Trigram(), SOURCES, options(beam=1, max_length=8))
+    assert sentences(one) == sentences(other)
+    torch.testing.assert_close(one.log_p, other.log_p)
+
+
+def test_greedy_takes_the_likeliest_token_every_time():
+    found = sentences(greedy(Trigram(), SOURCES, options(max_length=8)))
+    for source in range(9):
+        table, history = Trigram().tables[source], [PAD, BOS]
+        while history[-1] != EOS and len(history) < 10:
+            history.append(int(table[history[-2], history[-1]].argmax()))
+        assert found[source][0] == tuple(history[2:])
+
+
+def test_a_prefix_is_kept_and_the_rest_is_the_best_after_it():
+    prefix = torch.tensor([[A, B]] * 4 + [[B, PAD]] * 5)  # some shorter than others
+    found = beam_search(Trigram(), SOURCES, options(beam=32), prefix)
+    for source, beams in enumerate(sentences(found)):
+        wanted = tuple(t for t in prefix[source].tolist() if t != PAD)
+        fits = [s for s in all_sentences(4) if s[: len(wanted)] == wanted]
+        assert beams[0] == max(fits, key=lambda s, i=source: log_p(i, s))
+    walked = sentences(greedy(Trigram(), SOURCES, options(), prefix))
+    assert all(beams[0][0] == prefix[i, 0] for i, beams in enumerate(walked))
+
+
+def test_samples_have_the_models_probabilities():
+    """Pearson's chi-squared against the probability of every sentence of a tiny language."""
+    n = 20_000
+    config = options(sample=True, n_best=n, max_length=3)
+    found = sample(Trigram(), SOURCES[:1], config, torch.Generator().manual_seed(0))
+    counts = {}
+    for sentence in sentences(found)[0]:
+        counts[sentence] = counts.get(sentence, 0) + 1
+    expected = {s: n * torch.tensor(log_p(0, s)).exp().item() for s in all_sentences(3)}
+    chi2 = sum((counts.get(s, 0) - e) ** 2 / e for s, e in expected.items() if e > 5)
+    assert chi2 < 40  # 14 degrees of freedom: 40 has probability 0.0003
+
+
+def test_the_same_seed_draws_the_same():
+    config = options(sample=True, n_best=3, max_length=8)
+    draws = [
+        sentences(sample(Trigram(), SOURCES, config, torch.Generator().manual_seed(seed)))
+        for seed in (1, 1, 2)
+    ]
+    assert draws[0] == draws[1]
+    assert draws[0] != draws[2]
+
+
+def test_top_k_and_top_p_keep_the_likeliest():
+    logits = torch.tensor([[[0.5, 0.25, 0.15, 0.1]]]).log()
+    assert trimmed(logits, 2, 1.0).softmax(-1)[0, 0].tolist() == pytest.approx([2 / 3, 1 / 3, 0, 0])
+    kept = trimmed(logits, 0, 0.7).softmax(-1)[0, 0].tolist()
+    assert kept == pytest.approx([2 / 3, 1 / 3, 0, 0])
+    assert trimmed(logits, 0, 0.1).softmax(-1)[0, 0].tolist() == pytest.approx([1, 0, 0, 0])
+
+
+def test_a_low_temperature_is_greedy():
+    config = options(sample=True, temperature=1e-4, max_length=8)
+    drawn = sample(Trigram(), SOURCES, config, torch.Generator().manual_seed(0))
+    assert sentences(drawn) == sentences(greedy(Trigram(), SOURCES, options(max_length=8)))
+
+
+def test_an_ensemble_is_the_mean_of_its_members_probabilities():
+    models = [Trigram(3), Trigram(4)]
+    found = beam_search(Ensemble(models), SOURCES, options(beam=32))
+    for source in range(9):
+        tables = [m.tables[source].softmax(-1) for m in models]
+        mean = ((tables[0] + tables[1]) / 2).log()
+
+        def score(sentence, mean=mean):
+            history = (PAD, BOS, *sentence)
+            return sum(mean[history[i : i + 3]] for i in range(len(sentence))).item()
+
+        best = max(all_sentences(4), key=score)
+        assert sentences(found)[source][0] == best
+        assert found.log_p[source, 0].item() == pytest.approx(score(best), abs=1e-5)
+
+
+def test_an_ensemble_of_equals_is_its_member():
+    alone = beam_search(Trigram(), SOURCES, options(beam=3))
+    together = beam_search(Ensemble([Trigram(), Trigram()]), SOURCES, options(beam=3))
+    assert sentences(alone) == sentences(together)
+
+
+class Copier:
+    """Says its source again: shows which output belongs to which input."""
+
+    def begin(self, source, *, width, max_length):
+        assert max_length > 0
+        return TrigramState(source, torch.zeros(len(source), width, dtype=torch.long))
+
+    def step(self, last, state):
+        at = state.before[:, :1]
+        state.before = state.before + 1
+        wanted = state.table.gather(1, at.clamp(max=state.table.size(1) - 1))
+        ended = (at >= state.table.size(1)) | (wanted == PAD)
+        wanted = wanted.masked_fill(ended, EOS)
+        logits = torch.full((*last.shape, 40), -5.0)
+        return logits.scatter(-1, wanted[..., None].expand(*last.shape, 1), 5.0)
+
+
+@pytest.mark.parametrize("config", [options(max_length=99), options(max_length=99, beam=1)])
+def test_many_sentences_come_back_in_their_order(config):
+    torch.manual_seed(0)
+    sources = [torch.randint(4, 40, (int(n),)).tolist() for n in torch.randint(1, 20, (300,))]
+    outputs = decode_all(Copier(), sources, config, device=torch.device("cpu"))
+    assert [best[0].ids for best in outputs] == sources
+
+
+def test_batches_hold_everything_once_and_similar_lengths():
+    sources = [[5] * (1 + i % 37) for i in range(500)]
+    cut = list(batches(sources, options()))
+    assert sorted(i for batch in cut for i in batch) == list(range(500))
+    assert all(len(batch) <= 64 for batch in cut)
+    spread = [max(len(sources[i]) for i in b) - min(len(sources[i]) for i in b) for b in cut]
+    assert max(spread) <= 6
+
+
+def test_an_output_is_bounded_by_the_source_and_by_max_length():
+    config = DecodeConfig(max_length=50, max_ratio=2.0)
+    assert config.limit(3) == 16
+    assert config.limit(100) == 50
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"beam": 0}, "beam = 0: expected at least 1"),
+        ({"temperature": 0.0}, r"temperature = 0\.0: expected more than 0"),
+        ({"top_p": 0.0}, r"top_p = 0\.0"),
+        ({"beam": 2, "n_best": 3}, "n_best = 3: a beam of 2 finds only 2; set beam = 3 or more"),
+    ],
+)
+def test_impossible_options_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        DecodeConfig(**changes)
+
+
+def test_the_options_choose_the_strategy():
+    source = SOURCES[:2]
+    assert search(Trigram(), source, options(beam=3)).tokens.size(1) == 3
+    assert search(Trigram(), source, options(beam=1)).tokens.size(1) == 1
+    assert search(Trigram(), source, options(sample=True, n_best=2)).tokens.size(1) == 2

@@ -1,0 +1,67 @@
+"""Scores are sacreBLEU's own, and tests of significance behave."""
+
+import random
+
+import pytest
+import sacrebleu
+
+from polyhead.errors import DataError
+from polyhead.metrics.bleu import compare, quick_bleu, score
+
+SENTENCE = "a small dog runs over the green hill while two children watch it from far away"
+WORDS = SENTENCE.split()
+
+
+def corpus(n, noise, seed):
+    rng = random.Random(seed)
+    references = [" ".join(rng.choices(WORDS, k=12)) for _ in range(n)]
+    outputs = [
+        " ".join(w if rng.random() > noise else rng.choice(WORDS) for w in line.split())
+        for line in references
+    ]
+    return outputs, references
+
+
+def test_values_are_those_of_sacrebleu():
+    outputs, references = corpus(60, 0.2, 0)
+    bleu, chrf = score(outputs, references)
+    assert bleu.value == sacrebleu.corpus_bleu(outputs, [references]).score
+    assert chrf.value == sacrebleu.corpus_chrf(outputs, [references]).score
+    assert bleu.low < bleu.value < bleu.high
+    assert "tok:13a" in bleu.signature
+    assert "bs:1000" in bleu.signature
+    assert quick_bleu(outputs, references) == bleu.value
+
+
+def test_case_counts_unless_told_otherwise():
+    outputs, references = corpus(20, 0.0, 1)
+    shouted = [line.upper() for line in outputs]
+    assert score(shouted, references, bootstrap=1)[0].value < 5
+    assert score(shouted, references, lowercase=True, bootstrap=1)[0].value == pytest.approx(100)
+
+
+def test_a_better_system_is_significantly_better_and_equal_ones_are_not():
+    good, references = corpus(80, 0.1, 2)
+    rng = random.Random(9)
+    bad = [" ".join(w if rng.random() > 0.3 else "dog" for w in line.split()) for line in good]
+    better = compare(bad, good, references, samples=300)
+    assert [test.name for test in better] == ["BLEU", "chrF2"]
+    assert better[0].system > better[0].baseline
+    assert better[0].p_value < 0.01
+    assert compare(good, list(good), references, samples=300)[0].p_value == 1.0
+    other = [good[1], good[0], *good[2:]]
+    assert compare(good, other, references, samples=300)[0].p_value > 0.05
+
+
+def test_unequal_or_empty_sets_are_refused():
+    with pytest.raises(DataError, match="2 translations cannot be compared with 1 references"):
+        score(["a", "b"], ["a"])
+    with pytest.raises(DataError, match="nothing to score"):
+        score([], [])
+
+
+def test_a_system_that_is_nearly_always_wrong_has_an_interval_too():
+    """With so few matches some bootstrap samples have none at all."""
+    outputs, references = ["zzz"] * 7 + ["green hill"], ["a small dog"] * 7 + ["green hill"]
+    _, chrf = score(outputs, references)
+    assert 0 <= chrf.low < chrf.high

@@ -1,0 +1,333 @@
+"""ConvS2S and ByteNet: their formulas by hand, receptive fields, unfolding, learning by heart."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from toy_translator import check_histories, learn_by_heart, share_right
+
+from polyhead.decoding.beam import beam_search
+from polyhead.decoding.config import EOS, DecodeConfig
+from polyhead.decoding.sampling import greedy
+from polyhead.errors import ConfigError
+from polyhead.models import registry as models
+from polyhead.models.baselines import convs2s
+from polyhead.training.losses import Translation
+from polyhead.viz.capture_translation import record
+
+PAD, VOCAB = 0, 11
+SOURCE = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 2, PAD, PAD], [9, 2, PAD, PAD, PAD]])
+TARGET = torch.tensor([[1, 5, 6, 7, 3, 3, 4], [1, 9, 10, 3, 5, 6, 7], [1, 4, 4, 8, 9, 3, 8]])
+LENGTHS = (SOURCE != PAD).sum(1)
+CONVS2S = models.ConvS2SConfig(
+    VOCAB, VOCAB, d_embed=6, encoder=((8, 3), (8, 5), (10, 1)), decoder=((8, 3), (10, 2), (10, 1)),
+    d_output=7, dropout=0.0,
+)  # fmt: skip
+BYTENET = models.ByteNetConfig(
+    VOCAB, VOCAB, d_model=16, n_layers=4, decoder_layers=3, max_dilation=4, dropout=0.0
+)
+SMALL = {
+    "convs2s": CONVS2S,
+    "convs2s tied": replace(CONVS2S, d_output=None, positions="sinusoidal", tie=True),
+    "bytenet": BYTENET,
+    "bytenet tied": replace(BYTENET, kernel=5, decoder_kernel=2, a=1.0, b=1, tie=True),
+}
+CLASSES = {models.ConvS2SConfig: models.ConvS2S, models.ByteNetConfig: models.ByteNet}
+
+every = pytest.mark.parametrize("name", SMALL)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_every_time():
+    torch.manual_seed(0)
+
+
+def make(config):
+    return CLASSES[type(config)](config).eval()
+
+
+def build(name):
+    return make(SMALL[name])
+
+
+def grown(model):
+    """Weights of all lengths, and biases that are not zero."""
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    return model
+
+
+# --- the formulas ---
+
+
+def convolved(layer, x, pads):
+    """The convolution of a layer by torch's own, with W = g v / ‖v‖ written out."""
+    d_in = layer.v.size(1) // layer.kernel
+    rows = list(layer.v)
+    if layer.g is not None:
+        rows = [g * row / row.square().sum().sqrt() for g, row in zip(layer.g, rows, strict=True)]
+    weight = torch.stack(rows).unflatten(1, (layer.kernel, d_in)).transpose(1, 2)
+    padded = F.pad(x.T[None], pads)
+    return F.conv1d(padded, weight, layer.bias, dilation=layer.dilation)[0].T
+
+
+def linear(layer, x):
+    return convolved(layer, x, (0, 0))
+
+
+def gated(h):
+    a, b = h[:, : h.size(1) // 2], h[:, h.size(1) // 2 :]
+    return a * torch.sigmoid(b)
+
+
+def skipped(layer, x):
+    return x if isinstance(layer.skip, nn.Identity) else linear(layer.skip, x)
+
+
+def test_convs2s_by_hand():
+    """One sentence, every formula of the docstring, attention as sums over words."""
+    model, root = grown(build("convs2s")), math.sqrt(0.5)
+    source, target = SOURCE[0], TARGET[0]
+    e = model.embed_source.tokens.weight[source] + model.embed_source.positions.table.weight[:5]
+    x = linear(model.enter_source, e)
+    for layer, (_, kernel) in zip(model.encoder, CONVS2S.encoder, strict=True):
+        side = (kernel - 1) // 2
+        h = gated(convolved(layer.convolution, x, (side, side)))
+        x = (h + skipped(layer, x)) * root
+    z = linear(model.w_z, x)
+    y = model.embed_target.tokens.weight[target] + model.embed_target.positions.table.weight[:7]
+    x = linear(model.enter_target, y)
+    for layer, (_, kernel) in zip(model.decoder, CONVS2S.decoder, strict=True):
+        h = gated(convolved(layer.convolution, x, (kernel - 1, 0)))
+        q = (linear(layer.w_in, h) + y) * root
+        found = []
+        for asking in q:
+            alpha = torch.stack([asking @ z_i for z_i in z]).softmax(0)
+            context = sum(a * (z_i + e_i) * root for a, z_i, e_i in zip(alpha, z, e, strict=True))
+            found.append(context * 5 * math.sqrt(1 / 5))
+        h = (linear(layer.w_out, torch.stack(found)) + h) * root
+        x = (h + skipped(layer, x)) * root
+    expected = linear(model.to_logits, linear(model.w_o, x))
+    torch.testing.assert_close(model(SOURCE[:1], TARGET[:1])[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def block_by_hand(block, x, pads):
+    def relu_norm(norm, h):
+        mean, variance = h.mean(1, keepdim=True), h.var(1, keepdim=True, unbiased=False)
+        return ((h - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias).clamp(min=0)
+
+    h = relu_norm(block.norm_2, linear(block.w_1, relu_norm(block.norm_1, x)))
+    h = relu_norm(block.norm_3, convolved(block.convolution, h, pads))
+    return x + linear(block.w_2, h)
+
+
+def test_bytenet_by_hand():
+    """One sentence of 5 words: unfolded to 6 columns, the seventh word stands on zeros."""
+    model = grown(build("bytenet"))
+    source = F.pad(SOURCE[0], (0, 1), value=PAD)
+    x = 4 * model.embed_source.tokens.weight[source]  # √d_model = 4
+    for block, dilation in zip(model.encoder, (1, 2, 4, 1), strict=True):
+        assert block.convolution.dilation == dilation
+        x = block_by_hand(block, x, (dilation, dilation))
+    z = torch.cat([model.norm_z(x), torch.zeros(1, 16)])
+    x = 4 * model.embed_target.tokens.weight[TARGET[0]] + z
+    for block, dilation in zip(model.decoder, (1, 2, 4), strict=True):
+        x = block_by_hand(block, x, (2 * dilation, 0))
+    expected = model.to_logits(F.relu(model.norm_o(linear(model.w_o, x))))
+    torch.testing.assert_close(model(SOURCE[:1], TARGET[:1])[0], expected, rtol=1e-4, atol=1e-5)
+
+
+# --- receptive fields ---
+
+
+def embedded(embedding):
+    """What an embedding says from now on, with its gradient."""
+    said = []
+
+    def listen(_module, _inputs, output):
+        output.retain_grad()
+        said.append(output)
+
+    embedding.register_forward_hook(listen)
+    return said
+
+
+def seen(gradient):
+    places = gradient[0].abs().sum(-1).nonzero()[:, 0]
+    assert places.tolist() == list(range(int(places[0]), int(places[-1]) + 1)), "without gaps"
+    return int(places[0]), int(places[-1])
+
+
+LONG = torch.randint(3, VOCAB, (1, 80), generator=torch.Generator().manual_seed(3))
+ENCODERS = {  # how far to each side: the sum of (k - 1) / 2 · dilation
+    "convs2s": (replace(CONVS2S, encoder=((8, 3), (8, 5), (10, 1))), 1 + 2 + 0),
+    "convs2s deep": (replace(CONVS2S, encoder=((8, 3),) * 6), 6),
+    "bytenet": (replace(BYTENET, n_layers=4), 1 + 2 + 4 + 1),
+    "bytenet as published": (replace(BYTENET, n_layers=5, max_dilation=16), 31),
+    "bytenet wide": (replace(BYTENET, n_layers=2, kernel=5), 2 * (1 + 2)),
+}
+DECODERS = {  # how far into the past: the sum of (k - 1) · dilation
+    "convs2s": (replace(CONVS2S, decoder=((8, 3), (10, 2), (10, 1))), 2 + 1 + 0),
+    "convs2s deep": (replace(CONVS2S, decoder=((8, 3),) * 6), 12),
+    "bytenet": (BYTENET, 2 * (1 + 2 + 4)),
+    "bytenet as published": (replace(BYTENET, decoder_layers=5, max_dilation=16), 62),
+    "bytenet narrow": (replace(BYTENET, decoder_kernel=2), 1 + 2 + 4),
+}
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_gradients_show_how_far_an_encoder_sees(name):
+    config, reach = ENCODERS[name]
+    model = make(config)
+    said = embedded(model.embed_source)
+    encoding = model.encode(LONG)
+    top = encoding.memory.states if encoding.keys is None else encoding.keys
+    (top[0, 40] * torch.randn(top.size(-1))).sum().backward()
+    assert seen(said[0].grad) == (40 - reach, 40 + reach)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_gradients_show_how_far_a_decoder_sees(name):
+    config, reach = DECODERS[name]
+    model = make(config)
+    said = embedded(model.embed_target)
+    (model(LONG, LONG)[0, 70] * torch.randn(VOCAB)).sum().backward()
+    assert seen(said[0].grad) == (70 - reach, 70)
+
+
+def test_a_word_of_bytenet_sees_the_columns_below_its_past_and_through_them_what_they_saw():
+    model = make(replace(BYTENET, n_layers=2, decoder_layers=1))
+    said = embedded(model.embed_source)
+    (model(LONG, LONG)[0, 40] * torch.randn(VOCAB)).sum().backward()
+    assert seen(said[0].grad) == (40 - 2 - 3, 40 + 3)
+
+
+# --- scalings and beginnings of ConvS2S ---
+
+
+def test_the_encoders_gradient_is_divided_by_twice_the_number_of_looks(monkeypatch):
+    model = build("convs2s")
+
+    def gradients():
+        model.zero_grad()
+        model(SOURCE, TARGET).square().sum().backward()
+        return {name: p.grad.clone() for name, p in model.named_parameters()}
+
+    scaled = gradients()
+    monkeypatch.setattr(convs2s.ScaledGradient, "apply", lambda x, _factor: x)
+    whole = gradients()
+    encoders = [name for name in whole if name.startswith(("encoder.", "enter_source", "w_z"))]
+    assert len(encoders) == 3 * 3 + 3 + 3 + 3  # v, g and bias of each; one layer has a skip
+    for name in whole:
+        if name in encoders:
+            torch.testing.assert_close(scaled[name], whole[name] / 6)
+        elif not name.startswith("embed_source"):
+            torch.testing.assert_close(scaled[name], whole[name])
+
+
+def test_weights_begin_as_the_paper_says():
+    p = 0.25
+    config = models.ConvS2SConfig(
+        900, 900, d_embed=128, encoder=((128, 3),), decoder=((128, 5),), dropout=p
+    )
+    model = make(config)
+    near = {"rel": 0.05}
+    for table in (model.embed_source.tokens, model.embed_target.positions.table):
+        assert table.weight.std().item() == pytest.approx(0.1, **near)
+    for layer, n in ((model.encoder[0], 3 * 128), (model.decoder[0], 5 * 128)):
+        std = math.sqrt(4 * (1 - p) / n)
+        assert layer.convolution.weight.std().item() == pytest.approx(std, **near)
+    assert model.w_z.weight.std().item() == pytest.approx(128**-0.5, **near)
+    assert model.enter_source.weight.std().item() == pytest.approx((0.75 / 128) ** 0.5, **near)
+    biases = [b for name, b in model.named_parameters() if name.endswith("bias")]
+    assert all((bias == 0).all() for bias in biases)
+
+
+# --- unfolding ---
+
+
+def test_a_source_is_unfolded_to_a_times_its_length_plus_b_columns():
+    model = build("bytenet")
+    unfolded, real = model.unfold(SOURCE)
+    assert real.sum(1).tolist() == [6, 4, 3]  # ⌈1.2 · 5⌉, ⌈1.2 · 3⌉, ⌈1.2 · 2⌉
+    assert unfolded.shape == (3, 6)
+    assert torch.equal(unfolded[:, :5], SOURCE)
+    z = model.encode(SOURCE).memory.states
+    assert ((z != 0).any(-1) == real).all()
+    longer = make(replace(BYTENET, a=1.0, b=2))
+    assert longer.unfold(SOURCE)[1].sum(1).tolist() == [7, 5, 4]
+    shorter = make(replace(BYTENET, a=0.5))  # every word of the source keeps its column
+    assert shorter.unfold(SOURCE)[1].sum(1).tolist() == [5, 3, 2]
+
+
+# --- padding and steps ---
+
+
+@every
+def test_padding_changes_nothing(name):
+    model = grown(build(name))
+    wide = F.pad(SOURCE, (0, 3), value=PAD)
+    logits = model(wide, TARGET)
+    for row, n in enumerate(LENGTHS.tolist()):
+        alone = model(SOURCE[row : row + 1, :n], TARGET[row : row + 1])
+        torch.testing.assert_close(logits[row : row + 1], alone, rtol=1e-4, atol=1e-5)
+
+
+@every
+def test_beams_that_change_places_equal_their_histories(name):
+    check_histories(grown(build(name)), SOURCE, steps=12, leave=5, rtol=1e-4)
+
+
+@every
+def test_a_state_is_as_large_after_forty_words_as_after_one(name):
+    model = build(name)
+    state = model.begin(SOURCE, width=2, max_length=40)
+    before = [part.shape for part in state.parts]
+    for _ in range(40):
+        model.step(torch.full((3, 2), 5), state)
+    assert [part.shape for part in state.parts] == before
+    convolutions = [layer.convolution for layer in model.decoder]
+    assert [len(part) for part in state.parts] == [
+        (one.kernel - 1) * one.dilation for one in convolutions
+    ]
+
+
+# --- attention ---
+
+
+def test_the_attention_page_sees_every_layer_of_convs2s():
+    maps = record(build("convs2s"), [3, 4, 5, EOS], [6, 7, EOS])
+    assert [(one.kind, one.layer) for one in maps] == [("cross", 1), ("cross", 2), ("cross", 3)]
+    for one in maps:
+        assert one.weights.shape == (1, 3, 4)
+        torch.testing.assert_close(torch.from_numpy(one.weights).sum(-1), torch.ones(1, 3))
+
+
+def test_bytenet_looks_at_nothing():
+    with pytest.raises(ConfigError, match="has no attention"):
+        record(build("bytenet"), [3, 4, 5, EOS], [6, 7, EOS])
+
+
+# --- learning ---
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        models.ConvS2SConfig(
+            VOCAB, VOCAB, d_embed=32, encoder=((32, 3),) * 2, decoder=((32, 3),) * 2, dropout=0.0
+        ),
+        models.ByteNetConfig(
+            VOCAB, VOCAB, d_model=48, n_layers=3, max_dilation=4, dropout=0.0, tie=True
+        ),
+    ],
+    ids=["convs2s", "bytenet"],
+)
+def test_twenty_pairs_are_learned_by_heart(config):
+    model = make(config)
+    batch = learn_by_heart(model, Translation(PAD), rate=0.01, steps=120)
+    for options, search in ((DecodeConfig(beam=1), greedy), (DecodeConfig(beam=3), beam_search)):
+        assert share_right(search(model, batch.source, options), batch) >= 0.9

@@ -1,0 +1,131 @@
+"""Every row of the notes has an owner, and every owner exists (tests/notes/coverage.toml)."""
+
+import ast
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from polyhead.notes.runner import load
+
+ROOT = Path(__file__).parents[2]
+ROWS = {"A": 16, "B": 18, "C": 10, "D": 11, "E": 4, "F": 14, "G": 15, "H": 14, "I": 6, "J": 14,
+        "K": 4, "L": 6, "M": 9, "N": 11}  # fmt: skip
+IDS = [f"{letter}{number}" for letter, n in ROWS.items() for number in range(1, n + 1)]
+TABLE = tomllib.loads(Path(__file__).with_name("coverage.toml").read_text(encoding="utf-8"))
+OWNERS = {
+    id: [owners] if isinstance(owners, str) else owners
+    for letter in ROWS
+    for id, owners in TABLE[letter].items()
+}
+SYSTEMS = TABLE["systems"]
+NAMED = (
+    "RNN", "LSTM", "seq2seq", "teacher forcing", "RNN + attention, mean",
+    "RNN + attention, positional", "RNN + attention, content", "RNN + attention, query and content",
+    "score dot", "score scaled dot", "score general", "score additive", "Transformer base",
+    "Transformer big", "self-attention", "masked attention", "cross-attention",
+    "multi-head attention", "restricted attention", "BatchNorm", "LayerNorm", "InstanceNorm",
+    "GroupNorm", "positions counting", "positions normalised", "positions binary",
+    "positions sinusoid", "positions learned", "warm-up", "ByteNet", "Deep-Att + PosUnk",
+    "GNMT + RL", "ConvS2S", "MoE", "BERT", "GPT", "ViT", "PatchEmbed", "ELECTRA", "GAN contrast",
+    "Reformer LSH", "Reformer chunking", "Reformer reversible", "Figure 3", "1D-CNN contrast",
+    "Multi30k notebook",
+)  # fmt: skip
+
+
+@cache
+def checked():
+    """The IDs of all checks."""
+    return {check.id for check in load()}
+
+
+def missing(id, owner):
+    """What is wrong with an owner, or an empty text."""
+    kind, _, where = owner.partition(": ")
+    if kind == "check":
+        return "" if (where or id) in checked() else "polyhead verify has no such check"
+    if kind == "test":
+        return missing_test(where)
+    if kind == "remark":
+        return missing_remark(where)
+    return f"{owner!r} is neither a check nor a test nor a remark"
+
+
+def missing_test(where):
+    path, _, name = where.partition("::")
+    if not (ROOT / path).is_file():
+        return f"{path}: no such file"
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return "" if name in names and name.startswith("test_") else f"{path} has no test {name!r}"
+
+
+def missing_remark(where):
+    path, _, anchor = where.partition("#")
+    if not path.startswith("docs/en/") or not anchor:
+        return f"{where}: expected docs/en/CHAPTER.md#ANCHOR"
+    for file in (path, path.replace("docs/en/", "docs/ko/", 1)):
+        if not (ROOT / file).is_file():
+            return f"{file}: no such file"
+        if anchor not in anchors((ROOT / file).read_text(encoding="utf-8")):
+            return f"{file} has no anchor {anchor!r}"
+    return ""
+
+
+def anchors(text):
+    """Ids written into the text, and those that headings get from their words."""
+    written = re.findall(r"<a id=\"([^\"]+)\">", text)
+    headings = re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE)
+    return {
+        *written,
+        *(re.sub(r"[^\w -]", "", words.lower()).replace(" ", "-") for words in headings),
+    }
+
+
+def test_the_table_has_every_row_and_no_other():
+    assert list(OWNERS) == IDS
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_every_row_has_an_owner_that_exists(id):
+    assert OWNERS[id], f"{id} has no owner"
+    assert {owner: missing(id, owner) for owner in OWNERS[id]} == dict.fromkeys(OWNERS[id], "")
+
+
+def test_every_check_is_in_the_table():
+    listed = {id for id, owners in OWNERS.items() if "check" in owners}
+    assert checked() - listed == set()
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_system_that_the_notes_name_is_covered(name):
+    owner = SYSTEMS[name]
+    assert owner in OWNERS or missing("", owner) == ""
+
+
+def test_no_system_is_listed_that_nobody_named():
+    assert set(SYSTEMS) == set(NAMED)
+
+
+@pytest.mark.parametrize(
+    ("owner", "problem"),
+    [
+        ("check", "polyhead verify has no such check"),
+        ("check: Z8", "polyhead verify has no such check"),
+        ("test: tests/notes/test_nothing.py::test_it", "no such file"),
+        ("test: tests/notes/test_coverage.py::test_nothing", "has no test"),
+        ("test: tests/notes/test_coverage.py::anchors", "has no test"),
+        ("remark: docs/en/nothing.md#x", "no such file"),
+        ("remark: README.md", "expected docs/en/CHAPTER.md#ANCHOR"),
+        ("somebody", "neither"),
+    ],
+)
+def test_an_owner_that_does_not_exist_is_noticed(owner, problem):
+    assert problem in missing("Z9", owner)
+
+
+def test_anchors_are_found_as_github_makes_them():
+    text = '# Two words\n<a id="b12"></a>\n## `torch.norm` is a norm?\nno # heading\n### 위치 정보'
+    assert anchors(text) == {"two-words", "b12", "torchnorm-is-a-norm", "위치-정보"}

@@ -1,0 +1,178 @@
+"""The report in a real browser: offline, in both languages, and what it shows is what was found."""
+
+import html
+import re
+from xml.etree import ElementTree
+
+import pytest
+import torch
+
+from polyhead.errors import ConfigError
+from polyhead.layers.attention import attention_weights
+from polyhead.layers.masks import THE_PAST
+from polyhead.notes import figures as drawings
+from polyhead.notes.report import KINDS, PICTURES, render, write
+from polyhead.notes.runner import CHAPTERS, load, run
+from polyhead.training.schedule import noam
+
+SVG = "{http://www.w3.org/2000/svg}"
+HANGUL = re.compile("[가-힣]")
+
+
+@pytest.fixture
+def show(windows, tmp_path):
+    """Open a report in an offline window; any request or error on the page fails the test."""
+
+    def show(rows, language="en", width=1200, scheme="light"):
+        path = write(rows, tmp_path / "report.html", language)
+        return windows.open(
+            path.as_uri(), width=width, height=900, offline=True, color_scheme=scheme
+        )
+
+    yield show
+    assert set(windows.requested) <= {(tmp_path / "report.html").as_uri()}
+
+
+@pytest.fixture
+def rows(chapter):
+    chapter(broken=True)
+    return list(run(load()))
+
+
+def test_each_claim_is_a_line_with_its_verdict(rows, show):
+    page = show(rows)
+    for row in rows:
+        line = page.locator(f"#claim-{row.check.id}")
+        assert KINDS[row.verdict] in line.get_attribute("class").split()
+        assert line.locator(".claim").inner_text() == row.check.claim.en
+        assert line.locator(".verdict").inner_text() == row.verdict
+    assert page.locator(".squares a").count() == len(rows)
+
+
+def test_wrong_notes_show_both_values_and_the_reason(rows, show):
+    page = show(rows)
+    compared = page.locator("#claim-B10 .compare")
+    assert compared.locator("s").inner_text() == "<script>alert(1)</script>"
+    assert compared.locator(".true").inner_text() == "2"
+    assert "Why <b>so</b>: because." in compared.inner_text()
+    assert page.locator("#claim-B2 .compare").count() == 0
+
+
+def test_a_line_opens_and_shows_formula_code_and_script(rows, show):
+    page = show(rows)
+    more = page.locator("#claim-B2 .more")
+    assert not more.is_visible()
+    page.locator("#claim-B2 summary").click()
+    assert more.is_visible()
+    assert more.locator(".formula").inner_text() == "1 + 1 = 2"
+    assert "polyhead/layers/attention.py:" in more.inner_text()
+    assert more.locator("pre").inner_text().startswith("import torch\n")
+
+
+def test_the_language_can_be_switched_without_a_script(rows, show):
+    page = show(rows, language="ko")
+    assert page.locator("html").get_attribute("lang") == "ko"
+    assert page.locator("#claim-B10 .claim").inner_text() == "틀린 노트"
+    page.get_by_text("English", exact=True).click()
+    assert page.locator("#claim-B10 .claim").inner_text() == "A wrong note"
+    visible = page.locator("main").inner_text()
+    assert HANGUL.findall(visible.replace("한국어", "")) == []
+    page.keyboard.press("ArrowRight")  # the choice is a pair of radio buttons
+    assert page.locator("#claim-B10 .claim").inner_text() == "틀린 노트"
+
+
+def test_right_notes_can_be_hidden(rows, show):
+    page = show(rows)
+    page.locator("label[for=only]").click()
+    assert not page.locator("#claim-B2").is_visible()
+    for id in ("A1", "B10", "Z1", "Z2"):
+        assert page.locator(f"#claim-{id}").is_visible()
+
+
+def test_the_page_has_no_script_and_allows_none(rows):
+    page = render(rows)
+    assert "<script" not in page
+    assert " style=" not in page
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert html.unescape(policy).startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_nothing_is_wider_than_the_window(report, show, width, scheme):
+    page = show(report.rows, language="ko", width=width, scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for figure in page.locator("figure").all():
+        box = figure.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+        assert figure.locator("svg:visible").count() == 1
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", paper)[:3])) > 380) == (scheme == "light")
+
+
+def test_the_whole_report_holds_every_chapter_and_every_drawing(report, show):
+    page = show(report.rows)
+    assert page.locator("section").count() == len(CHAPTERS)
+    assert page.locator("figure").count() == sum(map(len, PICTURES.values()))
+    assert page.locator(".claim-row").count() == len(report.rows)
+
+
+# Drawings
+
+
+@pytest.mark.parametrize(
+    "draw", [d for all in PICTURES.values() for d in all], ids=lambda d: d.__name__
+)
+def test_drawings_are_svg_with_words_for_those_who_cannot_see(draw):
+    torch.manual_seed(0)
+    picture = draw()
+    for language in ("en", "ko"):
+        drawn = ElementTree.fromstring(picture.drawn.in_language(language))
+        told = drawn.find(f"{SVG}desc").text
+        assert drawn.get("role") == "img"
+        assert drawn.get("aria-label") == told
+        assert drawn.find(f"{SVG}title").text == picture.title.in_language(language)
+        assert len(told) > 40 or HANGUL.search(told)
+        assert bool(HANGUL.search(told + picture.caption.in_language(language))) == (
+            language == "ko"
+        )
+        assert drawn.find(".//*[@style]") is None
+
+
+def texts(svg):
+    return [node.text for node in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_the_causal_matrix_is_that_of_the_library():
+    numbers = [float(text) for text in texts(drawings.causal_matrix().drawn.en) if text[0] in ".1"]
+    weights = attention_weights(torch.zeros(1, 1, 8, 2), torch.zeros(1, 1, 8, 2), THE_PAST)[0, 0]
+    visible = weights[weights > 0].tolist()
+    assert numbers[: len(visible)] == pytest.approx(visible, abs=0.006)
+    assert numbers[len(visible) :] == pytest.approx([1 / 8] * 64, abs=0.006)
+
+
+def test_the_drawings_follow_the_library(monkeypatch):
+    """A drawing that does not change when the library does is a picture of something else."""
+    before = drawings.warm_up().drawn.en, drawings.position_code().drawn.en
+    monkeypatch.setattr(drawings, "noam", lambda step, d, warmup: noam(step, d, 2 * warmup))
+    code = drawings.SinusoidalPositions.forward
+    swapped = lambda self, *where: code(self, *where).unflatten(-1, (-1, 2)).flip(-1).flatten(-2)  # noqa: E731
+    monkeypatch.setattr(drawings.SinusoidalPositions, "forward", swapped)
+    assert drawings.warm_up().drawn.en != before[0]
+    assert drawings.position_code().drawn.en != before[1]
+
+
+def test_the_dot_products_rise_where_the_formula_does():
+    rates = [10000 ** (-2 * k / 512) for k in range(256)]
+    value = lambda phi: sum(torch.tensor([r * phi for r in rates]).double().cos()).item()  # noqa: E731
+    first = next(phi for phi in range(1, 200) if value(phi) > value(phi - 1))
+    caption = drawings.position_products().caption.en
+    assert f"φ = {first} " in caption
+    assert "(256) at φ = 0" in caption
+
+
+def test_a_page_that_cannot_be_written_is_one_line(rows, tmp_path):
+    with pytest.raises(ConfigError, match="cannot write the page"):
+        write(rows, tmp_path / "no" / "report.html")

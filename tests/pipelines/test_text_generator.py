@@ -1,0 +1,295 @@
+"""A writer: whole characters, honest scores, stops that are never shown."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_gpt import train_gpt
+
+import polyhead
+from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.generate import write
+from polyhead.errors import CheckpointError, ConfigError, DataError
+from polyhead.layers.attention_hooks import recorded_attention
+from polyhead.pipelines import load as loading
+from polyhead.pipelines.text_generator import Writer, load, spelled, until
+from polyhead.pipelines.translator import Translator
+from polyhead.pipelines.translator import load as load_translator
+from polyhead.tokenizers.storage import EOS, TextConfig, train_tokenizers
+from polyhead.viz.capture_translation import look, reading, write_picture
+from polyhead.viz.views import AttentionView
+
+GREEDY = DecodeConfig(max_length=20)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train_gpt(tmp_path_factory.mktemp("writer"))
+
+
+@pytest.fixture(scope="module")
+def writer(run):
+    return load(run, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("letters")
+    return load(train_gpt(folder, "text.kind=characters", "model.positions=learned"), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def pieces():
+    lines = ["오늘은 회의가 있어요.", "내일은 부산에 가요.", "오늘은 비가 와요."]
+    return train_tokenizers(lines, [], TextConfig(vocab=320, character_coverage=0.98)).source
+
+
+# What comes out
+
+
+@pytest.mark.parametrize(
+    "text", ["오늘은 부산에 가요.", "뷁쉛 퉯, 🚀 naïve", "a  b", "가\ufffd나", ""]
+)
+def test_a_text_is_spelled_as_it_is_decoded_but_never_in_torn_characters(pieces, text):
+    ids = pieces.encode(text)[:-1]
+    parts = list(spelled(pieces, [EOS], ids))
+    assert "".join(parts) == pieces.decode(ids) == pieces.normalise(text)
+    for part in parts:
+        assert part
+        assert "\ufffd" not in part.rstrip("나") or "\ufffd" in text
+
+
+def test_the_letters_of_this_test_are_really_bytes(pieces):
+    assert len(pieces.encode("뷁쉛 퉯, 🚀 naïve")) > 3 * 3
+
+
+def test_every_cut_of_a_text_into_prompt_and_rest_spells_the_whole(pieces):
+    text = "오늘은 뷁쉛에 가요. 🚀"
+    ids = pieces.encode(text)[:-1]
+    for place in range(len(ids)):
+        before = pieces.decode(ids[:place]).rstrip("\ufffd")
+        rest = "".join(spelled(pieces, ids[:place], ids[place:]))
+        if not pieces.decode(ids[:place]).endswith("\ufffd"):
+            assert before + rest == text
+
+
+def test_a_long_line_is_spelled_as_it_is_decoded(pieces):
+    text = " ".join(["오늘은 뷁쉛에 가요. 🚀🚀"] * 40)
+    ids = pieces.encode(text)[:-1]
+    assert len(ids) > 500
+    assert "".join(spelled(pieces, [EOS], ids)) == text
+
+
+def test_an_unfinished_character_at_the_end_is_left_out(pieces):
+    ids = pieces.encode("가 뷁")[:-1]
+    assert "".join(spelled(pieces, [], ids[:-1])) == pieces.decode(ids[:-1]).rstrip("\ufffd")
+    assert "".join(spelled(pieces, [], [*ids[:-1], EOS, *ids])).endswith("\n가 뷁")
+
+
+@pytest.mark.parametrize(
+    ("stop", "parts", "expected"),
+    [
+        ((), ["ab", "c"], "abc"),
+        (("bc",), ["ab", "cd"], "a"),
+        (("bcx",), ["ab", "c", "d"], "abcd"),
+        (("aab",), ["a", "a", "a", "b", "c"], "a"),
+        (("xy", "b"), ["a", "xbxy"], "ax"),
+        (("abc",), ["ab"], "ab"),
+        (("a",), ["a"], ""),
+    ],
+)
+def test_a_stop_is_found_wherever_it_is_cut_and_not_shown(stop, parts, expected):
+    assert "".join(until(stop, parts)) == expected
+
+
+def test_nothing_that_might_be_a_stop_is_shown_too_early():
+    parts = until(["\n\n"], iter(["a\n", "b\n", "\nc"]))
+    assert list(parts) == ["a", "\nb"]
+
+
+# The writer
+
+
+def test_a_stream_is_the_text_and_greedy_writing_is_always_the_same(writer):
+    whole = writer.generate("오늘은", options=GREEDY)
+    assert "".join(writer.stream("오늘은", options=GREEDY)) == whole
+    assert writer.generate("오늘은", options=GREEDY, seed=5) == whole
+    assert len(whole) > 0
+
+
+def test_the_seed_decides_what_is_drawn(writer):
+    texts = [writer.generate("오늘은", seed=seed) for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_what_is_written_is_what_the_ids_say_line_by_line(writer):
+    """More tokens than the context has; a model that knows little also writes torn characters."""
+    options = replace(writer.defaults, max_length=200)
+    dice = torch.Generator().manual_seed(3)
+    ids = list(write(writer.saved.model, [EOS], options, dice, writer.context))
+    lines, rest = [], ids
+    while EOS in rest:
+        lines.append(rest[: rest.index(EOS)])
+        rest = rest[rest.index(EOS) + 1 :]
+    lines.append(rest)
+    expected = "\n".join(writer.tokenizer.decode(line).rstrip("\ufffd") for line in lines)
+    assert len(lines) > 1
+    assert writer.generate("", options=options, seed=3) == expected
+
+
+def test_a_prompt_is_read_line_by_line_and_left_open(writer):
+    encode = writer.tokenizer.encode
+    assert writer.encode("") == [EOS]
+    assert writer.encode("오늘은") == encode("오늘은")[:-1]
+    assert writer.encode("오늘은\n내일") == [*encode("오늘은"), *encode("내일")[:-1]]
+    assert writer.encode("오늘은\n") == encode("오늘은")
+    assert writer.encode("오늘은 ") == writer.encode("오늘은")
+
+
+def test_a_space_at_the_end_counts_where_characters_have_ids(letters):
+    (space,) = letters.encode("오 늘")[1:2]
+    assert letters.encode("오늘 ") == [*letters.encode("오늘"), space]
+    assert letters.encode(" ") == [EOS]
+
+
+def test_the_space_of_a_prompt_is_not_written_twice(pieces, writer, monkeypatch):
+    monkeypatch.setattr(Writer, "tokenizer", pieces)
+    ids = pieces.encode("오늘은 비가")[:-1]
+    before = pieces.encode("오늘은")[:-1]
+    monkeypatch.setattr(
+        "polyhead.pipelines.text_generator.write", lambda *_: iter(ids[len(before) :])
+    )
+    monkeypatch.setattr(Writer, "encode", lambda *_: before)
+    assert writer.generate("오늘은") == " 비가"
+    assert writer.generate("오늘은 ") == "비가"
+
+
+def test_a_learned_table_ends_the_context(letters):
+    assert letters.context == 16
+    about = {**letters.saved.about, "run": {}}
+    config = replace(letters.saved.config, max_length=5)
+    short = replace(letters, saved=replace(letters.saved, config=config, about=about))
+    assert short.context == 5
+
+
+@pytest.mark.parametrize("stop", ["text", [""]])
+def test_a_stop_that_would_stop_at_once_is_refused(writer, stop):
+    with pytest.raises(ConfigError, match="stop takes a list of texts"):
+        writer.generate("", stop=stop)
+
+
+# Scores
+
+
+def test_the_score_is_the_sum_over_all_tokens_computed_by_hand(letters):
+    lines = ["오늘은 비가 와요.", "", "내일"]
+    n_characters = sum(len(line) + 1 for line in lines)
+    stream = [EOS, *(id for line in lines for id in letters.tokenizer.encode(line))]
+    total = 0.0
+    with torch.inference_mode():
+        for place in range(1, len(stream)):
+            start = (place - 1) // 16 * 16  # the window that it stands in
+            logits = letters.saved.model(torch.tensor([stream[start:place]]))[0, -1]
+            total -= logits.log_softmax(-1)[stream[place]].item()
+    found = letters.score(lines)
+    assert (found.n_tokens, found.n_characters) == (n_characters, n_characters)
+    assert found.loss == pytest.approx(total / n_characters, rel=1e-5)
+    assert found.perplexity == pytest.approx(math.exp(total / n_characters), rel=1e-5)
+    assert found.bits_per_character == pytest.approx(total / n_characters / math.log(2), rel=1e-5)
+
+
+def test_letters_that_were_never_seen_are_counted(letters):
+    assert letters.score(["ꙮꙮ 오늘"]).n_unknown == 2
+    assert letters.score(["오늘"]).n_unknown == 0
+
+
+def test_no_text_has_no_score(writer):
+    with pytest.raises(DataError, match="there is no text to score"):
+        writer.score(["", " "])
+    with pytest.raises(ConfigError, match="score takes a list of lines"):
+        writer.score("text")
+
+
+# Loading
+
+
+def test_load_gives_the_object_that_fits(run, tiny_run):
+    assert isinstance(polyhead.load(run, device="cpu"), Writer)
+    assert isinstance(polyhead.load(tiny_run, device="cpu"), Translator)
+
+
+def test_a_model_of_another_kind_is_refused_with_the_right_command(run, tiny_run):
+    with pytest.raises(CheckpointError, match=r"of family gpt, .* use it with: polyhead generate"):
+        load_translator(run)
+    with pytest.raises(CheckpointError, match="use it with: polyhead translate"):
+        load(tiny_run)
+    with pytest.raises(ConfigError, match="2 models: name one language model"):
+        polyhead.load(run, run)
+    with pytest.raises(ConfigError, match="name at least one model"):
+        loading.load()
+
+
+# Its attention
+
+
+def test_attention_of_a_writer_is_that_of_the_decoder_and_never_looks_ahead(writer, tmp_path):
+    view = look(writer, "오늘은 비가 와요.")
+    assert view.kinds == ("decoder",)
+    assert [one.layer for one in view.maps] == [1, 2]
+    for one in view.maps:
+        torch.testing.assert_close(
+            torch.tensor(one.weights).sum(-1), torch.ones(one.weights.shape[:2])
+        )
+        assert not torch.tensor(one.weights).triu(1).any()
+    words = view.merged()
+    assert [token.text for token in words.source.tokens] == ["</s>", "오늘은", "비가", "와요."]
+    assert words.predictions[:3] == ("오늘은", "비가", "와요.")
+    write_picture(view, tmp_path / "page.html")
+    write_picture(view, tmp_path / "lines.svg", lines=True)
+    write_picture(view, tmp_path / "maps.svg", kind="decoder", merge=True)
+    assert "오늘은" in (tmp_path / "lines.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("symbol", "shown"), [("▁내일", "내일"), ("일", "일"), ("▁", "▁")])
+def test_the_token_that_would_follow_is_shown_as_the_others_are(writer, monkeypatch, symbol, shown):
+    monkeypatch.setattr(type(writer.tokenizer), "symbol", lambda _self, _id: symbol)
+    assert look(writer, "오늘은 비가").predictions[-1] == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "message"),
+    [
+        (" ", None, "the text is empty"),
+        ("오늘은", "today", "a language model has no target"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_refused(writer, text, target, message):
+    with pytest.raises(ConfigError, match=message):
+        look(writer, text, target)
+
+
+@pytest.mark.parametrize("most", [None, 9])
+def test_of_a_long_text_the_end_is_looked_at(writer, most):
+    n_read = most or writer.context
+    words = "오늘은 비가 와요. 내일은 서울에 가요. " * 4
+    ids = writer.tokenizer.encode(words)[:-1]
+    assert len(ids) > writer.context
+    view = reading(writer, words, most)
+    pieces = [piece.text.strip(" ") for piece in writer.tokenizer.pieces(words.strip())]
+    assert [token.text for token in view.source.tokens] == pieces[-n_read:]
+    assert not any(token.special for token in view.source.tokens)
+    assert view.title.startswith("… ")
+    assert view.title.endswith("가요.")
+    with torch.inference_mode(), recorded_attention(writer.saved.model) as found:
+        writer.saved.model(torch.tensor([ids[-n_read:]]))
+    for one, weights in zip(view.maps, found.values(), strict=True):
+        torch.testing.assert_close(torch.tensor(one.weights), weights[0])
+    assert AttentionView.from_json(view.to_json()) == view
+
+
+def test_a_text_that_just_fits_is_looked_at_whole(writer):
+    ids = writer.tokenizer.encode("오늘은 비가 와요.")
+    view = reading(writer, "오늘은 비가 와요.", len(ids))
+    assert view.source.tokens[0].special
+    assert view.title == "오늘은 비가 와요."

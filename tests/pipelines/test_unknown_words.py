@@ -1,0 +1,139 @@
+"""PosUnk, and training that goes on from a trained model: recurrent translators from end to end."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import write_corpus
+
+import polyhead
+from polyhead.checkpoint import model_dir as model_folder
+from polyhead.data.bilingual_dictionary import FILE
+from polyhead.decoding.batch import Output
+from polyhead.decoding.config import DecodeConfig
+from polyhead.errors import ConfigError
+from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
+from polyhead.pipelines.translator import with_dictionary
+from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown, spell
+from polyhead.tokenizers.storage import UNK, TextConfig, train_tokenizers
+from polyhead.training.config import read_run, recipe_names
+from polyhead.training.trainer import train
+
+WORDS = TextConfig(kind="words", joint=False)
+TINY = (
+    "model.d_model=16", "model.n_layers=2", "train.steps=8", "train.max_tokens=400",
+    "train.validate_every=4", "train.save_every=4", "train.log_every=2", "train.bleu_sentences=4",
+    "train.schedule.warmup=4", "data.hold_out=20",
+)  # fmt: skip
+MINE = ("lstm", "gru", "gru-attention", "deep-att", "gnmt")
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    return train_tokenizers(["wir sehen Berlin im Regen"], ["we see the rain in town"], WORDS)
+
+
+def test_an_unknown_word_becomes_what_was_looked_at(tokenizers):
+    """By the dictionary if it knows the word, else as it stands; known words stay."""
+    we, see = tokenizers.target.encode("we see")[:2]
+    ids = [we, see, UNK, UNK]
+    weights = torch.tensor([
+        [0.9, 0.1, 0.0, 0.0],
+        [0.1, 0.9, 0.0, 0.0],
+        [0.0, 0.1, 0.3, 0.6],  # the end of the source is no word
+        [0.5, 0.4, 0.1, 0.0],
+    ])  # fmt: skip
+    words = ["Wir", "sehen", "Aachen"]
+    assert tokenizers.target.decode(ids) == "we see ⁇ ⁇"
+    found = spell(tokenizers, ids, words, weights, {"Wir": "us", "Berlin": "Berlin"})
+    assert found == "we see Aachen us"
+
+
+def test_a_model_without_attention_cannot_know(tokenizers):
+    blind = Seq2Seq(Seq2SeqConfig(9, 9, d_model=4)).eval()
+    with pytest.raises(ConfigError, match="no model here attends to its source"):
+        replace_unknown([blind], tokenizers, ["wir"], [[Output([UNK], 0.0, 0.0)]], {})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A GNMT of words that knows few of them."""
+    folder = tmp_path_factory.mktemp("words")
+    files = write_corpus(folder)
+    words = ("model.family=gnmt", 'text.kind="words"', "text.vocab=12", "text.joint=false")
+    run = read_run("multi30k-de-en-gnmt", (*TINY, *words), files)
+    train(run, folder / "run")
+    return folder, files
+
+
+def test_training_on_words_leaves_a_dictionary_that_translation_uses(trained):
+    folder, files = trained
+    assert (folder / "run" / FILE).read_text(encoding="utf-8").count("\t") > 5
+    translator = polyhead.load(folder / "run")
+    with torch.no_grad():
+        translator.models[0].model.to_logits.bias[UNK] += 5.0  # it hardly knows anything
+    assert len(find_dictionary(folder / "run" / "best")) > 5
+    lines = Path(files["source"][0]).read_text(encoding="utf-8").splitlines()[:6]
+    plain = translator.n_best(lines, options=DecodeConfig(beam=2, max_length=8))
+    options = DecodeConfig(beam=2, max_length=8, replace_unknown=True, coverage=0.2)
+    said = translator.n_best(lines, options=options)
+    assert any("⁇" in best[0].text for best in plain)  # the vocabulary is so small
+    assert not any("⁇" in best[0].text for best in said)
+    own = folder / "own.tsv"
+    words = {word for line in lines for word in line.split()}
+    own.write_text("".join(f"{word}\tX\n" for word in sorted(words)), encoding="utf-8")
+    said = with_dictionary(translator, own).n_best(lines, options=options)
+    assert any("X" in best[0].text.split() for best in said)
+
+
+def test_a_model_goes_on_from_its_own_family_and_learns_by_reward(trained):
+    folder, files = trained
+    more = ("model.family=gnmt", f'train.init="{folder / "run"}"', "train.reward.samples=2",
+            "train.steps=3")  # fmt: skip
+    run = read_run("multi30k-de-en-gnmt", (*TINY, *more), files)
+    result = train(run, folder / "rewarded")
+    assert result.step == 3
+    before, after = (model_folder.load(folder / name) for name in ("run", "rewarded/last"))
+    assert after.config == before.config
+    assert len(after.tokenizers.target) == len(before.tokenizers.target) == 12
+    moved = [
+        float((a - b).detach().abs().max())
+        for a, b in zip(before.model.parameters(), after.model.parameters(), strict=True)
+    ]
+    assert 0 < max(moved) < 0.05  # it went on from there, and went on
+    log = (folder / "rewarded" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert all(json.loads(line) for line in log)
+
+
+def test_a_model_that_only_gets_worse_stays_what_it_was(trained):
+    folder, files = trained
+    worse = ("model.family=gnmt", f'train.init="{folder / "run"}"', "train.steps=3", "train.keep=1",
+             "train.save_every=1", "train.validate_every=1", "train.schedule.kind=constant",
+             "train.schedule.rate=1.0", "train.schedule.warmup=1")  # fmt: skip
+    result = train(read_run("multi30k-de-en-gnmt", (*TINY, *worse), files), folder / "worse")
+    assert (result.step, result.best.resolve().name) == (3, "step-00000000")
+    before, best, last = (
+        list(model_folder.load(folder / name).model.parameters())
+        for name in ("run", "worse/best", "worse/last")
+    )
+    assert all(map(torch.equal, before, best))
+    assert not all(map(torch.equal, before, last))
+
+
+def test_another_family_is_refused(trained):
+    folder, files = trained
+    wrong = ("model.family=luong", f'train.init="{folder / "run"}"')
+    with pytest.raises(ConfigError, match="another family than luong, which can begin only from"):
+        train(read_run("multi30k-de-en-lstm", (*TINY, *wrong, "model.context=first")[:-1], files),
+              folder / "wrong")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_every_recipe_trains_and_translates(name, tmp_path):
+    recipe = f"multi30k-de-en-{name}"
+    assert recipe in recipe_names()
+    files = write_corpus(tmp_path)
+    train(read_run(recipe, (*TINY, "text.vocab=900", "train.steps=2"), files), tmp_path / "run")
+    (said,) = polyhead.load(tmp_path / "run").translate(["내일 회의가 있어요."])
+    assert isinstance(said, str)

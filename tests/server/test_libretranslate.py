@@ -1,0 +1,183 @@
+"""LibreTranslate's clients work unchanged."""
+
+import html
+import time
+import urllib.error
+from dataclasses import replace
+
+import pytest
+from asgi import Running
+from libretranslatepy import LibreTranslateAPI
+
+from polyhead.server.html_segments import parts_of, put_together
+from polyhead.server.language_detection import detect
+from polyhead.server.registry import Shelf
+
+FORM = ("content-type", "application/x-www-form-urlencoded")
+
+
+def best(server, text, **changes):
+    asked = {"text": text, **changes}
+    (found,) = server.post("/v1/translate", asked).json()["translations"]
+    return [one["text"] for one in found["hypotheses"]]
+
+
+def test_an_official_client_translates_and_lists_languages(process, server):
+    client = LibreTranslateAPI(process.url)
+    assert (
+        client.translate("내일 회의가 있어요.", "ko", "en")
+        == best(server, "내일 회의가 있어요.")[0]
+    )
+    assert client.languages() == [
+        {"code": "ko", "name": "Korean", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": []},
+    ]
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        client.translate("a", "ko", "xx")
+    assert refused.value.code == 400
+
+
+def test_a_text_for_a_text_and_a_list_for_a_list(server):
+    asked = {"q": "가", "source": "ko", "target": "en"}
+    first, *others = best(server, "가", n_best=3)
+    assert server.post("/translate", asked).json() == {"translatedText": first}
+    many = server.post("/translate", {**asked, "q": ["가", "나"], "alternatives": 2}).json()
+    assert many["translatedText"] == [first, best(server, "나", n_best=3)[0]]
+    assert many["alternatives"][0] == others
+    assert server.post("/translate", {**asked, "q": []}).json() == {"translatedText": []}
+    auto = server.post("/translate", {**asked, "source": "auto"}).json()
+    assert auto == {
+        "translatedText": first,
+        "detectedLanguage": {"confidence": 100.0, "language": "ko"},
+    }
+    half = server.post("/translate", {**asked, "q": ["가", "a"], "source": "auto"}).json()
+    assert half["detectedLanguage"] == [{"confidence": 50.0, "language": "ko"}] * 2
+
+
+def test_an_official_client_learns_which_language_a_text_is_in(process):
+    client = LibreTranslateAPI(process.url)
+    assert client.detect("내일 만나요.") == [{"confidence": 100.0, "language": "ko"}]
+    assert client.detect("See you.") == [{"confidence": 100.0, "language": "en"}]
+    assert client.detect("3시에 OK") == [
+        {"confidence": 50.0, "language": "ko"}, {"confidence": 50.0, "language": "en"},
+    ]  # fmt: skip
+    assert client.detect("12:30?") == [{"confidence": 0.0, "language": "ko"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "codes", "found"),
+    [
+        ("가나 家", ["en", "ko"], [("ko", 100.0), ("en", 0.0)]),
+        ("\u1100\u1161\u11a8", ["ko"], [("ko", 100.0)]),  # as macOS writes it
+        ("東京へ行く", ["zh", "ja"], [("ja", 70.0), ("zh", 30.0)]),
+        ("トーキョー", ["ko", "ja"], [("ja", 100.0), ("ko", 0.0)]),
+        ("über", ["en", "de", "ru"], [("en", 50.0), ("de", 50.0), ("ru", 0.0)]),
+        ("Привет", ["en", "uk"], [("uk", 100.0), ("en", 0.0)]),
+        ("ＡＢ漢", ["en", "zh-TW"], [("en", 66.7), ("zh-TW", 33.3)]),
+        ("hi", ["source", "target"], [("source", 0.0), ("target", 0.0)]),
+        ("hi", ["sr-Latn", "sr"], [("sr-Latn", 100.0), ("sr", 0.0)]),
+        ("", ["ko", "en", "ko"], [("ko", 0.0), ("en", 0.0)]),
+    ],
+)
+def test_letters_vote_for_the_languages_of_their_script(text, codes, found):
+    assert detect([text], codes) == found
+
+
+def test_auto_takes_the_model_for_the_texts_language(shelf, book):
+    korean = book("translate")
+    english = replace(korean, name="english", about=replace(korean.about, source_language="de"))
+    running = Running(Shelf((english, *shelf.books)))
+    try:
+        asked = {"source": "auto", "target": "en"}
+        for text, code in (("가나", "ko"), ("Straße", "de"), ("…", "de")):
+            found = running.post("/translate", {**asked, "q": text}).json()
+            assert found["detectedLanguage"]["language"] == code
+        wrong = running.post("/translate", {**asked, "q": "가", "target": "ko"})
+        assert (wrong.status, wrong.json()["field"]) == (400, "target")
+    finally:
+        running.close()
+
+
+def test_forms_are_read_as_json_is(server):
+    json = server.post("/translate", {"q": ["가", "나"], "source": "ko", "target": "en"}).json()
+    body = "q=가&q=나&source=ko&target=en&format=text".encode()
+    assert server.call("POST", "/translate", body, [FORM]).json() == json
+    one = server.call("POST", "/translate", b"q=%EA%B0%80&source=ko&target=en", [FORM])
+    assert one.json()["translatedText"] == json["translatedText"][0]
+    parts = b"".join(
+        b'--x\r\nContent-Disposition: form-data; name="' + name + b'"\r\n\r\n' + value + b"\r\n"
+        for name, value in ((b"q", "가".encode()), (b"source", b"ko"), (b"target", b"en"))
+    )
+    kind = ("content-type", "multipart/form-data; boundary=x")
+    assert server.call("POST", "/translate", parts + b"--x--\r\n", [kind]).json() == one.json()
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "word"),
+    [({"target": "fr"}, 400, "target"), ({"source": "fr"}, 400, "source"),
+     ({"alternatives": 10_000}, 422, "alternatives"), ({"format": "pdf"}, 422, "format"),
+     ({"q": None}, 422, "q")],
+)  # fmt: skip
+def test_errors_are_one_line(server, change, status, word):
+    answer = server.post("/translate", {"q": "가", "source": "ko", "target": "en", **change})
+    assert answer.status == status
+    assert word in answer.json()["error"]
+
+
+def test_html_keeps_its_tags_and_only_text_is_translated(server):
+    text = '<p class="a>b">가 &amp; 나</p>\n<script>가 < 1</script><!-- 가 --> 다<br>'
+    found = server.post("/translate", {"q": text, "source": "ko", "target": "en", "format": "html"})
+    answer = found.json()["translatedText"]
+    assert answer.startswith('<p class="a>b">')
+    assert "b&quot;" not in answer
+    assert "</p>\n<script>가 < 1</script><!-- 가 --> " in answer
+    assert answer.endswith("<br>")
+
+
+@pytest.mark.parametrize(
+    ("text", "texts"),
+    [
+        ("a <b>c</b> d", ("a", "c", "d")),
+        ("1 < 2 &lt; 3", ("1 < 2 < 3",)),
+        ("<style>x</style><style>y", ()),
+        ("<!-- a", ()),
+        ("  <i> a\n b </i> ", ("a\n b",)),
+        ("<a title=\"1 > 2\" href='x>y'>a</a>", ("a",)),
+        ("<a title = '\">\">'>a</a>b", ("a", "b")),
+        ("<b don't>a</b> it's <i x=\"1>b", ("a", "it's", "b")),
+        ("<a href=x>y>a", ("y>a",)),
+        ("", ()),
+    ],
+)
+def test_texts_are_taken_out_of_html_and_put_back(text, texts):
+    found = parts_of(text, is_html=True)
+    assert found.texts == texts
+    back = put_together(found, found.texts)
+    assert html.unescape(back) == html.unescape(text)
+    assert "<script>" not in put_together(parts_of("a", is_html=True), ["<script>"])
+
+
+@pytest.mark.parametrize(
+    "part", ["<a =", "<a ='", '="', "<a ='>", "='\">", "<a " + "= " * 9, "<!--<"]
+)
+def test_hostile_markup_is_read_in_no_time(part):
+    started = time.process_time()
+    parts_of((part * 50_000)[:200_000], is_html=True)
+    parts_of('<a x="' + (part * 50_000)[:200_000], is_html=True)
+    assert time.process_time() - started < 2
+
+
+def test_a_client_may_put_everything_into_the_address(server, another):
+    query = b"q=%EA%B0%80&source=ko&target=en&format=text"
+    found = server.call("POST", "/translate", query=query)  # as deep-translator asks, without body
+    assert found.json() == {"translatedText": best(server, "가")[0]}
+    both = server.call(
+        "POST", "/translate", b"target=en", [FORM], b"q=%EA%B0%80&source=ko&target=x"
+    )
+    assert both.json() == found.json()  # the body has the last word
+    assert server.call("POST", "/translate", query=b"q=%ff&source=ko&target=en").status == 400
+    assert server.call("POST", "/translate").status == 415
+    closed = another(api_key="long enough")
+    assert closed.call("POST", "/translate", query=query).status == 401
+    assert closed.call("POST", "/translate", query=query + b"&api_key=wrong one").status == 403
+    assert closed.call("POST", "/translate", query=query + b"&api_key=long+enough").status == 200

@@ -1,0 +1,138 @@
+"""The playground with the real server behind it, and tiny models of all uses."""
+
+import json
+import urllib.request
+
+import numpy as np
+import pytest
+
+from polyhead.viz.draw_text import viridis
+from polyhead.viz.views import AttentionView
+
+TEXT = "민준 씨는 내일 부산에 가요."
+
+
+@pytest.fixture
+def served(windows, process):
+    """Open the page of the real server; a request to anyone else fails the test."""
+
+    def served(state=""):
+        page = windows.open(f"{process.url}/{state}", locale="en-US")
+        page.wait_for_selector(".panel")
+        return page
+
+    yield served
+    assert all(url.startswith((process.url, "blob:")) for url in windows.requested)
+
+
+def ask(process, path, body):
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(process.url + path, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request) as answer:
+        return answer.read()
+
+
+def test_what_is_painted_is_what_the_server_says(served, process):
+    page = served(f"#q={TEXT}&kind=cross&layer=2&head=1")
+    page.wait_for_selector("#cells")
+    (best, *_) = json.loads(ask(process, "/v1/translate", {"text": TEXT, "tokens": True}))[
+        "translations"
+    ][0]["hypotheses"]
+    assert page.inner_text(".text") == best["text"]
+    ids = [token["id"] for token in best["tokens"] if not token["special"]]
+    look = {"text": TEXT, "target_ids": ids, "format": "json"}
+    weights = AttentionView.from_json(ask(process, "/v1/attention", look)).find("cross", 2).weights
+    seen = page.evaluate("""() => {
+      const canvas = document.querySelector("#cells");
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      return [canvas.height, canvas.width, ...data];
+    }""")
+    colours = np.array(seen[2:]).reshape(seen[0], seen[1], 4)[..., :3]
+    assert colours.shape[:2] == weights.shape[1:]
+    for row, column in np.ndindex(*colours.shape[:2]):
+        colour = viridis(float(weights[0, row, column]))
+        wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+        assert np.abs(colours[row, column] - wanted).max() <= 1
+
+
+def test_steps_and_the_tree_of_the_beam_are_shown(served):
+    page = served(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    page.locator("#token-1").click()
+    page.locator("#option-3").click()
+    page.wait_for_selector(".token.forced")
+    page.locator("label[for=tab-beam]").click()
+    page.wait_for_selector(".tree")
+    assert page.locator(".node.best").count() > 1
+
+
+@pytest.mark.parametrize(
+    ("use", "text", "shown"),
+    [
+        ("generate", "내일", "#cells"),
+        ("fill", "내일 [MASK]에 가요", ".option"),
+        ("classify", "좋아요", ".answer"),
+    ],
+)
+def test_every_kind_of_model_has_its_panel(served, process, use, text, shown):
+    with urllib.request.urlopen(f"{process.url}/v1/models") as answer:
+        (name,) = (one["name"] for one in json.load(answer)["models"] if one["use"] == use)
+    page = served(f"#model={name}&q={text}")
+    page.wait_for_selector(shown)
+    page.wait_for_selector("#cells")
+
+
+def test_what_is_written_is_looked_at_however_long_it_is(served, book):
+    name, context = book("generate").name, book("generate").model.context
+    page = served(f"#model={name}&q={'내일 ' * context}")
+    page.wait_for_selector("#cells")
+    assert page.evaluate("document.querySelector('#cells').width") == context
+    with page.expect_response("**/v1/attention") as answer:
+        page.locator("#write").click()
+    assert page.inner_text(".new").strip()
+    assert answer.value.status == 200
+
+
+def test_a_picture_is_seen(served, picture):
+    page = served("#model=colours")
+    page.locator("#file").set_input_files(picture)
+    page.wait_for_selector("#map")
+    assert page.locator(".answer bdi").count() >= 2
+
+
+def test_the_picture_can_be_saved(served, picture):
+    page = served("#model=colours&layer=2&head=1")
+    page.locator("#file").set_input_files(picture)
+    page.wait_for_selector("#map")
+    with page.expect_download() as waiting:
+        page.locator("#save-svg").click()
+    saved = waiting.value.path().read_text(encoding="utf-8")
+    assert "layer 2, head 1 · 0 to" in saved
+    assert saved.count('class="cells"') == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "korean", "english"),
+    [
+        (f"#q={TEXT}&tab=steps&forced=999999", "고른 토큰으로는", "id 999999: expected 2 to"),
+        (f"#q={'가 나 다 라 ' * 90}&tab=beam", "글이 너무 깁니다.", "the text is longer than"),
+    ],
+)
+def test_what_is_refused_is_said_in_korean(served, windows, state, korean, english):
+    page = served(f"{state}&lang=ko")
+    page.wait_for_selector(".trouble")
+    said = page.inner_text(".trouble")
+    assert korean in said
+    assert english in said
+    assert all("Failed to load resource" in problem for problem in windows.problems)
+    windows.problems.clear()
+
+
+def test_less_than_80_kilobytes_travel(served):
+    page = served()
+    sizes = page.evaluate("""() => ["navigation", "resource"]
+      .flatMap((kind) => performance.getEntriesByType(kind))
+      .map((one) => [one.name, one.encodedBodySize])""")
+    files = {name: size for name, size in sizes if "/v1/" not in name}
+    assert len(files) > 20
+    assert sum(files.values()) < 80_000, files

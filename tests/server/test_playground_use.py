@@ -1,0 +1,617 @@
+"""The playground in a real browser: all its panels, by keys, on a phone, in both languages."""
+
+import io
+
+import numpy as np
+import pytest
+from browsing import until
+from PIL import Image
+
+pytest.importorskip("starlette", reason="the page is served by polyhead[serve]")
+
+from standin import image_view
+
+from polyhead.viz.draw_image import ImageChoice, drawn
+
+TEXT = "저는 내일 친구와 학교에 갑니다."
+
+
+# Step by step
+
+
+def test_the_player_grows_the_translation_token_by_token(play):
+    page = play(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    page.locator("#step-first").click()
+    assert page.locator(".token").count() == 0
+    for n in (1, 2):
+        page.locator("#step-next").click()
+        assert page.locator(".token").count() == n
+    assert page.locator(".token bdi").all_inner_texts() == ["Tom", "orrow"]
+    assert page.locator(".option bdi").all_inner_texts() == ["orrow", "A", "Our"]
+    assert page.locator(".option small").all_inner_texts() == ["60 %", "20 %", "10 %"]
+    page.locator("#step-play").click()
+    until(page, "document.querySelectorAll('.token').length === 10", 12)
+    page.wait_for_selector("#step-play[aria-label=Play]")  # it stops at the end
+
+
+def test_the_translation_that_grows_is_the_one_that_is_shown(play, stand_in):
+    page = play(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    page.locator("label[for=n-3]").click()
+    until(page, "document.querySelectorAll('.token').length === 8")
+    asked = [body["prefix"] for body in stand_in.bodies("/v1/steps")]
+    assert asked == [[*range(10, 19), 2], [*range(10, 17), 2]]
+    assert page.locator(".token.forced").count() == 0  # by nobody who looks on
+
+
+def test_of_several_lines_the_likeliest_tokens_grow(play, stand_in):
+    page = play("#q=first line%0Asecond line&tab=steps")
+    page.wait_for_selector(".looks")
+    assert [body["prefix"] for body in stand_in.bodies("/v1/steps")] == [[]]
+
+
+def test_the_row_of_a_step_is_what_the_model_looked_at(play, stand_in):
+    page = play(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    page.locator("#token-2").click()
+    weights = stand_in.view.find("cross", 3).weights[:, 1].mean(axis=0)
+    titles = page.locator(".looks li").evaluate_all("(all) => all.map((one) => one.title)")
+    assert [float(title) for title in titles] == pytest.approx(weights.tolist(), abs=2e-3)
+
+
+def test_a_forced_token_changes_what_follows_and_back_undoes_it(play, stand_in):
+    page = play(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    page.locator("#token-3").click()
+    page.locator("#option-2").click()
+    page.wait_for_selector(".token.forced")
+    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [10, 11, 20]
+    page.wait_for_selector(".looks")
+    assert page.locator(".token bdi").all_inner_texts() == ["Tom", "orrow", "A"]
+    assert page.locator(".token.forced bdi").all_inner_texts() == ["A"]  # the others were not
+    page.locator("#step-last").click()
+    assert page.locator(".token").count() == 10
+    page.locator("#token-5").click()
+    page.locator("#option-3").click()
+    until(page, "document.querySelectorAll('.token.forced').length === 2")
+    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [10, 11, 20, 13, 21]
+    assert page.locator(".token.forced bdi").all_inner_texts() == ["A", "Our"]
+    page.go_back()
+    until(page, "document.querySelectorAll('.token.forced').length === 1")
+    page.go_back()
+    until(page, "!document.querySelector('.token.forced')")
+    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [*range(10, 19), 2]
+    page.go_forward()
+    page.wait_for_selector(".token.forced")
+    page.locator("#unforce").click()
+    until(page, "!document.querySelector('.token.forced')")
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en-US", "Cut off here"), ("ko-KR", "여기서 잘렸습니다")]
+)
+def test_a_translation_that_was_cut_off_is_not_closed_but_said_to_be_cut(
+    play, stand_in, language, said
+):
+    stand_in.ended = False
+    page = play(f"#q={TEXT}&tab=steps", language=language)
+    page.wait_for_selector(".looks")
+    (asked,) = stand_in.bodies("/v1/steps")
+    assert (asked["prefix"], asked["max_tokens"]) == ([*range(10, 19)], 9)
+    tokens = page.locator(".token bdi").all_inner_texts()
+    assert (len(tokens), "</s>" in tokens) == (9, False)
+    assert said in page.inner_text(".written .cut")
+    assert stand_in.bodies("/v1/attention")[-1]["target_ids"] == [*range(10, 18)]
+    page.locator("#step-back").click()
+    assert page.locator(".cut").count() == 0  # not before its end
+    page.locator("#step-last").click()
+    page.locator("#option-1").click()  # the same once more: now it may go on
+    until(page, "!document.querySelector('.cut')")
+    page.locator("#step-last").click()
+    assert page.locator(".token bdi").all_inner_texts() == [*tokens, "</s>"]
+    page.locator("#option-1").click()
+    page.wait_for_timeout(500)
+    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [*range(10, 19), 2]
+    assert page.locator(".token.forced, .cut").count() == 0  # they are what it would have written
+
+
+def test_a_translation_that_has_ended_is_not_said_to_be_cut(play):
+    page = play(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    assert page.locator(".token bdi").all_inner_texts()[-1] == "</s>"
+    assert page.locator(".cut").count() == 0
+
+
+def test_a_translator_without_attention_can_be_stepped_through(play, stand_in):
+    stand_in.attends = []
+    page = play(f"#q={TEXT}")
+    page.wait_for_selector(".token")
+    assert page.locator(".tab .chip").all_inner_texts() == ["Step by step", "Beam search"]
+    assert page.locator("#tab-steps").is_checked()
+    page.wait_for_timeout(300)
+    assert stand_in.bodies("/v1/attention") == []
+    assert page.locator(".trouble").count() == 0
+
+
+# Beam search
+
+
+def test_beam_search_is_a_tree_that_keys_can_climb(play, stand_in):
+    page = play(f"#q={TEXT}&tab=beam")
+    page.wait_for_selector(".tree")
+    states = page.locator(".node").evaluate_all("(all) => all.map((one) => one.className)")
+    assert states == [f"node {state}" for state in ("best", "best", "kept", "dropped", "best",
+                                                    "kept", "best", "kept")]  # fmt: skip
+    page.locator("#node-0").focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.id") == "node-5"
+    assert "A meeting" in page.inner_text(".readout")
+    assert "0.700" in page.inner_text(".readout")
+    rows = page.locator(".node").evaluate_all("(all) => all.map((one) => one.style.top)")
+    assert rows[1] == rows[4] == rows[6]  # a path goes straight on
+    assert len({rows[1], rows[2], rows[3]}) == 3
+    page.locator("label[for=beam-8]").click()
+    until(page, "location.hash.includes('beam=8')")
+    page.wait_for_timeout(300)
+    assert [body["beam"] for body in stand_in.bodies("/v1/beam")] == [4, 8]
+
+
+# The other kinds of models
+
+
+def test_a_language_model_writes_onto_the_page_as_it_goes(play, stand_in):
+    page = play("#model=writer&q=Once")
+    page.wait_for_selector("#cells")
+    page.locator("#write").click()
+    until(page, "document.querySelector('.new')?.textContent === ' there'")
+    assert page.inner_text("#write") == "Stop"
+    until(page, "document.querySelector('.new').textContent === ' there was a king'")
+    until(page, "document.querySelector('#write').textContent === 'Write'")
+    assert page.inner_text(".paper") == "Once there was a king"
+    page.wait_for_timeout(300)
+    assert stand_in.bodies("/v1/attention")[-1]["text"] == "Once there was a king"
+    page.locator("#write").click()
+    until(page, "document.querySelector('.new')?.textContent.startsWith(' there')")
+    page.locator("#write").click()
+    page.wait_for_timeout(700)
+    assert page.inner_text(".paper") != "Once there was a king"
+    assert page.locator(".trouble").count() == 0
+
+
+def test_of_a_text_with_several_lines_the_last_one_is_shown_and_said_to_be(play, stand_in):
+    page = play("#model=writer&q=Once%0Athere was")
+    page.wait_for_selector("#cells")
+    assert stand_in.bodies("/v1/attention")[-1]["text"] == "there was"
+    assert page.inner_text(".line-note") == "Shown is the last line."
+    page.locator("#text").fill("Once")
+    until(page, "document.querySelector('.line-note').textContent === ''")
+
+
+def test_gaps_are_filled_by_a_click(play, stand_in):
+    page = play("#model=gaps")
+    page.locator("#text").fill("Time for ")
+    page.locator("#text").press("End")
+    page.locator("#gap").click()
+    page.wait_for_selector(".option")
+    assert stand_in.bodies("/v1/fill")[-1]["text"] == "Time for [MASK]"
+    assert page.locator(".option bdi").all_inner_texts() == ["lunch", "rain"]
+    page.locator("#gap-1-2").click()
+    assert page.locator("#text").input_value() == "Time for rain"
+    page.wait_for_selector("#cells")
+    page.go_back()
+    page.wait_for_selector(".option")
+    assert page.locator("#text").input_value() == "Time for [MASK]"
+
+
+def test_a_text_is_classified_with_its_attention(play, stand_in):
+    page = play("#model=reviews&q=fine")
+    page.wait_for_selector("#cells")
+    assert "only its beginning" not in page.inner_text(".answer-box")
+    height = page.evaluate("document.querySelector('.answer').clientHeight")
+    assert height < 80  # two short lines, however narrow their words could be
+    stand_in.cut = True
+    page.locator("#text").fill("fine " * 9)
+    until(page, "document.querySelector('.answer-box').textContent.includes('only its beginning')")
+    assert page.locator(".answer bdi").all_inner_texts() == ["good", "bad"]
+    assert page.locator(".answer small").all_inner_texts() == ["90.0 %", "10.0 %"]
+
+
+def test_a_picture_is_classified_and_its_patches_shown(play, stand_in):
+    page = play("#model=digits")
+    content = io.BytesIO()
+    Image.new("RGB", (9, 9), (200, 30, 30)).save(content, "PNG")
+    page.locator("#file").set_input_files(
+        {"name": "seven.png", "mimeType": "image/png", "buffer": content.getvalue()}
+    )
+    page.wait_for_selector("#map")
+    assert stand_in.bodies("/v1/attention") == [content.getvalue()]
+    assert page.locator(".answer bdi").all_inner_texts() == ["7", "1"]
+    page.locator("label[for=view-all]").click()
+    assert page.locator(".thumbnails button").count() == 4
+    with page.expect_download() as waiting:
+        page.locator("#save-png").click()
+    heads = Image.open(waiting.value.path()).convert("RGB")
+    assert heads.size == (776, 776)  # two layers of two heads, and a gap
+    for layer, head in np.ndindex(2, 2):
+        canvas = page.locator(f"#head-{layer + 1}-{head + 1} canvas")
+        corner = canvas.evaluate("(one) => [...one.getContext('2d').getImageData(0, 0, 1, 1).data]")
+        assert list(heads.getpixel((392 * head, 392 * layer))) == corner[:3]
+    page.locator("#head-2-1").click()
+    page.go_back()
+    page.wait_for_selector(".thumbnails")
+    page.go_back()
+    page.wait_for_selector("#map")
+    with page.expect_download() as waiting:
+        page.locator("#save-png").click()
+    assert Image.open(waiting.value.path()).size == (768, 768)
+
+
+def dropped(page):
+    content = io.BytesIO()
+    Image.new("RGB", (9, 9), (200, 30, 30)).save(content, "PNG")
+    page.locator("#file").set_input_files(
+        {"name": "seven.png", "mimeType": "image/png", "buffer": content.getvalue()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "choice"),
+    [
+        ("", ImageChoice("rollout")), ("&layer=2", ImageChoice(2, "mean")),
+        ("&layer=1&head=2&alone=1", ImageChoice(1, [2], True)), ("&view=all", ImageChoice()),
+    ],
+)  # fmt: skip
+def test_of_an_image_the_picture_that_is_saved_is_what_is_shown(play, state, choice):
+    page = play(f"#model=digits{state}")
+    dropped(page)
+    page.wait_for_selector(".figure canvas")
+    with page.expect_download() as waiting:
+        page.locator("#save-svg").click()
+    assert waiting.value.suggested_filename == "attention.svg"
+    assert waiting.value.path().read_text(encoding="utf-8") == drawn(image_view(), choice)
+
+
+def test_a_saved_picture_has_the_pixels_that_are_shown(play, windows, tmp_path):
+    page = play("#model=digits&layer=2&head=1")
+    dropped(page)
+    page.wait_for_selector("#map")
+    shown = page.locator("#map").evaluate(
+        "(one) => [...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
+    )
+    with page.expect_download() as waiting:
+        page.locator("#save-svg").click()
+    waiting.value.save_as(tmp_path / "attention.svg")
+    tab = windows.open("about:blank")
+    tab.goto((tmp_path / "attention.svg").as_uri())
+    _, over = tab.locator("use").all()
+    box = over.bounding_box()
+    seen = np.asarray(Image.open(io.BytesIO(tab.screenshot(clip=box))).convert("RGB"))
+    windows.requested = [url for url in windows.requested if url.startswith("http")]
+    for row, column in np.ndindex(8, 8):
+        found = seen[int((row + 0.5) * len(seen) / 8), int((column + 0.5) * len(seen[0]) / 8)]
+        expected = shown[4 * (8 * row + column) :][:3]
+        assert np.abs(found.astype(int) - expected).max() <= 2
+
+
+# Whoever looks, with whatever
+
+
+def test_the_keyboard_is_enough(play):
+    page = play()
+    reached = []
+    page.keyboard.press("Tab")
+    for _ in range(30):
+        name = page.evaluate("document.activeElement.name || document.activeElement.id")
+        reached.append(name)
+        if name == "text":
+            page.keyboard.type("hello")
+            page.wait_for_selector("#cells")
+        page.keyboard.press("Tab")
+    wanted = ["model", "lang", "text", "clear", "copy", "n", "tab", "view", "kind", "layer", "head",
+              "merge", "special", "log", "cells", "save-png", "save-svg", "save-html"]  # fmt: skip
+    assert [name for name in dict.fromkeys(reached) if name in wanted] == wanted
+    page.locator("#tab-attention").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".looks")
+    page.locator("#step-first").focus()
+    for key in ("Enter", "Tab", "Tab", "Enter"):  # past "back" to "play"
+        page.keyboard.press(key)
+    page.wait_for_selector(".token")
+
+
+def focused(page):
+    return page.evaluate("document.activeElement.id")
+
+
+def test_the_focus_stays_where_it_was_when_a_step_is_chosen(play):
+    page = play(f"#q={TEXT}&tab=steps")
+    page.wait_for_selector(".looks")
+    page.locator("#token-9").press("Enter")
+    page.locator("#step-next").press("Enter")
+    assert focused(page) == "step-next"  # though there is no next one
+    page.locator("#step-play").press("Enter")
+    until(page, "document.querySelectorAll('.token').length === 2")
+    assert focused(page) == "step-play"
+    page.keyboard.press("Enter")
+    page.locator("#step-last").press("Enter")
+    page.locator("#token-3").press("Enter")
+    page.locator("#option-2").press("Enter")
+    page.wait_for_selector(".token.forced")
+    page.wait_for_selector(".looks")
+    assert focused(page) == "option-2"
+    page.locator("#unforce").press("Enter")
+    until(page, "!document.querySelector('.token.forced')")
+    assert focused(page) == "token-1"  # the button is gone, the first one is near
+
+
+def test_the_focus_stays_where_it_was_when_a_choice_is_made(play):
+    page = play(f"#q={TEXT}")
+    page.wait_for_selector("#cells")
+    page.locator("#n-1").press("ArrowDown")
+    page.wait_for_timeout(300)
+    assert focused(page) == "n-2"
+    page.locator("#tab-attention").press("ArrowLeft")
+    page.wait_for_selector(".tree")
+    assert focused(page) == "tab-beam"
+    page.locator("#beam-4").press("ArrowRight")
+    until(page, "document.querySelector('#beam-8').checked && !document.querySelector('.busy')")
+    assert focused(page) == "beam-8"
+    page = play("#model=writer&q=Once")
+    page.locator("#tab-attention").press("ArrowRight")
+    page.wait_for_selector(".token")
+    assert focused(page) == "tab-steps"
+
+
+@pytest.mark.parametrize("language", ["ko-KR", "en-US"])
+def test_a_phone_need_not_scroll_sideways(play, language):
+    shown = {
+        f"#q={TEXT}": "#cells", f"#q={TEXT}&view=lines": ".curves",
+        f"#q={TEXT}&view=model": ".thumbnails", f"#q={TEXT}&tab=steps": ".looks",
+        f"#q={TEXT}&tab=beam": ".tree", "#model=writer&q=Once": "#cells",
+        "#model=gaps&q=a [MASK] b": "#cells", "#model=reviews&q=fine": "#cells",
+        "#model=digits": ".drop",
+    }  # fmt: skip
+    for state, figure in shown.items():
+        page = play(state, language=language, width=360)
+        page.wait_for_selector(figure)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, state
+
+
+def test_scores_are_not_broken_on_a_phone(play, stand_in):
+    stand_in.worse = 900  # a long text may have such a score
+    page = play(f"#q={TEXT}", width=360)
+    page.wait_for_selector(".hypothesis")
+    assert page.locator(".hypothesis small").first.inner_text() == "-900.40"
+    measure = "(all) => all.map((one) => one.getBoundingClientRect().height)"
+    heights = page.locator(".hypothesis small").evaluate_all(measure)
+    assert max(heights) < 30
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_another_language_loses_nothing(play, stand_in):
+    page = play("#model=writer&q=Once")
+    page.locator("#write").click()
+    until(page, "document.querySelector('.new')?.textContent === ' there was a king'")
+    page.locator("#tokens").fill("33")
+    page.locator("label[for=lang-ko]").click()
+    page.wait_for_selector("#cells")
+    assert page.inner_text(".paper") == "Once there was a king"
+    assert page.locator("#tokens").input_value() == "33"
+    page.locator("#text").fill("Twice")
+    until(page, "document.querySelector('.paper').textContent === ''")
+    page.locator("#model").select_option("4")
+    content = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(content, "PNG")
+    page.locator("#file").set_input_files(
+        {"name": "seven.png", "mimeType": "image/png", "buffer": content.getvalue()}
+    )
+    page.wait_for_selector("#map")
+    page.locator("label[for=lang-en]").click()
+    until(page, "document.querySelector('.answer-box h2')?.textContent === 'Classes'")
+    page.wait_for_selector("#map")
+    assert stand_in.bodies("/v1/attention")[-1] == content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("state", "figure"),
+    [("tab=steps&forced=x.-4.0", ".looks"), ("tab=beam&beam=99", ".tree"), ("n=99", "#cells")],
+)
+def test_any_address_is_a_page(play, stand_in, state, figure):
+    page = play(f"#q={TEXT}&{state}")
+    page.wait_for_selector(figure)
+    assert page.locator(".hypothesis input:checked").count() == 1
+    assert all(body["beam"] == 16 for body in stand_in.bodies("/v1/beam"))
+
+
+def test_everything_can_be_read_in_both_languages(play):
+    page = play(f"#q={TEXT}", language="ko-KR")
+    page.wait_for_selector("#cells")
+    assert page.locator("html").get_attribute("lang") == "ko"
+    assert "번역 후보" in page.inner_text("#play")
+    assert page.locator(".tab .chip").all_inner_texts() == ["어텐션", "한 단계씩", "빔 서치"]
+    page.locator("label[for=lang-en]").click()
+    page.wait_for_selector("#cells")
+    assert "Translations, best first" in page.inner_text("#play")
+    assert "Merge subwords into words" in page.inner_text("main")
+    assert page.locator("#text").input_value() == TEXT
+
+
+@pytest.mark.parametrize("is_secure", [True, False])
+def test_the_translation_can_be_copied(play, is_secure):
+    page = play(f"#q={TEXT}")
+    page.wait_for_selector("#copy")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    if not is_secure:  # as over plain HTTP from another machine
+        page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.locator("#copy").click()
+    until(page, "document.querySelector('#copy').textContent === 'Copied'")
+    page.locator("#text").fill("")
+    page.locator("#text").press("Control+V")
+    assert page.locator("#text").input_value() == f"{TEXT} in English, 0"
+
+
+def test_another_model_is_another_page(play):
+    page = play()
+    page.locator("#model").select_option("3")
+    page.locator("#text").fill("fine")
+    page.wait_for_selector(".answer")
+    assert "model=reviews" in page.url
+    page.go_back()
+    page.wait_for_selector(".choices", state="attached")
+    assert page.locator("#model").input_value() == "0"
+
+
+def test_trouble_is_told_in_one_line_and_a_busy_server_asked_again(play, stand_in, windows):
+    page = play()
+    stand_in.refuse = [(422, "the text is too long: 300 tokens of 256")]
+    page.locator("#text").fill("a")
+    page.wait_for_selector(".trouble")
+    assert "300 tokens of 256" in page.inner_text(".trouble")
+    stand_in.refuse = [(429, "busy")]
+    page.locator("#text").fill("b")
+    page.wait_for_selector("#cells")
+    assert page.inner_text(".text") == "b in English, 0"
+    stand_in.refuse = [(422, "no")]
+    page.locator("#text").fill("c")
+    page.wait_for_selector(".trouble")
+    page.locator("#text").press("Control+Enter")  # asks again, and shows nothing of "b"
+    page.wait_for_selector(".text")
+    assert page.inner_text(".text") == "c in English, 0"
+    assert all("Failed to load resource" in problem for problem in windows.problems)
+    windows.problems.clear()
+
+
+@pytest.mark.parametrize(
+    ("state", "route", "figure"),
+    [
+        (f"#q={TEXT}", "/v1/translate", ".text"),
+        (f"#q={TEXT}", "/v1/attention", "#cells"),
+        (f"#q={TEXT}&tab=steps", "/v1/steps", ".looks"),
+        (f"#q={TEXT}&tab=beam", "/v1/beam", ".tree"),
+        ("#model=gaps&q=a [MASK]", "/v1/fill", ".option"),
+        ("#model=reviews&q=fine", "/v1/classify", ".answer"),
+    ],
+)
+def test_what_did_not_work_can_be_tried_again(play, stand_in, windows, state, route, figure):
+    stand_in.down[route] = (500, "out of order")
+    page = play(state)
+    page.wait_for_selector(".trouble")
+    assert page.inner_text(".trouble") == "That did not work. out of order Try again"
+    assert page.locator(f".place {figure}, .answer-box {figure}").count() == 0
+    page.locator("#again").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(200)
+    assert page.evaluate("document.activeElement.id") == "again"  # still out of order
+    stand_in.down.clear()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(figure)
+    assert page.locator(".trouble").count() == 0
+    assert page.evaluate("document.activeElement !== document.body")
+    assert all("Failed to load resource" in problem for problem in windows.problems)
+    windows.problems.clear()
+
+
+def test_a_busy_server_and_one_that_is_gone_are_told_apart(play, stand_in, windows):
+    page = play(f"#q={TEXT}", language="ko-KR")
+    page.wait_for_selector("#cells")
+    page.context.set_offline(True)
+    page.locator("#text").fill("a")
+    page.wait_for_selector(".trouble")
+    assert "서버에 연결할 수 없습니다." in page.inner_text(".trouble")
+    assert page.locator(".hypothesis, #cells").count() == 0  # nothing of the text before
+    page.context.set_offline(False)
+    stand_in.down["/v1/translate"] = (429, "too many requests wait")
+    page.locator("#again").click()
+    until(page, "document.querySelector('.trouble')?.textContent.includes('(too many')")
+    assert page.inner_text("#again") == "다시 시도"
+    stand_in.down.clear()
+    page.locator("#text").press("Control+Enter")  # asking once more is trying again, too
+    page.wait_for_selector("#cells")
+    windows.problems.clear()
+
+
+def test_maps_that_do_not_come_later_can_be_tried_again(play, stand_in, windows):
+    stand_in.refuse = [None, None, (500, "no maps")]
+    page = play(f"#q={'long ' * 200}")
+    page.wait_for_selector(".figure .trouble")
+    page.locator("#again").click()
+    page.wait_for_selector("#cells")
+    windows.problems.clear()
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "korean"),
+    [
+        (422, {"code": "too_long", "field": "text"}, "글이 너무 깁니다. 더 짧게 써 주세요"),
+        (422, {"code": "of tomorrow", "field": "text.1"}, "모델이 다룰 수 없는 글입니다"),
+        (422, {"field": "n_best"}, "서버가 처리할 수 없는 요청입니다"),
+        (422, {"field": "__proto__"}, "서버가 처리할 수 없는 요청입니다"),
+        (404, {"field": "model"}, "서버에 그런 모델이 없습니다"),
+        (413, {}, "보낸 내용이 너무 큽니다"),
+        (500, {}, "서버에 오류가 생겼습니다"),
+        (418, {}, "서버가 요청을 거절했습니다"),
+    ],
+)
+def test_what_the_server_refuses_is_said_in_korean_with_its_own_line(
+    play, stand_in, windows, status, more, korean
+):
+    stand_in.down["/v1/translate"] = (status, "its own line", more)
+    page = play("#q=a", language="ko-KR")
+    page.wait_for_selector(".trouble")
+    assert page.inner_text(".trouble").startswith(f"잘되지 않았습니다. {korean} (its own line).")
+    page.locator("label[for=lang-en]").click()
+    until(page, "document.querySelector('.trouble')?.textContent.startsWith('That did not work')")
+    assert page.inner_text(".trouble").removesuffix(" Try again").strip() == (
+        "That did not work. its own line"
+    )
+    windows.problems.clear()
+
+
+def test_a_file_that_is_refused_is_told_in_korean(play, stand_in, windows):
+    page = play(f"#q={TEXT}", language="ko-KR")
+    page.wait_for_selector("#cells")
+    stand_in.refuse = [(422, "none chosen", {"code": "cannot_draw"})]
+    page.locator("#save-svg").click()
+    until(page, "document.querySelector('.saving [role=status]').textContent !== ''")
+    said = page.inner_text(".saving [role=status]")
+    assert said == "이 설정으로는 그림을 그릴 수 없습니다 (none chosen)."
+    windows.problems.clear()
+
+
+def test_writing_that_breaks_off_is_told_in_korean(play, stand_in):
+    stand_in.breaks = {"error": "no more", "code": "too_long"}
+    page = play("#model=writer&q=Once", language="ko-KR")
+    page.locator("#write").click()
+    page.wait_for_selector(".trouble")
+    assert "글이 너무 깁니다. 더 짧게 써 주세요 (no more)." in page.inner_text(".trouble")
+    assert page.inner_text(".new") == " there"
+
+
+def test_a_text_that_is_refused_offers_no_second_try(play, stand_in, windows):
+    stand_in.refuse = [(422, "the text is too long")]
+    page = play("#q=a")
+    page.wait_for_selector(".trouble")
+    assert page.locator("#again").count() == 0
+    windows.problems.clear()
+
+
+def test_a_server_with_a_key_asks_for_it(play, stand_in, windows):
+    stand_in.key = "secret"
+    page = play("#lang=ko")
+    page.wait_for_selector("#key")
+    assert page.locator(".trouble").count() == 0
+    page.locator("#key").fill("guess")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".trouble")
+    assert page.inner_text(".trouble") == "API 키가 맞지 않습니다."
+    page.locator("#key").fill("secret")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#text")
+    page.locator("#text").fill("a")
+    page.wait_for_selector("#cells")
+    page.reload()
+    page.wait_for_selector("#text")
+    assert "secret" not in page.url
+    windows.problems.clear()

@@ -1,0 +1,172 @@
+"""The process: it starts, it says where, it stops as it should."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from served_models import SOURCE
+
+from polyhead.cli.main import main
+
+SLOW = {"text": "가 나 다 라 마 바 사 " * 30, "beam": 8, "max_length": 250}
+QUICK = {"text": "a", "max_length": 2, "beam": 1}
+
+
+def post(running, content, path="/v1/translate"):
+    connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
+    try:
+        body = json.dumps(content)
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def waiting(running, count):
+    """Wait until so many requests are in work."""
+    for _ in range(500):
+        connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        connection.close()
+        if float(text.split("\npolyhead_open_requests ")[1].split()[0]) >= count:
+            return
+        time.sleep(0.01)
+    raise AssertionError("they never came")
+
+
+def test_a_term_signal_ends_it_with_0_after_all_that_was_accepted(start):
+    running = start()
+    answers = []
+    clients = [
+        threading.Thread(target=lambda: answers.append(post(running, SLOW))) for _ in range(3)
+    ]
+    for client in clients:
+        client.start()
+    waiting(running, 4)  # they and the question itself
+    late = socket.create_connection((running.host, running.port))  # it came, but said nothing yet
+    started = time.monotonic()
+    running.process.send_signal(signal.SIGTERM)
+    line = running.process.stderr.readline()
+    assert "stopping" in line
+    body = json.dumps(QUICK).encode()
+    late.sendall(
+        b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    )
+    refused = late.recv(4096)
+    late.close()
+    for client in clients:
+        client.join(60)
+    assert [status for status, _ in answers] == [200] * 3
+    assert running.process.wait(30) == 0
+    assert time.monotonic() - started < 30
+    assert refused.startswith(b"HTTP/1.1 503")
+    assert b"retry-after" in refused
+
+
+HANGING = """
+import sys, time
+from pathlib import Path
+from polyhead.api import portions
+from polyhead.server.process import serve
+from polyhead.server.settings import Settings
+
+portions.{name} = lambda *_: time.sleep(1000)
+settings = Settings(port=0, drain_seconds=0.5, device="cpu")
+serve([Path(sys.argv[1])], settings, lambda line: print(line, file=sys.stderr, flush=True))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("Portions", "does not stop"), ("cut", "Timeout (0:00:04.500000)!")]
+)
+def test_it_ends_in_time_with_1_though_something_hangs(models, name, reason):
+    words = [sys.executable, "-c", HANGING.format(name=name), str(models["translate"])]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            host, port = re.search(r"//(.*):(\d+)/", process.stderr.readline()).groups()
+            with socket.create_connection((host, int(port))) as client:
+                body = json.dumps({"text": "가 " * 300}).encode()
+                client.sendall(
+                    b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\n"
+                    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                    % (len(body), body)
+                )
+                time.sleep(0.5)
+                started = time.monotonic()
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(20) == 1
+            assert time.monotonic() - started < 10
+            assert reason in process.stderr.read()
+        finally:
+            process.kill()
+
+
+def test_short_answers_are_sent_at_once(start):
+    """Otherwise the second part of an answer waits 40 ms until the first has been acknowledged."""
+    running = start()
+    connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
+    waits = []
+    for _ in range(30):
+        began = time.monotonic()
+        connection.request("GET", "/health/live")
+        connection.getresponse().read()
+        waits.append(time.monotonic() - began)
+    connection.close()
+    assert sorted(waits)[len(waits) // 2] < 0.03
+
+
+def test_without_work_it_ends_at_once(start):
+    running = start()
+    assert post(running, QUICK)[0] == 200
+    running.process.send_signal(signal.SIGINT)
+    assert running.process.wait(20) == 0
+
+
+def test_too_many_get_429_and_the_rest_are_answered(start):
+    running = start("--queue", "4")
+    results = []
+
+    def client():
+        results.append(post(running, {"text": "가 나 다 " * 20, "max_length": 60})[0])
+
+    clients = [threading.Thread(target=client) for _ in range(40)]
+    for one in clients:
+        one.start()
+    for one in clients:
+        one.join(60)
+    assert set(results) == {200, 429}
+    assert post(running, QUICK)[0] == 200
+
+
+def test_an_address_in_use_is_one_line(process, models, capfd):
+    words = ["serve", str(models["translate"]), "--port", str(process.port)]
+    assert main(words) == 2
+    assert f"cannot listen on 127.0.0.1:{process.port}" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--host", "0.0.0.0"], "give --api-key"),
+        (["--api-key", "short"], "guessed"),
+        (["--port", "70000"], "port = 70000"),
+        (["--queue", "0"], "queue = 0"),
+        (["--allow-host", "A.example", "--allow-host", "b:1"], "--allow-host b:1: expected a name"),
+    ],
+)
+def test_wrong_options_are_one_line(words, message, capfd, monkeypatch):
+    monkeypatch.delenv("POLYHEAD_API_KEY", raising=False)
+    assert main(["serve", "anything", *words]) == 2
+    assert message in capfd.readouterr().err

@@ -1,0 +1,247 @@
+"""Who is let in, what every answer carries, and what the server says about itself."""
+
+import gzip
+import json
+
+import pytest
+from asgi import JSON, call
+from prometheus_client.parser import text_string_to_metric_families
+
+from polyhead.errors import ConfigError
+from polyhead.server.settings import MAX_BODY, Settings
+
+KEY = "correct horse battery"
+POST = {"text": "a", "max_length": 3}
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1", "[::1]:8000"])
+def test_the_machines_own_names_are_let_in(server, host):
+    assert server.get("/v1/models", ("host", host)).status == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "[::1", "localhost@evil.example", "a:b"]
+)
+def test_other_names_are_not(server, host):
+    answer = server.get("/", ("host", host))
+    assert answer.status == 400
+    assert "Host" in answer.json()["error"]
+
+
+def test_other_sites_scripts_are_not_answered(server):
+    own = server.post("/v1/translate", POST, ("origin", "http://127.0.0.1:8000"))
+    other = server.post("/v1/translate", POST, ("origin", "http://evil.example"))
+    extension = server.post("/v1/translate", POST, ("origin", "moz-extension://1234"))
+    assert [own.status, other.status, extension.status] == [200, 403, 200]
+    assert "access-control-allow-origin" not in own.headers
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/", 200), ("GET", "/nothing", 404), ("POST", "/v1/translate", 415),
+     ("DELETE", "/v1/models", 405), ("GET", "/../etc/passwd", 404), ("GET", "/page/..", 404),
+     ("GET", "/page/../app.py", 404), ("GET", "/viewer/page.html", 404)],
+)  # fmt: skip
+def test_every_answer_has_the_policy(server, method, path, status):
+    answer = server.call(method, path)
+    assert answer.status == status
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self';")
+    assert "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    if status >= 400:
+        assert set(answer.json()) == {"error"}
+
+
+def test_the_page_and_the_viewer_are_served_and_known_again(server):
+    page = server.get("/")
+    script = server.get("/viewer/attention.js")
+    assert page.headers["content-type"].startswith("text/html")
+    assert script.headers["content-type"].startswith("text/javascript")
+    assert b"export function mount" in script.body
+    again = server.get("/viewer/attention.js", ("if-none-match", script.headers["etag"]))
+    assert (again.status, again.body) == (304, b"")
+    head = server.call("HEAD", "/")
+    assert (head.status, head.body) == (200, b"")
+
+
+def test_another_address_of_this_machine_is_a_name_of_its_own(another):
+    server = another(host="127.0.0.2")
+    assert server.get("/health", ("host", "127.0.0.2:8000")).status == 200
+    assert server.get("/health", ("host", "127.0.0.3:8000")).status == 400
+    with pytest.raises(ConfigError, match="threads"):
+        Settings(threads=-1)
+
+
+def test_an_address_that_others_reach_needs_a_key():
+    with pytest.raises(ConfigError, match=r"0\.0\.0\.0 can be reached by others: give --api-key"):
+        Settings(host="0.0.0.0")
+    with pytest.raises(ConfigError, match="short enough to be guessed"):
+        Settings(api_key="short")
+    assert Settings(host="0.0.0.0", api_key=KEY).is_local is False
+    assert Settings(host="::1").is_local
+    assert Settings(host="127.0.0.2").is_local
+
+
+def test_who_has_no_key_gets_the_page_only(another):
+    server = another(api_key=KEY)
+    bearer = ("authorization", f"Bearer {KEY}")
+    assert [server.get(path).status for path in ("/", "/viewer/attention.js", "/health")] == [
+        200
+    ] * 3
+    for path in ("/v1/models", "/metrics", "/openapi.json", "/nothing"):
+        assert server.get(path).status == 401
+    assert server.get("/v1/models").headers["www-authenticate"] == "Bearer"
+    assert server.get("/v1/models", ("authorization", "Bearer wrong")).status == 403
+    assert server.get("/v1/models", ("authorization", f"Basic {KEY}")).status == 401
+    assert server.get("/v1/models", bearer).status == 200
+    assert server.post("/v1/translate", POST).status == 401
+    assert server.post("/v1/translate", POST, bearer).status == 200
+    libre = {"q": "a", "source": "ko", "target": "en"}
+    assert server.post("/translate", libre).status == 401
+    assert server.post("/translate", {**libre, "api_key": "wrong"}).status == 403
+    assert server.post("/translate", {**libre, "api_key": KEY}).status == 200
+    assert server.post("/translate", libre, bearer).status == 200
+    asked = [{"q": "a"}, {"q": "a", "api_key": "wrong"}, {"q": "a", "api_key": KEY}]
+    assert [server.post("/detect", one).status for one in asked] == [401, 403, 200]
+
+
+def test_what_is_too_large_is_refused_before_it_is_read(server):
+    read = []
+
+    async def send_much():
+        async def receive():
+            read.append(1)
+            return {"type": "http.request", "body": b" " * 2**16, "more_body": True}
+
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        def scope(*headers):
+            head = [(b"host", b"localhost"), (b"content-type", b"application/json"), *headers]
+            return {
+                "type": "http", "method": "POST", "path": "/v1/translate", "headers": head,
+                "query_string": b"",
+            }  # fmt: skip
+
+        await server.app(scope((b"content-length", b"5000000")), receive, send)
+        assert (sent[0]["status"], read) == (413, [])
+        sent.clear()
+        await server.app(scope(), receive, send)  # no length announced: counted as it comes
+        assert sent[0]["status"] == 413
+        sent.clear()
+        await server.app(scope((b"content-length", b"-1")), receive, send)
+        assert sent[0]["status"] == 400
+
+    server.run(send_much())
+    assert len(read) == MAX_BODY // 2**16 + 1
+
+
+def test_the_counters_can_be_read_by_prometheus(server):
+    server.post("/v1/translate", POST)
+    server.get("/no/such/place/1")
+    server.get("/no/such/place/2")
+    answer = server.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    families = {one.name: one for one in text_string_to_metric_families(answer.body.decode())}
+    routes = {sample.labels["route"] for sample in families["polyhead_requests"].samples}
+    assert {"/v1/translate", "other"} <= routes
+    assert not any("such" in route for route in routes)
+    assert {"polyhead_queue_depth", "polyhead_batch_rows", "polyhead_request_seconds"} <= set(
+        families
+    )
+
+
+def test_health_tells_the_truth_when_the_server_stops(another):
+    server = another()
+    assert server.get("/health/ready").json() == {"status": "ok"}
+    server.app.border.draining = True
+    assert server.get("/health/live").status == 200
+    for answer in (server.get("/health/ready"), server.post("/v1/translate", POST)):
+        assert answer.status == 503
+        assert int(answer.headers["retry-after"]) > 0
+        assert "stopping" in answer.json()["error"]
+
+
+def test_a_server_that_cannot_compute_is_not_ready(another):
+    server = another()
+    assert server.get("/health/ready").status == 200
+    server.app.batcher.close()
+    for path in ("/health", "/health/ready"):
+        answer = server.get(path)
+        assert answer.status == 503
+        assert "restarted" in answer.json()["error"]
+    assert server.get("/health/live").status == 200
+    assert server.post("/v1/translate", POST).status == 503
+
+
+def test_a_proxys_name_is_let_in_if_the_server_was_told(another, server):
+    name, page = ("host", "polyhead.example"), ("origin", "https://polyhead.example")
+    proxied = another(allowed_hosts=("polyhead.example", "second.example"))
+    for host in ("polyhead.example", "Polyhead.Example:443", "second.example", "localhost:8000"):
+        assert proxied.get("/v1/models", ("host", host)).status == 200
+    for host in ("evil.example", "polyhead.example.evil.example", "polyhead.example@evil.example"):
+        assert proxied.get("/v1/models", ("host", host)).status == 400
+    assert proxied.post("/v1/translate", POST, name, page).status == 200
+    assert proxied.post("/v1/translate", POST, page).status == 200  # it puts its own Host there
+    assert proxied.post("/v1/translate", POST, name, ("origin", "https://a.example")).status == 403
+    refused = server.get("/v1/models", name)
+    assert refused.status == 400
+    assert "--allow-host" in refused.json()["error"]
+    assert server.post("/v1/translate", POST, page).status == 403
+    for wrong in ("https://polyhead.example", "polyhead.example:443", "Polyhead.example", "", "*"):
+        with pytest.raises(ConfigError, match=r"expected a name such as polyhead\.example"):
+            Settings(allowed_hosts=(wrong,))
+    public = another(host="0.0.0.0", api_key=KEY, allowed_hosts=("polyhead.example",))
+    assert public.get("/health", name).status == 200
+    assert public.get("/health", ("host", "evil.example")).status == 400
+
+
+def test_files_travel_compressed_and_together_weigh_less_than_80_kilobytes(server):
+    accept = ("accept-encoding", "br, gzip")
+    sizes = {}
+    for path in server.app.desk.files:
+        plain, packed = server.get(path), server.get(path, accept)
+        sizes[path] = len(packed.body)
+        if packed.headers.get("content-encoding") == "gzip":
+            assert gzip.decompress(packed.body) == plain.body
+            assert packed.headers["vary"] == "Accept-Encoding"
+            assert packed.headers["etag"] != plain.headers["etag"]
+        else:
+            assert len(plain.body) <= 500
+        assert "content-encoding" not in plain.headers
+    assert len(sizes) > 20
+    assert sum(sizes.values()) < 80_000, sizes
+    asked = {"prompt": "a", "max_tokens": 3}
+    assert "content-encoding" not in server.post("/v1/generate", asked, accept).headers
+
+
+def test_who_leaves_is_not_answered(server):
+    async def leave():
+        import asyncio
+
+        left = asyncio.Event()
+        body = json.dumps({"text": "가 나 다 라 " * 40, "beam": 16, "max_length": 900}).encode()
+        asked = asyncio.ensure_future(
+            call(server.app, "POST", "/v1/translate", body, [JSON], left=left)
+        )
+        await asyncio.sleep(0.05)
+        left.set()
+        return await asyncio.wait_for(asked, 30)
+
+    assert server.run(leave()) is None
+    assert server.app.batcher.depth == 0
+    assert server.post("/v1/translate", POST).status == 200
+
+
+def test_a_mistake_of_ours_is_one_line_without_its_reason(server, book, monkeypatch, caplog):
+    def fail(*_):
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(type(book("fill").model), "fill", fail)
+    answer = server.post("/v1/fill", {"text": "[MASK]"})
+    assert answer.status == 500
+    assert b"secret" not in answer.body
+    assert "ZeroDivisionError" in caplog.text

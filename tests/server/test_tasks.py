@@ -1,0 +1,544 @@
+"""Attention, steps, beams, and the other families, through the server."""
+
+import asyncio
+import json
+import struct
+import threading
+import time
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+from asgi import JSON, Running, call
+
+from polyhead.decoding.config import BOS, EOS
+from polyhead.server import context as desk
+from polyhead.server.answer_schemas import Code
+from polyhead.server.registry import Shelf
+from polyhead.server.routes import attention as looking
+from polyhead.viz.capture_image import look_at_image
+from polyhead.viz.capture_text import look_at_text
+from polyhead.viz.capture_translation import attention
+from polyhead.viz.draw_image import ImageChoice, drawn
+from polyhead.viz.views import AttentionView
+
+TEXT = "내일 회의가 있어요."
+
+
+def unpacked(body):
+    """The binary form, read as its description says."""
+    assert body[:8] == b"PHATTN1\n"
+    (length,) = struct.unpack("<I", body[8:12])
+    header = json.loads(body[12 : 12 + length])
+    payload = body[12 + length :]
+    assert (12 + length) % 8 == 0
+    kinds = {"float32": "<f4", "float16": "<f2", "uint8": "u1"}
+    maps = {}
+    for one in header["maps"]:
+        if one["offset"] is not None:
+            assert one["offset"] % 8 == 0
+            part = payload[one["offset"] : one["offset"] + one["bytes"]]
+            numbers = np.frombuffer(part, kinds[header["precision"]]).reshape(one["stored"])
+            unit = 255 if header["precision"] == "uint8" else 1
+            maps[one["kind"], one["layer"]] = numbers.astype(float) / unit
+    return header, maps
+
+
+@pytest.fixture(scope="module")
+def view(book):
+    return attention(book("translate").model, TEXT)
+
+
+@pytest.mark.parametrize(
+    ("precision", "error"), [("float32", 0), ("float16", 5e-4), ("uint8", 0.5 / 255 + 1e-6)]
+)
+def test_the_binary_form_holds_the_weights(server, view, precision, error):
+    answer = server.post("/v1/attention", {"text": TEXT, "precision": precision})
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/octet-stream"
+    header, maps = unpacked(answer.body)
+    assert set(maps) == {(one.kind, one.layer) for one in view.maps}
+    for one, told in zip(view.maps, header["maps"], strict=True):
+        assert np.abs(maps[one.kind, one.layer] - one.weights).max() <= error
+        assert tuple(told["shape"]) == one.weights.shape
+        assert told["entropy"] == pytest.approx(list(one.entropy()), abs=1e-4)
+    assert header["source"]["text"] == TEXT
+    assert header["predictions"] == list(view.predictions)
+
+
+def test_one_layer_can_be_asked_for(server, view):
+    wanted = [{"kind": "cross", "layer": 2}]
+    header, maps = unpacked(server.post("/v1/attention", {"text": TEXT, "maps": wanted}).body)
+    assert list(maps) == [("cross", 2)]
+    assert len(header["maps"]) == len(view.maps)
+    header, maps = unpacked(server.post("/v1/attention", {"text": TEXT, "maps": []}).body)
+    assert maps == {}
+
+
+@pytest.mark.parametrize("form", ["binary", "json"])
+def test_any_kind_layer_and_head_can_be_asked_for(server, view, form):
+    def ask(**chosen):
+        asked = {"text": TEXT, "format": form, "kind": "cross", "layer": 2, **chosen}
+        if form == "binary":
+            asked["precision"] = "float32"
+        content = server.post("/v1/attention", asked).body
+        if form == "binary":
+            return unpacked(content)[1]
+        return {(one.kind, one.layer): one.weights for one in AttentionView.from_json(content).maps}
+
+    full = view.find("cross", 2).weights
+    assert list(ask()) == [("cross", 2)]
+    assert np.array_equal(ask(heads=[2, 1])["cross", 2], full[[1, 0]])
+    assert ask(heads="mean")["cross", 2] == pytest.approx(full.mean(0, keepdims=True), abs=1e-6)
+    assert set(ask(kind=None, heads=[1])) == {(kind, 2) for kind in view.kinds}
+    words = view.merged().find("cross", 2).weights
+    assert ask(merge=True)["cross", 2] == pytest.approx(words, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"maps": [{"kind": "cross", "layer": 9}]}, "layer 9: no such cross layer; there are 1, 2"),
+        ({"kind": "cross", "layer": 9}, "layer 9: no such cross layer; there are 1, 2"),
+        ({"heads": [77]}, "head 77: no such head; encoder layer 1 has heads 1 to"),
+        ({"maps": [], "layer": 1}, "maps: give either maps, or kind and layer"),
+        ({"format": "html", "heads": [1]}, 'heads: only with "format": "binary" or'),
+        ({"format": "json", "precision": "uint8"}, 'precision: only with "format": "binary"'),
+        ({"word": "a"}, 'word: only with "format": "svg"'),
+        ({"log": True}, 'log: only with "format": "svg"'),
+        ({"format": "svg", "size": 4}, 'size: only with "format": "binary"'),
+    ],
+)  # fmt: skip
+def test_an_option_that_cannot_be_followed_is_refused_and_not_forgotten(server, asked, error):
+    answer = server.post("/v1/attention", {"text": TEXT, **asked})
+    assert answer.status == 422
+    assert answer.json()["error"].startswith(error)
+
+
+def test_small_maps_keep_the_greatest_of_each_block(server, view):
+    asked = {"text": TEXT, "size": 4, "precision": "float32"}
+    _, maps = unpacked(server.post("/v1/attention", asked).body)
+    full = view.find("encoder", 1).weights
+    length = full.shape[1]
+    edges = [n * length // 4 for n in range(5)]
+    for i in range(4):
+        for j in range(4):
+            block = full[:, edges[i] : edges[i + 1], edges[j] : edges[j + 1]]
+            assert np.array_equal(maps["encoder", 1][:, i, j], block.max((1, 2)))
+
+
+def test_the_other_forms_are_those_of_the_command(server, view, book):
+    content = server.post("/v1/attention", {"text": TEXT, "format": "json"}).body
+    assert AttentionView.from_json(content).maps == view.maps
+    assert json.loads(content)["model"] == book("translate").name
+    page = server.post("/v1/attention", {"text": TEXT, "format": "html"})
+    assert page.headers["content-type"].startswith("text/html")
+    assert "attachment" in page.headers["content-disposition"]
+    assert b"polyhead-attention-1" in page.body
+    assert str(book("translate").model.names[0]).encode() not in page.body
+    picture = {"text": TEXT, "format": "svg", "kind": "cross", "layer": 1, "lines": True}
+    assert server.post("/v1/attention", picture).body.startswith(b"<svg")
+    wrong = server.post("/v1/attention", {**picture, "layer": 99})
+    assert wrong.status == 422
+    assert "layer 99" in wrong.json()["error"]
+
+
+def test_a_given_translation_is_looked_at_as_text_or_as_ids(server, book):
+    translator = book("translate").model
+    ids = translator.tokenizers.target.encode("one two")[:-1]
+    asked = {"text": TEXT, "format": "json"}
+    one = server.post("/v1/attention", {**asked, "target": "one two"}).body
+    two = server.post("/v1/attention", {**asked, "target_ids": ids}).body
+    assert AttentionView.from_json(one) == AttentionView.from_json(two)
+    bad = server.post("/v1/attention", {**asked, "target_ids": [10**6]})
+    assert bad.status == 422
+
+
+@pytest.mark.parametrize("use", ["generate", "fill", "classify"])
+def test_every_family_that_reads_text_can_be_looked_at(server, book, use):
+    text = "오늘은 [MASK] 있어요" if use == "fill" else "오늘은 있어요"
+    answer = server.post("/v1/attention", {"model": book(use).name, "text": text, "format": "json"})
+    assert answer.status == 200, answer.body
+    found = AttentionView.from_json(answer.body)
+    assert found.maps == look_at_text(book(use).model, text).maps
+    for one in found.maps:
+        assert one.weights.sum(2) == pytest.approx(np.ones(one.weights.shape[:2]), abs=1e-5)
+    assert ("[MASK]" in [token.text for token in found.source.tokens]) == (use == "fill")
+
+
+def test_too_long_a_text_to_look_at_is_refused(server):
+    answer = server.post("/v1/attention", {"text": "가 나 다 라 " * 300})
+    assert answer.status == 422
+    assert "tokens" in answer.json()["error"]
+
+
+def test_steps_write_what_greedy_search_writes_and_obey(server):
+    greedy = server.post("/v1/translate", {"text": TEXT, "beam": 1, "max_length": 8}).json()
+    expected = greedy["translations"][0]["hypotheses"][0]
+    walk = server.post("/v1/steps", {"text": TEXT, "max_tokens": 8}).json()
+    assert [token["id"] for token in walk["tokens"]] == expected["ids"]
+    assert walk["text"] == expected["text"]
+    for step in walk["steps"]:
+        shares = [one["probability"] for one in step["alternatives"]]
+        assert len(shares) == 5
+        assert shares == sorted(shares, reverse=True)
+        assert step["alternatives"][0]["id"] == step["id"]
+        assert step["probability"] == shares[0]
+    other = walk["steps"][1]["alternatives"][3]["id"]
+    forced = [walk["steps"][0]["id"], other]
+    again = server.post("/v1/steps", {"text": TEXT, "prefix": forced, "max_tokens": 8}).json()
+    assert [step["id"] for step in again["steps"][:2]] == forced
+    assert [step["forced"] for step in again["steps"]] == [True, True] + [False] * 6
+    assert again["steps"][0]["alternatives"] == walk["steps"][0]["alternatives"]
+    ended = server.post("/v1/steps", {"text": TEXT, "prefix": [*forced, 2]}).json()
+    assert ended["ended"]
+    assert len(ended["steps"]) == 3
+
+
+def test_steps_of_a_language_model_write_its_greedy_text(server, book):
+    name = book("generate").name
+    walk = server.post("/v1/steps", {"model": name, "text": "오늘", "max_tokens": 6}).json()
+    asked = {"model": name, "prompt": "오늘", "max_tokens": 6, "greedy": True, "stream": False}
+    assert walk["text"] == server.post("/v1/generate", asked).json()["text"]
+
+
+def test_the_tree_leads_to_the_translations(server):
+    asked = {"text": TEXT, "beam": 3, "max_length": 8}
+    tree = server.post("/v1/beam", asked).json()
+    found = server.post("/v1/translate", {**asked, "n_best": 3}).json()["translations"][0]
+    assert [one["text"] for one in tree["hypotheses"]] == [
+        one["text"] for one in found["hypotheses"]
+    ]
+    nodes = tree["nodes"]
+    assert [node["node"] for node in nodes] == list(range(len(nodes)))
+    for node in nodes[1:]:
+        above = nodes[node["parent"]]
+        assert node["step"] == above["step"] + 1
+        assert node["log_p"] == pytest.approx(
+            above["log_p"] + np.log(node["probability"]), abs=1e-3
+        )
+    best = tree["hypotheses"][0]
+    path, at = [], best["node"]
+    while at:
+        path.append(nodes[at]["id"])
+        at = nodes[at]["parent"]
+    assert path[::-1][:8] == found["hypotheses"][0]["ids"]
+
+
+def test_a_text_comes_piece_by_piece_and_the_same_at_once(server, book):
+    asked = {"prompt": "오늘", "max_tokens": 9, "seed": 3}
+    answer = server.post("/v1/generate", asked)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [
+        dict(line.split(": ", 1) for line in event.splitlines())
+        for event in answer.body.decode().strip().split("\n\n")
+    ]
+    assert [event["event"] for event in events[-1:]] == ["done"]
+    pieces = [json.loads(event["data"])["text"] for event in events[:-1]]
+    assert len(pieces) > 1
+    whole = server.post("/v1/generate", {**asked, "stream": False}).json()["text"]
+    assert "".join(pieces) == json.loads(events[-1]["data"])["text"] == whole
+    writer = book("generate").model
+    from polyhead.pipelines.translator import with_options
+
+    options = with_options(writer.defaults, {"max_length": 9, "sample": True})
+    assert whole == writer.generate("오늘", options=options, seed=3)
+
+
+def test_a_writer_whose_maker_wanted_many_drafts_writes_one(book):
+    written = book("generate")
+    saved = written.model.saved
+    decode = {"sample": True, "n_best": 3, "beam": 1}
+    about = {**saved.about, "run": {**saved.about["run"], "decode": decode}}
+    model = replace(written.model, saved=replace(saved, about=about))
+    assert model.defaults.n_best == 3
+    running = Running(Shelf((replace(written, model=model),)))
+    try:
+        asked = {"prompt": "오늘", "max_tokens": 3, "stream": False}
+        for greedy in (True, False):
+            assert running.post("/v1/generate", {**asked, "greedy": greedy}).status == 200
+    finally:
+        running.close()
+
+
+@pytest.mark.parametrize(
+    ("use", "path", "asked"),
+    [
+        ("translate", "/v1/steps", {"text": TEXT, "max_tokens": 300}),
+        ("generate", "/v1/steps", {"text": TEXT, "max_tokens": 300}),
+        ("translate", "/v1/beam", {"text": TEXT, "beam": 8, "max_length": 300}),
+        ("translate", "/v1/attention", {"text": "가 나 다 라 " * 15}),
+        ("fill", "/v1/fill", {"text": "[MASK] " * 20, "top": 50}),
+        ("classify", "/v1/classify", {"text": ["가 나 다 라 " * 20] * 40}),
+    ],
+)
+def test_the_model_stops_when_its_client_leaves(server, book, use, path, asked):
+    model = book(use).model
+    saved = model.models[0] if use == "translate" else model.saved
+    layers = []
+
+    def slow(layer, _inputs):
+        layers.append(layer)
+        time.sleep(0.002)
+
+    async def leave():
+        left = asyncio.Event()
+        body = json.dumps({**asked, "model": book(use).name}).encode()
+        asking = asyncio.ensure_future(call(server.app, "POST", path, body, [JSON], left=left))
+        while len(layers) < 10 and not asking.done():
+            await asyncio.sleep(0.001)
+        left.set()
+        assert await asking is None
+        seen = len(layers)
+        await server.app.batcher.one(lambda _: None, asyncio.Event().wait())  # its turn has come
+        return len(layers) - seen
+
+    hooks = [layer.register_forward_pre_hook(slow) for layer in saved.model.modules()]
+    try:
+        assert server.run(leave()) <= 5
+    finally:
+        for hook in hooks:
+            hook.remove()
+    assert not any(layer._forward_pre_hooks for layer in saved.model.modules())
+
+
+def test_blanks_are_filled(server, book):
+    text = "오늘은 [MASK] 있어요"
+    found = server.post("/v1/fill", {"text": text, "top": 3}).json()
+    expected = book("fill").model.fill(text, 3)
+    told = [[guess["text"] for guess in blank] for blank in found["blanks"]]
+    assert told == [[guess.text for guess in blank] for blank in expected.blanks]
+    assert [one["text"] for one in found["together"]] == [one.text for one in expected.together]
+    nothing = server.post("/v1/fill", {"text": "오늘은"})
+    assert nothing.status == 422
+    assert "[MASK]" in nothing.json()["error"]
+    many = server.post("/v1/fill", {"text": "[MASK] " * 33})
+    assert (many.status, many.json()["field"]) == (422, "text")
+    everything = "".join(map(chr, range(0xE000, 0xF900)))  # no character is left for the blank
+    assert server.post("/v1/fill", {"text": f"{everything}[MASK]"}).status == 422
+
+
+def test_a_target_that_would_fill_the_memory_is_not_looked_at(server):
+    asked = {"text": TEXT, "target": "a b " * 2500}
+    answer = server.post("/v1/attention", asked)
+    assert answer.status == 422
+    assert "can be looked at" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("form", ["json", "html"])
+def test_more_weights_than_a_page_can_hold_are_refused(server, monkeypatch, form):
+    asked = {"text": TEXT, "format": form}
+    assert server.post("/v1/attention", asked).status == 200
+    monkeypatch.setattr(looking, "MAX_WEIGHTS", 10)
+    refused = server.post("/v1/attention", asked)
+    assert (refused.status, refused.json()["field"]) == (422, "format")
+    assert server.post("/v1/attention", {"text": TEXT}).status == 200
+
+
+def test_texts_are_classified_and_what_is_cut_is_said(server, book):
+    texts = ["오늘은 있어요", "가 " * 200]
+    found = server.post("/v1/classify", {"text": texts}).json()["results"]
+    expected = book("classify").model.classify(texts)
+    assert [one["label"] for one in found] == [one.label for one in expected]
+    assert [one["cut"] for one in found] == [False, True]
+    for one, other in zip(found, expected, strict=True):
+        told = {share["label"]: share["probability"] for share in one["classes"]}
+        assert told == pytest.approx(other.probabilities, abs=1e-6)
+
+
+def test_images_are_classified_as_a_body_and_as_a_form(server, book, picture):
+    content = picture.read_bytes()
+    body = server.call("POST", "/v1/classify", content, [("content-type", "image/png")], b"top=2")
+    found = body.json()["results"][0]
+    ((expected, second),) = book("classify-image").model.classify([picture], top=2)
+    assert [one["label"] for one in found["classes"]] == [expected.name, second.name]
+    assert found["probability"] == pytest.approx(expected.probability, abs=1e-6)
+    form, kind = multipart(image=content, top=b"2")
+    assert server.call("POST", "/v1/classify", form, [kind]).json() == body.json()
+
+
+def test_an_images_heads_are_shown(server, book, picture):
+    form, kind = multipart(image=picture.read_bytes())
+    found = server.call("POST", "/v1/attention", form, [kind]).json()
+    expected = json.loads(look_at_image(book("classify-image").model, picture).to_json())
+    for name in ("layers", "rollout", "picture", "labels", "rows"):
+        assert found[name] == expected[name]
+    page = server.call("POST", "/v1/attention", form, [kind], b"format=html")
+    assert b"polyhead-image-attention-1" in page.body
+
+
+def test_an_images_heads_are_drawn(server, book, picture):
+    content, kind = picture.read_bytes(), ("content-type", "image/png")
+    seen = look_at_image(book("classify-image").model, picture)
+    for query, choice in {
+        b"": ImageChoice(), b"&layer=rollout": ImageChoice("rollout"),
+        b"&layer=2&head=1&alone=true": ImageChoice(2, [1], True),
+        b"&layer=1&head=max": ImageChoice(1, "max"),
+    }.items():  # fmt: skip
+        answer = server.call("POST", "/v1/attention", content, [kind], b"format=svg" + query)
+        assert answer.headers["content-type"].startswith("image/svg+xml")
+        assert 'filename="attention.svg"' in answer.headers["content-disposition"]
+        title = seen.title.removeprefix(f"{picture.name} → ")
+        assert answer.body.decode() == drawn(replace(seen, title=title), choice)
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("format=svg&layer=9", "layer 9: no such layer; there are 1 to 2"),
+        ("format=svg&layer=all", "layer: "),
+        ("format=svg&layer=rollout&head=1", "the roll-out is one map of all heads"),
+        ("layer=1", 'layer: only with "format": "svg"'),
+        ("format=html&head=mean", 'head: only with "format": "svg"'),
+        ("format=json&alone=true", 'alone: only with "format": "svg"'),
+        ("format=png", "format: "),
+    ],
+)
+def test_a_picture_that_cannot_be_drawn_is_refused(server, picture, query, error):
+    kind = ("content-type", "image/png")
+    answer = server.call("POST", "/v1/attention", picture.read_bytes(), [kind], query.encode())
+    assert answer.status == 422
+    assert answer.json()["error"].startswith(error)
+
+
+def test_options_of_a_picture_are_described_where_they_are_taken(server):
+    paths = server.get("/openapi.json").json()["paths"]
+    options = {
+        path: [one["name"] for one in paths[path]["post"]["parameters"]]
+        for path in ("/v1/attention", "/v1/classify")
+    }
+    assert options == {
+        "/v1/attention": ["model", "top", "format", "layer", "head", "alone"],
+        "/v1/classify": ["model", "top", "format"],
+    }
+
+
+def test_what_people_may_meet_has_a_code_that_stays(server, book, monkeypatch):
+    def code(path, body, headers=(JSON,)):
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        answer = server.call("POST", path, content, headers)
+        assert answer.status == 422
+        return answer.json()["code"]
+
+    long, writer = "가 나 다 라 " * 300, book("generate").name
+    assert code("/v1/translate", {"text": "x" * 10_001}) == "too_long"
+    assert code("/v1/translate", {"text": ["x" * 6_000] * 2}) == "too_long"
+    for path in ("/v1/attention", "/v1/steps", "/v1/beam"):
+        assert code(path, {"text": long}) == "too_long"
+        assert code(path, {"text": " "}) == "empty"
+    assert code("/v1/steps", {"text": long, "model": writer}) == "too_long"
+    assert code("/v1/steps", {"text": TEXT, "prefix": [10**6]}) == "bad_token"
+    assert code("/v1/steps", {"text": TEXT, "prefix": [2, 2]}) == "bad_token"
+    assert code("/v1/steps", {"text": TEXT, "prefix": [5, 5], "max_tokens": 1}) == "bad_token"
+    assert code("/v1/fill", {"text": "[MASK] " * 33}) == "too_many_blanks"
+    assert code("/v1/classify", b"x", [("content-type", "image/png")]) == "bad_image"
+    assert code("/v1/attention", b"x", [("content-type", "image/png")]) == "bad_image"
+    assert code("/v1/attention", {"text": TEXT, "format": "svg", "heads": []}) == "cannot_draw"
+    monkeypatch.setattr(looking, "MAX_WEIGHTS", 10)
+    assert code("/v1/attention", {"text": TEXT, "format": "html"}) == "too_many_weights"
+    described = server.get("/openapi.json").json()["components"]["schemas"]["Error"]["properties"]
+    assert set(described["code"]["anyOf"][0]["enum"]) == set(get_args(Code))
+
+
+def test_a_text_to_fill_that_is_too_long_is_to_blame(server, book):
+    longest = book("fill").model.saved.config.max_length
+    answer = server.post("/v1/fill", {"text": "가 " * longest + "[MASK]"})
+    assert (answer.status, answer.json()["field"]) == (422, "text")
+    assert f"reads at most {longest}" in answer.json()["error"]
+
+
+def test_a_translation_that_was_cut_off_says_so(server, book, monkeypatch):
+    kind = type(book("translate").model.models[0].model)
+    real = kind.step
+
+    def step(self, last, state):
+        logits = real(self, last, state)
+        logits[..., EOS] += 1e4 * (last != BOS)  # every translation has one token
+        return logits
+
+    monkeypatch.setattr(kind, "step", step)
+
+    def best(**words):
+        asked = {"text": TEXT, **words}
+        return server.post("/v1/translate", asked).json()["translations"][0]["hypotheses"][0]
+
+    for beam in (1, 4):
+        found = [best(beam=beam, max_length=room) for room in (1, 2, 3)]
+        assert [len(one["ids"]) for one in found] == [1, 1, 1]
+        assert [one["ended"] for one in found] == [False, True, True]
+    for room, ended in ((1, False), (2, True)):
+        walk = server.post("/v1/steps", {"text": TEXT, "max_tokens": room}).json()
+        assert walk["ended"] is ended
+    assert best(text=f"{TEXT}\n{TEXT}")["ended"] is None
+    assert best(text="")["ended"] is None
+
+
+def test_few_images_are_unpacked_at_once(server, picture, monkeypatch):
+    now, most, real, lock = [0], [0], desk.pixels_of, threading.Lock()
+
+    def slow(*words):
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.05)
+        with lock:
+            now[0] -= 1
+        return real(*words)
+
+    async def everybody():
+        kind = ("content-type", "image/png")
+        paths = ["/v1/classify", "/v1/attention"] * 3
+        content = picture.read_bytes()
+        return await asyncio.gather(
+            *(call(server.app, "POST", path, content, [kind]) for path in paths)
+        )
+
+    monkeypatch.setattr(desk, "pixels_of", slow)
+    assert [answer.status for answer in server.run(everybody())] == [200] * 6
+    assert most == [2]
+
+
+@pytest.mark.parametrize("content", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n" + b"\0" * 50, b"x" * 999])
+def test_what_is_no_image_is_refused(server, content):
+    answer = server.call("POST", "/v1/classify", content, [("content-type", "image/png")])
+    assert answer.status == 422
+    assert "image" in answer.json()["error"]
+
+
+def test_an_image_that_claims_too_much_is_refused_unread(server):
+    import io
+
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("1", (6000, 6000)).save(file, "PNG")
+    assert len(file.getvalue()) < 100_000
+    answer = server.call("POST", "/v1/classify", file.getvalue(), [("content-type", "image/png")])
+    assert answer.status == 422
+    assert "36,000,000 pixels" in answer.json()["error"]
+
+
+def multipart(**parts):
+    """A form in parts; `image` is a file."""
+    body = b""
+    for name, content in parts.items():
+        file = b'; filename="x.png"\r\nContent-Type: image/png' if name == "image" else b""
+        head = b'--cut\r\nContent-Disposition: form-data; name="' + name.encode() + b'"'
+        body += head + file + b"\r\n\r\n" + content + b"\r\n"
+    return body + b"--cut--\r\n", ("content-type", "multipart/form-data; boundary=cut")
+
+
+def test_the_list_of_models_tells_what_each_can_do(server, models, book):
+    told = server.get("/v1/models").json()
+    assert [one["use"] for one in told["models"]] == list(models)
+    by_use = {one["use"]: one for one in told["models"]}
+    assert by_use["translate"]["source_language"] == "ko"
+    assert by_use["translate"]["target_language"] == "en"
+    assert by_use["translate"]["attention"] == ["encoder", "decoder", "cross"]
+    assert by_use["classify"]["classes"] == list(book("classify").model.classes)
+    assert by_use["classify-image"]["image"] == {
+        "height": 8, "width": 8, "channels": 3, "patch": 4,
+    }  # fmt: skip
+    assert str(models["translate"].parent) not in json.dumps(told)
+    assert JSON[1] == server.get("/v1/models").headers["content-type"]

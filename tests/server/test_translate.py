@@ -1,0 +1,198 @@
+"""Translation through the server is translation, whoever else is there."""
+
+import asyncio
+import json
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from asgi import JSON, Running, call
+
+from polyhead.pipelines import segments as portions
+from polyhead.server.registry import Shelf
+from polyhead.viz.capture_translation import alignment
+
+TEXTS = ["내일 회의가 있어요.", "오늘은 금요일입니다.", "세 시에 만나요.", "a", "표 두 장 주세요."]
+SHORT = {"max_length": 12}
+
+
+def library(translator, text, **changes):
+    """What the library says to a text, decoded alone."""
+    options = replace(translator.defaults, **changes)
+    lines = portions.cut(translator, text, options)
+    alone = [portions.decode(translator, [one])[0] for line in lines for one in line]
+    return portions.join(translator, lines, alone)
+
+
+def test_the_answer_is_the_librarys(server, book):
+    answer = server.post("/v1/translate", {"text": TEXTS[0], "n_best": 3, **SHORT})
+    assert answer.status == 200
+    (found,) = answer.json()["translations"]
+    expected = library(book("translate").model, TEXTS[0], n_best=3, max_length=12)
+    assert [one["text"] for one in found["hypotheses"]] == [one.text for one in expected]
+    for one, other in zip(found["hypotheses"], expected, strict=True):
+        assert one["score"] == pytest.approx(other.score, abs=1e-5)
+        assert one["log_p"] == pytest.approx(other.log_p, abs=1e-5)
+        assert one["ids"] == list(other.ids)
+    assert found["text"] == TEXTS[0]
+    assert found["pieces"] == 1
+
+
+def test_company_changes_nothing(server, book):
+    translator = book("translate").model
+    expected = [library(translator, text)[0].text for text in TEXTS]
+
+    async def everybody():
+        bodies = [json.dumps({"text": text}).encode() for text in TEXTS * 4]
+        asked = [call(server.app, "POST", "/v1/translate", body, [JSON]) for body in bodies]
+        return await asyncio.gather(*asked)
+
+    answers = [answer.json()["translations"][0] for answer in server.run(everybody())]
+    assert [one["hypotheses"][0]["text"] for one in answers] == expected * 4
+    together = server.post("/v1/translate", {"text": TEXTS}).json()["translations"]
+    assert [one["hypotheses"][0]["text"] for one in together] == expected
+
+
+def test_requests_of_many_are_joined(server):
+    async def everybody():
+        body = json.dumps({"text": TEXTS[0], **SHORT}).encode()
+        await asyncio.gather(
+            *(call(server.app, "POST", "/v1/translate", body, [JSON]) for _ in range(30))
+        )
+
+    def batches():
+        text = server.get("/metrics").body.decode()
+        names = ("polyhead_batch_rows_count", "polyhead_batch_rows_sum")
+        return [float(re.search(rf"^{name} (\S+)$", text, re.M)[1]) for name in names]
+
+    before = batches()
+    server.run(everybody())
+    count, rows = (b - a for a, b in zip(before, batches(), strict=True))
+    steps = SHORT["max_length"]
+    assert 30 <= rows <= 30 * steps  # each takes part in each of its steps
+    assert count < 30 * steps / 4  # which are mostly those of others too
+
+
+def test_long_texts_are_cut_at_sentences_and_nothing_is_lost(server, book):
+    translator = book("translate").model
+    text = " ".join(TEXTS[:3] * 30)
+    pieces = translator.split(text)
+    assert len(pieces) > 1
+    assert " ".join(pieces) == text
+    answer = server.post("/v1/translate", {"text": text, "beam": 1, **SHORT}).json()
+    (found,) = answer["translations"]
+    assert found["pieces"] == len(pieces)
+    expected = [library(translator, one, beam=1, max_length=12)[0].text for one in pieces]
+    assert found["hypotheses"][0]["text"] == " ".join(expected)
+
+
+def test_line_breaks_and_empty_lines_stay(server, book):
+    text = f"{TEXTS[0]}\n\n  \n{TEXTS[1]}\n"
+    answer = server.post("/v1/translate", {"text": text, "beam": 1, **SHORT}).json()
+    found = answer["translations"][0]["hypotheses"][0]["text"]
+    one, two = (
+        library(book("translate").model, line, beam=1, max_length=12)[0].text for line in TEXTS[:2]
+    )
+    assert found == f"{one}\n\n\n{two}\n"
+
+
+def test_empty_texts_have_empty_translations(server):
+    answer = server.post("/v1/translate", {"text": ["", " ", "\n"]}).json()
+    assert [one["hypotheses"][0]["text"] for one in answer["translations"]] == ["", "", "\n"]
+
+
+def test_a_prefix_is_kept_tokens_and_links_are_told(server, book):
+    asked = {"text": TEXTS[0], "prefix": "표", "tokens": True, "alignment": True, **SHORT}
+    (found,) = server.post("/v1/translate", asked).json()["translations"]
+    best = found["hypotheses"][0]
+    assert best["text"].startswith("표")
+    assert [token["id"] for token in best["tokens"]] == best["ids"]
+    assert "".join(token["text"] for token in best["tokens"]).startswith("표")
+    (expected,) = alignment(book("translate").model, [TEXTS[0]], [best["ids"]])
+    told = [(link["source"], link["target"], link["weight"]) for link in best["alignment"]]
+    assert told == [tuple(link) for link in expected]
+
+
+@pytest.fixture
+def limited(book):
+    """A server whose translator knows 40 positions and hardly ever ends."""
+    known = book("translate")
+    (saved,) = known.model.models
+    config = replace(saved.config, positions="learned", max_length=40)
+    torch.manual_seed(1)
+    run = {**saved.about["run"], "data": {**saved.about["run"]["data"], "max_length": 40}}
+    made = type(saved.model)(config).eval()
+    other = replace(saved, config=config, model=made, about={**saved.about, "run": run})
+    running = Running(Shelf((replace(known, model=replace(known.model, models=(other,))),)))
+    yield running
+    running.close()
+
+
+def test_an_output_as_long_as_the_model_knows_positions_has_links_and_can_be_looked_at(limited):
+    asked = {"text": TEXTS[0], "beam": 1, "max_length": 40, "alignment": True, "tokens": True}
+    answer = limited.post("/v1/translate", asked)
+    assert answer.status == 200
+    best = answer.json()["translations"][0]["hypotheses"][0]
+    assert len(best["ids"]) == 40  # else there is nothing to see here
+    words = {token["word"] for token in best["tokens"][:-1]}
+    assert len(best["alignment"]) == len(words)
+    assert limited.post("/v1/steps", {"text": TEXTS[0], "max_tokens": 300}).status == 200
+    longer = f"{TEXTS[0]} {TEXTS[2]}"  # an output may be twice as long, and 10 tokens
+    view = limited.post("/v1/attention", {"text": longer, "format": "json"})
+    assert view.status == 200
+    assert len(view.json()["target"]["tokens"]) == 40  # <s> and all but the last
+
+
+def test_languages_choose_a_model_and_names_do(server, book):
+    good = {"text": "a", "source": "ko", "target": "en", **SHORT}
+    assert server.post("/v1/translate", good).json()["model"] == book("translate").name
+    refused = server.post("/v1/translate", {**good, "target": "fr"})
+    assert refused.status == 422
+    assert "languages" in refused.json()["error"]
+    named = {"text": "a", "model": "../../etc/passwd"}
+    assert server.post("/v1/translate", named).status == 404
+    wrong = server.post("/v1/translate", {"text": "a", "model": book("generate").name})
+    assert wrong.status == 422
+    assert "generate" in wrong.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"n_best": 11}, "n_best"), ({"beam": 17}, "beam"), ({"beam": 0}, "beam"),
+        ({"length_penalty": 3}, "length_penalty"), ({"max_length": 1025}, "max_length"),
+        ({"text": "x" * 10_001}, "text"), ({"text": ["x" * 5_001] * 2}, "text"),
+        ({"text": ["x"] * 65}, "text"), ({"text": 5}, "text"), ({"text": []}, "text"),
+        ({"beem": 4}, "beem"), ({"n_best": 1.5}, "n_best"), ({"n_best": "2"}, "n_best"),
+        ({"alternatives": 10_000}, "alternatives"),
+    ],
+)  # fmt: skip
+def test_what_is_over_a_limit_is_refused_and_named(server, change, field):
+    answer = server.post("/v1/translate", {"text": "a", **change})
+    assert answer.status == 422
+    assert answer.json()["field"].startswith(field)
+    assert field in answer.json()["error"]
+    assert len(answer.body) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (5, "text: Input should be a valid string"),
+        (["가", 5], "text.1: Input should be a valid string"),
+        (["가"] * 65, "text: List should have at most 64 items after validation, not 65"),
+        (["가", "가" * 10_001], "text.1: String should have at most 10000 characters"),
+        ("가" * 10_001, "text: String should have at most 10000 characters"),
+    ],
+)
+def test_a_message_names_what_the_client_wrote_and_what_is_wrong_with_it(server, text, error):
+    answer = server.post("/v1/translate", {"text": text})
+    assert answer.status == 422
+    code = {"code": "too_long"} if "characters" in error else {}
+    assert answer.json() == {"error": error, "field": error.partition(":")[0], **code}
+
+
+def test_an_unknown_field_is_named_whatever_its_name(server):
+    answer = server.post("/v1/translate", {"text": "가", "n[best]": 5})
+    assert answer.json()["field"] == "n[best]"

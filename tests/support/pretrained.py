@@ -1,0 +1,48 @@
+"""Tiny pre-trained models for all tests that need one: some sentences, a few steps."""
+
+from pathlib import Path
+
+from polyhead.data.schedules import generator as schedules
+from polyhead.data.schedules import labels as schedules_kinds
+from polyhead.training.config import read_run
+from polyhead.training.trainer import train
+
+TINY = (
+    "text.vocab=700", "train.max_tokens=300", "train.steps=6", "train.validate_every=3",
+    "train.save_every=3", "train.log_every=2", "train.schedule.warmup=2",
+)  # fmt: skip
+STACK = ("n_layers=1", "d_model=16", "n_heads=2", "d_ff=24")
+SIZES = {
+    "bert-tiny": tuple(f"model.stack.{size}" for size in STACK),
+    "electra-tiny": (*(f"model.stack.{size}" for size in STACK), "model.d_embed=8"),
+    "classify-small": tuple(f"model.encoder.stack.{size}" for size in STACK),
+}
+
+
+def write_lines(folder: Path, n: int = 90) -> dict[str, list[str]]:
+    """Korean sentences of the embedded corpus."""
+    path = folder / "lines.txt"
+    pairs = schedules.generate(n, 0, 0, seed=3).train
+    path.write_text("".join(f"{source}\n" for source, _ in pairs), encoding="utf-8")
+    return {"text": [str(path)]}
+
+
+def write_labelled(folder: Path, n: int = 60) -> dict[str, list[str]]:
+    """The same with their kinds."""
+    found = schedules_kinds.generate(n, 30, 0, seed=3)
+    paths = {"labelled": "train", "valid_labelled": "valid"}
+    for split in paths.values():
+        rows = "".join(f"{text}\t{label}\n" for text, label in found[split])
+        (folder / f"{split}.tsv").write_text(f"text\tlabel\n{rows}", encoding="utf-8")
+    return {name: [str(folder / f"{split}.tsv")] for name, split in paths.items()}
+
+
+def configured(recipe: str, files: dict[str, list[str]], *overrides: str):
+    """A recipe, made tiny."""
+    return read_run(recipe, (*TINY, *SIZES[recipe], *overrides), files)
+
+
+def pretrain(folder: Path, recipe: str, *overrides: str) -> Path:
+    """A run in folder/recipe."""
+    train(configured(recipe, write_lines(folder), *overrides), folder / recipe)
+    return folder / recipe

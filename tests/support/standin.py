@@ -1,0 +1,261 @@
+"""A stand-in for `polyhead serve` that answers at once and always the same, for tests of its page.
+
+The page's files, its content policy and the binary form of attention are the real server's; only
+what models would say is invented here. `asked` notes every request that has a body.
+"""
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl
+
+import numpy as np
+from views import TARGET, build, plausible
+
+from polyhead.server.security import HEADERS
+from polyhead.server.static_files import collect
+from polyhead.viz.capture_text import packed
+from polyhead.viz.image_page import ImageView
+from polyhead.viz.viewer import Choice, ImageChoice, image_picture, picture, whole_page
+from polyhead.viz.views import AttentionMap, AttentionView, Sentence, Token
+
+LONG = 512
+USES = {"schedules": "translate", "writer": "generate", "gaps": "fill", "reviews": "classify",
+        "digits": "classify-image"}  # fmt: skip
+LIMITS = {"max_characters": 10000, "max_texts": 64, "max_n_best": 10, "max_beam": 16,
+          "max_tokens": 1024, "max_body": 2**20, "max_image": 2**23}  # fmt: skip
+USUAL = [*range(10, 10 + len(TARGET)), 2]  # what it writes unless it is told otherwise
+NEXT = {10 + i: text for i, (text, _) in enumerate(TARGET)} | {2: "</s>", 20: "A", 21: "Our"}
+
+
+def about(name, use):
+    ways = ["encoder", "decoder", "cross"] if use == "translate" else ["encoder"]
+    return {
+        "name": name, "family": "transformer", "use": use, "parameters": 1_234_567,
+        "source_language": "ko" if use == "translate" else None,
+        "target_language": "en" if use == "translate" else None, "max_length": 256,
+        "attention": ways,
+        "defaults": {"beam": 4, "length_penalty": 0.6, "max_length": 256, "temperature": 1.0,
+                     "top_k": 0, "top_p": 1.0, "sample": False},
+        "classes": None, "image": None,
+    }  # fmt: skip
+
+
+def long_view():
+    """A text of 512 tokens in one layer of eight heads."""
+    tokens = tuple(Token(f"w{i}", i) for i in range(LONG))
+    weights = plausible(np.random.default_rng(5), 8, LONG, LONG, causal=False)
+    one = AttentionMap("encoder", 1, weights, "source", "source")
+    return AttentionView("long", "schedules", Sentence("long", tokens), None, (), (one,))
+
+
+def translations(body, worse, ended):
+    words = [{"id": 10 + i, "text": text, "word": word, "special": False}
+             for i, (text, word) in enumerate(TARGET)]  # fmt: skip
+    hypotheses = [
+        {"text": f"{body['text']} in English, {n}", "score": -0.4 - n / 4 - worse,
+         "log_p": -3.0 - n, "tokens": words[: len(words) - n], "alignment": [], "ended": ended}
+        for n in range(min(3, body.get("n_best", 1)))
+    ]  # fmt: skip
+    one = {"text": hypotheses[0]["text"], "pieces": 1, "hypotheses": hypotheses}
+    return {"model": "schedules", "translations": [one]}
+
+
+def steps(body):
+    ids = list(body["prefix"])
+    ids += [] if ids[-1:] == [2] else USUAL[len(ids) :]
+    ids = ids[: body.get("max_tokens")]
+    found = []
+    for place, id in enumerate(ids):
+        usual = USUAL[place]
+        others = [{"id": other, "text": NEXT[other], "probability": share}
+                  for other, share in ((usual, 0.6), (20, 0.2), (21, 0.1))]  # fmt: skip
+        found.append({"id": id, "text": NEXT[id], "probability": 0.6 if id == usual else 0.2,
+                      "forced": place < len(body["prefix"]), "alternatives": others})  # fmt: skip
+    tokens = [{"id": id, "text": NEXT[id], "word": i, "special": False}
+              for i, id in enumerate(ids) if id != 2]  # fmt: skip
+    return {
+        "model": "schedules",
+        "source": {"text": body["text"], "tokens": []},
+        "steps": found,
+        "text": " ".join(NEXT[id] for id in ids if id != 2),
+        "ended": ids[-1:] == [2],
+        "tokens": tokens,
+    }
+
+
+def beam(body):
+    # <s> -> The -> meeting -> </s>  wins;  <s> -> A -> meeting -> </s>  is kept;  Our is dropped
+    rows = [(None, 0, "<s>", 0.0, 1.0), (0, 1, "The", -0.5, 0.6), (0, 1, "A", -1.6, 0.2),
+            (0, 1, "Our", -2.3, 0.1), (1, 2, "meeting", -0.7, 0.8), (2, 2, "meeting", -1.9, 0.7),
+            (4, 3, "</s>", -0.8, 0.9), (5, 3, "</s>", -2.1, 0.8)]  # fmt: skip
+    nodes = [{"node": i, "parent": parent, "step": step, "id": i, "text": text, "log_p": log_p,
+              "probability": p, "ended": text == "</s>"}
+             for i, (parent, step, text, log_p, p) in enumerate(rows)]  # fmt: skip
+    ends = [{"node": 6, "text": "The meeting", "score": -0.4, "log_p": -0.8},
+            {"node": 7, "text": "A meeting", "score": -1.1, "log_p": -2.1}]  # fmt: skip
+    return {
+        "model": "schedules",
+        "source": {"text": body["text"], "tokens": []},
+        "beam": body["beam"],
+        "length_penalty": 0.6,
+        "nodes": nodes,
+        "hypotheses": ends,
+    }
+
+
+def fill(body):
+    words = [{"text": "lunch", "probability": 0.7}, {"text": "rain", "probability": 0.2}]
+    whole = [{"text": body["text"].replace("[MASK]", "lunch"), "words": ["lunch"], "log_p": -0.4}]
+    return {"model": "gaps", "text": body["text"], "together": whole,
+            "blanks": [words] * body["text"].count("[MASK]")}  # fmt: skip
+
+
+def classes(cut):
+    found = [{"label": "good", "probability": 0.9}, {"label": "bad", "probability": 0.1}]
+    return {"model": "reviews", "results": [{**found[0], "cut": cut, "classes": found}]}
+
+
+def image_view():
+    draw = np.random.default_rng(2)
+    return ImageView(
+        "digit → 7", "digits", draw.integers(0, 256, (8, 8, 3), dtype=np.uint8),
+        (("7", 0.8), ("1", 0.2)), "class", draw.random((2, 2, 2, 2)).astype(np.float32) / 4,
+        draw.random((2, 2)).astype(np.float32) / 4,
+    )  # fmt: skip
+
+
+class StandIn:
+    """One server on a free port. `view` is what it shows, `refuse` what it says first.
+
+    None in `refuse` lets one pass; `down` has routes that are out of order, with what they say:
+    a status, a line, and perhaps the other fields of an error. Translations are `ended`, or not.
+    """
+
+    def __init__(self):
+        self.asked, self.refuse, self.key, self.slow = [], [], None, 0.0
+        self.down, self.cut, self.worse, self.ended = {}, False, 0, True
+        self.breaks = None  # what is said when writing breaks off
+        self.attends = ["encoder", "decoder", "cross"]
+        self.view, self.long = build(), None
+        self.files = collect()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.stand_in = self
+        self.server.handle_error = lambda *_: None  # the page left before it was answered
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def bodies(self, path):
+        """What was asked of a route, in order."""
+        return [body for route, body in self.asked if route == path]
+
+    def attention(self, body):
+        view = self.view
+        if body["text"].startswith("long"):
+            view = self.long = self.long or long_view()
+        form = body.get("format", "binary")
+        if form == "html":
+            return whole_page(view).encode(), "text/html"
+        if form == "svg":
+            names = ("kind", "layer", "heads", "word", "column", "merge", "log", "special")
+            style = "lines" if body.get("lines") else "heatmap"
+            choice = Choice(style=style, **{name: body[name] for name in names if name in body})
+            return picture(view, choice).encode(), "image/svg+xml"
+        maps = body.get("maps")
+        wanted = None if maps is None else [(one["kind"], one["layer"]) for one in maps]
+        return packed(view, wanted=wanted, size=body.get("size")), "application/octet-stream"
+
+    def image_attention(self, query):
+        if query["format"] != "svg":
+            return image_view().to_json().encode(), "application/json"
+        layer, head = (
+            int(value) if value and value.isdigit() else value
+            for value in (query.get("layer"), query.get("head"))
+        )
+        heads = [head] if isinstance(head, int) else head
+        choice = ImageChoice(layer, heads, query.get("alone") == "true")
+        return image_picture(image_view(), choice).encode(), "image/svg+xml"
+
+    def answer(self, path, body, query):
+        """The content and its type."""
+        if path == "/v1/attention" and isinstance(body, bytes):
+            return self.image_attention(query)
+        if path == "/v1/attention":
+            return self.attention(body)
+        if path == "/v1/models":
+            models = [about(name, use) for name, use in USES.items()]
+            models[0]["attention"] = self.attends
+            return json.dumps(
+                {"version": "1", "limits": LIMITS, "models": models}
+            ).encode(), "application/json"
+        known = {"/v1/steps": steps, "/v1/beam": beam, "/v1/fill": fill,
+                 "/v1/translate": lambda asked: translations(asked, self.worse, self.ended),
+                 "/v1/classify": lambda _: classes(self.cut)}  # fmt: skip
+        return json.dumps(known[path](body)).encode(), "application/json"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    def log_message(self, *_):
+        pass
+
+    def reply(self, status, content, kind, **extra):
+        self.send_response(status)
+        for name, value in {**HEADERS, **extra, "Content-Type": kind,
+                            "Content-Length": str(len(content))}.items():  # fmt: skip
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def do_GET(self):
+        path = self.path.split("?")[0]
+        if path in self.server.stand_in.files:
+            content, kind = self.server.stand_in.files[path]
+            return self.reply(200 if content else 204, content, kind)
+        return self.work(path, None)
+
+    def do_POST(self):
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        path = self.path.split("?")[0]
+        is_image = self.headers["Content-Type"].startswith("image/")
+        body = content if is_image else json.loads(content)
+        self.server.stand_in.asked.append((path, body))
+        return self.work(path, body)
+
+    def work(self, path, body):
+        wanted = self.server.stand_in.key and f"Bearer {self.server.stand_in.key}"
+        if wanted and self.headers.get("Authorization") != wanted:
+            status = 403 if self.headers.get("Authorization") else 401
+            return self.reply(status, b'{"error": "a key is needed"}', "application/json")
+        refused = self.server.stand_in.down.get(path)
+        if self.server.stand_in.refuse and body is not None:
+            refused = self.server.stand_in.refuse.pop(0)
+        if refused:
+            status, line, *more = refused
+            said = json.dumps({"error": line, **(more[0] if more else {})}).encode()
+            return self.reply(status, said, "application/json", **{"Retry-After": "0"})
+        time.sleep(self.server.stand_in.slow)
+        if path == "/v1/generate":
+            return self.stream()
+        query = dict(parse_qsl(self.path.partition("?")[2]))
+        return self.reply(200, *self.server.stand_in.answer(path, body, query))
+
+    def stream(self):
+        self.send_response(200)
+        for name, value in {**HEADERS, "Content-Type": "text/event-stream"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        for word in (" there", " was", " a", " king"):
+            self.wfile.write(f'event: text\ndata: {{"text": "{word}"}}\n\n'.encode())
+            self.wfile.flush()
+            time.sleep(0.15)
+            if (error := self.server.stand_in.breaks) is not None:
+                self.wfile.write(f"event: error\ndata: {json.dumps(error)}\n\n".encode())
+                return
+        self.wfile.write(b'event: done\ndata: {"text": "", "seconds": 1.0}\n\n')

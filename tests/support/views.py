@@ -1,0 +1,65 @@
+"""A Korean sentence and its translation with invented weights, for tests that show attention."""
+
+import numpy as np
+
+from polyhead.viz.views import AttentionMap, AttentionView, Sentence, Token
+
+SOURCE = [("저는", 0), ("내일", 1), ("친구", 2), ("와", 2), ("학교", 3), ("에", 3),
+          ("갑", 4), ("니다", 4), (".", 5)]  # fmt: skip
+TARGET = [("Tom", 1), ("orrow", 1), ("I", 2), ("will", 3), ("go", 4), ("to", 5), ("sch", 6),
+          ("ool", 6), (".", 7)]  # fmt: skip
+ATTACK = "</script><img src=x onerror='window.hacked=1'><!--{{data}}"
+
+
+def softmax(scores):
+    exponents = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return (exponents / exponents.sum(axis=-1, keepdims=True)).astype(np.float32)
+
+
+def plausible(random, heads, queries, keys, *, causal):
+    """Some heads look at one place, some at a neighbour, some everywhere."""
+    distance = np.abs(np.arange(queries)[:, None] * keys / queries - np.arange(keys)[None, :])
+    sharpness = random.uniform(0, 1.6, size=(heads, 1, 1))
+    scores = random.normal(size=(heads, queries, keys)) * 1.5 - sharpness * distance
+    if causal:
+        scores = np.where(np.tri(queries, keys, dtype=bool), scores, -np.inf)
+    return softmax(scores)
+
+
+def sentence(text, pieces, *, start=False, end=False):
+    tokens = [Token(piece, word) for piece, word in pieces]
+    first = [Token("<s>", 0, special=True)] if start else []
+    last = [Token("</s>", pieces[-1][1] + 1, special=True)] if end else []
+    return Sentence(text, (*first, *tokens, *last))
+
+
+def build(layers=3, heads=8, seed=1):
+    random = np.random.default_rng(seed)
+    source = sentence("저는 내일 친구와 학교에 갑니다.", SOURCE, end=True)
+    target = sentence("Tomorrow I will go to school.", TARGET, start=True)
+    n, m = len(target.tokens), len(source.tokens)
+    maps = [
+        AttentionMap(kind, layer, plausible(random, heads, q, k, causal=causal), queries, keys)
+        for kind, queries, keys, q, k, causal in (
+            ("encoder", "source", "source", m, m, False),
+            ("decoder", "target", "target", n, n, True),
+            ("cross", "target", "source", n, m, False),
+        )
+        for layer in range(1, layers + 1)
+    ]
+    predictions = (*(piece for piece, _ in TARGET), "</s>")
+    return AttentionView(
+        "저는 내일 친구와 학교에 갑니다", "demo, 3 layers", source, target, predictions, tuple(maps)
+    )
+
+
+def hashed(n=8, heads=2, rounds=2):
+    """A text read by one layer that hashes: whoever shares a bucket in any round can be seen."""
+    random = np.random.default_rng(7)
+    buckets = random.integers(0, 4, (rounds, heads, n)).astype(np.int16)
+    seen = (buckets[..., :, None] == buckets[..., None, :]).any(axis=0)
+    scores = np.where(seen, random.normal(size=(heads, n, n)), -np.inf)
+    words = ["a", "bc", "d", "ef", "g", "hi", "j", "k"][:n]
+    tokens = tuple(Token(text, i // 2) for i, text in enumerate(words))  # two pieces a word
+    one = AttentionMap("encoder", 1, softmax(scores), "source", "source", seen, buckets)
+    return AttentionView("hashed", "", Sentence(" ".join(words), tokens), None, (), (one,))

@@ -1,0 +1,106 @@
+import unicodedata
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from polyhead.tokenizers.base import Piece
+from polyhead.tokenizers.normalize import checked, normalise, printable, tile, words_of
+
+ANYTHING = st.text(st.characters(codec=None, exclude_categories=()))  # surrogates included
+
+
+@given(ANYTHING, st.booleans())
+@example("İ\u0307Σ ΑΣ", True)
+@example("H\u0331", True)  # only the small letter has a composed form
+def test_normalising_twice_changes_nothing(text, lowercase):
+    once = normalise(text, lowercase=lowercase)
+    assert normalise(once, lowercase=lowercase) == once
+
+
+@given(ANYTHING)
+def test_a_normal_text_is_one_tidy_line_of_nfc(text):
+    normal = normalise(text)
+    normal.encode("utf-8")
+    assert unicodedata.is_normalized("NFC", normal)
+    assert normal == " ".join(normal.split())
+    assert not any(unicodedata.category(character) == "Cc" for character in normal)
+
+
+@given(st.text(), st.booleans())
+def test_decomposed_text_is_the_same_text(text, lowercase):
+    decomposed = unicodedata.normalize("NFD", text)
+    assert normalise(decomposed, lowercase=lowercase) == normalise(text, lowercase=lowercase)
+
+
+@given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Z"]), min_size=1))
+def test_text_without_spaces_and_controls_is_only_composed(text):
+    kept = "".join(c for c in text if not 0xFDD0 <= ord(c) <= 0xFDEF)
+    assert normalise(kept) == unicodedata.normalize("NFC", kept)
+
+
+@pytest.mark.parametrize(
+    ("given_", "expected"),
+    [
+        ("  two\twords\r\n", "two words"),
+        ("a\u00a0b\u3000c\u2028d\x00e\x85f", "a b c d e f"),
+        ("half \ud800 a pair", "half \ufffd a pair"),
+        ("\ufdd0\ufdef", "\ufffd\ufffd"),
+        ("한국어", "한국어"),
+        ("Ａ１ ﬁ ² 👩‍🚀", "Ａ１ ﬁ ² 👩‍🚀"),
+        ("\u200b", "\u200b"),
+        ("\n \t", ""),
+    ],
+)
+def test_examples(given_, expected):
+    assert normalise(unicodedata.normalize("NFD", given_)) == expected
+    assert normalise(given_) == expected
+
+
+def test_case_is_kept_unless_asked():
+    assert normalise("ÉCOLE Straße") == "ÉCOLE Straße"
+    assert normalise("ÉCOLE Straße H\u0331", lowercase=True) == "école straße ẖ"
+
+
+@given(st.lists(st.text("ab \n")))
+def test_tiles_lie_side_by_side_without_spare_spaces(surfaces):
+    pieces = tile(list(range(len(surfaces))), surfaces)
+    text = "".join(piece.text for piece in pieces)
+    assert text == " ".join("".join(surfaces).split())
+    assert [piece.id for piece in pieces] == list(range(len(surfaces)))
+    assert all(text[piece.start : piece.end] == piece.text for piece in pieces)
+    assert [piece.start for piece in pieces] == [0, *(piece.end for piece in pieces)][:-1]
+
+
+@given(st.text("ab "), st.data())
+def test_pieces_of_a_word_make_up_that_word(text, data):
+    text = normalise(text)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(text)))) | {0, len(text)})
+    surfaces = [text[start:end] for start, end in pairwise(cuts)]
+    surfaces = [part for surface in surfaces for part in split_before_spaces(surface)]
+    pieces = tile([7] * len(surfaces), surfaces)
+    words = [""] * len(text.split())
+    for piece, word in zip(pieces, words_of(pieces), strict=True):
+        words[word] += piece.text.strip()
+    assert words == text.split()
+
+
+def split_before_spaces(text):
+    """Pieces never span two words: "ab c" is "ab" and " c"."""
+    return [part for part in text.replace(" ", "| ").split("|") if part]
+
+
+def test_a_space_alone_belongs_to_the_next_word():
+    pieces = [Piece("a", 9, 0, 1), Piece(" ", 8, 1, 2), Piece("", 7, 2, 2), Piece("b", 6, 2, 3)]
+    assert words_of(pieces) == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("id", [-1, 5, 1000])
+def test_an_id_out_of_range_is_named(id):
+    with pytest.raises(ValueError, match=f"^id {id}: this tokenizer has ids 0 to 4$"):
+        checked(id, 5)
+
+
+def test_what_cannot_be_printed_is_named():
+    assert printable("한\u200d\u202ea") == "한<U+200D><U+202E>a"

@@ -1,0 +1,230 @@
+"""A Vision Transformer from pictures to answers: trained, resumed, loaded, asked, evaluated."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tiny_images import COLOURS, TINY, train_on_pictures, write_pictures
+from torch.nn import functional as F
+
+import polyhead
+from polyhead.data.batches.images import Budget, ImageBatch, ImageBatches
+from polyhead.data.images.augment import AugmentConfig
+from polyhead.data.images.dataset import ImageSet
+from polyhead.errors import CheckpointError, ConfigError, DataError
+from polyhead.models.vit import PUBLISHED, ViT, ViTConfig
+from polyhead.pipelines.image_classifier import ImageLabeller, load
+from polyhead.training.config import build, read_run, recipe_names
+from polyhead.training.soft_labels import SoftLabels, soft_cross_entropy
+from polyhead.training.tasks.image_classification import tokens_of
+from polyhead.training.trainer import train
+
+Image = pytest.importorskip("PIL.Image")
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """A run that has learned three colours; do not change it."""
+    return train_on_pictures(tmp_path_factory.mktemp("colours"))
+
+
+@pytest.fixture(scope="session")
+def labeller(finished):
+    return polyhead.load(finished)
+
+
+def picture(name):
+    return np.full((8, 8, 3), COLOURS[name], np.uint8)
+
+
+# Batches and loss
+
+
+def some_images(n=23):
+    pixels = torch.arange(n, dtype=torch.uint8)[:, None, None, None].expand(n, 1, 4, 4)
+    return ImageSet(pixels.contiguous(), torch.arange(n) % 5)
+
+
+def test_an_epoch_shows_every_image_once_in_batches_of_nearly_one_size():
+    batches = ImageBatches(some_images(), 5, Budget(45, 5), AugmentConfig(), seed=1)
+    assert Budget(45, 5).images == 9
+    seen = [batches[0, step] for step in range(batches.n_batches(0))]
+    assert [len(batch.images) for batch in seen] == [8, 8, 7]
+    numbers = ((torch.cat([batch.images for batch in seen])[:, 0, 0, 0] + 1) * 127.5).round()
+    assert sorted(numbers.tolist()) == list(range(23))
+    labels = torch.cat([batch.targets for batch in seen]).argmax(1)
+    assert torch.equal(labels, numbers.long() % 5)
+    assert seen[0].n_tokens == 8 * 5
+
+
+def test_a_batch_depends_on_seed_epoch_and_step_alone():
+    change = AugmentConfig(shift=1, mixup=0.5)
+    batches = ImageBatches(some_images(), 5, Budget(45, 5), change, seed=1)
+    late = batches[3, 1]
+    fresh = ImageBatches(some_images(), 5, Budget(45, 5), change, seed=1)[3, 1]
+    assert torch.equal(late.images, fresh.images)
+    assert torch.equal(late.targets, fresh.targets)
+    assert not torch.equal(late.images, batches[2, 1].images)
+
+
+def test_bytes_become_numbers_between_minus_one_and_one():
+    images = ImageSet(
+        torch.tensor([0, 255, 51], dtype=torch.uint8).view(3, 1, 1, 1), torch.zeros(3).long()
+    )
+    batch = ImageBatches(images, 1, Budget(9, 1), AugmentConfig(), seed=1)[0, 0]
+    found = sorted(batch.images.flatten().tolist())
+    assert found == pytest.approx([-1.0, -0.6, 1.0], abs=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_of_whole_and_of_mixed_labels_is_torchs(smoothing):
+    torch.manual_seed(0)
+    logits, labels = torch.randn(6, 4), torch.randint(4, (6,))
+    whole = F.one_hot(labels, 4).float()
+    expected = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+    torch.testing.assert_close(soft_cross_entropy(logits, whole, smoothing), expected)
+    shares = torch.rand(6, 4).softmax(1)
+    expected = F.cross_entropy(logits, shares, reduction="sum", label_smoothing=smoothing)
+    torch.testing.assert_close(soft_cross_entropy(logits, shares, smoothing), expected)
+
+
+def test_halves_of_a_batch_sum_to_the_whole():
+    torch.manual_seed(0)
+    model = ViT(build(TINY).model)
+    torch.nn.init.normal_(model.to_logits.weight)
+    batch = ImageBatch(torch.randn(5, 3, 8, 8), torch.rand(5, 1000).softmax(1), 5)
+    whole = SoftLabels(0.1)(model, batch)
+    halves = [SoftLabels(0.1)(model, half) for half in batch.halves()]
+    assert [half.count for half in halves] == [2, 3]
+    torch.testing.assert_close(whole.total, halves[0].total + halves[1].total)
+
+
+# Training
+
+
+def test_a_model_learns_colours_and_remembers_their_names(finished, labeller):
+    assert isinstance(labeller, ImageLabeller)
+    assert labeller.classes == tuple(COLOURS)
+    assert labeller.saved.config.classes == 3
+    lines = (finished / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    last = [json.loads(line) for line in lines][-1]
+    assert last["accuracy"] == 1.0
+    assert last["loss"] < 0.1
+
+
+def test_the_first_loss_is_that_of_knowing_nothing(tmp_path):
+    write_pictures(tmp_path / "pictures", 4)
+    values = TINY | {"data": {"images": [str(tmp_path / "pictures")]}}
+    values = values | {
+        "train": TINY["train"]
+        | {"steps": 1, "schedule": {"rate": 1e-12, "kind": "constant", "warmup": 1}}
+    }
+    result = train(build(values), tmp_path / "run")
+    assert result.metrics["loss"] == pytest.approx(math.log(3), abs=1e-4)
+
+
+def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path, finished):
+    change = {"augment": {"flip": True, "shift": 1, "erase": 0.3, "mixup": 0.3, "cutmix": 1.0}}
+    whole = train_on_pictures(tmp_path, "whole", **change)
+    pictures = {"images": [str(tmp_path / "pictures")], **change}
+    first = TINY | {"data": pictures, "train": TINY["train"] | {"steps": 20}}
+    train(build(first), tmp_path / "parts")
+    train(build(TINY | {"data": pictures}), tmp_path / "parts", accept_changes=True)
+    weights = [load(run).saved.model.state_dict() for run in (whole, tmp_path / "parts")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    other = load(finished).saved.model.state_dict()
+    assert not torch.equal(weights[0]["to_logits.weight"], other["to_logits.weight"])
+
+
+def test_changed_pictures_are_noticed(tmp_path):
+    run = train_on_pictures(tmp_path)
+    path = next((tmp_path / "pictures" / "red").iterdir())
+    Image.new("RGB", (8, 8), "white").save(path)
+    with pytest.raises(DataError, match="no longer those"):
+        train_on_pictures(tmp_path, run.name)
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name.startswith("vit-")])
+def test_every_recipe_for_images_makes_a_model(name):
+    run = read_run(name)
+    with torch.device("meta"):
+        model = ViT(run.model)
+    rows, columns = run.model.grid
+    assert tokens_of(run.model) == model.n_tokens == rows * columns + (run.model.pooling == "class")
+    assert run.train.max_tokens // tokens_of(run.model) >= 32
+
+
+def test_the_recipe_of_the_published_size_has_it():
+    config = read_run("vit-b-16").model
+    same = replace(config, stack=replace(config.stack, dropout=0.0))
+    assert same == PUBLISHED["vit-b-16"] == ViTConfig()
+
+
+# Use
+
+
+def test_arrays_and_files_get_the_same_answer(labeller, tmp_path):
+    for name in COLOURS:
+        path = tmp_path / f"{name}.png"
+        Image.fromarray(picture(name)).save(path)
+        (from_array,), (from_file,) = labeller.classify([picture(name), path])
+        assert from_array == from_file
+        assert from_array.name == name
+        assert 0.9 < from_array.probability <= 1
+
+
+def test_all_classes_can_be_asked_for_and_sum_to_one(labeller):
+    (found,) = labeller.classify([picture("red")], top=10)
+    assert found[0].name == "red"
+    assert {one.name for one in found} == set(COLOURS)
+    assert sum(one.probability for one in found) == pytest.approx(1, abs=1e-5)
+    assert [one.probability for one in found] == sorted(
+        (o.probability for o in found), reverse=True
+    )
+
+
+def test_answers_do_not_depend_on_how_many_are_asked(labeller):
+    many = [picture(name) for name in COLOURS] * 30
+    single = [labeller.classify([one])[0][0] for one in many[:3]]
+    together = [found[0] for found in labeller.classify(many)]
+    assert [one.name for one in together[:3]] == [one.name for one in single]
+    for one, other in zip(single, together, strict=False):
+        assert one.probability == pytest.approx(other.probability, abs=1e-5)
+
+
+def test_larger_images_are_read_with_stretched_positions(labeller):
+    big = np.kron(picture("green"), np.ones((2, 2, 1), np.uint8))
+    (found,) = labeller.classify([big], size=(16, 16))
+    assert found[0].name == "green"
+    with pytest.raises(ConfigError, match="an image of 10 x 8 pixels cannot be cut into patches"):
+        labeller.classify([big], size=(10, 8))
+
+
+def test_what_is_no_image_is_refused_by_name(labeller, tmp_path):
+    (tmp_path / "note.png").write_text("not an image")
+    with pytest.raises(DataError, match=r"note.png: not an image"):
+        labeller.classify([tmp_path / "note.png"])
+    with pytest.raises(DataError, match=r"an image of float32 with shape \(8, 8\): expected bytes"):
+        labeller.classify([np.zeros((8, 8), np.float32)])
+    with pytest.raises(DataError, match="an image with 2 channels: expected 1 or 3"):
+        labeller.classify([np.zeros((8, 8, 2), np.uint8)])
+    with pytest.raises(ConfigError, match="takes a list of images"):
+        labeller.classify(str(tmp_path / "note.png"))
+
+
+def test_evaluation_counts_what_is_confused(labeller, tmp_path):
+    folder = write_pictures(tmp_path / "test", 3)
+    (folder / "red" / "0.png").rename(folder / "blue" / "wrong.png")
+    found, notices = labeller.evaluate([folder])
+    assert found.confusion == ((3, 0, 1), (0, 3, 0), (0, 0, 2))
+    assert found.accuracy == pytest.approx(8 / 9)
+    assert [one.count for one in found.classes] == [4, 3, 2]
+    assert notices == []
+
+
+def test_a_text_model_is_refused(tiny_run):
+    with pytest.raises(CheckpointError, match="which `polyhead classify` cannot use"):
+        load(tiny_run)

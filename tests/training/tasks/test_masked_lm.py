@@ -1,0 +1,229 @@
+"""Masked language modelling: the loss of the original, and a run that ends where it should."""
+
+import json
+import math
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from pretrained import configured, pretrain, write_lines
+from torch.nn import functional as F
+
+import polyhead
+from polyhead.checkpoint import atomic_dir as store
+from polyhead.checkpoint import model_dir as model_folder
+from polyhead.checkpoint import tensors
+from polyhead.convert import bert
+from polyhead.data.batches.masked import Blanking, fixed_batches, pieces_of
+from polyhead.data.batches.masking import BERT as BERT_MASKS
+from polyhead.errors import CheckpointError, ConfigError, DataError
+from polyhead.models.bert import BERT, BERTConfig, bert_stack
+from polyhead.pipelines.mask_filler import Filler, written
+from polyhead.tokenizers.base import EOS
+from polyhead.training.pretraining_losses import Filling
+from polyhead.training.tasks.masked_lm import examine
+from polyhead.training.trainer import train
+
+VOCAB = 23
+
+
+@pytest.fixture(autouse=True)
+def _a_disk_that_does_not_wait(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return pretrain(tmp_path_factory.mktemp("bert"), "bert-tiny")
+
+
+def some_batches(max_tokens=48):
+    dice = torch.Generator().manual_seed(5)
+    lines = [
+        [*torch.randint(4, VOCAB - 1, (k,), generator=dice).tolist(), EOS] for k in range(1, 9)
+    ]
+    return fixed_batches(pieces_of(lines, 12), Blanking(BERT_MASKS, VOCAB - 1, VOCAB), max_tokens)
+
+
+def test_loss_and_gradients_are_those_of_the_original():
+    hf = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = hf.BertConfig(
+        vocab_size=VOCAB, hidden_size=12, num_hidden_layers=2, num_attention_heads=3,
+        intermediate_size=20, max_position_embeddings=16, pad_token_id=0,
+    )  # fmt: skip
+    theirs = hf.BertForMaskedLM(config).eval()
+    values = json.loads(config.to_json_string(use_diff=False))
+    ours_config = bert.config_from_hf(values)
+    ours = BERT(ours_config).eval()
+    model_folder.set_weights(ours, bert.from_hf(theirs.state_dict(), ours_config))
+    for batch in some_batches():
+        labels = batch.ids.masked_fill(~batch.chosen, -100)
+        expected = theirs(
+            input_ids=batch.blanked, attention_mask=(batch.ids != 0).long(), labels=labels
+        ).loss
+        loss = Filling()(ours, batch)
+        assert loss.count == int(batch.chosen.sum())
+        torch.testing.assert_close(loss.total / loss.count, expected, rtol=1e-5, atol=1e-5)
+        theirs.zero_grad()
+        ours.zero_grad()
+        expected.backward()
+        (loss.total / loss.count).backward()
+        torch.testing.assert_close(
+            ours.encoder.embed.tokens.weight.grad,
+            theirs.bert.embeddings.word_embeddings.weight.grad,
+            rtol=1e-4, atol=1e-6,
+        )  # fmt: skip
+
+
+def test_validation_counts_every_blank_once_however_batches_are_cut():
+    torch.manual_seed(0)
+    model = BERT(BERTConfig(VOCAB, 16, segments=1, stack=bert_stack(1, 8, 2))).eval()
+    total, right, count = 0.0, 0, 0
+    for batch in some_batches():
+        logits = model(batch.blanked)
+        for row, place in batch.chosen.nonzero().tolist():
+            answer = int(batch.ids[row, place])
+            total -= F.log_softmax(logits[row, place], -1)[answer].item()
+            right += int(logits[row, place].argmax()) == answer
+            count += 1
+    found = examine(some_batches(), model, 0)
+    assert found["loss"] == pytest.approx(total / count, rel=1e-5)
+    assert found["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
+    assert found["accuracy"] == right / count
+
+
+@pytest.mark.parametrize("share", [0.15, 0.6])
+def test_as_many_tokens_are_asked_for_as_the_recipe_says(share, tmp_path, monkeypatch):
+    config = configured("bert-tiny", write_lines(tmp_path), f"data.blanks={share}")
+    asked = []
+
+    def look(self, model, batch, original=Filling.__call__):
+        asked.append((int(batch.chosen.sum()), int((batch.ids > EOS).sum())))
+        return original(self, model, batch)
+
+    monkeypatch.setattr(Filling, "__call__", look)
+    train(config, tmp_path / "run")
+    chosen, ordinary = map(sum, zip(*asked, strict=True))
+    assert chosen / ordinary == pytest.approx(share, abs=0.05)
+
+
+def test_an_interrupted_run_ends_with_the_same_bits(tmp_path, monkeypatch):
+    config = configured("bert-tiny", write_lines(tmp_path), "model.stack.dropout=0.1")
+    train(config, tmp_path / "whole")
+    steps = []
+
+    class Leaves(Exception):
+        pass
+
+    def leave(model, batch, original=Filling.__call__):
+        steps.append(batch)
+        if len(steps) == 5:
+            raise Leaves
+        return original(Filling(), model, batch)
+
+    monkeypatch.setattr(Filling, "__call__", lambda _, model, batch: leave(model, batch))
+    with pytest.raises(Leaves):
+        train(config, tmp_path / "parts")
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    train(config, tmp_path / "parts")
+    found = []
+    for name in ("whole", "parts"):
+        saved = model_folder.load(tmp_path / name / "last")
+        found.append(model_folder.weights(saved.model))
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
+def test_the_model_has_one_id_more_than_its_tokenizer(run):
+    saved = model_folder.load(run)
+    assert saved.config.vocab == len(saved.tokenizers.source) + 1
+    assert saved.about["valid"].keys() == {"loss", "perplexity", "accuracy"}
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_tokenizer_of_another_size_is_refused(run, tmp_path, more):
+    saved = model_folder.load(run)
+    config = replace(saved.config, vocab=saved.config.vocab + more)
+    other = replace(saved, config=config, model=BERT(config))
+    with store.writing(tmp_path / "model") as draft:
+        model_folder.fill(draft, other, "")
+    with pytest.raises(CheckpointError, match=r"ids and one for \[MASK\], but config.json says"):
+        model_folder.load(tmp_path / "model")
+    imported = replace(other, about={"imported": {}})
+    with store.writing(tmp_path / "imported") as draft:
+        model_folder.fill(draft, imported, "")
+    assert model_folder.load(tmp_path / "imported").config.vocab == config.vocab
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("model.positions=learned data.max_length=200", "learns only 128 positions"),
+        ("data.max_length=2", "expected at least 3"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(tmp_path, override, words):
+    with pytest.raises(ConfigError, match=words):
+        train(configured("bert-tiny", write_lines(tmp_path), *override.split()), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_guesses_are_the_softmax_over_what_may_stand_there(run):
+    filler = polyhead.load(run, device="cpu")
+    assert isinstance(filler, Filler)
+    text = "회의는 [MASK] 시작해요."
+    found = filler.fill(text, top=10_000)
+    tokenizer = filler.tokenizer
+    ids = torch.tensor([[1, *tokenizer.encode("회의는")[:-1], len(tokenizer),
+                         *tokenizer.encode("시작해요.")[:-1], 2]])  # fmt: skip
+    place = int((ids[0] == len(tokenizer)).nonzero())
+    logits = filler.saved.model(ids)[0, place].tolist()
+    may = {i: logits[i] for i in range(4, len(tokenizer)) if tokenizer.symbol(i).startswith("▁")}
+    may = {i: z for i, z in may.items() if tokenizer.symbol(i) != "▁"}
+    whole = sum(math.exp(z) for z in may.values())
+    expected = {tokenizer.symbol(i)[1:]: math.exp(z) / whole for i, z in may.items()}
+    assert {guess.text: guess.probability for guess in found.blanks[0]} == pytest.approx(
+        expected, rel=1e-4
+    )
+    assert sum(guess.probability for guess in found.blanks[0]) == pytest.approx(1, rel=1e-4)
+    best = max(expected, key=lambda word: expected[word])
+    assert found.together[0].text == text.replace("[MASK]", best)
+
+
+def test_blanks_are_filled_together_as_by_trying_all(run):
+    """A beam as wide as the vocabulary misses nothing."""
+    filler = polyhead.load(run, device="cpu")
+    filler.__dict__["allowed"] = {
+        begins: ids[::12] for begins, ids in filler.allowed.items()
+    }  # a few words, so that all pairs can be tried
+    text = "[MASK] 씨는 [MASK]에 가요."
+    found = filler.fill(text, top=1000)
+    singles = [{g.text: g.probability for g in guesses} for guesses in found.blanks]
+    assert all(len(single) > 3 for single in singles)
+    tried = {}
+    for first in singles[0]:
+        second = filler.fill(text.replace("[MASK]", first, 1), top=1000)
+        for guess in second.blanks[0]:
+            tried[first, guess.text] = math.log(singles[0][first]) + math.log(guess.probability)
+    assert {one.words: one.log_p for one in found.together} == pytest.approx(tried, abs=1e-3)
+    scores = [one.log_p for one in found.together]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_the_words_go_where_the_blanks_are():
+    assert written("a [MASK]b [MASK]", ["x", "y"]) == "a xb y"
+
+
+def test_too_long_a_text_is_refused(run):
+    with pytest.raises(DataError, match="reads at most 128"):
+        polyhead.load(run, device="cpu").fill("회의 " * 200 + "[MASK]")
+
+
+def test_metrics_are_written_down(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    valid = [line for line in lines if line["kind"] == "valid"]
+    assert [line["step"] for line in valid] == [3, 6]
+    assert all(0 <= line["accuracy"] <= 1 for line in valid)
+    assert tensors.count(run / "last" / model_folder.WEIGHTS) > 10

@@ -1,0 +1,161 @@
+"""The Reformer from a recipe to a text, LSH in a translator, and what is refused on the way."""
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny import SMALL as TINY_TRANSLATOR
+from tiny import write_corpus
+
+import polyhead
+from polyhead.checkpoint import model_dir as model_folder
+from polyhead.cli.main import main
+from polyhead.errors import ConfigError
+from polyhead.models.reformer import PUBLISHED, Reformer
+from polyhead.pipelines.lsh_rounds import use_rounds
+from polyhead.training.config import read_run
+from polyhead.training.tasks.sequences import check_lengths
+from polyhead.training.trainer import train
+
+TINY = (
+    "data.max_length=40", "text.vocab=900", "model.max_length=40", "model.stack.d_model=16",
+    "model.stack.n_heads=2", "model.stack.d_ff=32", "model.stack.window=6",
+    "model.stack.lsh.chunk=8", "train.steps=8", "train.max_tokens=160", "train.validate_every=4",
+    "train.save_every=4", "train.schedule.warmup=4", "decode.max_length=30",
+)  # fmt: skip
+CPU = ("--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run, and the text that it has read."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(os, "fsync", lambda _: None)
+    folder = tmp_path_factory.mktemp("reformer")
+    text = write_corpus(folder)["source"]
+    train(read_run("reformer-tiny", TINY, {"text": text}), folder / "run")
+    patch.undo()
+    return folder / "run", text[0]
+
+
+def test_a_trained_reformer_goes_on_with_a_text_beyond_its_context(run):
+    writer = polyhead.load(run[0], device="cpu")
+    assert isinstance(writer.saved.model, Reformer)
+    assert writer.context == 40
+    prompt = "오늘은 " * 60
+    assert len(writer.encode(prompt)) > 40
+    torch.manual_seed(1)
+    first = writer.generate(prompt, seed=4)
+    torch.manual_seed(2)
+    assert writer.generate(prompt, seed=4) == first != writer.generate(prompt, seed=5)
+
+
+def test_its_score_is_the_same_every_time_and_another_one_with_more_rounds(run, capfd):
+    folder, text = run
+
+    def loss(*words):
+        assert main(["evaluate", str(folder), "--text", text, "--json", *words, *CPU]) == 0
+        return json.loads(capfd.readouterr().out)["loss"]
+
+    alone = loss()
+    assert loss() == alone
+    assert loss("--rounds", "2") == alone  # as many as in training
+    assert loss("--rounds", "8") != alone
+
+
+def test_what_it_looks_at_can_be_shown(run, tmp_path):
+    folder, page = str(run[0]), tmp_path / "page.html"
+    assert main(["attention", folder, "내일 회의가 있어요.", "--output", str(page), *CPU]) == 0
+    assert page.stat().st_size > 1000
+
+
+def test_rounds_are_refused_where_nothing_is_hashed():
+    with pytest.raises(ConfigError, match="this model has no LSH attention"):
+        use_rounds(torch.nn.Linear(2, 2), 4)
+    with pytest.raises(ConfigError, match="rounds = 0: expected at least 1"):
+        use_rounds(torch.nn.Linear(2, 2), 0)
+
+
+def test_the_recipe_has_the_published_sizes():
+    model = read_run("reformer-enwik8").model
+    published = PUBLISHED["reformer-enwik8"]
+    stack = replace(published.stack, feed_chunk=model.stack.feed_chunk)
+    assert model == replace(published, vocab=model.vocab, stack=stack)
+
+
+def test_the_dense_twin_of_a_recipe_differs_in_nothing_but_its_chunks():
+    hashed = read_run("reformer-shakespeare").model
+    dense = read_run("reformer-shakespeare", ("model.stack.lsh.chunk=2048",)).model
+    assert dense.stack.lsh.chunk >= dense.max_length == 2048 > hashed.stack.lsh.chunk
+    lsh = replace(dense.stack.lsh, chunk=hashed.stack.lsh.chunk)
+    assert replace(dense, stack=replace(dense.stack, lsh=lsh)) == hashed
+
+
+def test_a_translator_with_lsh_in_its_encoder_is_trained_and_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    short = ("train.steps=2", "train.validate_every=2", "model.stack.lsh.chunk=4")
+    train(read_run("small-lsh", (*TINY_TRANSLATOR, *short), write_corpus(tmp_path)), tmp_path / "r")
+    translator = polyhead.load(tmp_path / "r", device="cpu")
+    torch.manual_seed(1)
+    first = translator.n_best(["내일 회의가 있어요."])
+    torch.manual_seed(2)
+    assert translator.n_best(["내일 회의가 있어요."]) == first
+    names = model_folder.weights(translator.models[0].model)
+    assert "encoder.blocks.0.self_attention.w_q.weight" not in names  # one projection with w_k
+    assert "decoder.blocks.0.self_attention.w_q.weight" in names
+
+
+@pytest.mark.parametrize(
+    ("recipe", "override", "message"),
+    [
+        ("reformer-tiny", "model.stack.lsh.buckets=7", "model.stack.lsh: n_buckets must be even"),
+        ("reformer-tiny", "model.stack.lsh.rounds=0", "rounds = 0: expected at least 1"),
+        ("reformer-tiny", "model.stack.norm=post", 'write norm = "pre", or reversible = false'),
+        ("reformer-tiny", "model.stack.score=dot", 'knows score = "scaled_dot" only'),
+        ("reformer-tiny", "model.stack.n_heads=3", "(128) must be a multiple of n_heads (3)"),
+        (
+            "reformer-tiny",
+            "model.positions=axial model.axial.shape=[3,5]",
+            "has 15 places, but",
+        ),
+        (
+            "reformer-tiny",
+            "model.positions=axial model.axial.widths=[3,5]",
+            "2 numbers that add",
+        ),
+        (
+            "reformer-tiny",
+            "model.positions=axial data.max_length=600",
+            "learns only 512",
+        ),
+        ("reformer-tiny", "model.stack.attention=lhs", "should be 'full', 'local' or 'lsh'"),
+        ("gpt-tiny", "text.joint=false", "text.joint = false: two vocabularies are for two"),
+        ("bert-tiny", "text.joint=false", "a model of family bert reads one; leave it out"),
+        ("small", "model.stack.reversible=true", None),
+        ("base", "model.stack.reversible=true", 'norm is "post"; write norm = "pre"'),
+    ],
+)
+def test_bad_choices_end_with_one_line_that_says_what_to_write(recipe, override, message, capfd):
+    code = main(["train", recipe, *override.split(), "--print-config"])
+    err = capfd.readouterr().err
+    if message is None:
+        assert (code, err) == (0, "")
+        return
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("recipe", ["bert-tiny", "electra-tiny"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "none", "learned", "axial"])
+def test_texts_may_be_longer_than_max_length_where_positions_have_no_end(recipe, positions):
+    run = read_run(recipe)
+    longer = replace(run.data, max_length=run.model.max_length + 1)
+    run = replace(run, data=longer, model=replace(run.model, positions=positions))
+    if positions in ("learned", "axial"):
+        with pytest.raises(ConfigError, match="the model learns only"):
+            check_lengths(run, run.model)
+    else:
+        check_lengths(run, run.model)

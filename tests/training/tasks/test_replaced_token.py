@@ -1,0 +1,183 @@
+"""Replaced-token detection: two losses, each with its own normalisation, and no game of tricks."""
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from pretrained import pretrain
+from torch import nn
+from torch.nn import functional as F
+
+import polyhead
+from polyhead.checkpoint import model_dir as model_folder
+from polyhead.convert import electra as interchange
+from polyhead.data.batches.masked import Blanking, fixed_batches, pieces_of
+from polyhead.data.batches.masking import ELECTRA
+from polyhead.models import electra
+from polyhead.models.bert import bert_stack
+from polyhead.models.electra import Electra, ElectraConfig, ElectraOutput
+from polyhead.tokenizers.base import EOS, PAD
+from polyhead.training.loop import TrainConfig, accumulate, average_and_clip
+from polyhead.training.pretraining_losses import Spotting
+from polyhead.training.tasks.replaced_token import examine
+
+VOCAB = 23
+SPOTTING = Spotting(PAD)
+
+
+@pytest.fixture(autouse=True)
+def _a_disk_that_does_not_wait(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def no_dice(monkeypatch):
+    """Forgeries that depend on nothing but the logits, so that two passes can be compared."""
+
+    def likeliest(logits, *, never):
+        assert never in ([PAD], [PAD, VOCAB - 1])
+        allowed = logits.detach().clone()
+        allowed[:, [PAD, VOCAB - 1]] = -torch.inf
+        return allowed.argmax(-1)
+
+    monkeypatch.setattr(electra, "draw", likeliest)
+
+
+def some_batches(max_tokens=60):
+    dice = torch.Generator().manual_seed(5)
+    lengths = [*range(1, 9), 3, 5, 5, 8]
+    lines = [[*torch.randint(4, VOCAB - 1, (k,), generator=dice).tolist(), EOS] for k in lengths]
+    return fixed_batches(pieces_of(lines, 12), Blanking(ELECTRA, VOCAB - 1, VOCAB), max_tokens)
+
+
+def model_config(sharing, dropout=0.0):
+    stack = replace(bert_stack(1, 8, 2), dropout=dropout, attention_dropout=dropout)
+    return ElectraConfig(
+        VOCAB, 16, 1, d_embed=8, sharing=sharing, generator_size=0.5, stack=stack
+    )  # fmt: skip
+
+
+def players(sharing="none", dropout=0.0):
+    return Electra(model_config(sharing, dropout))
+
+
+@pytest.mark.usefixtures("no_dice")
+@pytest.mark.parametrize("weight", [50, 3])
+def test_the_loss_is_the_mean_over_blanks_plus_lambda_times_the_mean_over_tokens(weight):
+    usual = model_config("none")
+    config = usual if weight == 50 else replace(usual, spotting=float(weight))
+    model = Electra(config).eval()
+    for batch in some_batches():
+        said = model(batch.ids, batch.blanked, batch.chosen)
+        real = batch.ids != PAD
+        filled = F.cross_entropy(said.generated, batch.ids[batch.chosen])
+        truth = (said.forged != batch.ids)[real].float()
+        spotted = F.binary_cross_entropy_with_logits(said.suspicion[real], truth)
+        loss = SPOTTING(model, batch)
+        assert loss.count == int(real.sum())
+        torch.testing.assert_close(loss.total / loss.count, filled + weight * spotted)
+
+
+@pytest.mark.usefixtures("no_dice")
+def test_transformers_finds_the_same_two_losses():
+    hf = pytest.importorskip("transformers")
+    model = players("embeddings").eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    batch = some_batches(1000)[0]
+    said = model(batch.ids, batch.blanked, batch.chosen)
+    halves = (hf.ElectraForMaskedLM, hf.ElectraForPreTraining)
+    values = interchange.config_to_hf(model_config("embeddings"))
+    states = interchange.to_hf(model_folder.weights(model), model_config("embeddings"))
+    theirs = []
+    for kind, given, state in zip(halves, values, states, strict=True):
+        given = {name: value for name, value in given.items() if name != "architectures"}
+        theirs.append(kind(hf.ElectraConfig(**given)).eval())
+        assert not theirs[-1].load_state_dict(state, strict=False).unexpected_keys
+        theirs[-1].tie_weights()
+    mask = (batch.ids != PAD).long()
+    spot = theirs[1](input_ids=said.forged, attention_mask=mask, labels=said.replaced.long()).loss
+    answers = batch.ids.masked_fill(~batch.chosen, -100)
+    fill = theirs[0](input_ids=batch.blanked, attention_mask=mask, labels=answers).loss
+    loss = SPOTTING(model, batch)
+    torch.testing.assert_close(loss.total / loss.count, fill + 50 * spot, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("no_dice")
+def test_cutting_a_batch_in_two_changes_no_gradient():
+    model = players("embeddings").eval()
+    batch = some_batches(1000)[0]
+    found = []
+    for batches in ([batch], list(batch.halves())):
+        model.zero_grad()
+        summed = accumulate(model.eval(), SPOTTING, batches, TrainConfig())
+        parameters = list(model.parameters())
+        average_and_clip(parameters, summed.predictions, 0.0)
+        found.append([p.grad.clone() for p in parameters])
+    for whole, halves in zip(*found, strict=True):
+        torch.testing.assert_close(whole, halves, rtol=1e-4, atol=1e-6)
+
+
+def test_both_players_learn_and_nothing_reaches_the_generator_through_the_draw():
+    model = players("none")
+    (batch, *_) = some_batches(1000)
+    SPOTTING(model, batch).total.backward()
+    for part in (model.generator, model.discriminator, model.spot):
+        gradients = [p.grad for p in part.parameters() if p.grad is not None]
+        assert any(g.abs().sum() > 0 for g in gradients)
+    model.zero_grad()
+    said = model(batch.ids, batch.blanked, batch.chosen)
+    real = batch.ids != PAD
+    F.binary_cross_entropy_with_logits(said.suspicion[real], said.replaced[real].float()).backward()
+    assert all(p.grad is None or not p.grad.any() for p in model.generator.parameters())
+
+
+class Knowing(nn.Module):
+    """Forges every blank as `forgery`; suspects whatever is that token."""
+
+    def __init__(self, forgery):
+        super().__init__()
+        self.forgery, self.spotting = forgery, 50.0
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def forward(self, ids, _blanked, chosen):
+        forged = ids.masked_fill(chosen, self.forgery)
+        logits = F.one_hot(ids[chosen], VOCAB).float() * 9  # the generator is always right
+        suspicion = torch.where(forged == self.forgery, 1.0, -1.0)
+        return ElectraOutput(suspicion, logits, forged, forged != ids)
+
+
+def test_precision_and_recall_are_those_of_replaced_tokens():
+    batches = some_batches()
+    found = examine(batches, Knowing(forgery=7), 0)
+    real = sum(int(((b.ids == 7) | b.chosen).sum()) for b in batches)
+    hits = sum(int((b.chosen & (b.ids != 7)).sum()) for b in batches)
+    assert found["generator_accuracy"] == 1
+    assert found["recall"] == 1
+    assert found["precision"] == pytest.approx(hits / real)
+    assert hits < real  # an original 7 is suspected too
+    assert found["auc"] > 0.9
+
+
+def test_validation_says_the_same_twice_and_leaves_the_dice_alone():
+    model = players(dropout=0.1).eval()
+    batches = some_batches()
+    before = torch.get_rng_state()
+    first = examine(batches, model, 0)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(99)
+    assert examine(batches, model, 0) == pytest.approx(first, nan_ok=True)
+
+
+def test_a_run_shows_both_players_and_its_generator_fills_blanks(tmp_path):
+    run = pretrain(tmp_path, "electra-tiny")
+    saved = model_folder.load(run)
+    assert saved.about["valid"].keys() == {
+        "loss", "generator_accuracy", "precision", "recall", "auc"
+    }  # fmt: skip
+    assert saved.config.vocab == len(saved.tokenizers.source) + 1
+    found = polyhead.load(run, device="cpu").fill("회의는 [MASK] 시작해요.", top=3)
+    assert len(found.blanks[0]) == 3

@@ -1,0 +1,370 @@
+"""Text classification: labelled files, fine-tuning from a pre-trained encoder, and its figures."""
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from pretrained import STACK, configured, pretrain, write_labelled
+from tiny import SMALL, write_corpus
+from torch.nn import functional as F
+
+import polyhead
+from polyhead.checkpoint import atomic_dir as store
+from polyhead.checkpoint import model_dir as model_folder
+from polyhead.data import labelled
+from polyhead.data.batches.labelled import TextBatch, Texts, every_text, framed
+from polyhead.data.config import DataConfig
+from polyhead.errors import CheckpointError, ConfigError, DataError
+from polyhead.layers.attention_factory import LSHConfig
+from polyhead.models.bert import BERTConfig, BERTEncoder, bert_stack
+from polyhead.models.text_classifier import Classifier, ClassifierConfig
+from polyhead.tokenizers import storage as tokenizer
+from polyhead.tokenizers.base import BOS, EOS, TextConfig
+from polyhead.training.classification_losses import Labelling
+from polyhead.training.config import read_run
+from polyhead.training.pretrained_encoder import Initial, check_blocks
+from polyhead.training.run_log import Journal, Silent
+from polyhead.training.tasks import TASKS
+from polyhead.training.tasks.text_classification import Classify, examine
+from polyhead.training.trainer import train
+
+
+@pytest.fixture(autouse=True)
+def _a_disk_that_does_not_wait(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory):
+    return {
+        name: pretrain(tmp_path_factory.mktemp(name), f"{name}-tiny")
+        for name in ("bert", "electra")
+    }
+
+
+def journal(folder):
+    folder.mkdir()
+    return Journal(folder, Silent())
+
+
+def read(tmp_path, name, content, **options):
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    notices = []
+    found = labelled.read([path], DataConfig(**options), notices)
+    return list(zip(found.texts, found.labels, strict=True)), notices
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options"),
+    [
+        ("a.tsv", "좋다\t1\n싫다\t0\n", {}),
+        ("a.tsv", "text\tlabel\n좋다\t1\n싫다\t0\n", {}),
+        ("a.tsv", "label\tid\ttext\n1\t7\t좋다\n0\t8\t싫다\n", {}),
+        ("a.tsv", "id\tdocument\tlabel\n7\t좋다\t1\n8\t싫다\t0\n", {"text_key": "document"}),
+        ("a.tsv", "7\t1\t좋다\n8\t0\t싫다\n", {"text_key": "3", "label_key": "2"}),
+        ("a.jsonl", '{"text": "좋다", "label": 1}\n{"text": "싫다", "label": "0"}\n', {}),
+        ("a.jsonl", '{"t": "좋다", "y": "1"}\n{"t": "싫다", "y": 0}\n',
+         {"text_key": "t", "label_key": "y"}),
+    ],
+)  # fmt: skip
+def test_every_form_of_a_labelled_file_says_the_same(tmp_path, name, content, options):
+    assert read(tmp_path, name, content, **options)[0] == [("좋다", "1"), ("싫다", "0")]
+
+
+def test_bad_lines_are_counted_and_told_or_refused(tmp_path):
+    content = "좋다\t1\nno label\n\n\t1\n싫다\t0\n"
+    found, notices = read(tmp_path, "a.tsv", content)
+    assert found == [("좋다", "1"), ("싫다", "0")]
+    assert len(notices) == 1
+    assert notices[0].startswith("2 bad lines skipped: ")
+    assert "a.tsv:2" in notices[0]
+    with pytest.raises(DataError, match=r"a\.tsv:2"):
+        read(tmp_path, "a.tsv", content, on_bad_line="fail")
+    with pytest.raises(DataError, match="holds no text with a label"):
+        read(tmp_path, "a.tsv", "no label\n")
+
+
+def test_classes_are_in_order_and_must_be_known():
+    def classes(*labels):
+        return labelled.classes_of(labelled.Examples(["x"] * len(labels), list(labels)))
+
+    assert classes("10", "9", "9") == ("9", "10")
+    assert classes("b", "10", "a") == ("10", "a", "b")
+    with pytest.raises(DataError, match="all 2 examples have the label 'a'"):
+        classes("a", "a")
+    with pytest.raises(DataError, match="1,001 different labels"):
+        classes(*map(str, range(1001)))
+    with pytest.raises(DataError, match="here: no class 'c'; the training data had 'a', 'b'"):
+        labelled.numbers(["a", "c"], ("a", "b"), "here")
+
+
+def test_without_a_validation_file_some_examples_are_held_out(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("".join(f"text {n}\t{n % 3}\n" for n in range(100)), encoding="utf-8")
+    found = labelled.load(DataConfig(labelled=(str(path),)), seed=1)
+    assert len(found.valid) == 10
+    assert sorted([*found.train.texts, *found.valid.texts]) == sorted(
+        f"text {n}" for n in range(100)
+    )
+    for part in (found.train, found.valid):
+        assert all(
+            int(t.split()[1]) % 3 == int(c) for t, c in zip(part.texts, part.labels, strict=True)
+        )
+    assert labelled.load(DataConfig(labelled=(str(path),)), seed=1) == found
+
+
+def test_what_is_held_out_is_not_trained_on_in_other_letters(tmp_path):
+    path, lines = tmp_path / "a.tsv", [f"Text {n % 40}\t{n % 2}" for n in range(80)]
+    lines += [line.upper().replace(" ", "  ") for line in lines]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    for seed in range(5):
+        found = labelled.load(DataConfig(labelled=(str(path),)), seed=seed)
+        parts = [{" ".join(text.lower().split()) for text in part.texts}
+                 for part in (found.train, found.valid)]  # fmt: skip
+        assert len(found.valid) == 16
+        assert not parts[0] & parts[1]
+
+
+def test_no_class_is_held_out_whole(tmp_path):
+    path = tmp_path / "a.tsv"
+    rare = [f"rare {n}\tclass {n}" for n in range(15)]
+    path.write_text("\n".join([*rare, "one\ta", "two\ta", "three\ta"]), encoding="utf-8")
+    for seed in range(5):
+        found = labelled.load(DataConfig(labelled=(str(path),)), seed=seed)
+        assert found.valid.texts in (["two"], ["three"])
+        assert len(found.classes) == 16
+
+
+@pytest.mark.parametrize("lines", ["a\t1", "a\t1\nb\t2", "a\t1\nA\t1\nb\t2\n b \t2"])
+def test_too_few_different_texts_to_hold_one_out(tmp_path, lines):
+    path = tmp_path / "a.tsv"
+    path.write_text(lines, encoding="utf-8")
+    n = len(lines.split("\n"))
+    with pytest.raises(DataError, match=f"^{n} examples? (is|are) not enough .* --valid-data FILE"):
+        labelled.load(DataConfig(labelled=(str(path),)), seed=1)
+
+
+def test_batches_hold_every_text_with_its_own_label():
+    texts = framed([[*range(4, 4 + n), EOS] for n in (3, 9, 5, 3, 1)], max_length=7)
+    assert [len(text) for text in texts] == [5, 7, 7, 5, 3]
+    assert all(text[0] == BOS and text[-1] == EOS for text in texts)
+    source = Texts(lambda _: texts, [0, 1, 2, 3, 4], max_tokens=14, seed=2)
+    found = []
+    for step in range(source.n_batches(0)):
+        ids, labels = source[(0, step)]
+        assert ids.numel() <= 14
+        found += [
+            ([i for i in row if i], label)
+            for row, label in zip(ids.tolist(), labels.tolist(), strict=True)
+        ]
+    assert sorted(found, key=lambda one: one[1]) == [(t, n) for n, t in enumerate(texts)]
+    one, two = TextBatch(*source[(0, 0)]).halves()
+    assert len(one.labels) + len(two.labels) == len(source[(0, 0)].labels)
+
+
+def test_subwords_are_cut_anew_in_every_epoch_and_not_for_validation(tmp_path, encoders):
+    files = write_labelled(tmp_path)
+    run = configured("classify-small", files, "text.sampling=0.5", f"train.init={encoders['bert']}")
+    material = Classify().read(run)
+    prepared = Classify().prepare(run, tmp_path / "run", material, journal(tmp_path / "run"))
+    source, texts = prepared.tokenizers.source, material.corpus.train.texts
+    epochs = [prepared.batches.texts(epoch) for epoch in (0, 1, 0)]
+    assert epochs[0] == epochs[2] != epochs[1]
+    assert all(
+        source.decode(ids[1:]) == source.normalise(text)
+        for epoch in epochs
+        for ids, text in zip(epoch, texts, strict=True)
+        if len(ids) < run.data.max_length
+    )
+    again = tokenizer.load(tmp_path / "run" / "tokenizer")
+    assert again.config.sampling == 0.5
+    assert again.source.encode(texts[0]) == source.encode(texts[0])  # using it is not training
+    plain = configured("classify-small", files, f"train.init={encoders['bert']}")
+    uncut = Classify().prepare(plain, tmp_path / "plain", material, journal(tmp_path / "plain"))
+    assert uncut.batches.texts(0) == uncut.batches.texts(1) != epochs[0]
+
+
+@pytest.mark.parametrize("recipe", ["bert-tiny", "electra-tiny", "gpt-tiny"])
+def test_sampling_that_would_do_nothing_is_refused(recipe):
+    run = read_run(recipe, ["text.kind=bpe", "text.sampling=0.1"])
+    with pytest.raises(ConfigError, match=r"text\.sampling = 0\.1: only translators and classif"):
+        TASKS[run.family].read(run)
+
+
+def test_a_vocabulary_that_can_be_cut_in_one_way_only_is_not_sampled():
+    units = tokenizer.train_tokenizers(["가 나"], [], TextConfig(kind="words", vocab=20))
+    assert tokenizer.sampled(units, 0.0) is units
+    with pytest.raises(ConfigError, match="cuts text in one way only; leave text"):
+        tokenizer.sampled(units, 0.1)
+
+
+def test_loss_accuracy_and_f1_by_hand():
+    torch.manual_seed(0)
+    model = Classifier(
+        ClassifierConfig(3, encoder=BERTConfig(30, 16, 1, stack=bert_stack(1, 8, 2)))
+    )
+    model.eval()
+    texts = framed([[*range(4 + n, 8 + 2 * n), EOS] for n in range(8)], 16)
+    labels = [n % 3 for n in range(8)]
+    rows = [model(torch.tensor([text]))[0] for text in texts]
+    said = [int(row.argmax()) for row in rows]
+    both = zip(rows, labels, strict=True)
+    loss = sum(F.cross_entropy(row, torch.tensor(y)).item() for row, y in both) / 8
+    found = examine(every_text(texts, labels, 40), ["a", "b", "c"], model, 0)
+    assert found["loss"] == pytest.approx(loss, rel=1e-5)
+    assert found["accuracy"] == sum(a == b for a, b in zip(said, labels, strict=True)) / 8
+    batch = every_text(texts, labels, 10_000)[0]
+    total = Labelling()(model, batch)
+    assert total.count == 8
+    assert total.total.item() / 8 == pytest.approx(loss, rel=1e-5)
+    f1 = []
+    for c in range(3):
+        hits = sum(a == b == c for a, b in zip(said, labels, strict=True))
+        both = said.count(c) + labels.count(c)
+        f1.append(2 * hits / both)
+    assert found["macro_f1"] == pytest.approx(sum(f1) / 3)
+
+
+@pytest.mark.parametrize("name", ["bert", "electra"])
+def test_fine_tuning_begins_with_the_weights_and_the_tokenizer_of_the_pretrained_model(
+    encoders, tmp_path, name
+):
+    init = encoders[name]
+    run = configured(
+        "classify-small", write_labelled(tmp_path), f"train.init={init}", "train.keep=9"
+    )
+    result = train(run, tmp_path / "run")
+    assert result.metrics.keys() == {"loss", "accuracy", "macro_f1"}
+    pretrained = model_folder.load(init)
+    begun = model_folder.load(store.step_folder(tmp_path / "run" / "checkpoints", 0))
+    theirs = pretrained.model.encoder if name == "bert" else pretrained.model.discriminator
+    for (a, ours), (b, other) in zip(
+        begun.model.encoder.state_dict().items(), theirs.state_dict().items(), strict=True
+    ):
+        assert a == b
+        assert torch.equal(ours, other)
+    assert begun.config.head == name
+    text = "회의는 3시에 시작해요."
+    assert begun.tokenizers.source.encode(text) == pretrained.tokenizers.source.encode(text)
+    assert begun.about["classes"] == ["amounts", "events", "people", "places"]
+
+
+def test_dropout_is_what_this_run_says_not_what_pretraining_had(encoders, tmp_path):
+    init = encoders["bert"]
+    assert model_folder.load(init).config.stack.dropout != 0.37
+    run = configured(
+        "classify-small", write_labelled(tmp_path), f"train.init={init}", "train.steps=1",
+        "model.encoder.stack.dropout=0.37",
+    )  # fmt: skip
+    train(run, tmp_path / "run")
+    assert model_folder.load(tmp_path / "run" / "best").config.encoder.stack.dropout == 0.37
+
+
+def test_a_classifier_learns_labels_and_keeps_their_names(tmp_path):
+    path = tmp_path / "a.tsv"
+    rows = [f"{word} {n}\t{kind}\n" for n in range(40)
+            for word, kind in (("apple pie", "food"), ("red car", "thing"))]  # fmt: skip
+    path.write_text("".join(rows), encoding="utf-8")
+    sizes = [f"model.encoder.stack.{size}" for size in STACK]
+    run = read_run("classify-small", [*sizes, "text.vocab=320", "train.steps=60",
+                   "train.max_tokens=160", "train.validate_every=20", "train.schedule.rate=5e-3",
+                   "train.schedule.warmup=5"], {"labelled": [str(path)]})  # fmt: skip
+    assert train(run, tmp_path / "run").metrics["accuracy"] == 1
+    labeller = polyhead.load(tmp_path / "run", device="cpu")
+    found = labeller.classify(["red car 3", "apple pie 99", "red car"])
+    assert [one.label for one in found] == ["thing", "food", "thing"]
+    for one in found:
+        assert sum(one.probabilities.values()) == pytest.approx(1)
+        assert one.probability == max(one.probabilities.values()) > 0.5
+    assert labeller.classify([]) == []
+    evaluation = labeller.evaluate([path])
+    assert evaluation.report.accuracy == 1
+    assert evaluation.report.confusion == ((40, 0), (0, 40))
+    assert evaluation.accuracy == (1, 1)
+
+
+def test_order_and_padding_do_not_matter_to_a_label(tmp_path):
+    train(configured("classify-small", write_labelled(tmp_path)), tmp_path / "run")
+    labeller = polyhead.load(tmp_path / "run", device="cpu")
+    lines = ["회의는 3시에 시작해요.", "", "사과", "가" * 300, "민준 씨는 내일 부산에 가요."]
+    together = labeller.classify(lines)
+    for line, one in zip(lines, together, strict=True):
+        alone = labeller.classify([line])[0]
+        assert alone.probabilities == pytest.approx(one.probabilities, abs=1e-5)
+
+
+def test_what_does_not_fit_is_refused_with_one_line(tmp_path, tiny_run):
+    files = write_labelled(tmp_path)
+
+    def refused(*overrides):
+        train(configured("classify-small", files, *overrides), tmp_path / "run")
+
+    with pytest.raises(CheckpointError, match=r"family transformer; train.init takes one of bert"):
+        refused(f"train.init={tiny_run}")
+    with pytest.raises(CheckpointError, match="there is no model"):
+        refused(f"train.init={tmp_path / 'nowhere'}")
+    with pytest.raises(ConfigError, match="learns only 128 positions"):
+        refused("model.encoder.positions=learned", "data.max_length=129")
+    with pytest.raises(ConfigError, match=r"data.labelled: give at least one file"):
+        train(configured("classify-small", {"text": ["x"]}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_goes_on_only_from_the_model_that_it_began_with(encoders, tmp_path):
+    files = write_labelled(tmp_path)
+    run = configured("classify-small", files, f"train.init={encoders['bert']}", "train.steps=3")
+    train(run, tmp_path / "run")
+    train(run, tmp_path / "run")
+    path = tmp_path / "run" / "data.json"
+    known = json.loads(path.read_text())
+    path.write_text(json.dumps({**known, "pre-trained model or its": "0"}))
+    with pytest.raises(DataError, match="pre-trained model"):
+        train(run, tmp_path / "run")
+
+
+def test_a_translator_begins_with_the_blocks_of_a_pretrained_encoder(encoders, tmp_path):
+    blocks = ("model.stack.n_layers=2", "model.stack.d_model=16", "model.stack.n_heads=2",
+              "model.stack.d_ff=24", "model.stack.norm=pre")  # fmt: skip
+    files = write_corpus(tmp_path)
+    settings = (*SMALL, *blocks, "train.steps=1", "train.bleu_sentences=0", "train.keep=9")
+    init = f"train.init={encoders['bert']}"
+    with pytest.raises(ConfigError, match=r"have activation = 'gelu', but model.stack.activation"):
+        train(read_run("small", (*settings, init), files), tmp_path / "run")
+    settings = (*settings, "model.stack.activation=gelu")
+    with pytest.raises(ConfigError, match=r'positions = "rotary", but model.positions = "sinu'):
+        train(read_run("small", (*settings, init), files), tmp_path / "run")
+    settings = (*settings, "model.positions=rotary")
+    train(read_run("small", (*settings, init), files), tmp_path / "run")
+    begun = model_folder.load(store.step_folder(tmp_path / "run" / "checkpoints", 0))
+    theirs = dict(model_folder.load(encoders["bert"]).model.encoder.stack.named_parameters())
+    ours = dict(begun.model.encoder.named_parameters())
+    assert theirs.keys() < ours.keys()  # one layer of two
+    assert all(torch.equal(ours[name], weight) for name, weight in theirs.items())
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert f"{len(theirs)} tensors of the encoder are those of {encoders['bert']}" in log
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "name"),
+    [
+        ({}, {"norm_eps": 1e-5}, None),
+        ({"norm_eps": 0.1}, {"norm_eps": 1e-5}, "norm_eps"),
+        ({"norm": "pre"}, {"norm": "pre", "reversible": True}, "reversible"),
+        ({"window": 8}, {"window": 9}, None),  # nobody looks through it
+        ({"attention": "local", "window": 8}, {"attention": "local", "window": 9}, "window"),
+        ({"lsh": LSHConfig(rounds=1)}, {}, None),
+        ({"attention": "lsh", "lsh": LSHConfig(rounds=1)}, {"attention": "lsh"}, "lsh"),
+    ],
+)
+def test_blocks_move_only_where_they_would_compute_the_same(theirs, ours, name):
+    stack = bert_stack(2, 16, 2)
+    config = BERTConfig(30, stack=replace(stack, **theirs))
+    initial = Initial("x", BERTEncoder(config), config, "bert", None, "")
+    if name is None:
+        check_blocks(initial, replace(stack, **ours), "learned")
+        return
+    with pytest.raises(ConfigError, match=f"the blocks of x have {name} = "):
+        check_blocks(initial, replace(stack, **ours), "learned")

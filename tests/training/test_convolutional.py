@@ -1,0 +1,74 @@
+"""ConvS2S and ByteNet from end to end: their recipes train, load, translate and are looked at."""
+
+import pytest
+from tiny import write_corpus
+
+import polyhead
+from polyhead.decoding.config import DecodeConfig
+from polyhead.errors import ConfigError
+from polyhead.training.config import read_run
+from polyhead.training.trainer import train
+from polyhead.viz.capture_translation import look
+
+TINY = (
+    "text.vocab=900", "train.steps=4", "train.max_tokens=400", "train.validate_every=2",
+    "train.save_every=2", "train.log_every=2", "train.bleu_sentences=4", "train.schedule.warmup=2",
+    "data.hold_out=20",
+)  # fmt: skip
+SIZES = {
+    "convs2s": ("model.d_embed=16", "model.encoder=[[16, 3]]", "model.decoder=[[16, 3], [24, 2]]"),
+    "bytenet": ("model.d_model=16", "model.n_layers=2", "model.decoder_layers=3"),
+}
+LINE = "내일 회의가 있어요."
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """One short run of each."""
+    folder = tmp_path_factory.mktemp("convolutional")
+    files = write_corpus(folder)
+    for family, sizes in SIZES.items():
+        train(read_run(f"multi30k-de-en-{family}", (*TINY, *sizes), files), folder / family)
+    return folder
+
+
+@pytest.mark.parametrize("family", SIZES)
+def test_a_trained_recipe_translates_the_same_alone_and_among_others(runs, family):
+    translator = polyhead.load(runs / family)
+    assert translator.models[0].family == family
+    options = DecodeConfig(beam=3, n_best=2, max_length=12)
+    lines = [LINE, "네.", f"{LINE} {LINE}"]
+    together = translator.n_best(lines, options=options)
+    for line, found in zip(lines, together, strict=True):
+        (alone,) = translator.n_best([line], options=options)
+        assert [one.text for one in alone] == [one.text for one in found]
+        assert [one.score for one in alone] == pytest.approx([one.score for one in found], abs=1e-3)
+
+
+def test_convs2s_shows_every_look_and_its_coverage_can_be_asked_for(runs):
+    translator = polyhead.load(runs / "convs2s")
+    view = look(translator, LINE)
+    assert [(one.kind, one.layer) for one in view.maps] == [("cross", 1), ("cross", 2)]
+    options = DecodeConfig(beam=2, max_length=8, coverage=0.2)
+    assert len(translator.n_best([LINE], options=options)) == 1
+
+
+def test_bytenet_says_that_it_looks_at_nothing(runs):
+    translator = polyhead.load(runs / "bytenet")
+    with pytest.raises(ConfigError, match="does not tell what it looks at; set it to 0"):
+        translator.n_best([LINE], options=DecodeConfig(beam=2, max_length=8, coverage=0.2))
+
+
+def test_both_translate_together(runs):
+    """The same text made the same vocabulary, so that they can be an ensemble."""
+    (said,) = polyhead.load(runs / "convs2s", runs / "bytenet").translate([LINE])
+    assert isinstance(said, str)
+
+
+def test_bytenet_reads_and_writes_characters(tmp_path):
+    files = write_corpus(tmp_path, n=60)
+    letters = ('text.kind="characters"', "train.steps=2")
+    run = read_run("multi30k-de-en-bytenet", (*TINY, *SIZES["bytenet"], *letters), files)
+    train(run, tmp_path / "run")
+    (said,) = polyhead.load(tmp_path / "run").translate([LINE])
+    assert isinstance(said, str)

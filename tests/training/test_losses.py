@@ -1,0 +1,81 @@
+"""Objectives: sums over what there is to predict, and over nothing else."""
+
+import os
+import signal
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from polyhead.data.batches.translation import collate
+from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.training.losses import Objective, Translation
+
+PAIRS = [([4, 5, 2], [5, 4, 2]), ([6, 2], [6, 2]), ([4, 4, 5, 2], [5, 4, 4, 7, 2])]
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    stack = StackConfig(n_layers=1, d_model=8, n_heads=2, d_ff=16)
+    return Transformer(TransformerConfig(9, 9, stack=stack)).double().eval()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_the_cross_entropy_of_all_real_labels(model, smoothing):
+    batch = collate(PAIRS)
+    loss = Translation(0, smoothing)(model, batch)
+    logits = model(batch.source, batch.target)
+    oracle = F.cross_entropy(
+        logits.flatten(0, 1),
+        batch.labels.flatten(),
+        ignore_index=0,
+        label_smoothing=smoothing,
+        reduction="sum",
+    )
+    assert loss.count == sum(len(target) for _, target in PAIRS)
+    torch.testing.assert_close(loss.total, oracle)
+    parameters = list(model.parameters())
+    ours = torch.autograd.grad(loss.total, parameters)
+    theirs = torch.autograd.grad(oracle, parameters)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_company_does_not_change_a_sentence_s_loss(model):
+    objective = Translation(0, 0.1)
+    alone = sum(objective(model, collate([pair])).total.item() for pair in PAIRS)
+    assert objective(model, collate(PAIRS)).total.item() == pytest.approx(alone, rel=1e-12)
+
+
+def test_with_half_the_bits_it_is_nearly_the_same():
+    """float16 stands for bfloat16, which kills the process on some machines; so this is a fork."""
+    if not (pid := os.fork()):
+        code = 2
+        try:
+            code = 0 if _half_is_close() else 1
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code == -signal.SIGILL:
+        pytest.skip("this processor announces instructions that it does not have")
+    assert code == 0
+
+
+def _half_is_close():
+    torch.manual_seed(0)
+    stack = StackConfig(n_layers=1, d_model=8, n_heads=2, d_ff=16)
+    model = Transformer(TransformerConfig(9, 9, stack=stack)).eval()
+    whole = Translation(0, 0.1)(model, collate(PAIRS))
+    with torch.autocast("cpu", torch.float16):
+        half = Translation(0, 0.1)(model, collate(PAIRS))
+    ours, theirs = (torch.autograd.grad(x.total, list(model.parameters())) for x in (half, whole))
+    largest = max(b.abs().max() for b in theirs)
+    close = all((a - b).abs().max() < 0.01 * largest for a, b in zip(ours, theirs, strict=True))
+    same = abs(half.total.item() - whole.total.item()) < 0.01 * whole.total.item()
+    return close and same and half.total.dtype == torch.float32 and half.total != whole.total
+
+
+def test_it_is_an_objective():
+    assert isinstance(Translation(0), Objective)

@@ -1,0 +1,50 @@
+"""A small view to look at, and the browser to look with."""
+
+import numpy as np
+import pytest
+from views import ATTACK, build
+
+from polyhead.viz.page import write
+from polyhead.viz.views import AttentionMap, AttentionView, Sentence, Token
+
+
+@pytest.fixture(scope="session")
+def view():
+    """A Korean sentence and its translation, with invented weights."""
+    return build()
+
+
+@pytest.fixture(scope="session")
+def hostile(view):
+    """The same view, but every text is an attack."""
+    source = Sentence(ATTACK, tuple(Token(ATTACK, token.word) for token in view.source.tokens))
+    predictions = tuple(ATTACK for _ in view.predictions)
+    return AttentionView(ATTACK, ATTACK, source, view.target, predictions, view.maps)
+
+
+@pytest.fixture
+def show(windows, tmp_path):
+    """Open a view in an offline window; any request or error on the page fails the test."""
+
+    def show(view, state="", width=1200, language="en-US", scheme="light"):
+        path = write(view, tmp_path / "page.html")
+        return windows.open(
+            path.as_uri() + state, width=width, offline=True, locale=language, color_scheme=scheme
+        )
+
+    yield show
+    assert set(windows.requested) <= {(tmp_path / "page.html").as_uri()}
+
+
+@pytest.fixture(scope="session")
+def one_text():
+    """Makes a model that reads one text and has one kind of attention, looking back evenly."""
+
+    def one_text(kind, n=3, heads=1):
+        tokens = tuple(Token(f"t{i}", i) for i in range(n))
+        weights = np.tri(n, dtype=np.float32) / np.arange(1, n + 1, dtype=np.float32)[:, None]
+        one = AttentionMap(kind, 1, np.tile(weights, (heads, 1, 1)), "source", "source")
+        predictions = tuple(f"p{i}" for i in range(n)) if kind == "decoder" else ()
+        return AttentionView("one", "", Sentence("t0 t1 t2", tokens), None, predictions, (one,))
+
+    return one_text

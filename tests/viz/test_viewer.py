@@ -1,0 +1,188 @@
+"""The page in a real browser: what it shows is true."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from views import hashed
+
+from polyhead.viz.draw_text import viridis
+from polyhead.viz.views import AttentionMap, AttentionView
+
+CELLS = """() => {
+  const canvas = document.querySelector("#cells");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return { width: canvas.width, height: canvas.height, data: [...data] };
+}"""
+
+
+def shown_colours(page):
+    """All cells as the canvas has them: (row, column, rgb) and whether they are painted."""
+    cells = page.evaluate(CELLS)
+    rgba = np.array(cells["data"]).reshape(cells["height"], cells["width"], 4)
+    return rgba[..., :3], rgba[..., 3] == 255
+
+
+def expected_colours(weights):
+    hexes = [[viridis(float(w)) for w in row] for row in weights]
+    return np.array([[[int(h[i : i + 2], 16) for i in (1, 3, 5)] for h in row] for row in hexes])
+
+
+def on_screen(page, x, y):
+    """The colour of one pixel of the window, as a screenshot sees it."""
+    shot = page.screenshot(clip={"x": x, "y": y, "width": 1, "height": 1})
+    return Image.open(io.BytesIO(shot)).convert("RGB").getpixel((0, 0))
+
+
+# The heat-map tells the truth
+
+
+def test_a_pixel_on_the_screen_has_the_colour_of_its_weight(view, show):
+    page = show(view, "#kind=cross&layer=2&head=3")
+    weights = view.find("cross", 2).weights[2]
+    box = page.locator("#cells").bounding_box()
+    height, width = box["height"] / weights.shape[0], box["width"] / weights.shape[1]
+    for row, column in ((0, 0), (3, 7), (9, 9), tuple(np.argwhere(weights == weights.max())[0])):
+        seen = on_screen(page, box["x"] + (column + 0.5) * width, box["y"] + (row + 0.5) * height)
+        assert seen == tuple(expected_colours([[weights[row, column]]])[0, 0])
+
+
+@pytest.mark.parametrize(("head", "combine"), [("mean", np.mean), ("max", np.max)])
+def test_heads_are_put_together_by_mean_or_max(view, show, head, combine):
+    page = show(view, f"#kind=cross&layer=1&head={head}")
+    expected = combine(view.find("cross", 1).weights.astype(np.float64), axis=0)
+    colours, painted = shown_colours(page)
+    assert painted.all()
+    assert np.abs(colours - expected_colours(expected)).max() <= 1
+
+
+def test_merged_words_are_the_same_as_in_python(view, show):
+    for kind in view.kinds:
+        page = show(view, f"#kind={kind}&layer=2&head=5&merge=1")
+        weights = view.merged().find(kind, 2).weights[4]
+        colours, painted = shown_colours(page)
+        assert colours.shape[:2] == weights.shape
+        difference = np.abs(colours - expected_colours(weights)).max(axis=2)
+        assert difference[painted].max() <= 1
+        assert (weights[~painted] == 0).all()
+
+
+def test_the_logarithmic_scale_begins_at_one_ten_thousandth(show, one_text):
+    text = one_text("encoder")
+    weights = np.array([[[0.0, 1e-5, 1 - 1e-5], [1e-4, 1e-2, 0.9899], [0.1, 0, 0.9]]])
+    one = AttentionMap("encoder", 1, weights.astype(np.float32), "source", "source")
+    view = AttentionView("log", "", text.source, None, (), (one,))
+    colours, _ = shown_colours(show(view, "#log=1"))
+    expected = expected_colours([[0, 0, 1], [0, 0.5, 0.9989], [0.75, 0, 0.98856]])
+    assert np.abs(colours - expected).max() <= 1
+
+
+def test_hidden_special_tokens_leave_the_other_weights_alone(view, show):
+    page = show(view, "#kind=cross&layer=1&head=1")
+    everything, _ = shown_colours(page)
+    page.locator("label[for=special]").click()
+    rest, _ = shown_colours(page)
+    assert (rest == everything[:-1, :-1]).all()  # </s> is the last row and the last column
+    assert "not scaled up" in page.locator("footer").inner_text()
+
+
+def test_what_a_decoder_may_not_see_is_left_empty(view, show):
+    page = show(view, "#kind=decoder&layer=1&head=1")
+    _, painted = shown_colours(page)
+    assert (painted == np.tri(len(painted), dtype=bool)).all()
+    cell = page.locator("#cells").bounding_box()["width"] / len(painted)
+    page.locator("#cells").hover(position={"x": 3.5 * cell, "y": 0.5 * cell})
+    assert "may not look ahead" in page.locator(".readout").inner_text()
+
+
+def test_pointing_at_a_cell_says_what_it_is(view, show):
+    page = show(view, "#kind=cross&layer=2&head=3")
+    weight = view.find("cross", 2).weights[2, 6, 4]
+    cell = page.locator("#cells").bounding_box()["width"] / len(view.source.tokens)
+    page.locator("#cells").hover(position={"x": 4.5 * cell, "y": 6.5 * cell})
+    told = page.locator(".readout").inner_text()
+    assert "‘학교’ → ‘sch’" in told
+    assert f"{weight:.3f}" in told
+    assert "layer 2 · head 3 · after reading ‘to’" in told
+    assert page.locator(".name.on").all_inner_texts() == ["학교", "sch"]
+    band, post = (page.locator(part).bounding_box() for part in (".band", ".post"))
+    box = page.locator("#cells").bounding_box()
+    assert band["y"] - box["y"] == pytest.approx(6 * cell, abs=1)
+    assert post["x"] - box["x"] == pytest.approx(4 * cell, abs=1)
+    page.mouse.move(5, 5)
+    assert page.locator(".name.on").count() == 0
+
+
+def test_the_entropy_of_each_head_is_shown(view, show):
+    page = show(view, "#kind=encoder&layer=3")
+    expected = [f"{bits:.1f}" for bits in view.entropy("encoder", 3)]
+    assert page.locator(".head .chip small").all_inner_texts() == expected
+    page.locator("label[for=view-model]").click()
+    assert page.locator(".thumbnails small").all_inner_texts()[16:] == expected
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_a_model_with_one_kind_of_attention_is_shown_in_all_views(show, kind, one_text):
+    page = show(one_text(kind))
+    for choice in ("view-lines", "view-model", "view-heat"):
+        page.locator(f"label[for={choice}]").click()
+        assert page.locator(".figure canvas").count() >= 1
+    assert page.locator(".kind .chip").count() == 1
+    expected = ["p0", "p1", "p2"] if kind == "decoder" else ["t0", "t1", "t2"]
+    assert page.locator(".beside-names .name").all_inner_texts() == expected
+
+
+def test_a_view_without_maps_says_so(view, show):
+    page = show(AttentionView("none", "", view.source, None, (), ()))
+    assert page.inner_text("#attention") == "This file holds no attention maps."
+
+
+def test_the_page_is_dark_in_the_dark(view, show):
+    sums = []
+    for scheme in ("light", "dark"):
+        page = show(view, scheme=scheme)
+        sums.append(sum(on_screen(page, 3, 3)))
+    assert sums[0] > 700
+    assert sums[1] < 100
+
+
+# Attention that does not see everything
+
+
+def test_cells_that_could_not_be_seen_are_left_empty(show):
+    view = hashed()
+    (one,) = view.maps
+    _, painted = shown_colours(show(view, "#head=2"))
+    assert (painted == one.seen[1]).all()
+    page = show(view, "#head=mean")
+    _, painted = shown_colours(page)
+    assert (painted == one.seen.any(axis=0)).all()
+    assert "Hatched cells could not be seen" in page.inner_text("footer")
+    _, painted = shown_colours(show(view, "#head=1&merge=1"))
+    assert (painted == view.merged().maps[0].seen[0]).all()
+    row, column = np.argwhere(~one.seen[1])[0]
+    page = show(view, "#head=2")
+    cell = page.locator("#cells").bounding_box()["width"] / 8
+    page.locator("#cells").hover(position={"x": (column + 0.5) * cell, "y": (row + 0.5) * cell})
+    assert "could not be seen from here" in page.inner_text(".readout")
+
+
+def test_tokens_are_numbered_by_their_bucket_and_can_be_sorted_by_it(show):
+    view = hashed()
+    buckets = view.maps[0].buckets
+    page = show(view, "#head=2")
+    badges = ".beside-names .bucket"
+    assert page.locator(badges).all_inner_texts() == [str(one) for one in buckets[0, 1]]
+    page.locator("label[for=round-2]").click()
+    assert page.locator(badges).all_inner_texts() == [str(one) for one in buckets[1, 1]]
+    page.locator("label[for=sorted]").click()
+    assert page.locator(badges).all_inner_texts() == [str(one) for one in sorted(buckets[1, 1])]
+    order = np.argsort(buckets[1, 1], kind="stable")
+    _, painted = shown_colours(page)
+    assert (painted == view.maps[0].seen[1][np.ix_(order, order)]).all()
+    page.reload()
+    assert page.locator("#sorted").is_checked()
+    page.locator("label[for=head-mean]").click()
+    assert page.locator(badges).count() == 0
+    assert "Choose a single head" in page.inner_text("footer")

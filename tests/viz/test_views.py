@@ -1,0 +1,276 @@
+"""What the data promise: rows stay distributions, files come back exactly, nonsense is refused."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from views import hashed
+
+from polyhead.errors import ConfigError, DataError
+from polyhead.viz.views import AttentionMap, AttentionView, Sentence, Token
+
+
+def words(*pieces):
+    """A sentence of the given words, each a list of pieces."""
+    tokens = [Token(piece, word) for word, group in enumerate(pieces) for piece in group]
+    return Sentence(" ".join("".join(group) for group in pieces), tuple(tokens))
+
+
+def of_text(sentence, weights, predictions=()):
+    """A view of a model that reads and writes one text: no target, decoder maps only."""
+    one = AttentionMap("decoder", 1, np.asarray(weights, dtype=np.float32), "source", "source")
+    return AttentionView("", "", sentence, None, predictions, (one,))
+
+
+PIECES = st.lists(st.text(max_size=4), min_size=1, max_size=4)
+RECIPES = st.tuples(  # words of pieces, number of heads, layer, seed
+    st.lists(PIECES, min_size=1, max_size=6),
+    st.integers(1, 3),
+    st.integers(1, 9),
+    st.integers(0, 2**32 - 1),
+)
+
+
+def cooked(recipe):
+    """Any sentence in any pieces, with any weights whose rows are distributions."""
+    pieces, heads, layer, seed = recipe
+    sentence = words(*pieces)
+    n = len(sentence.tokens)
+    random = np.random.default_rng(seed)
+    weights = random.dirichlet(np.full(n, 0.3), size=(heads, n)).astype(np.float32)
+    one = AttentionMap("encoder", layer, weights, "source", "source")
+    return AttentionView(pieces[0][0], pieces[-1][0], sentence, None, (), (one,))
+
+
+# Words
+
+
+@given(RECIPES)
+def test_merged_rows_still_sum_to_one(recipe):
+    view = cooked(recipe)
+    for one in view.merged().maps:
+        np.testing.assert_allclose(one.weights.sum(axis=2), 1, atol=1e-6)
+
+
+@given(RECIPES)
+def test_merging_sums_columns_and_averages_rows(recipe):
+    view = cooked(recipe)
+    one, merged = view.maps[0], view.merged().maps[0]
+    tokens = view.source.tokens
+    for head in range(len(one.weights)):
+        for row in {token.word for token in tokens}:
+            for column in {token.word for token in tokens}:
+                rows = [i for i, token in enumerate(tokens) if token.word == row]
+                columns = [j for j, token in enumerate(tokens) if token.word == column]
+                mass = sum(float(one.weights[head, i, j]) for i in rows for j in columns)
+                assert merged.weights[head, row, column] == pytest.approx(
+                    mass / len(rows), abs=1e-6
+                )
+
+
+@given(RECIPES)
+def test_merging_twice_is_merging_once(recipe):
+    view = cooked(recipe)
+    assert view.merged().merged() == view.merged()
+
+
+def test_words_are_put_together_and_special_tokens_stay_alone(view):
+    merged = view.merged()
+    source = [token.text for token in merged.source.tokens]
+    assert source == ["저는", "내일", "친구와", "학교에", "갑니다", ".", "</s>"]
+    assert [token.special for token in merged.source.tokens] == [False] * 6 + [True]
+    target = [token.text for token in merged.target.tokens]
+    assert target == ["<s>", "Tomorrow", "I", "will", "go", "to", "school", "."]
+    assert merged.predictions == ("Tomorrow", "I", "will", "go", "to", "school", ".", "</s>")
+
+
+def test_the_rows_of_a_decoder_are_merged_by_the_word_they_write(view):
+    cross, merged = view.find("cross", 1).weights, view.merged().find("cross", 1).weights
+    # rows 0 and 1 write "Tom" and "orrow"; columns 2 and 3 are "친구" and "와"
+    by_hand = cross[:, 0:2, 2:4].astype(np.float64).sum(axis=2).mean(axis=1)
+    np.testing.assert_allclose(merged[:, 0, 2], by_hand, atol=1e-6)
+
+
+def test_a_text_without_a_start_token_is_merged_too():
+    sentence = words(["sch", "ool"], ["is"])
+    weights = [[[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.3, 0.5]]]
+    merged = of_text(sentence, weights, ("ool", "is", "</s>")).merged()
+    assert merged.predictions == ("ool", "is", "</s>")
+    expected = [[[1, 0], [1, 0], [0.5, 0.5]]]
+    np.testing.assert_allclose(merged.maps[0].weights, expected, atol=1e-6)
+    assert merged.merged() == merged
+
+
+def test_rows_are_named_by_what_was_written_and_columns_by_what_was_read(view):
+    cross = view.find("cross", 1)
+    assert [token.text for token in view.rows(cross)] == list(view.predictions)
+    assert view.columns(cross) == view.source.tokens
+    assert view.columns(view.find("decoder", 1)) == view.target.tokens
+    assert view.rows(view.find("encoder", 1)) == view.source.tokens
+    assert [token.special for token in view.written] == [False] * 9 + [True]
+
+
+def test_without_predictions_rows_are_named_by_what_was_read(view):
+    silent = replace(view, predictions=())
+    assert silent.rows(silent.find("cross", 1)) == view.target.tokens
+
+
+# Entropy
+
+
+def test_entropy_is_zero_for_one_key_and_log2_n_for_n_keys_alike():
+    for n in (1, 2, 5, 8):
+        same, one = np.full((n, n), 1 / n), np.eye(n)
+        view = of_text(words(*[["x"]] * n), [same, one])
+        assert view.entropy("decoder", 1) == pytest.approx((np.log2(n), 0), abs=1e-6)
+
+
+# JSON
+
+
+@given(RECIPES)
+def test_json_comes_back_exactly(recipe):
+    view = cooked(recipe)
+    again = AttentionView.from_json(view.to_json())
+    assert again == view
+    for one, other in zip(view.maps, again.maps, strict=True):
+        assert one.weights.tobytes() == other.weights.tobytes()
+        assert other.weights.dtype == np.float32
+
+
+def test_json_comes_back_with_target_and_predictions(view):
+    assert AttentionView.from_json(view.to_json()) == view
+    assert AttentionView.from_json(view.to_json().encode()) == view
+
+
+def test_json_keeps_what_is_not_even_text():
+    view = of_text(words(["\ud800", "\x00"], ["</script>\u2028"]), np.full((1, 3, 3), 1 / 3))
+    assert AttentionView.from_json(view.to_json()) == view
+    assert view.to_json().isascii()
+
+
+def test_views_that_differ_in_one_weight_are_not_equal(view):
+    weights = view.maps[0].weights.copy()
+    weights[0, 0, 0] = np.nextafter(weights[0, 0, 0], np.float32(0))
+    other = replace(view, maps=(replace(view.maps[0], weights=weights), *view.maps[1:]))
+    assert other != view
+    assert AttentionView.from_json(other.to_json()) == other
+
+
+def test_json_comes_back_with_buckets_and_with_who_could_see_whom():
+    view = hashed()
+    again = AttentionView.from_json(view.to_json())
+    assert again == view
+    (one,) = again.maps
+    assert (one.seen == view.maps[0].seen).all()
+    assert (one.buckets == view.maps[0].buckets).all()
+    assert again != replace(view, maps=(replace(one, seen=~one.seen),))
+    assert again != replace(view, maps=(replace(one, buckets=None),))
+
+
+def test_a_word_could_see_what_any_of_its_pieces_could_see():
+    (one,), (merged,) = hashed().maps, hashed().merged().maps
+    for head, i, j in np.ndindex(2, 4, 4):
+        assert merged.seen[head, i, j] == one.seen[head, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2].any()
+    assert merged.buckets is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda one: one.update(seen="!"), "seen pairs are not base64"),
+        (lambda one: one.update(seen="AAAA"), "24 numbers do not have the shape"),
+        (lambda one: one["buckets"].update(numbers="AAAA"), "damaged"),
+        (lambda one: one["buckets"].update(shape=[1, 4, 8]), "damaged"),
+    ],
+)
+def test_damaged_buckets_are_refused(change, message):
+    with pytest.raises(DataError, match=message):
+        AttentionView.from_json(broken(hashed(), lambda content: change(content["maps"][0])))
+
+
+def broken(view, change):
+    content = json.loads(view.to_json())
+    change(content)
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.update(format="other"), "expected polyhead-attention-1.* format 'other'"),
+        (lambda c: c.pop("format"), "expected polyhead-attention-1.* format None"),
+        (lambda c: c.pop("source"), "lacks 'source'"),
+        (lambda c: c.update(title=7), "7 stands where a text should"),
+        (lambda c: c["maps"][0].update(weights="!"), "weights are not base64"),
+        (lambda c: c["maps"][0].update(weights="AAAA"), "damaged"),
+        (lambda c: c["maps"][0].update(shape=[1, 2, 3]), "do not have the shape"),
+        (lambda c: c["maps"][0].update(shape=[8, -10, -10]), "do not have the shape"),
+        (lambda c: c["maps"][0].update(layer=0), "counted from 1, not 0"),
+        (lambda c: c["maps"][0].update(kind="middle"), "'middle'"),
+        (lambda c: c["source"]["tokens"].pop(), "10.* weights for .*9.* tokens"),
+        (lambda c: c.update(target=None), "there is none"),
+        (lambda c: c.update(target=0), "damaged"),
+        (lambda c: c["source"]["tokens"][0].update(word="x"), "damaged"),
+        (lambda c: c.update(maps=[3]), "damaged"),
+        (lambda c: c["maps"].append(c["maps"][0]), "two maps of the same kind and layer"),
+    ],
+)
+def test_a_damaged_file_is_one_line_that_says_what_is_wrong(view, change, message):
+    with pytest.raises(DataError, match=message) as caught:
+        AttentionView.from_json(broken(view, change))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "no", "[]", "7", b"\xff\xfe", "[" * 100_000])
+def test_what_is_not_a_view_at_all_is_refused(text):
+    with pytest.raises(DataError, match="expected polyhead-attention-1"):
+        AttentionView.from_json(text)
+
+
+# Nonsense
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (
+            np.zeros((2, 2), dtype=np.float32),
+            "axes .head, query, key., not float32 of shape .2, 2.",
+        ),
+        (np.zeros((1, 2, 2), dtype=np.float64), "not float64"),
+        (np.zeros((1, 0, 2), dtype=np.float32), "needs a head, a query and a key"),
+        (np.full((1, 2, 2), np.nan, dtype=np.float32), "finite"),
+        (np.full((1, 2, 2), -1, dtype=np.float32), "≥ 0"),
+    ],
+)
+def test_impossible_weights_are_refused(weights, message):
+    # Not through the constructor: the tests check its types first, a user's program does not.
+    one = SimpleNamespace(kind="encoder", layer=1, weights=weights)
+    with pytest.raises(ValueError, match=message):
+        AttentionMap.__post_init__(one)
+
+
+def test_a_map_that_does_not_fit_its_tokens_is_refused():
+    with pytest.raises(ValueError, match=r"decoder layer 1: \(2, 2\) weights for \(3, 3\) tokens"):
+        of_text(words(["a"], ["b"], ["c"]), np.zeros((1, 2, 2)))
+
+
+def test_asking_for_what_is_not_there_says_what_is(view):
+    with pytest.raises(ConfigError, match=r"kind 'middle': .* it has encoder, decoder, cross"):
+        view.find("middle", 1)
+    with pytest.raises(ConfigError, match="layer 4: no such cross layer; there are 1, 2, 3"):
+        view.find("cross", 4)
+    only = of_text(words(["a"]), np.ones((1, 1, 1)))
+    with pytest.raises(ConfigError, match=r"kind 'cross': .* it has decoder"):
+        only.entropy("cross", 1)
+
+
+def test_a_notebook_shows_the_page_in_a_frame(view):
+    shown = view._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert 'sandbox="allow-scripts"' in shown
