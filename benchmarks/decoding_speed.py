@@ -32,7 +32,7 @@ from polyhead.errors import CheckpointError, PolyheadError
 from polyhead.metrics.bleu import quick_bleu
 from polyhead.tokenizers.storage import BOS, EOS, PAD
 from polyhead.training.config import build
-from polyhead.training.run_log import Silent
+from polyhead.training.run_log import NullReporter
 from polyhead.training.trainer import train
 
 TEST = "multi30k/test_2016_flickr"
@@ -226,7 +226,7 @@ def recipe(steps: int, vocab: int) -> dict[str, Any]:
     }
 
 
-class Talking(Silent):
+class Talking(NullReporter):
     """Shows only what is worth a line."""
 
     def notice(self, what: str) -> None:

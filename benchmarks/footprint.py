@@ -30,7 +30,7 @@ from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.training import optim as optimizer
-from polyhead.training.losses import NextToken
+from polyhead.training.losses import NextTokenLoss
 from polyhead.training.optim import OptimizerConfig
 
 STATUS = Path("/proc/self/status")
@@ -97,7 +97,7 @@ def take(step: Step) -> Footprint:
     before = resident("VmRSS")
     model = step.model()
     adam = optimizer.build(model, OptimizerConfig("adamw")) if step.update else None
-    objective, started = NextToken(), time.perf_counter()
+    objective, started = NextTokenLoss(), time.perf_counter()
     loss = objective(model, batch)
     (loss.total / loss.count).backward()
     if adam is not None:

@@ -29,7 +29,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from polyhead.cli.console import TrainingScreen
 from polyhead.data.batches.language_model import Windows, joined
-from polyhead.data.batches.translation import Place
+from polyhead.data.batches.translation import DataPosition
 from polyhead.data.locate import find
 from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError, PolyheadError
@@ -41,7 +41,7 @@ from polyhead.training import loop
 from polyhead.training import optim as optimizer
 from polyhead.training.config import read_run
 from polyhead.training.loop import Callbacks, Progress, TrainConfig
-from polyhead.training.losses import NextToken
+from polyhead.training.losses import NextTokenLoss
 from polyhead.training.optim import OptimizerConfig
 from polyhead.training.trainer import train
 
@@ -162,7 +162,7 @@ def polyhead_contestant(task: Task, *, bf16: bool = False) -> Contestant:
     config = OptimizerConfig("adamw", BETAS[0], BETAS[1], EPSILON, DECAY)
     adam = optimizer.build(model, config)
     max_tokens = task.rows * task.length
-    batches = Windows(task.stream, task.length, max_tokens, SEED).batches(Place())
+    batches = Windows(task.stream, task.length, max_tokens, SEED).batches(DataPosition())
     progress = Progress()
     silent = Callbacks(lambda *_: None, lambda _: 0.0, lambda _: None, lambda: False)
     plan = TrainConfig(
@@ -173,7 +173,7 @@ def polyhead_contestant(task: Task, *, bf16: bool = False) -> Contestant:
     def work() -> int:
         before = progress.tokens
         config = replace(plan, steps=progress.step + task.steps)
-        loop.train(model, NextToken(), batches, adam, lambda _: RATE, config, silent, progress)
+        loop.train(model, NextTokenLoss(), batches, adam, lambda _: RATE, config, silent, progress)
         return progress.tokens - before
 
     return Contestant(f"{OURS}{MIXED if bf16 else ''}", work)

@@ -25,8 +25,8 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
 from polyhead.cli.console import TrainingScreen
-from polyhead.data.batches.images import Budget, ImageBatch, ImageBatches
-from polyhead.data.batches.translation import Place
+from polyhead.data.batches.images import ImageBatch, ImageBatches, TokenBudget
+from polyhead.data.batches.translation import DataPosition
 from polyhead.data.images.augment import AugmentConfig
 from polyhead.data.images.dataset import ImageSet
 from polyhead.devices import keep_freed_memory
@@ -118,7 +118,7 @@ class Race:
         pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=draw)
         images = ImageSet(pixels, torch.arange(n) % config.classes)
         tokens = tokens_of(config)
-        budget = Budget(self.images * tokens, tokens)
+        budget = TokenBudget(self.images * tokens, tokens)
         return ImageBatches(images, config.classes, budget, AugmentConfig(), SEED)
 
 
@@ -127,7 +127,7 @@ def polyhead_contestant(race: Race) -> Contestant:
     model = race.fresh_model()
     adam = optimizer.build(model, OptimizerConfig(kind="adamw", weight_decay=0.05))
     batches, objective, progress = (
-        race.batches().batches(Place()),
+        race.batches().batches(DataPosition()),
         SoftLabels(SMOOTHING),
         Progress(),
     )
@@ -147,7 +147,7 @@ def peer_contestant(race: Race, name: str, model: nn.Module) -> Contestant:
     adam = torch.optim.AdamW(
         model.parameters(), lr=RATE, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.05, fused=True
     )
-    batches: Iterator[ImageBatch] = (batch for _, batch in race.batches().batches(Place()))
+    batches: Iterator[ImageBatch] = (batch for _, batch in race.batches().batches(DataPosition()))
 
     def work() -> int:
         model.train()

@@ -30,7 +30,7 @@ import torch
 
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.data.schedules import generator as schedules
-from polyhead.training.config import Run, read_run
+from polyhead.training.config import RunConfig, read_run
 from polyhead.training.trainer import train
 
 STEPS = 16
@@ -65,7 +65,7 @@ class Counts:
         return self.different_runs + broken + self.lost_saves
 
 
-def prepare(folder: Path) -> Run:
+def prepare(folder: Path) -> RunConfig:
     """A corpus of a few hundred pairs, and the run that learns from it."""
     pairs = schedules.generate(240, 0, 0, 3).train
     files = {"source": folder / "train.ko", "target": folder / "train.en"}
@@ -93,7 +93,7 @@ def state(checkpoint: Path) -> dict[str, Any]:
     return {"numbers": numbers, **sums}
 
 
-def undisturbed(run: Run, folder: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+def undisturbed(run: RunConfig, folder: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
     """The run that nobody kills: its trace, and its state after every step.
 
     It runs in this process, so that the forks find everything imported that they will need.
@@ -103,7 +103,7 @@ def undisturbed(run: Run, folder: Path) -> tuple[dict[str, Any], dict[int, dict[
     return trace(folder), states
 
 
-def session(run: Run, folder: Path, prologue: Callable[[], None]) -> int:
+def session(run: RunConfig, folder: Path, prologue: Callable[[], None]) -> int:
     """Train in a fork of this process, on a slow disk; its id."""
     process = os.fork()
     if process:
@@ -170,7 +170,7 @@ def torture(folder: Path, *, kills: int, seed: int) -> Counts:
     return counts
 
 
-def one_session(run: Run, place: Path, random: Random, seconds: float | None) -> int:
+def one_session(run: RunConfig, place: Path, random: Random, seconds: float | None) -> int:
     """Train, and die on the way unless `seconds`, the time of a whole run, is None."""
     if seconds is not None and random.random() < 0.5:
         operation = random.randrange(1, MAX_OPERATIONS)

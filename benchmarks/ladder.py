@@ -3,7 +3,7 @@
     source   g a d … k .          up to 24 different letters out of 32
     target   k … d a g .          the same from right to left
 
-The five differ only in the context of the decoder (`models/baselines/attention_ladder.py`): the last
+The five differ only in the decoder's context (`models/baselines/attention_ladder.py`): the last
 state, the mean of all, a weight for each place, a function of h, a function of (s, h). All six have
 about the same size, see the same batches, and are judged on sequences that none of them has seen.
 
@@ -39,7 +39,7 @@ from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 from polyhead.viz.gradient_reach import gradient_by_word
 
 HEADING = "From sequence-to-sequence to attention"
@@ -112,7 +112,7 @@ def train(model: nn.Module, task: Task, rate: float = 3e-3) -> float:
     """Adam, with a rate that rises for a tenth of the steps and then falls to 0; the seconds."""
     adam = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98), fused=True)
     warm_up = max(1, task.steps // 10)
-    objective, started = Translation(PAD), time.perf_counter()
+    objective, started = TranslationLoss(PAD), time.perf_counter()
     model.train()
     for step, batch in zip(range(task.steps), task.sequences(SEEN_SEED), strict=False):
         falling = (task.steps - step) / max(1, task.steps - warm_up)
@@ -142,7 +142,7 @@ def judge(model: Any, task: Task) -> Outcome:
     """Loss and accuracy given the right past; whole sequences without it."""
     right, total, n_exact = torch.zeros(task.longest), torch.zeros(task.longest), 0
     loss, count, sequences = 0.0, 0, 0
-    objective = Translation(PAD)
+    objective = TranslationLoss(PAD)
     for source, target, labels in task.unseen():
         found = objective(model, TranslationBatch(source, target, labels))
         loss, count = loss + float(found.total), count + found.count

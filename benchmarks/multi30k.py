@@ -28,7 +28,7 @@ from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.metrics.bleu import score
 from polyhead.pipelines.translator import Translator, load, with_options
-from polyhead.training.config import Run, read_run
+from polyhead.training.config import RunConfig, read_run
 from polyhead.training.run_log import METRICS
 from polyhead.training.trainer import train
 
@@ -74,7 +74,7 @@ def file_of_the_test_set(valid: str) -> str:
     return str(path.with_name(path.name.replace(VAL, TEST, 1)))
 
 
-def read_sets(run: Run) -> dict[str, tuple[list[str], list[str]]]:
+def read_sets(run: RunConfig) -> dict[str, tuple[list[str], list[str]]]:
     """Sources and references of both sets."""
     if len(run.data.valid_source) != 1 or len(run.data.valid_target) != 1:
         raise ConfigError("this benchmark needs a recipe with one pair of validation files")

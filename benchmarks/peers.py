@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from polyhead.errors import ConfigError, MissingError
 from polyhead.layers.attention import MultiHeadAttention
-from polyhead.layers.transformer_stack import Block
+from polyhead.layers.transformer_stack import TransformerBlock
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.storage import BOS, EOS, PAD
 
@@ -94,11 +94,11 @@ def _fill_marian(marian: Any, model: Transformer) -> None:
         table = side.embed_positions.weight
         table.copy_(embedding.positions(len(table)))
         for layer, block in zip(side.layers, stack.blocks, strict=True):
-            assert isinstance(block, Block)
+            assert isinstance(block, TransformerBlock)
             _fill_marian_layer(layer, block)
 
 
-def _fill_marian_layer(layer: Any, block: Block) -> None:
+def _fill_marian_layer(layer: Any, block: TransformerBlock) -> None:
     _fill_marian_attention(layer.self_attn, block.self_attention)
     _copy(block.self_residual.norm, layer.self_attn_layer_norm)
     if block.cross_attention is not None and block.cross_residual is not None:
@@ -234,14 +234,14 @@ def to_torch(
     )
     for side, stack in stacks:
         for layer, block in zip(side.layers, stack.blocks, strict=True):
-            assert isinstance(block, Block)
+            assert isinstance(block, TransformerBlock)
             _fill_torch_layer(layer, block)
         if config.stack.norm == "pre":
             _copy(stack.norm, side.norm)
     return theirs.train(model.training)
 
 
-def _fill_torch_layer(layer: Any, block: Block) -> None:
+def _fill_torch_layer(layer: Any, block: TransformerBlock) -> None:
     norms = [block.self_residual.norm, block.feed_residual.norm]
     _fill_torch_attention(layer.self_attn, block.self_attention)
     if block.cross_attention is not None and block.cross_residual is not None:

@@ -32,8 +32,8 @@ from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, DataError, MissingError
 from polyhead.pipelines.text_classifier import load
 from polyhead.training.config import read_run
-from polyhead.training.run_log import Silent
-from polyhead.training.trainer import Result, train
+from polyhead.training.run_log import NullReporter
+from polyhead.training.trainer import TrainResult, train
 
 HEADING = "Pre-training on Korean film reviews"
 PRETRAINED = {"BERT": "bert-nsmc", "ELECTRA": "electra-nsmc"}
@@ -89,7 +89,7 @@ def files(plan: Plan) -> dict[str, Path]:
     return short
 
 
-class Watch(Silent):
+class Watch(NullReporter):
     """A reporter that only looks at the processors' clock, and divides it by their number."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ def pretrain(plan: Plan, recipe: str, text: Path, seed: int) -> Path:
     return folder
 
 
-def stop_if_interrupted(result: Result) -> None:
+def stop_if_interrupted(result: TrainResult) -> None:
     """Half a run is not measured; the same command goes on with it."""
     if result.signal is not None:
         raise KeyboardInterrupt

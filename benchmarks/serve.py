@@ -27,7 +27,7 @@ from polyhead.data.corpus_tools import find_file
 from polyhead.errors import PolyheadError
 from polyhead.pipelines.translator import Translator, load, with_options
 from polyhead.training.config import read_run
-from polyhead.training.run_log import Silent
+from polyhead.training.run_log import NullReporter
 from polyhead.training.trainer import train
 
 RECIPE, TEXTS = "schedules-ko-en", "schedules/test.ko"
@@ -154,7 +154,7 @@ def trained(words: argparse.Namespace) -> Path:
         return Path(words.model)
     quick = ("train.epochs=0.2", "train.validate_every=20") if words.quick else ()
     print(f"training the demo's model in {words.run}, or going on with it")
-    train(read_run(RECIPE, quick), words.run, reporter=Silent())
+    train(read_run(RECIPE, quick), words.run, reporter=NullReporter())
     return Path(words.run)
 
 

@@ -16,7 +16,7 @@ import measuring
 from polyhead.cli.console import TrainingScreen
 from polyhead.compare.budget import read_budget
 from polyhead.compare.comparison import compete
-from polyhead.compare.plan import Asked
+from polyhead.compare.plan import CompareRequest
 from polyhead.compare.runner import Interrupted
 from polyhead.compare.systems import CONTESTS
 from polyhead.errors import ConfigError, DataError, MissingError, PolyheadError
@@ -49,12 +49,12 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     return words
 
 
-def asked_by(words: argparse.Namespace) -> Asked:
+def asked_by(words: argparse.Namespace) -> CompareRequest:
     """The same as the command line would ask."""
     contest, recipe, _ = CONTESTS_ON[words.what]
     time = words.budget if words.budget or words.flops else "20m"
     flops = "1e9" if words.quick else words.flops
-    return Asked(
+    return CompareRequest(
         CONTESTS[contest],
         words.run or Path("runs") / f"table2-{words.what}",
         read_budget(None if words.quick else time, flops),

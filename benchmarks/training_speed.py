@@ -31,10 +31,10 @@ from torch.nn.utils import clip_grad_norm_
 from torch.utils.data import DataLoader
 
 from polyhead.data.batches.translation import (
-    Epochs,
+    DataPosition,
     Pair,
-    Place,
     TranslationBatch,
+    TranslationBatches,
     collate,
     padding_share,
 )
@@ -48,7 +48,7 @@ from polyhead.tokenizers.storage import PAD, TextConfig, train_tokenizers
 from polyhead.training import loop
 from polyhead.training import optim as optimizer
 from polyhead.training.loop import Callbacks, Progress, TrainConfig
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 from polyhead.training.optim import OptimizerConfig
 
 SEED, RATE, NEVER = 1, 3e-4, 10**9
@@ -76,8 +76,8 @@ class Task:
 
     def our_batches(self) -> Iterator[TranslationBatch]:
         """Batches of sentences of equal length, for ever."""
-        epochs = Epochs(lambda _: self.pairs, self.max_tokens, SEED)
-        return (batch for _, batch in epochs.batches(Place()))
+        epochs = TranslationBatches(lambda _: self.pairs, self.max_tokens, SEED)
+        return (batch for _, batch in epochs.batches(DataPosition()))
 
     def random_batches(self) -> Iterator[TranslationBatch]:
         """What `DataLoader(shuffle=True)` gives, for ever; on average as large as ours may be."""
@@ -111,8 +111,10 @@ def polyhead_contestant(task: Task) -> Contestant:
     adam = optimizer.build(
         model, OptimizerConfig(beta_1=BETAS[0], beta_2=BETAS[1], epsilon=EPSILON)
     )
-    batches = Epochs(lambda _: task.pairs, task.max_tokens, SEED).batches(Place())
-    objective, progress = Translation(PAD, task.smoothing), Progress()
+    batches = TranslationBatches(lambda _: task.pairs, task.max_tokens, SEED).batches(
+        DataPosition()
+    )
+    objective, progress = TranslationLoss(PAD, task.smoothing), Progress()
     silent = Callbacks(lambda *_: None, lambda _: 0.0, lambda _: None, lambda: False)
     plan = TrainConfig(
         clip_norm=task.clip_norm,

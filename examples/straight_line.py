@@ -15,7 +15,7 @@ import torch
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint.model_card import model_card
 from polyhead.checkpoint.model_dir import SavedModel, fill, load
-from polyhead.data.batches.translation import Epochs, Place, pad
+from polyhead.data.batches.translation import DataPosition, TranslationBatches, pad
 from polyhead.data.parallel import read_parallel
 from polyhead.decoding.beam import beam_search
 from polyhead.decoding.config import DecodeConfig
@@ -25,7 +25,7 @@ from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.storage import BOS, PAD, TextConfig, train_tokenizers
 from polyhead.training import optim as optimizer
 from polyhead.training.loop import Callbacks, Progress, TrainConfig, train
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 from polyhead.training.optim import OptimizerConfig
 from polyhead.training.schedule import ScheduleConfig, learning_rate
 
@@ -48,8 +48,8 @@ def main(folder: Path, steps: int = 400) -> str:
     ids = list(zip(source_ids, target_ids, strict=True))
 
     # data: ids → batches, in an order that depends on nothing but the seed
-    epochs = Epochs(lambda _epoch: ids[200:], max_tokens=1000, seed=0)
-    held_out = Epochs(lambda _epoch: ids[:200], max_tokens=1000, seed=0)
+    epochs = TranslationBatches(lambda _epoch: ids[200:], max_tokens=1000, seed=0)
+    held_out = TranslationBatches(lambda _epoch: ids[:200], max_tokens=1000, seed=0)
 
     # model: one stack reads, one writes
     stack = StackConfig(n_layers=1, d_model=48, n_heads=4, d_ff=96, dropout=0.0, norm="pre")
@@ -58,7 +58,7 @@ def main(folder: Path, steps: int = 400) -> str:
     model = Transformer(config)
 
     # train: batches → loss → gradients → weights
-    objective = Translation(PAD, smoothing=0.1)
+    objective = TranslationLoss(PAD, smoothing=0.1)
     schedule = ScheduleConfig(kind="linear", rate=5e-3, warmup=50)
 
     @torch.no_grad()
@@ -72,7 +72,7 @@ def main(folder: Path, steps: int = 400) -> str:
     train(
         model,
         objective,
-        epochs.batches(Place()),
+        epochs.batches(DataPosition()),
         optimizer.build(model, OptimizerConfig()),
         partial(learning_rate, schedule, steps=steps, d_model=48),
         TrainConfig(steps=steps, validate_every=max(1, steps // 4)),

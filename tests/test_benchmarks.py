@@ -14,7 +14,7 @@ from polyhead.data.batches.translation import collate, pad
 from polyhead.errors import ConfigError, MissingError, PolyheadError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 
 PAD, BOS, EOS = 0, 1, 2
 VOCAB = 23
@@ -142,7 +142,7 @@ def beginner():
     adam = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(100):
         rows = sentences(torch.randint(2, 10, (16,)).tolist(), end=True)
-        loss = Translation(PAD)(model, collate([(row, row) for row in rows]))
+        loss = TranslationLoss(PAD)(model, collate([(row, row) for row in rows]))
         (loss.total / loss.count).backward()
         adam.step()
         adam.zero_grad()
@@ -245,7 +245,7 @@ def test_the_peers_lose_what_we_lose(smoothing):
     speed, peers, config = script("training_speed"), script("peers"), small(dropout=0.0)
     model, batch = opinionated(config), next(task().random_batches())
     assert PAD in batch.labels
-    expected = Translation(PAD, smoothing)(model, batch)
+    expected = TranslationLoss(PAD, smoothing)(model, batch)
     loss = speed.torch_loss(peers.to_torch(model, config), smoothing, batch)
     torch.testing.assert_close(loss, expected.total / expected.count)
     if not smoothing:

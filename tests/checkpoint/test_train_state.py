@@ -13,7 +13,7 @@ from polyhead.errors import CheckpointError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.training import optim as optimizer
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 
 BATCH = collate([([4, 5, 2], [5, 4, 2]), ([6, 2], [6, 2])])
 PROGRESS = {"step": 3, "window_total": 0.1 + 0.2, "best": 1e-17}
@@ -29,7 +29,7 @@ def build(seed, kind="adam"):
 def update(model, rule):
     for group in rule.param_groups:
         group["lr"] = 0.01
-    loss = Translation(0)(model, BATCH)
+    loss = TranslationLoss(0)(model, BATCH)
     loss.total.backward()
     rule.step()
     rule.zero_grad()

@@ -14,8 +14,8 @@ import pytest
 from polyhead.cli.main import main
 from polyhead.compare import runner as running
 from polyhead.compare.budget import (
-    Budget,
-    Clock,
+    TimeBudget,
+    TimingReporter,
     affordable,
     fitted,
     read_budget,
@@ -34,7 +34,7 @@ from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.storage import UNKNOWN
 from polyhead.training.config import build, find_recipe
-from polyhead.training.trainer import Result
+from polyhead.training.trainer import TrainResult
 
 SHORT = (
     "text.kind=words", "text.vocab=60", "decode.max_length=6", "decode.beam=2",
@@ -206,7 +206,7 @@ def test_a_lost_result_is_judged_again_without_training(compared):
 
 def test_an_interrupted_comparison_says_how_to_go_on(compared, monkeypatch, capsys):
     def interrupted(_, folder, **__):
-        return Result(folder, folder, 1, signal.SIGINT, {})
+        return TrainResult(folder, folder, 1, signal.SIGINT, {})
 
     monkeypatch.setattr(running, "train", interrupted)
     assert main(words_of(compared, "--systems", "gru")) == 130
@@ -431,7 +431,7 @@ def test_words_that_must_be_exactly_right_are_scored_by_wer(tmp_path):
     [("20m", 1200), ("90s", 90), ("1h30m", 5400), ("1.5h", 5400), ("2m5s", 125)],
 )
 def test_times_are_read_as_people_write_them(given, seconds):
-    assert read_budget(given, None) == Budget(seconds=float(seconds))
+    assert read_budget(given, None) == TimeBudget(seconds=float(seconds))
 
 
 @pytest.mark.parametrize("given", ["20", "20 minutes", "m", "", "-5m", "0s", "30m1h"])
@@ -448,9 +448,9 @@ def test_flops_spelled_wrongly_are_refused(given):
 
 def test_a_budget_buys_as_many_steps_as_fit():
     cost = {"seconds_per_step": 0.25, "flops_per_step": 2e9}
-    assert affordable(Budget(seconds=100.0), 1.0, cost) == 400
-    assert affordable(Budget(seconds=100.0), 0.25, cost) == 100
-    assert affordable(Budget(flops=1e12), 1.0, cost) == 500
+    assert affordable(TimeBudget(seconds=100.0), 1.0, cost) == 400
+    assert affordable(TimeBudget(seconds=100.0), 0.25, cost) == 100
+    assert affordable(TimeBudget(flops=1e12), 1.0, cost) == 500
 
 
 def test_the_schedule_is_made_for_the_steps():
@@ -466,8 +466,8 @@ def test_the_schedule_is_made_for_the_steps():
 
 
 def test_the_clock_leaves_validation_out(monkeypatch):
-    clock, now = Clock(), [0.0]
-    monkeypatch.setattr(Clock, "now", lambda _: now[0])
+    clock, now = TimingReporter(), [0.0]
+    monkeypatch.setattr(TimingReporter, "now", lambda _: now[0])
     clock.begin(0, 3)
     for seconds, then_validated in ((2.0, False), (2.0, True), (2.0, False)):
         now[0] += seconds

@@ -8,24 +8,24 @@ import pytest
 from polyhead.cli import comparison as contests
 from polyhead.cli.main import main
 from polyhead.compare import runner as running
-from polyhead.compare.budget import Budget
-from polyhead.compare.data import Material
+from polyhead.compare.budget import TimeBudget
+from polyhead.compare.data import CompareData
 from polyhead.compare.page import powers, render, shortened
-from polyhead.compare.plan import Plan
+from polyhead.compare.plan import ComparePlan
 from polyhead.compare.runner import curve_of, hours
 from polyhead.compare.systems import CONTESTS, TABLE
 from polyhead.compare.table import lead, markdown, notes, title_of
 from polyhead.cost.published import TABLE_2
-from polyhead.training.run_log import METRICS, Silent
+from polyhead.training.run_log import METRICS, NullReporter
 
 LSTM, GRU, *_ = TABLE
 
 
 def plan_of(folder, seconds):
     """Two systems, one seed, two sentences to be examined with."""
-    return Plan(
-        CONTESTS["compare"], folder, Budget(seconds=seconds), "own text", {}, False, (),
-        Material({}, ["a", "b"], ["c", "d"], "held out"), (LSTM, GRU), 1, "bleu",
+    return ComparePlan(
+        CONTESTS["compare"], folder, TimeBudget(seconds=seconds), "own text", {}, False, (),
+        CompareData({}, ["a", "b"], ["c", "d"], "held out"), (LSTM, GRU), 1, "bleu",
     )  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def plan_of(folder, seconds):
     [(1.0, "1 second"), (20.0, "20 seconds"), (60.0, "1 minute"), (90.0, "1.5 minutes")],
 )
 def test_a_budget_is_told_in_good_english(seconds, said):
-    assert str(Budget(seconds=seconds)) == said
+    assert str(TimeBudget(seconds=seconds)) == said
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_is_left_is_told_in_good_english(tmp_path, seconds, n, said):
     assert hours(plan_of(tmp_path, seconds), n) == said
 
 
-class Listener(Silent):
+class Listener(NullReporter):
     """Remembers what was begun."""
 
     def __init__(self):

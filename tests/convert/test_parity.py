@@ -12,7 +12,7 @@ from polyhead.checkpoint import model_dir as model_folder
 from polyhead.checkpoint.model_dir import SavedModel
 from polyhead.convert.config_writer import written
 from polyhead.convert.conversion import export_model, import_model
-from polyhead.convert.special_ids import Specials, order, places, read_as
+from polyhead.convert.special_ids import SpecialIds, order, places, read_as
 from polyhead.decoding.batch import search
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
@@ -221,8 +221,8 @@ def test_marian_translates_as_before_with_and_without_a_beam(shape, tmp_path):
     report = import_model(str(folder), tmp_path / "ours")
     assert report.parity.difference < 1e-4
     saved = model_folder.load(tmp_path / "ours")
-    specials = Specials(**saved.about["imported"]["specials"])
-    assert specials == Specials(pad=22, bos=22, eos=0)
+    specials = SpecialIds(**saved.about["imported"]["specials"])
+    assert specials == SpecialIds(pad=22, bos=22, eos=0)
     source = torch.randint(1, 22, (4, 9))
     source[:, -1] = 0
     source[2, 5:], source[3, 3:] = 22, 22
@@ -329,10 +329,10 @@ def test_existing_files_are_never_replaced(tmp_path):
 
 
 def test_numbers_of_words_move_and_come_back():
-    specials = Specials(pad=5, bos=2, eos=0, unk=6, mask=3)
+    specials = SpecialIds(pad=5, bos=2, eos=0, unk=6, mask=3)
     assert order(8, specials).tolist() == [5, 2, 0, 6, 1, 4, 7, 3]
     assert places(8, specials)[order(8, specials)].tolist() == list(range(8))
     with pytest.raises(CheckpointError, match="are not different ids below 8"):
-        order(8, Specials(pad=5, bos=0, eos=0))
+        order(8, SpecialIds(pad=5, bos=0, eos=0))
     with pytest.raises(CheckpointError, match="are not different ids below 8"):
-        order(8, Specials(pad=8, bos=1, eos=0))
+        order(8, SpecialIds(pad=8, bos=1, eos=0))

@@ -26,7 +26,7 @@ from polyhead.models.registry import FAMILIES
 from polyhead.models.text_classifier import ClassifierConfig
 from polyhead.models.transformer import TransformerConfig
 from polyhead.models.vit import ViTConfig
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 
 TRANSLATORS = [name for name in TWO_SIDED if name not in BILLS]
 SHAPE = Shape(5, 8, 8)
@@ -53,7 +53,7 @@ def test_a_batch_costs_its_sentences(family):
     words = torch.randint(4, 30, (SHAPE.batch, SHAPE.length))
     batch = TranslationBatch(words.flip(1), words, words)
     assert products(lambda: model(batch.source, batch.target)) == found.forward
-    work = products(lambda: Translation(0)(model, batch).total.backward())
+    work = products(lambda: TranslationLoss(0)(model, batch).total.backward())
     assert work == found.forward + found.backward
     kept = kept_bytes(lambda: model.hidden(batch.source, batch.target), model.parameters())
     d_out = model.to_logits.weight.shape[1]

@@ -27,8 +27,8 @@ from polyhead.models.electra import Electra, ElectraConfig
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.vit import PUBLISHED as VITS
 from polyhead.models.vit import ViT, ViTConfig
-from polyhead.training.classification_losses import Labelling
-from polyhead.training.pretraining_losses import Filling, Spotting
+from polyhead.training.classification_losses import ClassificationLoss
+from polyhead.training.pretraining_losses import MaskedTokenLoss, ReplacedTokenLoss
 from polyhead.training.soft_labels import SoftLabels
 
 STACK = StackConfig(n_layers=2, d_model=32, n_heads=4, d_ff=48, activation="gelu")
@@ -94,14 +94,14 @@ def test_bert_costs_what_torch_counts(config, share):
     model, batch = BERT(config).train(), blanks_of(SHAPE, share)
     bill = bert_bill(config, SHAPE, share)
     assert bill.total.parameters == n_parameters(model)
-    assert products(lambda: Filling()(model, batch).total.backward()) == bill.total.training
+    assert products(lambda: MaskedTokenLoss()(model, batch).total.backward()) == bill.total.training
     assert products(lambda: model.fill(batch.blanked, batch.chosen)) == bill.total.forward
 
 
 @cases(ELECTRA_CONFIGS)
 def test_electra_costs_what_torch_counts(config):
     model, batch = Electra(config).train(), blanks_of(SHAPE, 0.15)
-    bill, objective = electra_bill(config, SHAPE), Spotting(0)
+    bill, objective = electra_bill(config, SHAPE), ReplacedTokenLoss(0)
     assert bill.total.parameters == n_parameters(model)
     assert products(lambda: objective(model, batch).total.backward()) == bill.total.training
     assert products(lambda: objective(model, batch)) == bill.total.forward
@@ -113,7 +113,9 @@ def test_a_classifier_costs_what_torch_counts(config):
     batch = TextBatch(blanks_of(SHAPE, 0.15).ids, torch.tensor([0, 1, 2, 0]))
     bill = classifier_bill(config, SHAPE)
     assert bill.total.parameters == n_parameters(model)
-    assert products(lambda: Labelling()(model, batch).total.backward()) == bill.total.training
+    assert (
+        products(lambda: ClassificationLoss()(model, batch).total.backward()) == bill.total.training
+    )
     assert products(lambda: model(batch.ids)) == bill.total.forward
 
 
@@ -148,7 +150,7 @@ def test_bert_keeps_what_autograd_keeps(config):
 @cases(ELECTRA_CONFIGS)
 def test_electra_keeps_what_autograd_keeps(config):
     model, batch = Electra(config).train(), blanks_of(LARGER, 0.15)
-    kept = kept_bytes(lambda: Spotting(0)(model, batch).total, model.parameters())
+    kept = kept_bytes(lambda: ReplacedTokenLoss(0)(model, batch).total, model.parameters())
     assert electra_bill(config, LARGER).total.kept == pytest.approx(kept, rel=0.02)
 
 
@@ -156,7 +158,7 @@ def test_electra_keeps_what_autograd_keeps(config):
 def test_a_classifier_keeps_what_autograd_keeps(config):
     model = Classifier(config).train()
     batch = TextBatch(blanks_of(LARGER, 0.15).ids, torch.tensor([0, 1, 2, 0, 1, 2]))
-    kept = kept_bytes(lambda: Labelling()(model, batch).total, model.parameters())
+    kept = kept_bytes(lambda: ClassificationLoss()(model, batch).total, model.parameters())
     assert classifier_bill(config, LARGER).total.kept == pytest.approx(kept, rel=0.02)
 
 

@@ -15,7 +15,7 @@ from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 
 STACK = StackConfig(n_layers=2, d_model=32, n_heads=4, d_ff=48)
 SMALL = TransformerConfig(61, 61, max_length=40, stack=STACK)
@@ -85,7 +85,7 @@ def test_flops_are_those_that_torch_counts(config, shape):
 def test_our_own_loss_costs_as_many_flops(config):
     shape = SHAPES[0]
     model, batch = Transformer(config).train(), tokens(config, shape)
-    work = products(lambda: Translation(pad=0, smoothing=0.1)(model, batch).total.backward())
+    work = products(lambda: TranslationLoss(pad=0, smoothing=0.1)(model, batch).total.backward())
     assert work == pytest.approx(transformer_bill(config, shape).total.training)
 
 

@@ -10,7 +10,7 @@ from polyhead.data.batches.translation import TranslationBatch
 from polyhead.models.baselines.bytenet import ByteNet, ByteNetConfig
 from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
 from polyhead.models.registry import FAMILIES
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 
 BATCH, LENGTH, D_IN, D = 3, 5, 8, 6
 
@@ -56,7 +56,7 @@ def test_sutskevers_translator_equals_a_hand_count():
     lstm = 2 * 4 * 8 * (8 + 8)  # one layer at one position: four gates of W x and U h
     forward = BATCH * (7 + 4) * 2 * lstm + BATCH * 4 * 2 * 8 * 20  # and the output layer
     assert products(lambda: model(batch.source, batch.target)) == forward
-    assert products(lambda: Translation(0)(model, batch).total.backward()) == 3 * forward
+    assert products(lambda: TranslationLoss(0)(model, batch).total.backward()) == 3 * forward
 
 
 def test_bytenet_equals_a_hand_count():
@@ -75,5 +75,5 @@ def test_every_translator_learns_for_about_thrice_what_it_says(family):
     model, config = FAMILIES[family]
     model, batch = model(config(20, 20)).train(), batch_of(7, 4)
     forward = products(lambda: model(batch.source, batch.target))
-    training = products(lambda: Translation(0)(model, batch).total.backward())
+    training = products(lambda: TranslationLoss(0)(model, batch).total.backward())
     assert 2.8 * forward < training <= 3 * forward

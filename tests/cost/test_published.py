@@ -8,7 +8,7 @@ from polyhead.cost.published import (
     TABLE_2,
     TRAININGS,
     TWO_BLEUS,
-    Row,
+    PublishedSystem,
     estimated_flops,
     gain,
     table_2,
@@ -41,7 +41,7 @@ def test_estimates_grow_with_time_devices_and_speed():
 
 
 def test_the_table_ends_with_a_row_of_ones_own():
-    lines = table_2(Row("mine", 20.5, None, 1.25e15, None)).split("\n")
+    lines = table_2(PublishedSystem("mine", 20.5, None, 1.25e15, None)).split("\n")
     assert len(lines) == 2 + 10 + 1
     assert lines[2] == "| ByteNet | 23.75 |  |  |  |"
     assert lines[11] == "| Transformer (big) | 28.4 | 41.8 | 2.3e19 | 2.3e19 |"

@@ -15,7 +15,7 @@ from polyhead.layers import local_attention as local
 from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.reformer import PATTERN, Reformer, ReformerConfig
-from polyhead.training.losses import NextToken
+from polyhead.training.losses import NextTokenLoss
 
 STACK = StackConfig(
     4, 32, 4, 48, dropout=0.1, norm="pre", activation="gelu_tanh", attention=PATTERN,
@@ -47,7 +47,7 @@ def test_a_reformer_costs_what_torch_counts(config, shape):
     total = gpt_bill(config, shape).total
     assert total.parameters == sum(p.numel() for p in model.parameters())
     assert products(lambda: model(batch.ids)) == total.forward
-    assert products(lambda: NextToken()(model, batch).total.backward()) == total.training
+    assert products(lambda: NextTokenLoss()(model, batch).total.backward()) == total.training
 
 
 def test_a_very_long_text_costs_its_spans(monkeypatch):
@@ -56,7 +56,7 @@ def test_a_very_long_text_costs_its_spans(monkeypatch):
     model, batch = Reformer(SMALL).train(), batch_of(Shape(1, 200))
     total = gpt_bill(SMALL, Shape(1, 200)).total
     assert products(lambda: model(batch.ids)) == total.forward
-    assert products(lambda: NextToken()(model, batch).total.backward()) == total.training
+    assert products(lambda: NextTokenLoss()(model, batch).total.backward()) == total.training
 
 
 @configs

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.beam_trace import Watched, grow_tree
-from polyhead.decoding.cancel import Abandoned, Interruptible
+from polyhead.decoding.beam_trace import BeamRecorder, grow_tree
+from polyhead.decoding.cancel import CancellableModel, Cancelled
 from polyhead.decoding.config import BOS, EOS, DecodeConfig
 from polyhead.decoding.sampling import greedy
 from polyhead.decoding.trace import open_walk
@@ -91,7 +91,7 @@ def test_a_forced_beginning_has_one_branch(model):
 
 
 def test_a_beam_that_does_not_obey_has_no_life(model):
-    watched = Watched(model, forced=[5])
+    watched = BeamRecorder(model, forced=[5])
     state = watched.begin(torch.tensor([SOURCE]), width=3, max_length=4)
     with torch.inference_mode():
         watched.step(torch.tensor([[BOS, BOS, BOS]]), state)
@@ -138,11 +138,11 @@ def test_a_forced_end_ends(model):
 
 def test_a_search_that_nobody_wants_is_given_up(model):
     asked = iter([True, True, False])
-    watched = Interruptible(model, lambda: next(asked))
+    watched = CancellableModel(model, lambda: next(asked))
     config = DecodeConfig(beam=2, max_length=12, length_penalty=0.0)
-    with pytest.raises(Abandoned):
+    with pytest.raises(Cancelled):
         beam_search(watched, torch.tensor([SOURCE]), config)
     assert list(asked) == []
-    found = beam_search(Interruptible(model, lambda: True), torch.tensor([SOURCE]), config)
+    found = beam_search(CancellableModel(model, lambda: True), torch.tensor([SOURCE]), config)
     plain = beam_search(model, torch.tensor([SOURCE]), config)
     assert torch.equal(found.tokens, plain.tokens)

@@ -7,7 +7,7 @@ import torch
 
 from polyhead.decoding.batch import Output, decode_all, rectangle
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.continuous_beam import MAX_STEPS, Flow
+from polyhead.decoding.continuous_beam import MAX_STEPS, ContinuousBeamSearch
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 
@@ -50,7 +50,10 @@ def alone(
 
 
 def let_flow(
-    flow: Flow[int], sources: list[list[int]], prefixes: list[list[int]], draw: random.Random
+    flow: ContinuousBeamSearch[int],
+    sources: list[list[int]],
+    prefixes: list[list[int]],
+    draw: random.Random,
 ) -> dict[int, list[Output]]:
     """Up to three enter before every step, until all have left."""
     found: dict[int, list[Output]] = {}
@@ -93,7 +96,7 @@ def test_whoever_enters_at_any_time_gets_what_he_would_get_alone(changes, forced
         [draw.randrange(3, VOCAB) for _ in range(draw.randrange(3))] if forced else []
         for _ in sources
     ]
-    found = let_flow(Flow(model, config), sources, prefixes, draw)
+    found = let_flow(ContinuousBeamSearch(model, config), sources, prefixes, draw)
     assert sorted(found) == list(range(len(sources)))
     expected = [alone(model, config, s, p) for s, p in zip(sources, prefixes, strict=True)]
     for i, right in enumerate(expected):
@@ -105,7 +108,7 @@ def test_who_leaves_early_gets_nothing_and_disturbs_nobody():
     model = translator()
     config = DecodeConfig(beam=2, max_length=12, max_ratio=1e6)
     sources = sentences(6, seed=1)
-    flow: Flow[int] = Flow(model, config)
+    flow: ContinuousBeamSearch[int] = ContinuousBeamSearch(model, config)
     flow.enter([0, 1, 2], rectangle(sources[:3]))
     found = dict(flow.step())
     flow.leave({1, 4})
@@ -123,7 +126,7 @@ def test_several_may_enter_before_the_first_step():
     model = translator(positions="rotary")
     config = DecodeConfig(beam=2, max_length=12, max_ratio=1e6)
     sources = sentences(4, seed=2)
-    flow: Flow[int] = Flow(model, config)
+    flow: ContinuousBeamSearch[int] = ContinuousBeamSearch(model, config)
     for i, source in enumerate(sources):
         flow.enter([i], rectangle([source]))
     found = {}
@@ -140,7 +143,7 @@ def test_a_long_flow_keeps_little_forgets_nothing_needed_and_then_lets_nobody_in
     config = DecodeConfig(beam=2, max_length=6, max_ratio=1e6)
     sources = sentences(5, seed=5)
     expected = [alone(model, config, source, []) for source in sources]
-    flow: Flow[int] = Flow(model, config)
+    flow: ContinuousBeamSearch[int] = ContinuousBeamSearch(model, config)
     flow.n_steps = MAX_STEPS - 100
     most, number = 0, 0
     while flow.open:
@@ -159,4 +162,4 @@ def test_a_long_flow_keeps_little_forgets_nothing_needed_and_then_lets_nobody_in
 def test_only_a_plain_beam_search_flows():
     for wrong in ({"beam": 1}, {"beam": 2, "coverage": 0.2}, {"beam": 2, "sample": True}):
         with pytest.raises(ValueError, match="a flow is a beam search without coverage"):
-            Flow(translator(), DecodeConfig(**wrong))
+            ContinuousBeamSearch(translator(), DecodeConfig(**wrong))

@@ -14,7 +14,7 @@ from polyhead.decoding.coverage import coverage_penalty
 from polyhead.decoding.ensemble import Ensemble
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import recorded_attention
-from polyhead.layers.attention_recorder import Attending, attends
+from polyhead.layers.attention_recorder import AttentionRecordingModel, attends
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.bahdanau import Bahdanau, BahdanauConfig
 from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -149,7 +149,7 @@ def bahdanau():
 def test_a_model_tells_what_each_step_looks_at_and_steps_as_before(make):
     model = make()
     assert attends(model)
-    watched, plain = Attending(model), model.begin(SOURCES, width=2, max_length=3)
+    watched, plain = AttentionRecordingModel(model), model.begin(SOURCES, width=2, max_length=3)
     state = watched.begin(SOURCES, width=2, max_length=3)
     target = torch.tensor([[[BOS, 5, 6], [BOS, 7, 8]]] * 3)
     for t in range(3):
@@ -165,10 +165,10 @@ def test_a_model_tells_what_each_step_looks_at_and_steps_as_before(make):
 def test_an_ensemble_looks_where_its_attentive_members_look_on_average():
     one, other = transformer(), bahdanau()
     blind = Seq2Seq(Seq2SeqConfig(11, 11, d_model=8)).eval()
-    both = Ensemble([Attending(one), blind, Attending(other)])
+    both = Ensemble([AttentionRecordingModel(one), blind, AttentionRecordingModel(other)])
     state = both.begin(SOURCES, width=2, max_length=2)
     both.step(torch.full((3, 2), BOS), state)
-    members = [Attending(model) for model in (one, other)]
+    members = [AttentionRecordingModel(model) for model in (one, other)]
     looked = []
     for member in members:
         alone = member.begin(SOURCES, width=2, max_length=2)

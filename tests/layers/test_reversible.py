@@ -10,7 +10,7 @@ from polyhead.layers.kv_cache import Memory
 from polyhead.layers.lsh import attention as lsh
 from polyhead.layers.masks import EVERYTHING, THE_PAST, Mask
 from polyhead.layers.reversible import ReversibleStack
-from polyhead.layers.transformer_stack import Stack, StackConfig
+from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 
 CONFIG = StackConfig(
     n_layers=3,
@@ -179,7 +179,7 @@ def kept(make, depth):
 
 def test_what_is_kept_does_not_grow_with_depth():
     assert kept(ReversibleStack, 24) == kept(ReversibleStack, 2)
-    assert kept(Stack, 24) > 6 * kept(Stack, 2)
+    assert kept(TransformerStack, 24) > 6 * kept(TransformerStack, 2)
 
 
 def test_the_input_of_a_stack_is_found_from_its_output():
@@ -209,7 +209,7 @@ def test_step_by_step_equals_all_at_once(cross):
 
 
 def test_weights_have_the_same_names_as_in_an_ordinary_stack():
-    ordinary, reversible = Stack(CONFIG), ReversibleStack(CONFIG)
+    ordinary, reversible = TransformerStack(CONFIG), ReversibleStack(CONFIG)
     reversible.load_state_dict(ordinary.state_dict())
 
 

@@ -10,7 +10,7 @@ from polyhead.layers.kv_cache import Memory
 from polyhead.layers.masks import THE_PAST, Mask
 from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.stacks import make_stack
-from polyhead.layers.transformer_stack import Block, StackConfig, first_positions
+from polyhead.layers.transformer_stack import StackConfig, TransformerBlock, first_positions
 
 
 def config(norm):
@@ -36,7 +36,7 @@ def _same_numbers_every_time():
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_an_encoder_block_is_pytorchs(norm):
-    ours = Block(config(norm), cross=False).eval()
+    ours = TransformerBlock(config(norm), cross=False).eval()
     theirs = nn.TransformerEncoderLayer(
         16, 4, 32, dropout=0.0, batch_first=True, norm_first=norm == "pre"
     ).eval()
@@ -50,7 +50,7 @@ def test_an_encoder_block_is_pytorchs(norm):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_decoder_block_is_pytorchs(norm):
-    ours = Block(config(norm), cross=True).eval()
+    ours = TransformerBlock(config(norm), cross=True).eval()
     theirs = nn.TransformerDecoderLayer(
         16, 4, 32, dropout=0.0, batch_first=True, norm_first=norm == "pre"
     ).eval()

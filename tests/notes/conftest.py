@@ -8,7 +8,7 @@ import pytest
 from polyhead.notes import claims as checks
 from polyhead.notes import runner as run
 from polyhead.notes.claims import Words
-from polyhead.notes.verification import Report, verify
+from polyhead.notes.verification import NotesReport, verify
 
 SAMPLE = '''"""A chapter with one row of every kind."""
 
@@ -114,6 +114,6 @@ def chapter(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def report() -> Report:
+def report() -> NotesReport:
     """Everything, run once."""
     return verify()

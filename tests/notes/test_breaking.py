@@ -33,7 +33,7 @@ from polyhead.layers.norms import standardise
 from polyhead.layers.positions import SinusoidalPositions, rotation
 from polyhead.layers.recurrent import RNNCell
 from polyhead.layers.reversible import _Reversible
-from polyhead.layers.transformer_stack import Block, Residual, Stack
+from polyhead.layers.transformer_stack import Residual, TransformerBlock, TransformerStack
 from polyhead.models.electra import Electra
 from polyhead.models.vit import PatchEmbed
 from polyhead.notes.runner import find, run
@@ -72,7 +72,7 @@ BREAKS = (
           "diagonal=n_keys - n_queries", "diagonal=n_keys - n_queries + 1", ("D3", "D6")),
     Break("padding is seen", not_padding, "ids != pad", "ids == ids", ("D7", "D8")),
     Break("the cache forgets", BlockCache.extend, "if not self.capacity", "if True", ("D11",)),
-    Break("the decoder asks itself", Block.recall,
+    Break("the decoder asks itself", TransformerBlock.recall,
           "project(memory.states)", "project(h)", ("E1", "E2")),
     Break("the residual is left out", Residual.forward,
           "self.dropout.onto(x, ", "self.dropout(", ("E1", "G1", "G4")),
@@ -81,7 +81,7 @@ BREAKS = (
     Break("the feed-forward network mixes positions", FeedForward._feed,
           "self.w_1(x)", "self.w_1(x.flip(-2))", ("G12",)),
     Break("words are not scaled", TokenEmbedding.forward, "self.scale * ", "", ("H7", "F12")),
-    Break("blocks stand side by side", Stack.forward,
+    Break("blocks stand side by side", TransformerStack.forward,
           "x = block(x, mask", "x = x + 0 * block(x, mask", ("H1",)),
     Break("the decoder reads its labels", collate, "[BOS, *target[:-1]]", "target", ("H4", "A5")),
     Break("no warm-up", noam, "min(step**-0.5, step * warmup**-1.5)", "step**-0.5", ("H8",)),

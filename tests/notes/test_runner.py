@@ -17,7 +17,7 @@ from polyhead.cli.notes import chosen_language
 from polyhead.errors import ConfigError
 from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
 from polyhead.layers.masks import EVERYTHING, Mask
-from polyhead.layers.transformer_stack import Stack
+from polyhead.layers.transformer_stack import TransformerStack
 from polyhead.notes import runner
 from polyhead.notes.claims import CHECKS
 from polyhead.notes.explain import PACKAGE, place, places, snippet
@@ -194,7 +194,7 @@ def test_running_leaves_the_random_numbers_of_others_alone(chapter):
         (FullAttention, "FullAttention", "class FullAttention("),
         (EVERYTHING, "Mask", "class Mask("),
         (FullAttention.weights, "attention_weights", "def attention_weights("),
-        (Stack.forward, "Stack.forward", "    def forward("),
+        (TransformerStack.forward, "Stack.forward", "    def forward("),
     ],
 )
 def test_code_is_found_by_file_and_line(part, name, starts):

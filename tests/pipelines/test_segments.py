@@ -60,7 +60,7 @@ def test_portions_of_different_buckets_do_not_mix(translator):
 
 def test_what_nobody_wants_is_not_finished(translator):
     (line,) = portions.cut(translator, TEXT, translator.defaults)
-    with pytest.raises(portions.Abandoned):
+    with pytest.raises(portions.Cancelled):
         portions.decode(translator, line, lambda: False)
 
 

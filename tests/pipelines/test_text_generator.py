@@ -13,7 +13,7 @@ from polyhead.decoding.generate import write
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.layers.attention_hooks import recorded_attention
 from polyhead.pipelines import load as loading
-from polyhead.pipelines.text_generator import Writer, load, spelled, until
+from polyhead.pipelines.text_generator import TextGenerator, load, spelled, until
 from polyhead.pipelines.translator import Translator
 from polyhead.pipelines.translator import load as load_translator
 from polyhead.tokenizers.storage import EOS, TextConfig, train_tokenizers
@@ -154,13 +154,13 @@ def test_a_space_at_the_end_counts_where_characters_have_ids(letters):
 
 
 def test_the_space_of_a_prompt_is_not_written_twice(pieces, writer, monkeypatch):
-    monkeypatch.setattr(Writer, "tokenizer", pieces)
+    monkeypatch.setattr(TextGenerator, "tokenizer", pieces)
     ids = pieces.encode("오늘은 비가")[:-1]
     before = pieces.encode("오늘은")[:-1]
     monkeypatch.setattr(
         "polyhead.pipelines.text_generator.write", lambda *_: iter(ids[len(before) :])
     )
-    monkeypatch.setattr(Writer, "encode", lambda *_: before)
+    monkeypatch.setattr(TextGenerator, "encode", lambda *_: before)
     assert writer.generate("오늘은") == " 비가"
     assert writer.generate("오늘은 ") == "비가"
 
@@ -215,7 +215,7 @@ def test_no_text_has_no_score(writer):
 
 
 def test_load_gives_the_object_that_fits(run, tiny_run):
-    assert isinstance(polyhead.load(run, device="cpu"), Writer)
+    assert isinstance(polyhead.load(run, device="cpu"), TextGenerator)
     assert isinstance(polyhead.load(tiny_run, device="cpu"), Translator)
 
 

@@ -11,7 +11,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from polyhead.server.html_segments import parts_of, put_together
 from polyhead.server.language_detection import detect
-from polyhead.server.registry import Shelf
+from polyhead.server.registry import ModelRegistry
 
 FORM = ("content-type", "application/x-www-form-urlencoded")
 
@@ -86,7 +86,7 @@ def test_letters_vote_for_the_languages_of_their_script(text, codes, found):
 def test_auto_takes_the_model_for_the_texts_language(shelf, book):
     korean = book("translate")
     english = replace(korean, name="english", about=replace(korean.about, source_language="de"))
-    running = Running(Shelf((english, *shelf.books)))
+    running = Running(ModelRegistry((english, *shelf.books)))
     try:
         asked = {"source": "auto", "target": "en"}
         for text, code in (("가나", "ko"), ("Straße", "de"), ("…", "de")):

@@ -20,7 +20,7 @@ from polyhead.server.answer_schemas import Code
 from polyhead.server.openapi import REASONS
 from polyhead.viz.capture_text import packed
 from polyhead.viz.draw_text import MASKED, viridis
-from polyhead.viz.views import AttentionView, Sentence, Token
+from polyhead.viz.views import AttentionView, Token, TokenizedText
 
 TEXT = "저는 내일 친구와 학교에 갑니다."
 SVG = "{http://www.w3.org/2000/svg}"
@@ -272,7 +272,7 @@ def test_a_picture_of_all_heads_has_words_if_words_are_shown(play):
 
 def hostile_view():
     view = build()
-    source = Sentence(ATTACK, tuple(Token(ATTACK, token.word) for token in view.source.tokens))
+    source = TokenizedText(ATTACK, tuple(Token(ATTACK, token.word) for token in view.source.tokens))
     written = tuple(ATTACK for _ in view.predictions)
     return AttentionView(ATTACK, ATTACK, source, view.target, written, view.maps)
 

@@ -11,7 +11,7 @@ pytest.importorskip("starlette", reason="the page is served by polyhead[serve]")
 
 from standin import image_view
 
-from polyhead.viz.draw_image import ImageChoice, drawn
+from polyhead.viz.draw_image import ImageViewOptions, drawn
 
 TEXT = "저는 내일 친구와 학교에 갑니다."
 
@@ -259,8 +259,9 @@ def dropped(page):
 @pytest.mark.parametrize(
     ("state", "choice"),
     [
-        ("", ImageChoice("rollout")), ("&layer=2", ImageChoice(2, "mean")),
-        ("&layer=1&head=2&alone=1", ImageChoice(1, [2], True)), ("&view=all", ImageChoice()),
+        ("", ImageViewOptions("rollout")), ("&layer=2", ImageViewOptions(2, "mean")),
+        ("&layer=1&head=2&alone=1", ImageViewOptions(1, [2], True)),
+        ("&view=all", ImageViewOptions()),
     ],
 )  # fmt: skip
 def test_of_an_image_the_picture_that_is_saved_is_what_is_shown(play, state, choice):

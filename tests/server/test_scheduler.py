@@ -5,10 +5,10 @@ import time
 
 import pytest
 
+from polyhead.decoding.cancel import Cancelled
 from polyhead.errors import ConfigError
-from polyhead.pipelines.segments import Abandoned
-from polyhead.server.batch_keys import Lane, Task
-from polyhead.server.errors import Gone, Refusal
+from polyhead.server.batch_keys import BatchKey, Task
+from polyhead.server.errors import ClientDisconnected, HTTPError
 from polyhead.server.metrics import Metrics
 from polyhead.server.scheduler import Batcher
 from polyhead.server.settings import Settings
@@ -35,7 +35,7 @@ async def nobody_leaves():
 
 
 def lane(model, name="a", **limits):
-    return Lane(name, model.run, **limits)
+    return BatchKey(name, model.run, **limits)
 
 
 def alone(scenario, **settings):
@@ -120,7 +120,7 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_back():
         first = await hold(batcher, model)
         waiting = [ask(batcher, Task(lane(model), n)) for n in range(4)]
         await asyncio.sleep(0.01)
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(HTTPError) as refused:
             await ask(batcher, Task(lane(model), 5))
         model.held = False
         await asyncio.gather(first, *waiting)
@@ -140,7 +140,7 @@ def test_a_request_larger_than_the_queue_shuts_nobody_out():
         assert batcher.depth == 2  # a quarter of the queue
         others = [ask(batcher, Task(one, 1000 + n)) for n in range(6)]
         await asyncio.sleep(0.01)
-        with pytest.raises(Refusal):
+        with pytest.raises(HTTPError):
             await ask(batcher, Task(one, 2000))
         model.held = False
         await first
@@ -179,7 +179,7 @@ def test_who_leaves_takes_his_tasks_along_and_makes_room():
         await asyncio.sleep(0.01)
         assert batcher.depth == 1
         left.set()
-        with pytest.raises(Gone):
+        with pytest.raises(ClientDisconnected):
             await leaver
         assert batcher.depth == 0
         model.held = False
@@ -201,13 +201,13 @@ def test_what_is_being_computed_is_told_when_nobody_wants_it_any_more():
             ended.append(True)
             return contents
 
-        leaver = asyncio.ensure_future(batcher.ask([Task(Lane("x", run), 7)], left.wait()))
+        leaver = asyncio.ensure_future(batcher.ask([Task(BatchKey("x", run), 7)], left.wait()))
         await asyncio.sleep(0.02)
         assert not ended
         left.set()
-        with pytest.raises(Gone):
+        with pytest.raises(ClientDisconnected):
             await leaver
-        assert await ask(batcher, Task(Lane("y", lambda c, _: c), 8)) == [8]
+        assert await ask(batcher, Task(BatchKey("y", lambda c, _: c), 8)) == [8]
 
     alone(scenario)
     assert ended == [True]
@@ -220,7 +220,7 @@ def test_work_for_one_is_told_when_its_client_or_everybody_has_to_go():
         while wanted():
             time.sleep(0.001)
         ended.append(True)
-        raise Abandoned
+        raise Cancelled
 
     async def scenario(batcher, _model):
         left = asyncio.Event()
@@ -228,14 +228,14 @@ def test_work_for_one_is_told_when_its_client_or_everybody_has_to_go():
         await asyncio.sleep(0.02)
         assert not ended
         left.set()
-        with pytest.raises(Gone):
+        with pytest.raises(ClientDisconnected):
             await leaver
         assert await batcher.one(lambda _: 8, nobody_leaves()) == 8
         assert ended == [True]
         stays = asyncio.ensure_future(batcher.one(work, nobody_leaves()))
         await asyncio.sleep(0.02)
         assert batcher.close()
-        with pytest.raises(Abandoned):
+        with pytest.raises(Cancelled):
             await stays
 
     alone(scenario)
@@ -259,21 +259,21 @@ def test_nobody_waits_for_a_thread_that_has_died(caplog):
     async def scenario(batcher, model):
         assert batcher.works
         first = await hold(batcher, model)
-        asked = [ask(batcher, Task(Lane("x", die), 1)), ask(batcher, Task(lane(model), 1))]
+        asked = [ask(batcher, Task(BatchKey("x", die), 1)), ask(batcher, Task(lane(model), 1))]
         await asyncio.sleep(0.01)
         text = batcher.stream(lambda: iter(lambda: "x", None))
         model.held = False
         assert await first == [2]
         for one in asked:
-            with pytest.raises(Refusal, match="restarted"):
+            with pytest.raises(HTTPError, match="restarted"):
                 await asyncio.wait_for(one, 5)
         pieces = [await text.pieces.get()]
         while pieces[-1] == "x":
             pieces.append(await text.pieces.get())
-        assert isinstance(pieces[-1], Refusal)
+        assert isinstance(pieces[-1], HTTPError)
         assert not batcher.works
         for late in (lambda: batcher.stream(lambda: iter("a")), lambda: batcher._admit([])):
-            with pytest.raises(Refusal) as refused:
+            with pytest.raises(HTTPError) as refused:
                 late()
             assert refused.value.status == 503
 
@@ -284,9 +284,9 @@ def test_nobody_waits_for_a_thread_that_has_died(caplog):
 def test_the_deadline_is_kept():
     async def scenario(batcher, model):
         first = await hold(batcher, model)
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(HTTPError) as refused:
             await ask(batcher, Task(lane(model), 7))
-        with pytest.raises(Refusal):
+        with pytest.raises(HTTPError):
             await first
         return refused.value
 
@@ -387,7 +387,7 @@ class River:
 
 
 def flowing(model, name="a", age=1000, **limits):
-    return Lane(name, model.run, flow=lambda: River(model, age), **limits)
+    return BatchKey(name, model.run, flow=lambda: River(model, age), **limits)
 
 
 async def begun(batcher, model, lane, number):
@@ -466,7 +466,7 @@ def test_one_who_fails_in_a_flow_fails_alone(bad):
 
 def test_where_no_flow_can_begin_a_batch_is_run_and_the_log_says_why(caplog):
     async def scenario(batcher, model):
-        lane = Lane("a", model.run, flow=lambda: 1 / 0)
+        lane = BatchKey("a", model.run, flow=lambda: 1 / 0)
         assert await ask(batcher, Task(lane, 4)) == [8]
         return model.batches
 
@@ -483,7 +483,7 @@ def test_whoever_leaves_a_flow_is_not_computed_any_more():
         await asyncio.sleep(0.05)  # it is in the middle of its first step
         good = ask(batcher, Task(lane, 4))
         leaves.set()
-        with pytest.raises(Gone):
+        with pytest.raises(ClientDisconnected):
             await gone
         model.held = False
         assert await good == [8]
@@ -498,7 +498,7 @@ def test_those_in_a_flow_are_told_if_the_thread_dies():
         batcher._advance = lambda _stream: 1 / 0
         batcher.stream(lambda: iter(()))
         model.held = False
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(HTTPError) as refusal:
             await asyncio.wait_for(river, 10)  # long before the deadline
         assert refusal.value.status == 503
 

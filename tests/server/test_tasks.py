@@ -15,12 +15,12 @@ from asgi import JSON, Running, call
 from polyhead.decoding.config import BOS, EOS
 from polyhead.server import context as desk
 from polyhead.server.answer_schemas import Code
-from polyhead.server.registry import Shelf
+from polyhead.server.registry import ModelRegistry
 from polyhead.server.routes import attention as looking
 from polyhead.viz.capture_image import look_at_image
 from polyhead.viz.capture_text import look_at_text
 from polyhead.viz.capture_translation import attention
-from polyhead.viz.draw_image import ImageChoice, drawn
+from polyhead.viz.draw_image import ImageViewOptions, drawn
 from polyhead.viz.views import AttentionView
 
 TEXT = "내일 회의가 있어요."
@@ -253,7 +253,7 @@ def test_a_writer_whose_maker_wanted_many_drafts_writes_one(book):
     about = {**saved.about, "run": {**saved.about["run"], "decode": decode}}
     model = replace(written.model, saved=replace(saved, about=about))
     assert model.defaults.n_best == 3
-    running = Running(Shelf((replace(written, model=model),)))
+    running = Running(ModelRegistry((replace(written, model=model),)))
     try:
         asked = {"prompt": "오늘", "max_tokens": 3, "stream": False}
         for greedy in (True, False):
@@ -372,9 +372,9 @@ def test_an_images_heads_are_drawn(server, book, picture):
     content, kind = picture.read_bytes(), ("content-type", "image/png")
     seen = look_at_image(book("classify-image").model, picture)
     for query, choice in {
-        b"": ImageChoice(), b"&layer=rollout": ImageChoice("rollout"),
-        b"&layer=2&head=1&alone=true": ImageChoice(2, [1], True),
-        b"&layer=1&head=max": ImageChoice(1, "max"),
+        b"": ImageViewOptions(), b"&layer=rollout": ImageViewOptions("rollout"),
+        b"&layer=2&head=1&alone=true": ImageViewOptions(2, [1], True),
+        b"&layer=1&head=max": ImageViewOptions(1, "max"),
     }.items():  # fmt: skip
         answer = server.call("POST", "/v1/attention", content, [kind], b"format=svg" + query)
         assert answer.headers["content-type"].startswith("image/svg+xml")

@@ -10,7 +10,7 @@ import torch
 from asgi import JSON, Running, call
 
 from polyhead.pipelines import segments as portions
-from polyhead.server.registry import Shelf
+from polyhead.server.registry import ModelRegistry
 from polyhead.viz.capture_translation import alignment
 
 TEXTS = ["내일 회의가 있어요.", "오늘은 금요일입니다.", "세 시에 만나요.", "a", "표 두 장 주세요."]
@@ -124,7 +124,7 @@ def limited(book):
     run = {**saved.about["run"], "data": {**saved.about["run"]["data"], "max_length": 40}}
     made = type(saved.model)(config).eval()
     other = replace(saved, config=config, model=made, about={**saved.about, "run": run})
-    running = Running(Shelf((replace(known, model=replace(known.model, models=(other,))),)))
+    running = Running(ModelRegistry((replace(known, model=replace(known.model, models=(other,))),)))
     yield running
     running.close()
 

@@ -18,7 +18,7 @@ from polyhead.server.static_files import collect
 from polyhead.viz.capture_text import packed
 from polyhead.viz.image_page import ImageView
 from polyhead.viz.viewer import Choice, ImageChoice, image_picture, picture, whole_page
-from polyhead.viz.views import AttentionMap, AttentionView, Sentence, Token
+from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
 
 LONG = 512
 USES = {"schedules": "translate", "writer": "generate", "gaps": "fill", "reviews": "classify",
@@ -47,7 +47,7 @@ def long_view():
     tokens = tuple(Token(f"w{i}", i) for i in range(LONG))
     weights = plausible(np.random.default_rng(5), 8, LONG, LONG, causal=False)
     one = AttentionMap("encoder", 1, weights, "source", "source")
-    return AttentionView("long", "schedules", Sentence("long", tokens), None, (), (one,))
+    return AttentionView("long", "schedules", TokenizedText("long", tokens), None, (), (one,))
 
 
 def translations(body, worse, ended):

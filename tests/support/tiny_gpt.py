@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tiny import write_corpus
 
-from polyhead.training.config import Run, read_run
+from polyhead.training.config import RunConfig, read_run
 from polyhead.training.trainer import train
 
 SMALL = (
@@ -16,7 +16,7 @@ SMALL = (
 )  # fmt: skip
 
 
-def tiny_gpt(folder: Path, *overrides: str) -> Run:
+def tiny_gpt(folder: Path, *overrides: str) -> RunConfig:
     """The configuration of a tiny model on a few Korean sentences, which are written to a file."""
     text = write_corpus(folder)["source"]
     return read_run("gpt-tiny", (*SMALL, *overrides), {"text": text})

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from polyhead.viz.views import AttentionMap, AttentionView, Sentence, Token
+from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
 
 SOURCE = [("저는", 0), ("내일", 1), ("친구", 2), ("와", 2), ("학교", 3), ("에", 3),
           ("갑", 4), ("니다", 4), (".", 5)]  # fmt: skip
@@ -30,7 +30,7 @@ def sentence(text, pieces, *, start=False, end=False):
     tokens = [Token(piece, word) for piece, word in pieces]
     first = [Token("<s>", 0, special=True)] if start else []
     last = [Token("</s>", pieces[-1][1] + 1, special=True)] if end else []
-    return Sentence(text, (*first, *tokens, *last))
+    return TokenizedText(text, (*first, *tokens, *last))
 
 
 def build(layers=3, heads=8, seed=1):
@@ -62,4 +62,4 @@ def hashed(n=8, heads=2, rounds=2):
     words = ["a", "bc", "d", "ef", "g", "hi", "j", "k"][:n]
     tokens = tuple(Token(text, i // 2) for i, text in enumerate(words))  # two pieces a word
     one = AttentionMap("encoder", 1, softmax(scores), "source", "source", seen, buckets)
-    return AttentionView("hashed", "", Sentence(" ".join(words), tokens), None, (), (one,))
+    return AttentionView("hashed", "", TokenizedText(" ".join(words), tokens), None, (), (one,))

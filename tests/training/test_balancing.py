@@ -7,7 +7,7 @@ from polyhead.layers.mixture_of_experts import ExpertsConfig, unevenness
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.training.balancing import Balanced, balanced
-from polyhead.training.losses import NextToken
+from polyhead.training.losses import NextTokenLoss
 
 STACK = StackConfig(
     n_layers=2, d_model=16, n_heads=2, d_ff=24, dropout=0.0, norm="pre",
@@ -30,9 +30,9 @@ def test_the_mean_is_that_of_the_objective_and_the_balance_of_every_layer():
         for block in model.stack.blocks
     ]
     torch.manual_seed(1)
-    alone = NextToken()(model, batch)
+    alone = NextTokenLoss()(model, batch)
     torch.manual_seed(1)
-    both = Balanced(NextToken())(model, batch)
+    both = Balanced(NextTokenLoss())(model, batch)
     for hook in hooks:
         hook.remove()
     extra = sum(0.3 * unevenness(r.importance) + 0.7 * unevenness(r.load) for r in heard[:2])
@@ -47,12 +47,12 @@ def test_what_is_only_looked_at_is_not_balanced():
     batch = LanguageBatch(ids[:, :-1], ids[:, 1:])
     with torch.no_grad():
         torch.manual_seed(1)
-        alone = NextToken()(model, batch)
+        alone = NextTokenLoss()(model, batch)
         torch.manual_seed(1)
-        assert torch.equal(Balanced(NextToken())(model, batch).total, alone.total)
+        assert torch.equal(Balanced(NextTokenLoss())(model, batch).total, alone.total)
 
 
 def test_a_model_without_experts_keeps_its_objective():
-    objective = NextToken()
+    objective = NextTokenLoss()
     assert balanced(objective, make(StackConfig(1, 16, 2, 24, norm="pre"))) is objective
     assert balanced(objective, make(STACK)) == Balanced(objective)

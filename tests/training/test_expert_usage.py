@@ -9,11 +9,11 @@ from tiny import SMALL, write_corpus
 import polyhead
 from polyhead.convert.weight_names import require_classic
 from polyhead.errors import CheckpointError, ConfigError
-from polyhead.layers.mixture_of_experts import ExpertsConfig, Gate, Use
+from polyhead.layers.mixture_of_experts import ExpertsConfig, ExpertUsage, Gate
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.training.config import read_run
 from polyhead.training.expert_usage import describe, shares, table
-from polyhead.training.run_log import Silent
+from polyhead.training.run_log import NullReporter
 from polyhead.training.trainer import train
 
 TINY = (
@@ -23,7 +23,7 @@ TINY = (
 )  # fmt: skip
 
 
-class Listener(Silent):
+class Listener(NullReporter):
     def __init__(self):
         self.said = []
 
@@ -34,8 +34,12 @@ class Listener(Silent):
 def uses():
     gate = Gate(4, ExpertsConfig(n=4))
     return {
-        "encoder.gate": Use(gate, torch.tensor([2.0, 1.0, 1.0, 0.0]), torch.tensor([3.0, 3, 2, 0])),
-        "decoder.gate": Use(gate, torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([5.0, 1, 1, 1])),
+        "encoder.gate": ExpertUsage(
+            gate, torch.tensor([2.0, 1.0, 1.0, 0.0]), torch.tensor([3.0, 3, 2, 0])
+        ),
+        "decoder.gate": ExpertUsage(
+            gate, torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([5.0, 1, 1, 1])
+        ),
     }
 
 

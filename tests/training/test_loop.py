@@ -10,7 +10,7 @@ from itertools import cycle, pairwise, repeat
 import pytest
 import torch
 
-from polyhead.data.batches.translation import Place, collate
+from polyhead.data.batches.translation import DataPosition, collate
 from polyhead.errors import PolyheadError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
@@ -27,7 +27,7 @@ from polyhead.training.loop import (
     over,
     train,
 )
-from polyhead.training.losses import Loss, Translation
+from polyhead.training.losses import Loss, TranslationLoss
 
 PAIRS = [
     ([4, 5, 2], [5, 4, 2]),
@@ -73,14 +73,14 @@ class Recorder:
 
 
 def placed(batches):
-    return ((Place(0, number + 1), batch) for number, batch in enumerate(batches))
+    return ((DataPosition(0, number + 1), batch) for number, batch in enumerate(batches))
 
 
 def run(model, batches, config, *, objective=None, recorder=None, progress=None, kind=None):
     recorder = Recorder() if recorder is None else recorder
     progress = Progress() if progress is None else progress
     chosen = torch.optim.SGD(model.parameters()) if kind is None else kind
-    rule = Translation(0) if objective is None else objective
+    rule = TranslationLoss(0) if objective is None else objective
     train(
         model, rule, placed(batches), chosen, lambda _: 0.1, config, recorder.callbacks(), progress
     )
@@ -145,7 +145,7 @@ def test_the_rate_follows_the_step_and_the_roll_back():
     model = tiny_model()
     train(
         model,
-        Translation(0),
+        TranslationLoss(0),
         placed(repeat(collate(PAIRS), 2)),
         torch.optim.SGD(model.parameters()),
         lambda step: seen.append(step) or step / 100,
@@ -217,7 +217,7 @@ class Poisoned:
 
     def __call__(self, model, batch):
         self.call += 1
-        loss = Translation(0)(model, batch)
+        loss = TranslationLoss(0)(model, batch)
         if self.call not in self.calls:
             return loss
         if self.poison == "only the loss":
@@ -293,7 +293,7 @@ class Cramped:
 
     def __call__(self, model, batch):
         self.seen.append(len(batch.source))
-        loss = Translation(0)(model, batch)
+        loss = TranslationLoss(0)(model, batch)
         if len(batch.source) > self.room:
             raise self.error
         return loss
@@ -312,7 +312,7 @@ def gradients(model, objective, batches):
 def test_a_batch_too_large_for_memory_is_cut_and_means_the_same(room, error):
     model = tiny_model()
     batches = [collate(PAIRS), collate(PAIRS[:2])]
-    whole, expected = gradients(model, Translation(0), batches)
+    whole, expected = gradients(model, TranslationLoss(0), batches)
     cramped = Cramped(room, error)
     found, gradient = gradients(model, cramped, batches)
     assert found.total == pytest.approx(whole.total, rel=1e-12)
@@ -327,7 +327,7 @@ def test_a_batch_too_large_for_memory_is_cut_and_means_the_same(room, error):
 def test_memory_that_runs_out_in_the_second_batch_does_not_count_the_first_twice():
     model = tiny_model()
     batches = [collate(PAIRS[:2]), collate(PAIRS)]
-    _, expected = gradients(model, Translation(0), batches)
+    _, expected = gradients(model, TranslationLoss(0), batches)
     _, gradient = gradients(model, Cramped(2), batches)
     for a, b in zip(gradient, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
@@ -338,7 +338,7 @@ def test_an_attempt_that_failed_leaves_no_trace_in_the_dice():
     model = tiny_model(dropout=0.3)
     batch = collate(PAIRS)
     torch.manual_seed(5)
-    _, expected = gradients(model, Translation(0), [*batch.halves()])
+    _, expected = gradients(model, TranslationLoss(0), [*batch.halves()])
     torch.manual_seed(5)
     _, gradient = gradients(model, Cramped(3), [batch])
     for a, b in zip(gradient, expected, strict=True):
@@ -380,13 +380,13 @@ def _train_in_little_memory():
     stack = StackConfig(n_layers=1, d_model=16, n_heads=2, d_ff=4096, dropout=0.0)
     model = Transformer(TransformerConfig(8, 8, stack=stack))
     batch = collate([([4] * 20 + [2], [5] * 20 + [2])] * 64)
-    accumulate(model, Translation(0), [collate(PAIRS)], TrainConfig())  # what is always needed
+    accumulate(model, TranslationLoss(0), [collate(PAIRS)], TrainConfig())  # what is always needed
     model.zero_grad()
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (used + 48 * 2**20, most))
-    found = accumulate(model, Translation(0), [batch], TrainConfig())
+    found = accumulate(model, TranslationLoss(0), [batch], TrainConfig())
     good = found.pieces > 1 and found.predictions == 64 * 21 and math.isfinite(found.total)
     return 0 if good else 1
 

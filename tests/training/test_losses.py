@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from polyhead.data.batches.translation import collate
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.training.losses import Objective, Translation
+from polyhead.training.losses import Objective, TranslationLoss
 
 PAIRS = [([4, 5, 2], [5, 4, 2]), ([6, 2], [6, 2]), ([4, 4, 5, 2], [5, 4, 4, 7, 2])]
 
@@ -25,7 +25,7 @@ def model():
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_the_cross_entropy_of_all_real_labels(model, smoothing):
     batch = collate(PAIRS)
-    loss = Translation(0, smoothing)(model, batch)
+    loss = TranslationLoss(0, smoothing)(model, batch)
     logits = model(batch.source, batch.target)
     oracle = F.cross_entropy(
         logits.flatten(0, 1),
@@ -44,7 +44,7 @@ def test_the_loss_is_the_cross_entropy_of_all_real_labels(model, smoothing):
 
 
 def test_company_does_not_change_a_sentence_s_loss(model):
-    objective = Translation(0, 0.1)
+    objective = TranslationLoss(0, 0.1)
     alone = sum(objective(model, collate([pair])).total.item() for pair in PAIRS)
     assert objective(model, collate(PAIRS)).total.item() == pytest.approx(alone, rel=1e-12)
 
@@ -67,9 +67,9 @@ def _half_is_close():
     torch.manual_seed(0)
     stack = StackConfig(n_layers=1, d_model=8, n_heads=2, d_ff=16)
     model = Transformer(TransformerConfig(9, 9, stack=stack)).eval()
-    whole = Translation(0, 0.1)(model, collate(PAIRS))
+    whole = TranslationLoss(0, 0.1)(model, collate(PAIRS))
     with torch.autocast("cpu", torch.float16):
-        half = Translation(0, 0.1)(model, collate(PAIRS))
+        half = TranslationLoss(0, 0.1)(model, collate(PAIRS))
     ours, theirs = (torch.autograd.grad(x.total, list(model.parameters())) for x in (half, whole))
     largest = max(b.abs().max() for b in theirs)
     close = all((a - b).abs().max() < 0.01 * largest for a, b in zip(ours, theirs, strict=True))
@@ -78,4 +78,4 @@ def _half_is_close():
 
 
 def test_it_is_an_objective():
-    assert isinstance(Translation(0), Objective)
+    assert isinstance(TranslationLoss(0), Objective)

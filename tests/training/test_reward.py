@@ -8,7 +8,7 @@ from torch import nn
 
 from polyhead.data.batches.translation import collate
 from polyhead.models.baselines.luong import Luong, LuongConfig
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 from polyhead.training.reward import ExpectedReward, RewardConfig, gleu, log_p, rewards
 from polyhead.training.tasks.translation import draw
 
@@ -112,7 +112,7 @@ def test_the_mixture_is_likelihood_times_alpha_less_the_reward():
     advantage = torch.tensor([[(1 - 1 / 3) / 2, -(1 - 1 / 3) / 2], [0.5, -0.5]])
     torch.testing.assert_close(rewards(drawn, batch.labels), r)
     expected = (advantage * log_p(model, batch.source, drawn)).sum() / 2
-    likely = Translation(PAD)(model, batch)
+    likely = TranslationLoss(PAD)(model, batch)
     torch.testing.assert_close(found.total, 0.5 * likely.total - expected)
     assert found.count == likely.count == 5
 

@@ -13,11 +13,11 @@ from tiny import SMALL, write_corpus
 from polyhead.errors import ConfigError, DataError, PolyheadError
 from polyhead.training import run_dir as runs
 from polyhead.training.config import read_run
-from polyhead.training.run_log import Silent
+from polyhead.training.run_log import NullReporter
 from polyhead.training.trainer import train
 
 
-class LeaveAt(Silent):
+class LeaveAt(NullReporter):
     """A reporter that asks the run to leave."""
 
     def __init__(self, step):

@@ -10,7 +10,7 @@ import pytest
 
 from polyhead.errors import MissingError, PolyheadError
 from polyhead.training import run_log as reports
-from polyhead.training.run_log import Journal, Reporter, Silent
+from polyhead.training.run_log import NullReporter, ProgressReporter, RunLog
 
 
 def entries(folder):
@@ -18,7 +18,7 @@ def entries(folder):
 
 
 def test_a_line_is_json_even_when_a_number_is_none(tmp_path):
-    journal = Journal(tmp_path, Silent())
+    journal = RunLog(tmp_path, NullReporter())
     journal.record("train", 3, {"loss": 0.1 + 0.2, "norm": math.inf, "rate": math.nan})
     (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
     entry = json.loads(line, parse_constant=pytest.fail)
@@ -27,7 +27,7 @@ def test_a_line_is_json_even_when_a_number_is_none(tmp_path):
 
 
 def test_the_future_is_forgotten_and_the_past_is_kept_to_the_byte(tmp_path):
-    journal = Journal(tmp_path, Silent())
+    journal = RunLog(tmp_path, NullReporter())
     for step in range(1, 6):
         journal.record("train", step, {"loss": step / 7})
     before = (tmp_path / "metrics.jsonl").read_text().splitlines(keepends=True)
@@ -40,7 +40,7 @@ def test_the_future_is_forgotten_and_the_past_is_kept_to_the_byte(tmp_path):
 
 
 def test_there_may_be_nothing_to_forget_or_to_wait_for(tmp_path):
-    journal = Journal(tmp_path, Silent())
+    journal = RunLog(tmp_path, NullReporter())
     journal.forget_after(3)
     journal.sync()
     assert list(tmp_path.iterdir()) == []
@@ -49,7 +49,7 @@ def test_there_may_be_nothing_to_forget_or_to_wait_for(tmp_path):
 def test_a_full_disk_is_one_line(tmp_path):
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     with pytest.raises(PolyheadError, match=r"cannot write .*/metrics\.jsonl: No space left on"):
-        Journal(tmp_path, Silent()).record("train", 1, {"loss": 1.0})
+        RunLog(tmp_path, NullReporter()).record("train", 1, {"loss": 1.0})
 
 
 def test_numbers_that_are_none_come_back_as_such():
@@ -62,7 +62,7 @@ def test_numbers_that_are_none_come_back_as_such():
 
 
 def test_silence_is_a_reporter():
-    assert isinstance(Silent(), Reporter)
+    assert isinstance(NullReporter(), ProgressReporter)
 
 
 # TensorBoard
@@ -98,7 +98,7 @@ def board(monkeypatch):
 
 
 def test_tensorboard_hears_every_number_and_forgets_with_us(tmp_path, board):
-    journal = Journal(tmp_path, Silent(), tensorboard=True)
+    journal = RunLog(tmp_path, NullReporter(), tensorboard=True)
     journal.forget_after(0)
     journal.record("train", 1, {"loss": 2.0, "norm": math.nan, "epoch": 3})
     journal.forget_after(7)
@@ -114,4 +114,4 @@ def test_without_tensorboard_one_is_told_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
     with pytest.raises(MissingError, match=r"add it with: pip install 'polyhead\[tb\]'"):
-        Journal(tmp_path, Silent(), tensorboard=True)
+        RunLog(tmp_path, NullReporter(), tensorboard=True)

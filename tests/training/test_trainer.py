@@ -22,8 +22,8 @@ from polyhead.errors import CheckpointError, Diverged, PolyheadError
 from polyhead.tokenizers.storage import PAD
 from polyhead.training import trainer as training
 from polyhead.training.config import read_run
-from polyhead.training.losses import Loss, Translation
-from polyhead.training.run_log import Silent
+from polyhead.training.losses import Loss, TranslationLoss
+from polyhead.training.run_log import NullReporter
 from polyhead.training.tasks import translation
 from polyhead.training.trainer import train
 
@@ -95,7 +95,7 @@ def trace(folder):
     return {"metrics": lines, "numbers": numbers, "sums": sums, "samples": samples}
 
 
-class Watcher(Silent):
+class Watcher(NullReporter):
     """A reporter that remembers, and that does something at a certain step."""
 
     def __init__(self, at=None, act=lambda: None):
@@ -326,16 +326,16 @@ def test_it_trains_in_a_thread_too(make, tmp_path, uninterrupted):
 
 def train_by(monkeypatch, objective):
     """Let translation be trained by another objective; validation stays as it is."""
-    prepare = translation.Translation.prepare
+    prepare = translation.TranslationTask.prepare
 
     def otherwise(self, run, *rest):
         prepared = prepare(self, run, *rest)
         return replace(prepared, objective=objective(PAD, run.train.smoothing))
 
-    monkeypatch.setattr(translation.Translation, "prepare", otherwise)
+    monkeypatch.setattr(translation.TranslationTask, "prepare", otherwise)
 
 
-class Poisoned(Translation):
+class Poisoned(TranslationLoss):
     """The usual objective, but its calls from `first` to `last` give a loss that is no number."""
 
     calls, first, last = 0, 0, 0
@@ -433,7 +433,7 @@ def test_weights_that_are_no_numbers_are_never_saved(make, tmp_path):
 # The machine gives up
 
 
-class Cramped(Translation):
+class Cramped(TranslationLoss):
     """The usual objective on a machine with room for four sentences."""
 
     def __call__(self, model, batch):
@@ -537,7 +537,7 @@ def test_validation_is_without_dropout_and_without_smoothing(make, tmp_path):
     total = count = 0
     for source, target in held:
         ids = saved.tokenizers.source.encode(source), saved.tokenizers.target.encode(target)
-        loss = Translation(0)(saved.model, collate([ids]))
+        loss = TranslationLoss(0)(saved.model, collate([ids]))
         total, count = total + loss.total.item(), count + loss.count
     assert result.metrics["loss"] == pytest.approx(total / count, rel=1e-5)
     assert math.exp(result.metrics["loss"]) == pytest.approx(result.metrics["perplexity"])

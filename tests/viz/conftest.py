@@ -5,7 +5,7 @@ import pytest
 from views import ATTACK, build
 
 from polyhead.viz.page import write
-from polyhead.viz.views import AttentionMap, AttentionView, Sentence, Token
+from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +17,7 @@ def view():
 @pytest.fixture(scope="session")
 def hostile(view):
     """The same view, but every text is an attack."""
-    source = Sentence(ATTACK, tuple(Token(ATTACK, token.word) for token in view.source.tokens))
+    source = TokenizedText(ATTACK, tuple(Token(ATTACK, token.word) for token in view.source.tokens))
     predictions = tuple(ATTACK for _ in view.predictions)
     return AttentionView(ATTACK, ATTACK, source, view.target, predictions, view.maps)
 
@@ -45,6 +45,8 @@ def one_text():
         weights = np.tri(n, dtype=np.float32) / np.arange(1, n + 1, dtype=np.float32)[:, None]
         one = AttentionMap(kind, 1, np.tile(weights, (heads, 1, 1)), "source", "source")
         predictions = tuple(f"p{i}" for i in range(n)) if kind == "decoder" else ()
-        return AttentionView("one", "", Sentence("t0 t1 t2", tokens), None, predictions, (one,))
+        return AttentionView(
+            "one", "", TokenizedText("t0 t1 t2", tokens), None, predictions, (one,)
+        )
 
     return one_text

@@ -12,7 +12,7 @@ from PIL import Image
 
 from polyhead.errors import ConfigError
 from polyhead.viz import draw_text as drawing
-from polyhead.viz.draw_image import OPAQUE, ImageChoice, drawn, png_of
+from polyhead.viz.draw_image import OPAQUE, ImageViewOptions, drawn, png_of
 from polyhead.viz.draw_text import rasterise, viridis
 from polyhead.viz.image_page import ImageView
 from polyhead.viz.page import read
@@ -57,7 +57,7 @@ def chosen(view, choice):
     """What is to be seen of the view, in order."""
     layers = range(2) if choice.layer is None else [choice.layer - 1]
     heads = range(3) if choice.heads is None else [head - 1 for head in choice.heads]
-    rollout = [view.rollout] if choice == ImageChoice(alone=choice.alone) else []
+    rollout = [view.rollout] if choice == ImageViewOptions(alone=choice.alone) else []
     return [*rollout, *(view.layers[layer, head] for layer in layers for head in heads)]
 
 
@@ -69,7 +69,7 @@ def test_the_picture_is_a_png_that_others_can_read(channels):
 
 
 def test_the_picture_stands_in_the_file_once_and_under_every_map(view):
-    whole = parsed(drawn(view, ImageChoice()))
+    whole = parsed(drawn(view, ImageViewOptions()))
     (image,) = whole.iter(f"{NAMESPACE}image")
     kind, data = image.get("href").split(",")
     assert kind == "data:image/png;base64"
@@ -77,14 +77,15 @@ def test_the_picture_stands_in_the_file_once_and_under_every_map(view):
     used = [use.get("href") for use in whole.iter(f"{NAMESPACE}use")]
     assert used == [f"#{image.get('id')}"] * 8  # itself, the roll-out, six heads
     other = replace(view, picture=255 - view.picture)
-    (image_of_other,) = parsed(drawn(other, ImageChoice())).iter(f"{NAMESPACE}image")
+    (image_of_other,) = parsed(drawn(other, ImageViewOptions())).iter(f"{NAMESPACE}image")
     assert image_of_other.get("id") != image.get("id")  # on one page they are not mistaken
 
 
 @pytest.mark.parametrize(
     "choice",
-    [ImageChoice(), ImageChoice(layer=2), ImageChoice(heads=[3, 1]), ImageChoice(1, [2]),
-     ImageChoice(alone=True)],
+    [ImageViewOptions(), ImageViewOptions(layer=2), ImageViewOptions(heads=[3, 1]),
+     ImageViewOptions(1, [2]),
+     ImageViewOptions(alone=True)],
 )  # fmt: skip
 def test_every_map_that_is_chosen_has_its_colours(view, choice):
     opacity = None if choice.alone else f"{OPAQUE:g}"
@@ -95,24 +96,24 @@ def test_every_map_that_is_chosen_has_its_colours(view, choice):
 def test_the_roll_out_and_heads_put_together_are_one_map(view):
     together = {"mean": view.layers[1].mean(0), "max": view.layers[1].max(0)}
     for way, weights in together.items():
-        ((found, _),) = maps(drawn(view, ImageChoice(2, way)))
+        ((found, _),) = maps(drawn(view, ImageViewOptions(2, way)))
         assert found == colours(weights)
-    ((found, _),) = maps(drawn(view, ImageChoice("rollout")))
+    ((found, _),) = maps(drawn(view, ImageViewOptions("rollout")))
     assert found == colours(view.rollout)
 
 
 def test_the_answer_and_the_names_can_be_read(view):
-    said = labels(drawn(view, ImageChoice(2, "mean")))
+    said = labels(drawn(view, ImageViewOptions(2, "mean")))
     most = f"{view.layers[1].mean(0).max():.2g}"
     assert said == ["cat.png → cat", "75.0 %", "cat", "20.0 %", "dog", "what the model saw",
                     f"layer 2, mean of 3 heads · 0 to {most}"]  # fmt: skip
-    names = [text.split(" · ")[0] for text in labels(drawn(view, ImageChoice()))[5:]]
+    names = [text.split(" · ")[0] for text in labels(drawn(view, ImageViewOptions()))[5:]]
     heads = [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2, 3)]
     assert names == ["what the model saw", "roll-out", *heads]
 
 
 def test_everything_stands_within_the_picture_and_nothing_on_something_else(view):
-    for choice in (ImageChoice(), ImageChoice(1), ImageChoice(1, "max")):
+    for choice in (ImageViewOptions(), ImageViewOptions(1), ImageViewOptions(1, "max")):
         whole = parsed(drawn(view, choice))
         right, bottom = (float(whole.get(side)) for side in ("width", "height"))
         corners = []
@@ -127,7 +128,7 @@ def test_everything_stands_within_the_picture_and_nothing_on_something_else(view
 
 def test_names_do_not_run_into_each_other(view):
     many = replace(view, layers=np.full((12, 16, 2, 3), 0.0123, np.float32))
-    for choice in (ImageChoice(), ImageChoice(heads="mean")):
+    for choice in (ImageViewOptions(), ImageViewOptions(heads="mean")):
         found = {}
         for text in parsed(drawn(many, choice)).iter(f"{NAMESPACE}text"):
             if " · " in text.text:
@@ -138,7 +139,7 @@ def test_names_do_not_run_into_each_other(view):
 
 
 def test_a_pixel_is_the_map_over_the_picture(view):
-    choice = ImageChoice(2, [3])
+    choice = ImageViewOptions(2, [3])
     whole = parsed(drawn(view, choice))
     _, over = whole.iter(f"{NAMESPACE}use")
     x, y = map(float, over.get("transform").split(")")[0].removeprefix("translate(").split())
@@ -156,7 +157,7 @@ def test_a_pixel_is_the_map_over_the_picture(view):
 def test_hostile_names_are_only_text(view):
     evil = ImageView(ATTACK, ATTACK, view.picture, ((ATTACK, 1.0), ("x" * 999, 0.0)), "mean",
                      view.layers, view.rollout)  # fmt: skip
-    picture = drawn(evil, ImageChoice())
+    picture = drawn(evil, ImageViewOptions())
     assert "<script" not in picture
     said = labels(picture)
     assert said[2].startswith("<script>alert(1)")
@@ -179,11 +180,11 @@ def test_hostile_names_are_only_text(view):
 )
 def test_what_does_not_exist_cannot_be_drawn(view, words, error):
     with pytest.raises(ConfigError, match=error):
-        drawn(view, ImageChoice(*words))
+        drawn(view, ImageViewOptions(*words))
 
 
 def test_too_many_cells_are_refused(view, monkeypatch):
     monkeypatch.setattr(drawing, "MAX_CELLS", 41)
     with pytest.raises(ConfigError, match=r"42 cells are too many .* choose a layer or heads"):
-        drawn(view, ImageChoice())
-    drawn(view, ImageChoice(1))
+        drawn(view, ImageViewOptions())
+    drawn(view, ImageViewOptions(1))

@@ -14,7 +14,7 @@ from PIL import Image
 from polyhead.errors import ConfigError, MissingError
 from polyhead.viz import draw_text as drawing
 from polyhead.viz.draw_text import HEADS, MASKED, png, rasterise, svg, viridis
-from polyhead.viz.views import AttentionMap, AttentionView, Sentence, Token
+from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
@@ -66,7 +66,7 @@ def small(*texts, weights=None, kind="encoder"):
     n = len(texts)
     weights = np.full((1, n, n), 1 / n) if weights is None else np.array(weights)
     one = AttentionMap(kind, 1, weights.astype(np.float32), "source", "source")
-    sentence = Sentence(" ".join(texts), tuple(Token(text, i) for i, text in enumerate(texts)))
+    sentence = TokenizedText(" ".join(texts), tuple(Token(text, i) for i, text in enumerate(texts)))
     return AttentionView(texts[0], "", sentence, None, (), (one,))
 
 

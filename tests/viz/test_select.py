@@ -6,7 +6,7 @@ from views import build, hashed
 
 from polyhead.errors import ConfigError
 from polyhead.viz.draw_text import MASKED, drawn, scaled
-from polyhead.viz.select import Choice, sheets
+from polyhead.viz.select import ViewOptions, sheets
 
 
 @pytest.fixture(scope="module")
@@ -16,17 +16,17 @@ def view():
 
 @pytest.mark.parametrize(("heads", "together"), [("mean", np.mean), ("max", np.max)])
 def test_heads_put_together_are_one_matrix(view, heads, together):
-    (sheet,) = sheets(view, Choice("cross", 2, heads))
+    (sheet,) = sheets(view, ViewOptions("cross", 2, heads))
     (panel,) = sheet.panels
     np.testing.assert_allclose(
         panel.weights, together(view.find("cross", 2).weights, axis=0), rtol=1e-6
     )
     assert panel.name == {"mean": "mean of 8 heads", "max": "largest of 8 heads"}[heads]
-    assert panel.name in drawn(view, Choice("cross", 2, heads))
+    assert panel.name in drawn(view, ViewOptions("cross", 2, heads))
 
 
 def test_special_tokens_can_be_left_out(view):
-    for sheet in sheets(view, Choice(special=False)):
+    for sheet in sheets(view, ViewOptions(special=False)):
         assert not any(token.special for token in (*sheet.rows, *sheet.columns))
         one = view.find(sheet.kind, sheet.layer)
         down, across = (
@@ -42,20 +42,20 @@ def test_special_tokens_can_be_left_out(view):
 
 def test_what_hashing_hides_is_no_zero_by_choice():
     view = hashed()
-    (sheet,) = sheets(view, Choice())
+    (sheet,) = sheets(view, ViewOptions())
     seen = view.maps[0].seen
     for panel in sheet.panels:
         assert (panel.unseen == ~seen[panel.head - 1]).all()
-    assert drawn(view, Choice()).count(MASKED) == (~seen).sum() > 0
-    (sheet,) = sheets(view, Choice(heads="mean"))
+    assert drawn(view, ViewOptions()).count(MASKED) == (~seen).sum() > 0
+    (sheet,) = sheets(view, ViewOptions(heads="mean"))
     assert (sheet.panels[0].unseen == ~seen.any(axis=0)).all()
 
 
 def test_lines_of_one_word_or_column_leave_the_others_dark(view):
-    (sheet,) = sheets(view, Choice(style="lines", column=3))
+    (sheet,) = sheets(view, ViewOptions(style="lines", column=3))
     assert sheet.lit_columns == {2}
     assert len(sheet.lit_rows) == len(sheet.rows)
-    (sheet,) = sheets(view, Choice("decoder", style="lines", word="school", special=False))
+    (sheet,) = sheets(view, ViewOptions("decoder", style="lines", word="school", special=False))
     assert {sheet.rows[row].text for row in sheet.lit_rows} == {"sch", "ool"}
     assert len(sheet.lit_columns) == len(sheet.columns)
 
@@ -78,4 +78,4 @@ def test_the_logarithmic_scale_begins_at_a_ten_thousandth():
 )
 def test_a_wrong_choice_says_what_there_is(view, choice, message):
     with pytest.raises(ConfigError, match=message):
-        sheets(view, Choice(**choice))
+        sheets(view, ViewOptions(**choice))

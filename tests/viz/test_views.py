@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from views import hashed
 
 from polyhead.errors import ConfigError, DataError
-from polyhead.viz.views import AttentionMap, AttentionView, Sentence, Token
+from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
 
 
 def words(*pieces):
     """A sentence of the given words, each a list of pieces."""
     tokens = [Token(piece, word) for word, group in enumerate(pieces) for piece in group]
-    return Sentence(" ".join("".join(group) for group in pieces), tuple(tokens))
+    return TokenizedText(" ".join("".join(group) for group in pieces), tuple(tokens))
 
 
 def of_text(sentence, weights, predictions=()):

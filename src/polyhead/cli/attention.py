@@ -6,9 +6,9 @@ from pathlib import Path
 from polyhead.cli.console import say
 from polyhead.cli.options import as_text
 from polyhead.errors import ConfigError
-from polyhead.pipelines.image_classifier import ImageLabeller
+from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.load import load
-from polyhead.pipelines.text_generator import Writer
+from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.viz.capture_image import look_at_image, write_view
 from polyhead.viz.capture_text import look_at_text
@@ -35,7 +35,7 @@ class LookWords:
 def run_look(words: LookWords) -> None:
     """Let the model read (and translate, if it does), look, write a page or a picture."""
     reader = load(words.model, device=words.device)
-    if isinstance(reader, ImageLabeller):  # its text is the name of a file
+    if isinstance(reader, ImageClassifier):  # its text is the name of a file
         _check_words(words)
         picture = look_at_image(reader, words.text)
         write_view(picture, words.output, layer=words.layer, heads=words.heads)
@@ -43,7 +43,7 @@ def run_look(words: LookWords) -> None:
         say(f"written to {words.output}")
         return
     text = as_text(words.text, "TEXT")
-    if isinstance(reader, Translator | Writer):
+    if isinstance(reader, Translator | TextGenerator):
         view = look(reader, text, words.target and as_text(words.target, "--target"))
     elif words.target is None:
         view = look_at_text(reader, text)

@@ -14,7 +14,7 @@ from polyhead.cli.translate import PROMPT
 from polyhead.data.corpus_tools import find_file
 from polyhead.errors import ConfigError
 from polyhead.pipelines.family_checks import family_of
-from polyhead.pipelines.text_classifier import Label, Labeller, load
+from polyhead.pipelines.text_classifier import Label, TextClassifier, load
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _given(files: Sequence[Path], encoding: str) -> Iterator[list[str]]:
 
 
 def _classify(
-    labeller: Labeller, words: ClassifyWords, lines: Sequence[str], out: io.TextIOWrapper
+    labeller: TextClassifier, words: ClassifyWords, lines: Sequence[str], out: io.TextIOWrapper
 ) -> None:
     with counting("classifying", len(lines)) as progress:
         found = labeller.classify(lines, progress=progress)

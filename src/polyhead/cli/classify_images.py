@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyhead.cli.console import counting, say
 from polyhead.errors import ConfigError, DataError
-from polyhead.pipelines.image_classifier import ImageLabeller, Label, load
+from polyhead.pipelines.image_classifier import ImageClassifier, Label, load
 
 SIZE = re.compile(r"(\d{1,5})(?:x(\d{1,5}))?")
 
@@ -47,7 +47,7 @@ def run_images(
 
 
 def read_all(
-    labeller: ImageLabeller, shape: Any, files: Sequence[Path]
+    labeller: ImageClassifier, shape: Any, files: Sequence[Path]
 ) -> list[tuple[Path, Tensor]]:
     """Files and their images; those that cannot be read are named and left out."""
     images = []

@@ -14,7 +14,7 @@ from polyhead.cli.console import TrainingScreen, counting, say
 from polyhead.cli.notes import chosen_language
 from polyhead.compare.budget import read_budget
 from polyhead.compare.comparison import compete
-from polyhead.compare.plan import Asked
+from polyhead.compare.plan import CompareRequest
 from polyhead.compare.runner import Interrupted
 from polyhead.compare.systems import CONTESTS, Contest
 from polyhead.compare.table import best, brief, lead, warnings
@@ -54,7 +54,7 @@ def run_contest(words: ContestWords) -> int:
         raise ConfigError(f"--metric {words.metric}: expected bleu or wer")
     recipe, overrides = told_apart(words)
     stem = Path(recipe).stem if recipe else "own"
-    asked = Asked(
+    asked = CompareRequest(
         contest,
         words.run or Path("runs") / f"{words.contest}-{stem}",
         read_budget(words.budget, words.flops),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from polyhead.cli.console import say
-from polyhead.convert.conversion import Report, export_model, import_model
+from polyhead.convert.conversion import ConversionReport, export_model, import_model
 
 
 def run_import(name: str, output: Path, generator: str | None, family: str | None) -> None:
@@ -18,7 +18,7 @@ def run_export(model: Path, output: Path, to: str) -> None:
     tell(export_model(model, output, to=to))
 
 
-def tell(report: Report) -> None:
+def tell(report: ConversionReport) -> None:
     """The parity report, and at last the folder on stdout."""
     say(f"{report.architecture}: our family {report.family}")
     say(f"weights: {report.n_tensors} tensors, {report.n_parameters:,} parameters, all in place")

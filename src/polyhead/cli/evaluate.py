@@ -8,7 +8,7 @@ from typing import Any, get_args
 from polyhead.cli.console import counting
 from polyhead.data.corpus_tools import find_file, read_sides
 from polyhead.errors import ConfigError
-from polyhead.pipelines.evaluate import Evaluation, Metric, evaluate, evaluate_exactly
+from polyhead.pipelines.evaluate import Metric, TranslationEvaluation, evaluate, evaluate_exactly
 from polyhead.pipelines.lsh_rounds import use_rounds
 from polyhead.pipelines.translator import Translator, load, with_options
 
@@ -76,7 +76,7 @@ def _other(words: EvaluateWords) -> Translator | list[str] | None:
     return load(words.against, device=words.device)
 
 
-def as_text(found: Evaluation, against: str) -> str:
+def as_text(found: TranslationEvaluation, against: str) -> str:
     """Scores for people."""
     lines = [str(score) for score in found.scores]
     for test in found.against:
@@ -88,7 +88,7 @@ def as_text(found: Evaluation, against: str) -> str:
     return "\n".join(lines)
 
 
-def as_json(found: Evaluation) -> str:
+def as_json(found: TranslationEvaluation) -> str:
     """Scores for programs."""
     return json.dumps(
         {

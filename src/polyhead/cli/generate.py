@@ -12,7 +12,7 @@ from polyhead.cli.console import say
 from polyhead.cli.options import as_text
 from polyhead.data.corpus_tools import find_file
 from polyhead.errors import ConfigError
-from polyhead.pipelines.text_generator import Writer, load
+from polyhead.pipelines.text_generator import TextGenerator, load
 from polyhead.pipelines.translator import with_options
 
 
@@ -81,7 +81,7 @@ def read_prompt(encoding: str) -> str:
 
 
 def _write(
-    writer: Writer, prompt: str, words: GenerateWords, seed: int, out: io.TextIOWrapper
+    writer: TextGenerator, prompt: str, words: GenerateWords, seed: int, out: io.TextIOWrapper
 ) -> None:
     options = with_options(writer.defaults, chosen(words))
     stop = [text.replace("\\n", "\n") for text in words.stop]

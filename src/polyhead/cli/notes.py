@@ -20,8 +20,8 @@ from polyhead.notes.verification import (
     CHAPTERS,
     VERDICTS,
     Check,
-    Report,
-    Row,
+    ClaimRow,
+    NotesReport,
     chosen,
     explain,
     got_of,
@@ -90,7 +90,7 @@ def chosen_language(wanted: str | None) -> str:
     return wanted
 
 
-def summary(report: Report, language: str) -> str:
+def summary(report: NotesReport, language: str) -> str:
     """How many of each, in one line."""
     parts = [f"{n} {VERDICTS[v].in_language(language)}" for v, n in report.counts.items() if n]
     seconds = f"{report.seconds:.1f}"
@@ -103,7 +103,7 @@ def summary(report: Report, language: str) -> str:
 # The table
 
 
-def _show(report: Report, language: str) -> None:
+def _show(report: NotesReport, language: str) -> None:
     """Chapters with headings on a terminal; where there is none, a line a row and tabs between."""
     screen = Console(highlight=False)
     if not screen.is_terminal:
@@ -122,7 +122,7 @@ def _show(report: Report, language: str) -> None:
     screen.print()
 
 
-def _cells(row: Row, language: str) -> list[str]:
+def _cells(row: ClaimRow, language: str) -> list[str]:
     finding = row.finding
     cells = [
         row.check.id,
@@ -135,7 +135,7 @@ def _cells(row: Row, language: str) -> list[str]:
     return [" ".join(cell.split()) for cell in cells]
 
 
-def _line(row: Row, language: str, width: int) -> Table:
+def _line(row: ClaimRow, language: str, width: int) -> Table:
     """One row as a grid, so that all rows have their columns at the same places."""
     id, verdict, claim, expected, _, _ = _cells(row, language)
     got = value_in_language(got_of(row.finding), language)
@@ -152,7 +152,7 @@ def _line(row: Row, language: str, width: int) -> Table:
     return grid
 
 
-def _reason(row: Row, language: str) -> Text:
+def _reason(row: ClaimRow, language: str) -> Text:
     """The note's value and the true one, and why."""
     word = WORDS[language]
     text = Text()

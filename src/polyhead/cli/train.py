@@ -8,9 +8,9 @@ from pathlib import Path
 
 from polyhead.cli.console import TrainingScreen, say
 from polyhead.errors import ConfigError
-from polyhead.training.config import DEFAULT_RECIPE, Run, read_run
+from polyhead.training.config import DEFAULT_RECIPE, RunConfig, read_run
 from polyhead.training.tasks import TASKS
-from polyhead.training.trainer import Result, train
+from polyhead.training.trainer import TrainResult, train
 
 LABELLED_RECIPE = "classify-small"  # for --data without a recipe
 
@@ -50,7 +50,7 @@ def run_training(words: TrainWords) -> int:
     return 130 if result.signal == signal.SIGINT else 0
 
 
-def configuration(words: TrainWords) -> tuple[Run, str | None]:
+def configuration(words: TrainWords) -> tuple[RunConfig, str | None]:
     """The run that is meant. A first word with `=` is an override, not a recipe."""
     recipe, overrides = words.recipe, list(words.overrides)
     if recipe is not None and "=" in recipe:
@@ -88,7 +88,7 @@ def as_toml(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def tell(result: Result, use: str) -> None:
+def tell(result: TrainResult, use: str) -> None:
     """The end of a run, in words."""
     if result.signal is not None:
         say(f"saved at step {result.step:,}; the same command goes on from there")

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from polyhead.errors import ConfigError
-from polyhead.training.run_log import Reporter, Silent
+from polyhead.training.run_log import NullReporter, ProgressReporter
 
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -25,7 +25,7 @@ LEAST_STEPS = 2
 
 
 @dataclass(frozen=True)
-class Budget:
+class TimeBudget:
     """One of the two is given."""
 
     seconds: float | None = None
@@ -41,7 +41,7 @@ class Budget:
         return f"{minutes:g} minute{'s' * (minutes != 1)}"
 
 
-def read_budget(time_given: str | None, flops_given: str | None) -> Budget:
+def read_budget(time_given: str | None, flops_given: str | None) -> TimeBudget:
     """`20m`, `90s`, `1h30m`; or FLOPs such as 5e14. One of the two, not both."""
     if (time_given is None) == (flops_given is None):
         raise ConfigError(
@@ -49,7 +49,7 @@ def read_budget(time_given: str | None, flops_given: str | None) -> Budget:
             "one of the two"
         )
     if flops_given is not None:
-        return Budget(flops=_read_flops(flops_given))
+        return TimeBudget(flops=_read_flops(flops_given))
     assert time_given is not None
     found = TIME.fullmatch(time_given.strip())
     if not time_given.strip() or found is None:
@@ -59,7 +59,7 @@ def read_budget(time_given: str | None, flops_given: str | None) -> Budget:
     )
     if seconds <= 0:
         raise ConfigError(f"--budget {time_given}: expected more than no time, such as 20m")
-    return Budget(seconds=seconds)
+    return TimeBudget(seconds=seconds)
 
 
 def _read_flops(given: str) -> float:
@@ -73,13 +73,13 @@ def _read_flops(given: str) -> float:
 
 
 @dataclass
-class Clock(Silent):
+class TimingReporter(NullReporter):
     """A reporter that takes the time of every update and passes everything on to another one.
 
     What happens between a validation's report and the next update is taken for the update's.
     """
 
-    inner: Reporter = field(default_factory=Silent)
+    inner: ProgressReporter = field(default_factory=NullReporter)
     on_cpu: bool = True
     moments: list[float] = field(default_factory=list)  # seconds of each update
     last: float | None = None
@@ -124,13 +124,13 @@ class Clock(Silent):
         return max(1e-9, sum(half) / max(1, len(half)))
 
 
-def probe_steps(budget: Budget) -> int:
+def probe_steps(budget: TimeBudget) -> int:
     """How many steps are timed."""
     short = budget.seconds is not None and budget.seconds < SHORT
     return SHORT_PROBE_STEPS if short else PROBE_STEPS
 
 
-def affordable(budget: Budget, share: float, cost: Mapping[str, float]) -> int:
+def affordable(budget: TimeBudget, share: float, cost: Mapping[str, float]) -> int:
     """How many steps a share of the budget allows, given what one of them takes."""
     if budget.flops is None:
         assert budget.seconds is not None

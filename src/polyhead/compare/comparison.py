@@ -7,10 +7,10 @@ from typing import Any
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.compare.ensembles import run_teams
 from polyhead.compare.page import render
-from polyhead.compare.plan import Asked, make_plan
+from polyhead.compare.plan import CompareRequest, make_plan
 from polyhead.compare.runner import Counting, in_silence, run, write_json
 from polyhead.compare.table import markdown, summarise
-from polyhead.training.run_log import Reporter, Silent
+from polyhead.training.run_log import NullReporter, ProgressReporter
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class Outcome:
 
 
 def compete(
-    asked: Asked,
+    asked: CompareRequest,
     *,
     language: str = "en",
-    watcher: Reporter | None = None,
+    watcher: ProgressReporter | None = None,
     counting: Counting = in_silence,
 ) -> Outcome:
     """Train, examine, test, write. What is finished is not done again."""
-    watching = Silent() if watcher is None else watcher
+    watching = NullReporter() if watcher is None else watcher
     plan = make_plan(asked)
     results = run(plan, watching, counting)
     teams = run_teams(plan, results, watching, counting)

@@ -31,7 +31,7 @@ SEED = 1  # of what is held out
 
 
 @dataclass(frozen=True)
-class Material:
+class CompareData:
     """The table [data] that everybody trains on, and the test set that everybody is judged by."""
 
     data: dict[str, Any]
@@ -43,7 +43,7 @@ class Material:
 
 def prepare(
     data: Mapping[str, Any], tests: Mapping[str, Sequence[str]], folder: Path, *, own: bool
-) -> Material:
+) -> CompareData:
     """Find or make the three sets. `own` files have no neighbours that we could know of."""
     listed = {n: [v] if n in LISTS and isinstance(v, str) else v for n, v in data.items()}
     config = from_dict(DataConfig, listed, "data.")
@@ -58,12 +58,12 @@ def prepare(
         sources, references, where = [], [], ""
     has_valid = bool(config.valid_source or config.valid_target or config.valid_pairs)
     if sources and has_valid:
-        return Material(listed, sources, references, where)
+        return CompareData(listed, sources, references, where)
     split = part(config, folder, test=not sources, valid=not has_valid)
     new = {n: v for n, v in listed.items() if n not in _replaced(split.files)} | split.files
     if split.test is not None:
         sources, references, where = split.test.sources, split.test.targets, "held out"
-    return Material(new, sources, references, where, split.notices)
+    return CompareData(new, sources, references, where, split.notices)
 
 
 def beside(config: DataConfig) -> dict[str, tuple[str, ...]]:

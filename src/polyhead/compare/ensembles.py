@@ -8,7 +8,7 @@ from typing import Any
 
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.compare import scoring as judging
-from polyhead.compare.plan import SEEDS, Plan, read_json
+from polyhead.compare.plan import SEEDS, ComparePlan, read_json
 from polyhead.compare.runner import (
     Counting,
     Progress,
@@ -17,12 +17,12 @@ from polyhead.compare.runner import (
     write_json,
 )
 from polyhead.pipelines.translator import load
-from polyhead.training.run_log import Reporter
+from polyhead.training.run_log import ProgressReporter
 
 TRAINING = ("steps", "tokens", "seconds", "flops", "flops_measured")
 
 
-def members(plan: Plan) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+def members(plan: ComparePlan) -> Iterator[tuple[str, list[tuple[str, int]]]]:
     """Every ensemble that was asked for: its name, and who is in it."""
     if plan.ensembles_of_seeds:
         for system in plan.systems:
@@ -32,7 +32,10 @@ def members(plan: Plan) -> Iterator[tuple[str, list[tuple[str, int]]]]:
 
 
 def run_teams(
-    plan: Plan, results: Sequence[dict[str, Any]], watcher: Reporter, counting: Counting
+    plan: ComparePlan,
+    results: Sequence[dict[str, Any]],
+    watcher: ProgressReporter,
+    counting: Counting,
 ) -> list[dict[str, Any]]:
     """The results of all ensembles, in the form of those of single systems."""
     by_name = {(one["system"], one["seed"]): one for one in results}
@@ -51,7 +54,7 @@ def run_teams(
 
 
 def judge_team(
-    plan: Plan, name: str, team: Sequence[dict[str, Any]], progress: Progress
+    plan: ComparePlan, name: str, team: Sequence[dict[str, Any]], progress: Progress
 ) -> dict[str, Any]:
     """Examine an ensemble like a system."""
     folders = [plan.folder / "runs" / f"{one['system']}-{one['seed']}" for one in team]

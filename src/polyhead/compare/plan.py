@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from polyhead.checkpoint import atomic_dir as store
-from polyhead.compare.budget import Budget
-from polyhead.compare.data import Material, prepare
+from polyhead.compare.budget import TimeBudget
+from polyhead.compare.data import CompareData, prepare
 from polyhead.compare.systems import HOME, Contest, System, choose, configuration
 from polyhead.config import read, set_by_path
 from polyhead.errors import ConfigError
@@ -43,12 +43,12 @@ SEEDS = "seeds"  # --ensemble seeds: of all seeds of each system
 
 
 @dataclass(frozen=True)
-class Asked:
+class CompareRequest:
     """What was said."""
 
     contest: Contest
     folder: Path
-    budget: Budget
+    budget: TimeBudget
     recipe: str | None = None
     changes: tuple[str, ...] = ()
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -60,17 +60,17 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparePlan:
     """What will be done."""
 
     contest: Contest
     folder: Path
-    budget: Budget
+    budget: TimeBudget
     name: str  # of the data
     base: dict[str, Any]
     home: bool
     changes: tuple[str, ...]
-    material: Material
+    material: CompareData
     systems: tuple[System, ...]
     seeds: int
     metric: Metric
@@ -82,7 +82,7 @@ class Plan:
         return configuration(system, self.base, home=self.home, changes=self.changes)
 
 
-def make_plan(asked: Asked) -> Plan:
+def make_plan(asked: CompareRequest) -> ComparePlan:
     """Check everything that can be checked before hours are spent."""
     if asked.seeds < 1:
         raise ConfigError(f"--seeds {asked.seeds}: expected at least 1")
@@ -107,7 +107,7 @@ def make_plan(asked: Asked) -> Plan:
     forget_unbegun(asked.folder)
     material = prepare(base.get("data", {}), asked.tests, asked.folder / "data", own=own)
     metric = asked.metric or ("wer" if base.get("text", {}).get("jamo") else "bleu")
-    plan = Plan(
+    plan = ComparePlan(
         asked.contest,
         asked.folder,
         asked.budget,
@@ -177,7 +177,7 @@ def change_material(base: dict[str, Any], changes: Sequence[str]) -> tuple[str, 
     return tuple(of_systems)
 
 
-def read_teams(asked: Asked, systems: Sequence[System]) -> list[tuple[str, ...]]:
+def read_teams(asked: CompareRequest, systems: Sequence[System]) -> list[tuple[str, ...]]:
     """`seeds`, or names joined by +, each of which must compete."""
     names = [system.name for system in systems]
     teams = []
@@ -218,7 +218,7 @@ def forget_unbegun(folder: Path) -> None:
                     shutil.rmtree(folder / name)
 
 
-def agree(plan: Plan, asked: Asked) -> None:
+def agree(plan: ComparePlan, asked: CompareRequest) -> None:
     """Write down what was agreed, or make sure that this is the same comparison.
 
     Systems and seeds may be added later: what is finished is not done again.

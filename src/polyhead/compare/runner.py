@@ -15,23 +15,23 @@ from polyhead import devices
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import train_state as training_state
 from polyhead.compare import scoring as judging
-from polyhead.compare.budget import Clock, affordable, fitted, probe_steps
-from polyhead.compare.plan import BUDGETS, Plan, read_json
+from polyhead.compare.budget import TimingReporter, affordable, fitted, probe_steps
+from polyhead.compare.plan import BUDGETS, ComparePlan, read_json
 from polyhead.compare.systems import Stage, System
 from polyhead.config import from_dict, set_by_path
 from polyhead.data import config as corpus
-from polyhead.data.batches.translation import Epochs, Pair
+from polyhead.data.batches.translation import Pair, TranslationBatches
 from polyhead.errors import DataError, Diverged
 from polyhead.pipelines.translator import load
 from polyhead.tokenizers import storage as tokenizer
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import Tokenizers
 from polyhead.training import run_dir as runs
-from polyhead.training.config import Run, build
-from polyhead.training.run_log import METRICS, Journal, Reporter
+from polyhead.training.config import RunConfig, build
+from polyhead.training.run_log import METRICS, ProgressReporter, RunLog
 from polyhead.training.tasks.translation import flops_per_token
 from polyhead.training.tasks.vocabulary import tokenizers_of
-from polyhead.training.trainer import Result, train
+from polyhead.training.trainer import TrainResult, train
 
 Progress = Callable[[int], None]  # so many more are done
 Counting = Callable[[str, int], AbstractContextManager[Progress]]  # of what, and how many
@@ -58,7 +58,9 @@ class Shared:
     pairs: list[Pair]
 
 
-def run(plan: Plan, watcher: Reporter, counting: Counting = in_silence) -> list[dict[str, Any]]:
+def run(
+    plan: ComparePlan, watcher: ProgressReporter, counting: Counting = in_silence
+) -> list[dict[str, Any]]:
     """All results, finished ones included, in the order of the table."""
     for notice in plan.material.notices:
         watcher.notice(notice)
@@ -88,7 +90,7 @@ def run(plan: Plan, watcher: Reporter, counting: Counting = in_silence) -> list[
     return found
 
 
-def hours(plan: Plan, n_left: int) -> str:
+def hours(plan: ComparePlan, n_left: int) -> str:
     """How much training is left in all, if that is known."""
     if plan.budget.seconds is None:
         return ""
@@ -97,14 +99,14 @@ def hours(plan: Plan, n_left: int) -> str:
     return f" ({minutes:,} minute{plural} of training left in all)" if minutes else ""
 
 
-def share(plan: Plan, watcher: Reporter) -> Shared:
+def share(plan: ComparePlan, watcher: ProgressReporter) -> Shared:
     """Learn the vocabulary once, and encode the text with it."""
     watcher.stage("reading the data")
     data = from_dict(corpus.DataConfig, plan.base["data"], "data.")
     text = from_dict(TextConfig, plan.base.get("text", {}), "text.")
     train_pairs = corpus.load(data, seed=1).train
     _check_text(plan, [*train_pairs.sources, *train_pairs.targets])
-    journal = Journal(plan.folder, watcher)
+    journal = RunLog(plan.folder, watcher)
     tokens = tokenizers_of(plan.folder, train_pairs.sources, train_pairs.targets, text, journal)
     source = tokens.source.encode_batch(train_pairs.sources)
     target = tokens.target.encode_batch(train_pairs.targets)
@@ -118,7 +120,7 @@ def share(plan: Plan, watcher: Reporter) -> Shared:
     return Shared(tokens, pairs)
 
 
-def _check_text(plan: Plan, lines: Sequence[str]) -> None:
+def _check_text(plan: ComparePlan, lines: Sequence[str]) -> None:
     """Whoever is trained later must read what the others have read."""
     path, now = plan.folder / "text.json", {"training": runs.fingerprint(lines)}
     if not path.exists():
@@ -130,14 +132,19 @@ def _check_text(plan: Plan, lines: Sequence[str]) -> None:
         )
 
 
-def stage_folder(plan: Plan, system: System, seed: int, stage: int) -> Path:
+def stage_folder(plan: ComparePlan, system: System, seed: int, stage: int) -> Path:
     """The last stage's folder has the system's name; those before it have a number too."""
     last = stage == len(system.stages) - 1
     return plan.folder / "runs" / f"{system.name}-{seed}{'' if last else f'-stage-{stage + 1}'}"
 
 
 def train_stage(
-    plan: Plan, shared: Shared, system: System, seed: int, stage: int, watcher: Reporter
+    plan: ComparePlan,
+    shared: Shared,
+    system: System,
+    seed: int,
+    stage: int,
+    watcher: ProgressReporter,
 ) -> Path:
     """One run: timed first, if its like never was, then trained for as long as it may."""
     folder = stage_folder(plan, system, seed, stage)
@@ -148,7 +155,7 @@ def train_stage(
     if stage:
         values["train"]["init"] = str(stage_folder(plan, system, seed, stage - 1))
     steps = steps_within(plan, shared, (system, stage), values, watcher)
-    clock = Clock(watcher, on_cpu=_on_cpu(values))
+    clock = TimingReporter(watcher, on_cpu=_on_cpu(values))
     try:
         result = _train(build(fitted(values, steps)), folder, shared, clock)
     except Diverged as error:
@@ -160,7 +167,9 @@ def train_stage(
     return folder
 
 
-def _train(run: Run, folder: Path, shared: Shared, clock: Clock, *, fresh: bool = False) -> Result:
+def _train(
+    run: RunConfig, folder: Path, shared: Shared, clock: TimingReporter, *, fresh: bool = False
+) -> TrainResult:
     """Train in a folder that has the common vocabulary."""
     place = folder / runs.TOKENIZER
     if not place.exists():
@@ -172,7 +181,11 @@ def _train(run: Run, folder: Path, shared: Shared, clock: Clock, *, fresh: bool 
 
 
 def steps_within(
-    plan: Plan, shared: Shared, who: tuple[System, int], values: dict[str, Any], watcher: Reporter
+    plan: ComparePlan,
+    shared: Shared,
+    who: tuple[System, int],
+    values: dict[str, Any],
+    watcher: ProgressReporter,
 ) -> int:
     """How many steps the budget allows: measured once for each system and stage, then kept."""
     system, number = who
@@ -192,11 +205,11 @@ def steps_within(
 
 
 def timed(
-    plan: Plan, shared: Shared, values: dict[str, Any], watcher: Reporter
+    plan: ComparePlan, shared: Shared, values: dict[str, Any], watcher: ProgressReporter
 ) -> dict[str, float]:
     """What a step takes, from a few of them that are thrown away."""
     watcher.stage(f"timing {values['description']}")
-    folder, clock = plan.folder / "probe", Clock(on_cpu=_on_cpu(values))
+    folder, clock = plan.folder / "probe", TimingReporter(on_cpu=_on_cpu(values))
     if folder.exists():
         shutil.rmtree(folder)
     probe = fitted(values, probe_steps(plan.budget))
@@ -210,7 +223,7 @@ def timed(
     return {"seconds_per_step": clock.seconds_per_step}
 
 
-def counted(run: Run, shared: Shared) -> dict[str, float]:
+def counted(run: RunConfig, shared: Shared) -> dict[str, float]:
     """What a step costs: the tokens of an average batch, times FLOPs of a token.
 
     Training by reward has no formula: it is measured on the model that it begins from.
@@ -218,7 +231,9 @@ def counted(run: Run, shared: Shared) -> dict[str, float]:
     vocab = shared.tokenizers
     sizes = {"source_vocab": len(vocab.source), "target_vocab": len(vocab.target)}
     run = replace(run, model=replace(run.model, **sizes))
-    n_batches = Epochs(lambda _: shared.pairs, run.train.max_tokens, run.train.seed).n_batches(0)
+    n_batches = TranslationBatches(
+        lambda _: shared.pairs, run.train.max_tokens, run.train.seed
+    ).n_batches(0)
     n_tokens = sum(len(source) + len(target) for source, target in shared.pairs)
     if run.train.reward.samples and run.train.init is not None:
         model = load(run.train.init).models[0].model
@@ -232,7 +247,7 @@ def _on_cpu(values: dict[str, Any]) -> bool:
     return devices.choose(values["train"].get("device", "auto")).type == "cpu"
 
 
-def _remember_time(folder: Path, clock: Clock) -> None:
+def _remember_time(folder: Path, clock: TimingReporter) -> None:
     """Add the time of this session's updates to that of earlier ones."""
     path = folder / "time.json"
     before = read_json(path) if path.exists() else {"steps": 0, "seconds": 0.0}
@@ -246,7 +261,7 @@ def _remember_time(folder: Path, clock: Clock) -> None:
 
 
 def judge(
-    plan: Plan,
+    plan: ComparePlan,
     shared: Shared,
     who: tuple[System, int],
     folders: Sequence[Path],
@@ -342,12 +357,12 @@ def metrics_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line]
 
 
-def result_file(plan: Plan, name: str, seed: int | str) -> Path:
+def result_file(plan: ComparePlan, name: str, seed: int | str) -> Path:
     """Where the findings about one finished system lie."""
     return plan.folder / "results" / f"{name}-{seed}.json"
 
 
-def output_file(plan: Plan, name: str, seed: int | str, way: str) -> Path:
+def output_file(plan: ComparePlan, name: str, seed: int | str, way: str) -> Path:
     """Where translations of the test set lie."""
     return plan.folder / "outputs" / f"{name}-{seed}.{way}.txt"
 

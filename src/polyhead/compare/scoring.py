@@ -14,16 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyhead.compare.budget import Clock
+from polyhead.compare.budget import TimingReporter
 from polyhead.cost.measured import products
-from polyhead.data.batches.translation import Epochs, Pair, TranslationBatch
+from polyhead.data.batches.translation import Pair, TranslationBatch, TranslationBatches
 from polyhead.decoding.config import DecodeConfig
 from polyhead.layers.attention_recorder import attends
 from polyhead.metrics.bleu import SAMPLES, Comparison, compare, score
 from polyhead.metrics.error_rates import compare_errors, error_rates
 from polyhead.pipelines.evaluate import Metric
 from polyhead.pipelines.translator import Translator
-from polyhead.training.config import Run
+from polyhead.training.config import RunConfig
 from polyhead.training.losses import Objective
 from polyhead.training.tasks.translation import objective_of
 
@@ -51,7 +51,7 @@ def examine(
     usual = options_for(translator)
     found = {}
     for way, options in zip(WAYS, (replace(usual, beam=1), usual), strict=True):
-        clock = Clock(on_cpu=translator.device.type == "cpu")
+        clock = TimingReporter(on_cpu=translator.device.type == "cpu")
         started = clock.now()
         best = translator.n_best(sources, options=options, progress=progress)
         seconds = clock.now() - started
@@ -136,9 +136,9 @@ def _learn(objective: Objective, model: Any, batch: TranslationBatch) -> None:
     objective(model, batch).total.backward()
 
 
-def measured_flops_per_token(model: Any, run: Run, pairs: Sequence[Pair]) -> float:
+def measured_flops_per_token(model: Any, run: RunConfig, pairs: Sequence[Pair]) -> float:
     """By torch's counter on a few of the batches that it was trained on, padding and all."""
-    epochs = Epochs(lambda _: pairs, run.train.max_tokens, run.train.seed)
+    epochs = TranslationBatches(lambda _: pairs, run.train.max_tokens, run.train.seed)
     n, device = epochs.n_batches(0), next(model.parameters()).device
     places = sorted({round(i * (n - 1) / MEASURED_BATCHES) for i in range(MEASURED_BATCHES)})
     objective, work, tokens = objective_of(run), 0, 0

@@ -9,7 +9,7 @@ from statistics import mean, median
 from typing import Any
 
 from polyhead.compare import scoring as judging
-from polyhead.compare.plan import Plan, read_json
+from polyhead.compare.plan import ComparePlan, read_json
 from polyhead.compare.runner import output_file, write_json
 from polyhead.compare.systems import System
 from polyhead.compare.words import in_words
@@ -27,7 +27,7 @@ OURS = ("own text", "held out")  # what we call things that have no name of thei
 
 
 def summarise(
-    plan: Plan, results: Sequence[dict[str, Any]], teams: Sequence[dict[str, Any]]
+    plan: ComparePlan, results: Sequence[dict[str, Any]], teams: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """Everything that a table shows, as JSON knows it."""
     p_values = significance(plan, [*results, *teams])
@@ -125,7 +125,7 @@ def _interval(result: dict[str, Any]) -> list[float] | None:
     return None if score["low"] is None else [score["low"], score["high"]]
 
 
-def significance(plan: Plan, results: Iterable[dict[str, Any]]) -> dict[str, float]:
+def significance(plan: ComparePlan, results: Iterable[dict[str, Any]]) -> dict[str, float]:
     """P of every result against the baseline's of the same seed; computed once, then kept."""
     path = plan.folder / "significance.json"
     known: dict[str, float] = read_json(path) if path.exists() else {}

@@ -27,7 +27,7 @@ from polyhead.convert import bert, electra, marian, vit
 from polyhead.convert import gpt2 as gpt
 from polyhead.convert import special_ids as ids
 from polyhead.convert.reader import Original
-from polyhead.convert.special_ids import Specials
+from polyhead.convert.special_ids import SpecialIds
 from polyhead.convert.timm_vit import TIMM, config_from_timm, is_timm
 from polyhead.convert.weight_names import Weights, n_classes, require_fit
 from polyhead.errors import CheckpointError
@@ -48,7 +48,7 @@ class Conversion:
     architecture: str
     convert: Convert
     notes: tuple[str, ...] = ()  # what was left out or is new
-    specials: Specials | None = None
+    specials: SpecialIds | None = None
 
     def weights(self, state: Mapping[str, Tensor]) -> Weights:
         """Our weights, with our numbers of words."""
@@ -57,7 +57,7 @@ class Conversion:
             return found
         return ids.renumbered(self.family, found, self.specials)
 
-    def renumbered(self, specials: Specials | None) -> "Conversion":
+    def renumbered(self, specials: SpecialIds | None) -> "Conversion":
         """The same with our special ids."""
         config = ids.with_our_ids(self.family, self.config, specials)
         return replace(self, config=config, specials=specials)

@@ -13,17 +13,17 @@ from polyhead.convert import bert, electra, marian, vit
 from polyhead.convert import gpt2 as gpt
 from polyhead.convert import special_ids as ids
 from polyhead.convert.pixels import MEAN, STD
-from polyhead.convert.special_ids import Specials
+from polyhead.convert.special_ids import SpecialIds
 from polyhead.convert.timm_vit import TIMM, config_to_timm
 from polyhead.convert.weight_names import Weights
 from polyhead.errors import CheckpointError
 
-OURS = Specials(pad=0, bos=1, eos=2, unk=3)  # the ids of a model that was never renumbered
+OURS = SpecialIds(pad=0, bos=1, eos=2, unk=3)  # the ids of a model that was never renumbered
 HALVES = ("generator", "discriminator")
 
 
 @dataclass(frozen=True)
-class Written:
+class ExportedModel:
     """One of their folders: `name` is that of a folder inside, empty if there is only one."""
 
     name: str
@@ -38,9 +38,9 @@ def written(
     family: str,
     config: Any,
     weights: Mapping[str, Tensor],
-    specials: Specials | None,
+    specials: SpecialIds | None,
     classes: Sequence[str] = (),
-) -> list[Written]:
+) -> list[ExportedModel]:
     """All folders of a model; `specials` undoes the renumbering of one that was imported."""
     if family not in WRITERS:
         raise CheckpointError(
@@ -58,7 +58,7 @@ def written(
 
 def timm_written(
     family: str, config: Any, weights: Mapping[str, Tensor], classes: Sequence[str] = ()
-) -> list[Written]:
+) -> list[ExportedModel]:
     """The folder of a Vision Transformer as timm has it."""
     if family != "vit":
         raise CheckpointError(
@@ -67,10 +67,10 @@ def timm_written(
     values = config_to_timm(config)
     if classes:
         values["label_names"] = list(classes)
-    return [Written("", TIMM, values, vit.to_timm(weights))]
+    return [ExportedModel("", TIMM, values, vit.to_timm(weights))]
 
 
-def with_pixels(half: Written, config: Any) -> Written:
+def with_pixels(half: ExportedModel, config: Any) -> ExportedModel:
     """The same with how pixels are scaled here: timm has it in config.json, the other beside it."""
     mean, std = [MEAN] * config.channels, [STD] * config.channels
     if half.architecture != TIMM:
@@ -87,25 +87,25 @@ def labels(classes: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _written(values: dict[str, Any], weights: Weights, name: str = "") -> Written:
+def _written(values: dict[str, Any], weights: Weights, name: str = "") -> ExportedModel:
     values = values | {"dtype": "float32"}
-    return Written(name, values["architectures"][0], values, weights)
+    return ExportedModel(name, values["architectures"][0], values, weights)
 
 
-def _gpt(config: Any, weights: Mapping[str, Tensor], specials: Specials) -> list[Written]:
+def _gpt(config: Any, weights: Mapping[str, Tensor], specials: SpecialIds) -> list[ExportedModel]:
     ends = {"bos_token_id": specials.eos, "eos_token_id": specials.eos}
     found = _written(gpt.config_to_hf(config) | ends, gpt.to_hf(weights))
     return [replace(found, generation=ends)]
 
 
-def _bert(config: Any, weights: Mapping[str, Tensor], _: Specials) -> list[Written]:
+def _bert(config: Any, weights: Mapping[str, Tensor], _: SpecialIds) -> list[ExportedModel]:
     if config.embedding_width != config.stack.d_model:
         values = electra.half_to_hf(config, "ElectraForMaskedLM")
         return [_written(values, electra.generator_to_hf(weights))]
     return [_written(bert.config_to_hf(config), bert.to_hf(weights))]
 
 
-def _classifier(config: Any, weights: Mapping[str, Tensor], _: Specials) -> list[Written]:
+def _classifier(config: Any, weights: Mapping[str, Tensor], _: SpecialIds) -> list[ExportedModel]:
     if config.pooling != "first":
         raise CheckpointError(
             f'pooling = "{config.pooling}": their classifiers read their result from the first '
@@ -120,16 +120,18 @@ def _classifier(config: Any, weights: Mapping[str, Tensor], _: Specials) -> list
     return [_written(values | names, bert.classifier_to_hf(weights))]
 
 
-def _electra(config: Any, weights: Mapping[str, Tensor], _: Specials) -> list[Written]:
+def _electra(config: Any, weights: Mapping[str, Tensor], _: SpecialIds) -> list[ExportedModel]:
     values, states = electra.config_to_hf(config), electra.to_hf(weights, config)
     return [_written(*half) for half in zip(values, states, HALVES, strict=True)]
 
 
-def _vit(config: Any, weights: Mapping[str, Tensor], _: Specials) -> list[Written]:
+def _vit(config: Any, weights: Mapping[str, Tensor], _: SpecialIds) -> list[ExportedModel]:
     return [_written(vit.config_to_hf(config), vit.to_hf(weights))]
 
 
-def _marian(config: Any, weights: Mapping[str, Tensor], specials: Specials) -> list[Written]:
+def _marian(
+    config: Any, weights: Mapping[str, Tensor], specials: SpecialIds
+) -> list[ExportedModel]:
     ends = {
         "decoder_start_token_id": specials.bos,
         "eos_token_id": specials.eos,

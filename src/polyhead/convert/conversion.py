@@ -23,13 +23,13 @@ from polyhead.convert import parity, pixels
 from polyhead.convert import special_ids as ids
 from polyhead.convert import tokenizer_ids as tokens
 from polyhead.convert.architectures import Conversion
-from polyhead.convert.config_writer import Written
+from polyhead.convert.config_writer import ExportedModel
 from polyhead.convert.electra import embeddings_are_shared
 from polyhead.convert.hub import locate
-from polyhead.convert.parity import LIMIT, Parity, Theirs
+from polyhead.convert.parity import LIMIT, ForeignCheckpoint, Parity
 from polyhead.convert.pixels import PIXELS, Scale
 from polyhead.convert.reader import CONFIG, WEIGHTS, Original, original
-from polyhead.convert.special_ids import Specials, specials_from
+from polyhead.convert.special_ids import SpecialIds, specials_from
 from polyhead.convert.weight_names import Weights
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.models.registry import FAMILIES
@@ -42,7 +42,7 @@ MASKED = ("bert", "electra", "classifier")  # families with one id more than the
 
 
 @dataclass(frozen=True)
-class Report:
+class ConversionReport:
     """What a conversion did: `parity` is None if nothing could be run beside it (`obstacle`)."""
 
     family: str
@@ -58,7 +58,7 @@ class Report:
 
 def import_model(
     name: str, output: Path, *, generator: str | None = None, family: str | None = None
-) -> Report:
+) -> ConversionReport:
     """Read one of their models, write it as one of ours."""
     if family not in (None, "vit"):
         raise ConfigError(f"--family {family}: only vit can be told; the others tell themselves")
@@ -82,7 +82,7 @@ def import_model(
     saved = SavedModel(chosen.family, chosen.config, model, tokenizers, about)
     sides = _sides(theirs, other, chosen, scale)
     found = _compared(saved, chosen.specials, sides)
-    report = Report(
+    report = ConversionReport(
         chosen.family, chosen.architecture, output, len(state),
         sum(p.numel() for p in model.parameters()), found, tokenizer_note, chosen.notes,
         parity.obstacle(sides[0]),
@@ -183,12 +183,16 @@ def _scale(theirs: Original, chosen: Conversion) -> tuple[Scale, tuple[str, ...]
 
 def _sides(
     theirs: Original, other: Original | None, chosen: Conversion, scale: Scale | None
-) -> list[Theirs]:
-    first = Theirs(theirs.path, chosen.architecture, scale)
-    return [first] if other is None else [first, Theirs(other.path, "ElectraForMaskedLM")]
+) -> list[ForeignCheckpoint]:
+    first = ForeignCheckpoint(theirs.path, chosen.architecture, scale)
+    return (
+        [first] if other is None else [first, ForeignCheckpoint(other.path, "ElectraForMaskedLM")]
+    )
 
 
-def _compared(saved: SavedModel, specials: Specials | None, sides: list[Theirs]) -> Parity | None:
+def _compared(
+    saved: SavedModel, specials: SpecialIds | None, sides: list[ForeignCheckpoint]
+) -> Parity | None:
     """The report of the two, or an error if they differ."""
     second = sides[1] if len(sides) > 1 else None
     found = parity.compare(saved.family, saved.model, specials, sides[0], second)
@@ -201,7 +205,7 @@ def _compared(saved: SavedModel, specials: Specials | None, sides: list[Theirs])
     return found
 
 
-def export_model(model: Path, output: Path, *, to: str = "hf") -> Report:
+def export_model(model: Path, output: Path, *, to: str = "hf") -> ConversionReport:
     """Write one of our models as one (ELECTRA: two) of theirs."""
     if to not in ("hf", "timm"):
         raise ConfigError(f"--to {to}: only hf (Hugging Face's transformers) and timm are known")
@@ -221,17 +225,19 @@ def export_model(model: Path, output: Path, *, to: str = "hf") -> Report:
     with store.writing(output) as draft:
         for half in folders:
             _fill(draft / half.name, half, source)
-        sides = [Theirs(draft / half.name, half.architecture) for half in reversed(folders)]
+        sides = [
+            ForeignCheckpoint(draft / half.name, half.architecture) for half in reversed(folders)
+        ]
         found, obstacle = _compared(saved, specials, sides), parity.obstacle(sides[0])
     kept = "its files as they came" if isinstance(source, ForeignTokenizer) else "not written: ours"
-    return Report(
+    return ConversionReport(
         saved.family, " and ".join(half.architecture for half in folders), output,
         sum(len(half.weights) for half in folders), sum(t.numel() for t in weights.values()),
         found, "none" if source is None else kept, obstacle=obstacle,
     )  # fmt: skip
 
 
-def _fill(folder: Path, half: Written, tokenizer: object) -> None:
+def _fill(folder: Path, half: ExportedModel, tokenizer: object) -> None:
     """Their files in a folder."""
     folder.mkdir(exist_ok=True)
     _write_json(folder / CONFIG, half.values)
@@ -248,7 +254,7 @@ def _fill(folder: Path, half: Written, tokenizer: object) -> None:
         foreign.write_files(tokenizer, folder, prefix="")
 
 
-def specials_for(saved: SavedModel) -> Specials | None:
+def specials_for(saved: SavedModel) -> SpecialIds | None:
     """The numbers that a model's special ids had before it came here.
 
     Its tokenizer knows them, also after fine-tuning; without one, what the import wrote down.
@@ -260,7 +266,7 @@ def specials_for(saved: SavedModel) -> Specials | None:
     missing = set(range(len(source) + 1)) - set(source.ids)
     masked = saved.family in MASKED and len(missing) == 1
     pad, bos, eos, unk = source.ids[:4]
-    return Specials(pad, bos, eos, unk, missing.pop() if masked else None)
+    return SpecialIds(pad, bos, eos, unk, missing.pop() if masked else None)
 
 
 def refuse_to_overwrite(output: Path) -> None:
@@ -269,7 +275,7 @@ def refuse_to_overwrite(output: Path) -> None:
         raise ConfigError(f"{output} exists already; choose another --output or remove it first")
 
 
-def card(name: str, report: Report) -> str:
+def card(name: str, report: ConversionReport) -> str:
     """README.md of an imported model."""
     compared = "not compared" if report.parity is None else f"{report.parity.difference:.1e}"
     notes = "\n".join(f"- {note}" for note in report.notes)

@@ -24,7 +24,7 @@ from polyhead.convert import timm_vit as timms
 from polyhead.convert.pixels import Scale
 from polyhead.convert.reader import CONFIG, read_json
 from polyhead.convert.reader import original as look_at
-from polyhead.convert.special_ids import Specials, read_as, written_as
+from polyhead.convert.special_ids import SpecialIds, read_as, written_as
 from polyhead.convert.timm_vit import TIMM
 from polyhead.errors import CheckpointError
 
@@ -48,7 +48,7 @@ class Parity:
 
 
 @dataclass(frozen=True)
-class Theirs:
+class ForeignCheckpoint:
     """One of their folders, and the class that reads it, or timm; how it wants its pixels."""
 
     folder: Path
@@ -57,7 +57,11 @@ class Theirs:
 
 
 def compare(
-    family: str, model: Any, specials: Specials | None, theirs: Theirs, generator: Theirs | None
+    family: str,
+    model: Any,
+    specials: SpecialIds | None,
+    theirs: ForeignCheckpoint,
+    generator: ForeignCheckpoint | None,
 ) -> Parity | None:
     """Run both; None if there is an `obstacle`."""
     if obstacle(theirs) is not None:
@@ -79,7 +83,7 @@ def compare(
     )
 
 
-def obstacle(side: Theirs) -> str | None:
+def obstacle(side: ForeignCheckpoint) -> str | None:
     """Why nothing can be run beside our model, or None if it can."""
     library = TIMM if side.architecture == TIMM else "transformers"
     try:
@@ -95,7 +99,7 @@ def obstacle(side: Theirs) -> str | None:
     return None
 
 
-def _load(side: Theirs) -> Any:
+def _load(side: ForeignCheckpoint) -> Any:
     """Their model, from safetensors in a folder of this machine and from nowhere else."""
     if side.architecture == TIMM:
         return _load_timm(side.folder)
@@ -129,7 +133,7 @@ def _load_timm(folder: Path) -> Any:
 
 
 def _outputs(
-    family: str, model: Any, specials: Specials | None, loaded: list[Any], side: Theirs
+    family: str, model: Any, specials: SpecialIds | None, loaded: list[Any], side: ForeignCheckpoint
 ) -> list[tuple[Tensor, Tensor]]:
     """Ours and theirs, for the same input."""
     theirs, architecture = loaded[0], side.architecture
@@ -178,7 +182,7 @@ def _classified(
 
 
 def _translation(
-    model: Any, theirs: Any, specials: Specials | None, source: Tensor, pad: int
+    model: Any, theirs: Any, specials: SpecialIds | None, source: Tensor, pad: int
 ) -> list[tuple[Tensor, Tensor]]:
     config = theirs.config
     target_vocab = config.decoder_vocab_size or config.vocab_size
@@ -199,7 +203,7 @@ def _language(theirs: Any, given: Tensor) -> Tensor:
     return found.logits if "logits" in found else found.last_hidden_state
 
 
-def _pad(theirs: Any, specials: Specials | None) -> int:
+def _pad(theirs: Any, specials: SpecialIds | None) -> int:
     if specials is not None:
         return specials.pad
     given = vars(theirs.config).get("pad_token_id")

@@ -46,7 +46,7 @@ ROWS = {  # tensors with one row for each id
 
 
 @dataclass(frozen=True)
-class Specials:
+class SpecialIds:
     """Which of their ids serve as ours. What they do not have is None and keeps its number."""
 
     pad: int
@@ -66,7 +66,7 @@ class Specials:
         return asdict(self)
 
 
-def specials_from(values: Any) -> Specials | None:
+def specials_from(values: Any) -> SpecialIds | None:
     """The inverse of `plain`, for what stands in a file; None stands for no renumbering."""
     if values is None:
         return None
@@ -77,10 +77,10 @@ def specials_from(values: Any) -> Specials | None:
         optional = name in ("unk", "mask") and value is None
         if not optional and (type(value) is not int or value < 0):
             raise CheckpointError(f"config.json: about.imported.specials.{name} = {value!r}")
-    return Specials(**values)
+    return SpecialIds(**values)
 
 
-def order(vocab: int, specials: Specials) -> Int[Tensor, "ours"]:
+def order(vocab: int, specials: SpecialIds) -> Int[Tensor, "ours"]:
     """Their id of each of ours, for `vocab` of theirs."""
     first = [specials.pad, specials.bos, specials.eos]
     first += [] if specials.unk is None else [specials.unk]
@@ -95,19 +95,19 @@ def order(vocab: int, specials: Specials) -> Int[Tensor, "ours"]:
     return torch.tensor([*first, *(i for i in range(vocab) if i not in taken), *last])
 
 
-def places(vocab: int, specials: Specials) -> Int[Tensor, "theirs"]:
+def places(vocab: int, specials: SpecialIds) -> Int[Tensor, "theirs"]:
     """Our id of each of theirs. Of two that were one, the one that is read as input: BOS."""
     theirs = order(vocab, specials).tolist()
     where = {number: place for place, number in enumerate(theirs)}
     return torch.tensor([where[number] for number in range(vocab)])
 
 
-def enlarged(vocab: int, specials: Specials | None) -> int:
+def enlarged(vocab: int, specials: SpecialIds | None) -> int:
     """How many ids we have for so many of theirs."""
     return vocab + int(specials is not None and specials.copied)
 
 
-def renumbered(family: str, weights: Mapping[str, Tensor], specials: Specials) -> Weights:
+def renumbered(family: str, weights: Mapping[str, Tensor], specials: SpecialIds) -> Weights:
     """A model's weights with our numbers."""
     found = dict(weights)
     for name in ROWS[family]:
@@ -118,7 +118,7 @@ def renumbered(family: str, weights: Mapping[str, Tensor], specials: Specials) -
     return found
 
 
-def restored(family: str, weights: Mapping[str, Tensor], specials: Specials) -> Weights:
+def restored(family: str, weights: Mapping[str, Tensor], specials: SpecialIds) -> Weights:
     """A model's weights with their numbers: the inverse of `renumbered`."""
     found = dict(weights)
     for name in ROWS[family]:
@@ -130,7 +130,7 @@ def restored(family: str, weights: Mapping[str, Tensor], specials: Specials) -> 
     return found
 
 
-def read_as(ids: Int[Tensor, "*shape"], vocab: int, specials: Specials | None) -> Tensor:
+def read_as(ids: Int[Tensor, "*shape"], vocab: int, specials: SpecialIds | None) -> Tensor:
     """Their ids in our numbers. What is padding there is padding here."""
     if specials is None:
         return ids
@@ -140,7 +140,7 @@ def read_as(ids: Int[Tensor, "*shape"], vocab: int, specials: Specials | None) -
 
 
 def written_as(
-    logits: Float[Tensor, "*shape ours"], specials: Specials | None
+    logits: Float[Tensor, "*shape ours"], specials: SpecialIds | None
 ) -> Float[Tensor, "*shape theirs"]:
     """Logits of our ids in the order of theirs."""
     if specials is None:
@@ -150,7 +150,7 @@ def written_as(
     return logits[..., table]
 
 
-def with_our_ids(family: str, config: Any, specials: Specials | None) -> Any:
+def with_our_ids(family: str, config: Any, specials: SpecialIds | None) -> Any:
     """A configuration after its model was renumbered."""
     if specials is None:
         return config
@@ -162,7 +162,7 @@ def with_our_ids(family: str, config: Any, specials: Specials | None) -> Any:
     return _resized(family, config, PAD, int(specials.copied))
 
 
-def with_their_ids(family: str, config: Any, specials: Specials | None) -> Any:
+def with_their_ids(family: str, config: Any, specials: SpecialIds | None) -> Any:
     """The inverse of `with_our_ids`."""
     if specials is None:
         return config

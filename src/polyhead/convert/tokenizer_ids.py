@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from polyhead.convert.special_ids import Specials
+from polyhead.convert.special_ids import SpecialIds
 from polyhead.convert.weight_names import whole
 from polyhead.errors import CheckpointError
 
@@ -21,7 +21,7 @@ END_OF_TEXT = "<|endoftext|>"
 NOT_UTF8 = [chr(byte) for byte in (0xC0, 0xC1, 0xF5, 0xF6, 0xF7)]  # as GPT-2 spells these bytes
 
 
-def specials_of(family: str, values: Mapping[str, Any], files: Files) -> Specials | None:
+def specials_of(family: str, values: Mapping[str, Any], files: Files) -> SpecialIds | None:
     """The special ids of a model and its tokenizer; None if there are not enough of them."""
     if family == "transformer":
         return _marians(values, files)
@@ -37,18 +37,18 @@ def specials_of(family: str, values: Mapping[str, Any], files: Files) -> Special
     found = {role: vocabulary[name] for role, name in names.items() if name in vocabulary}
     if len(set(found.values())) < len(ROLES):
         return None
-    return Specials(**found)
+    return SpecialIds(**found)
 
 
-def _marians(values: Mapping[str, Any], files: Files) -> Specials:
+def _marians(values: Mapping[str, Any], files: Files) -> SpecialIds:
     pad = whole(values, "pad_token_id")
     start = whole({"decoder_start_token_id": pad, **values}, "decoder_start_token_id")
     eos = whole({"eos_token_id": 0, **values}, "eos_token_id")
     unk = _table(files["vocab.json"]).get("<unk>") if "vocab.json" in files else None
-    return Specials(pad, start, eos, unk)
+    return SpecialIds(pad, start, eos, unk)
 
 
-def _gpts(vocabulary: Mapping[str, int], given: Mapping[str, str]) -> Specials | None:
+def _gpts(vocabulary: Mapping[str, int], given: Mapping[str, str]) -> SpecialIds | None:
     end = vocabulary.get(given.get("eos_token", END_OF_TEXT))
     if end is None:
         return None
@@ -62,7 +62,7 @@ def _gpts(vocabulary: Mapping[str, int], given: Mapping[str, str]) -> Specials |
             chosen[role] = unused.pop(0)
         else:
             return None
-    return Specials(**chosen)
+    return SpecialIds(**chosen)
 
 
 def _vocabulary(files: Files) -> dict[str, int]:

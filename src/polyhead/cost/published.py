@@ -22,7 +22,7 @@ SUSTAINED = {
 HOUR, DAY = 3600.0, 86400.0
 
 
-class Row(NamedTuple):
+class PublishedSystem(NamedTuple):
     """One row of Table 2; None where the paper has no figure."""
 
     name: str
@@ -33,16 +33,16 @@ class Row(NamedTuple):
 
 
 TABLE_2 = {
-    "ByteNet": Row("ByteNet", 23.75, None, None, None),
-    "Deep-Att": Row("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
-    "GNMT": Row("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
-    "ConvS2S": Row("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
-    "MoE": Row("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
-    "Deep-Att ensemble": Row("Deep-Att + PosUnk Ensemble", None, 40.4, None, 8.0e20),
-    "GNMT ensemble": Row("GNMT + RL Ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
-    "ConvS2S ensemble": Row("ConvS2S Ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
-    "base": Row("Transformer (base model)", 27.3, 38.1, 3.3e18, 3.3e18),
-    "big": Row("Transformer (big)", 28.4, 41.8, 2.3e19, 2.3e19),
+    "ByteNet": PublishedSystem("ByteNet", 23.75, None, None, None),
+    "Deep-Att": PublishedSystem("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
+    "GNMT": PublishedSystem("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
+    "ConvS2S": PublishedSystem("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
+    "MoE": PublishedSystem("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
+    "Deep-Att ensemble": PublishedSystem("Deep-Att + PosUnk Ensemble", None, 40.4, None, 8.0e20),
+    "GNMT ensemble": PublishedSystem("GNMT + RL Ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
+    "ConvS2S ensemble": PublishedSystem("ConvS2S Ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
+    "base": PublishedSystem("Transformer (base model)", 27.3, 38.1, 3.3e18, 3.3e18),
+    "big": PublishedSystem("Transformer (big)", 28.4, 41.8, 2.3e19, 2.3e19),
 }
 SINGLE = ("ByteNet", "Deep-Att", "GNMT", "ConvS2S", "MoE")
 ENSEMBLES = {
@@ -120,14 +120,14 @@ def _ratio(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a / b
 
 
-def table_2(own: Row | None = None) -> str:
+def table_2(own: PublishedSystem | None = None) -> str:
     """Table 2 in Markdown, with a row of one's own below it."""
     rows = [*TABLE_2.values(), *([own] if own else [])]
     head = "| model | BLEU EN-DE | BLEU EN-FR | FLOPs EN-DE | FLOPs EN-FR |"
     return "\n".join([head, "|---|---|---|---|---|", *map(_markdown, rows)])
 
 
-def _markdown(row: Row) -> str:
+def _markdown(row: PublishedSystem) -> str:
     name, *figures = row
     cells = [
         ""

@@ -19,7 +19,7 @@ from polyhead.errors import ConfigError
 from polyhead.layers.positions import ENDING
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import TransformerConfig
-from polyhead.training.config import CONTINUED, SIZES, Run
+from polyhead.training.config import CONTINUED, SIZES, RunConfig
 
 LENGTH = 30  # tokens of a sentence, about as many as WMT's have
 WINDOWED = ("gpt", "reformer")  # read running text in windows of data.max_length
@@ -100,7 +100,7 @@ class CostReport:
         return values
 
 
-def cost(run: Run, *, tokens: int | None = None, length: int | None = None) -> CostReport:
+def cost(run: RunConfig, *, tokens: int | None = None, length: int | None = None) -> CostReport:
     """Count what this run will cost if its sentences have `length` tokens on both sides.
 
     Unless given, that is 30, the whole window of a language model, all patches of an image.
@@ -146,7 +146,7 @@ def reference(name: str, length: int = LENGTH) -> Reference:
     return Reference(TABLE_2[name].name, training.parameters, training.flops, in_all)
 
 
-def _sized(run: Run) -> tuple[Run, list[str]]:
+def _sized(run: RunConfig) -> tuple[RunConfig, list[str]]:
     """The run with the sizes that training would take from the data, as far as they are known."""
     model, vocab = run.model, run.text.vocab
     if run.family == "vit":
@@ -172,7 +172,7 @@ def _sized(run: Run) -> tuple[Run, list[str]]:
     return run, [f"a vocabulary of {given}: {fewer if sizes == {vocab} else 'as given'}"]
 
 
-def _length(run: Run, asked: int | None) -> int:
+def _length(run: RunConfig, asked: int | None) -> int:
     """How long a sentence is, once it is clear that the model can read it."""
     if run.family == "vit":
         tokens = tokens_of_image(run.model)
@@ -195,20 +195,20 @@ def _length(run: Run, asked: int | None) -> int:
     return asked
 
 
-def _batch(run: Run, length: int) -> Shape:
+def _batch(run: RunConfig, length: int) -> Shape:
     """The largest batch: `max_tokens` count both sides, if there are two."""
     two_sided = run.family in TWO_SIDED
     sentences = max(1, run.train.max_tokens // (2 * length if two_sided else length))
     return Shape(sentences, length, length if two_sided else 0)
 
 
-def _tokens(run: Run) -> int | None:
+def _tokens(run: RunConfig) -> int | None:
     if run.train.epochs is not None:
         return None
     return run.train.steps * run.train.accumulate * run.train.max_tokens
 
 
-def _count(run: Run, shape: Shape) -> Counted:
+def _count(run: RunConfig, shape: Shape) -> Counted:
     """By formulas if there are any, else by trying."""
     try:
         counted = bill(run.family, run.model, shape, blanks=run.data.blanks)
@@ -219,7 +219,7 @@ def _count(run: Run, shape: Shape) -> Counted:
     return Counted(False, parts, total, _per_token(counted), step_memory(counted))
 
 
-def _try(run: Run, shape: Shape) -> Counted:
+def _try(run: RunConfig, shape: Shape) -> Counted:
     """On the model itself, unless it is too large for that; its parameters are always known."""
     parts = {
         name: Figures(number) for name, number in count_parameters(run.family, run.model).items()

@@ -8,7 +8,7 @@ from polyhead.config import from_dict
 from polyhead.data import locate as corpora
 from polyhead.data.config import DataConfig, read
 from polyhead.data.doctor.checks import check as check_pairs
-from polyhead.data.doctor.report import Report
+from polyhead.data.doctor.report import CorpusReport
 from polyhead.data.download import fetch
 from polyhead.data.locate import KNOWN, KnownCorpus
 from polyhead.data.schedules import generator as schedules
@@ -48,7 +48,7 @@ def get(name: str, output: Path | None, progress: Callable[[str, int, int], None
     return fetch(corpus, output or corpora.home() / name, progress=progress)
 
 
-def check(files: dict[str, list[str]], tests: dict[str, list[str]], encoding: str) -> Report:
+def check(files: dict[str, list[str]], tests: dict[str, list[str]], encoding: str) -> CorpusReport:
     """Look for what would spoil training on these files; keys are source, target and pairs."""
     config = from_dict(DataConfig, {**files, "encoding": encoding}, "data.")
     train = read(config, config.source, config.target, config.pairs, "data")

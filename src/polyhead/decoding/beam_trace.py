@@ -1,7 +1,7 @@
 """Beam search as a tree: all beginnings that were ever kept, and who grew out of whom.
 
 The search itself is the one of `beam.py`, untouched: it asks a model for every step and tells the
-model's state which beams go on. `Watched` stands between the two and writes down what it hears.
+model's state which beams go on. `BeamRecorder` is between the two and writes down what it hears.
 Finished outputs leave the beams unheard; they are hung into the tree where their tokens lead.
 """
 
@@ -48,7 +48,7 @@ class Tree:
 
 
 @dataclass
-class Watched:
+class BeamRecorder:
     """A model, and its state, that notes how the hypotheses of one sentence grow."""
 
     model: Decodable[Any]
@@ -59,7 +59,9 @@ class Watched:
     _log_p: Tensor = field(default_factory=lambda: torch.empty(0))  # of each next token, by beam
     _parents: list[int] | None = None
 
-    def begin(self, source: Int[Tensor, "1 source"], *, width: int, max_length: int) -> "Watched":
+    def begin(
+        self, source: Int[Tensor, "1 source"], *, width: int, max_length: int
+    ) -> "BeamRecorder":
         """Let the model read the source; only the first beam speaks at first."""
         self._inner = self.model.begin(source, width=width, max_length=max_length)
         self._places = [0, *([None] * (width - 1))]
@@ -118,7 +120,7 @@ def grow_tree(
     device: torch.device | None = None,
 ) -> Tree:
     """Search for one sentence and return all that was on the way."""
-    watched = Watched(model, forced)
+    watched = BeamRecorder(model, forced)
     prefix = torch.tensor([list(forced)], device=device) if forced else None
     found = beam_search(watched, rectangle([list(source)]).to(device), config, prefix)
     children = {(node.parent, node.id): place for place, node in enumerate(watched.tree.nodes)}

@@ -1,7 +1,7 @@
 """A model that stops when nobody waits for its answer any more.
 
-A search cannot be stopped from outside, but it asks its model for every token. `Interruptible`
-passes these questions on as long as somebody wants the answers, and then raises `Abandoned`.
+A search cannot be stopped from outside, but it asks its model for every token. `CancellableModel`
+passes these questions on as long as somebody wants the answers, and then raises `Cancelled`.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from torch import Tensor
 from polyhead.decoding.protocol import Decodable
 
 
-class Abandoned(Exception):
+class Cancelled(Exception):
     """The search was given up; there is no result."""
 
 
 @dataclass(frozen=True)
-class Interruptible:
+class CancellableModel:
     """Decodable like the model inside; `wanted` is asked before every step."""
 
     model: Decodable[Any]
@@ -34,5 +34,5 @@ class Interruptible:
     ) -> Float[Tensor, "batch beam vocab"]:
         """One more step, if anybody wants it."""
         if not self.wanted():
-            raise Abandoned
+            raise Cancelled
         return self.model.step(last, state)

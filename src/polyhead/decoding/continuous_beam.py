@@ -30,7 +30,7 @@ Ticket = TypeVar("Ticket")
 MAX_STEPS = 1000  # then nobody may enter: rotations by ever larger angles would lose their digits
 
 
-class Flow(Generic[Ticket]):
+class ContinuousBeamSearch(Generic[Ticket]):
     """The sentences in work and where they stand. All have the same options, and so one limit."""
 
     def __init__(self, model: Decodable[Any], config: DecodeConfig) -> None:

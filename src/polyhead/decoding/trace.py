@@ -17,7 +17,7 @@ from polyhead.decoding.protocol import Decodable
 
 
 @dataclass(frozen=True)
-class OpenStep:
+class TraceStep:
     """The token that was taken, its log P given those before, and the likeliest with theirs."""
 
     id: int
@@ -36,7 +36,7 @@ def open_walk(
     top: int,
     device: torch.device | None = None,
     end: int | None = EOS,
-) -> Iterator[OpenStep]:
+) -> Iterator[TraceStep]:
     """One step after the other, from a state that has read everything but `last`.
 
     It ends after `limit` steps, or after the token `end`, if there is one.
@@ -50,6 +50,6 @@ def open_walk(
         likeliest = tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True))
         is_forced = number < len(forced)
         last = forced[number] if is_forced else int(log_p.argmax())
-        yield OpenStep(last, float(log_p[last]), is_forced, likeliest)
+        yield TraceStep(last, float(log_p[last]), is_forced, likeliest)
         if last == end:
             return

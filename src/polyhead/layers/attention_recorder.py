@@ -34,7 +34,7 @@ def attends(model: nn.Module) -> bool:
 
 
 @dataclass
-class AttendingState:
+class AttentionRecordingState:
     """The model's own state, and what its last step looked at."""
 
     inner: Any
@@ -52,21 +52,21 @@ class AttendingState:
 
 
 @dataclass(frozen=True)
-class Attending:
+class AttentionRecordingModel:
     """Decodable like the model inside, which must attend to its source."""
 
     model: Any
 
     def begin(
         self, source: Int[Tensor, "batch source"], *, width: int, max_length: int
-    ) -> AttendingState:
+    ) -> AttentionRecordingState:
         """Let the model read the source; it has looked at nothing yet."""
         inner = self.model.begin(source, width=width, max_length=max_length)
         nothing = torch.zeros(len(source), width, source.size(1), device=source.device)
-        return AttendingState(inner, nothing)
+        return AttentionRecordingState(inner, nothing)
 
     def step(
-        self, last: Int[Tensor, "batch beam"], state: AttendingState
+        self, last: Int[Tensor, "batch beam"], state: AttentionRecordingState
     ) -> Float[Tensor, "batch beam vocab"]:
         """One step of the model; the beams stand where training has positions."""
         with recorded_attention(self.model, CROSS) as maps:

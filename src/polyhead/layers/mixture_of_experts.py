@@ -190,7 +190,7 @@ class Experts(nn.Module):
 
 
 @dataclass
-class Use:
+class ExpertUsage:
     """What one gate did since somebody listens: importance and load of its experts, added up."""
 
     gate: Gate
@@ -205,13 +205,13 @@ class Use:
 
 
 @contextmanager
-def listening(model: nn.Module, *, learning: bool = False) -> Iterator[dict[str, Use]]:
+def listening(model: nn.Module, *, learning: bool = False) -> Iterator[dict[str, ExpertUsage]]:
     """Add up what every gate of a model does inside the `with` block, by the gate's name.
 
     If it is for `learning`, what is computed without gradients does not count: sentences that a
     model makes up on the way, for instance.
     """
-    uses: dict[str, Use] = {}
+    uses: dict[str, ExpertUsage] = {}
     handles = [
         module.register_forward_hook(partial(_hear, uses, name, learning))
         for name, module in model.named_modules()
@@ -225,12 +225,17 @@ def listening(model: nn.Module, *, learning: bool = False) -> Iterator[dict[str,
 
 
 def _hear(
-    uses: dict[str, Use], name: str, learning: bool, gate: Any, _inputs: Any, routing: Routing
+    uses: dict[str, ExpertUsage],
+    name: str,
+    learning: bool,
+    gate: Any,
+    _inputs: Any,
+    routing: Routing,
 ) -> None:
     if learning and not routing.importance.requires_grad:
         return
     if name not in uses:
-        uses[name] = Use(gate, routing.importance, routing.load)
+        uses[name] = ExpertUsage(gate, routing.importance, routing.load)
     else:
         uses[name].importance = uses[name].importance + routing.importance
         uses[name].load = uses[name].load + routing.load

@@ -32,7 +32,7 @@ from torch.autograd.graph import get_gradient_edge
 from polyhead.layers.kv_cache import BlockCache, Memory
 from polyhead.layers.lsh.hashing import Tape, recording, replaying
 from polyhead.layers.masks import EVERYTHING, Mask
-from polyhead.layers.transformer_stack import Block, Stack, StackConfig, pick
+from polyhead.layers.transformer_stack import StackConfig, TransformerBlock, TransformerStack, pick
 
 
 class Branch(NamedTuple):
@@ -42,8 +42,8 @@ class Branch(NamedTuple):
     parameters: list[nn.Parameter]
 
 
-class ReversibleStack(Stack):
-    """`Stack` with the same parameters under the same names, wired in two streams."""
+class ReversibleStack(TransformerStack):
+    """`TransformerStack` with the same parameters under the same names, wired in two streams."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ def branches_of(
     block: nn.Module, mask: Mask, slot: BlockCache | None, places: Tensor | None
 ) -> Iterator[Branch]:
     """The branches of a block in their order. Without a slot, nothing is remembered."""
-    assert isinstance(block, Block)
+    assert isinstance(block, TransformerBlock)
 
     def attend(x: Tensor, _: Memory | None) -> Tensor:
         cache = BlockCache() if slot is None else slot

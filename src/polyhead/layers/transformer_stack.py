@@ -146,7 +146,7 @@ class Residual(nn.Module):
         return self.norm(self.dropout.onto(x, sublayer(x)))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """One layer of Figure 1: its left half, or its right half if `cross` is set."""
 
     def __init__(
@@ -210,7 +210,7 @@ def first_positions(x: Num[Tensor, "batch length *d_model"]) -> Int[Tensor, "bat
     return torch.arange(0, x.size(0) * x.size(1), x.size(1), device=x.device)
 
 
-class Stack(nn.Module):
+class TransformerStack(nn.Module):
     """N blocks, one after the other; pre-norm stacks end with the norm their last block lacks.
 
     `places` are the positions of x, for rotary attention; 0, 1, 2, … unless given. `asked` are the
@@ -228,7 +228,8 @@ class Stack(nn.Module):
         super().__init__()
         depth = config.n_layers if n_layers is None else n_layers
         self.blocks = nn.ModuleList(
-            Block(config, cross=cross, layer=layer, rotary=rotary) for layer in range(depth)
+            TransformerBlock(config, cross=cross, layer=layer, rotary=rotary)
+            for layer in range(depth)
         )
         last = nn.LayerNorm(config.d_model, eps=config.norm_eps)
         self.norm = last if config.norm == "pre" else nn.Identity()
@@ -253,6 +254,6 @@ class Stack(nn.Module):
         cache = [BlockCache(capacity) for _ in self.blocks]
         if memory is not None:
             for block, slot in zip(self.blocks, cache, strict=True):
-                assert isinstance(block, Block) and block.cross_attention is not None
+                assert isinstance(block, TransformerBlock) and block.cross_attention is not None
                 slot.memory = block.cross_attention.project(memory.states)
         return cache

@@ -29,7 +29,7 @@ class ClassScore:
 
 
 @dataclass(frozen=True)
-class Report:
+class ClassificationReport:
     """All that is known of a classifier's answers. `confusion[i][j]` counts class i called j."""
 
     accuracy: float
@@ -41,7 +41,7 @@ class Report:
         return as_text(self)
 
 
-def report(right: Sequence[int], said: Sequence[int], names: Sequence[str]) -> Report:
+def report(right: Sequence[int], said: Sequence[int], names: Sequence[str]) -> ClassificationReport:
     """Compare the classes that a model said with the right ones, both by number."""
     if len(right) != len(said):
         raise DataError(
@@ -58,7 +58,7 @@ def report(right: Sequence[int], said: Sequence[int], names: Sequence[str]) -> R
         for i, name in enumerate(names)
     )
     seen = (are + were_said) > 0  # a class that nobody is and nobody said is no mistake
-    return Report(
+    return ClassificationReport(
         float(hits.sum() / table.sum()),
         float(f1[seen].mean()),
         classes,
@@ -73,7 +73,7 @@ def confusion(right: Sequence[int], said: Sequence[int], n_classes: int) -> np.n
     return table
 
 
-def as_text(found: Report, most: int = 20) -> str:
+def as_text(found: ClassificationReport, most: int = 20) -> str:
     """A report for people: scores, then a table of all classes, then (if small) the confusion."""
     width = max(len("class"), *(len(one.name) for one in found.classes))
     lines = [

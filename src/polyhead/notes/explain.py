@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).parents[2]  # the folder that holds the package
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLocation:
     """Where a part of the library stands."""
 
     name: str
@@ -34,22 +34,22 @@ class Place:
         return f"{self.path}:{self.line}"
 
 
-def places(check: Check) -> list[Place]:
+def places(check: Check) -> list[SourceLocation]:
     """The code that implements what the check claims."""
     return [place(part) for part in check.code]
 
 
-def place(part: Any) -> Place:
+def place(part: Any) -> SourceLocation:
     """The file and the lines of a function, a method, a class or a module of ours."""
     if isinstance(part, ModuleType):
         file = Path(str(part.__file__))
         n_lines = len(file.read_text(encoding="utf-8").splitlines())
-        return Place(part.__name__, _relative(file), 1, n_lines)
+        return SourceLocation(part.__name__, _relative(file), 1, n_lines)
     part = part.fget if isinstance(part, property) else part
     named = part if hasattr(part, "__qualname__") else type(part)
     file = _file(named.__module__)
     node = _definition(ast.parse(file.read_text(encoding="utf-8")), named.__qualname__)
-    return Place(named.__qualname__, _relative(file), node.lineno, _last_line(node))
+    return SourceLocation(named.__qualname__, _relative(file), node.lineno, _last_line(node))
 
 
 def snippet(check: Check) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.layers.reversible import ReversibleStack
-from polyhead.layers.transformer_stack import Stack, StackConfig
+from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.notes.claims import Words
 from polyhead.notes.figures import Picture, in_both
 from polyhead.render.svg import WIDTH, Frame, Point, box, path, svg, text
@@ -95,9 +95,9 @@ def memory_against_depth() -> Picture:
     config, x = StackConfig(1, d_model=64, n_heads=4, d_ff=256, norm="pre"), torch.randn(4, 64, 64)
     kept = {
         kind: [Point(n, bytes_kept(kind(config, n_layers=n), x) / 2**20) for n in DEPTHS]
-        for kind in (Stack, ReversibleStack)
+        for kind in (TransformerStack, ReversibleStack)
     }
-    ordinary, reversible = kept[Stack], kept[ReversibleStack]
+    ordinary, reversible = kept[TransformerStack], kept[ReversibleStack]
     times = ordinary[-1].y / reversible[-1].y
     title = Words("Memory against depth", "깊이에 따른 메모리")
     caption = Words(
@@ -140,7 +140,7 @@ def memory_against_depth() -> Picture:
     return Picture("memory", title, caption, in_both(draw))
 
 
-def bytes_kept(stack: Stack, x: Tensor) -> int:
+def bytes_kept(stack: TransformerStack, x: Tensor) -> int:
     """How many bytes autograd keeps of one forward pass, the stack's own parameters left out."""
     parameters = {p.untyped_storage().data_ptr() for p in stack.parameters()}
     kept: dict[

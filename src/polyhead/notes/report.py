@@ -27,7 +27,7 @@ from polyhead.notes.runner import (
     CHAPTERS,
     VERDICTS,
     Chapter,
-    Row,
+    ClaimRow,
     Verdict,
     got_of,
     shortened,
@@ -71,7 +71,7 @@ NOTE, TRUE = Words("the note gives", "노트의 값"), Words("true is", "옳은 
 CODE, TRY = Words("The code", "코드"), Words("Try it", "직접 해 보기")
 
 
-def write(rows: Sequence[Row], path: str | Path, language: str = "en") -> Path:
+def write(rows: Sequence[ClaimRow], path: str | Path, language: str = "en") -> Path:
     """Write the page to a file, which may then be mailed, moved and opened anywhere."""
     path = Path(path)
     try:
@@ -81,7 +81,7 @@ def write(rows: Sequence[Row], path: str | Path, language: str = "en") -> Path:
     return path
 
 
-def render(rows: Sequence[Row], language: str = "en") -> str:
+def render(rows: Sequence[ClaimRow], language: str = "en") -> str:
     """The whole page; `language` is the one it opens in."""
     style = page.read("base.css") + _read("style.css")
     policy = f"default-src 'none'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
@@ -109,7 +109,7 @@ def render(rows: Sequence[Row], language: str = "en") -> str:
 # The top of the page
 
 
-def _counts(rows: Sequence[Row]) -> str:
+def _counts(rows: Sequence[ClaimRow]) -> str:
     items = []
     for verdict, words in COUNTS.items():
         n = sum(row.verdict == verdict for row in rows)
@@ -118,7 +118,7 @@ def _counts(rows: Sequence[Row]) -> str:
     return "".join(items)
 
 
-def _squares(chapter: Chapter, rows: Sequence[Row]) -> str:
+def _squares(chapter: Chapter, rows: Sequence[ClaimRow]) -> str:
     """A chapter in the overview: its name, and a square for each of its claims."""
     squares = "".join(
         f'<li class="{KINDS[row.verdict]}"><a href="#{_id(row)}" title="{_hint(row)}">'
@@ -129,7 +129,7 @@ def _squares(chapter: Chapter, rows: Sequence[Row]) -> str:
     return f'<div><p>{link}</p><ul class="squares">{squares}</ul></div>'
 
 
-def _hint(row: Row) -> str:
+def _hint(row: ClaimRow) -> str:
     """What a square is, where a pointer rests on it; both languages, for want of a choice."""
     claim = row.check.claim
     return html.escape(f"{row.check.id}: {claim.en}\n{claim.ko}")
@@ -138,7 +138,7 @@ def _hint(row: Row) -> str:
 # Chapters
 
 
-def _chapter(chapter: Chapter, rows: Sequence[Row]) -> str:
+def _chapter(chapter: Chapter, rows: Sequence[ClaimRow]) -> str:
     fine = " fine" if all(row.verdict == "ok" for row in rows) else ""
     count = f"<small>{len(rows)}</small>"
     with torch.random.fork_rng(devices=[]):
@@ -162,7 +162,7 @@ def _figure(picture: Picture) -> str:
     return f'<figure id="{picture.name}"><h3>{_both(picture.title)}</h3>{drawn}{words}</figure>'
 
 
-def _row(row: Row) -> str:
+def _row(row: ClaimRow) -> str:
     """A claim: one line to see, the rest to open."""
     finding = row.finding
     cells = (
@@ -179,7 +179,7 @@ def _row(row: Row) -> str:
     )
 
 
-def _compare(row: Row) -> str:
+def _compare(row: ClaimRow) -> str:
     """Where the note is not right: its value, the true one, and the reason."""
     values = ""
     if row.finding.noted:
@@ -194,7 +194,7 @@ def _compare(row: Row) -> str:
     )
 
 
-def _more(row: Row, *, explained: bool) -> str:
+def _more(row: ClaimRow, *, explained: bool) -> str:
     """Formula, explanation, where the code stands, and the check as a script."""
     reason = "" if explained else f"<p>{_both(row.check.explain)}</p>"
     found = "".join(
@@ -233,7 +233,7 @@ def _value(value: str) -> str:
     return html.escape(value) if words.en == words.ko else _both(words)
 
 
-def _id(row: Row) -> str:
+def _id(row: ClaimRow) -> str:
     return html.escape(f"claim-{row.check.id}")
 
 

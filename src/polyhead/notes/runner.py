@@ -65,7 +65,7 @@ VERDICTS: dict[Verdict, Words] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class ClaimRow:
     """One line of the table: a check, what it found, and how long it took."""
 
     check: Check
@@ -124,7 +124,7 @@ def unknown(word: str, known: Sequence[str]) -> str:
     return f"{word}: no such chapter or claim; {hint}polyhead verify --list shows them all"
 
 
-def run(checks: Iterable[Check]) -> Iterator[Row]:
+def run(checks: Iterable[Check]) -> Iterator[ClaimRow]:
     """Run the checks one by one, each with the same random numbers whatever ran before it."""
     for check in checks:
         with torch.random.fork_rng(devices=[]):
@@ -133,7 +133,7 @@ def run(checks: Iterable[Check]) -> Iterator[Row]:
         yield row
 
 
-def run_one(check: Check) -> Row:
+def run_one(check: Check) -> ClaimRow:
     """Run a check and look at the clock; an exception becomes a row."""
     started = time.perf_counter()
     try:
@@ -141,7 +141,7 @@ def run_one(check: Check) -> Row:
     except Exception as problem:
         error = described(problem)
         finding = Finding(expected="", got=error, holds=False)
-    return Row(check, finding, time.perf_counter() - started, error)
+    return ClaimRow(check, finding, time.perf_counter() - started, error)
 
 
 def described(problem: Exception) -> str:

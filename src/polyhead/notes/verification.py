@@ -18,7 +18,7 @@ from polyhead.notes.report import write
 from polyhead.notes.runner import (
     CHAPTERS,
     VERDICTS,
-    Row,
+    ClaimRow,
     Verdict,
     chosen,
     find,
@@ -32,8 +32,8 @@ __all__ = [
     "CHAPTERS",
     "VERDICTS",
     "Check",
-    "Report",
-    "Row",
+    "ClaimRow",
+    "NotesReport",
     "chosen",
     "explain",
     "got_of",
@@ -46,10 +46,10 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Report:
+class NotesReport:
     """What was found, in the order of the table."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ClaimRow, ...]
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -77,14 +77,16 @@ class Report:
         }
 
 
-def verify(words: Sequence[str] = (), progress: Callable[[Row], None] | None = None) -> Report:
+def verify(
+    words: Sequence[str] = (), progress: Callable[[ClaimRow], None] | None = None
+) -> NotesReport:
     """Run the checks of these chapters and IDs (all, if none is named)."""
     rows = []
     for row in run(chosen(words)):
         rows.append(row)
         if progress is not None:
             progress(row)
-    return Report(tuple(rows))
+    return NotesReport(tuple(rows))
 
 
 def listed(check: Check, language: str) -> dict[str, Any]:
@@ -100,7 +102,7 @@ def listed(check: Check, language: str) -> dict[str, Any]:
     }
 
 
-def described(row: Row, language: str) -> dict[str, Any]:
+def described(row: ClaimRow, language: str) -> dict[str, Any]:
     """A row, as JSON can hold it. The values are what the check wrote, in no language."""
     return {
         **listed(row.check, language),
@@ -114,7 +116,7 @@ def described(row: Row, language: str) -> dict[str, Any]:
     }
 
 
-def explain(id: str, language: str) -> tuple[Row, dict[str, Any]]:
+def explain(id: str, language: str) -> tuple[ClaimRow, dict[str, Any]]:
     """Run one check, and take it apart: what it says, where its code stands, and a script."""
     check = find(id)
     row = next(run([check]))
@@ -122,6 +124,6 @@ def explain(id: str, language: str) -> tuple[Row, dict[str, Any]]:
     return row, {**described(row, language), "places": code, "snippet": snippet(check)}
 
 
-def write_page(report: Report, path: str | Path, language: str = "en") -> Path:
+def write_page(report: NotesReport, path: str | Path, language: str = "en") -> Path:
     """Write the report as one HTML file; `language` is the one it opens in."""
     return write(report.rows, path, language)

@@ -9,7 +9,7 @@ from polyhead.tokenizers.storage import Tokenizer
 
 
 @dataclass(frozen=True)
-class Reader:
+class Pipeline:
     """One model with its tokenizer. Whoever loads it has seen that it has one."""
 
     saved: SavedModel

@@ -11,18 +11,18 @@ from polyhead.checkpoint.model_dir import SavedModel
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_recorder import attends
-from polyhead.pipelines.image_classifier import ImageLabeller
-from polyhead.pipelines.mask_filler import Filler
-from polyhead.pipelines.text_classifier import Labeller
-from polyhead.pipelines.text_generator import Writer
+from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.text_classifier import TextClassifier
+from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 
 USES = {
     Translator: "translate",
-    Writer: "generate",
-    Filler: "fill",
-    Labeller: "classify",
-    ImageLabeller: "classify-image",
+    TextGenerator: "generate",
+    MaskFiller: "fill",
+    TextClassifier: "classify",
+    ImageClassifier: "classify-image",
 }
 LANGUAGE = re.compile(r"\.([a-z]{2,3})$")  # train.ko
 KINDS = {
@@ -33,7 +33,7 @@ KINDS = {
     "classify-image": ("image",),
 }
 
-Usable = Translator | Writer | Filler | Labeller | ImageLabeller
+Usable = Translator | TextGenerator | MaskFiller | TextClassifier | ImageClassifier
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def describe(model: Usable) -> Description:
         parameters=sum(p.numel() for p in saved.model.parameters()),
         max_length=_max_length(model),
         attention=_kinds(saved, use),
-        defaults=model.defaults if isinstance(model, Translator | Writer) else None,
-        classes=model.classes if isinstance(model, Labeller | ImageLabeller) else None,
+        defaults=model.defaults if isinstance(model, Translator | TextGenerator) else None,
+        classes=model.classes if isinstance(model, TextClassifier | ImageClassifier) else None,
         image=_image(model),
     )
 
@@ -109,15 +109,15 @@ def _ending(files: Any) -> str | None:
 
 
 def _max_length(model: Usable) -> int | None:
-    if isinstance(model, Writer):
+    if isinstance(model, TextGenerator):
         return model.context
-    if isinstance(model, Filler):
+    if isinstance(model, MaskFiller):
         return int(model.saved.config.max_length)
-    return None if isinstance(model, ImageLabeller) else model.max_length
+    return None if isinstance(model, ImageClassifier) else model.max_length
 
 
 def _image(model: Usable) -> tuple[int, int, int, int] | None:
-    if not isinstance(model, ImageLabeller):
+    if not isinstance(model, ImageClassifier):
         return None
     config = model.saved.config
     return config.height, config.width, config.channels, config.patch

@@ -13,7 +13,7 @@ Metric = Literal["bleu", "wer"]  # how close it comes, or whether it is exactly 
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class TranslationEvaluation:
     """Scores, the translations they belong to, and the paired test if there was another system."""
 
     scores: list[Score]
@@ -31,7 +31,7 @@ def evaluate(
     lowercase: bool = False,
     tokenize: str = "13a",
     progress: Callable[[int], None] = lambda _: None,
-) -> Evaluation:
+) -> TranslationEvaluation:
     """Translate `sources`, score against `references`, and compare with another system if given."""
     outputs = _best(translator, sources, options, progress)
     scores = score(outputs, references, lowercase=lowercase, tokenize=tokenize)
@@ -39,7 +39,7 @@ def evaluate(
     if against is not None:
         other = _others(against, sources, progress)
         tested = compare(other, outputs, references, lowercase=lowercase, tokenize=tokenize)
-    return Evaluation(scores, outputs, tested)
+    return TranslationEvaluation(scores, outputs, tested)
 
 
 def evaluate_exactly(
@@ -50,14 +50,14 @@ def evaluate_exactly(
     options: DecodeConfig | None = None,
     against: Translator | Sequence[str] | None = None,
     progress: Callable[[int], None] = lambda _: None,
-) -> Evaluation:
+) -> TranslationEvaluation:
     """The same where only one output is right: WER and PER instead of BLEU and chrF."""
     outputs = _best(translator, sources, options, progress)
     scores = error_rates(outputs, references)
     tested: list[Comparison] = []
     if against is not None:
         tested = compare_errors(_others(against, sources, progress), outputs, references)
-    return Evaluation(scores, outputs, tested)
+    return TranslationEvaluation(scores, outputs, tested)
 
 
 def _others(

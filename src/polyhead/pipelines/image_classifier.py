@@ -13,11 +13,11 @@ from torch import Tensor
 from polyhead import devices
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.checkpoint.model_dir import SavedModel
-from polyhead.data.images.dataset import Request, fitted, load_set
+from polyhead.data.images.dataset import ImageRequest, fitted, load_set
 from polyhead.data.images.files import Unreadable, read_image
-from polyhead.data.images.folders import Shape
+from polyhead.data.images.folders import ImageShape
 from polyhead.errors import CheckpointError, ConfigError, DataError
-from polyhead.metrics.classification import Report, report
+from polyhead.metrics.classification import ClassificationReport, report
 from polyhead.models.vit import cut
 from polyhead.pipelines.family_checks import check_use, family_of
 from polyhead.training.tasks.image_classification import logits_of
@@ -37,7 +37,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class ImageLabeller:
+class ImageClassifier:
     """Says what an image shows. Images are brought to the size that the model was trained on."""
 
     saved: SavedModel
@@ -55,7 +55,7 @@ class ImageLabeller:
             raise CheckpointError(f"{self.name}: config.json should name {count} classes")
         return tuple(names)
 
-    def shape(self, size: tuple[int, int] | None = None) -> Shape:
+    def shape(self, size: tuple[int, int] | None = None) -> ImageShape:
         """The size of the images that it reads: its own, or another (height, width).
 
         For another one the position vectors are interpolated; it must be made of whole patches.
@@ -66,7 +66,7 @@ class ImageLabeller:
             cut(height, width, config.patch)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        return Shape(height, width, config.channels)
+        return ImageShape(height, width, config.channels)
 
     def classify(
         self,
@@ -108,10 +108,10 @@ class ImageLabeller:
         corpus: str | None = None,
         size: tuple[int, int] | None = None,
         progress: Callable[[int], None] = lambda _: None,
-    ) -> tuple[Report, list[str]]:
+    ) -> tuple[ClassificationReport, list[str]]:
         """Accuracy, F1 and confusion on images whose classes are known, and notices about them."""
         shape = self.shape(size)
-        request = Request(shape, tuple(str(path) for path in images), corpus=corpus)
+        request = ImageRequest(shape, tuple(str(path) for path in images), corpus=corpus)
         found, notices = load_set(request, self.classes)
         said: list[int] = []
         for pixels in found.pixels.split(self.at_once(shape)):
@@ -125,7 +125,7 @@ class ImageLabeller:
         """How likely each class is, for images that have the right shape."""
         return logits_of(self.saved.model, pixels, max(1, len(pixels))).softmax(-1)
 
-    def read(self, picture: Picture, shape: Shape) -> UInt8[Tensor, "channel height width"]:
+    def read(self, picture: Picture, shape: ImageShape) -> UInt8[Tensor, "channel height width"]:
         """One image in a shape that the model can read."""
         if isinstance(picture, np.ndarray):
             return _from_array(picture, shape)
@@ -137,13 +137,13 @@ class ImageLabeller:
             raise DataError(f"{picture}: {error}") from None
         return torch.from_numpy(pixels)
 
-    def at_once(self, shape: Shape) -> int:
+    def at_once(self, shape: ImageShape) -> int:
         """How many images of a shape are read together."""
         rows, columns = cut(shape.height, shape.width, self.saved.config.patch)
         return max(1, AT_ONCE // (rows * columns))
 
 
-def load(*paths: str | Path, device: str = "auto") -> ImageLabeller:
+def load(*paths: str | Path, device: str = "auto") -> ImageClassifier:
     """Load an image classifier from its folder (or a run's)."""
     if len(paths) != 1:
         raise ConfigError("name one model; image classifiers make no ensembles")
@@ -153,10 +153,10 @@ def load(*paths: str | Path, device: str = "auto") -> ImageLabeller:
         raise CheckpointError(f"{path} classifies text, not images")
     chosen = devices.choose(device)
     saved: Any = model_folder.load(path, str(chosen))
-    return ImageLabeller(saved, str(path), chosen)
+    return ImageClassifier(saved, str(path), chosen)
 
 
-def _from_array(picture: np.ndarray, shape: Shape) -> UInt8[Tensor, "channel height width"]:
+def _from_array(picture: np.ndarray, shape: ImageShape) -> UInt8[Tensor, "channel height width"]:
     """Bytes that are in memory, brought to a shape."""
     if picture.dtype != np.uint8 or picture.ndim not in (2, 3) or not picture.size:
         raise DataError(
@@ -169,6 +169,6 @@ def _from_array(picture: np.ndarray, shape: Shape) -> UInt8[Tensor, "channel hei
     if len(channels) > shape.channels:  # grey as the eye sees it (ITU-R 601)
         share = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
         channels = (channels * share).sum(0, keepdim=True).round().to(torch.uint8)
-    one = Shape(shape.height, shape.width, 1)
+    one = ImageShape(shape.height, shape.width, 1)
     separate = fitted(channels[:, None], one)[:, 0]  # each channel by itself
     return separate.expand(shape.channels, -1, -1).contiguous()

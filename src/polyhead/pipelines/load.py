@@ -33,7 +33,7 @@ LOADERS: dict[str, Callable[..., Any]] = {
 
 
 def load(*paths: str | Path, device: str = "auto") -> Any:
-    """A `Translator`, `Writer`, `Filler`, `Labeller` or `ImageLabeller`, by the model's family.
+    """Load a model as the pipeline of its task.
 
     Several folders of translators make an ensemble.
     """

@@ -17,7 +17,7 @@ from polyhead.config import from_dict
 from polyhead.data.batches.masked import Blanking, fixed_batches, pieces_of
 from polyhead.data.config import DataConfig
 from polyhead.errors import CheckpointError, ConfigError, DataError
-from polyhead.pipelines.base import Reader
+from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.family_checks import family_of
 from polyhead.tokenizers.mask_tokens import MASK, Blanked, candidates, encode_blanks, word_of
 from polyhead.training.tasks.masked_lm import MASKED
@@ -55,7 +55,7 @@ class Filled:
 
 
 @dataclass(frozen=True)
-class Filler(Reader):
+class MaskFiller(Pipeline):
     """One model that fills in blanks: a BERT, or an ELECTRA's generator."""
 
     @property
@@ -156,7 +156,7 @@ def written(text: str, words: Sequence[str]) -> str:
     return parts[0] + "".join(filled)
 
 
-def load(path: str | Path, *, device: str = "auto") -> Filler:
+def load(path: str | Path, *, device: str = "auto") -> MaskFiller:
     """Load a model that fills in blanks from its folder, or a run's."""
     family = family_of(Path(path))
     if family not in FAMILIES:
@@ -170,4 +170,4 @@ def load(path: str | Path, *, device: str = "auto") -> Filler:
         raise CheckpointError(f"{path} has no tokenizer; it cannot read text")
     if saved.config.vocab <= len(saved.tokenizers.source):
         raise CheckpointError(f"{path} has no id for {MASK}; it was not trained to fill in blanks")
-    return Filler(saved, str(path), chosen)
+    return MaskFiller(saved, str(path), chosen)

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from polyhead.decoding.batch import Output, decode_all, rectangle
-from polyhead.decoding.cancel import Abandoned as Abandoned
-from polyhead.decoding.cancel import Interruptible
+from polyhead.decoding.cancel import CancellableModel
+from polyhead.decoding.cancel import Cancelled as Cancelled
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.continuous_beam import Flow
+from polyhead.decoding.continuous_beam import ContinuousBeamSearch
 from polyhead.errors import ConfigError
 from polyhead.layers.positions import ENDING
 from polyhead.pipelines.translator import Translation, Translator
@@ -32,7 +32,7 @@ UNLIMITED = 1e6  # times the source's length
 
 
 @dataclass(frozen=True)
-class Portion:
+class Segment:
     """A piece of a text: its ids, how its output must begin, and the options of its bucket."""
 
     text: str
@@ -43,7 +43,7 @@ class Portion:
 
 def cut(
     translator: Translator, text: str, options: DecodeConfig, prefix: str = ""
-) -> list[list[Portion]]:
+) -> list[list[Segment]]:
     """The portions of every line of a text; none for an empty line. A prefix begins the first."""
     begin = tuple(translator.tokenizers.target.encode(prefix)[:-1]) if prefix else ()
     longest = longest_output(translator)
@@ -55,7 +55,7 @@ def cut(
         portions = []
         for piece in translator.split(line):
             ids = tuple(translator.tokenizers.source.encode(piece))
-            portions.append(Portion(piece, ids, begin, bucketed(options, len(ids), len(begin))))
+            portions.append(Segment(piece, ids, begin, bucketed(options, len(ids), len(begin))))
             begin = ()
         lines.append(portions)
     return lines
@@ -81,15 +81,15 @@ def bucketed(options: DecodeConfig, length: int, forced: int = 0) -> DecodeConfi
 
 
 def decode(
-    translator: Translator, portions: Sequence[Portion], wanted: Callable[[], bool] = lambda: True
+    translator: Translator, portions: Sequence[Segment], wanted: Callable[[], bool] = lambda: True
 ) -> list[list[Output]]:
     """The best outputs of every portion; all must have the same options.
 
-    `Abandoned` as soon as they are not `wanted` any more.
+    `Cancelled` as soon as they are not `wanted` any more.
     """
     (options,) = {portion.options for portion in portions}
     outputs = decode_all(
-        Interruptible(translator.searched(options), wanted),
+        CancellableModel(translator.searched(options), wanted),
         [list(portion.ids) for portion in portions],
         options,
         device=translator.device,
@@ -106,12 +106,12 @@ def can_flow(translator: Translator, options: DecodeConfig) -> bool:
     return plain and [saved.family for saved in translator.models] == ["transformer"]
 
 
-class Portions:
+class SegmentBatch:
     """A flow of portions, which must all have the same options."""
 
     def __init__(self, translator: Translator, options: DecodeConfig) -> None:
         self.device = translator.device
-        self.flow: Flow[Any] = Flow(translator.decodable, options)
+        self.flow: ContinuousBeamSearch[Any] = ContinuousBeamSearch(translator.decodable, options)
         self.step, self.leave = self.flow.step, self.flow.leave
 
     def __len__(self) -> int:
@@ -122,7 +122,7 @@ class Portions:
         """Whether others may still enter."""
         return self.flow.open
 
-    def enter(self, tickets: Sequence[Any], portions: Sequence[Portion]) -> None:
+    def enter(self, tickets: Sequence[Any], portions: Sequence[Segment]) -> None:
         """Begin with these at the next step."""
         prefix = None
         if any(portion.prefix for portion in portions):
@@ -132,7 +132,7 @@ class Portions:
 
 
 def join(
-    translator: Translator, lines: Sequence[Sequence[Portion]], outputs: Sequence[list[Output]]
+    translator: Translator, lines: Sequence[Sequence[Segment]], outputs: Sequence[list[Output]]
 ) -> list[Translation]:
     """A text's translations from the outputs of all its portions, best first."""
     waiting = iter(outputs)

@@ -15,15 +15,15 @@ import torch
 
 from polyhead.decoding.beam_trace import Tree, grow_tree
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.trace import OpenStep, open_walk
+from polyhead.decoding.trace import TraceStep, open_walk
 from polyhead.errors import ConfigError
 from polyhead.pipelines.segments import longest_output
-from polyhead.pipelines.text_generator import Writer, spelled
+from polyhead.pipelines.text_generator import TextGenerator, spelled
 from polyhead.pipelines.translator import Translator
 from polyhead.tokenizers.storage import BOS, EOS, Tokenizer
 
 
-class Unfit(ConfigError):
+class InvalidInputError(ConfigError):
     """A text or a beginning that a model cannot take; `code` says why, for programs."""
 
     def __init__(self, message: str, code: Literal["empty", "too_long", "bad_token"]) -> None:
@@ -32,7 +32,7 @@ class Unfit(ConfigError):
 
 
 @dataclass(frozen=True)
-class Choice:
+class Alternative:
     """A token and how likely it was."""
 
     id: int
@@ -48,11 +48,11 @@ class Step:
     text: str
     probability: float
     forced: bool
-    alternatives: tuple[Choice, ...]
+    alternatives: tuple[Alternative, ...]
 
 
 @dataclass(frozen=True)
-class Walk:
+class StepTrace:
     """All steps of an output. `ended`: the model closed it, it was not cut off."""
 
     steps: tuple[Step, ...]
@@ -62,24 +62,24 @@ class Walk:
 
 
 def steps(
-    model: Translator | Writer,
+    model: Translator | TextGenerator,
     text: str,
     *,
     forced: Sequence[int] = (),
     top: int = 5,
     max_tokens: int | None = None,
-) -> Walk:
+) -> StepTrace:
     """Go on with the likeliest token each time, after those that are forced."""
     if isinstance(model, Translator):
         return _translate(model, text, forced, top, max_tokens)
-    if isinstance(model, Writer):
+    if isinstance(model, TextGenerator):
         return _write(model, text, forced, top, max_tokens)
     raise ConfigError(f"a {type(model).__name__} does not write token by token")
 
 
 def _translate(
     translator: Translator, text: str, forced: Sequence[int], top: int, max_tokens: int | None
-) -> Walk:
+) -> StepTrace:
     source = checked_source(translator, text)
     target = translator.tokenizers.target
     check_forced(forced, target)
@@ -97,18 +97,18 @@ def _translate(
     )
     ids = tuple(one.id for one in walked)
     ended = ids[-1:] == (EOS,)
-    return Walk(_named(target, walked), target.decode(ids), ids[:-1] if ended else ids, ended)
+    return StepTrace(_named(target, walked), target.decode(ids), ids[:-1] if ended else ids, ended)
 
 
 def _write(
-    writer: Writer, prompt: str, forced: Sequence[int], top: int, max_tokens: int | None
-) -> Walk:
+    writer: TextGenerator, prompt: str, forced: Sequence[int], top: int, max_tokens: int | None
+) -> StepTrace:
     ends = writer.tokenizer.reads_line_ends()
     check_forced(forced, writer.tokenizer, ends=ends)
     read = writer.encode(prompt)
     room = writer.context - len(read) + 1
     if room < 1:
-        raise Unfit(
+        raise InvalidInputError(
             f"the prompt has {len(read)} tokens, but the model reads {writer.context} at once; "
             "give a shorter one",
             "too_long",
@@ -128,7 +128,7 @@ def _write(
     ids = tuple(one.id for one in walked)
     text = "".join(spelled(writer.tokenizer, read, ids))
     ended = ends and ids[-1:] == (EOS,)
-    return Walk(_named(writer.tokenizer, walked), text, ids[:-1] if ended else ids, ended)
+    return StepTrace(_named(writer.tokenizer, walked), text, ids[:-1] if ended else ids, ended)
 
 
 def beam_tree(
@@ -152,10 +152,10 @@ def beam_tree(
 def checked_source(translator: Translator, text: str) -> list[int]:
     """The ids of one sentence that the model can read as a whole."""
     if not translator.tokenizers.source.normalise(text):
-        raise Unfit("the text is empty: there is nothing to translate", "empty")
+        raise InvalidInputError("the text is empty: there is nothing to translate", "empty")
     if translator.is_long(text):
         most = translator.max_length
-        raise Unfit(
+        raise InvalidInputError(
             f"the text is longer than the model's {most} tokens; give one sentence", "too_long"
         )
     return translator.tokenizers.source.encode(text)
@@ -165,20 +165,22 @@ def check_forced(forced: Sequence[int], tokenizer: Tokenizer, *, ends: bool = Tr
     """Refuse what a model cannot say."""
     for place, id in enumerate(forced):
         if not BOS < id < len(tokenizer):
-            raise Unfit(f"id {id}: expected {EOS} to {len(tokenizer) - 1}", "bad_token")
+            raise InvalidInputError(f"id {id}: expected {EOS} to {len(tokenizer) - 1}", "bad_token")
         if ends and id == EOS and place + 1 < len(forced):
-            raise Unfit(f"id {EOS} ends the output; nothing can be forced after it", "bad_token")
+            raise InvalidInputError(
+                f"id {EOS} ends the output; nothing can be forced after it", "bad_token"
+            )
 
 
 def check_room(forced: Sequence[int], limit: int) -> None:
     """Refuse a beginning that is longer than the whole may be."""
     if len(forced) > limit:
-        raise Unfit(
+        raise InvalidInputError(
             f"{len(forced)} tokens are forced, but the output has at most {limit}", "bad_token"
         )
 
 
-def _named(tokenizer: Tokenizer, walked: Sequence[OpenStep]) -> tuple[Step, ...]:
+def _named(tokenizer: Tokenizer, walked: Sequence[TraceStep]) -> tuple[Step, ...]:
     """The same with the tokens' names."""
     return tuple(
         Step(
@@ -186,7 +188,7 @@ def _named(tokenizer: Tokenizer, walked: Sequence[OpenStep]) -> tuple[Step, ...]
             tokenizer.symbol(one.id),
             math.exp(one.log_p),
             one.forced,
-            tuple(Choice(id, tokenizer.symbol(id), math.exp(p)) for id, p in one.likeliest),
+            tuple(Alternative(id, tokenizer.symbol(id), math.exp(p)) for id, p in one.likeliest),
         )
         for one in walked
     )

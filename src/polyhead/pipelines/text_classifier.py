@@ -19,8 +19,8 @@ from polyhead.data.config import DataConfig, found
 from polyhead.data.labelled import Examples
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.metrics.bootstrap import SAMPLES, Interval, interval
-from polyhead.metrics.classification import Report, as_text, report
-from polyhead.pipelines.base import Reader
+from polyhead.metrics.classification import ClassificationReport, as_text, report
+from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.family_checks import check_use
 
 USE = "polyhead classify"
@@ -41,10 +41,10 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ClassificationEvaluation:
     """How good a classifier is on some examples, with 95 % bootstrap intervals."""
 
-    report: Report
+    report: ClassificationReport
     accuracy: Interval
     macro_f1: Interval
     n_examples: int
@@ -60,7 +60,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Labeller(Reader):
+class TextClassifier(Pipeline):
     """One model that puts texts into classes."""
 
     @cached_property
@@ -105,7 +105,7 @@ class Labeller(Reader):
 
     def evaluate(
         self, files: Sequence[str | Path], progress: Callable[[int], None] = lambda _: None
-    ) -> Evaluation:
+    ) -> ClassificationEvaluation:
         """Compare with the labels in some files, whose columns are called as in training."""
         examples, notices = self.read(files)
         return self.judge(examples, notices, progress)
@@ -115,13 +115,13 @@ class Labeller(Reader):
         examples: Examples,
         notices: Sequence[str] = (),
         progress: Callable[[int], None] = lambda _: None,
-    ) -> Evaluation:
+    ) -> ClassificationEvaluation:
         """Compare with the labels of some examples."""
         right = labelled.numbers(examples.labels, self.classes, self.name)
         places = {name: place for place, name in enumerate(self.classes)}
         said = [places[one.label] for one in self.classify(examples.texts, progress=progress)]
         n_classes = len(self.classes)
-        return Evaluation(
+        return ClassificationEvaluation(
             report(right, said, self.classes),
             interval(right, said, n_classes, "accuracy"),
             interval(right, said, n_classes, "macro_f1"),
@@ -141,7 +141,7 @@ class Labeller(Reader):
         return labelled.read(found([str(file) for file in files]), config, notices), notices
 
 
-def load(path: str | Path, *, device: str = "auto") -> Labeller:
+def load(path: str | Path, *, device: str = "auto") -> TextClassifier:
     """Load a text classifier from its folder, or a run's."""
     check_use(Path(path), USE)
     chosen = devices.choose(device)
@@ -150,4 +150,4 @@ def load(path: str | Path, *, device: str = "auto") -> Labeller:
         raise CheckpointError(f"{path} classifies pictures; give it files instead of text")
     if saved.tokenizers is None:
         raise CheckpointError(f"{path} has no tokenizer; it cannot read text")
-    return Labeller(saved, str(path), chosen)
+    return TextClassifier(saved, str(path), chosen)

@@ -12,7 +12,7 @@ from polyhead.decoding.config import DecodeConfig, dice
 from polyhead.decoding.generate import write
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.layers.positions import ENDING
-from polyhead.pipelines.base import Reader
+from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.family_checks import check_use
 from polyhead.tokenizers.storage import EOS, Tokenizer
 from polyhead.training.tasks.language_modeling import Examination, examination, examine
@@ -36,7 +36,7 @@ class LanguageScore:
 
 
 @dataclass(frozen=True)
-class Writer(Reader):
+class TextGenerator(Pipeline):
     """One model that goes on with a text."""
 
     @property
@@ -203,7 +203,7 @@ def _overlap(text: str, stop: str) -> int:
     return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
 
 
-def load(*paths: str | Path, device: str = "auto") -> Writer:
+def load(*paths: str | Path, device: str = "auto") -> TextGenerator:
     """Load a language model from its folder (or a run's)."""
     if len(paths) != 1:
         raise ConfigError(f"{len(paths)} models: name one language model; it cannot be mixed")
@@ -217,4 +217,4 @@ def load(*paths: str | Path, device: str = "auto") -> Writer:
         raise CheckpointError(
             f"{name}: {n_ids} ids in its tokenizer, but config.json says {saved.config.vocab}"
         )
-    return Writer(saved, name, chosen)
+    return TextGenerator(saved, name, chosen)

@@ -6,18 +6,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from polyhead.server.context import Desk, Endpoint
-from polyhead.server.errors import Refusal, answer
+from polyhead.server.context import AppContext, Endpoint
+from polyhead.server.errors import HTTPError, answer
 from polyhead.server.metrics import Metrics
 from polyhead.server.openapi import describe
-from polyhead.server.registry import Shelf
+from polyhead.server.registry import ModelRegistry
 from polyhead.server.routes import attention as looking
 from polyhead.server.routes import generate as writing
 from polyhead.server.routes import libretranslate
 from polyhead.server.routes import status as telling
 from polyhead.server.routes import translate as translating
 from polyhead.server.scheduler import Batcher
-from polyhead.server.security import Border
+from polyhead.server.security import SecurityMiddleware
 from polyhead.server.settings import Settings
 from polyhead.server.static_files import collect, send_file
 
@@ -28,11 +28,11 @@ class Application:
     """An ASGI application; `start` it inside the event loop that serves it, `close` it after."""
 
     def __init__(
-        self, shelf: Shelf, settings: Settings, prepare: Callable[[], None] = lambda: None
+        self, shelf: ModelRegistry, settings: Settings, prepare: Callable[[], None] = lambda: None
     ) -> None:
         metrics = Metrics()
         self.batcher = Batcher(settings, metrics, prepare)
-        self.desk = Desk(
+        self.desk = AppContext(
             shelf, self.batcher, settings, metrics, lambda: self.border.draining, collect()
         )
         self.endpoints = [
@@ -49,7 +49,7 @@ class Application:
         for path in self.desk.files:
             self.routes[path] = {"GET": Endpoint("GET", path, "A file of the page", send_file)}
         self._description = describe(self.endpoints)
-        self.border = Border(self._dispatch, settings, metrics, self.route_of)
+        self.border = SecurityMiddleware(self._dispatch, settings, metrics, self.route_of)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.border(scope, receive, send)
@@ -72,17 +72,17 @@ class Application:
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         methods = self.routes.get(scope["path"])
         if methods is None:
-            raise Refusal(404, "there is nothing here; see /openapi.json")
+            raise HTTPError(404, "there is nothing here; see /openapi.json")
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         if method not in methods:
             allowed = ", ".join(methods)
-            raise Refusal(405, f"this takes {allowed}", headers={"Allow": allowed})
+            raise HTTPError(405, f"this takes {allowed}", headers={"Allow": allowed})
         response = await methods[method].handler(self.desk, Request(scope, receive))
         if scope["method"] == "HEAD":
             response = _without_body(response)
         await response(scope, receive, send)
 
-    async def _openapi(self, _desk: Desk, _request: Request) -> Response:
+    async def _openapi(self, _desk: AppContext, _request: Request) -> Response:
         return answer(self._description)
 
 

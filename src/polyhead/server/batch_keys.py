@@ -34,7 +34,7 @@ class Flowing(Protocol):
 
 
 @dataclass(frozen=True)
-class Lane:
+class BatchKey:
     """What may be done together: equal names share batches. `run` takes contents and `wanted`.
 
     With `flow`, a batch is never closed; `run` is then for one that fails in company.
@@ -51,13 +51,13 @@ class Lane:
 class Task:
     """A piece of work; `size` is its length in tokens."""
 
-    lane: Lane
+    lane: BatchKey
     content: Any
     size: int = 1
 
 
 @dataclass(eq=False)
-class Job:
+class BatchJob:
     """A task that waits, and who waits for it."""
 
     task: Task
@@ -68,9 +68,9 @@ class Job:
 
 
 @dataclass(eq=False)
-class River:
+class RunningBatch:
     """A lane that flows, and who is in it."""
 
-    lane: Lane
+    lane: BatchKey
     flow: Flowing
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[BatchJob] = field(default_factory=list)

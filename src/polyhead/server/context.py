@@ -17,11 +17,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead.errors import DataError
-from polyhead.pipelines.image_classifier import ImageLabeller
+from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.server.cancellation import while_wanted
 from polyhead.server.errors import answer, refused
 from polyhead.server.metrics import Metrics
-from polyhead.server.registry import Book, Shelf
+from polyhead.server.registry import ModelRegistry, ServedModel
 from polyhead.server.scheduler import Batcher
 from polyhead.server.settings import MAX_UNPACKED, Settings
 from polyhead.server.uploads import pixels_of
@@ -30,10 +30,10 @@ SHORT = 400  # characters that are tokenised at once; more are, aside
 
 
 @dataclass(frozen=True)
-class Desk:
+class AppContext:
     """The models, the queue, and the rest."""
 
-    shelf: Shelf
+    shelf: ModelRegistry
     batcher: Batcher
     settings: Settings
     metrics: Metrics
@@ -45,7 +45,7 @@ class Desk:
         """Do something short now, and something longer without keeping others waiting."""
         return work() if characters <= SHORT else await asyncio.to_thread(work)
 
-    async def unpack(self, labeller: ImageLabeller, content: bytes, request: Request) -> Any:
+    async def unpack(self, labeller: ImageClassifier, content: bytes, request: Request) -> Any:
         """An image's pixels. Few bytes may be many pixels: few images are unpacked at once."""
         work = partial(pixels_of, labeller, content)
 
@@ -57,12 +57,12 @@ class Desk:
 
         return await self.batcher.until(unpacked(), gone(request))
 
-    async def compute(self, book: Book, work: Callable[[], Any], request: Request) -> Any:
+    async def compute(self, book: ServedModel, work: Callable[[], Any], request: Request) -> Any:
         """Let a model do something for one request alone, as long as its client is there."""
         return await self.batcher.one(partial(while_wanted, book.model, work), gone(request))
 
 
-Handler = Callable[[Desk, Request], Awaitable[Response]]
+Handler = Callable[[AppContext, Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True)

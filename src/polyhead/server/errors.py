@@ -10,11 +10,11 @@ from typing import Any
 from starlette.responses import Response
 
 from polyhead.errors import PolyheadError
-from polyhead.pipelines.step_through import Unfit
+from polyhead.pipelines.step_through import InvalidInputError
 from polyhead.server.answer_schemas import Code
 
 
-class Refusal(Exception):
+class HTTPError(Exception):
     """A request that is not answered, and why. `retry_after` is in seconds."""
 
     def __init__(
@@ -44,14 +44,16 @@ class Refusal(Exception):
         return answer(self.content, self.status, self.headers)
 
 
-def refused(error: PolyheadError, *, field: str | None = None, code: Code | None = None) -> Refusal:
+def refused(
+    error: PolyheadError, *, field: str | None = None, code: Code | None = None
+) -> HTTPError:
     """What a model or its reader does not take. A text that is unfit says itself why."""
-    if isinstance(error, Unfit):
+    if isinstance(error, InvalidInputError):
         code = error.code
-    return Refusal(422, " ".join(str(error).split())[:500], field=field, code=code)
+    return HTTPError(422, " ".join(str(error).split())[:500], field=field, code=code)
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The client left; nobody waits for an answer."""
 
 

@@ -23,7 +23,7 @@ import uvicorn
 from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError
 from polyhead.server.app import Application
-from polyhead.server.registry import Shelf, fill
+from polyhead.server.registry import ModelRegistry, fill
 from polyhead.server.settings import MAX_CONNECTIONS, Settings
 
 POLL_SECONDS = 0.02
@@ -75,7 +75,7 @@ def bind(settings: Settings) -> socket.socket:
 
 
 async def run(
-    shelf: Shelf, settings: Settings, listening: socket.socket, say: Callable[[str], None]
+    shelf: ModelRegistry, settings: Settings, listening: socket.socket, say: Callable[[str], None]
 ) -> bool:
     """Listen and answer, until a signal comes and everything that was accepted is done.
 

@@ -15,7 +15,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from polyhead.server.answer_schemas import Code
-from polyhead.server.errors import Gone, Refusal
+from polyhead.server.errors import ClientDisconnected, HTTPError
 from polyhead.server.request_schemas import Upload
 from polyhead.server.settings import MAX_BODY, MAX_CHARACTERS, MAX_IMAGE
 
@@ -43,21 +43,21 @@ async def body_of(request: Request, limit: int = MAX_BODY) -> bytes:
     """The whole body, refused as soon as it is known to be too large."""
     announced = request.headers.get("content-length", "0")
     if not (announced.isascii() and announced.isdigit()):
-        raise Refusal(400, "Content-Length is not a number")
+        raise HTTPError(400, "Content-Length is not a number")
     if len(announced) > 12 or int(announced) > limit:
-        raise Refusal(413, f"a request has at most {limit:,} bytes")
+        raise HTTPError(413, f"a request has at most {limit:,} bytes")
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 size += len(part)
                 if size > limit:
-                    raise Refusal(413, f"a request has at most {limit:,} bytes")
+                    raise HTTPError(413, f"a request has at most {limit:,} bytes")
                 parts.append(part)
     except TimeoutError:
-        raise Refusal(408, "the request came too slowly") from None
+        raise HTTPError(408, "the request came too slowly") from None
     except ClientDisconnect:
-        raise Gone from None
+        raise ClientDisconnected from None
     return b"".join(parts)
 
 
@@ -65,7 +65,7 @@ async def read_json(request: Request, model: type[M]) -> M:
     """A JSON body as what it should be."""
     kind = content_type(request)
     if kind != "application/json" and not kind.endswith("+json"):
-        raise Refusal(415, "send JSON with Content-Type: application/json")
+        raise HTTPError(415, "send JSON with Content-Type: application/json")
     return checked(model, await body_of(request))
 
 
@@ -92,7 +92,7 @@ def _fields(form: bytes) -> list[tuple[str, str]]:
             form.decode("utf-8"), keep_blank_values=True, max_num_fields=100, errors="strict"
         )
     except ValueError:
-        raise Refusal(400, "the form cannot be read") from None
+        raise HTTPError(400, "the form cannot be read") from None
 
 
 async def read_image(request: Request, model: type[U]) -> tuple[bytes, U]:
@@ -103,7 +103,7 @@ async def read_image(request: Request, model: type[U]) -> tuple[bytes, U]:
     said = {key: value for key, value in form.multi_items() if isinstance(value, str)}
     upload = form.get("image")
     if not isinstance(upload, UploadFile):
-        raise Refusal(422, "send the image as a file in the part `image`", field="image")
+        raise HTTPError(422, "send the image as a file in the part `image`", field="image")
     return await upload.read(), described(model, {**dict(request.query_params), **said})
 
 
@@ -116,7 +116,7 @@ def is_image(request: Request) -> bool:
 async def read_parts(request: Request, body: bytes) -> FormData:
     """A form in parts that has been read as a whole; nothing of it is written to disk."""
     if "charset" in request.headers.get("content-type", "").lower():
-        raise Refusal(415, "a form in parts is UTF-8; leave the charset out")
+        raise HTTPError(415, "a form in parts is UTF-8; leave the charset out")
 
     async def stream() -> Any:
         yield body
@@ -128,13 +128,13 @@ async def read_parts(request: Request, body: bytes) -> FormData:
     try:
         return await parser.parse()
     except (MultiPartException, KeyError, ValueError, AssertionError):
-        raise Refusal(400, "the form cannot be read") from None
+        raise HTTPError(400, "the form cannot be read") from None
 
 
 def checked(model: type[M], body: bytes) -> M:
     """JSON as a request."""
     if body.count(b":") > MAX_COLONS:  # each unknown name would be complained about by itself
-        raise Refusal(422, "the request has too many fields")
+        raise HTTPError(422, "the request has too many fields")
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
@@ -153,7 +153,7 @@ def count_characters(texts: list[str]) -> int:
     """How long texts are together; refused if that is too much."""
     total = sum(map(len, texts))
     if total > MAX_CHARACTERS:
-        raise Refusal(
+        raise HTTPError(
             422,
             f"the text has {total:,} characters; a request has at most {MAX_CHARACTERS:,}",
             field="text",
@@ -173,11 +173,11 @@ def _gathered(pairs: list[tuple[str, str]]) -> dict[str, Any]:
     return found
 
 
-def _refusal(error: ValidationError) -> Refusal:
+def _refusal(error: ValidationError) -> HTTPError:
     """What is wrong with the first field that is, without what was sent."""
     errors = error.errors(include_url=False, include_input=False, include_context=False)
     if errors[0]["type"] == "json_invalid":
-        return Refusal(400, _short(errors[0]["msg"]))
+        return HTTPError(400, _short(errors[0]["msg"]))
     # in a union every member complains; the one that came farther knows what was meant
     same = [one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]]
     best = max(same, key=lambda one: (len(_names(one["loc"])), one["type"] not in OTHER_KINDS))
@@ -185,7 +185,7 @@ def _refusal(error: ValidationError) -> Refusal:
     code: Code | None = None
     if best["type"] == "string_too_long" and best["loc"][0] in TEXTS:
         code = "too_long"
-    return Refusal(422, _short(f"{field}: {best['msg']}"), field=field or None, code=code)
+    return HTTPError(422, _short(f"{field}: {best['msg']}"), field=field or None, code=code)
 
 
 def _names(place: tuple[int | str, ...]) -> list[str]:

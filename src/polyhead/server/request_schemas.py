@@ -28,14 +28,14 @@ Kind = Literal["encoder", "decoder", "cross"]
 Key = Annotated[str, StringConstraints(max_length=1000)]
 
 
-class Asked(BaseModel):
+class ModelRequest(BaseModel):
     """A request. `model` is a name from /v1/models; without it the first that fits is used."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     model: Name | None = None
 
 
-class Translate(Asked):
+class Translate(ModelRequest):
     """Translate one text or several."""
 
     text: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
@@ -58,7 +58,7 @@ class MapName(BaseModel):
     layer: Layer
 
 
-class Look(Asked):
+class Look(ModelRequest):
     """Show what the heads look at while they read a text (and write a translation)."""
 
     text: Text
@@ -79,7 +79,7 @@ class Look(Asked):
     special: bool = True
 
 
-class Steps(Asked):
+class Steps(ModelRequest):
     """Write token by token, with the likeliest alternatives; `prefix` is forced."""
 
     text: Text
@@ -88,7 +88,7 @@ class Steps(Asked):
     max_tokens: Length | None = None
 
 
-class Beams(Asked):
+class Beams(ModelRequest):
     """Show a beam search as a tree."""
 
     text: Text
@@ -98,7 +98,7 @@ class Beams(Asked):
     prefix: Ids = []
 
 
-class Generate(Asked):
+class Generate(ModelRequest):
     """Go on with a text."""
 
     prompt: Text = ""
@@ -114,14 +114,14 @@ class Generate(Asked):
     stream: bool = True
 
 
-class Fill(Asked):
+class Fill(ModelRequest):
     """Say what may stand where [MASK] is."""
 
     text: Text
     top: Annotated[int, Field(ge=1, le=50)] = 5
 
 
-class Classify(Asked):
+class Classify(ModelRequest):
     """Say what texts are."""
 
     text: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]

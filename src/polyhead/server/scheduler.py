@@ -26,9 +26,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyhead.pipelines.segments import Abandoned
-from polyhead.server.batch_keys import Job, Lane, River, Task, Wanted
-from polyhead.server.errors import Gone, Refusal
+from polyhead.decoding.cancel import Cancelled
+from polyhead.server.batch_keys import BatchJob, BatchKey, RunningBatch, Task, Wanted
+from polyhead.server.errors import ClientDisconnected, HTTPError
 from polyhead.server.metrics import Metrics
 from polyhead.server.settings import MAX_STREAMS, Settings
 
@@ -56,9 +56,9 @@ class Batcher:
     ) -> None:
         self.settings, self.metrics, self._prepare = settings, metrics, prepare
         self._changed = threading.Condition()
-        self._waiting: list[Job] = []
-        self._batch: list[Job] = []  # being computed
-        self._rivers: list[River] = []
+        self._waiting: list[BatchJob] = []
+        self._batch: list[BatchJob] = []  # being computed
+        self._rivers: list[RunningBatch] = []
         self._streams: list[Stream] = []
         self._closed = self._died = False
         self._crowd, self._crowd_seen = 0, 0.0  # rows of the last batch, and when it ended
@@ -96,7 +96,7 @@ class Batcher:
         window = max(1, self.settings.queue // WINDOWS)
         try:
             jobs = self._admit(tasks[:window])
-        except Refusal:
+        except HTTPError:
             leaving.close()
             raise
         try:
@@ -118,9 +118,9 @@ class Batcher:
             if coming.done():
                 return coming.result()
             if left.done():
-                raise Gone
+                raise ClientDisconnected
             self.metrics.rejected.labels("deadline").inc()
-            raise Refusal(
+            raise HTTPError(
                 503,
                 f"no answer within {self.settings.deadline_seconds:g} seconds; send less, or later",
                 retry_after=self._retry_after(),
@@ -131,7 +131,7 @@ class Batcher:
 
     async def one(self, run: Callable[[Wanted], Any], leaving: Coroutine[Any, Any, None]) -> Any:
         """Something that shares nothing with anybody; it is told how to learn if it is `wanted`."""
-        lane = Lane(object(), lambda _contents, wanted: [run(wanted)], max_rows=1)
+        lane = BatchKey(object(), lambda _contents, wanted: [run(wanted)], max_rows=1)
         (result,) = await self.ask([Task(lane, None)], leaving)
         return result
 
@@ -141,24 +141,24 @@ class Batcher:
             self._check_alive()
             if len(self._streams) >= MAX_STREAMS:
                 self.metrics.rejected.labels("streams").inc()
-                raise Refusal(429, f"{MAX_STREAMS} texts are being written", retry_after=2)
+                raise HTTPError(429, f"{MAX_STREAMS} texts are being written", retry_after=2)
             stream = Stream(make)
             self._streams.append(stream)
             self._changed.notify()
         return stream
 
-    def _admit(self, tasks: Sequence[Task]) -> list[Job]:
+    def _admit(self, tasks: Sequence[Task]) -> list[BatchJob]:
         """Let a request's first tasks wait, or refuse it if they do not fit into the queue."""
         if len(self._waiting) + len(tasks) > self.settings.queue:
             self.metrics.rejected.labels("queue").inc()
-            raise Refusal(429, "too many requests wait", retry_after=self._retry_after())
+            raise HTTPError(429, "too many requests wait", retry_after=self._retry_after())
         return self._enqueue(tasks)
 
     def _check_alive(self) -> None:
         if self._died:
             raise broken()
 
-    async def _all(self, tasks: Sequence[Task], jobs: list[Job], window: int) -> list[Any]:
+    async def _all(self, tasks: Sequence[Task], jobs: list[BatchJob], window: int) -> list[Any]:
         """All results. `jobs` grows: for each task of the window that is done another comes."""
         pending = {job.result for job in jobs}
         while len(jobs) < len(tasks):
@@ -170,12 +170,12 @@ class Batcher:
             jobs += more
         return [await job.result for job in jobs]
 
-    def _enqueue(self, tasks: Sequence[Task]) -> list[Job]:
+    def _enqueue(self, tasks: Sequence[Task]) -> list[BatchJob]:
         loop, now = asyncio.get_running_loop(), time.monotonic()
         with self._changed:
             self._check_alive()
             jobs = [
-                Job(task, loop.create_future(), now, now + PATIENCE_SECONDS * number)
+                BatchJob(task, loop.create_future(), now, now + PATIENCE_SECONDS * number)
                 for number, task in enumerate(tasks)
             ]
             self._waiting += jobs
@@ -186,7 +186,7 @@ class Batcher:
         """Whole seconds until the queue may be empty."""
         return max(1, min(60, math.ceil(len(self._waiting) * self._pace)))
 
-    def _withdraw(self, jobs: Sequence[Job]) -> None:
+    def _withdraw(self, jobs: Sequence[BatchJob]) -> None:
         """Nobody waits for these any more; most of them are done."""
         if all(job.result.done() and not job.result.cancelled() for job in jobs):
             return
@@ -231,7 +231,7 @@ class Batcher:
             for stream in list(self._streams):
                 self._advance(stream)
 
-    def _take(self) -> list[Job]:
+    def _take(self) -> list[BatchJob]:
         """The next batch, after a short wait for company if there was a crowd lately."""
         full = {river.lane for river in self._rivers if len(river.jobs) >= river.lane.max_rows}
         ready = [job for job in self._waiting if job.task.lane not in full]
@@ -242,7 +242,7 @@ class Batcher:
             self._wait_for_company(first)
         together = [job for job in self._waiting if job.task.lane == first.task.lane]
         together.sort(key=lambda job: job.turn)
-        batch: list[Job] = []
+        batch: list[BatchJob] = []
         there = [
             job for river in self._rivers if river.lane == first.task.lane for job in river.jobs
         ]
@@ -259,7 +259,7 @@ class Batcher:
         self._waiting = [job for job in self._waiting if job not in taken]
         return batch
 
-    def _wait_for_company(self, first: Job) -> None:
+    def _wait_for_company(self, first: BatchJob) -> None:
         """Not long, and only if there was a crowd lately."""
         now = time.monotonic()
         expected = self._crowd if now - self._crowd_seen < LATELY_SECONDS else 1
@@ -268,13 +268,13 @@ class Batcher:
             self._changed.wait(ripe - now)
             now = time.monotonic()
 
-    def _let_in(self, jobs: list[Job]) -> None:
+    def _let_in(self, jobs: list[BatchJob]) -> None:
         """Join those of the same lane who are being served, or begin."""
         lane = jobs[0].task.lane
         assert lane.flow is not None
         rivers = [river for river in self._rivers if river.lane == lane and river.flow.open]
         try:
-            river = rivers[0] if rivers else River(lane, lane.flow())
+            river = rivers[0] if rivers else RunningBatch(lane, lane.flow())
         except Exception:
             LOG.warning("a flow cannot begin; its %d tasks are a batch", len(jobs), exc_info=True)
             self._run(jobs)
@@ -287,7 +287,7 @@ class Batcher:
         except Exception:
             self._one_by_one(river)
 
-    def _flow(self, river: River) -> None:
+    def _flow(self, river: RunningBatch) -> None:
         """One step of a lane; whoever is done gets his answer, whoever has left is let go."""
         left = {job for job in river.jobs if not job.wanted}
         if left:
@@ -315,7 +315,7 @@ class Batcher:
             with self._changed:
                 self._rivers.remove(river)
 
-    def _one_by_one(self, river: River) -> None:
+    def _one_by_one(self, river: RunningBatch) -> None:
         """Something failed, and one of them is to blame: the others must not suffer."""
         LOG.warning(
             "%d tasks failed in company and are done one by one", len(river.jobs), exc_info=True
@@ -326,7 +326,7 @@ class Batcher:
         for job in river.jobs:
             self._call(self._deliver, [job], self._results([job]))
 
-    def _run(self, batch: list[Job]) -> None:
+    def _run(self, batch: list[BatchJob]) -> None:
         started = time.monotonic()
         results = self._results(batch)
         now = time.monotonic()
@@ -338,14 +338,14 @@ class Batcher:
         self.metrics.batch_seconds.observe(seconds)
         self._call(self._deliver, batch, results)
 
-    def _results(self, batch: list[Job]) -> list[Any]:
+    def _results(self, batch: list[BatchJob]) -> list[Any]:
         """The result of every job, or the exception that it met."""
         run = batch[0].task.lane.run
         try:
             contents = [job.task.content for job in batch]
             results = list(run(contents, lambda: self._is_wanted(batch)))
             assert len(results) == len(batch)
-        except Abandoned as left:
+        except Cancelled as left:
             return [left] * len(batch)
         except Exception as error:
             if len(batch) == 1:
@@ -354,7 +354,7 @@ class Batcher:
             return [result for job in batch for result in self._results([job])]
         return results
 
-    def _is_wanted(self, batch: list[Job]) -> bool:
+    def _is_wanted(self, batch: list[BatchJob]) -> bool:
         return not self._closed and any(job.wanted for job in batch)
 
     def _advance(self, stream: Stream) -> None:
@@ -372,7 +372,7 @@ class Batcher:
             with self._changed:
                 self._streams.remove(stream)
 
-    def _deliver(self, batch: list[Job], results: list[Any]) -> None:
+    def _deliver(self, batch: list[BatchJob], results: list[Any]) -> None:
         """In the event loop: wake those who wait."""
         for job, result in zip(batch, results, strict=True):
             if job.result.done():
@@ -391,6 +391,6 @@ class Batcher:
             self._loop.call_soon_threadsafe(function, *values)
 
 
-def broken() -> Refusal:
+def broken() -> HTTPError:
     """Nothing will be computed any more."""
-    return Refusal(503, "the server is broken and must be restarted", retry_after=60)
+    return HTTPError(503, "the server is broken and must be restarted", retry_after=60)

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from polyhead.errors import ConfigError, DataError
-from polyhead.server.errors import Gone, Refusal, refused
+from polyhead.server.errors import ClientDisconnected, HTTPError, refused
 from polyhead.server.metrics import Metrics
 from polyhead.server.settings import Settings
 
@@ -45,7 +45,7 @@ PUBLIC_FOLDERS = ("/page/", "/viewer/")
 BY_BODY = ("/translate", "/detect")  # LibreTranslate's clients send the key there; the routes check
 
 
-class Border:
+class SecurityMiddleware:
     """An ASGI application around another one."""
 
     def __init__(
@@ -84,15 +84,15 @@ class Border:
             self._admit(scope)
             await self.inside(scope, receive, send)
             return
-        except (Gone, ClientDisconnect):
+        except (ClientDisconnected, ClientDisconnect):
             return
-        except Refusal as no:
+        except HTTPError as no:
             refusal = no
         except (ConfigError, DataError) as wrong:
             refusal = refused(wrong)
         except Exception:
             LOG.exception("a bug: %s %s", scope["method"], self.route_of(scope["path"]))
-            refusal = Refusal(500, "a mistake of the server; its log says more")
+            refusal = HTTPError(500, "a mistake of the server; its log says more")
         if not status[0]:
             await refusal.response()(scope, receive, send)
 
@@ -103,7 +103,7 @@ class Border:
             check_host(headers, (*LOCAL_NAMES, self.settings.host, *allowed))
         check_origin(headers, allowed)
         if self.draining and path not in STATES:
-            raise Refusal(503, "the server is stopping", retry_after=5)
+            raise HTTPError(503, "the server is stopping", retry_after=5)
         if self.settings.api_key is None or path in PUBLIC or path in BY_BODY:
             return
         if not path.startswith(PUBLIC_FOLDERS):
@@ -115,7 +115,7 @@ def check_host(headers: Headers, names: Sequence[str]) -> None:
     given = headers.getlist("host")
     name = _hostname(f"//{given[0]}") if len(given) == 1 else None
     if name not in names:
-        raise Refusal(
+        raise HTTPError(
             400,
             f"Host must be one of {', '.join(LOCAL_NAMES)}; behind a proxy, start the server with "
             "--allow-host NAME",
@@ -131,7 +131,7 @@ def check_origin(headers: Headers, allowed: Sequence[str] = ()) -> None:
     if origin is None or not origin.startswith(("http://", "https://")):
         return
     if origin.split("//", 1)[1] != headers.get("host") and _hostname(origin) not in allowed:
-        raise Refusal(403, "this server answers no other site's pages")
+        raise HTTPError(403, "this server answers no other site's pages")
 
 
 def _hostname(address: str) -> str | None:
@@ -151,9 +151,9 @@ def given_key(headers: Headers) -> str | None:
 def check_key(right: str, given: Any) -> None:
     """Let in who has the key. It takes as long for any wrong one."""
     if not isinstance(given, str) or not given:
-        raise Refusal(
+        raise HTTPError(
             401, "send the API key: Authorization: Bearer KEY",
             headers={"WWW-Authenticate": "Bearer"},
         )  # fmt: skip
     if not hmac.compare_digest(given.encode("utf-8", "replace"), right.encode()):
-        raise Refusal(403, "the API key is wrong")
+        raise HTTPError(403, "the API key is wrong")

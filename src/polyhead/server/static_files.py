@@ -8,7 +8,7 @@ from importlib.resources import files
 from starlette.requests import Request
 from starlette.responses import Response
 
-from polyhead.server.context import Desk
+from polyhead.server.context import AppContext
 from polyhead.viz.viewer import assets
 
 TYPES = {
@@ -51,7 +51,7 @@ def _type(name: str) -> str | None:
     return TYPES.get(name[name.rfind(".") :]) if "." in name else None
 
 
-async def send_file(desk: Desk, request: Request) -> Response:
+async def send_file(desk: AppContext, request: Request) -> Response:
     """One of the files; compressed if the browser can, and nothing if it has it already."""
     content, kind = desk.files[request.scope["path"]]
     packed = "gzip" in request.headers.get("accept-encoding", "") and len(content) > SMALL

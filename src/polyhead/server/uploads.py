@@ -8,7 +8,7 @@ from torch import Tensor
 
 from polyhead.data.images.files import FORMATS, Unreadable, decode, pillow
 from polyhead.errors import DataError
-from polyhead.pipelines.image_classifier import ImageLabeller
+from polyhead.pipelines.image_classifier import ImageClassifier
 
 MAX_PIXELS = 25_000_000  # 75 MB as RGB: what a stranger may make us unpack
 
@@ -18,7 +18,7 @@ def check_reader() -> None:
     pillow()
 
 
-def pixels_of(labeller: ImageLabeller, content: bytes) -> UInt8[Tensor, "channel height width"]:
+def pixels_of(labeller: ImageClassifier, content: bytes) -> UInt8[Tensor, "channel height width"]:
     """An upload in the shape that the model reads; DataError says why it cannot be."""
     shape = labeller.shape()
     try:

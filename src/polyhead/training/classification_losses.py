@@ -10,7 +10,7 @@ from polyhead.training.losses import Loss
 
 
 @dataclass(frozen=True)
-class Labelling:
+class ClassificationLoss:
     """-log p(class | text), summed over the texts of a batch; with label smoothing if asked for."""
 
     smoothing: float = 0.0

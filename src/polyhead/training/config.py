@@ -55,7 +55,7 @@ TABLES: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Run:
+class RunConfig:
     """One configuration, checked: what to read, how large a model, and how to train it.
 
     asked: what of [model] was set by overrides; the rest may give way to the sizes of `train.init`.
@@ -110,7 +110,7 @@ def read_run(
     recipe: str | None = None,
     overrides: Iterable[str] = (),
     files: Mapping[str, Sequence[str]] | None = None,
-) -> Run:
+) -> RunConfig:
     """Read a recipe; then come the user's files, if any, then overrides such as train.steps=5."""
     values = read(find_recipe(recipe or DEFAULT_RECIPE))
     if files:
@@ -119,8 +119,8 @@ def read_run(
     return build(values, overrides)
 
 
-def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> Run:
-    """Check plain values and make a `Run` of them."""
+def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
+    """Check plain values and make a `RunConfig` of them."""
     from_file = {name: table for name, table in values.items() if name != "description"}
     overrides, asked = list(overrides), {"model": dict[str, Any]()}
     for override in overrides:
@@ -151,7 +151,7 @@ def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> Run:
     if tables["train"].init is None or family not in CONTINUED:  # else the sizes are another's
         _check_places(config, tables["data"].max_length)
     description = str(values.get("description", ""))
-    return Run(description, family, model=config, asked=asked["model"], **tables)
+    return RunConfig(description, family, model=config, asked=asked["model"], **tables)
 
 
 def _check_places(config: Any, longest: int) -> None:

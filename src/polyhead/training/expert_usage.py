@@ -8,10 +8,10 @@ that of the questions asked. With n experts 1 / n of each is perfect balance.
 
 from torch import Tensor
 
-from polyhead.layers.mixture_of_experts import Use
+from polyhead.layers.mixture_of_experts import ExpertUsage
 
 
-def table(uses: dict[str, Use]) -> dict[str, dict[str, list[float]]]:
+def table(uses: dict[str, ExpertUsage]) -> dict[str, dict[str, list[float]]]:
     """Every layer's shares, by the name of the layer."""
     return {
         name.removesuffix(".gate"): {
@@ -22,19 +22,19 @@ def table(uses: dict[str, Use]) -> dict[str, dict[str, list[float]]]:
     }
 
 
-def shares(uses: dict[str, Use]) -> dict[str, float]:
+def shares(uses: dict[str, ExpertUsage]) -> dict[str, float]:
     """The share of all experts that were asked at all, and the largest load that one carries."""
     used, experts, most = counted(uses)
     return {"experts_used": used / experts, "experts_most": most}
 
 
-def describe(uses: dict[str, Use]) -> str:
+def describe(uses: dict[str, ExpertUsage]) -> str:
     """The same in words: `experts used 16/16, most 14 %`."""
     used, experts, most = counted(uses)
     return f"experts used {used}/{experts}, most {most:.0%}".replace("%", " %")
 
 
-def counted(uses: dict[str, Use]) -> tuple[int, int, float]:
+def counted(uses: dict[str, ExpertUsage]) -> tuple[int, int, float]:
     """How many experts of all layers were asked, how many there are, the largest share."""
     loads = [share_of(use.load) for use in uses.values()]
     used = sum(share > 0 for load in loads for share in load)

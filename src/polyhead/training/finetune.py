@@ -23,8 +23,8 @@ from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.tokenizers import storage as tokenizer
 from polyhead.training import run_dir as runs
-from polyhead.training.config import Run
-from polyhead.training.run_log import Journal
+from polyhead.training.config import RunConfig
+from polyhead.training.run_log import RunLog
 
 OF_THE_RUN = {"electra": ("spotting",), "vit": ("height", "width", "classes")}
 OF_THE_DATA = ("family", "vocab")  # known or found out without asking
@@ -33,7 +33,7 @@ Data = TypeVar("Data")
 
 
 @dataclass(frozen=True)
-class Whole:
+class PretrainedModel:
     """A model to go on from. `fingerprint` changes whenever the model does."""
 
     path: str
@@ -46,7 +46,7 @@ class Material(Generic[Data]):
     """What a task has read, and the model to go on from if there is one."""
 
     data: Data
-    whole: Whole | None
+    whole: PretrainedModel | None
     notices: tuple[str, ...]
 
     @property
@@ -55,7 +55,7 @@ class Material(Generic[Data]):
         return {} if self.whole is None else {"pre-trained model or its": self.whole.fingerprint}
 
 
-def read_whole(run: Run) -> SavedModel | None:
+def read_whole(run: RunConfig) -> SavedModel | None:
     """The model that `train.init` names, if it is of the run's own family."""
     if run.train.init is None:
         return None
@@ -71,7 +71,7 @@ def read_whole(run: Run) -> SavedModel | None:
     return saved
 
 
-def another_family(run: Run) -> ConfigError:
+def another_family(run: RunConfig) -> ConfigError:
     """The error for a model that a run cannot begin from."""
     return ConfigError(
         f"train.init: {run.train.init} is of another family than {run.family}, which can begin "
@@ -79,7 +79,7 @@ def another_family(run: Run) -> ConfigError:
     )
 
 
-def read_own(run: Run) -> Whole | None:
+def read_own(run: RunConfig) -> PretrainedModel | None:
     """The model that `train.init` names, which must be of the run's family and have what it needs.
 
     One that was made elsewhere may have no [MASK], or ids that its tokenizer does not know.
@@ -98,10 +98,10 @@ def read_own(run: Run) -> Whole | None:
                 f"{more} {expected}; it can be used, but not trained further"
             )
     sums = store.verify(model_folder.resolve(Path(run.train.init)))
-    return Whole(run.train.init, saved, sums[model_folder.WEIGHTS])
+    return PretrainedModel(run.train.init, saved, sums[model_folder.WEIGHTS])
 
 
-def resized(run: Run, whole: Whole | None) -> Run:
+def resized(run: RunConfig, whole: PretrainedModel | None) -> RunConfig:
     """The run with the sizes of the model that it goes on from, if there is one.
 
     Dropout is the run's own: it belongs to training, as do the names in `OF_THE_RUN`.
@@ -143,12 +143,12 @@ def _unlike(
             yield f"{where}{name}", value, found[name]
 
 
-def take_over(run: Run, saved: SavedModel, folder: Path) -> Run:
+def take_over(run: RunConfig, saved: SavedModel, folder: Path) -> RunConfig:
     """The run with the model's own sizes; its tokenizers are put where a run looks for them."""
     return replace(take_tokenizers(run, saved, folder), model=saved.config)
 
 
-def take_tokenizers(run: Run, saved: SavedModel, folder: Path) -> Run:
+def take_tokenizers(run: RunConfig, saved: SavedModel, folder: Path) -> RunConfig:
     """Put a model's tokenizers where a run looks for them."""
     assert saved.tokenizers is not None
     place = folder / runs.TOKENIZER
@@ -158,7 +158,7 @@ def take_tokenizers(run: Run, saved: SavedModel, folder: Path) -> Run:
     return replace(run, text=saved.tokenizers.config)
 
 
-def set_all(saved: SavedModel, path: str, journal: Journal, model: Any) -> None:
+def set_all(saved: SavedModel, path: str, journal: RunLog, model: Any) -> None:
     """Begin with all of its weights."""
     model_folder.set_weights(model, model_folder.weights(saved.model))
     journal.notice(f"sizes and all weights are those of {path}")

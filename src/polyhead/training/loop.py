@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from polyhead.data.batches.translation import Place
+from polyhead.data.batches.translation import DataPosition
 from polyhead.errors import PolyheadError
 from polyhead.training.losses import Objective
 from polyhead.training.optim import OptimizerConfig, set_rate
@@ -137,7 +137,7 @@ class NotFinite(Exception):
 def train(
     model: nn.Module,
     objective: Objective,
-    batches: Iterable[tuple[Place, Any]],
+    batches: Iterable[tuple[DataPosition, Any]],
     optimizer: Optimizer,
     learning_rate: Callable[[int], float],
     config: TrainConfig,

@@ -33,7 +33,7 @@ class Objective(Protocol):
 
 
 @dataclass(frozen=True)
-class Translation:
+class TranslationLoss:
     """Cross-entropy of the next target token, with label smoothing (section 5.4).
 
     The output layer is applied only where there is something to predict, and never as a whole.
@@ -52,7 +52,7 @@ class Translation:
 
 
 @dataclass(frozen=True)
-class NextToken:
+class NextTokenLoss:
     """Cross-entropy of the next token of running text: what a language model learns by."""
 
     smoothing: float = 0.0

@@ -33,7 +33,7 @@ SAME_EPS = 1e-4  # what a norm adds to a variance of about 1 may differ by so mu
 
 
 @dataclass(frozen=True)
-class Initial:
+class PretrainedEncoder:
     """An encoder to begin from. `fingerprint` changes whenever the model does."""
 
     path: str
@@ -44,7 +44,7 @@ class Initial:
     fingerprint: str
 
 
-def read_initial(path: str | None) -> Initial | None:
+def read_initial(path: str | None) -> PretrainedEncoder | None:
     """The pre-trained model that a configuration names, if it names one."""
     if path is None:
         return None
@@ -57,7 +57,7 @@ def read_initial(path: str | None) -> Initial | None:
         )
     encoder, config, head = _encoder_of(saved)
     fingerprint = store.verify(place)[model_folder.WEIGHTS]
-    return Initial(path, encoder, config, head, saved.tokenizers, fingerprint)
+    return PretrainedEncoder(path, encoder, config, head, saved.tokenizers, fingerprint)
 
 
 def _encoder_of(saved: SavedModel) -> tuple[BERTEncoder, BERTConfig, Literal["bert", "electra"]]:
@@ -69,7 +69,7 @@ def _encoder_of(saved: SavedModel) -> tuple[BERTEncoder, BERTConfig, Literal["be
     return model.encoder, saved.config.encoder, saved.config.head
 
 
-def require_tokenizers(initial: Initial) -> Tokenizers:
+def require_tokenizers(initial: PretrainedEncoder) -> Tokenizers:
     """The tokenizers of a pre-trained model, which a classifier cannot do without."""
     if initial.tokenizers is None:
         raise CheckpointError(
@@ -79,12 +79,12 @@ def require_tokenizers(initial: Initial) -> Tokenizers:
     return initial.tokenizers
 
 
-def copy_encoder(initial: Initial, model: Any) -> None:
+def copy_encoder(initial: PretrainedEncoder, model: Any) -> None:
     """Give a classifier the weights of the whole encoder."""
     model.encoder.load_state_dict(initial.encoder.state_dict())
 
 
-def check_blocks(initial: Initial, stack: StackConfig, positions: PositionKind) -> None:
+def check_blocks(initial: PretrainedEncoder, stack: StackConfig, positions: PositionKind) -> None:
     """A block can move from one stack to another only if it would compute the same there."""
     theirs = initial.config.stack
     kinds = {theirs.kind(layer) for layer in range(theirs.n_layers)}
@@ -106,7 +106,7 @@ def check_blocks(initial: Initial, stack: StackConfig, positions: PositionKind) 
         )
 
 
-def copy_blocks(initial: Initial, model: Any) -> int:
+def copy_blocks(initial: PretrainedEncoder, model: Any) -> int:
     """Give a translator's encoder the weights of the blocks; how many tensors that were."""
     theirs: dict[str, Tensor] = dict(initial.encoder.stack.named_parameters())
     taken = 0

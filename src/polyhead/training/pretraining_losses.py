@@ -24,7 +24,7 @@ from polyhead.training.losses import Loss
 
 
 @dataclass(frozen=True)
-class Filling:
+class MaskedTokenLoss:
     """Cross-entropy of the tokens behind the blanks (Devlin et al. 2019, section 3.1).
 
     Head and output layer are applied only there: six positions of seven need neither.
@@ -39,7 +39,7 @@ class Filling:
 
 
 @dataclass(frozen=True)
-class Spotting:
+class ReplacedTokenLoss:
     """ELECTRA's two losses in one round: the generator fills, the discriminator spots."""
 
     pad: int

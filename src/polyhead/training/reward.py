@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.data.batches.translation import TranslationBatch
-from polyhead.training.losses import Loss, Translation
+from polyhead.training.losses import Loss, TranslationLoss
 
 Draw = Callable[[nn.Module, Tensor, int], Tensor]  # model, source, N → (batch, sample, length)
 LONGEST = 4  # tokens of an n-gram
@@ -100,7 +100,7 @@ class ExpectedReward:
             advantage = found - found.mean(1, keepdim=True)
             with torch.backends.cudnn.flags(enabled=False):  # its RNNs learn in training mode only
                 expected = (advantage * log_p(model, batch.source, drawn)).sum() / drawn.size(1)
-                likely = Translation(PAD)(model, batch)
+                likely = TranslationLoss(PAD)(model, batch)
         finally:
             model.train(training)
         return Loss(self.config.likelihood * likely.total - expected, likely.count)

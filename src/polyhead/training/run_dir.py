@@ -24,7 +24,7 @@ from polyhead.checkpoint import atomic_dir as store
 from polyhead.config import differences
 from polyhead.data import bilingual_dictionary as lexicon
 from polyhead.errors import ConfigError, DataError, PolyheadError
-from polyhead.training.config import LISTS, Run, build
+from polyhead.training.config import LISTS, RunConfig, build
 
 CONFIG, DATA, TOKENIZER, CHECKPOINTS = "config.toml", "data.json", "tokenizer", "checkpoints"
 LOCK = ".lock"
@@ -99,7 +99,7 @@ def refuse_foreign(folder: Path) -> None:
             )
 
 
-def refuse_own(folder: Path, run: Run) -> None:
+def refuse_own(folder: Path, run: RunConfig) -> None:
     """A run cannot begin from its own things: `clear` would remove them."""
     own = folder.resolve()
     named = {f"data.{name}": getattr(run.data, name) for name in LISTS}
@@ -114,7 +114,7 @@ def refuse_own(folder: Path, run: Run) -> None:
                 )
 
 
-def check(folder: Path, run: Run, *, fresh: bool, accept_changes: bool) -> list[str]:
+def check(folder: Path, run: RunConfig, *, fresh: bool, accept_changes: bool) -> list[str]:
     """Make sure that an old run would go on as it began; what changed, if that is accepted."""
     refuse_own(folder, run)
     if fresh or not (folder / CONFIG).exists():
@@ -135,7 +135,7 @@ def check(folder: Path, run: Run, *, fresh: bool, accept_changes: bool) -> list[
     return changed
 
 
-def begin(folder: Path, run: Run, *, fresh: bool) -> None:
+def begin(folder: Path, run: RunConfig, *, fresh: bool) -> None:
     """Make a folder ready: nothing half-written is left, and the configuration is written down."""
     if fresh:
         clear(folder)
@@ -144,7 +144,7 @@ def begin(folder: Path, run: Run, *, fresh: bool) -> None:
     store.write_text(folder / CONFIG, run.toml())
 
 
-def compare(folder: Path, run: Run) -> list[str]:
+def compare(folder: Path, run: RunConfig) -> list[str]:
     """What differs between the configuration of a folder and this one, as far as it matters.
 
     What a file of an earlier version does not name had the value that is the default now.

@@ -19,7 +19,7 @@ METRICS, LOG = "metrics.jsonl", "train.log"
 
 
 @runtime_checkable
-class Reporter(Protocol):
+class ProgressReporter(Protocol):
     """Whoever watches a run. The command line draws a progress bar; a program may be silent."""
 
     def stage(self, what: str) -> None:
@@ -43,7 +43,7 @@ class Reporter(Protocol):
         ...
 
 
-class Silent:
+class NullReporter:
     """A reporter that says nothing."""
 
     def stage(self, what: str) -> None:
@@ -62,10 +62,12 @@ class Silent:
         """Say nothing."""
 
 
-class Journal:
+class RunLog:
     """A run's memory: train.log for people, metrics.jsonl for programs, TensorBoard if asked."""
 
-    def __init__(self, folder: Path, reporter: Reporter, *, tensorboard: bool = False) -> None:
+    def __init__(
+        self, folder: Path, reporter: ProgressReporter, *, tensorboard: bool = False
+    ) -> None:
         self.folder = folder
         self.reporter = reporter
         self._writer_class = summary_writer() if tensorboard else None

@@ -12,21 +12,21 @@ from polyhead.errors import ConfigError
 from polyhead.layers.mixture_of_experts import has_experts
 from polyhead.models.registry import FAMILIES
 from polyhead.training import optim as optimizer
-from polyhead.training.config import Run
+from polyhead.training.config import RunConfig
 from polyhead.training.loop import Progress
-from polyhead.training.run_log import Journal
+from polyhead.training.run_log import RunLog
 from polyhead.training.signals import Stop
-from polyhead.training.tasks import Prepared
+from polyhead.training.tasks.base import TaskSetup
 
 
 @dataclass
 class Session:
     """Everything that one process needs to train one run."""
 
-    run: Run
+    run: RunConfig
     folder: Path
-    journal: Journal
-    prepared: Prepared
+    journal: RunLog
+    prepared: TaskSetup
     model: Any
     optimizer: Optimizer
     stop: Stop
@@ -36,7 +36,7 @@ class Session:
 
 
 def open_session(
-    prepared: Prepared, folder: Path, device: torch.device, journal: Journal, stop: Stop
+    prepared: TaskSetup, folder: Path, device: torch.device, journal: RunLog, stop: Stop
 ) -> Session:
     """Build the model and its optimiser, and say what is going to happen."""
     run = prepared.run

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from polyhead.training.config import read_run
-from polyhead.training.run_log import Reporter
-from polyhead.training.trainer import Result
+from polyhead.training.run_log import ProgressReporter
+from polyhead.training.trainer import TrainResult
 from polyhead.training.trainer import train as train_run
 
 
@@ -18,8 +18,8 @@ def train(
     text: str | Path | Sequence[str | Path] = (),
     overrides: Iterable[str] = (),
     fresh: bool = False,
-    reporter: Reporter | None = None,
-) -> Result:
+    reporter: ProgressReporter | None = None,
+) -> TrainResult:
     """Train a recipe, or the default one on your own files, in the folder `run`; or go on with it.
 
     `text` is plain text, for recipes of models of one language; the last tenth is held out.

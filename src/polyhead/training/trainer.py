@@ -17,16 +17,16 @@ from polyhead.checkpoint import tensors
 from polyhead.checkpoint import train_state as training_state
 from polyhead.checkpoint.model_card import model_card
 from polyhead.config import from_dict
-from polyhead.data.batches.translation import Place
+from polyhead.data.batches.translation import DataPosition
 from polyhead.errors import CheckpointError, ConfigError, Diverged, PolyheadError
 from polyhead.training import loop
 from polyhead.training import run_dir as runs
 from polyhead.training import run_log as reports
 from polyhead.training import signals as interrupts
 from polyhead.training.balancing import balanced
-from polyhead.training.config import Run
+from polyhead.training.config import RunConfig
 from polyhead.training.loop import Callbacks, NotFinite, Progress, Update
-from polyhead.training.run_log import Journal, Reporter, Silent
+from polyhead.training.run_log import NullReporter, ProgressReporter, RunLog
 from polyhead.training.schedule import learning_rate
 from polyhead.training.session import Session, open_session
 from polyhead.training.tasks import TASKS
@@ -36,7 +36,7 @@ OF_BLOCKS = ("transformer", "gpt", "reformer", "bert", "electra", "classifier", 
 
 
 @dataclass(frozen=True)
-class Result:
+class TrainResult:
     """How a run ended. `best` is the model to use."""
 
     folder: Path
@@ -48,19 +48,19 @@ class Result:
 
 
 def train(
-    run: Run,
+    run: RunConfig,
     folder: Path,
     *,
     fresh: bool = False,
     accept_changes: bool = False,
-    reporter: Reporter | None = None,
+    reporter: ProgressReporter | None = None,
     tensorboard: bool = False,
-) -> Result:
+) -> TrainResult:
     """Train a run in a folder, or go on with it: the result is the same to the last bit.
 
     Nothing in the folder is touched before the configuration and the text are known to be usable.
     """
-    watcher = Silent() if reporter is None else reporter
+    watcher = NullReporter() if reporter is None else reporter
     task = TASKS.get(run.family)
     if task is None:
         raise ConfigError(
@@ -80,7 +80,7 @@ def train(
         material = task.read(run)
         runs.begin(folder, run, fresh=fresh)
         runs.check_data(folder, task.fingerprints(material))
-        journal = Journal(folder, watcher, tensorboard=tensorboard)
+        journal = RunLog(folder, watcher, tensorboard=tensorboard)
         if changed:
             journal.notice(f"going on with a changed configuration: {'; '.join(changed)}")
         for notice in material.notices:
@@ -92,7 +92,7 @@ def train(
         return _result(session)
 
 
-def _check_layers(run: Run) -> None:
+def _check_layers(run: RunConfig) -> None:
     """Rates that fall from layer to layer are for models of blocks."""
     decay = run.train.optimizer.layer_decay
     if decay != 1 and run.family not in OF_BLOCKS:
@@ -182,7 +182,9 @@ def _loop(session: Session) -> None:
     loop.train(
         session.model,
         balanced(session.prepared.objective, session.model),
-        session.prepared.batches.batches(Place(progress.epoch, progress.batch), config.workers),
+        session.prepared.batches.batches(
+            DataPosition(progress.epoch, progress.batch), config.workers
+        ),
         session.optimizer,
         lambda step: rate(step),
         config,
@@ -322,10 +324,12 @@ def _point(session: Session, last: Path) -> None:
         store.remove(link)
 
 
-def _result(session: Session) -> Result:
+def _result(session: Session) -> TrainResult:
     """What came out; a signal that came when all was done has interrupted nothing."""
     link, progress = session.folder / "best", session.progress
     best = link if link.exists() else session.folder / "last"
     interrupted_by = None if loop.over(session.run.train, progress) else session.stop.signal
     flops = progress.tokens * session.prepared.flops_per_token
-    return Result(session.folder, best, progress.step, interrupted_by, session.metrics or {}, flops)
+    return TrainResult(
+        session.folder, best, progress.step, interrupted_by, session.metrics or {}, flops
+    )

@@ -11,9 +11,9 @@ from polyhead.data.images.folders import visible
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.layers.attention_hooks import recorded_attention
 from polyhead.models.vit import cut
-from polyhead.pipelines.image_classifier import ImageLabeller
+from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.viz import image_page
-from polyhead.viz.draw_image import ImageChoice, drawn
+from polyhead.viz.draw_image import ImageViewOptions, drawn
 from polyhead.viz.draw_text import rasterise
 from polyhead.viz.image_page import ImageView
 from polyhead.viz.rollout import by_patch, rollout
@@ -22,7 +22,7 @@ SHOWN = 5  # classes
 
 
 def look_at_image(
-    labeller: ImageLabeller, path: str | Path, size: tuple[int, int] | None = None
+    labeller: ImageClassifier, path: str | Path, size: tuple[int, int] | None = None
 ) -> ImageView:
     """All heads of all layers for one image, and their roll-out."""
     pixels = labeller.read(Path(path), labeller.shape(size))
@@ -30,7 +30,7 @@ def look_at_image(
 
 
 def look_at_pixels(
-    labeller: ImageLabeller, pixels: UInt8[Tensor, "channel height width"], name: str = ""
+    labeller: ImageClassifier, pixels: UInt8[Tensor, "channel height width"], name: str = ""
 ) -> ImageView:
     """The same for an image that was read before; `name` is for the title."""
     _, height, width = pixels.shape
@@ -70,7 +70,7 @@ def write_view(
     if ending == ".json":
         content = f"{view.to_json()}\n".encode()
     else:
-        picture = drawn(view, ImageChoice(layer, heads))
+        picture = drawn(view, ImageViewOptions(layer, heads))
         content = picture.encode() if ending == ".svg" else rasterise(picture)
     try:
         path.write_bytes(content)

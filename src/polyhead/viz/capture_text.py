@@ -26,16 +26,16 @@ from jaxtyping import Float32
 from polyhead.data.batches.labelled import framed
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import recorded_attention
-from polyhead.pipelines.mask_filler import Filler
+from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.segments import longest_output
 from polyhead.pipelines.step_through import check_forced, checked_source
-from polyhead.pipelines.text_classifier import Labeller
-from polyhead.pipelines.text_generator import Writer
+from polyhead.pipelines.text_classifier import TextClassifier
+from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.tokenizers.mask_tokens import MASK, encode_blanks
 from polyhead.tokenizers.storage import BOS, EOS, SPECIALS
 from polyhead.viz.capture_translation import as_map, as_tokens, look, reading, record
-from polyhead.viz.views import AttentionView, Sentence, Token, described
+from polyhead.viz.views import AttentionView, Token, TokenizedText, described
 
 MAGIC = b"PHATTN1\n"
 FORMAT = "polyhead-attention-binary-1"
@@ -45,18 +45,18 @@ MAX_TOKENS = 1024  # of a text: all heads of all layers have its square as weigh
 
 
 def look_at_text(
-    model: Translator | Writer | Filler | Labeller,
+    model: Translator | TextGenerator | MaskFiller | TextClassifier,
     text: str,
     target: str | None = None,
     target_ids: Sequence[int] | None = None,
 ) -> AttentionView:
     """All weights of all heads; of a translator with its own translation, or a given one."""
     _check_size(model, text, target, target_ids)
-    if isinstance(model, Filler):
+    if isinstance(model, MaskFiller):
         return _look_at_blanks(model, text)
-    if isinstance(model, Labeller):
+    if isinstance(model, TextClassifier):
         return _look_at_class(model, text)
-    if isinstance(model, Writer) and target is None:
+    if isinstance(model, TextGenerator) and target is None:
         return reading(model, text, MAX_TOKENS)
     if target_ids is None or not isinstance(model, Translator):
         return look(model, text, target)
@@ -69,15 +69,15 @@ def look_at_text(
     return AttentionView(
         title=f"{text} → {written}",
         model=model.names[0],
-        source=Sentence(text, as_tokens(model.tokenizers.source.pieces(text), after=EOS)),
-        target=Sentence(written, read),
+        source=TokenizedText(text, as_tokens(model.tokenizers.source.pieces(text), after=EOS)),
+        target=TokenizedText(written, read),
         predictions=(*(token.text for token in read[1:]), SPECIALS[EOS]),
         maps=tuple(record(model.models[0].model, source, ids)),
     )
 
 
 def _check_size(
-    model: Translator | Writer | Filler | Labeller,
+    model: Translator | TextGenerator | MaskFiller | TextClassifier,
     text: str,
     target: str | None,
     target_ids: Sequence[int] | None,
@@ -91,11 +91,11 @@ def _check_size(
             raise ConfigError(f"a target of {n_written} tokens; at most {longest} can be looked at")
         return
     n_read = len(model.tokenizer.encode(text))
-    if n_read > MAX_TOKENS and isinstance(model, Filler):  # others read a part of it
+    if n_read > MAX_TOKENS and isinstance(model, MaskFiller):  # others read a part of it
         raise ConfigError(f"a text of {n_read} tokens; at most {MAX_TOKENS} can be looked at")
 
 
-def _look_at_blanks(filler: Filler, text: str) -> AttentionView:
+def _look_at_blanks(filler: MaskFiller, text: str) -> AttentionView:
     """A fill-in model reads a text with blanks, or without."""
     tokenizer = filler.tokenizer
     if MASK in text:
@@ -111,7 +111,7 @@ def _look_at_blanks(filler: Filler, text: str) -> AttentionView:
     return _view(model, ids, _named(tokenizer, ids, filler.mask), text, filler.name)
 
 
-def _look_at_class(labeller: Labeller, text: str) -> AttentionView:
+def _look_at_class(labeller: TextClassifier, text: str) -> AttentionView:
     """A text classifier reads a text, and the title says what it takes it for."""
     (ids,) = framed([labeller.tokenizer.encode(text)], labeller.max_length)
     (label,) = labeller.classify([text])
@@ -142,7 +142,7 @@ def _view(
     return AttentionView(
         title=title or text,
         model=model,
-        source=Sentence(text, tokens),
+        source=TokenizedText(text, tokens),
         target=None,
         predictions=(),
         maps=tuple(sorted(maps, key=lambda one: one.layer)),

@@ -15,26 +15,26 @@ from torch import Tensor
 from polyhead.data.batches.translation import pad
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.layers.attention_hooks import Maps, recorded_attention
-from polyhead.pipelines.text_generator import Writer
+from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.tokenizers.storage import BOS, EOS, SPECIALS, Piece, words_of
 from polyhead.viz import draw_text as drawing
 from polyhead.viz import page
-from polyhead.viz.views import KINDS, AttentionMap, AttentionView, Sentence, Token
+from polyhead.viz.views import KINDS, AttentionMap, AttentionView, Token, TokenizedText
 
 
-def look(model: Translator | Writer, text: str, target: str | None = None) -> AttentionView:
+def look(model: Translator | TextGenerator, text: str, target: str | None = None) -> AttentionView:
     """All weights of all heads of whatever `polyhead.load` has loaded."""
     if isinstance(model, Translator):
         return attention(model, text, target)
-    if not isinstance(model, Writer):
+    if not isinstance(model, TextGenerator):
         raise ConfigError(f"a {type(model).__name__} cannot be looked at in this way")
     if target is not None:
         raise ConfigError("a language model has no target; leave --target out")
     return reading(model, text)
 
 
-def reading(writer: Writer, text: str, most: int | None = None) -> AttentionView:
+def reading(writer: TextGenerator, text: str, most: int | None = None) -> AttentionView:
     """All weights of all heads of a language model that reads a text.
 
     Each row is named by the token that follows: what the model had to predict there. The last row
@@ -63,7 +63,7 @@ def reading(writer: Writer, text: str, most: int | None = None) -> AttentionView
     return AttentionView(
         title=text,
         model=writer.name,
-        source=Sentence(text, read),
+        source=TokenizedText(text, read),
         target=None,
         predictions=(*(token.text for token in read[1:]), likeliest.removeprefix("▁") or likeliest),
         maps=tuple(sorted(maps, key=lambda one: one.layer)),
@@ -92,8 +92,8 @@ def attention(translator: Translator, text: str, target: str | None = None) -> A
     return AttentionView(
         title=f"{text} → {target_text}",
         model=translator.names[0],
-        source=Sentence(text, as_tokens(tokenizer.source.pieces(text), after=EOS)),
-        target=Sentence(target_text, read),
+        source=TokenizedText(text, as_tokens(tokenizer.source.pieces(text), after=EOS)),
+        target=TokenizedText(target_text, read),
         predictions=(*(token.text for token in read[1:]), SPECIALS[EOS]),
         maps=tuple(maps),
     )

@@ -46,7 +46,7 @@ ROLLOUT = "rollout"
 
 
 @dataclass(frozen=True)
-class ImageChoice:
+class ImageViewOptions:
     """What is drawn: a layer (counted from 1) or "rollout", and of a layer some heads.
 
     Whatever is not chosen is drawn. `heads` are numbers from 1, or "mean" or "max" of all of them;
@@ -82,7 +82,7 @@ class Tile:
         return f"{self.name} · 0 to {self.weights.max():.2g}"
 
 
-def drawn(view: ImageView, choice: ImageChoice) -> str:
+def drawn(view: ImageView, choice: ImageViewOptions) -> str:
     """The answer, what the model saw, and the maps that are chosen."""
     rows = _rows(view, choice)
     n_maps = sum(map(len, rows))
@@ -110,7 +110,7 @@ def drawn(view: ImageView, choice: ImageChoice) -> str:
     return document(view.title, right + MARGIN, y, [f"<defs>{image}</defs>", *parts])
 
 
-def _rows(view: ImageView, choice: ImageChoice) -> list[list[Tile]]:
+def _rows(view: ImageView, choice: ImageViewOptions) -> list[list[Tile]]:
     """The maps as they stand below each other: a row for each layer, if several have several."""
     rollout = [Tile("roll-out", view.rollout)]
     if choice.layer == ROLLOUT:

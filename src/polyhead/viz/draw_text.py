@@ -16,7 +16,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from polyhead.errors import ConfigError, MissingError
-from polyhead.viz.select import Choice, Panel, Sheet, sheets
+from polyhead.viz.select import Panel, Sheet, ViewOptions, sheets
 from polyhead.viz.views import AttentionView, Token
 
 Length = int | float  # in units of the picture
@@ -74,13 +74,13 @@ def svg(
 ) -> str:
     """Draw heat-maps (one for each head of all that is chosen) or the lines of one layer.
 
-    See `Choice`; `heads` may also be "mean" or "max".
+    See `ViewOptions`; `heads` may also be "mean" or "max".
     """
-    choice = Choice(kind, layer, heads, word, style=style, merge=merge)
+    choice = ViewOptions(kind, layer, heads, word, style=style, merge=merge)
     return drawn(view, choice)
 
 
-def drawn(view: AttentionView, choice: Choice) -> str:
+def drawn(view: AttentionView, choice: ViewOptions) -> str:
     """The same for a choice that may say more, such as what a page shows."""
     chosen = sheets(view, choice)
     if choice.style == "lines":

@@ -21,7 +21,7 @@ WAYS = {"mean": "mean of {} heads", "max": "largest of {} heads"}
 
 
 @dataclass(frozen=True)
-class Choice:
+class ViewOptions:
     """Whatever is not chosen is drawn; but lines show one layer: the last of the last kind.
 
     Layers, heads, words and columns are counted from 1. `word` is a row (or its text), `column` a
@@ -81,7 +81,7 @@ class Sheet:
     lit_columns: frozenset[int]
 
 
-def sheets(view: AttentionView, choice: Choice) -> list[Sheet]:
+def sheets(view: AttentionView, choice: ViewOptions) -> list[Sheet]:
     """All maps that are chosen, in order."""
     shown = view.merged() if choice.merge else view
     maps = _maps(shown, choice.kind, choice.layer)
@@ -92,7 +92,7 @@ def sheets(view: AttentionView, choice: Choice) -> list[Sheet]:
     return [_sheet(shown, one, choice) for one in maps]
 
 
-def narrowed(view: AttentionView, choice: Choice) -> AttentionView:
+def narrowed(view: AttentionView, choice: ViewOptions) -> AttentionView:
     """The same view with the maps that are chosen, and their heads in the order given."""
     shown = view.merged() if choice.merge else view
     maps = _maps(shown, choice.kind, choice.layer)
@@ -117,7 +117,7 @@ def _with_heads(one: AttentionMap, heads: Sequence[int] | str | None) -> Attenti
     )
 
 
-def _sheet(view: AttentionView, one: AttentionMap, choice: Choice) -> Sheet:
+def _sheet(view: AttentionView, one: AttentionMap, choice: ViewOptions) -> Sheet:
     rows, columns = view.rows(one), view.columns(one)
     down, across = _visible(rows, choice.special), _visible(columns, choice.special)
     if not down or not across:

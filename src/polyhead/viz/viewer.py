@@ -5,9 +5,9 @@ from importlib.resources import files
 from polyhead.viz import draw_image as image_drawing
 from polyhead.viz import draw_text as drawing
 from polyhead.viz import image_page, page
-from polyhead.viz.draw_image import ImageChoice as ImageChoice
+from polyhead.viz.draw_image import ImageViewOptions as ImageViewOptions
 from polyhead.viz.image_page import ImageView
-from polyhead.viz.select import Choice as Choice
+from polyhead.viz.select import ViewOptions as ViewOptions
 from polyhead.viz.select import narrowed as narrowed
 from polyhead.viz.views import AttentionView
 
@@ -27,11 +27,11 @@ def whole_page(view: AttentionView | ImageView) -> str:
     return image_page.render(view) if isinstance(view, ImageView) else page.render(view)
 
 
-def picture(view: AttentionView, choice: Choice) -> str:
+def picture(view: AttentionView, choice: ViewOptions) -> str:
     """Heat-maps, or the lines of one layer, as SVG; as `polyhead attention` draws them."""
     return drawing.drawn(view, choice)
 
 
-def image_picture(view: ImageView, choice: ImageChoice) -> str:
+def image_picture(view: ImageView, choice: ImageViewOptions) -> str:
     """An image with the maps that are chosen laid over it, as SVG."""
     return image_drawing.drawn(view, choice)

@@ -63,15 +63,15 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class TokenizedText:
     """A text and the tokens it was cut into."""
 
     text: str
     tokens: tuple[Token, ...]
 
-    def merged(self) -> "Sentence":
+    def merged(self) -> "TokenizedText":
         """The same sentence with one token for each word."""
-        return Sentence(self.text, _join(self.tokens))
+        return TokenizedText(self.text, _join(self.tokens))
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +147,8 @@ class AttentionView:
 
     title: str
     model: str
-    source: Sentence
-    target: Sentence | None
+    source: TokenizedText
+    target: TokenizedText | None
     predictions: tuple[str, ...]  # what the decoder wrote in each of its rows
     maps: tuple[AttentionMap, ...]
 
@@ -266,7 +266,7 @@ class AttentionView:
         """Shown by a notebook: the whole page in a frame of its own."""
         return frame(self)
 
-    def _side(self, side: Side) -> Sentence:
+    def _side(self, side: Side) -> TokenizedText:
         if side == "source":
             return self.source
         if self.target is None:
@@ -366,8 +366,8 @@ def _shaped(numbers: np.ndarray, shape: Any) -> Any:
     return numbers.reshape(first, second, third)
 
 
-def _sentence(content: Any) -> Sentence:
-    return Sentence(
+def _sentence(content: Any) -> TokenizedText:
+    return TokenizedText(
         _string(content["text"]),
         tuple(
             Token(_string(token["text"]), int(token["word"]), bool(token["special"]))

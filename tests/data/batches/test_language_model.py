@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyhead.data.batches.language_model import Windows, joined, whole
-from polyhead.data.batches.translation import Place
+from polyhead.data.batches.translation import DataPosition
 from polyhead.errors import DataError
 
 LENGTHS = st.integers(2, 60)
@@ -50,7 +50,7 @@ def test_epochs_begin_at_different_places_and_in_different_orders():
 
 def test_a_run_finds_its_place_again():
     windows = Windows(counted(100), 7, 21, 1)
-    stream = windows.batches(Place())
+    stream = windows.batches(DataPosition())
     for _ in range(7):
         place, _ = next(stream)
     again = windows.batches(place)

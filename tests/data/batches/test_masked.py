@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from polyhead.data.batches.masked import Blanking, Sequences, by_length, fixed_batches, pieces_of
 from polyhead.data.batches.masking import BERT, ELECTRA
-from polyhead.data.batches.translation import Place
+from polyhead.data.batches.translation import DataPosition
 from polyhead.errors import DataError
 from polyhead.tokenizers.base import BOS, EOS, PAD, SPECIALS, UNK
 
@@ -69,7 +69,7 @@ def test_a_batch_is_a_function_of_seed_epoch_and_step_alone():
 
 def test_going_on_in_the_middle_of_an_epoch_gives_the_same_blanks():
     source = Sequences(some(), BLANKING, 64, seed=3)
-    whole = source.batches(Place())
+    whole = source.batches(DataPosition())
     first = [next(whole) for _ in range(source.n_batches(0) + 4)]
     place = first[2][0]
     for _, batch in first[3:]:

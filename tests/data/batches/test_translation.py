@@ -14,7 +14,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyhead.data.batches.translation import Epochs, Place, collate, group, pad, padding_share
+from polyhead.data.batches.translation import (
+    DataPosition,
+    TranslationBatches,
+    collate,
+    group,
+    pad,
+    padding_share,
+)
 from polyhead.data.parallel import read_parallel
 from polyhead.tokenizers.storage import BOS, EOS, PAD, TextConfig, train_tokenizers
 
@@ -48,7 +55,7 @@ class Drawn:
         return some_pairs(40, seed=epoch)
 
 
-BEGINNING = Place()
+BEGINNING = DataPosition()
 
 
 def take(epochs, count, start=BEGINNING, workers=0):
@@ -130,19 +137,19 @@ def test_padding_has_the_width_of_the_longest():
 def test_batches_are_a_function_of_seed_epoch_and_step():
     """Taken in a stream or one by one, in any order, by an object that has seen other epochs."""
     pairs = some_pairs(40)
-    stream = take(Epochs(Same(pairs), 60, seed=3), 30)
-    lookup = Epochs(Same(pairs), 60, seed=3)
+    stream = take(TranslationBatches(Same(pairs), 60, seed=3), 30)
+    lookup = TranslationBatches(Same(pairs), 60, seed=3)
     places = [(epoch, s) for epoch in range(9) for s in range(lookup.n_batches(epoch))]
     assert 0 < places[29][0] < 8
     for number in np.random.default_rng(0).permutation(30):
         epoch, step = places[number]
         after, batch = stream[number]
-        assert after == Place(epoch, step + 1)
+        assert after == DataPosition(epoch, step + 1)
         assert all(torch.equal(a, b) for a, b in zip(batch, lookup[epoch, step], strict=True))
 
 
 def test_every_epoch_has_every_pair_once_and_they_differ():
-    epochs = Epochs(Same(some_pairs(40)), 60, seed=3)
+    epochs = TranslationBatches(Same(some_pairs(40)), 60, seed=3)
     seen = []
     for epoch in range(3):
         firsts = [epochs[epoch, s].source[:, 0].tolist() for s in range(epochs.n_batches(epoch))]
@@ -153,38 +160,40 @@ def test_every_epoch_has_every_pair_once_and_they_differ():
 
 @pytest.mark.parametrize("encode", [Same(some_pairs(40)), Drawn()], ids=["same", "drawn"])
 def test_a_stream_can_be_taken_up_at_any_place(encode):
-    whole = take(Epochs(encode, 60, seed=3), 25)
+    whole = take(TranslationBatches(encode, 60, seed=3), 25)
     for done in range(1, 24):
         after = whole[done - 1][0]
-        assert same(take(Epochs(encode, 60, seed=3), 25 - done, after), whole[done:])
+        assert same(take(TranslationBatches(encode, 60, seed=3), 25 - done, after), whole[done:])
 
 
 def test_a_place_behind_the_last_batch_is_the_next_epoch():
-    epochs = Epochs(Same(some_pairs(40)), 60, seed=3)
-    end = Place(0, epochs.n_batches(0))
-    assert same(take(epochs, 2, end), take(epochs, 2, Place(1, 0)))
-    assert same(take(epochs, 2, Place(0, 10_000)), take(epochs, 2, Place(1, 0)))
+    epochs = TranslationBatches(Same(some_pairs(40)), 60, seed=3)
+    end = DataPosition(0, epochs.n_batches(0))
+    assert same(take(epochs, 2, end), take(epochs, 2, DataPosition(1, 0)))
+    assert same(take(epochs, 2, DataPosition(0, 10_000)), take(epochs, 2, DataPosition(1, 0)))
 
 
 def test_the_number_of_workers_changes_nothing():
-    whole = take(Epochs(Drawn(), 60, seed=3), 20)
+    whole = take(TranslationBatches(Drawn(), 60, seed=3), 20)
     assert whole[-1][0].epoch > 0  # over the end of an epoch
-    assert same(take(Epochs(Drawn(), 60, seed=3), 20, workers=2), whole)
+    assert same(take(TranslationBatches(Drawn(), 60, seed=3), 20, workers=2), whole)
     after = whole[4][0]
-    assert same(take(Epochs(Drawn(), 60, seed=3), 3, after, workers=2), whole[5:8])
+    assert same(take(TranslationBatches(Drawn(), 60, seed=3), 3, after, workers=2), whole[5:8])
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_reading_leaves_the_generator_of_dropout_alone(workers):
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    take(Epochs(Same(some_pairs(40)), 60, seed=3), 12, workers=workers)
+    take(TranslationBatches(Same(some_pairs(40)), 60, seed=3), 12, workers=workers)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_workers_do_not_leave_when_the_whole_group_is_told_to():
     """A terminal and a cluster tell all processes; the one that trains still wants its batches."""
-    stream = Epochs(Same(some_pairs(400)), 60, seed=3).batches(Place(), workers=1)
+    stream = TranslationBatches(Same(some_pairs(400)), 60, seed=3).batches(
+        DataPosition(), workers=1
+    )
     next(stream)
     for child in multiprocessing.active_children():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
@@ -195,7 +204,7 @@ def test_workers_do_not_leave_when_the_whole_group_is_told_to():
 
 
 def test_epochs_can_be_sent_to_a_process_that_is_not_a_fork():
-    epochs = Epochs(Drawn(), 60, seed=3)
+    epochs = TranslationBatches(Drawn(), 60, seed=3)
     again = ForkingPickler.loads(ForkingPickler.dumps(epochs))
     assert same(take(again, 5), take(epochs, 5))
 
@@ -203,7 +212,7 @@ def test_epochs_can_be_sent_to_a_process_that_is_not_a_fork():
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**63), st.integers(0, 1000))
 def test_any_seed_is_welcome(seed, epoch):
-    assert Epochs(Same(some_pairs(3)), 60, seed=seed).n_batches(epoch)
+    assert TranslationBatches(Same(some_pairs(3)), 60, seed=seed).n_batches(epoch)
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +232,7 @@ def multi30k(real_data):
 
 @pytest.mark.parametrize("max_tokens", [1500, 4096])
 def test_hardly_anything_of_multi30k_is_padding(multi30k, max_tokens):
-    epochs = Epochs(Same(multi30k), max_tokens, seed=1)
+    epochs = TranslationBatches(Same(multi30k), max_tokens, seed=1)
     batches = [epochs[0, step] for step in range(epochs.n_batches(0))]
     assert padding_share(batches) <= 0.05
     costs = [batch.source.numel() + batch.labels.numel() for batch in batches]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polyhead.data.doctor import alignment
-from polyhead.data.doctor.alignment import BLOCK, NO_OFFSET, PRICE, Stretch, best_path, judge
+from polyhead.data.doctor.alignment import BLOCK, NO_OFFSET, PRICE, AlignedSpan, best_path, judge
 
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "ne", "po", "ri", "sa", "tu", "wo", "ze")
 
@@ -33,7 +33,7 @@ CIPHER = str.maketrans("bdklmnprstwz", "гджзклмнптфх")  # another sc
 @pytest.mark.parametrize("seed", range(5))
 def test_a_corpus_in_step_is_in_step(seed):
     verdict = judge(*corpus(1_500, seed))
-    assert verdict.stretches == [Stretch(0, 1_500, 0)]
+    assert verdict.stretches == [AlignedSpan(0, 1_500, 0)]
     assert (verdict.parted, verdict.related) == ([], True)
 
 
@@ -62,7 +62,7 @@ def test_a_second_mistake_that_mends_the_first_is_found_too():
 
 def test_a_shift_from_the_first_line_on_is_found():
     sources, targets = corpus(800)
-    assert judge(sources, ["heading", *targets[:-1]]).stretches == [Stretch(0, 800, 1)]
+    assert judge(sources, ["heading", *targets[:-1]]).stretches == [AlignedSpan(0, 800, 1)]
 
 
 def test_a_scrambled_stretch_fits_nowhere():
@@ -85,10 +85,10 @@ def test_without_signs_nothing_is_claimed():
     dice = random.Random(0)
     sources = ["".join(dice.choices("bdkl", k=20)) for _ in range(500)]
     targets = ["".join(dice.choices("гджз", k=20)) for _ in range(500)]
-    assert judge(sources, targets) == ([Stretch(0, 500, 0)], True)
+    assert judge(sources, targets) == ([AlignedSpan(0, 500, 0)], True)
     few = corpus(99)
     random.Random(1).shuffle(few[1])
-    assert judge(*few) == ([Stretch(0, 99, 0)], True)
+    assert judge(*few) == ([AlignedSpan(0, 99, 0)], True)
 
 
 def test_a_corpus_sorted_by_length_is_no_reason_for_alarm():

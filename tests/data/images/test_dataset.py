@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from polyhead.data.images import files as image_files
-from polyhead.data.images.dataset import Request, digits, fitted, load_collection, load_set
+from polyhead.data.images.dataset import ImageRequest, digits, fitted, load_collection, load_set
 from polyhead.data.images.files import Unreadable, decode
-from polyhead.data.images.folders import Shape
+from polyhead.data.images.folders import ImageShape
 from polyhead.data.images.idx import read_images
 from polyhead.errors import ConfigError, DataError, MissingError
 
 Image = pytest.importorskip("PIL.Image")
-SHAPE = Shape(8, 8, 3)
+SHAPE = ImageShape(8, 8, 3)
 
 
 def packed(image, form="PNG", **options):
@@ -46,7 +46,7 @@ def write(folder, files):
 
 
 def request(*paths, shape=SHAPE, valid=(), **more):
-    return Request(shape, tuple(map(str, paths)), tuple(map(str, valid)), **more)
+    return ImageRequest(shape, tuple(map(str, paths)), tuple(map(str, valid)), **more)
 
 
 @pytest.fixture
@@ -345,7 +345,7 @@ def mnist(tmp_path):
 
 def test_idx_files_are_read_with_their_labels_packed_or_not(mnist):
     path, pixels = mnist
-    found = load_collection(request(path, valid=[path], shape=Shape(5, 7, 1)), seed=1)
+    found = load_collection(request(path, valid=[path], shape=ImageShape(5, 7, 1)), seed=1)
     assert found.classes == ("0", "1", "2")
     assert np.array_equal(found.train.pixels[:, 0].numpy(), pixels)
     assert found.train.labels.tolist() == [0, 1, 2] * 4
@@ -383,25 +383,25 @@ def test_missing_or_too_few_labels_are_told(mnist, tmp_path):
 
 def test_arrays_are_fitted_as_files_are():
     pixels = np.random.default_rng(0).integers(0, 256, (3, 20, 20), dtype=np.uint8)
-    ours = fitted(torch.from_numpy(pixels)[:, None], Shape(6, 6, 3))
+    ours = fitted(torch.from_numpy(pixels)[:, None], ImageShape(6, 6, 3))
     for array, found in zip(pixels, ours, strict=True):
         theirs = read(packed(Image.fromarray(array)), 6, 6)
         assert np.abs(found.numpy().astype(int) - theirs).max() <= 2  # two ways of rounding
     striped = torch.zeros(1, 1, 8, 24, dtype=torch.uint8)
     striped[..., 8:16] = 255
-    assert (fitted(striped, Shape(8, 8, 3)) == 255).all()
-    assert (fitted(striped.mT, Shape(4, 4, 1)) == 255).all()
+    assert (fitted(striped, ImageShape(8, 8, 3)) == 255).all()
+    assert (fitted(striped.mT, ImageShape(4, 4, 1)) == 255).all()
 
 
 def test_the_digits_are_split_as_everyone_splits_them():
     datasets = pytest.importorskip("sklearn.datasets")
-    found = digits(Shape(8, 8, 1))
+    found = digits(ImageShape(8, 8, 1))
     known = datasets.load_digits()
     assert (len(found.train), len(found.valid)) == (898, 899)
     assert found.train.labels.tolist() == known.target[:898].tolist()
     assert found.valid.labels.tolist() == known.target[898:].tolist()
     back = found.valid.pixels[:, 0].double() / 255 * 16
     assert np.abs(back.numpy() - known.images[898:]).max() < 0.04
-    assert load_set(request(corpus="digits", shape=Shape(8, 8, 1)), found.classes)[0].labels.equal(
-        found.valid.labels
-    )
+    assert load_set(request(corpus="digits", shape=ImageShape(8, 8, 1)), found.classes)[
+        0
+    ].labels.equal(found.valid.labels)

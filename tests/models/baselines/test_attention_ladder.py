@@ -12,7 +12,7 @@ from polyhead.data.batches.translation import TranslationBatch
 from polyhead.decoding.beam import beam_search
 from polyhead.decoding.config import BOS, EOS, DecodeConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 
 PAD, VOCAB, D = 0, 11, 8
 RUNGS = ["none", "mean", "positional", "content", "query"]
@@ -221,7 +221,7 @@ def test_a_ratio_reads_so_many_of_the_right_words():
 def test_the_objective_of_translation_is_the_cross_entropy_of_its_logits():
     model = build()
     labels = torch.tensor([[5, 6, 7, 2], [9, 10, 2, PAD], [4, 2, PAD, PAD]])
-    loss = Translation(PAD)(model, TranslationBatch(SOURCE, TARGET, labels))
+    loss = TranslationLoss(PAD)(model, TranslationBatch(SOURCE, TARGET, labels))
     logits = model(SOURCE, TARGET)
     expected = F.cross_entropy(logits.mT, labels, ignore_index=PAD, reduction="sum")
     torch.testing.assert_close(loss.total, expected)

@@ -15,7 +15,7 @@ from polyhead.decoding.sampling import greedy
 from polyhead.errors import ConfigError
 from polyhead.models import registry as models
 from polyhead.models.baselines import convs2s
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 from polyhead.viz.capture_translation import record
 
 PAD, VOCAB = 0, 11
@@ -328,6 +328,6 @@ def test_bytenet_looks_at_nothing():
 )
 def test_twenty_pairs_are_learned_by_heart(config):
     model = make(config)
-    batch = learn_by_heart(model, Translation(PAD), rate=0.01, steps=120)
+    batch = learn_by_heart(model, TranslationLoss(PAD), rate=0.01, steps=120)
     for options, search in ((DecodeConfig(beam=1), greedy), (DecodeConfig(beam=3), beam_search)):
         assert share_right(search(model, batch.source, options), batch) >= 0.9

@@ -15,7 +15,7 @@ from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import AdditiveLookBack, Recurrence
 from polyhead.models import registry as models
 from polyhead.models.baselines import bahdanau, deep_att, gnmt, luong, seq2seq
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 from polyhead.viz.capture_translation import record
 
 PAD, VOCAB, D = 0, 11, 8
@@ -432,7 +432,7 @@ def test_twenty_pairs_are_learned_by_heart(name, rate):
     wide = {"d_embed": 32} if "d_embed" in SMALL[name].__dict__ else {}
     wide |= {"d_output": 32, "d_encoder": 32} if name == "bahdanau" else {}
     model = build(name, d_model=32, **wide)
-    batch = learn_by_heart(model, Translation(PAD), rate=rate, steps=160)
+    batch = learn_by_heart(model, TranslationLoss(PAD), rate=rate, steps=160)
     assert share_right(greedy(model, batch.source, DecodeConfig(beam=1)), batch) >= 0.9
 
 

@@ -13,7 +13,7 @@ from polyhead.layers.attention_scores import Dot, General, ScaledDot
 from polyhead.layers.kv_cache import BlockCache
 from polyhead.layers.masks import EVERYTHING
 from polyhead.layers.recurrent import LookBack
-from polyhead.layers.transformer_stack import Block
+from polyhead.layers.transformer_stack import TransformerBlock
 from polyhead.notes.chapters import attention
 
 MINE = claims_of("attention")
@@ -97,7 +97,7 @@ def test_a_self_attention_that_looks_at_the_memory_is_noticed(monkeypatch):
         x = x + self.self_attention(x, self.self_attention.project(memory.states))
         return self.recall(x, memory, BlockCache())
 
-    monkeypatch.setattr(Block, "forward", swapped)
+    monkeypatch.setattr(TransformerBlock, "forward", swapped)
     assert broken() == {"B7"}
 
 

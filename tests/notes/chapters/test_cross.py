@@ -6,7 +6,7 @@ import pytest
 from claims import assert_it_holds, claims_of, failing
 
 from polyhead.layers.attention import MultiHeadAttention
-from polyhead.layers.transformer_stack import Block, Residual
+from polyhead.layers.transformer_stack import Residual, TransformerBlock
 
 MINE = claims_of("cross")
 broken = partial(failing, MINE)
@@ -26,7 +26,7 @@ def test_an_encoder_that_asks_is_noticed(monkeypatch):
         layer = self.cross_attention
         return layer(memory.states, layer.project(h))[:, : h.size(1)]
 
-    monkeypatch.setattr(Block, "recall", swapped)
+    monkeypatch.setattr(TransformerBlock, "recall", swapped)
     assert broken() == {"E1", "E2", "E4"}
 
 
@@ -34,7 +34,7 @@ def test_a_decoder_that_asks_itself_is_noticed(monkeypatch):
     def self_attention(self, h, *_):
         return self.cross_attention(h, self.cross_attention.project(h))
 
-    monkeypatch.setattr(Block, "recall", self_attention)
+    monkeypatch.setattr(TransformerBlock, "recall", self_attention)
     assert broken() == {"E1", "E2", "E4"}
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from polyhead.layers.embeddings import TokenEmbedding
 from polyhead.layers.positions import SinusoidalPositions
-from polyhead.layers.transformer_stack import Stack
+from polyhead.layers.transformer_stack import TransformerStack
 from polyhead.models import transformer
 from polyhead.models.transformer import Transformer
 
@@ -31,7 +31,7 @@ def test_blocks_side_by_side_are_noticed(monkeypatch):
     def parallel(self, x, *rest):
         return torch.stack([block(x, *rest) for block in self.blocks]).mean(0)
 
-    monkeypatch.setattr(Stack, "forward", parallel)
+    monkeypatch.setattr(TransformerStack, "forward", parallel)
     assert "H1" in broken()
 
 

@@ -15,7 +15,7 @@ from polyhead.layers.positions import (
     SinusoidalPositions,
     swap_pairs,
 )
-from polyhead.layers.transformer_stack import Block
+from polyhead.layers.transformer_stack import TransformerBlock
 from polyhead.models.vit import ViT
 from polyhead.notes.chapters import positions
 
@@ -93,9 +93,11 @@ def test_an_embedding_without_its_scale_is_noticed(monkeypatch):
 
 
 def test_a_block_that_knows_an_order_is_noticed(monkeypatch):
-    forward = Block.forward
+    forward = TransformerBlock.forward
     monkeypatch.setattr(
-        Block, "forward", lambda self, x: forward(self, x + torch.arange(x.size(1))[:, None])
+        TransformerBlock,
+        "forward",
+        lambda self, x: forward(self, x + torch.arange(x.size(1))[:, None]),
     )
     assert "F1" in broken()
 

@@ -28,7 +28,7 @@ def test_the_claim_holds(id):
 
 
 @pytest.mark.parametrize(("id", "name"), ROWS.items())
-@pytest.mark.parametrize("field", published.Row._fields[1:])
+@pytest.mark.parametrize("field", published.PublishedSystem._fields[1:])
 def test_a_mistyped_figure_is_noticed(monkeypatch, id, name, field):
     row = published.TABLE_2[name]
     figure = getattr(row, field)

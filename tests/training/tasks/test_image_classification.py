@@ -11,12 +11,12 @@ from tiny_images import COLOURS, TINY, train_on_pictures, write_pictures
 from torch.nn import functional as F
 
 import polyhead
-from polyhead.data.batches.images import Budget, ImageBatch, ImageBatches
+from polyhead.data.batches.images import ImageBatch, ImageBatches, TokenBudget
 from polyhead.data.images.augment import AugmentConfig
 from polyhead.data.images.dataset import ImageSet
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.models.vit import PUBLISHED, ViT, ViTConfig
-from polyhead.pipelines.image_classifier import ImageLabeller, load
+from polyhead.pipelines.image_classifier import ImageClassifier, load
 from polyhead.training.config import build, read_run, recipe_names
 from polyhead.training.soft_labels import SoftLabels, soft_cross_entropy
 from polyhead.training.tasks.image_classification import tokens_of
@@ -49,8 +49,8 @@ def some_images(n=23):
 
 
 def test_an_epoch_shows_every_image_once_in_batches_of_nearly_one_size():
-    batches = ImageBatches(some_images(), 5, Budget(45, 5), AugmentConfig(), seed=1)
-    assert Budget(45, 5).images == 9
+    batches = ImageBatches(some_images(), 5, TokenBudget(45, 5), AugmentConfig(), seed=1)
+    assert TokenBudget(45, 5).images == 9
     seen = [batches[0, step] for step in range(batches.n_batches(0))]
     assert [len(batch.images) for batch in seen] == [8, 8, 7]
     numbers = ((torch.cat([batch.images for batch in seen])[:, 0, 0, 0] + 1) * 127.5).round()
@@ -62,9 +62,9 @@ def test_an_epoch_shows_every_image_once_in_batches_of_nearly_one_size():
 
 def test_a_batch_depends_on_seed_epoch_and_step_alone():
     change = AugmentConfig(shift=1, mixup=0.5)
-    batches = ImageBatches(some_images(), 5, Budget(45, 5), change, seed=1)
+    batches = ImageBatches(some_images(), 5, TokenBudget(45, 5), change, seed=1)
     late = batches[3, 1]
-    fresh = ImageBatches(some_images(), 5, Budget(45, 5), change, seed=1)[3, 1]
+    fresh = ImageBatches(some_images(), 5, TokenBudget(45, 5), change, seed=1)[3, 1]
     assert torch.equal(late.images, fresh.images)
     assert torch.equal(late.targets, fresh.targets)
     assert not torch.equal(late.images, batches[2, 1].images)
@@ -74,7 +74,7 @@ def test_bytes_become_numbers_between_minus_one_and_one():
     images = ImageSet(
         torch.tensor([0, 255, 51], dtype=torch.uint8).view(3, 1, 1, 1), torch.zeros(3).long()
     )
-    batch = ImageBatches(images, 1, Budget(9, 1), AugmentConfig(), seed=1)[0, 0]
+    batch = ImageBatches(images, 1, TokenBudget(9, 1), AugmentConfig(), seed=1)[0, 0]
     found = sorted(batch.images.flatten().tolist())
     assert found == pytest.approx([-1.0, -0.6, 1.0], abs=1e-6)
 
@@ -106,7 +106,7 @@ def test_halves_of_a_batch_sum_to_the_whole():
 
 
 def test_a_model_learns_colours_and_remembers_their_names(finished, labeller):
-    assert isinstance(labeller, ImageLabeller)
+    assert isinstance(labeller, ImageClassifier)
     assert labeller.classes == tuple(COLOURS)
     assert labeller.saved.config.classes == 3
     lines = (finished / "metrics.jsonl").read_text(encoding="utf-8").splitlines()

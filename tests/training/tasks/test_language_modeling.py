@@ -18,7 +18,7 @@ from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.text_generator import load
 from polyhead.tokenizers.storage import EOS, TextConfig, train_tokenizers
 from polyhead.training.config import read_run, recipe_names
-from polyhead.training.run_log import Silent
+from polyhead.training.run_log import NullReporter
 from polyhead.training.tasks import TASKS
 from polyhead.training.tasks.language_modeling import examination, examine
 from polyhead.training.trainer import train
@@ -83,7 +83,7 @@ def test_bits_per_character_do_not_depend_on_the_cut_into_tokens_but_the_loss_do
     assert found["bits_per_character"] == pytest.approx(total / math.log(2) / 200)
 
 
-class Leaving(Silent):
+class Leaving(NullReporter):
     """Somebody who says at a certain step that it is time to go."""
 
     def __init__(self, step):

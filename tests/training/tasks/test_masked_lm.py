@@ -19,9 +19,9 @@ from polyhead.data.batches.masked import Blanking, fixed_batches, pieces_of
 from polyhead.data.batches.masking import BERT as BERT_MASKS
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
-from polyhead.pipelines.mask_filler import Filler, written
+from polyhead.pipelines.mask_filler import MaskFiller, written
 from polyhead.tokenizers.base import EOS
-from polyhead.training.pretraining_losses import Filling
+from polyhead.training.pretraining_losses import MaskedTokenLoss
 from polyhead.training.tasks.masked_lm import examine
 from polyhead.training.trainer import train
 
@@ -63,7 +63,7 @@ def test_loss_and_gradients_are_those_of_the_original():
         expected = theirs(
             input_ids=batch.blanked, attention_mask=(batch.ids != 0).long(), labels=labels
         ).loss
-        loss = Filling()(ours, batch)
+        loss = MaskedTokenLoss()(ours, batch)
         assert loss.count == int(batch.chosen.sum())
         torch.testing.assert_close(loss.total / loss.count, expected, rtol=1e-5, atol=1e-5)
         theirs.zero_grad()
@@ -99,11 +99,11 @@ def test_as_many_tokens_are_asked_for_as_the_recipe_says(share, tmp_path, monkey
     config = configured("bert-tiny", write_lines(tmp_path), f"data.blanks={share}")
     asked = []
 
-    def look(self, model, batch, original=Filling.__call__):
+    def look(self, model, batch, original=MaskedTokenLoss.__call__):
         asked.append((int(batch.chosen.sum()), int((batch.ids > EOS).sum())))
         return original(self, model, batch)
 
-    monkeypatch.setattr(Filling, "__call__", look)
+    monkeypatch.setattr(MaskedTokenLoss, "__call__", look)
     train(config, tmp_path / "run")
     chosen, ordinary = map(sum, zip(*asked, strict=True))
     assert chosen / ordinary == pytest.approx(share, abs=0.05)
@@ -117,13 +117,13 @@ def test_an_interrupted_run_ends_with_the_same_bits(tmp_path, monkeypatch):
     class Leaves(Exception):
         pass
 
-    def leave(model, batch, original=Filling.__call__):
+    def leave(model, batch, original=MaskedTokenLoss.__call__):
         steps.append(batch)
         if len(steps) == 5:
             raise Leaves
-        return original(Filling(), model, batch)
+        return original(MaskedTokenLoss(), model, batch)
 
-    monkeypatch.setattr(Filling, "__call__", lambda _, model, batch: leave(model, batch))
+    monkeypatch.setattr(MaskedTokenLoss, "__call__", lambda _, model, batch: leave(model, batch))
     with pytest.raises(Leaves):
         train(config, tmp_path / "parts")
     monkeypatch.undo()
@@ -172,7 +172,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(tmp_path, 
 
 def test_guesses_are_the_softmax_over_what_may_stand_there(run):
     filler = polyhead.load(run, device="cpu")
-    assert isinstance(filler, Filler)
+    assert isinstance(filler, MaskFiller)
     text = "회의는 [MASK] 시작해요."
     found = filler.fill(text, top=10_000)
     tokenizer = filler.tokenizer

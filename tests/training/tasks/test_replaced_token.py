@@ -19,11 +19,11 @@ from polyhead.models.bert import bert_stack
 from polyhead.models.electra import Electra, ElectraConfig, ElectraOutput
 from polyhead.tokenizers.base import EOS, PAD
 from polyhead.training.loop import TrainConfig, accumulate, average_and_clip
-from polyhead.training.pretraining_losses import Spotting
+from polyhead.training.pretraining_losses import ReplacedTokenLoss
 from polyhead.training.tasks.replaced_token import examine
 
 VOCAB = 23
-SPOTTING = Spotting(PAD)
+SPOTTING = ReplacedTokenLoss(PAD)
 
 
 @pytest.fixture(autouse=True)

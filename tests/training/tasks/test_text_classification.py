@@ -22,12 +22,12 @@ from polyhead.models.bert import BERTConfig, BERTEncoder, bert_stack
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.tokenizers import storage as tokenizer
 from polyhead.tokenizers.base import BOS, EOS, TextConfig
-from polyhead.training.classification_losses import Labelling
+from polyhead.training.classification_losses import ClassificationLoss
 from polyhead.training.config import read_run
-from polyhead.training.pretrained_encoder import Initial, check_blocks
-from polyhead.training.run_log import Journal, Silent
+from polyhead.training.pretrained_encoder import PretrainedEncoder, check_blocks
+from polyhead.training.run_log import NullReporter, RunLog
 from polyhead.training.tasks import TASKS
-from polyhead.training.tasks.text_classification import Classify, examine
+from polyhead.training.tasks.text_classification import TextClassificationTask, examine
 from polyhead.training.trainer import train
 
 
@@ -46,7 +46,7 @@ def encoders(tmp_path_factory):
 
 def journal(folder):
     folder.mkdir()
-    return Journal(folder, Silent())
+    return RunLog(folder, NullReporter())
 
 
 def read(tmp_path, name, content, **options):
@@ -168,8 +168,10 @@ def test_batches_hold_every_text_with_its_own_label():
 def test_subwords_are_cut_anew_in_every_epoch_and_not_for_validation(tmp_path, encoders):
     files = write_labelled(tmp_path)
     run = configured("classify-small", files, "text.sampling=0.5", f"train.init={encoders['bert']}")
-    material = Classify().read(run)
-    prepared = Classify().prepare(run, tmp_path / "run", material, journal(tmp_path / "run"))
+    material = TextClassificationTask().read(run)
+    prepared = TextClassificationTask().prepare(
+        run, tmp_path / "run", material, journal(tmp_path / "run")
+    )
     source, texts = prepared.tokenizers.source, material.corpus.train.texts
     epochs = [prepared.batches.texts(epoch) for epoch in (0, 1, 0)]
     assert epochs[0] == epochs[2] != epochs[1]
@@ -183,7 +185,9 @@ def test_subwords_are_cut_anew_in_every_epoch_and_not_for_validation(tmp_path, e
     assert again.config.sampling == 0.5
     assert again.source.encode(texts[0]) == source.encode(texts[0])  # using it is not training
     plain = configured("classify-small", files, f"train.init={encoders['bert']}")
-    uncut = Classify().prepare(plain, tmp_path / "plain", material, journal(tmp_path / "plain"))
+    uncut = TextClassificationTask().prepare(
+        plain, tmp_path / "plain", material, journal(tmp_path / "plain")
+    )
     assert uncut.batches.texts(0) == uncut.batches.texts(1) != epochs[0]
 
 
@@ -217,7 +221,7 @@ def test_loss_accuracy_and_f1_by_hand():
     assert found["loss"] == pytest.approx(loss, rel=1e-5)
     assert found["accuracy"] == sum(a == b for a, b in zip(said, labels, strict=True)) / 8
     batch = every_text(texts, labels, 10_000)[0]
-    total = Labelling()(model, batch)
+    total = ClassificationLoss()(model, batch)
     assert total.count == 8
     assert total.total.item() / 8 == pytest.approx(loss, rel=1e-5)
     f1 = []
@@ -362,7 +366,7 @@ def test_a_translator_begins_with_the_blocks_of_a_pretrained_encoder(encoders, t
 def test_blocks_move_only_where_they_would_compute_the_same(theirs, ours, name):
     stack = bert_stack(2, 16, 2)
     config = BERTConfig(30, stack=replace(stack, **theirs))
-    initial = Initial("x", BERTEncoder(config), config, "bert", None, "")
+    initial = PretrainedEncoder("x", BERTEncoder(config), config, "bert", None, "")
     if name is None:
         check_blocks(initial, replace(stack, **ours), "learned")
         return

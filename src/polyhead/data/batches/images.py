@@ -13,7 +13,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyhead.data.batches.translation import Numbered, mix
+from polyhead.data.batches.translation import IndexedBatches, mix
 from polyhead.data.images.augment import AugmentConfig, augment
 from polyhead.data.images.dataset import ImageSet
 
@@ -45,7 +45,7 @@ class ImageBatch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Budget:
+class TokenBudget:
     """How many images make a batch: `max_tokens` over the tokens of one image."""
 
     max_tokens: int
@@ -64,11 +64,11 @@ def scaled(
     return pixels.float().div_(127.5).sub_(1.0)
 
 
-class ImageBatches(Numbered):
+class ImageBatches(IndexedBatches):
     """All batches of all epochs."""
 
     def __init__(
-        self, images: ImageSet, classes: int, budget: Budget, change: AugmentConfig, seed: int
+        self, images: ImageSet, classes: int, budget: TokenBudget, change: AugmentConfig, seed: int
     ) -> None:
         self.images = images
         self.classes = classes

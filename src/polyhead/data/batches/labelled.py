@@ -12,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from polyhead.data.batches.masked import by_length
-from polyhead.data.batches.translation import Numbered, mix, pad
+from polyhead.data.batches.translation import IndexedBatches, mix, pad
 from polyhead.tokenizers.base import BOS, EOS, PAD
 
 BLUR = 0.5  # a class may have a length of its own: a batch must not hold one class only
@@ -55,7 +55,7 @@ class Drawn(NamedTuple):
     batches: list[list[int]]
 
 
-class Texts(Numbered):
+class Texts(IndexedBatches):
     """Batches of texts, at most `max_tokens` each, padding included.
 
     `texts` gives those of an epoch: the same each time, or cut anew.

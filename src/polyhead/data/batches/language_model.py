@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from polyhead.data.batches.translation import Numbered, mix
+from polyhead.data.batches.translation import IndexedBatches, mix
 from polyhead.errors import DataError
 
 
@@ -49,7 +49,7 @@ def joined(lines: Iterable[list[int]]) -> Int[Tensor, "token"]:
     return torch.from_numpy(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in lines]))
 
 
-class Windows(Numbered):
+class Windows(IndexedBatches):
     """Batches of windows of `length` tokens, at most `max_tokens` together; a rest is left out."""
 
     def __init__(

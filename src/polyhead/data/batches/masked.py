@@ -19,7 +19,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from polyhead.data.batches.masking import MaskingConfig, blank
-from polyhead.data.batches.translation import Numbered, mix, pad
+from polyhead.data.batches.translation import IndexedBatches, mix, pad
 from polyhead.errors import DataError
 from polyhead.tokenizers.base import BOS, EOS, PAD
 
@@ -115,7 +115,7 @@ class Blanking:
         return BlankBatch(*found, n_tokens / max(1, n_blanks))
 
 
-class Sequences(Numbered):
+class Sequences(IndexedBatches):
     """Batches of sequences with blanks that are drawn anew in every epoch."""
 
     def __init__(

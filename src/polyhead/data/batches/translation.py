@@ -99,14 +99,14 @@ def _cut(
 
 
 @dataclass(frozen=True)
-class Place:
+class DataPosition:
     """Where in the data a run stands: `step` batches of `epoch` have been used."""
 
     epoch: int = 0
     step: int = 0
 
 
-class Numbered(Dataset[Any]):
+class IndexedBatches(Dataset[Any]):
     """All batches of all epochs, by (epoch, step): a pure function of the two.
 
     Whoever inherits says how many there are and what each of them is.
@@ -119,7 +119,7 @@ class Numbered(Dataset[Any]):
     def __getitem__(self, place: tuple[int, int]) -> Any:
         raise NotImplementedError
 
-    def batches(self, start: Place, workers: int = 0) -> Iterator[tuple[Place, Any]]:
+    def batches(self, start: DataPosition, workers: int = 0) -> Iterator[tuple[DataPosition, Any]]:
         """Batches for ever from `start` on, each with the place that follows it.
 
         The loader has a generator of its own: it would else draw from the one that dropout uses,
@@ -137,11 +137,11 @@ class Numbered(Dataset[Any]):
                 generator=torch.Generator().manual_seed(0),
             )
             for (_, at), batch in zip(places, loader, strict=True):
-                yield Place(epoch, at + 1), batch
+                yield DataPosition(epoch, at + 1), batch
             epoch, step = epoch + 1, 0
 
 
-class Epochs(Numbered):
+class TranslationBatches(IndexedBatches):
     """Sentence pairs in batches of equal length. `encode(epoch)` gives the pairs as ids."""
 
     def __init__(self, encode: Callable[[int], Sequence[Pair]], max_tokens: int, seed: int) -> None:

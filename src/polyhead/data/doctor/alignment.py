@@ -37,7 +37,7 @@ ENDINGS = {".": 1, "。": 1, "?": 2, "？": 2, "!": 3, "！": 3, ":": 4, ",": 4,
 N_ENDINGS = 5
 
 
-class Stretch(NamedTuple):
+class AlignedSpan(NamedTuple):
     """Source lines, counted from 0, whose translations lie `offset` lines later; `stop` is not in.
 
     An offset of None means that no offset fits.
@@ -48,37 +48,37 @@ class Stretch(NamedTuple):
     offset: int | None
 
 
-class Verdict(NamedTuple):
+class AlignmentVerdict(NamedTuple):
     """The stretches, first to last, and whether the two sides show any sign of kinship at all."""
 
-    stretches: list[Stretch]
+    stretches: list[AlignedSpan]
     related: bool
 
     @property
-    def parted(self) -> list[Stretch]:
+    def parted(self) -> list[AlignedSpan]:
         """The stretches that are out of step."""
         return [stretch for stretch in self.stretches if stretch.offset != 0]
 
 
-def judge(sources: Sequence[str], targets: Sequence[str]) -> Verdict:
+def judge(sources: Sequence[str], targets: Sequence[str]) -> AlignmentVerdict:
     """Find where the lines are in step and where not; the two sides may differ in length."""
     n_lines = min(len(sources), len(targets))
-    in_step = [Stretch(0, n_lines, 0)]
+    in_step = [AlignedSpan(0, n_lines, 0)]
     if n_lines < MIN_LINES:
-        return Verdict(in_step, related=True)
-    signs = Signs(sources, targets)
+        return AlignmentVerdict(in_step, related=True)
+    signs = PairFeatures(sources, targets)
     tables = signs.learn()
     if tables is None:
-        return Verdict(in_step, related=not signs.telling)
+        return AlignmentVerdict(in_step, related=not signs.telling)
     scores = np.zeros((len(OFFSETS) + 1, n_lines))
     for state, offset in enumerate(OFFSETS):
         first, codes = signs.at(offset)
         for table, code in zip(tables, codes, strict=True):
             scores[state, first : first + len(code)] += table[code][: n_lines - first]
-    return Verdict(list(stretches(best_path(scores), scores)), related=True)
+    return AlignmentVerdict(list(stretches(best_path(scores), scores)), related=True)
 
 
-class Side:
+class SideFeatures:
     """What is looked at in the lines of one side. `word[k]` stands in line `place[k]`."""
 
     def __init__(self, lines: Sequence[str], vocabulary: dict[str, int]) -> None:
@@ -106,12 +106,15 @@ class Side:
         return np.searchsorted(np.unique(borders), self.length, side="right")
 
 
-class Signs:
+class PairFeatures:
     """The signs of pairs of lines, one small number for each of four questions."""
 
     def __init__(self, sources: Sequence[str], targets: Sequence[str]) -> None:
         vocabulary: dict[str, int] = {}
-        self.source, self.target = Side(sources, vocabulary), Side(targets, vocabulary)
+        self.source, self.target = (
+            SideFeatures(sources, vocabulary),
+            SideFeatures(targets, vocabulary),
+        )
         sides = (self.source, self.target)
         n_lines = min(len(sources), len(targets))
         times = [np.bincount(side.word, minlength=len(vocabulary)) for side in sides]
@@ -207,7 +210,7 @@ def best_path(scores: Weights) -> Numbers:
     return path
 
 
-def stretches(path: Numbers, scores: Weights) -> Iterator[Stretch]:
+def stretches(path: Numbers, scores: Weights) -> Iterator[AlignedSpan]:
     """The path as stretches of lines, each border moved to where the lines themselves put it."""
     n_lines = scores.shape[1]
     changes = [0, *(np.flatnonzero(np.diff(path)) + 1).tolist(), len(path)]
@@ -218,9 +221,9 @@ def stretches(path: Numbers, scores: Weights) -> Iterator[Stretch]:
         high = min(following * BLOCK, (here + 2) * BLOCK, n_lines)
         advantage = np.cumsum(scores[before, low:high] - scores[after, low:high])
         border = low + int(np.argmax(np.concatenate([[0.0], advantage])))
-        yield Stretch(start, border, offset_of(int(before)))
+        yield AlignedSpan(start, border, offset_of(int(before)))
         start = border
-    yield Stretch(start, n_lines, offset_of(int(path[-1])))
+    yield AlignedSpan(start, n_lines, offset_of(int(path[-1])))
 
 
 def offset_of(state: int) -> int | None:

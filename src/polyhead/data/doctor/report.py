@@ -25,7 +25,7 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CorpusFinding:
     """One kind of trouble, how often it occurs, a few places, and what to do about it."""
 
     name: str
@@ -37,11 +37,11 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class CorpusReport:
     """All findings, the worst first."""
 
     n_pairs: int
-    findings: tuple[Finding, ...]
+    findings: tuple[CorpusFinding, ...]
 
     @property
     def worst(self) -> Severity:
@@ -67,7 +67,7 @@ class Report:
         return json.dumps(report, ensure_ascii=False, indent=2)
 
 
-def summary(findings: Sequence[Finding]) -> str:
+def summary(findings: Sequence[CorpusFinding]) -> str:
     """How many findings of each severity."""
     counts = {level: sum(found.severity == level for found in findings) for level in ORDER[::-1]}
     return ", ".join(f"{n} {level}{'s' * (n > 1)}" for level, n in counts.items() if n)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from polyhead.data.doctor.report import MAX_EXAMPLES, Example, Finding, by_share, examples
+from polyhead.data.doctor.report import MAX_EXAMPLES, CorpusFinding, Example, by_share, examples
 from polyhead.data.parallel import Pairs
 
 MAX_RATIO = 3.0  # times the corpus's usual ratio of lengths
@@ -37,13 +37,13 @@ MOJIBAKE = re.compile(
 )
 
 
-def skipped_lines(pairs: Pairs) -> Iterator[Finding]:
+def skipped_lines(pairs: Pairs) -> Iterator[CorpusFinding]:
     """What was left out when the corpus was read, one finding for each kind of reason."""
     kinds = Counter(re.sub(r" \(.*| at column.*|;.*", "", bad.why) for bad in pairs.skipped)
     for kind, count in kinds.most_common():
         of_kind = (bad for bad in pairs.skipped if bad.why.startswith(kind))
         shown = [Example(f"{bad.file}:{bad.line}", bad.why) for bad in of_kind]
-        yield Finding(
+        yield CorpusFinding(
             name="skipped",
             severity=by_share(count, len(pairs) + count, warning=0.01, error=0.2),
             title=f"lines left out: {kind}",
@@ -53,7 +53,7 @@ def skipped_lines(pairs: Pairs) -> Iterator[Finding]:
         )
 
 
-def repeated(pairs: Pairs) -> Iterator[Finding]:
+def repeated(pairs: Pairs) -> Iterator[CorpusFinding]:
     """Pairs that occur again, letter for letter."""
     seen: set[tuple[str, str]] = set()
     again = []
@@ -62,7 +62,7 @@ def repeated(pairs: Pairs) -> Iterator[Finding]:
             again.append(index)
         seen.add(pair)
     if again:
-        yield Finding(
+        yield CorpusFinding(
             name="repeated",
             severity=by_share(len(again), len(pairs), warning=0.1),
             title="pairs that occurred before",
@@ -72,11 +72,11 @@ def repeated(pairs: Pairs) -> Iterator[Finding]:
         )
 
 
-def untranslated(pairs: Pairs) -> Iterator[Finding]:
+def untranslated(pairs: Pairs) -> Iterator[CorpusFinding]:
     """Pairs whose two sides are the same."""
     found = [i for i, (source, target) in enumerate(pairs) if source.strip() == target.strip()]
     if found:
-        yield Finding(
+        yield CorpusFinding(
             name="untranslated",
             severity=by_share(len(found), len(pairs), warning=0.02, error=0.3),
             title="source and target are the same",
@@ -86,7 +86,7 @@ def untranslated(pairs: Pairs) -> Iterator[Finding]:
         )
 
 
-def unequal_lengths(pairs: Pairs) -> Iterator[Finding]:
+def unequal_lengths(pairs: Pairs) -> Iterator[CorpusFinding]:
     """Pairs of which one side is far longer than usual, in characters or in words."""
     wrong = np.zeros(len(pairs), dtype=np.bool_)
     for measure, smooth in ((len, SMOOTH), (n_words, SMOOTH / 5)):
@@ -97,7 +97,7 @@ def unequal_lengths(pairs: Pairs) -> Iterator[Finding]:
         wrong |= abs(log_ratio - np.median(log_ratio)) > np.log(MAX_RATIO)
     found = np.flatnonzero(wrong).tolist()
     if found:
-        yield Finding(
+        yield CorpusFinding(
             name="lengths",
             severity=by_share(len(found), len(pairs), warning=0.01, error=0.2),
             title=f"one side more than {MAX_RATIO:g} times as long as usual beside the other",
@@ -112,11 +112,11 @@ def n_words(text: str) -> int:
     return len(text.split())
 
 
-def overlong(pairs: Pairs) -> Iterator[Finding]:
+def overlong(pairs: Pairs) -> Iterator[CorpusFinding]:
     """Paragraphs where sentences are expected."""
     found = [i for i, pair in enumerate(pairs) if max(map(len, pair)) > MAX_CHARACTERS]
     if found:
-        yield Finding(
+        yield CorpusFinding(
             name="overlong",
             severity=by_share(len(found), len(pairs), warning=0.05),
             title=f"lines of more than {MAX_CHARACTERS:,} characters",
@@ -126,7 +126,7 @@ def overlong(pairs: Pairs) -> Iterator[Finding]:
         )
 
 
-def odd_characters(pairs: Pairs) -> Iterator[Finding]:
+def odd_characters(pairs: Pairs) -> Iterator[CorpusFinding]:
     """Characters that no one meant to write: control characters, U+FFFD, mojibake; and NFD."""
     kinds: tuple[tuple[str, str, float, str, Callable[[str], bool]], ...] = (
         ("control", "control characters or stray line and byte order marks", 0.01,
@@ -145,7 +145,7 @@ def odd_characters(pairs: Pairs) -> Iterator[Finding]:
         found = [i for i, pair in enumerate(pairs) if any(map(test, pair))]
         if found:
             severity = by_share(len(found), len(pairs), warning=warning)
-            yield Finding(name, severity, title, len(found), examples(pairs, found), advice)
+            yield CorpusFinding(name, severity, title, len(found), examples(pairs, found), advice)
 
 
 def is_mojibake(text: str) -> bool:
@@ -169,7 +169,7 @@ def reads_as(raw: bytes, encoding: str, script: re.Pattern[str] | None = None) -
     return script is None or all(map(script.match, text))
 
 
-def scripts(pairs: Pairs) -> Iterator[Finding]:
+def scripts(pairs: Pairs) -> Iterator[CorpusFinding]:
     """Lines that are written in the other side's script, or in one of neither side."""
     usual = [main_script(side) for side in (pairs.sources, pairs.targets)]
     found: dict[str, list[int]] = {"swapped": [], "source": [], "target": []}
@@ -189,7 +189,7 @@ def scripts(pairs: Pairs) -> Iterator[Finding]:
     }
     for name, indices in found.items():
         if indices:
-            yield Finding(
+            yield CorpusFinding(
                 name=f"script-{name}",
                 severity=by_share(len(indices), len(pairs), warning=0.02, error=0.5),
                 title=titles[name],

@@ -21,7 +21,7 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyhead.data.images.folders import Found, Shape, class_of, read_archive, read_folder
+from polyhead.data.images.folders import Found, ImageShape, class_of, read_archive, read_folder
 from polyhead.data.images.idx import is_idx, read_images
 from polyhead.data.locate import find
 from polyhead.errors import ConfigError, DataError, MissingError
@@ -65,10 +65,10 @@ class Collection:
 
 
 @dataclass(frozen=True)
-class Request:
+class ImageRequest:
     """Which images to read and how; the fields are those of the tables [data] and [model]."""
 
-    shape: Shape
+    shape: ImageShape
     images: tuple[str, ...] = ()
     valid_images: tuple[str, ...] = ()
     corpus: str | None = None
@@ -85,7 +85,7 @@ class _Named:
     notices: list[str] = field(default_factory=list)
 
 
-def load_collection(request: Request, seed: int) -> Collection:
+def load_collection(request: ImageRequest, seed: int) -> Collection:
     """Read everything that a configuration names."""
     if request.corpus == "digits" and not request.images:
         return digits(request.shape)
@@ -115,7 +115,7 @@ def load_collection(request: Request, seed: int) -> Collection:
     return Collection(kept, held_out, classes, tuple(notices))
 
 
-def load_set(request: Request, classes: Sequence[str]) -> tuple[ImageSet, list[str]]:
+def load_set(request: ImageRequest, classes: Sequence[str]) -> tuple[ImageSet, list[str]]:
     """Images for a model that knows these classes, and what there is to say about them."""
     if request.corpus == "digits" and not request.images:
         return digits(request.shape).valid, []
@@ -145,7 +145,7 @@ def split(images: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
     return images.part(torch.from_numpy(kept)), images.part(torch.from_numpy(back))
 
 
-def digits(shape: Shape) -> Collection:
+def digits(shape: ImageShape) -> Collection:
     """The digits that come with scikit-learn: 898 to train on, 899 to validate on, in order."""
     try:
         from sklearn.datasets import load_digits
@@ -166,7 +166,7 @@ def digits(shape: Shape) -> Collection:
 
 
 def fitted(
-    pixels: UInt8[Tensor, "image channel height width"], shape: Shape
+    pixels: UInt8[Tensor, "image channel height width"], shape: ImageShape
 ) -> UInt8[Tensor, "image new_channel new_height new_width"]:
     """Grey images of one size in another size and with the channels that a model wants.
 
@@ -188,7 +188,7 @@ def fitted(
     return pixels.expand(-1, shape.channels, -1, -1).contiguous()
 
 
-def _read(names: Sequence[str], request: Request) -> _Named:
+def _read(names: Sequence[str], request: ImageRequest) -> _Named:
     named = _Named()
     for name in names:
         path = find(Path(name))
@@ -204,7 +204,7 @@ def _read(names: Sequence[str], request: Request) -> _Named:
     return named
 
 
-def _add(named: _Named, found: Found, path: Path, request: Request) -> None:
+def _add(named: _Named, found: Found, path: Path, request: ImageRequest) -> None:
     """Put the images of a folder or archive to those that were read before."""
     found = class_of(found)
     if found.bad and request.on_bad == "fail":

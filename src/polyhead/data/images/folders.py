@@ -34,7 +34,7 @@ Name = tuple[str, ...]  # the folders of a file and its own name
 
 
 @dataclass(frozen=True)
-class Shape:
+class ImageShape:
     """What all images are brought to."""
 
     height: int
@@ -55,7 +55,7 @@ class Found:
     bad: list[tuple[str, str]] = field(default_factory=list)
 
 
-def read_folder(folder: Path, shape: Shape) -> Found:
+def read_folder(folder: Path, shape: ImageShape) -> Found:
     """All files below a folder, in the order of their names."""
     pillow()
     found = Found()
@@ -75,7 +75,7 @@ def read_folder(folder: Path, shape: Shape) -> Found:
     return found
 
 
-def _read(path: Path, folder: Path, shape: Shape) -> Pixels:
+def _read(path: Path, folder: Path, shape: ImageShape) -> Pixels:
     if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
         raise Unreadable("a link that leads out of the folder")
     if not path.is_file():
@@ -83,7 +83,7 @@ def _read(path: Path, folder: Path, shape: Shape) -> Pixels:
     return read_image(path, height=shape.height, width=shape.width, channels=shape.channels)
 
 
-def read_archive(path: Path, shape: Shape) -> Found:
+def read_archive(path: Path, shape: ImageShape) -> Found:
     """All files of a tar archive, packed or not, read once from the first to the last."""
     pillow()
     found = Found()
@@ -110,7 +110,7 @@ def read_archive(path: Path, shape: Shape) -> Found:
     return found
 
 
-def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, shape: Shape) -> Pixels:
+def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, shape: ImageShape) -> Pixels:
     if not member.isreg():
         raise Unreadable("not a file")
     if member.size > MAX_BYTES:
@@ -173,7 +173,7 @@ def _shared(folders: Sequence[Name]) -> int:
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(last)))
 
 
-def check_room(count: int, shape: Shape, path: Path) -> None:
+def check_room(count: int, shape: ImageShape, path: Path) -> None:
     """Refuse what would not fit into this machine's memory."""
     needed = count * shape.n_bytes
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from polyhead.layers.lsh.chunked import Plan, sorted_attention
+from polyhead.layers.lsh.chunked import LSHPlan, sorted_attention
 from polyhead.layers.lsh.hashing import (
     Buckets,
     draw_rotations,
@@ -146,8 +146,8 @@ class LSHAttention(nn.Module):
             buckets = remembered(lambda: _set_apart(hash_vectors(q, rotations), mask))
         return Arrangement(buckets, sort_by_bucket(buckets), chunk)
 
-    def _plan(self, arranged: Arrangement, mask: Mask, dropout: float, like: Tensor) -> Plan:
-        return Plan.of(
+    def _plan(self, arranged: Arrangement, mask: Mask, dropout: float, like: Tensor) -> LSHPlan:
+        return LSHPlan.of(
             arranged.order,
             arranged.chunk,
             like=like,

@@ -35,7 +35,7 @@ TINY = 1e-6  # no key is divided by less
 
 
 @dataclass(frozen=True)
-class Plan:
+class LSHPlan:
     """All that is decided before anything is computed. Index 0 of `slots` is one chunk early."""
 
     chunk: int
@@ -61,7 +61,7 @@ class Plan:
         causal: bool,
         buckets: Int[Tensor, "round batch head length"] | None,
         dropout: float,
-    ) -> "Plan":
+    ) -> "LSHPlan":
         """Turn positions into rows (batch, length, head): that is how projections lie in memory."""
         _, batch, heads, length = order.shape
         extra = -length % chunk
@@ -80,7 +80,7 @@ class Plan:
         at = torch.arange(n, device=device, dtype=like.dtype).repeat_interleave(heads).repeat(batch)
         if buckets is not None:
             buckets = F.pad(buckets, (0, extra), value=-1).transpose(2, 3).flatten(1)
-        return Plan(
+        return LSHPlan(
             chunk=chunk,
             n_chunks=n // chunk,
             causal=causal,
@@ -160,7 +160,7 @@ def _fill_up(order: Tensor, extra: int) -> Tensor:
 def sorted_attention(
     q: Float[Tensor, "batch head length d_head"],
     v: Float[Tensor, "batch head length d_value"],
-    plan: Plan,
+    plan: LSHPlan,
 ) -> Float[Tensor, "batch head length d_value"]:
     """Every slot of the plan attends to its chunk and the one before, over all rounds at once."""
     batch, heads, length, _ = q.shape
@@ -187,7 +187,7 @@ class _SortedAttention(torch.autograd.Function):
     """The formulas above, for rows of any number of sequences and heads."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, v: Tensor, plan: Plan) -> Tensor:
+    def forward(ctx: Any, q: Tensor, v: Tensor, plan: LSHPlan) -> Tensor:
         out, top, mass = _gather_rounds(q, v, plan)
         z = top.add_(mass.log2_())
         alone = (z < HIDDEN / 2).nonzero().squeeze(1)  # nobody to look at but oneself
@@ -219,7 +219,7 @@ class _SortedAttention(torch.autograd.Function):
         return d_q, d_v, None
 
 
-def _gather_rounds(q: Tensor, v: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor]:
+def _gather_rounds(q: Tensor, v: Tensor, plan: LSHPlan) -> tuple[Tensor, Tensor, Tensor]:
     """All rounds, joined: the output, the largest score, and the mass relative to it."""
     noise = _noise(plan, q.device)
     joined = None
@@ -241,7 +241,7 @@ def _gather_rounds(q: Tensor, v: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Te
 
 
 def _turn_forward(
-    q: Tensor, v: Tensor, plan: Plan, turn: int, noise: torch.Generator | None
+    q: Tensor, v: Tensor, plan: LSHPlan, turn: int, noise: torch.Generator | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One round in sorted order: Σ 2^(s - top) v, top, and Σ 2^(s - top)."""
     out, top, mass = torch.empty_like(v), q.new_empty(len(q)), q.new_empty(len(q))
@@ -260,7 +260,7 @@ def _turn_forward(
 
 
 def _turn_back(
-    plan: Plan, turn: int, saved: tuple[Tensor, ...], noise: torch.Generator | None
+    plan: LSHPlan, turn: int, saved: tuple[Tensor, ...], noise: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     """One round of the way back: the gradients of q (as query and as key) and of v, sorted."""
     q, v, z, d_out, delta = saved
@@ -305,7 +305,7 @@ def _bring_back(
                 torch.index_select(part, 0, places[rows], out=total[rows])
 
 
-def _compare(q: Tensor, v: Tensor, plan: Plan, turn: int, first: int, scores: Tensor) -> Group:
+def _compare(q: Tensor, v: Tensor, plan: LSHPlan, turn: int, first: int, scores: Tensor) -> Group:
     """Gather the chunks first … first + n and those before them, and score who may see whom."""
     rows = plan.rows(turn, first, len(scores))
     x = q.index_select(0, rows)
@@ -329,18 +329,18 @@ def _to_the_near(
     chunks[:-1].baddbmm_(weights[:, :, :chunk].transpose(1, 2), x)
 
 
-def _buffer(plan: Plan, like: Tensor) -> Tensor:
+def _buffer(plan: LSHPlan, like: Tensor) -> Tensor:
     """Room for the scores of the largest group."""
     largest = max(n for _, n in plan.pieces())
     return like.new_empty(largest, plan.chunk, 2 * plan.chunk)
 
 
-def _noise(plan: Plan, device: torch.device) -> torch.Generator | None:
+def _noise(plan: LSHPlan, device: torch.device) -> torch.Generator | None:
     """The dropout's own generator: the same on the way back, and no one else's draws move."""
     return torch.Generator(device).manual_seed(plan.seed) if plan.dropout else None
 
 
-def _drop(x: Tensor, plan: Plan, noise: torch.Generator | None) -> Tensor | None:
+def _drop(x: Tensor, plan: LSHPlan, noise: torch.Generator | None) -> Tensor | None:
     """Silence a random part of x, in place; returns what x was multiplied with."""
     if noise is None:
         return None

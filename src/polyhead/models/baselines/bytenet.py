@@ -91,7 +91,7 @@ PUBLISHED = {
 }
 
 
-class Block(nn.Module):
+class ByteNetBlock(nn.Module):
     """A residual block with ReLUs (figure 3 of the paper, left)."""
 
     def __init__(
@@ -190,6 +190,6 @@ def _blocks(config: ByteNetConfig, n_layers: int, kernel: int, *, causal: bool) 
     n_dilations = config.max_dilation.bit_length()  # 1, 2, 4, 8, 16 are five
     dilations = [2 ** (number % n_dilations) for number in range(n_layers)]
     return nn.ModuleList(
-        Block(config.d_model, kernel, dilation, config.dropout, causal=causal)
+        ByteNetBlock(config.d_model, kernel, dilation, config.dropout, causal=causal)
         for dilation in dilations
     )

@@ -189,7 +189,7 @@ class Gated(nn.Module):
         return (h + self.skip(x)) * HALF
 
 
-class Attentive(Gated):
+class ConvAttention(Gated):
     """One layer of the decoder: a convolution over the past, then a look at the source."""
 
     def __init__(self, d_in: int, d_out: int, kernel: int, dropout: float, d_embed: int) -> None:
@@ -231,7 +231,7 @@ class ConvS2S(Convolutional):
             for below, (width, kernel) in zip(_below(config.encoder), config.encoder, strict=True)
         )
         self.decoder: Any = nn.ModuleList(
-            Attentive(below, width, kernel, p, d_embed)
+            ConvAttention(below, width, kernel, p, d_embed)
             for below, (width, kernel) in zip(_below(config.decoder), config.decoder, strict=True)
         )
         self.w_z = Convolution(config.encoder[-1][0], d_embed, normed=True)

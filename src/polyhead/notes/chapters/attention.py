@@ -19,7 +19,7 @@ from polyhead.layers.attention_scores import Additive, Dot, General, ScaledDot, 
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.masks import EVERYTHING, Mask
 from polyhead.layers.recurrent import LookBack
-from polyhead.layers.transformer_stack import Block, StackConfig
+from polyhead.layers.transformer_stack import StackConfig, TransformerBlock
 from polyhead.notes.claims import Finding, Words, check, close, same, shown
 
 
@@ -163,11 +163,11 @@ def matrix_in_the_middle() -> Finding:
         "노트는 셀프 어텐션 항목에서 쿼리는 디코더, 키와 값은 인코더에서 온다고 한다. 그것은 "
         "크로스 어텐션이다. 셀프 어텐션에서는 셋 다 같은 문장에서 나와 메모리를 바꾸어도 그대로다.",
     ),
-    code=(Block.attend, Block.recall),
+    code=(TransformerBlock.attend, TransformerBlock.recall),
 )
 def self_is_not_cross() -> Finding:
     """How much the two attentions of one block change when it is given another memory."""
-    block = Block(StackConfig(d_model=16, n_heads=2, d_ff=32, dropout=0.0), cross=True)
+    block = TransformerBlock(StackConfig(d_model=16, n_heads=2, d_ff=32, dropout=0.0), cross=True)
     x, one, other = torch.randn(3, 1, 4, 16)
     heard: list[torch.Tensor] = []
     for part in block.children():

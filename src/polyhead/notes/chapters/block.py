@@ -20,7 +20,7 @@ from polyhead.layers.norms import (
     LayerNorm,
     NotesLayerNorm,
 )
-from polyhead.layers.transformer_stack import Block, Residual, StackConfig
+from polyhead.layers.transformer_stack import Residual, StackConfig, TransformerBlock
 from polyhead.notes.claims import Finding, Words, check, close, same, shown
 
 
@@ -55,12 +55,12 @@ def the_sum() -> Finding:
         "사라진다. 있으면 인수마다 1이 들어 있다. 갓 만든 블록 열두 개에서 입력에서의 기울기 "
         "길이를 출력에서의 길이로 나누어 비교한다.",
     ),
-    code=(Residual, Block),
+    code=(Residual, TransformerBlock),
 )
 def the_road_back() -> Finding:
     """The gradient through twelve blocks, with their residual connections and around them."""
     config = StackConfig(d_model=32, n_heads=4, d_ff=64, dropout=0.0, norm="pre")
-    blocks = [Block(config, cross=False) for _ in range(12)]
+    blocks = [TransformerBlock(config, cross=False) for _ in range(12)]
     x = torch.randn(1, 5, 32, requires_grad=True)
     around = with_skip = x
     for block in blocks:
@@ -105,7 +105,7 @@ def equal_widths() -> Finding:
     return same(expected=[1, 5, 12, "12 + 8 refused"], got=got)
 
 
-def torchs_layer(block: Block, *, norm_first: bool) -> nn.TransformerEncoderLayer:
+def torchs_layer(block: TransformerBlock, *, norm_first: bool) -> nn.TransformerEncoderLayer:
     """PyTorch's own block with the weights of ours."""
     theirs = nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=norm_first)
     ours = block.self_attention
@@ -133,7 +133,7 @@ def torchs_layer(block: Block, *, norm_first: bool) -> nn.TransformerEncoderLaye
         "더한 뒤에 정규화하는 것이 논문의 순서이자 라이브러리의 기본값이다. x + f(LN(x)) 순서는 "
         "GPT-2에서 나왔고 설정으로 고를 수 있다. 둘 다 가중치가 같은 PyTorch 블록과 일치한다.",
     ),
-    code=(Block, Residual),
+    code=(TransformerBlock, Residual),
 )
 def order_of_the_parts() -> Finding:
     """The default block and a pre-norm block against PyTorch's."""
@@ -141,7 +141,7 @@ def order_of_the_parts() -> Finding:
     post = StackConfig(d_model=16, n_heads=4, d_ff=32, dropout=0.0)
     pre = StackConfig(d_model=16, n_heads=4, d_ff=32, dropout=0.0, norm="pre")
     for config in (post, pre):
-        block = Block(config, cross=False)
+        block = TransformerBlock(config, cross=False)
         ours.append(block(x))
         theirs.append(torchs_layer(block, norm_first=config is pre)(x))
     return close(expected=torch.stack(theirs), got=torch.stack(ours), within=1e-5)
@@ -336,7 +336,7 @@ def wide_or_narrow() -> Finding:
     """Parameters of both, and the width of what comes out."""
     got = []
     for d_ff in (128, 8):
-        block = Block(StackConfig(d_model=32, n_heads=4, d_ff=d_ff), cross=False)
+        block = TransformerBlock(StackConfig(d_model=32, n_heads=4, d_ff=d_ff), cross=False)
         parameters = sum(weight.numel() for weight in block.feed_forward.parameters())
         got += [parameters, block(torch.randn(1, 5, 32)).size(-1)]
     return same(expected=[8352, 32, 552, 32], got=got)

@@ -12,7 +12,7 @@ from polyhead.layers.attention import FullAttention, MultiHeadAttention
 from polyhead.layers.attention_hooks import recorded_attention
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.masks import EVERYTHING
-from polyhead.layers.transformer_stack import Block, Residual, StackConfig
+from polyhead.layers.transformer_stack import Residual, StackConfig, TransformerBlock
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.notes.claims import Finding, Words, check, close, same
 
@@ -33,11 +33,11 @@ from polyhead.notes.claims import Finding, Words, check, close, same
         "상태에, 그 상태가 인코더 출력에 물어 torch의 어텐션이 찾은 것을 더한 것이다. 더한 결과를 "
         "그대로 보려고 여기서는 정규화를 부분층 앞에 둔다.",
     ),
-    code=(Block.recall, Block.forward, Residual),
+    code=(TransformerBlock.recall, TransformerBlock.forward, Residual),
 )
 def the_decoder_asks() -> Finding:
     """A block of which only the cross-attention is left, against torch's layer and a plus sign."""
-    block = Block(StackConfig(1, 8, 2, 16, dropout=0.0, norm="pre"), cross=True)
+    block = TransformerBlock(StackConfig(1, 8, 2, 16, dropout=0.0, norm="pre"), cross=True)
     for last in (block.self_attention.w_o, block.feed_forward.w_2):
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
@@ -71,7 +71,7 @@ def the_decoder_asks() -> Finding:
         "셋이 소스 단어 다섯에게 물으면 3 x 5 표가 된다. 또 그 문장이 놓인 '마스크드 어텐션'도 "
         "아니다. 소스는 전부 볼 수 있다.",
     ),
-    code=(Block.recall, recorded_attention),
+    code=(TransformerBlock.recall, recorded_attention),
 )
 def who_asks_whom() -> Finding:
     """The table of a model with five source and three target words, and the note's."""

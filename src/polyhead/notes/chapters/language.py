@@ -15,12 +15,12 @@ from torch.nn import functional as F
 from polyhead.data.batches.masking import BERT as BERTS_SHARES
 from polyhead.data.batches.masking import blank
 from polyhead.layers.attention_hooks import recorded_attention
-from polyhead.layers.transformer_stack import Stack, StackConfig
+from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.notes.claims import Finding, Words, check, close, same
 from polyhead.viz.draw_text import HEADS, svg
-from polyhead.viz.views import AttentionMap, AttentionView, Sentence, Token
+from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
 
 
 @check(
@@ -43,7 +43,10 @@ from polyhead.viz.views import AttentionMap, AttentionView, Sentence, Token
 )
 def figure_3() -> Finding:
     """The weights of layer 5 by torch's own attention, and the colours of the picture."""
-    words, stack = ["making", "it", "more", "difficult"], Stack(StackConfig(6, 32, 8, 64)).eval()
+    words, stack = (
+        ["making", "it", "more", "difficult"],
+        TransformerStack(StackConfig(6, 32, 8, 64)).eval(),
+    )
     before = torch.randn(1, len(words), 32)
     ours: Any = stack.blocks[4].self_attention
     with recorded_attention(stack) as maps:
@@ -57,7 +60,7 @@ def figure_3() -> Finding:
     found = close(expected=weights, got=maps["blocks.4.self_attention"], within=1e-5)
     tokens = tuple(Token(word, number) for number, word in enumerate(words))
     drawn = AttentionMap("encoder", 5, weights[0].detach().numpy(), "source", "source")
-    view = AttentionView("", "", Sentence(" ".join(words), tokens), None, (), (drawn,))
+    view = AttentionView("", "", TokenizedText(" ".join(words), tokens), None, (), (drawn,))
     picture = svg(view, "encoder", layer=5, word="making", style="lines")
     colours = same(expected=8, got=len({colour for colour in HEADS if colour in picture}))
     return colours if found.holds else found
@@ -86,7 +89,7 @@ def heat_maps() -> Finding:
     weights = torch.randn(2, 8, 3, 4).softmax(-1).numpy().astype(np.float32)
     maps = tuple(AttentionMap("cross", i + 1, w, "target", "source") for i, w in enumerate(weights))
     source, target = (
-        Sentence(text, tuple(Token(word, number) for number, word in enumerate(text.split())))
+        TokenizedText(text, tuple(Token(word, number) for number, word in enumerate(text.split())))
         for text in ("저는 학교에 갑니다 .", "I go there")
     )
     picture = svg(AttentionView("", "", source, target, (), maps), "cross", layer=1)

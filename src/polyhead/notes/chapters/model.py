@@ -17,7 +17,7 @@ from polyhead.decoding.sampling import greedy
 from polyhead.layers.embeddings import TokenEmbedding
 from polyhead.layers.init import xavier
 from polyhead.layers.positions import LearnedPositions, SinusoidalPositions
-from polyhead.layers.transformer_stack import Stack, StackConfig
+from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.notes.claims import Finding, Words, check, close, same
 
@@ -39,11 +39,14 @@ from polyhead.notes.claims import Finding, Words, check, close, same
         "앞 블록이 쓴 것을 다음 블록이 읽는다. 병렬인 것은 블록 안의 단어들이다. 블록을 나란히 "
         "두면 여섯이 모두 임베딩을 읽게 되고 결과도 달라진다.",
     ),
-    code=(Stack.forward,),
+    code=(TransformerStack.forward,),
 )
 def one_after_the_other() -> Finding:
     """Six blocks applied by hand, and the note's: all to the same input, averaged."""
-    stack, x = Stack(StackConfig(d_model=16, n_heads=2, d_ff=32)).eval(), torch.randn(1, 4, 16)
+    stack, x = (
+        TransformerStack(StackConfig(d_model=16, n_heads=2, d_ff=32)).eval(),
+        torch.randn(1, 4, 16),
+    )
     first, second, third, fourth, fifth, sixth = stack.blocks
     expected = sixth(fifth(fourth(third(second(first(x))))))
     noted = torch.stack([block(x) for block in stack.blocks]).mean(0)
@@ -68,13 +71,13 @@ def one_after_the_other() -> Finding:
         "유지하므로 여섯 개를 이어 쌓을 수 있지만, 내용은 매번 바뀐다. 알맞은 말은 '모양 "
         "보존'이다. N = 6은 논문의 기본 모델이다.",
     ),
-    code=(Stack, StackConfig),
+    code=(TransformerStack, StackConfig),
 )
 def shape_preserving() -> Finding:
     """The shape after the paper's six blocks, and what a second application still changes."""
     config = StackConfig()
     small = StackConfig(config.n_layers, d_model=16, n_heads=2, d_ff=32)
-    stack, x = Stack(small).eval(), torch.randn(2, 5, 16)
+    stack, x = TransformerStack(small).eval(), torch.randn(2, 5, 16)
     once = stack(x)
     gap = (stack(once) - once).abs().max().item()
     found = same(expected=[6, 2, 5, 16], got=[len(stack.blocks), *once.shape])
@@ -98,7 +101,7 @@ def shape_preserving() -> Finding:
         "별개의 텐서지만 다시 초기화하기 전까지 값은 똑같다. 라이브러리는 블록을 하나씩 따로 "
         "만들므로 모델의 모든 행렬 가운데 같은 것이 한 쌍도 없다.",
     ),
-    code=(Stack, xavier),
+    code=(TransformerStack, xavier),
 )
 def no_two_layers_are_equal() -> Finding:
     """Pairs of equal matrices in a model of three layers, and in three deep copies of a block."""
@@ -246,7 +249,7 @@ def size_of_the_notebook() -> Finding:
         "각각 6,310만, 2억 1,420만 개의 파라미터를 가지며 논문의 표 3에는 65와 213(백만)으로 적혀 "
         "있다. 두 값을 모두 내는 어휘 크기는 없어서 3% 이내로 비교한다.",
     ),
-    code=(TransformerConfig, Stack),
+    code=(TransformerConfig, TransformerStack),
 )
 def base_and_big() -> Finding:
     """Millions of parameters: encoder, decoder, and one table for all words (tie = "all")."""
@@ -254,7 +257,7 @@ def base_and_big() -> Finding:
     millions = []
     for config in (TransformerConfig(), TransformerConfig(stack=big)):
         with torch.device("meta"):  # counted without memory for the weights
-            stacks = [Stack(config.stack), Stack(config.stack, cross=True)]
+            stacks = [TransformerStack(config.stack), TransformerStack(config.stack, cross=True)]
         weights = sum(p.numel() for stack in stacks for p in stack.parameters())
         words = config.target_vocab * config.stack.d_model
         millions.append(round((weights + words) / 1e6, 1))

@@ -20,7 +20,7 @@ from polyhead.layers.positions import (
     rotation,
     swap_pairs,
 )
-from polyhead.layers.transformer_stack import Block, StackConfig
+from polyhead.layers.transformer_stack import StackConfig, TransformerBlock
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
 from polyhead.notes.claims import Finding, Words, check, close, same, shown
@@ -38,11 +38,11 @@ from polyhead.notes.claims import Finding, Words, check, close, same, shown
         "넣어야만 알 수 있고, 그것이 위치 코드가 하는 일이다. 위치 코드를 더하면 섞었을 때 결과가 "
         "달라진다.",
     ),
-    code=(Block, SinusoidalPositions),
+    code=(TransformerBlock, SinusoidalPositions),
 )
 def blind_to_order() -> Finding:
     """How much a shuffle changes the vectors, without positions and with them."""
-    block = Block(StackConfig(d_model=16, n_heads=2, d_ff=32, dropout=0.0), cross=False)
+    block = TransformerBlock(StackConfig(d_model=16, n_heads=2, d_ff=32, dropout=0.0), cross=False)
     x, shuffled, where = torch.randn(1, 5, 16), torch.randperm(5), SinusoidalPositions(16)(5)
     without = (block(x[:, shuffled]) - block(x)[:, shuffled]).abs().max()
     added = (block(x[:, shuffled] + where) - block(x + where)[:, shuffled]).abs().max()

@@ -21,7 +21,7 @@ from polyhead.layers.attention_scores import ScoredAttention, make_score
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.masks import EVERYTHING
 from polyhead.layers.recurrent import Encoding, LookBack, Recurrence, RNNCell
-from polyhead.layers.transformer_stack import Stack, StackConfig
+from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.models.baselines.attention_ladder import (
     ByContent,
     ByPosition,
@@ -346,12 +346,15 @@ def three_vectors() -> Finding:
         "단어 순서를 바꾸면 위치 정보가 없는 Transformer 인코더는 같은 벡터를 순서만 바꿔 낸다. "
         "RNN 인코더는 각 상태가 앞의 모든 단어에 달려 있어 다른 벡터를 낸다.",
     ),
-    code=(Stack, Recurrence.read),
+    code=(TransformerStack, Recurrence.read),
 )
 def order() -> Finding:
     """Five words shuffled before and after a stack; and before and after a recurrence."""
     x, shuffled, lengths = torch.randn(1, 5, 8), [3, 0, 4, 1, 2], torch.tensor([5])
-    stack, rnn = Stack(StackConfig(2, 8, 2, 16, dropout=0.0)), Recurrence("rnn", 8, 1, 0.0)
+    stack, rnn = (
+        TransformerStack(StackConfig(2, 8, 2, 16, dropout=0.0)),
+        Recurrence("rnn", 8, 1, 0.0),
+    )
     found = close(expected=stack(x)[:, shuffled], got=stack(x[:, shuffled]), within=1e-5)
     before, after = rnn.read(x[:, shuffled], lengths)[0], rnn.read(x, lengths)[0][:, shuffled]
     return replace(found, holds=found.holds and not torch.allclose(before, after, atol=0.01))

@@ -23,7 +23,7 @@ from polyhead.layers.lsh.attention import (
 from polyhead.layers.lsh.hashing import draw_rotations, hash_vectors, sort_by_bucket
 from polyhead.layers.masks import EVERYTHING, THE_PAST
 from polyhead.layers.reversible import ReversibleStack
-from polyhead.layers.transformer_stack import Stack, StackConfig
+from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.notes.claims import Finding, Words, check, close, same
 
 
@@ -75,12 +75,14 @@ def quadratic() -> Finding:
         "저장하는 활성값이며, 층이 깊어져도 늘지 않는다. 연산은 오히려 늘어난다. 보통은 순전파 1, "
         "역전파 2의 일을 하는데, 여기서는 순전파를 한 번 더 하기 때문이다.",
     ),
-    code=(ReversibleStack, Stack),
+    code=(ReversibleStack, TransformerStack),
 )
 def memory_not_work() -> Finding:
     """Bytes kept at two depths, and the matrix products of one training step."""
     config, x = StackConfig(2, 16, 2, 32, norm="pre"), torch.randn(2, 8, 16, requires_grad=True)
-    stacks = [kind(config, n_layers=n) for kind in (Stack, ReversibleStack) for n in (2, 12)]
+    stacks = [
+        kind(config, n_layers=n) for kind in (TransformerStack, ReversibleStack) for n in (2, 12)
+    ]
     kept = [kept_bytes(lambda s=s: s(x), without=s.parameters()) for s in stacks]  # type: ignore[misc]
     work = [products(lambda s=s: s(x).sum().backward()) for s in stacks[1::2]]  # type: ignore[misc]
     deeper, harder = kept[3] / kept[2], work[1] / work[0]

@@ -13,7 +13,7 @@ from polyhead.cost.measured import products
 from polyhead.cost.published import (
     TABLE_2,
     TRAININGS,
-    Row,
+    PublishedSystem,
     Training,
     estimated_flops,
     gain,
@@ -36,7 +36,7 @@ from polyhead.notes.claims import Finding, Words, check, close, same
         "ByteNet은 팽창 합성곱으로 번역하므로 경로가 log n으로 늘어난다. 논문에는 학습 비용도 "
         "영어-프랑스어 점수도 없다.",
     ),
-    code=(Row, gain),
+    code=(PublishedSystem, gain),
 )  # fmt: skip
 def bytenet() -> Finding:
     """How many BLEU points the base model is ahead."""
@@ -55,7 +55,7 @@ def bytenet() -> Finding:
         "어텐션을 쓰는 깊은 LSTM으로, 모르는 단어는 나중에 원문에서 복사한다(PosUnk). 독일어 "
         "점수는 없다.",
     ),
-    code=(Row, gain),
+    code=(PublishedSystem, gain),
 )  # fmt: skip
 def deep_att() -> Finding:
     """BLEU points that the big model is ahead, and how many times cheaper it is."""
@@ -75,7 +75,7 @@ def deep_att() -> Finding:
         "2016년 구글의 LSTM 번역기를 강화학습으로 BLEU에 맞춰 조정한 것이다. 독일어에서는 같은 "
         "학습 비용으로 24.6이 아니라 28.4를 얻는다.",
     ),
-    code=(Row, gain),
+    code=(PublishedSystem, gain),
 )  # fmt: skip
 def gnmt() -> Finding:
     """German: BLEU points that the big model is ahead, and how many times cheaper it is."""
@@ -95,7 +95,7 @@ def gnmt() -> Finding:
         "붙어 있는 커널의 합성곱으로 된 번역기다. Transformer처럼 병렬로 계산되지만, 먼 단어까지 "
         "신호가 닿으려면 여러 층이 필요하다.",
     ),
-    code=(Row, gain),
+    code=(PublishedSystem, gain),
 )  # fmt: skip
 def convs2s() -> Finding:
     """German: BLEU points that the base model is ahead, and how many times cheaper it is."""
@@ -115,7 +115,7 @@ def convs2s() -> Finding:
         "LSTM 층 사이에 전문가 혼합(MoE)을 넣은 모델이다. 이전 최고 모델 비용의 1/4도 안 든다는 "
         "논문의 말은 프랑스어에서 이 줄을 두고 한 것이다.",
     ),
-    code=(Row, gain),
+    code=(PublishedSystem, gain),
 )  # fmt: skip
 def mixture_of_experts() -> Finding:
     """French: BLEU points that the big model is ahead, and how many times cheaper it is."""
@@ -135,7 +135,7 @@ def mixture_of_experts() -> Finding:
         "앙상블은 여러 모델의 예측을 평균하므로 모델마다 학습해야 한다. 표의 비용을 나누면 모델 "
         "수가 나온다. 여덟 개로 BLEU 1.2를 얻었다.",
     ),
-    code=(Row, gain),
+    code=(PublishedSystem, gain),
 )  # fmt: skip
 def deep_att_ensemble() -> Finding:
     """BLEU points above the single model, and how many of them it costs."""
@@ -153,7 +153,7 @@ def deep_att_ensemble() -> Finding:
         "26.30 and 41.16 BLEU. With two digits printed, 7.8 and 7.9 are what eight looks like.",
         "BLEU는 26.30과 41.16이다. 유효숫자가 두 자리뿐이므로 7.8과 7.9는 8을 뜻한다.",
     ),
-    code=(Row, gain),
+    code=(PublishedSystem, gain),
 )  # fmt: skip
 def gnmt_ensemble() -> Finding:
     """How many single models it costs, in German and in French."""
@@ -174,7 +174,7 @@ def gnmt_ensemble() -> Finding:
         "초록에서 앙상블까지 포함한 종전 최고보다 2 BLEU 넘게 높다고 한 것은 이 줄과 비교한 "
         "것이다.",
     ),
-    code=(Row, gain),
+    code=(PublishedSystem, gain),
 )  # fmt: skip
 def convs2s_ensemble() -> Finding:
     """German: the best earlier BLEU, the big model's lead, and how many single models it costs."""
@@ -198,7 +198,7 @@ def convs2s_ensemble() -> Finding:
         "작아서 38.1은 다른 모든 줄보다 낮다. 노트에는 비용이 둘로 찢겨 있는데(3.3 · | 1018), 두 "
         "언어쌍에 공통인 값 하나다.",
     ),
-    code=(Row, gain),
+    code=(PublishedSystem, gain),
 )  # fmt: skip
 def base_model() -> Finding:
     """How many of the eight earlier rows have a lower BLEU, in German and in French."""
@@ -221,7 +221,7 @@ def base_model() -> Finding:
         "41.8은 논문 마지막 판의 값이다. 이전 판은 41.0이었고 6.1절 본문에는 아직 41.0이 남아 "
         "있다. 41.0을 인용한 글은 틀린 것이 아니라 오래된 것이다.",
     ),
-    code=(Row, gain),
+    code=(PublishedSystem, gain),
 )  # fmt: skip
 def big_model() -> Finding:
     """Best of the table in both pairs, and what it costs in base models."""
@@ -282,7 +282,7 @@ def our_own_row() -> Finding:
 
     counted = products(step)
     ours = transformer_bill(config, Shape(batch=3, length=5, source=7)).total
-    row = table_2(Row("ours", None, None, float(ours.training), None)).splitlines()[-1]
+    row = table_2(PublishedSystem("ours", None, None, float(ours.training), None)).splitlines()[-1]
     shown = row.startswith("| ours |") and ours.training == 3 * ours.forward
     return same(expected=counted, got=ours.training if shown else row)
 

@@ -14,7 +14,7 @@ from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.notes.claims import Finding, Words, check, close, same
-from polyhead.training.losses import Translation
+from polyhead.training.losses import TranslationLoss
 from polyhead.training.schedule import ScheduleConfig, learning_rate, noam
 
 
@@ -34,7 +34,7 @@ from polyhead.training.schedule import ScheduleConfig, learning_rate, noam
         "있으므로 프로그램은 logit에서 곧바로 로그 소프트맥스를 계산한다. 라이브러리는 logit "
         "전체를 한 번에 들고 있지 않고 조각조각 계산하며, 손실과 기울기는 torch의 값과 같다.",
     ),
-    code=(Translation, linear_cross_entropy),
+    code=(TranslationLoss, linear_cross_entropy),
 )
 def the_loss() -> Finding:
     """The objective's loss and its gradient against torch's cross-entropy of all real labels."""
@@ -42,7 +42,7 @@ def the_loss() -> Finding:
     batch = collate([([3, 4, 2], [5, 6, 2]), ([7, 8, 3, 2], [8, 2])])
     logits = model(batch.source, batch.target)
     theirs = F.cross_entropy(logits.transpose(1, 2), batch.labels, ignore_index=0, reduction="sum")
-    ours = Translation(pad=0)(model, batch)
+    ours = TranslationLoss(pad=0)(model, batch)
     lengths = []
     for loss in (theirs, ours.total):
         model.zero_grad()

@@ -15,16 +15,16 @@ from polyhead.pipelines.step_through import beam_tree, checked_source, steps
 from polyhead.pipelines.translator import Translator, with_options
 from polyhead.server import answer_schemas as answering
 from polyhead.server import request_schemas as asking
-from polyhead.server.context import Desk, Endpoint, reply
-from polyhead.server.errors import Refusal, refused
-from polyhead.server.registry import Book
+from polyhead.server.context import AppContext, Endpoint, reply
+from polyhead.server.errors import HTTPError, refused
+from polyhead.server.registry import ServedModel
 from polyhead.server.request_parsing import is_image, read_image, read_json
 from polyhead.viz.capture_image import look_at_pixels
 from polyhead.viz.capture_text import MAX_TOKENS, look_at_text, packed
 from polyhead.viz.tokens import read_tokens, written_tokens
 from polyhead.viz.viewer import (
-    Choice,
-    ImageChoice,
+    ImageViewOptions,
+    ViewOptions,
     image_picture,
     narrowed,
     picture,
@@ -48,25 +48,25 @@ FORMS = {  # the forms that can follow an option; kind and layer are for all
 }  # fmt: skip
 
 
-async def attention(desk: Desk, request: Request) -> Response:
+async def attention(desk: AppContext, request: Request) -> Response:
     """All heads for one text, in one of four forms; or for an image."""
     if is_image(request):
         return await _image_attention(desk, request)
     asked = await read_json(request, asking.Look)
     book = desk.shelf.pick(asked.model, READERS)
     if not book.about.attention:
-        raise Refusal(422, f"{book.name} has no attention to look at", field="model")
+        raise HTTPError(422, f"{book.name} has no attention to look at", field="model")
     choice = _choice(asked)
     content = await desk.compute(book, partial(_look, book, asked, choice), request)
     return _file(content, asked.format)
 
 
-async def _image_attention(desk: Desk, request: Request) -> Response:
+async def _image_attention(desk: AppContext, request: Request) -> Response:
     content, asked = await read_image(request, asking.LookAtImage)
     book = desk.shelf.pick(asked.model, ("classify-image",))
     for name in ("layer", "head", "alone"):
         if vars(asked)[name] and asked.format != "svg":
-            raise Refusal(422, f'{name}: only with "format": "svg"', field=name)
+            raise HTTPError(422, f'{name}: only with "format": "svg"', field=name)
     pixels = await desk.unpack(book.model, content, request)
 
     def work() -> bytes:
@@ -78,10 +78,10 @@ async def _image_attention(desk: Desk, request: Request) -> Response:
     return _file(await desk.compute(book, work, request), asked.format)
 
 
-def _look(book: Book, asked: asking.Look, choice: Choice) -> bytes:
+def _look(book: ServedModel, asked: asking.Look, choice: ViewOptions) -> bytes:
     """Look, and put it into the form that was asked for. Runs in the model's thread."""
     if asked.target is not None and book.about.use != "translate":
-        raise Refusal(422, "only a translator has a target", field="target")
+        raise HTTPError(422, "only a translator has a target", field="target")
     target_ids = asked.target_ids
     if target_ids is None and asked.target is None and isinstance(book.model, Translator):
         target_ids = _own(book.model, asked.text)
@@ -96,7 +96,7 @@ def _look(book: Book, asked: asking.Look, choice: Choice) -> bytes:
         wanted = None if asked.maps is None else [(one.kind, one.layer) for one in asked.maps]
         return packed(view, precision=asked.precision, wanted=wanted, size=asked.size)
     if sum(one.weights.size for one in view.maps) > MAX_WEIGHTS:
-        raise Refusal(
+        raise HTTPError(
             422,
             f"more than {MAX_WEIGHTS:,} weights are too many for {asked.format}; "
             'give a shorter text, choose a kind and a layer, or ask for "format": "binary"',
@@ -106,26 +106,26 @@ def _look(book: Book, asked: asking.Look, choice: Choice) -> bytes:
     return view.to_json().encode() if asked.format == "json" else _page(view)
 
 
-def _choice(asked: asking.Look) -> Choice:
+def _choice(asked: asking.Look) -> ViewOptions:
     """What is to be shown. An option that this form cannot follow is refused, not forgotten."""
     said = {name: vars(asked)[name] for name in FORMS}
     for name, value in said.items():
         if value != asking.Look.model_fields[name].default and asked.format not in FORMS[name]:
             forms = " or ".join(f'"{form}"' for form in FORMS[name])
-            raise Refusal(422, f'{name}: only with "format": {forms}', field=name)
+            raise HTTPError(422, f'{name}: only with "format": {forms}', field=name)
     if asked.maps is not None and (asked.kind is not None or asked.layer is not None):
-        raise Refusal(422, "maps: give either maps, or kind and layer", field="maps")
+        raise HTTPError(422, "maps: give either maps, or kind and layer", field="maps")
     alone = asked.word is not None or asked.column is not None
-    return Choice(
+    return ViewOptions(
         kind=asked.kind, layer=asked.layer, heads=asked.heads, word=asked.word,
         column=asked.column, style="lines" if asked.lines or alone else "heatmap",
         merge=asked.merge, log=asked.log, special=asked.special,
     )  # fmt: skip
 
 
-def _image_choice(asked: asking.LookAtImage) -> ImageChoice:
+def _image_choice(asked: asking.LookAtImage) -> ImageViewOptions:
     heads = [asked.head] if isinstance(asked.head, int) else asked.head
-    return ImageChoice(asked.layer, heads, asked.alone)
+    return ImageViewOptions(asked.layer, heads, asked.alone)
 
 
 def _drawn(draw: Callable[[], str]) -> bytes:
@@ -156,7 +156,7 @@ def _file(content: bytes, form: str) -> Response:
     return Response(content, media_type=TYPES[form], headers=headers)
 
 
-async def walk(desk: Desk, request: Request) -> Response:
+async def walk(desk: AppContext, request: Request) -> Response:
     """An output token by token, with what else could have stood there."""
     asked = await read_json(request, asking.Steps)
     book = desk.shelf.pick(asked.model, ("translate", "generate"))
@@ -189,7 +189,7 @@ async def walk(desk: Desk, request: Request) -> Response:
     )
 
 
-async def beam(desk: Desk, request: Request) -> Response:
+async def beam(desk: AppContext, request: Request) -> Response:
     """A beam search as a tree."""
     asked = await read_json(request, asking.Beams)
     book = desk.shelf.pick(asked.model, ("translate",))
@@ -241,12 +241,12 @@ def _share(node: Any, above: Any) -> float:
     return min(1.0, math.exp(min(0.0, node.log_p - above.log_p)))
 
 
-def _output_tokenizer(book: Book) -> Any:
+def _output_tokenizer(book: ServedModel) -> Any:
     model = book.model
     return model.tokenizers.target if isinstance(model, Translator) else model.tokenizer
 
 
-def _source(book: Book, text: str) -> answering.ReadText:
+def _source(book: ServedModel, text: str) -> answering.ReadText:
     """A text as the model read it."""
     model = book.model
     is_translator = isinstance(model, Translator)

@@ -10,17 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from polyhead.errors import DataError, PolyheadError
-from polyhead.pipelines.image_classifier import ImageLabeller
-from polyhead.pipelines.mask_filler import Filler
-from polyhead.pipelines.text_classifier import Labeller
-from polyhead.pipelines.text_generator import Writer
+from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.text_classifier import TextClassifier
+from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import with_options
 from polyhead.server import answer_schemas as answering
 from polyhead.server import request_schemas as asking
-from polyhead.server.batch_keys import Lane, Task
+from polyhead.server.batch_keys import BatchKey, Task
 from polyhead.server.cancellation import while_wanted
-from polyhead.server.context import Desk, Endpoint, gone, reply
-from polyhead.server.errors import Refusal, refused
+from polyhead.server.context import AppContext, Endpoint, gone, reply
+from polyhead.server.errors import HTTPError, refused
 from polyhead.server.request_parsing import count_characters, is_image, read_image, read_json
 from polyhead.server.scheduler import Stream
 from polyhead.server.settings import MAX_BLANKS, MAX_TOKENS
@@ -28,11 +28,11 @@ from polyhead.server.settings import MAX_BLANKS, MAX_TOKENS
 EVENTS = "text/event-stream"
 
 
-async def generate(desk: Desk, request: Request) -> Response:
+async def generate(desk: AppContext, request: Request) -> Response:
     """Go on with a text: piece by piece as it is written, or all at once."""
     asked = await read_json(request, asking.Generate)
     book = desk.shelf.pick(asked.model, ("generate",))
-    writer: Writer = book.model
+    writer: TextGenerator = book.model
     changes = {
         "max_length": asked.max_tokens,
         "temperature": asked.temperature,
@@ -81,7 +81,7 @@ async def _events(stream: Stream, started: float) -> AsyncIterator[bytes]:
             yield _event("text", {"text": piece})
         seconds = round(time.monotonic() - started, 3)
         yield _event("done", {"text": "".join(written), "seconds": seconds})
-    except Refusal as no:
+    except HTTPError as no:
         yield _event("error", no.content)
     except PolyheadError as error:
         yield _event("error", refused(error).content)
@@ -94,13 +94,13 @@ def _event(name: str, content: dict[str, Any]) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
 
 
-async def fill(desk: Desk, request: Request) -> Response:
+async def fill(desk: AppContext, request: Request) -> Response:
     """What may stand where [MASK] is."""
     asked = await read_json(request, asking.Fill)
     book = desk.shelf.pick(asked.model, ("fill",))
-    filler: Filler = book.model
+    filler: MaskFiller = book.model
     if asked.text.count("[MASK]") > MAX_BLANKS:
-        raise Refusal(
+        raise HTTPError(
             422, f"a text has at most {MAX_BLANKS} blanks", field="text", code="too_many_blanks"
         )
     try:
@@ -120,7 +120,7 @@ async def fill(desk: Desk, request: Request) -> Response:
     )
 
 
-async def classify(desk: Desk, request: Request) -> Response:
+async def classify(desk: AppContext, request: Request) -> Response:
     """What texts are, or what an image shows."""
     if is_image(request):
         return await _classify_image(desk, request)
@@ -128,8 +128,8 @@ async def classify(desk: Desk, request: Request) -> Response:
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
     size = count_characters(texts)
     book = desk.shelf.pick(asked.model, ("classify",))
-    labeller: Labeller = book.model
-    lane = Lane(
+    labeller: TextClassifier = book.model
+    lane = BatchKey(
         (book.name, "classify"),
         lambda lines, wanted: while_wanted(labeller, partial(labeller.classify, lines), wanted),
     )
@@ -149,10 +149,10 @@ async def classify(desk: Desk, request: Request) -> Response:
     return reply(answering.Classes(model=book.name, results=results))
 
 
-async def _classify_image(desk: Desk, request: Request) -> Response:
+async def _classify_image(desk: AppContext, request: Request) -> Response:
     content, asked = await read_image(request, asking.Upload)
     book = desk.shelf.pick(asked.model, ("classify-image",))
-    labeller: ImageLabeller = book.model
+    labeller: ImageClassifier = book.model
     pixels = await desk.unpack(labeller, content, request)
     shares = await desk.compute(
         book, lambda: labeller.probabilities(pixels[None])[0].tolist(), request

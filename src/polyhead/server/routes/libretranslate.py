@@ -12,11 +12,11 @@ from starlette.responses import Response
 from polyhead.pipelines.describe import language_name
 from polyhead.server import answer_schemas as answering
 from polyhead.server import request_schemas as asking
-from polyhead.server.context import Desk, Endpoint
-from polyhead.server.errors import Refusal, answer
+from polyhead.server.context import AppContext, Endpoint
+from polyhead.server.errors import HTTPError, answer
 from polyhead.server.html_segments import parts_of, put_together
 from polyhead.server.language_detection import detect
-from polyhead.server.registry import Book
+from polyhead.server.registry import ServedModel
 from polyhead.server.request_parsing import count_characters, read_either
 from polyhead.server.routes.translate import translated
 from polyhead.server.security import check_key, given_key
@@ -25,7 +25,7 @@ from polyhead.server.settings import MAX_CHARACTERS, MAX_N_BEST
 SOURCE, TARGET = "source", "target"  # codes for languages that nobody named
 
 
-async def translate(desk: Desk, request: Request) -> Response:
+async def translate(desk: AppContext, request: Request) -> Response:
     """Translate a text, or a list of them."""
     asked = await read_either(request, asking.LibreTranslate)
     _check(desk, request, asked.api_key)
@@ -53,55 +53,57 @@ async def translate(desk: Desk, request: Request) -> Response:
     return answer(content)
 
 
-def _choose(desk: Desk, source: str, target: str, texts: Sequence[str]) -> tuple[Book, float]:
+def _choose(
+    desk: AppContext, source: str, target: str, texts: Sequence[str]
+) -> tuple[ServedModel, float]:
     """The model, and how sure it is that the texts are in its language (in percent).
 
     "auto" takes, of the models for the target, the one whose language the texts seem to be in.
     """
     known = desk.shelf.translators
     if not known:
-        raise Refusal(400, "no model here translates")
+        raise HTTPError(400, "no model here translates")
     if source != "auto" and source not in {_codes(book)[0] for book in known}:
-        raise Refusal(400, "the source language is not supported; see /languages", field="source")
+        raise HTTPError(400, "the source language is not supported; see /languages", field="source")
     fitting = {_codes(book)[0]: book for book in reversed(known) if _codes(book)[1] == target}
     if source != "auto" and source in fitting:
         return fitting[source], 100.0
     if source != "auto" or not fitting:
-        raise Refusal(400, "the target language is not supported; see /languages", field="target")
+        raise HTTPError(400, "the target language is not supported; see /languages", field="target")
     likeliest = (one for one in detect(texts, _all_codes(desk)) if one[0] in fitting)
     code, confidence = next(likeliest)
     return fitting[code], confidence
 
 
-async def detected(desk: Desk, request: Request) -> Response:
+async def detected(desk: AppContext, request: Request) -> Response:
     """The languages of our models that a text may be in, likeliest first."""
     asked = await read_either(request, asking.LibreDetect)
     _check(desk, request, asked.api_key)
     codes = _all_codes(desk)
     if not codes:
-        raise Refusal(400, "no model here translates")
+        raise HTTPError(400, "no model here translates")
     ranked = await desk.prepare(lambda: detect([asked.q], codes), len(asked.q))
     found = [one for one in ranked if one[1] > 0] or ranked[:1]
     return answer([{"confidence": share, "language": code} for code, share in found])
 
 
-def _check(desk: Desk, request: Request, given: str | None) -> None:
+def _check(desk: AppContext, request: Request, given: str | None) -> None:
     """The key, which may stand in the body."""
     if desk.settings.api_key is not None:
         check_key(desk.settings.api_key, given_key(request.headers) or given)
 
 
-def _all_codes(desk: Desk) -> list[str]:
+def _all_codes(desk: AppContext) -> list[str]:
     """The languages that are read, then those that are written."""
     pairs = [_codes(book) for book in desk.shelf.translators]
     return list(dict.fromkeys([*(pair[0] for pair in pairs), *(pair[1] for pair in pairs)]))
 
 
-def _codes(book: Book) -> tuple[str, str]:
+def _codes(book: ServedModel) -> tuple[str, str]:
     return book.about.source_language or SOURCE, book.about.target_language or TARGET
 
 
-async def languages(desk: Desk, _request: Request) -> Response:
+async def languages(desk: AppContext, _request: Request) -> Response:
     """Every language with those that it is translated into."""
     targets: dict[str, list[str]] = {}
     for book in desk.shelf.translators:
@@ -118,7 +120,7 @@ async def languages(desk: Desk, _request: Request) -> Response:
     )
 
 
-async def frontend_settings(desk: Desk, _request: Request) -> Response:
+async def frontend_settings(desk: AppContext, _request: Request) -> Response:
     """What LibreTranslate's own page asks for."""
     first = desk.shelf.translators[0] if desk.shelf.translators else None
     source, target = _codes(first) if first else (SOURCE, TARGET)

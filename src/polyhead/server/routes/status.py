@@ -6,9 +6,9 @@ from starlette.responses import Response
 from polyhead import __version__
 from polyhead.server import answer_schemas as answering
 from polyhead.server import settings
-from polyhead.server.context import Desk, Endpoint, reply
-from polyhead.server.errors import Refusal
-from polyhead.server.registry import Book
+from polyhead.server.context import AppContext, Endpoint, reply
+from polyhead.server.errors import HTTPError
+from polyhead.server.registry import ServedModel
 from polyhead.server.scheduler import broken
 
 LIMITS = {
@@ -24,13 +24,13 @@ LIMITS = {
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 
-async def models(desk: Desk, _request: Request) -> Response:
+async def models(desk: AppContext, _request: Request) -> Response:
     """What is on the shelf."""
     entries = [_entry(book) for book in desk.shelf.books]
     return reply(answering.Models(version=__version__, limits=LIMITS, models=entries))
 
 
-def _entry(book: Book) -> answering.ModelEntry:
+def _entry(book: ServedModel) -> answering.ModelEntry:
     about = book.about
     names = answering.Defaults.model_fields
     defaults = about.defaults and {name: vars(about.defaults)[name] for name in names}
@@ -52,21 +52,21 @@ def _entry(book: Book) -> answering.ModelEntry:
     )
 
 
-async def live(_desk: Desk, _request: Request) -> Response:
+async def live(_desk: AppContext, _request: Request) -> Response:
     """The process runs."""
     return reply(answering.Health(status="ok"))
 
 
-async def ready(desk: Desk, _request: Request) -> Response:
+async def ready(desk: AppContext, _request: Request) -> Response:
     """The models are loaded and requests are taken."""
     if desk.is_draining():
-        raise Refusal(503, "the server is stopping", retry_after=5)
+        raise HTTPError(503, "the server is stopping", retry_after=5)
     if not desk.batcher.works:
         raise broken()
     return reply(answering.Health(status="ok"))
 
 
-async def metrics(desk: Desk, _request: Request) -> Response:
+async def metrics(desk: AppContext, _request: Request) -> Response:
     """Counters in Prometheus's text format."""
     desk.metrics.waiting.set(desk.batcher.depth)
     return Response(desk.metrics.text(), media_type=PLAIN)

@@ -9,24 +9,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead.pipelines import segments as portions
-from polyhead.pipelines.segments import Portion
+from polyhead.pipelines.segments import Segment
 from polyhead.pipelines.translator import Translation, Translator, with_options
 from polyhead.server import answer_schemas as answering
 from polyhead.server import request_schemas as asking
-from polyhead.server.batch_keys import Lane, Task, Wanted
+from polyhead.server.batch_keys import BatchKey, Task, Wanted
 from polyhead.server.cancellation import while_wanted
-from polyhead.server.context import Desk, Endpoint, gone, reply
-from polyhead.server.registry import Book
+from polyhead.server.context import AppContext, Endpoint, gone, reply
+from polyhead.server.registry import ServedModel
 from polyhead.server.request_parsing import count_characters, read_json
 from polyhead.viz.capture_translation import alignment
 from polyhead.viz.tokens import written_tokens
 
 MAX_TOKENS = 4096  # of a batch, padding included, at a beam of up to 4
 MAX_FLOWING = 32  # sentences at once, likewise: more would be done sooner, each of them later
-Cut = list[list[Portion]]  # a text: its lines, and their portions
+Cut = list[list[Segment]]  # a text: its lines, and their portions
 
 
-async def translate(desk: Desk, request: Request) -> Response:
+async def translate(desk: AppContext, request: Request) -> Response:
     """Translate one text or several."""
     asked = await read_json(request, asking.Translate)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
@@ -56,9 +56,9 @@ async def translate(desk: Desk, request: Request) -> Response:
 
 
 async def translated(
-    desk: Desk,
+    desk: AppContext,
     request: Request,
-    book: Book,
+    book: ServedModel,
     texts: Sequence[str],
     changes: dict[str, Any],
     prefix: str = "",
@@ -91,21 +91,25 @@ async def translated(
     return cut, await desk.prepare(join_all, size)
 
 
-def _lane(book: Book, portion: Portion) -> Lane:
+def _lane(book: ServedModel, portion: Segment) -> BatchKey:
     """With whom a portion may be translated. A wide beam has so many more rows."""
     translator: Translator = book.model
     options = portion.options
     name, run = (book.name, "translate", options), partial(portions.decode, translator)
     most = 4 * MAX_TOKENS // max(4, options.beam)
     if not portions.can_flow(translator, options):
-        return Lane(name, run, max_tokens=most)
-    flow = partial(portions.Portions, translator, options)
+        return BatchKey(name, run, max_tokens=most)
+    flow = partial(portions.SegmentBatch, translator, options)
     rows = max(1, 4 * MAX_FLOWING // max(4, options.beam))
-    return Lane(name, run, max_rows=rows, max_tokens=most, flow=flow)
+    return BatchKey(name, run, max_rows=rows, max_tokens=most, flow=flow)
 
 
 async def _linked(
-    desk: Desk, request: Request, book: Book, texts: Sequence[str], found: Sequence[Any]
+    desk: AppContext,
+    request: Request,
+    book: ServedModel,
+    texts: Sequence[str],
+    found: Sequence[Any],
 ) -> list[list[Any]]:
     """The links of every text's translations; others may go between two texts."""
 
@@ -113,7 +117,7 @@ async def _linked(
         (pair,) = pairs
         return [while_wanted(book.model, partial(_links, book.model, *pair), wanted)]
 
-    lane = Lane((book.name, "alignment"), run, max_rows=1)
+    lane = BatchKey((book.name, "alignment"), run, max_rows=1)
     tasks = [Task(lane, pair) for pair in zip(texts, found, strict=True)]
     return await desk.batcher.ask(tasks, gone(request))
 
@@ -128,7 +132,7 @@ def _hypothesis(
     one: Translation,
     asked: asking.Translate,
     links: Any,
-    pieces: Sequence[Portion],
+    pieces: Sequence[Segment],
 ) -> answering.Hypothesis:
     whole = len(pieces) == 1  # else words cannot be numbered through
     wanted = whole and asked.tokens

@@ -11,11 +11,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
-from polyhead.data.batches.translation import Place
+from polyhead.data.batches.translation import DataPosition
 from polyhead.tokenizers.storage import Tokenizers
-from polyhead.training.config import Run
+from polyhead.training.config import RunConfig
 from polyhead.training.losses import Objective
-from polyhead.training.run_log import Journal
+from polyhead.training.run_log import RunLog
 
 
 @runtime_checkable
@@ -26,13 +26,13 @@ class Batches(Protocol):
         """How many batches this epoch has."""
         ...
 
-    def batches(self, start: Place, workers: int = 0) -> Iterator[tuple[Place, Any]]:
+    def batches(self, start: DataPosition, workers: int = 0) -> Iterator[tuple[DataPosition, Any]]:
         """Batches for ever from `start` on, each with the place that follows it."""
         ...
 
 
 @dataclass(frozen=True)
-class Prepared:
+class TaskSetup:
     """What a task has made of its files.
 
     run: the configuration, with the sizes that follow from the data filled in.
@@ -44,7 +44,7 @@ class Prepared:
     flops_per_token: of training, counted as `polyhead cost` does; 0 if nobody has counted.
     """
 
-    run: Run
+    run: RunConfig
     tokenizers: Tokenizers | None
     batches: Batches
     objective: Objective
@@ -65,7 +65,7 @@ class Task(Protocol):
         """The command that a finished model is good for."""
         ...
 
-    def read(self, run: Run) -> Any:
+    def read(self, run: RunConfig) -> Any:
         """Read the files of a configuration. The result has `notices`, lines worth telling."""
         ...
 
@@ -73,6 +73,6 @@ class Task(Protocol):
         """What was read, by name, each as a sha256: a run that goes on must find the same."""
         ...
 
-    def prepare(self, run: Run, folder: Path, material: Any, journal: Journal) -> Prepared:
+    def prepare(self, run: RunConfig, folder: Path, material: Any, journal: RunLog) -> TaskSetup:
         """Learn or load what turns the data into numbers; cut them into batches."""
         ...

@@ -16,22 +16,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.checkpoint import model_dir as model_folder
-from polyhead.data.batches.images import Budget, ImageBatches, scaled
-from polyhead.data.images.dataset import Collection, ImageSet, Request, load_collection
-from polyhead.data.images.folders import Shape
+from polyhead.data.batches.images import ImageBatches, TokenBudget, scaled
+from polyhead.data.images.dataset import Collection, ImageRequest, ImageSet, load_collection
+from polyhead.data.images.folders import ImageShape
 from polyhead.errors import ConfigError
 from polyhead.models.vit import ViTConfig
-from polyhead.training.config import Run
-from polyhead.training.finetune import Material, Whole, read_own, resized
-from polyhead.training.run_log import Journal
+from polyhead.training.config import RunConfig
+from polyhead.training.finetune import Material, PretrainedModel, read_own, resized
+from polyhead.training.run_log import RunLog
 from polyhead.training.soft_labels import SoftLabels
-from polyhead.training.tasks.base import Prepared
+from polyhead.training.tasks.base import TaskSetup
 
 HEAD, POSITIONS = ("to_logits.weight", "to_logits.bias"), "positions.table.weight"
 
 
 @dataclass(frozen=True)
-class Images:
+class ImageClassificationTask:
     """For models that say what an image shows.
 
     Images are brought to the size and the channels of the model; how many classes there are, and
@@ -41,14 +41,14 @@ class Images:
 
     use: str = "polyhead classify"
 
-    def read(self, run: Run) -> Material[Collection]:
+    def read(self, run: RunConfig) -> Material[Collection]:
         """All images, in the size that the model reads; the model to go on from, if it can be."""
         whole = read_own(run)
         config, data = resized(run, whole).model, run.data
         if whole is not None:
             _check_stretching(whole, config)
-        request = Request(
-            Shape(config.height, config.width, config.channels),
+        request = ImageRequest(
+            ImageShape(config.height, config.width, config.channels),
             data.images,
             data.valid_images,
             data.corpus,
@@ -68,8 +68,8 @@ class Images:
         }
 
     def prepare(
-        self, run: Run, folder: Path, material: Material[Collection], journal: Journal
-    ) -> Prepared:
+        self, run: RunConfig, folder: Path, material: Material[Collection], journal: RunLog
+    ) -> TaskSetup:
         """Batches of images; there is nothing to learn first."""
         del folder
         images, whole = material.data, material.whole
@@ -77,10 +77,10 @@ class Images:
         run = resized(run, whole)
         run = replace(run, model=replace(run.model, classes=n_classes))
         rows = None if whole is None else rows_of(whole, images.classes)
-        budget = Budget(run.train.max_tokens, tokens_of(run.model))
+        budget = TokenBudget(run.train.max_tokens, tokens_of(run.model))
         seed, change = run.train.seed, run.data.augment
         shape = f"{run.model.height} x {run.model.width} pixels"
-        return Prepared(
+        return TaskSetup(
             run,
             None,
             ImageBatches(images.train, n_classes, budget, change, seed),
@@ -94,7 +94,7 @@ class Images:
         )
 
 
-def _check_stretching(whole: Whole, config: ViTConfig) -> None:
+def _check_stretching(whole: PretrainedModel, config: ViTConfig) -> None:
     """Free vectors can be stretched to another grid of patches; sums of two tables cannot."""
     given = whole.saved.config
     if config.positions == "axial" and config.grid != given.grid:
@@ -104,7 +104,7 @@ def _check_stretching(whole: Whole, config: ViTConfig) -> None:
         )
 
 
-def rows_of(whole: Whole, classes: Sequence[str]) -> list[int] | None:
+def rows_of(whole: PretrainedModel, classes: Sequence[str]) -> list[int] | None:
     """Which row of a model's head belongs to each class; None if its classes are others."""
     known = [str(name) for name in whole.saved.about.get("classes") or ()]
     if sorted(known) != sorted(classes) or len(known) != whole.saved.config.classes:
@@ -113,13 +113,13 @@ def rows_of(whole: Whole, classes: Sequence[str]) -> list[int] | None:
 
 
 def _beginning(
-    whole: Whole | None, rows: list[int] | None, journal: Journal
+    whole: PretrainedModel | None, rows: list[int] | None, journal: RunLog
 ) -> Callable[[nn.Module], None] | None:
     """How a new model begins, if not from nothing."""
     return None if whole is None else partial(_begin, whole, rows, journal)
 
 
-def _begin(whole: Whole, rows: list[int] | None, journal: Journal, model: Any) -> None:
+def _begin(whole: PretrainedModel, rows: list[int] | None, journal: RunLog, model: Any) -> None:
     """Set the weights of a pre-trained model, as far as they fit the new images and classes."""
     old: Any = whole.saved.model
     found, new = model_folder.weights(old), model_folder.weights(model)

@@ -15,12 +15,12 @@ from polyhead.data.batches.language_model import LanguageBatch, Windows, joined,
 from polyhead.data.config import load_plain
 from polyhead.data.plain_text import Lines
 from polyhead.tokenizers.storage import EOS, UNK, Tokenizer
-from polyhead.training.config import Run
+from polyhead.training.config import RunConfig
 from polyhead.training.finetune import Material, read_own, resized
-from polyhead.training.losses import NextToken
+from polyhead.training.losses import NextTokenLoss
 from polyhead.training.run_dir import fingerprint
-from polyhead.training.run_log import Journal
-from polyhead.training.tasks.base import Prepared
+from polyhead.training.run_log import RunLog
+from polyhead.training.tasks.base import TaskSetup
 from polyhead.training.tasks.sequences import (
     beginning_with,
     check_places,
@@ -30,12 +30,12 @@ from polyhead.training.tasks.sequences import (
 
 
 @dataclass(frozen=True)
-class Language:
+class LanguageModelingTask:
     """For models that go on with a text."""
 
     use: str = "polyhead generate"
 
-    def read(self, run: Run) -> Material[Lines]:
+    def read(self, run: RunConfig) -> Material[Lines]:
         """The training and the validation text, and the model to go on from."""
         whole = read_own(run)
         refuse_sampling(run)
@@ -53,8 +53,8 @@ class Language:
         }
 
     def prepare(
-        self, run: Run, folder: Path, material: Material[Lines], journal: Journal
-    ) -> Prepared:
+        self, run: RunConfig, folder: Path, material: Material[Lines], journal: RunLog
+    ) -> TaskSetup:
         """A tokenizer, the text as one row of ids, windows of it."""
         run, tokenizers = vocabulary(run, folder, material, journal)
         tokenizer = tokenizers.source
@@ -63,11 +63,11 @@ class Language:
         train = running(tokenizer, material.data.train)
         length, max_tokens = run.data.max_length, run.train.max_tokens
         asked = examination(tokenizer, material.data.valid, length, max_tokens)
-        return Prepared(
+        return TaskSetup(
             run,
             tokenizers,
             Windows(train, length, max_tokens, run.train.seed),
-            NextToken(run.train.smoothing),
+            NextTokenLoss(run.train.smoothing),
             partial(examine, asked),
             f"{len(train):,} training tokens, {asked.n_tokens:,} for validation; vocabulary "
             f"{len(tokenizer):,}",
@@ -117,7 +117,7 @@ def examine(
     total, count = 0.0, 0
     device = next(model.parameters()).device
     for batch in asked.batches:
-        loss = NextToken()(model, batch.to(device))
+        loss = NextTokenLoss()(model, batch.to(device))
         total, count = total + loss.total.item(), count + loss.count
         progress(loss.count)
     loss_per_token = total / count

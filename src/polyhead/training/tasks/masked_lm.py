@@ -8,7 +8,7 @@ import torch
 
 from polyhead.data.batches.masked import BlankBatch
 from polyhead.data.batches.masking import BERT
-from polyhead.training.pretraining_losses import Filling
+from polyhead.training.pretraining_losses import MaskedTokenLoss
 from polyhead.training.tasks.sequences import Pretraining
 
 
@@ -34,4 +34,4 @@ def examine(batches: Sequence[BlankBatch], model: Any, _step: int) -> dict[str, 
     }
 
 
-MASKED = Pretraining("polyhead fill", BERT, Filling(), examine)
+MASKED = Pretraining("polyhead fill", BERT, MaskedTokenLoss(), examine)

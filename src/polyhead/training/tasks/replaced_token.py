@@ -9,11 +9,11 @@ from polyhead.data.batches.masked import BlankBatch
 from polyhead.data.batches.masking import ELECTRA
 from polyhead.metrics.detection import detected
 from polyhead.tokenizers.storage import PAD
-from polyhead.training.pretraining_losses import Spotting
+from polyhead.training.pretraining_losses import ReplacedTokenLoss
 from polyhead.training.tasks.sequences import Pretraining
 
 SEED = 0  # of the forgeries in validation
-SPOTTING = Spotting(PAD)
+SPOTTING = ReplacedTokenLoss(PAD)
 
 
 @torch.inference_mode()

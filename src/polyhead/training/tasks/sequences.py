@@ -15,12 +15,19 @@ from polyhead.data.plain_text import Lines
 from polyhead.errors import ConfigError
 from polyhead.layers.positions import ENDING
 from polyhead.tokenizers.storage import Tokenizers
-from polyhead.training.config import Run
-from polyhead.training.finetune import Material, Whole, read_own, resized, set_all, take_tokenizers
+from polyhead.training.config import RunConfig
+from polyhead.training.finetune import (
+    Material,
+    PretrainedModel,
+    read_own,
+    resized,
+    set_all,
+    take_tokenizers,
+)
 from polyhead.training.losses import Objective
 from polyhead.training.run_dir import fingerprint
-from polyhead.training.run_log import Journal
-from polyhead.training.tasks.base import Prepared
+from polyhead.training.run_log import RunLog
+from polyhead.training.tasks.base import TaskSetup
 from polyhead.training.tasks.vocabulary import tokenizers_of
 
 SHORTEST = 3  # BOS, EOS, and something between them
@@ -38,7 +45,7 @@ class Pretraining:
     objective: Objective
     examine: Callable[[list[BlankBatch], Any, int], dict[str, float]]
 
-    def read(self, run: Run) -> Material[Lines]:
+    def read(self, run: RunConfig) -> Material[Lines]:
         """The training and the validation text, once it is clear that the model can read it.
 
         At most `data.hold_out` lines are kept back, as of sentence pairs: validation is frequent.
@@ -58,8 +65,8 @@ class Pretraining:
         return found | material.fingerprints
 
     def prepare(
-        self, run: Run, folder: Path, material: Material[Lines], journal: Journal
-    ) -> Prepared:
+        self, run: RunConfig, folder: Path, material: Material[Lines], journal: RunLog
+    ) -> TaskSetup:
         """A tokenizer, and sequences whose blanks are drawn anew in every epoch.
 
         [MASK] is one id after the tokenizer's last.
@@ -75,7 +82,7 @@ class Pretraining:
         train = pieces_of(tokenizer.encode_batch(material.data.train), max_length)
         valid = pieces_of(tokenizer.encode_batch(material.data.valid), max_length)
         n_tokens = sum(map(len, train))
-        return Prepared(
+        return TaskSetup(
             run,
             tokenizers,
             Sequences(train, blanking, max_tokens, run.train.seed),
@@ -89,8 +96,8 @@ class Pretraining:
 
 
 def vocabulary(
-    run: Run, folder: Path, material: Material[Lines], journal: Journal
-) -> tuple[Run, Tokenizers]:
+    run: RunConfig, folder: Path, material: Material[Lines], journal: RunLog
+) -> tuple[RunConfig, Tokenizers]:
     """The tokenizers, learned or those of the model to go on from; the run with its sizes."""
     whole = material.whole
     if whole is not None:
@@ -98,12 +105,14 @@ def vocabulary(
     return run, tokenizers_of(folder, material.data.train, (), run.text, journal)
 
 
-def beginning_with(whole: Whole | None, journal: Journal) -> Callable[[nn.Module], None] | None:
+def beginning_with(
+    whole: PretrainedModel | None, journal: RunLog
+) -> Callable[[nn.Module], None] | None:
     """How a new model begins, if not from nothing."""
     return None if whole is None else partial(set_all, whole.saved, whole.path, journal)
 
 
-def check_lengths(run: Run, model: Any) -> None:
+def check_lengths(run: RunConfig, model: Any) -> None:
     """Sequences must be long enough to hold something and short enough for the model's positions.
 
     `model` is the configuration of what reads them: the run's own, or that of its encoder.
@@ -117,7 +126,7 @@ def check_lengths(run: Run, model: Any) -> None:
     check_places(run, model)
 
 
-def refuse_sampling(run: Run) -> None:
+def refuse_sampling(run: RunConfig) -> None:
     """Plain text is cut once; an option that would do nothing is not accepted."""
     if run.text.sampling:
         raise ConfigError(
@@ -126,7 +135,7 @@ def refuse_sampling(run: Run) -> None:
         )
 
 
-def check_places(run: Run, model: Any) -> None:
+def check_places(run: RunConfig, model: Any) -> None:
     """Sequences must not be longer than the positions that a model has learned."""
     asked = run.data.max_length
     if model.positions in ENDING and asked > model.max_length:

@@ -20,28 +20,28 @@ from polyhead.models.bert import BERTConfig
 from polyhead.tokenizers import storage as tokenizer
 from polyhead.tokenizers.storage import Tokenizers, sampled
 from polyhead.training import run_dir as runs
-from polyhead.training.classification_losses import Labelling
-from polyhead.training.config import Run
+from polyhead.training.classification_losses import ClassificationLoss
+from polyhead.training.config import RunConfig
 from polyhead.training.finetune import with_dropout
 from polyhead.training.pretrained_encoder import (
-    Initial,
+    PretrainedEncoder,
     copy_encoder,
     read_initial,
     require_tokenizers,
 )
 from polyhead.training.run_dir import fingerprint
-from polyhead.training.run_log import Journal
-from polyhead.training.tasks.base import Prepared
+from polyhead.training.run_log import RunLog
+from polyhead.training.tasks.base import TaskSetup
 from polyhead.training.tasks.sequences import check_lengths
 from polyhead.training.tasks.vocabulary import tokenizers_of
 
 
 @dataclass(frozen=True)
-class Material:
+class LabelledData:
     """The examples, and the model to begin from if there is one."""
 
     corpus: LabelledCorpus
-    initial: Initial | None
+    initial: PretrainedEncoder | None
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -52,12 +52,12 @@ class Material:
 
 
 @dataclass(frozen=True)
-class Classify:
+class TextClassificationTask:
     """For models that put a text into one of several classes."""
 
     use: str = "polyhead classify"
 
-    def read(self, run: Run) -> Material:
+    def read(self, run: RunConfig) -> LabelledData:
         """Texts with labels; the pre-trained model, once it is clear that it can read them."""
         if run.train.compile:
             raise ConfigError("train.compile: not for classifiers; leave it out")
@@ -65,9 +65,9 @@ class Classify:
         if initial is not None:
             require_tokenizers(initial)
         check_lengths(run, run.model.encoder if initial is None else initial.config)
-        return Material(labelled.load(run.data, run.train.seed), initial)
+        return LabelledData(labelled.load(run.data, run.train.seed), initial)
 
-    def fingerprints(self, material: Material) -> dict[str, str]:
+    def fingerprints(self, material: LabelledData) -> dict[str, str]:
         """All texts with their labels, and the pre-trained weights."""
         corpus = material.corpus
         found = {"training": _fingerprint(corpus.train), "validation": _fingerprint(corpus.valid)}
@@ -75,7 +75,9 @@ class Classify:
             found["pre-trained model or its"] = material.initial.fingerprint
         return found
 
-    def prepare(self, run: Run, folder: Path, material: Material, journal: Journal) -> Prepared:
+    def prepare(
+        self, run: RunConfig, folder: Path, material: LabelledData, journal: RunLog
+    ) -> TaskSetup:
         """A tokenizer, texts as ids, batches of equal length."""
         corpus, initial = material.corpus, material.initial
         tokenizers = _tokenizers(run, folder, material, journal)
@@ -93,7 +95,7 @@ class Classify:
             labelled.numbers(part.labels, corpus.classes, "the data")
             for part in (corpus.train, corpus.valid)
         ]
-        return Prepared(
+        return TaskSetup(
             run,
             tokenizers,
             Texts(
@@ -102,7 +104,7 @@ class Classify:
                 run.train.max_tokens,
                 run.train.seed,
             ),
-            Labelling(run.train.smoothing),
+            ClassificationLoss(run.train.smoothing),
             partial(examine, every_text(valid, labels[1], run.train.max_tokens), corpus.classes),
             f"{len(train):,} training examples of {len(corpus.classes)} classes, {len(valid):,} "
             f"for validation; vocabulary {len(tokenizers.source):,}",
@@ -118,7 +120,7 @@ class Cutter:
     tokenizers: Tokenizers
     texts: Sequence[str]
     uncut: Sequence[list[int]]
-    run: Run
+    run: RunConfig
 
     def __call__(self, epoch: int) -> Sequence[list[int]]:
         if not self.tokenizers.config.sampling:
@@ -128,7 +130,7 @@ class Cutter:
         return framed((encode(t, sample=draw) for t in self.texts), self.run.data.max_length)
 
 
-def _as_given(initial: Initial, run: Run) -> BERTConfig:
+def _as_given(initial: PretrainedEncoder, run: RunConfig) -> BERTConfig:
     """The pre-trained encoder as it is, but with this run's dropout: that belongs to training."""
     stack = with_dropout(initial.config.stack, run.model.encoder.stack)
     return replace(initial.config, stack=stack)
@@ -138,7 +140,9 @@ def _fingerprint(examples: Examples) -> str:
     return fingerprint([*examples.texts, *examples.labels])
 
 
-def _tokenizers(run: Run, folder: Path, material: Material, journal: Journal) -> Tokenizers:
+def _tokenizers(
+    run: RunConfig, folder: Path, material: LabelledData, journal: RunLog
+) -> Tokenizers:
     """Those of the pre-trained model, or some learned from the training texts."""
     if material.initial is None:
         return tokenizers_of(folder, material.corpus.train.texts, (), run.text, journal)
@@ -151,7 +155,7 @@ def _tokenizers(run: Run, folder: Path, material: Material, journal: Journal) ->
 
 
 def _encode(
-    tokenizers: Tokenizers, examples: Examples, max_length: int, what: str, journal: Journal
+    tokenizers: Tokenizers, examples: Examples, max_length: int, what: str, journal: RunLog
 ) -> list[list[int]]:
     ids = tokenizers.source.encode_batch(examples.texts)
     too_long = sum(len(line) + 1 > max_length for line in ids)

@@ -18,7 +18,7 @@ from polyhead.cost.measured import products
 from polyhead.cost.stack import Shape
 from polyhead.data import bilingual_dictionary as lexicon
 from polyhead.data import config as corpus
-from polyhead.data.batches.translation import Epochs, Pair, TranslationBatch, collate
+from polyhead.data.batches.translation import Pair, TranslationBatch, TranslationBatches, collate
 from polyhead.data.config import Corpus
 from polyhead.data.parallel import Pairs
 from polyhead.decoding.batch import decode_all
@@ -29,25 +29,25 @@ from polyhead.metrics.bleu import quick_bleu
 from polyhead.models.registry import FAMILIES
 from polyhead.tokenizers.storage import EOS, PAD, UNK, Tokenizers
 from polyhead.training import losses as objectives
-from polyhead.training.config import Run
+from polyhead.training.config import RunConfig
 from polyhead.training.finetune import another_family, read_whole, set_all, take_over
 from polyhead.training.pretrained_encoder import check_blocks, copy_blocks, read_initial
 from polyhead.training.reward import ExpectedReward
 from polyhead.training.run_dir import fingerprint
-from polyhead.training.run_log import Journal
-from polyhead.training.tasks.base import Prepared
+from polyhead.training.run_log import RunLog
+from polyhead.training.tasks.base import TaskSetup
 from polyhead.training.tasks.vocabulary import tokenizers_of
 
 SAMPLES = "samples"
 
 
 @dataclass(frozen=True)
-class Translation:
+class TranslationTask:
     """For models that read a source and write a target."""
 
     use: str = "polyhead translate"
 
-    def read(self, run: Run) -> Corpus:
+    def read(self, run: RunConfig) -> Corpus:
         """Both sides of the training and the validation text; what is begun from must fit."""
         if read_whole(run) is None and run.train.init is not None:
             _check_encoder(run)
@@ -62,7 +62,7 @@ class Translation:
             "validation target": fingerprint(material.valid.targets),
         }
 
-    def prepare(self, run: Run, folder: Path, material: Corpus, journal: Journal) -> Prepared:
+    def prepare(self, run: RunConfig, folder: Path, material: Corpus, journal: RunLog) -> TaskSetup:
         """Tokenizers, pairs as ids, batches of equal length."""
         train, valid = material.train, material.valid
         whole = read_whole(run)
@@ -77,7 +77,7 @@ class Translation:
         pairs = _encode(tokenizers, train, run.data.max_length, "training", journal)
         encoder = Encoder(tokenizers, pairs, run.train.seed, run.data.max_length)
         checked = _encode(tokenizers, valid, run.data.max_length, "validation", journal)
-        epochs = Epochs(lambda _: checked.ids, run.train.max_tokens, seed=0)
+        epochs = TranslationBatches(lambda _: checked.ids, run.train.max_tokens, seed=0)
         examination = Examination(
             folder,
             tokenizers,
@@ -85,10 +85,10 @@ class Translation:
             valid.sources[: run.train.bleu_sentences],
             valid.targets[: run.train.bleu_sentences],
         )
-        return Prepared(
+        return TaskSetup(
             run,
             tokenizers,
-            Epochs(encoder, run.train.max_tokens, run.train.seed),
+            TranslationBatches(encoder, run.train.max_tokens, run.train.seed),
             objective_of(run),
             partial(examine, examination),
             f"{len(pairs.ids):,} training pairs, {len(valid):,} for validation; vocabulary "
@@ -99,7 +99,7 @@ class Translation:
         )
 
 
-def _check_encoder(run: Run) -> None:
+def _check_encoder(run: RunConfig) -> None:
     """Only a Transformer can begin from the blocks of another family's encoder."""
     if run.family != "transformer":
         raise another_family(run)
@@ -108,11 +108,11 @@ def _check_encoder(run: Run) -> None:
     check_blocks(initial, run.model.encoder_stack, run.model.positions)
 
 
-def objective_of(run: Run) -> objectives.Objective:
+def objective_of(run: RunConfig) -> objectives.Objective:
     """Likelihood, or a mixture of reward and likelihood."""
     if run.train.reward.samples:
         return ExpectedReward(run.train.reward, draw)
-    return objectives.Translation(PAD, run.train.smoothing)
+    return objectives.TranslationLoss(PAD, run.train.smoothing)
 
 
 def draw(model: Any, source: Tensor, samples: int) -> Tensor:
@@ -124,7 +124,7 @@ def draw(model: Any, source: Tensor, samples: int) -> Tensor:
     return found.tokens[:, :, :longest].clone()
 
 
-def _write_dictionary(folder: Path, tokenizers: Tokenizers, train: Pairs, journal: Journal) -> None:
+def _write_dictionary(folder: Path, tokenizers: Tokenizers, train: Pairs, journal: RunLog) -> None:
     """What unknown words may be replaced by, learned once from the training text."""
     place = folder / lexicon.FILE
     if place.exists():
@@ -137,7 +137,7 @@ def _write_dictionary(folder: Path, tokenizers: Tokenizers, train: Pairs, journa
 
 
 def _beginning(
-    run: Run, whole: SavedModel | None, journal: Journal
+    run: RunConfig, whole: SavedModel | None, journal: RunLog
 ) -> Callable[[nn.Module], None] | None:
     """How a new model begins, if not from nothing."""
     if run.train.init is None:
@@ -147,7 +147,7 @@ def _beginning(
     return partial(_begin, run.train.init, journal)
 
 
-def _begin(path: str, journal: Journal, model: Any) -> None:
+def _begin(path: str, journal: RunLog, model: Any) -> None:
     """Give the encoder the blocks of a pre-trained one."""
     initial = read_initial(path)
     assert initial is not None
@@ -155,7 +155,7 @@ def _begin(path: str, journal: Journal, model: Any) -> None:
     journal.notice(f"{taken} tensors of the encoder are those of {path}; all others are new")
 
 
-def flops_per_token(run: Run, pairs: Sequence[Pair]) -> float:
+def flops_per_token(run: RunConfig, pairs: Sequence[Pair]) -> float:
     """Of training by likelihood, for a sentence pair of average length.
 
     By the family's bill; where nobody has written one, by torch's counter on a model like this.
@@ -168,12 +168,12 @@ def flops_per_token(run: Run, pairs: Sequence[Pair]) -> float:
     return work / (source + target)
 
 
-def _measured_products(run: Run, source: int, target: int) -> int:
+def _measured_products(run: RunConfig, source: int, target: int) -> int:
     """FLOPs of learning from one pair of these lengths; nothing random is left changed."""
     batch = collate([([UNK] * (source - 1) + [EOS], [UNK] * (target - 1) + [EOS])])
     with torch.random.fork_rng(devices=[]):
         model = FAMILIES[run.family][0](run.model)
-        return products(lambda: objectives.Translation(PAD)(model, batch).total.backward())
+        return products(lambda: objectives.TranslationLoss(PAD)(model, batch).total.backward())
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Encoded:
 
 
 def _encode(
-    tokenizers: Tokenizers, pairs: Pairs, max_length: int, what: str, journal: Journal
+    tokenizers: Tokenizers, pairs: Pairs, max_length: int, what: str, journal: RunLog
 ) -> Encoded:
     source = tokenizers.source.encode_batch(pairs.sources)
     target = tokenizers.target.encode_batch(pairs.targets)
@@ -256,7 +256,7 @@ def examine(asked: Examination, model: Any, step: int) -> dict[str, float]:
 def valid_loss(model: Any, batches: Sequence[TranslationBatch]) -> float:
     """The mean loss per token, without label smoothing and without dropout."""
     device = next(model.eval().parameters()).device
-    objective, total, count = objectives.Translation(PAD), 0.0, 0
+    objective, total, count = objectives.TranslationLoss(PAD), 0.0, 0
     for batch in batches:
         loss = objective(model, batch.to(device))
         total, count = total + loss.total.item(), count + loss.count

@@ -7,7 +7,7 @@ from polyhead.checkpoint import atomic_dir as store
 from polyhead.tokenizers import storage as tokenizer
 from polyhead.tokenizers.storage import TextConfig, Tokenizers
 from polyhead.training import run_dir as runs
-from polyhead.training.run_log import Journal
+from polyhead.training.run_log import RunLog
 
 
 def tokenizers_of(
@@ -15,7 +15,7 @@ def tokenizers_of(
     sources: Sequence[str],
     targets: Sequence[str],
     config: TextConfig,
-    journal: Journal,
+    journal: RunLog,
 ) -> Tokenizers:
     """Those in the run's folder, or new ones that are written there. Plain text is all source."""
     place = folder / runs.TOKENIZER
