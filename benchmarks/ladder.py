@@ -33,12 +33,13 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
 from polyhead.data.batches.translation import Pair, TranslationBatch, collate
-from polyhead.decoding.config import BOS, EOS, PAD, DecodeConfig
+from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import greedy
 from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.training.losses import TranslationLoss
 from polyhead.viz.gradient_reach import gradient_by_word
 

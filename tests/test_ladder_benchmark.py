@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from polyhead.decoding.config import BOS, EOS
 from polyhead.errors import ConfigError
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
+from polyhead.special_tokens import BOS, EOS
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

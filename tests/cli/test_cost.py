@@ -99,7 +99,7 @@ def test_parameters_are_those_that_training_will_build(run, recipe, more):
     if more:  # the tokenizer's ids and [MASK]
         asked = read_run(recipe, [f"model.{more}={asked.text.vocab + 1}"])
     with torch.device("meta"):
-        model = FAMILIES[asked.family][0](asked.model)
+        model = FAMILIES[asked.family].model(asked.model)
     found = numbers(run, recipe)
     assert found["total"]["parameters"] == sum(p.numel() for p in model.parameters())
 

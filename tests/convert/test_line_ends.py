@@ -10,7 +10,7 @@ from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.pipelines.step_through import steps
 from polyhead.pipelines.text_generator import load, spelled
-from polyhead.tokenizers.base import BOS, EOS, PAD
+from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.viz.capture_translation import look
 
 hf = pytest.importorskip("transformers")

@@ -256,7 +256,7 @@ def test_a_marian_that_does_not_begin_with_padding_needs_no_copy(tmp_path):
 
 def ours(folder, family, config):
     """One of our models, never trained, as training would write it."""
-    saved = SavedModel(family, config, shaken(FAMILIES[family][0](config)), None)
+    saved = SavedModel(family, config, shaken(FAMILIES[family].model(config)), None)
     with store.writing(folder) as draft:
         model_folder.fill(draft, saved, "")
     return saved.model

@@ -36,7 +36,7 @@ def _same_numbers_every_time():
 
 def ours(folder, config, family="vit", **about):
     """One of our models with nothing at zero, as training would write it."""
-    model = FAMILIES[family][0](config)
+    model = FAMILIES[family].model(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))

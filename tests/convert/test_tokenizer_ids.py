@@ -13,8 +13,9 @@ from polyhead.convert.conversion import export_model, import_model
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import CheckpointError, MissingError
 from polyhead.pipelines.translator import load
+from polyhead.special_tokens import EOS
 from polyhead.tokenizers import storage as tokenizer_files
-from polyhead.tokenizers.base import EOS, Tokenizer
+from polyhead.tokenizers.base import Tokenizer
 from polyhead.training.config import read_run
 from polyhead.training.trainer import train
 

@@ -35,9 +35,9 @@ STACK = StackConfig(2, 32, 4, 48, norm="pre")
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_parameters_are_counted_without_building_anything(family):
-    config = FAMILIES[family][1]()
+    config = FAMILIES[family].config()
     with torch.device("meta"):
-        model = FAMILIES[family][0](config)
+        model = FAMILIES[family].model(config)
     found = count_parameters(family, config)
     assert sum(found.values()) == sum(p.numel() for p in model.parameters())
     assert all(part in dict(model.named_children()) or part == "class_token" for part in found)
@@ -45,7 +45,7 @@ def test_parameters_are_counted_without_building_anything(family):
 
 @pytest.mark.parametrize("family", TRANSLATORS)
 def test_a_batch_costs_its_sentences(family):
-    model_of, config_of = FAMILIES[family]
+    model_of, config_of = FAMILIES[family].model, FAMILIES[family].config
     config = config_of(30, 30)
     found = measure(family, config, SHAPE, blanks=0.15)
     torch.manual_seed(0)

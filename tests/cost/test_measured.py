@@ -72,7 +72,7 @@ def test_bytenet_equals_a_hand_count():
     ["ladder", "seq2seq", "bahdanau", "luong", "deep_att", "gnmt", "convs2s", "bytenet", "moe"],
 )
 def test_every_translator_learns_for_about_thrice_what_it_says(family):
-    model, config = FAMILIES[family]
+    model, config = FAMILIES[family].model, FAMILIES[family].config
     model, batch = model(config(20, 20)).train(), batch_of(7, 4)
     forward = products(lambda: model(batch.source, batch.target))
     training = products(lambda: TranslationLoss(0)(model, batch).total.backward())

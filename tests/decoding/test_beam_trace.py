@@ -6,11 +6,12 @@ import torch
 from polyhead.decoding.beam import beam_search
 from polyhead.decoding.beam_trace import BeamRecorder, grow_tree
 from polyhead.decoding.cancel import CancellableModel, Cancelled
-from polyhead.decoding.config import BOS, EOS, DecodeConfig
+from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import greedy
 from polyhead.decoding.trace import open_walk
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.special_tokens import BOS, EOS
 
 VOCAB = 11
 SOURCE = [4, 7, 5, 9, EOS]

@@ -129,8 +129,7 @@ def _same_numbers_every_time():
 
 
 def build(family):
-    model_class, _ = models.FAMILIES[family]
-    return model_class(CASES[family].config).eval()
+    return models.FAMILIES[family].model(CASES[family].config).eval()
 
 
 def grown(family):

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from asgi import JSON, Running, call
 
-from polyhead.decoding.config import BOS, EOS
 from polyhead.server import context as desk
 from polyhead.server.answer_schemas import Code
 from polyhead.server.registry import ModelRegistry
 from polyhead.server.routes import attention as looking
+from polyhead.special_tokens import BOS, EOS
 from polyhead.viz.capture_image import look_at_image
 from polyhead.viz.capture_text import look_at_text
 from polyhead.viz.capture_translation import attention

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from polyhead.data.batches.translation import collate
-from polyhead.decoding.config import EOS
+from polyhead.special_tokens import EOS
 
 PAD, VOCAB = 0, 11
 

@@ -1,6 +1,7 @@
 import pytest
 
-from polyhead.tokenizers.base import EOS, UNK, TextConfig
+from polyhead.special_tokens import EOS, UNK
+from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.char_word import UnitTokenizer, collect_units
 
 CORPUS = ["b a b", "c a b", "한 b"]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyhead.tokenizers.base import UNK, TextConfig
+from polyhead.special_tokens import UNK
+from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.char_word import collect_units
 from polyhead.tokenizers.storage import check_config, load, save, train_tokenizers
 

@@ -3,8 +3,9 @@
 import pytest
 
 from polyhead.errors import DataError
-from polyhead.tokenizers.base import BOS, EOS, UNK, TextConfig
-from polyhead.tokenizers.mask_tokens import MASK, candidates, encode_blanks, word_of
+from polyhead.special_tokens import BOS, EOS, MASK, UNK
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.mask_tokens import candidates, encode_blanks, word_of
 from polyhead.tokenizers.storage import train_tokenizers
 
 LINES = [

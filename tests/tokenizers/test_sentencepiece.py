@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyhead.errors import ConfigError, DataError
-from polyhead.tokenizers.base import EOS, UNK, TextConfig
+from polyhead.special_tokens import EOS, UNK
+from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.normalize import normalise
 from polyhead.tokenizers.sentencepiece import MAX_LINE, PieceTokenizer, learn_pieces
 

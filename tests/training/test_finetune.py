@@ -194,7 +194,7 @@ def test_the_bill_says_that_it_does_not_look_at_the_model():
 def test_models_of_blocks_are_those_whose_parameters_say_so(recipe):
     run = read_run(recipe)
     with torch.device("meta"):
-        model = FAMILIES[run.family][0](run.model)
+        model = FAMILIES[run.family].model(run.model)
     blocks = any(BLOCK.search(name) for name, _ in model.named_parameters())
     assert blocks == (run.family in training.OF_BLOCKS)
 

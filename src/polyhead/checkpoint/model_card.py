@@ -3,7 +3,7 @@
 from typing import Any
 
 from polyhead.checkpoint.model_dir import SavedModel
-from polyhead.training.tasks import TASKS
+from polyhead.models.registry import command_of
 
 
 def model_card(saved: SavedModel) -> str:
@@ -30,7 +30,7 @@ def model_card(saved: SavedModel) -> str:
 
 Trained on: {files or "not recorded"}. The licence of these data may bind what you do with it.
 
-    {TASKS[saved.family].use if saved.family in TASKS else "polyhead attention"} FOLDER
+    {command_of(saved.family)} FOLDER
 
 `config.json` describes the model, `model.safetensors` holds its weights, `tokenizer/` turns text
 into ids; none of them can run code. `training.*`, if present, are needed only to train on.

@@ -78,7 +78,7 @@ def load(folder: Path, device: str = "cpu") -> SavedModel:
     described = read_config(folder)
     config, shapes = _measure(described, folder)
     found = tensors.load_floats(folder / WEIGHTS, shapes)
-    model = FAMILIES[described["family"]][0](config)
+    model = FAMILIES[described["family"]].model(config)
     set_weights(model, found)
     _check_finite(model, folder / WEIGHTS)
     tokenizers = _tokenizers(folder, sums, described)
@@ -152,7 +152,8 @@ def _about(about: Any, path: Path) -> dict[str, Any]:
 
 def _measure(described: dict[str, Any], folder: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:
     """The checked configuration and the shapes of its weights, found without any memory."""
-    model_class, config_class = FAMILIES[described["family"]]
+    family = FAMILIES[described["family"]]
+    model_class, config_class = family.model, family.config
     try:
         config = from_dict(config_class, described["model"], "model.")
         most = min(MAX_LAYERS, tensors.count(folder / WEIGHTS))

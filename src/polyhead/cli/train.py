@@ -8,8 +8,8 @@ from pathlib import Path
 
 from polyhead.cli.console import TrainingScreen, say
 from polyhead.errors import ConfigError
+from polyhead.models.registry import command_of
 from polyhead.training.config import DEFAULT_RECIPE, RunConfig, read_run
-from polyhead.training.tasks import TASKS
 from polyhead.training.trainer import TrainResult, train
 
 LABELLED_RECIPE = "classify-small"  # for --data without a recipe
@@ -46,7 +46,7 @@ def run_training(words: TrainWords) -> int:
         reporter=TrainingScreen(),
         tensorboard=words.tensorboard,
     )
-    tell(result, TASKS[run.family].use)
+    tell(result, command_of(run.family))
     return 130 if result.signal == signal.SIGINT else 0
 
 

@@ -122,7 +122,7 @@ def outline(chosen: Conversion, shapes: Weights) -> nn.Module:
     if max(layers, default=0) > min(MAX_LAYERS, len(shapes)):
         raise CheckpointError(f"config.json: {max(layers)} layers, but the file has not so many")
     with _sizes_that_fit(), torch.device("meta"):
-        model: nn.Module = FAMILIES[chosen.family][0](chosen.config)
+        model: nn.Module = FAMILIES[chosen.family].model(chosen.config)
     require_fit(chosen.weights(shapes), model)
     return model
 

@@ -71,7 +71,7 @@ def import_model(
         scale, notes = _scale(theirs, chosen)
         chosen, state = replace(chosen, notes=chosen.notes + notes), pixels.folded(state, scale)
     tokenizers, tokenizer_note = _tokenizers(theirs, chosen)
-    model = FAMILIES[chosen.family][0](chosen.config)
+    model = FAMILIES[chosen.family].model(chosen.config)
     model_folder.set_weights(model, state)
     model.eval()
     unusable = model_folder.not_finite(model)

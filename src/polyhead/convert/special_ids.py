@@ -21,8 +21,8 @@ from torch import Tensor
 
 from polyhead.convert.weight_names import Weights
 from polyhead.errors import CheckpointError
+from polyhead.special_tokens import BOS, PAD
 
-PAD, BOS = 0, 1
 NEVER_SAID = -1e4  # a logit whose exponential is zero, and yet a number
 COPIES = {"transformer"}  # families whose output layer has a bias to silence a copy with
 ROWS = {  # tensors with one row for each id

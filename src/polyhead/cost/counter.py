@@ -43,7 +43,7 @@ class Work:
 def count_parameters(family: str, config: Any) -> dict[str, int]:
     """Of every part that the model consists of; what is shared counts where it stands first."""
     with torch.device("meta"):
-        model: nn.Module = FAMILIES[family][0](config)
+        model: nn.Module = FAMILIES[family].model(config)
     found: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         part = name.partition(".")[0]
@@ -60,7 +60,7 @@ def can_be_tried(n_parameters: int, shape: Shape) -> bool:
 def measure(family: str, config: Any, shape: Shape, *, blanks: float) -> Work:
     """Build the model and let it learn from one sentence. Nothing random is left changed."""
     with torch.random.fork_rng(devices=[]):
-        model = FAMILIES[family][0](config).train()
+        model = FAMILIES[family].model(config).train()
         one, two = (_lesson(family, model, config, _some(shape, n), blanks) for n in (1, 2))
         try:
             forward = products(one.say)

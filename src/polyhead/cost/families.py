@@ -14,7 +14,6 @@ first. Families without a bill, and attention without a formula, are measured (`
 """
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 from polyhead.cost.bills import Bill, position_tables
@@ -98,9 +97,7 @@ CACHES: dict[str, Callable[[Any, Shape, int], int]] = {
     "reformer": gpt_cache,
 }
 TWO_SIDED = tuple(  # families whose input has a source and a target
-    family
-    for family, (_, config) in FAMILIES.items()
-    if "source_vocab" in {field.name for field in fields(config)}
+    family for family, entry in FAMILIES.items() if entry.task == "translation"
 )
 
 

@@ -8,9 +8,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import EOS, PAD, DecodeConfig, Hypotheses
+from polyhead.decoding.config import DecodeConfig, Hypotheses
 from polyhead.decoding.protocol import Decodable, S
 from polyhead.decoding.sampling import greedy, sample
+from polyhead.special_tokens import EOS, PAD
 
 MAX_ROWS = 64  # sentences in one batch
 MAX_TOKENS = 4096  # source tokens in one batch, times the beam

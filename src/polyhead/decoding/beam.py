@@ -20,18 +20,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyhead.decoding.config import (
-    BOS,
-    EOS,
-    NEVER,
-    PAD,
-    DecodeConfig,
-    Hypotheses,
-    force,
-    length_normalisers,
-)
+from polyhead.decoding.config import NEVER, DecodeConfig, Hypotheses, force, length_normalisers
 from polyhead.decoding.coverage import coverage_penalty, looked_at
 from polyhead.decoding.protocol import Decodable, S
+from polyhead.special_tokens import BOS, EOS, PAD
 
 
 @dataclass

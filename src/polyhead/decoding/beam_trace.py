@@ -15,8 +15,9 @@ from torch import Tensor
 
 from polyhead.decoding.batch import rectangle
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import BOS, EOS, NEVER, PAD, DecodeConfig
+from polyhead.decoding.config import NEVER, DecodeConfig
 from polyhead.decoding.protocol import Decodable
+from polyhead.special_tokens import BOS, EOS, PAD
 
 
 @dataclass(frozen=True)

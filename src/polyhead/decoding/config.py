@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from polyhead.errors import ConfigError
+from polyhead.special_tokens import PAD
 
-PAD, BOS, EOS = 0, 1, 2  # the ids that every tokenizer of this package begins with
 NEVER = float("-inf")
 COLDEST = 1e-30  # below it, logits divided by it are no numbers any more
 SEEDS = 2**63  # how many there are

@@ -23,8 +23,9 @@ from torch.nn import functional as F
 
 from polyhead.decoding.batch import Output, read_outputs
 from polyhead.decoding.beam import Beams, close, done, extend, start
-from polyhead.decoding.config import PAD, DecodeConfig, Hypotheses
+from polyhead.decoding.config import DecodeConfig, Hypotheses
 from polyhead.decoding.protocol import Decodable, Joinable
+from polyhead.special_tokens import PAD
 
 Ticket = TypeVar("Ticket")
 MAX_STEPS = 1000  # then nobody may enter: rotations by ever larger angles would lose their digits

@@ -18,9 +18,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from polyhead.decoding.config import BOS, NEVER, DecodeConfig
+from polyhead.decoding.config import NEVER, DecodeConfig
 from polyhead.decoding.protocol import Decodable, S
 from polyhead.decoding.sampling import trimmed
+from polyhead.special_tokens import BOS
 
 
 @torch.inference_mode()

@@ -14,8 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from polyhead.decoding.config import BOS, EOS, NEVER, PAD, DecodeConfig, Hypotheses, force
+from polyhead.decoding.config import NEVER, DecodeConfig, Hypotheses, force
 from polyhead.decoding.protocol import Decodable, S
+from polyhead.special_tokens import BOS, EOS, PAD
 
 Chooser = Callable[[Float[Tensor, "batch beam vocab"]], Int[Tensor, "batch beam"]]
 

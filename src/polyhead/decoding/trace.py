@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from polyhead.decoding.config import BOS, EOS, NEVER
+from polyhead.decoding.config import NEVER
 from polyhead.decoding.protocol import Decodable
+from polyhead.special_tokens import BOS, EOS
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.errors import CheckpointError
-from polyhead.training.tasks import TASKS
+from polyhead.models.registry import FAMILIES, command_of
 
 
 def family_of(path: Path) -> str:
@@ -16,7 +16,7 @@ def family_of(path: Path) -> str:
 def check_use(path: Path, use: str) -> None:
     """Refuse a model that is meant for another command than `use`, and say for which."""
     family = family_of(path)
-    meant = TASKS[family].use if family in TASKS else ""
+    meant = command_of(family) if family in FAMILIES else ""
     if meant == use:
         return
     instead = f"; use it with: {meant} {shlex.quote(str(path))}" if meant else ""

@@ -4,31 +4,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from polyhead.errors import CheckpointError, ConfigError
-from polyhead.pipelines import image_classifier as image_labeller
-from polyhead.pipelines import mask_filler as filler
-from polyhead.pipelines import text_classifier as labeller
-from polyhead.pipelines import text_generator as writer
-from polyhead.pipelines import translator
+from polyhead.errors import ConfigError
+from polyhead.models.registry import FAMILIES, Task
+from polyhead.pipelines import (
+    image_classifier,
+    mask_filler,
+    text_classifier,
+    text_generator,
+    translator,
+)
 from polyhead.pipelines.family_checks import family_of
 
-LOADERS: dict[str, Callable[..., Any]] = {
-    "transformer": translator.load,
-    "ladder": translator.load,
-    "seq2seq": translator.load,
-    "bahdanau": translator.load,
-    "luong": translator.load,
-    "deep_att": translator.load,
-    "gnmt": translator.load,
-    "convs2s": translator.load,
-    "bytenet": translator.load,
-    "moe": translator.load,
-    "gpt": writer.load,
-    "reformer": writer.load,
-    "bert": filler.load,
-    "electra": filler.load,
-    "classifier": labeller.load,
-    "vit": image_labeller.load,
+LOADERS: dict[Task, Callable[..., Any]] = {
+    "translation": translator.load,
+    "language_modeling": text_generator.load,
+    "masked_lm": mask_filler.load,
+    "replaced_token": mask_filler.load,
+    "text_classification": text_classifier.load,
+    "image_classification": image_classifier.load,
 }
 
 
@@ -39,10 +32,5 @@ def load(*paths: str | Path, device: str = "auto") -> Any:
     """
     if not paths:
         raise ConfigError("name at least one model")
-    family = family_of(Path(paths[0]))
-    if family not in LOADERS:
-        raise CheckpointError(
-            f"{paths[0]} holds a model of family {family}, which cannot be loaded for use; "
-            f"these can: {', '.join(LOADERS)}"
-        )
-    return LOADERS[family](*paths, device=device)
+    task = FAMILIES[family_of(Path(paths[0]))].task
+    return LOADERS[task](*paths, device=device)

@@ -19,7 +19,8 @@ from polyhead.data.config import DataConfig
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.family_checks import family_of
-from polyhead.tokenizers.mask_tokens import MASK, Blanked, candidates, encode_blanks, word_of
+from polyhead.special_tokens import MASK
+from polyhead.tokenizers.mask_tokens import Blanked, candidates, encode_blanks, word_of
 from polyhead.training.tasks.masked_lm import MASKED
 from polyhead.training.tasks.replaced_token import REPLACED
 

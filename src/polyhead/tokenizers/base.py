@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-PAD, BOS, EOS, UNK = 0, 1, 2, 3
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+from polyhead.special_tokens import SPECIALS
+
 UNKNOWN = "⁇"  # how an UNK that the model wrote is shown in text
 MAX_VOCAB = 1_000_000
 

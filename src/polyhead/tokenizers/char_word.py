@@ -16,7 +16,8 @@ from random import Random
 from unicodedata import normalize
 
 from polyhead.errors import DataError
-from polyhead.tokenizers.base import EOS, SPECIALS, UNK, UNKNOWN, Piece, TextConfig
+from polyhead.special_tokens import EOS, SPECIALS, UNK
+from polyhead.tokenizers.base import UNKNOWN, Piece, TextConfig
 from polyhead.tokenizers.normalize import before_end, checked, normalise, printable, tile
 
 FIRST = len(SPECIALS)

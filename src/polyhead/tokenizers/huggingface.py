@@ -21,17 +21,8 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 import sentencepiece
 
 from polyhead.errors import CheckpointError, MissingError
-from polyhead.tokenizers.base import (
-    BOS,
-    EOS,
-    MAX_VOCAB,
-    PAD,
-    SPECIALS,
-    UNK,
-    UNKNOWN,
-    Piece,
-    TextConfig,
-)
+from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS, UNK
+from polyhead.tokenizers.base import MAX_VOCAB, UNKNOWN, Piece, TextConfig
 
 ForeignKind = Literal["fast", "marian"]  # what `tokenizers` reads, and Marian's pairs of files
 PREFIX = "hf_"

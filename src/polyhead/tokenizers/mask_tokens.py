@@ -13,11 +13,11 @@ Whether a blank begins a word is lost in the ids, so it is told beside them.
 from typing import NamedTuple
 
 from polyhead.errors import DataError
-from polyhead.tokenizers.base import BOS, EOS, SPECIALS, UNK, Piece, Tokenizer
+from polyhead.special_tokens import BOS, EOS, MASK, SPECIALS, UNK
+from polyhead.tokenizers.base import Piece, Tokenizer
 from polyhead.tokenizers.char_word import UnitTokenizer
 from polyhead.tokenizers.sentencepiece import PieceTokenizer
 
-MASK = "[MASK]"
 PRIVATE = range(0xE000, 0xF900)  # characters that Unicode leaves without a meaning
 SHOWN = 40  # characters of a text that a message repeats
 

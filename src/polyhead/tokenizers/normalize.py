@@ -13,7 +13,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
-from polyhead.tokenizers.base import EOS, Piece
+from polyhead.special_tokens import EOS
+from polyhead.tokenizers.base import Piece
 
 SPACES = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 NOT_TEXT = re.compile("[\ud800-\udfff\ufdd0-\ufdef]")  # U+FDD0 … are ours to use inside: pieces.py

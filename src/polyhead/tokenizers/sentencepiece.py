@@ -23,7 +23,8 @@ from random import Random
 import sentencepiece
 
 from polyhead.errors import ConfigError, DataError
-from polyhead.tokenizers.base import BOS, EOS, MAX_VOCAB, PAD, UNK, UNKNOWN, Piece, TextConfig
+from polyhead.special_tokens import BOS, EOS, PAD, UNK
+from polyhead.tokenizers.base import MAX_VOCAB, UNKNOWN, Piece, TextConfig
 from polyhead.tokenizers.normalize import before_end, checked, normalise, printable, tile
 from polyhead.tokenizers.subword_sampling import Lattice, Merges
 

@@ -18,19 +18,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from polyhead.errors import CheckpointError, ConfigError
+from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS, UNK
 from polyhead.tokenizers import huggingface as foreign
-from polyhead.tokenizers.base import (
-    BOS,
-    EOS,
-    PAD,
-    SPECIALS,
-    UNK,
-    UNKNOWN,
-    Kind,
-    Piece,
-    TextConfig,
-    Tokenizer,
-)
+from polyhead.tokenizers.base import UNKNOWN, Kind, Piece, TextConfig, Tokenizer
 from polyhead.tokenizers.char_word import UnitTokenizer, collect_units
 from polyhead.tokenizers.huggingface import ForeignTokenizer
 from polyhead.tokenizers.normalize import normalise, words_of

@@ -145,7 +145,7 @@ def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
     }
     for name in SIZES.get(family, ()):
         model.setdefault(name, tables["text"].vocab)
-    config = from_dict(FAMILIES[family][1], model, "model.")
+    config = from_dict(FAMILIES[family].config, model, "model.")
     if not tables["text"].joint:
         _check_two_vocabularies(family, config)
     if tables["train"].init is None or family not in CONTINUED:  # else the sizes are another's

@@ -25,11 +25,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.data.batches.translation import TranslationBatch
+from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.training.losses import Loss, TranslationLoss
 
 Draw = Callable[[nn.Module, Tensor, int], Tensor]  # model, source, N → (batch, sample, length)
 LONGEST = 4  # tokens of an n-gram
-PAD, BOS, EOS = 0, 1, 2  # the ids that every tokenizer of this package begins with
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def open_session(
         run = replace(run, train=replace(run.train, steps=max(1, steps)))
 
     torch.manual_seed(run.train.seed)
-    model: Any = FAMILIES[run.family][0](run.model)
+    model: Any = FAMILIES[run.family].model(run.model)
     if prepared.begin is not None:
         prepared.begin(model)
     model = model.to(device)

@@ -29,7 +29,7 @@ from polyhead.training.loop import Callbacks, NotFinite, Progress, Update
 from polyhead.training.run_log import NullReporter, ProgressReporter, RunLog
 from polyhead.training.schedule import learning_rate
 from polyhead.training.session import Session, open_session
-from polyhead.training.tasks import TASKS
+from polyhead.training.tasks import task_of
 from polyhead.training.validation import validate
 
 OF_BLOCKS = ("transformer", "gpt", "reformer", "bert", "electra", "classifier", "vit")
@@ -61,12 +61,7 @@ def train(
     Nothing in the folder is touched before the configuration and the text are known to be usable.
     """
     watcher = NullReporter() if reporter is None else reporter
-    task = TASKS.get(run.family)
-    if task is None:
-        raise ConfigError(
-            f"model.family = {run.family!r}: such models can be built and loaded, but this version "
-            f"trains only {', '.join(TASKS)}"
-        )
+    task = task_of(run.family)
     _check_layers(run)
     device = devices.choose(run.train.device)
     if run.train.bf16:

@@ -32,7 +32,8 @@ from polyhead.pipelines.step_through import check_forced, checked_source
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
-from polyhead.tokenizers.mask_tokens import MASK, encode_blanks
+from polyhead.special_tokens import MASK
+from polyhead.tokenizers.mask_tokens import encode_blanks
 from polyhead.tokenizers.storage import BOS, EOS, SPECIALS
 from polyhead.viz.capture_translation import as_map, as_tokens, look, reading, record
 from polyhead.viz.views import AttentionView, Token, TokenizedText, described

@@ -11,7 +11,7 @@ from polyhead.data.batches.masked import Blanking, Sequences, by_length, fixed_b
 from polyhead.data.batches.masking import BERT, ELECTRA
 from polyhead.data.batches.translation import DataPosition
 from polyhead.errors import DataError
-from polyhead.tokenizers.base import BOS, EOS, PAD, SPECIALS, UNK
+from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS, UNK
 
 MASK, VOCAB = 60, 61
 BLANKING = Blanking(BERT, MASK, VOCAB)

@@ -10,8 +10,9 @@ from toy_translator import check_histories
 
 from polyhead.data.batches.translation import TranslationBatch
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import BOS, EOS, DecodeConfig
+from polyhead.decoding.config import DecodeConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
+from polyhead.special_tokens import BOS, EOS
 from polyhead.training.losses import TranslationLoss
 
 PAD, VOCAB, D = 0, 11, 8

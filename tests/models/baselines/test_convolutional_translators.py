@@ -10,11 +10,12 @@ from torch.nn import functional as F
 from toy_translator import check_histories, learn_by_heart, share_right
 
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import EOS, DecodeConfig
+from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import greedy
 from polyhead.errors import ConfigError
 from polyhead.models import registry as models
 from polyhead.models.baselines import convs2s
+from polyhead.special_tokens import EOS
 from polyhead.training.losses import TranslationLoss
 from polyhead.viz.capture_translation import record
 

@@ -9,12 +9,13 @@ from torch import nn
 from torch.nn import functional as F
 from toy_translator import check_histories, learn_by_heart, share_right
 
-from polyhead.decoding.config import EOS, DecodeConfig
+from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import greedy
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import AdditiveLookBack, Recurrence
 from polyhead.models import registry as models
 from polyhead.models.baselines import bahdanau, deep_att, gnmt, luong, seq2seq
+from polyhead.special_tokens import EOS
 from polyhead.training.losses import TranslationLoss
 from polyhead.viz.capture_translation import record
 
@@ -66,7 +67,7 @@ SMALL = {
         VOCAB, VOCAB, d_model=D, n_layers=2, query="current", dropout=0.0
     ),
 }  # fmt: skip
-CLASSES = {config: made for made, config in models.FAMILIES.values()}
+CLASSES = {family.config: family.model for family in models.FAMILIES.values()}
 ATTENTIVE = [name for name in SMALL if name.split()[0] in ("bahdanau", "luong", "deep_att", "gnmt")]
 
 every = pytest.mark.parametrize("name", SMALL)

@@ -19,7 +19,7 @@ from polyhead.pipelines.text_generator import load
 from polyhead.tokenizers.storage import EOS, TextConfig, train_tokenizers
 from polyhead.training.config import read_run, recipe_names
 from polyhead.training.run_log import NullReporter
-from polyhead.training.tasks import TASKS
+from polyhead.training.tasks import task_of
 from polyhead.training.tasks.language_modeling import examination, examine
 from polyhead.training.trainer import train
 
@@ -123,7 +123,7 @@ def test_a_run_that_is_interrupted_ends_the_same_to_the_last_bit(tmp_path):
 def test_a_finished_model_scores_what_its_last_validation_said(tmp_path):
     run = tiny_gpt(tmp_path)
     result = train(run, tmp_path / "run")
-    held_out = TASKS["gpt"].read(run).data.valid
+    held_out = task_of("gpt").read(run).data.valid
     found = load(tmp_path / "run" / "last", device="cpu").score(held_out)
     for name in ("loss", "perplexity", "bits_per_character"):
         assert getattr(found, name) == pytest.approx(result.metrics[name], rel=1e-5)
@@ -159,6 +159,6 @@ def test_every_recipe_has_its_context_in_the_model_and_no_smoothing(name):
 def test_the_published_recipe_has_the_published_size():
     run = read_run("gpt2")
     with torch.device("meta"):
-        model = FAMILIES["gpt"][0](replace(run.model, vocab=50_257))
+        model = FAMILIES["gpt"].model(replace(run.model, vocab=50_257))
     assert sum(p.numel() for p in model.parameters()) == 124_439_808
     assert run.train.max_tokens * run.train.accumulate == 512 * 1024

@@ -20,7 +20,7 @@ from polyhead.data.batches.masking import BERT as BERT_MASKS
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
 from polyhead.pipelines.mask_filler import MaskFiller, written
-from polyhead.tokenizers.base import EOS
+from polyhead.special_tokens import EOS
 from polyhead.training.pretraining_losses import MaskedTokenLoss
 from polyhead.training.tasks.masked_lm import examine
 from polyhead.training.trainer import train

@@ -20,13 +20,14 @@ from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.layers.attention_factory import LSHConfig
 from polyhead.models.bert import BERTConfig, BERTEncoder, bert_stack
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
+from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers import storage as tokenizer
-from polyhead.tokenizers.base import BOS, EOS, TextConfig
+from polyhead.tokenizers.base import TextConfig
 from polyhead.training.classification_losses import ClassificationLoss
 from polyhead.training.config import read_run
 from polyhead.training.pretrained_encoder import PretrainedEncoder, check_blocks
 from polyhead.training.run_log import NullReporter, RunLog
-from polyhead.training.tasks import TASKS
+from polyhead.training.tasks import task_of
 from polyhead.training.tasks.text_classification import TextClassificationTask, examine
 from polyhead.training.trainer import train
 
@@ -195,7 +196,7 @@ def test_subwords_are_cut_anew_in_every_epoch_and_not_for_validation(tmp_path, e
 def test_sampling_that_would_do_nothing_is_refused(recipe):
     run = read_run(recipe, ["text.kind=bpe", "text.sampling=0.1"])
     with pytest.raises(ConfigError, match=r"text\.sampling = 0\.1: only translators and classif"):
-        TASKS[run.family].read(run)
+        task_of(run.family).read(run)
 
 
 def test_a_vocabulary_that_can_be_cut_in_one_way_only_is_not_sampled():

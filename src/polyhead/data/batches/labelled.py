@@ -13,7 +13,7 @@ from torch import Tensor
 
 from polyhead.data.batches.masked import by_length
 from polyhead.data.batches.translation import IndexedBatches, mix, pad
-from polyhead.tokenizers.base import BOS, EOS, PAD
+from polyhead.special_tokens import BOS, EOS, PAD
 
 BLUR = 0.5  # a class may have a length of its own: a batch must not hold one class only
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from polyhead.data.batches.masking import MaskingConfig, blank
 from polyhead.data.batches.translation import IndexedBatches, mix, pad
 from polyhead.errors import DataError
-from polyhead.tokenizers.base import BOS, EOS, PAD
+from polyhead.special_tokens import BOS, EOS, PAD
 
 FIXED_SEED = 0  # of the blanks in validation
 

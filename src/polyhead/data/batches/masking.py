@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from polyhead.tokenizers.base import SPECIALS
+from polyhead.special_tokens import SPECIALS
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""What each family is trained for. A configuration names a family; this table names its task."""
+"""Training tasks, by the task of a model's family."""
 
-from polyhead.training.tasks.base import Task, TaskSetup
+from polyhead.models.registry import FAMILIES
+from polyhead.training.tasks.base import Task
 from polyhead.training.tasks.image_classification import ImageClassificationTask
 from polyhead.training.tasks.language_modeling import LanguageModelingTask
 from polyhead.training.tasks.masked_lm import MASKED
@@ -9,22 +10,15 @@ from polyhead.training.tasks.text_classification import TextClassificationTask
 from polyhead.training.tasks.translation import TranslationTask
 
 TASKS: dict[str, Task] = {
-    "transformer": TranslationTask(),
-    "ladder": TranslationTask(),
-    "seq2seq": TranslationTask(),
-    "bahdanau": TranslationTask(),
-    "luong": TranslationTask(),
-    "deep_att": TranslationTask(),
-    "gnmt": TranslationTask(),
-    "convs2s": TranslationTask(),
-    "bytenet": TranslationTask(),
-    "moe": TranslationTask(),
-    "gpt": LanguageModelingTask(),
-    "reformer": LanguageModelingTask(),
-    "bert": MASKED,
-    "electra": REPLACED,
-    "classifier": TextClassificationTask(),
-    "vit": ImageClassificationTask(),
+    "translation": TranslationTask(),
+    "language_modeling": LanguageModelingTask(),
+    "masked_lm": MASKED,
+    "replaced_token": REPLACED,
+    "text_classification": TextClassificationTask(),
+    "image_classification": ImageClassificationTask(),
 }
 
-__all__ = ["TASKS", "Task", "TaskSetup"]
+
+def task_of(family: str) -> Task:
+    """Return the training task of a family."""
+    return TASKS[FAMILIES[family].task]

@@ -60,11 +60,6 @@ class TaskSetup:
 class Task(Protocol):
     """One way of training."""
 
-    @property
-    def use(self) -> str:
-        """The command that a finished model is good for."""
-        ...
-
     def read(self, run: RunConfig) -> Any:
         """Read the files of a configuration. The result has `notices`, lines worth telling."""
         ...

@@ -39,8 +39,6 @@ class ImageClassificationTask:
     token): a batch has max_tokens // tokens-of-one-image images.
     """
 
-    use: str = "polyhead classify"
-
     def read(self, run: RunConfig) -> Material[Collection]:
         """All images, in the size that the model reads; the model to go on from, if it can be."""
         whole = read_own(run)

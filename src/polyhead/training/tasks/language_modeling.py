@@ -33,8 +33,6 @@ from polyhead.training.tasks.sequences import (
 class LanguageModelingTask:
     """For models that go on with a text."""
 
-    use: str = "polyhead generate"
-
     def read(self, run: RunConfig) -> Material[Lines]:
         """The training and the validation text, and the model to go on from."""
         whole = read_own(run)

@@ -34,4 +34,4 @@ def examine(batches: Sequence[BlankBatch], model: Any, _step: int) -> dict[str, 
     }
 
 
-MASKED = Pretraining("polyhead fill", BERT, MaskedTokenLoss(), examine)
+MASKED = Pretraining(BERT, MaskedTokenLoss(), examine)

@@ -40,7 +40,6 @@ class Pretraining:
     examine: measures a model on the validation batches, which always have the same blanks.
     """
 
-    use: str
     masking: MaskingConfig
     objective: Objective
     examine: Callable[[list[BlankBatch], Any, int], dict[str, float]]

@@ -55,8 +55,6 @@ class LabelledData:
 class TextClassificationTask:
     """For models that put a text into one of several classes."""
 
-    use: str = "polyhead classify"
-
     def read(self, run: RunConfig) -> LabelledData:
         """Texts with labels; the pre-trained model, once it is clear that it can read them."""
         if run.train.compile:

@@ -45,8 +45,6 @@ SAMPLES = "samples"
 class TranslationTask:
     """For models that read a source and write a target."""
 
-    use: str = "polyhead translate"
-
     def read(self, run: RunConfig) -> Corpus:
         """Both sides of the training and the validation text; what is begun from must fit."""
         if read_whole(run) is None and run.train.init is not None:
@@ -172,7 +170,7 @@ def _measured_products(run: RunConfig, source: int, target: int) -> int:
     """FLOPs of learning from one pair of these lengths; nothing random is left changed."""
     batch = collate([([UNK] * (source - 1) + [EOS], [UNK] * (target - 1) + [EOS])])
     with torch.random.fork_rng(devices=[]):
-        model = FAMILIES[run.family][0](run.model)
+        model = FAMILIES[run.family].model(run.model)
         return products(lambda: objectives.TranslationLoss(PAD)(model, batch).total.backward())
 
 
