@@ -49,7 +49,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
     "server": {"pipelines", "viz", "decoding", "tokenizers", "data", "training", *FOUNDATION},
     "cli": {
         "training", "pipelines", "viz", "convert", "cost", "compare", "notes", "data", "server",
-        "checkpoint", *FOUNDATION,
+        "checkpoint", "models", *FOUNDATION,
     },
     "__main__": {"cli"},
 }  # fmt: skip

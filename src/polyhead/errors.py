@@ -1,48 +1,58 @@
-"""Errors that a user can cause, and that therefore must say what to do.
+"""Errors that a user can cause.
 
-The command line prints these as one line, without a traceback, and leaves with `exit_code`:
+The command line prints such an error as one line, without a traceback, and exits with `exit_code`:
 
-    1  the machine gave up (disk, memory)      4  the data cannot be used
+    1  the machine failed (disk, memory)       4  the data cannot be used
     2  the command or the configuration        5  the model is unusable or unsafe
     3  the environment lacks something         6  training diverged
 
-Anything else that escapes is a bug of ours and keeps its traceback.
+Every error has a stable `code` such as "unknown_key", for tests, HTTP clients and translations; the
+message may be reworded at any time. Any other exception that escapes is a bug and keeps its
+traceback.
 """
 
 from typing import ClassVar
 
 
 class PolyheadError(Exception):
-    """Base of all errors that are the input's fault, not the program's."""
+    """Base of all errors caused by input or environment.
+
+    message: what is wrong, what was expected, what to do; at most two sentences.
+    code: stable identifier in snake case.
+    """
 
     exit_code: ClassVar[int] = 1
 
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
 
 class ConfigError(PolyheadError):
-    """A command or a configuration that cannot be read or makes no sense."""
+    """Invalid command, option or configuration."""
 
     exit_code = 2
 
 
 class MissingError(PolyheadError):
-    """Something that must be installed or fetched first."""
+    """Missing package, file or download."""
 
     exit_code = 3
 
 
 class DataError(PolyheadError):
-    """A corpus that cannot be used as it is."""
+    """Unusable corpus or input file."""
 
     exit_code = 4
 
 
 class CheckpointError(PolyheadError):
-    """A model that is missing, broken, unsafe, or of another kind."""
+    """Missing, damaged, unsafe or incompatible model."""
 
     exit_code = 5
 
 
 class Diverged(PolyheadError):
-    """Training left the road: the loss or a gradient is no longer a number."""
+    """Training diverged: the loss or a gradient is not finite."""
 
     exit_code = 6

@@ -44,7 +44,7 @@ TASK_COMMANDS: dict[Task, str] = {  # the command that uses a trained model
     "translation": "polyhead translate",
     "language_modeling": "polyhead generate",
     "masked_lm": "polyhead fill",
-    "replaced_token": "polyhead fill",
+    "replaced_token": "polyhead train classify-small --data FILE --init",
     "text_classification": "polyhead classify",
     "image_classification": "polyhead classify",
 }

@@ -49,6 +49,4 @@ def examine(batches: Sequence[BlankBatch], model: Any, _step: int) -> dict[str, 
     }
 
 
-REPLACED = Pretraining(
-    "polyhead train classify-small --data FILE --init", ELECTRA, SPOTTING, examine
-)
+REPLACED = Pretraining(ELECTRA, SPOTTING, examine)
