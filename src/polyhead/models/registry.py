@@ -5,8 +5,10 @@ one entry of `FAMILIES` (or one call of `register`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
+
+from torch import nn
 
 from polyhead.models import bert, electra, gpt, reformer, vit
 from polyhead.models.baselines import (
@@ -66,11 +68,6 @@ class Family:
     presets: Mapping[str, Any] = field(default_factory=dict)
 
 
-def command_of(family: str) -> str:
-    """Return the command that uses a trained model of this family."""
-    return TASK_COMMANDS[FAMILIES[family].task]
-
-
 FAMILIES: dict[str, Family] = {
     "transformer": Family(Transformer, TransformerConfig, "translation"),
     "ladder": Family(Ladder, LadderConfig, "translation"),
@@ -89,3 +86,49 @@ FAMILIES: dict[str, Family] = {
     "classifier": Family(Classifier, ClassifierConfig, "text_classification"),
     "vit": Family(ViT, ViTConfig, "image_classification", vit.PUBLISHED),
 }
+
+
+def command_of(family: str) -> str:
+    """Return the command that uses a trained model of this family."""
+    return TASK_COMMANDS[FAMILIES[family].task]
+
+
+def vocab_fields(config: Any) -> tuple[str, ...]:
+    """Return the fields of a configuration (or its class) that hold a vocabulary's size."""
+    names = {item.name for item in fields(config)}
+    return tuple(name for name in ("source_vocab", "target_vocab", "vocab") if name in names)
+
+
+def has_mask_token(family: str) -> bool:
+    """Return True for models with one id more than their tokenizer: [MASK]."""
+    return FAMILIES[family].task in ("masked_lm", "replaced_token", "text_classification")
+
+
+def list_models(task: Task | None = None) -> list[str]:
+    """Return the names that `create_model` accepts: families and their presets."""
+    names = []
+    for name, family in FAMILIES.items():
+        if task in (None, family.task):
+            names += [name, *(preset for preset in family.presets if preset != name)]
+    return names
+
+
+def find_config(name: str) -> tuple[str, Any]:
+    """Return family and configuration of a preset, or of a family with its default sizes."""
+    for family, entry in FAMILIES.items():
+        if name in entry.presets:
+            return family, entry.presets[name]
+    if name in FAMILIES:
+        return name, FAMILIES[name].config()
+    raise ValueError(f"unknown model {name!r}; see list_models()")
+
+
+def create_model(name: str, config: Any = None) -> nn.Module:
+    """Build a model with new weights.
+
+    name: a family ("gpt") or a preset ("gpt2"), see `list_models`.
+    config: replaces the sizes of the preset; must be of the family's configuration class.
+    """
+    family, preset = find_config(name)
+    model: nn.Module = FAMILIES[family].model(preset if config is None else config)
+    return model
