@@ -11,12 +11,13 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "polyhead"
 FILES = sorted(set(ROOT.rglob("*.py")) - {ROOT / "__init__.py"})
 
-FOUNDATION = {"errors", "config", "devices", "special_tokens"}
+FOUNDATION = {"errors", "config", "devices", "i18n", "special_tokens"}
 MAY_IMPORT = {  # every package, and the packages it may import
     "errors": set(),
     "special_tokens": set(),
     "config": {"errors"},
     "devices": {"errors"},
+    "i18n": {"errors"},
     "render": {"errors"},
     "layers": {"errors"},
     "models": {"layers"},

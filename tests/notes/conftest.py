@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from polyhead.i18n import Words
 from polyhead.notes import claims as checks
 from polyhead.notes import runner as run
-from polyhead.notes.claims import Words
 from polyhead.notes.verification import NotesReport, verify
 
 SAMPLE = '''"""A chapter with one row of every kind."""
@@ -21,7 +21,8 @@ from torch.nn import functional as F
 
 from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
 from polyhead.layers.masks import THE_PAST, Mask
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.i18n import Words
+from polyhead.notes.claims import Finding, check, close, same
 
 HALF = 0.5
 TEXT = Words("Why <b>so</b>: because.", "왜냐하면 그렇기 때문입니다.")

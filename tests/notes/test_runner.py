@@ -13,7 +13,6 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from polyhead.cli.main import main
-from polyhead.cli.notes import chosen_language
 from polyhead.errors import ConfigError
 from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
 from polyhead.layers.masks import EVERYTHING, Mask
@@ -307,22 +306,3 @@ def strip(text):
 
 def wide(line):
     return cell_len(line.rstrip())
-
-
-@pytest.mark.parametrize(
-    ("setting", "language"),
-    [
-        ({"LANG": "ko_KR.UTF-8"}, "ko"),
-        ({"LANG": "en_US.UTF-8"}, "en"),
-        ({"LANG": "ko_KR.UTF-8", "LC_ALL": "C.UTF-8"}, "en"),
-        ({"LANG": "", "LC_ALL": "ko"}, "ko"),
-        ({}, "en"),
-    ],
-)
-def test_the_language_is_the_terminals_unless_given(monkeypatch, setting, language):
-    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in setting.items():
-        monkeypatch.setenv(name, value)
-    assert chosen_language(None) == language
-    assert chosen_language("ko") == "ko"

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from polyhead.cli.console import TrainingScreen, counting, say
-from polyhead.cli.notes import chosen_language
 from polyhead.compare.budget import read_budget
 from polyhead.compare.comparison import compete
 from polyhead.compare.plan import CompareRequest
@@ -19,6 +18,7 @@ from polyhead.compare.runner import Interrupted
 from polyhead.compare.systems import CONTESTS, Contest
 from polyhead.compare.table import best, brief, lead, warnings
 from polyhead.errors import ConfigError
+from polyhead.i18n import chosen_language
 from polyhead.pipelines.evaluate import Metric
 
 

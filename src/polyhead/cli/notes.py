@@ -1,7 +1,6 @@
 """`polyhead verify`: a table on a terminal, plain lines in a pipe, a page in a file."""
 
 import json
-import os
 import sys
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polyhead.cli.console import counting, say
-from polyhead.errors import ConfigError
+from polyhead.i18n import chosen_language
 from polyhead.notes.verification import (
     CHAPTERS,
     VERDICTS,
@@ -78,16 +77,6 @@ def run_verify(words: VerifyWords) -> int:
         _show(report, language)
     say(summary(report, language))
     return int(report.broken)
-
-
-def chosen_language(wanted: str | None) -> str:
-    """What was asked for, else the language of the terminal, if it is one that we speak."""
-    if wanted is None:
-        settings = (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
-        return "ko" if next(filter(None, settings), "").lower().startswith("ko") else "en"
-    if wanted not in WORDS:
-        raise ConfigError(f"--lang {wanted}: no such language; there are {' and '.join(WORDS)}")
-    return wanted
 
 
 def summary(report: NotesReport, language: str) -> str:

@@ -17,7 +17,7 @@ from polyhead.config import from_dict
 from polyhead.cost.published import TABLE_2
 from polyhead.data.text_files import read_lines
 from polyhead.decoding.config import DecodeConfig
-from polyhead.notes.claims import Words
+from polyhead.i18n import Words
 
 BETTER = {"bleu": max, "wer": min}
 HEADLINE = {"bleu": "BLEU lower-cased", "wer": "WER"}

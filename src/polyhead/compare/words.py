@@ -1,6 +1,6 @@
 """What tables say, in two languages."""
 
-from polyhead.notes.claims import Words
+from polyhead.i18n import Words
 
 WORDS = {
     "compare heading": Words("Table 2 on {data}", "{data}에서 다시 만든 표 2"),

@@ -19,23 +19,14 @@ written out, brute force. Where a note is wrong, the check computes what the not
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from polyhead.i18n import Words
+
 Note = Literal["right", "wrong", "imprecise"]
-
-
-class Words(NamedTuple):
-    """The same in two languages."""
-
-    en: str
-    ko: str
-
-    def in_language(self, language: str) -> str:
-        """English unless Korean is asked for."""
-        return self.ko if language == "ko" else self.en
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from polyhead.i18n import Words
 from polyhead.layers.attention import attention_weights
 from polyhead.layers.masks import THE_PAST
 from polyhead.layers.positions import SinusoidalPositions
-from polyhead.notes.claims import Words
 from polyhead.render.svg import WIDTH, Frame, Length, Point, box, heat, svg, text
 from polyhead.training.schedule import noam
 

@@ -7,10 +7,10 @@ counts the bytes that autograd really keeps for the way back, tensor by tensor.
 import torch
 from torch import Tensor
 
+from polyhead.i18n import Words
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.layers.reversible import ReversibleStack
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
-from polyhead.notes.claims import Words
 from polyhead.notes.figures import Picture, in_both
 from polyhead.render.svg import WIDTH, Frame, Point, box, path, svg, text
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import torch
 
 from polyhead.errors import ConfigError
+from polyhead.i18n import Words
 from polyhead.notes import figures as drawings
 from polyhead.notes import figures_reformer as drawings_reformer
-from polyhead.notes.claims import Words
 from polyhead.notes.explain import places, snippet
 from polyhead.notes.figures import Picture
 from polyhead.notes.runner import (

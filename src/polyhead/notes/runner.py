@@ -27,7 +27,8 @@ from typing import Literal, NamedTuple
 import torch
 
 from polyhead.errors import ConfigError
-from polyhead.notes.claims import CHECKS, Check, Finding, Words
+from polyhead.i18n import Words
+from polyhead.notes.claims import CHECKS, Check, Finding
 
 Verdict = Literal["ok", "note wrong", "note imprecise", "BROKEN"]
 

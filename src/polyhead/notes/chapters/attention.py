@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from polyhead.i18n import Words
 from polyhead.layers.attention import (
     FullAttention,
     MultiHeadAttention,
@@ -20,7 +21,7 @@ from polyhead.layers.kv_cache import Memory
 from polyhead.layers.masks import EVERYTHING, Mask
 from polyhead.layers.recurrent import LookBack
 from polyhead.layers.transformer_stack import StackConfig, TransformerBlock
-from polyhead.notes.claims import Finding, Words, check, close, same, shown
+from polyhead.notes.claims import Finding, check, close, same, shown
 
 
 @check(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyhead.i18n import Words
 from polyhead.layers.attention import FullAttention, MultiHeadAttention
 from polyhead.layers.feed_forward import FeedForward
 from polyhead.layers.kv_cache import BlockCache
@@ -21,7 +22,7 @@ from polyhead.layers.norms import (
     NotesLayerNorm,
 )
 from polyhead.layers.transformer_stack import Residual, StackConfig, TransformerBlock
-from polyhead.notes.claims import Finding, Words, check, close, same, shown
+from polyhead.notes.claims import Finding, check, close, same, shown
 
 
 @check(

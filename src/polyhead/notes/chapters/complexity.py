@@ -17,11 +17,12 @@ from polyhead.cost.complexity import (
     sequential_steps,
 )
 from polyhead.cost.measured import kept_bytes, products
+from polyhead.i18n import Words
 from polyhead.layers.attention import FullAttention, attention
 from polyhead.layers.local_attention import LocalAttention
 from polyhead.layers.masks import Mask
 from polyhead.layers.recurrent import Recurrence
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.notes.claims import Finding, check, close, same
 
 
 @check(

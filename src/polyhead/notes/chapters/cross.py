@@ -8,13 +8,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from polyhead.i18n import Words
 from polyhead.layers.attention import FullAttention, MultiHeadAttention
 from polyhead.layers.attention_hooks import recorded_attention
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.masks import EVERYTHING
 from polyhead.layers.transformer_stack import Residual, StackConfig, TransformerBlock
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.notes.claims import Finding, check, close, same
 
 
 @check(

@@ -8,10 +8,11 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from polyhead.data.batches.masking import ELECTRA as ELECTRAS_SHARES
+from polyhead.i18n import Words
 from polyhead.models.bert import bert_stack
 from polyhead.models.electra import SPOTTING_WEIGHT, Electra, ElectraConfig, narrowed
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.notes.claims import Finding, check, close, same
 
 
 @check(

@@ -10,10 +10,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from polyhead.i18n import Words
 from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
 from polyhead.layers.attention_hooks import recorded_attention
 from polyhead.layers.masks import Mask
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.notes.claims import Finding, check, close, same
 
 
 @check(

@@ -14,11 +14,12 @@ from torch.nn import functional as F
 
 from polyhead.data.batches.masking import BERT as BERTS_SHARES
 from polyhead.data.batches.masking import blank
+from polyhead.i18n import Words
 from polyhead.layers.attention_hooks import recorded_attention
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
 from polyhead.models.gpt import GPT, GPTConfig
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.notes.claims import Finding, check, close, same
 from polyhead.viz.draw_text import HEADS, svg
 from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
 

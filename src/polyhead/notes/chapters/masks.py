@@ -7,13 +7,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from polyhead.i18n import Words
 from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
 from polyhead.layers.attention_hooks import recorded_attention
 from polyhead.layers.masks import THE_PAST, Mask, not_padding
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.notes.claims import Finding, check, close, same
 
 
 @check(

@@ -14,12 +14,13 @@ from torch.nn import functional as F
 
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import greedy
+from polyhead.i18n import Words
 from polyhead.layers.embeddings import TokenEmbedding
 from polyhead.layers.init import xavier
 from polyhead.layers.positions import LearnedPositions, SinusoidalPositions
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.notes.claims import Finding, check, close, same
 
 
 @check(

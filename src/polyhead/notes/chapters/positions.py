@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 from torch.nn import functional as F
 
+from polyhead.i18n import Words
 from polyhead.layers.embeddings import TokenEmbedding
 from polyhead.layers.positions import (
     BinaryPositions,
@@ -23,7 +24,7 @@ from polyhead.layers.positions import (
 from polyhead.layers.transformer_stack import StackConfig, TransformerBlock
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
-from polyhead.notes.claims import Finding, Words, check, close, same, shown
+from polyhead.notes.claims import Finding, check, close, same, shown
 
 
 @check(

@@ -16,6 +16,7 @@ from torch.autograd.functional import jacobian
 from torch.nn import functional as F
 
 from polyhead.data.batches.translation import collate
+from polyhead.i18n import Words
 from polyhead.layers.attention import FullAttention, MultiHeadAttention
 from polyhead.layers.attention_scores import ScoredAttention, make_score
 from polyhead.layers.kv_cache import Memory
@@ -30,7 +31,7 @@ from polyhead.models.baselines.attention_ladder import (
     LadderConfig,
 )
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.notes.claims import Finding, check, close, same
 from polyhead.viz.gradient_reach import gradient_by_word
 
 SMALL = LadderConfig(20, 20, cell="rnn", d_model=16, dropout=0.0, max_length=8)

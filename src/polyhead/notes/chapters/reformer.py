@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from polyhead.cost.measured import kept_bytes, products
+from polyhead.i18n import Words
 from polyhead.layers.attention import attention
 from polyhead.layers.feed_forward import FeedForward
 from polyhead.layers.kv_cache import BlockCache
@@ -24,7 +25,7 @@ from polyhead.layers.lsh.hashing import draw_rotations, hash_vectors, sort_by_bu
 from polyhead.layers.masks import EVERYTHING, THE_PAST
 from polyhead.layers.reversible import ReversibleStack
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.notes.claims import Finding, check, close, same
 
 
 @check(

@@ -20,9 +20,10 @@ from polyhead.cost.published import (
     table_2,
 )
 from polyhead.cost.stack import Shape
+from polyhead.i18n import Words
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.notes.claims import Finding, check, close, same
 
 
 @check(

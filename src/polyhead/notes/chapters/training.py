@@ -10,10 +10,11 @@ from torch.nn import functional as F
 from polyhead.data.batches.translation import collate
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import greedy
+from polyhead.i18n import Words
 from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.notes.claims import Finding, check, close, same
 from polyhead.training.losses import TranslationLoss
 from polyhead.training.schedule import ScheduleConfig, learning_rate, noam
 

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from polyhead.i18n import Words
 from polyhead.models.vit import PatchEmbed, ViT, ViTConfig
-from polyhead.notes.claims import Finding, Words, check, close, same
+from polyhead.notes.claims import Finding, check, close, same
 
 
 @check(
