@@ -37,7 +37,7 @@ from polyhead.cost.complexity import (
 )
 from polyhead.layers.attention import FullAttention, attention
 from polyhead.layers.local_attention import LocalAttention
-from polyhead.viz.draw_text import rasterise
+from polyhead.render.svg import rasterize
 
 KERNEL, WINDOW = 3, 16
 LONGER = 8
@@ -328,7 +328,7 @@ def main(arguments: Sequence[str]) -> int:
     figure = words.figure or (FIGURE if words.record else None)
     if figure is not None:
         drawn = draw(found, sizes)
-        figure.write_bytes(rasterise(drawn) if figure.suffix == ".png" else drawn.encode())
+        figure.write_bytes(rasterize(drawn) if figure.suffix == ".png" else drawn.encode())
     print("\n".join(["", *lines]))
     if words.record:
         shown = ["", f"![time and memory over n and d]({FIGURE.name})"]

@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from polyhead.viz.draw_text import FONTS, HEADS, INK, SOFT
+from polyhead.render.svg import FONTS, GRID, INK, PALETTE, SOFT
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, RIGHT = 420, 300, 62, 34, 46, 18
 TITLE, LEGEND_LINE = 30, 18
-GRID = "#e4e4e8"
 
 Points = Sequence[tuple[float, float]]
 
@@ -45,7 +44,7 @@ def draw(panels: Sequence[Panel], title: str = "", columns: int = 0) -> str:
         style = f'fill="{INK}" font-size="15" font-weight="600"'
         parts.append(f'<text x="{LEFT}" y="24" {style}>{escape(title)}</text>')
     names = list(dict.fromkeys(name for panel in panels for name in panel.curves))
-    colours = {name: HEADS[i % len(HEADS)] for i, name in enumerate(names)}
+    colours = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
     for number, panel in enumerate(panels):
         x, y = WIDTH * (number % columns), above + high * (number // columns)
         drawn = _panel(panel, colours) + _legend(panel, colours)

@@ -16,10 +16,10 @@ from browsing import until
 from standin import LONG
 from views import ATTACK, build
 
+from polyhead.render.svg import MASKED, viridis
 from polyhead.server.answer_schemas import Code
 from polyhead.server.openapi import REASONS
 from polyhead.viz.capture_text import packed
-from polyhead.viz.draw_text import MASKED, viridis
 from polyhead.viz.views import AttentionView, Token, TokenizedText
 
 TEXT = "저는 내일 친구와 학교에 갑니다."

@@ -6,7 +6,7 @@ import urllib.request
 import numpy as np
 import pytest
 
-from polyhead.viz.draw_text import viridis
+from polyhead.render.svg import viridis
 from polyhead.viz.views import AttentionView
 
 TEXT = "민준 씨는 내일 부산에 가요."

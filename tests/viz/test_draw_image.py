@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from polyhead.errors import ConfigError
+from polyhead.render.svg import rasterize, viridis
 from polyhead.viz import draw_text as drawing
 from polyhead.viz.draw_image import OPAQUE, ImageViewOptions, drawn, png_of
-from polyhead.viz.draw_text import rasterise, viridis
 from polyhead.viz.image_page import ImageView
 from polyhead.viz.page import read
 
@@ -144,7 +144,7 @@ def test_a_pixel_is_the_map_over_the_picture(view):
     _, over = whole.iter(f"{NAMESPACE}use")
     x, y = map(float, over.get("transform").split(")")[0].removeprefix("translate(").split())
     scale = float(over.get("transform").split("scale(")[1].rstrip(")"))
-    seen = np.asarray(Image.open(io.BytesIO(rasterise(drawn(view, choice), 1))).convert("RGB"))
+    seen = np.asarray(Image.open(io.BytesIO(rasterize(drawn(view, choice), 1))).convert("RGB"))
     fills = np.array([list(bytes.fromhex(c[1:])) for c in colours(view.layers[1, 2])])
     for row, column in np.ndindex(8, 12):
         map_colour = fills.reshape(2, 3, 3)[row // 4, column // 4]

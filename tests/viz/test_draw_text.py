@@ -12,8 +12,10 @@ import pytest
 from PIL import Image
 
 from polyhead.errors import ConfigError, MissingError
+from polyhead.render import svg as svg_drawing
+from polyhead.render.svg import FONTS, MASKED, PALETTE, rasterize, viridis
 from polyhead.viz import draw_text as drawing
-from polyhead.viz.draw_text import HEADS, MASKED, png, rasterise, svg, viridis
+from polyhead.viz.draw_text import png, svg
 from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -101,13 +103,13 @@ def perceived(colour, blindness):
 
 def page_palettes():
     """The colours of heads on the page: by day and by night."""
-    style = files("polyhead.viz").joinpath("viewer", "base.css").read_text("utf-8")
+    style = files("polyhead.viz").joinpath("web", "base.css").read_text("utf-8")
     colours = re.findall(r"--head-\d: (#\w+);", style)
     return {"light": colours[:8], "dark": colours[8:]}
 
 
 def test_pictures_and_the_page_have_the_same_colours():
-    assert page_palettes()["light"] == list(HEADS)
+    assert page_palettes()["light"] == list(PALETTE)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -219,7 +221,7 @@ def test_nine_heads_use_the_eight_colours_again():
     weights = np.full((9, 2, 2), 0.5)
     root = parsed(svg(small("a", "b", weights=weights), style="lines"))
     strokes = [g.get("stroke") for g in root.iter(f"{NAMESPACE}g") if g.get("class") == "head"]
-    assert strokes == [*HEADS, HEADS[0]]
+    assert strokes == [*PALETTE, PALETTE[0]]
 
 
 # What cannot be drawn
@@ -267,7 +269,7 @@ def pixels(data):
 
 def hangul_font():
     try:
-        rasterise(letter("가"))
+        rasterize(letter("가"))
     except MissingError as problem:
         pytest.skip(str(problem))
 
@@ -275,7 +277,7 @@ def hangul_font():
 def letter(text):
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" width="60" height="60" '
-        f'font-family="{drawing.FONTS}"><rect width="60" height="60" fill="#fff"/>'
+        f'font-family="{FONTS}"><rect width="60" height="60" fill="#fff"/>'
         f'<text x="10" y="45" font-size="40">{text}</text></svg>'
     )
 
@@ -298,8 +300,8 @@ def test_png_is_the_same_picture_in_pixels():
 
 def test_hangul_comes_out_as_letters_and_not_as_boxes():
     hangul_font()
-    box = pixels(rasterise(letter("\U0010fffd")))  # no font has this
-    drawn = [pixels(rasterise(letter(text))) for text in "학교힣"]
+    box = pixels(rasterize(letter("\U0010fffd")))  # no font has this
+    drawn = [pixels(rasterize(letter(text))) for text in "학교힣"]
     for image in drawn:
         assert (image != box).any()
         assert (image < 128).all(axis=2).sum() > 50  # ink
@@ -322,14 +324,14 @@ def test_without_resvg_the_message_says_what_to_install(view, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("학교", "no font here has Hangul letters: apt install fonts-nanum"),
-        ("水", "no font here has Chinese or Japanese letters: apt install fonts-noto-cjk"),
-        ("school", "no font here has Latin letters: apt install fonts-dejavu-core"),
+        ("학교", "no installed font has Hangul letters: apt install fonts-nanum"),
+        ("水", "no installed font has Chinese or Japanese letters: apt install fonts-noto-cjk"),
+        ("school", "no installed font has Latin letters: apt install fonts-dejavu-core"),
     ],
 )
 def test_without_a_font_for_the_letters_the_message_says_which_to_install(
     text, message, monkeypatch
 ):
-    monkeypatch.setattr(drawing, "RESVG_FONTS", {"skip_system_fonts": True})
+    monkeypatch.setattr(svg_drawing, "RESVG_FONTS", {"skip_system_fonts": True})
     with pytest.raises(MissingError, match=message):
         png(small(text))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from polyhead.render.svg import viridis
 from polyhead.viz import image_page
-from polyhead.viz.draw_text import viridis
 from polyhead.viz.image_page import ImageView
 from polyhead.viz.rollout import by_patch, rollout
 

@@ -5,7 +5,8 @@ import pytest
 from views import build, hashed
 
 from polyhead.errors import ConfigError
-from polyhead.viz.draw_text import MASKED, drawn, scaled
+from polyhead.render.svg import MASKED
+from polyhead.viz.draw_text import drawn, scaled
 from polyhead.viz.select import ViewOptions, sheets
 
 

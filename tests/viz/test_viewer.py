@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from views import hashed
 
-from polyhead.viz.draw_text import viridis
+from polyhead.render.svg import viridis
 from polyhead.viz.views import AttentionMap, AttentionView
 
 CELLS = """() => {

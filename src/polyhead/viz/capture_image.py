@@ -12,9 +12,9 @@ from polyhead.errors import ConfigError, PolyheadError
 from polyhead.layers.attention_hooks import recorded_attention
 from polyhead.models.vit import cut
 from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.render.svg import rasterize
 from polyhead.viz import image_page
 from polyhead.viz.draw_image import ImageViewOptions, drawn
-from polyhead.viz.draw_text import rasterise
 from polyhead.viz.image_page import ImageView
 from polyhead.viz.rollout import by_patch, rollout
 
@@ -71,7 +71,7 @@ def write_view(
         content = f"{view.to_json()}\n".encode()
     else:
         picture = drawn(view, ImageViewOptions(layer, heads))
-        content = picture.encode() if ending == ".svg" else rasterise(picture)
+        content = picture.encode() if ending == ".svg" else rasterize(picture)
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -19,22 +19,20 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from polyhead.errors import ConfigError
-from polyhead.viz.draw_text import (
-    GAP,
-    HEADS,
+from polyhead.render.svg import (
     INK,
-    MARGIN,
     MASKED,
+    PALETTE,
     SOFT,
     Length,
     cells,
-    check_cells,
     document,
-    ems,
     label,
-    shortened,
+    text_width,
+    truncate,
     viridis,
 )
+from polyhead.viz.draw_text import GAP, MARGIN, check_cells
 from polyhead.viz.image_page import ImageView
 from polyhead.viz.select import WAYS
 
@@ -95,7 +93,7 @@ def drawn(view: ImageView, choice: ImageViewOptions) -> str:
     parts, right, y = _answer(view)
     beside = rows.pop(0) if len(rows[0]) == 1 else []
     rows = [[Tile("what the model saw"), *beside], *rows]
-    apart = max(side, *(11 * ems(tile.caption) for row in rows for tile in row))
+    apart = max(side, *(11 * text_width(tile.caption) for row in rows for tile in row))
     for row in rows:
         for place, tile in enumerate(row):
             x = MARGIN + place * (apart + GAP)
@@ -143,19 +141,22 @@ def _heads(view: ImageView, layer: int, heads: Sequence[int] | str | None) -> li
 
 def _answer(view: ImageView) -> tuple[list[str], float, float]:
     """The title and the likeliest classes; how wide they are, and where they end."""
-    title = shortened(view.title, 40)
-    parts, width = [label(MARGIN, MARGIN + 12, title, bold=True)], MARGIN + 13 * ems(title)
+    title = truncate(view.title, 40)
+    parts, width = (
+        [label(MARGIN, MARGIN + 12, title, size=13, bold=True)],
+        MARGIN + 13 * text_width(title),
+    )
     y = MARGIN + 26.0
     for name, share in view.labels:
         bar = f'<rect x="{MARGIN}" y="{y + 4:g}" height="6" rx="3"'
         parts.append(f'{bar} width="{BAR}" fill="{MASKED}"/>')
-        parts.append(f'{bar} width="{BAR * share:.4g}" fill="{HEADS[0]}"/>')
+        parts.append(f'{bar} width="{BAR * share:.4g}" fill="{PALETTE[0]}"/>')
         parts.append(
-            label(MARGIN + BAR + 52, y + 11, f"{100 * share:.1f} %", end=True, colour=SOFT)
+            label(MARGIN + BAR + 52, y + 11, f"{100 * share:.1f} %", anchor="end", colour=SOFT)
         )
-        name = shortened(name, 40)
+        name = truncate(name, 40)
         parts.append(label(MARGIN + BAR + 60, y + 11, name, colour=INK))
-        width, y = max(width, MARGIN + BAR + 60 + 11 * ems(name)), y + LINE
+        width, y = max(width, MARGIN + BAR + 60 + 11 * text_width(name)), y + LINE
     return parts, width, y + GAP / 2
 
 

@@ -9,54 +9,32 @@ colour for each head and are as opaque as the weight is large, as in "Attention 
 """
 
 import math
-import re
-import unicodedata
 from collections.abc import Sequence
-from typing import Any
-from xml.sax.saxutils import escape
 
-from polyhead.errors import ConfigError, MissingError
+from polyhead.errors import ConfigError
+from polyhead.render.svg import (
+    FADED,
+    INK,
+    MASKED,
+    PALETTE,
+    SOFT,
+    Length,
+    cells,
+    document,
+    label,
+    rasterize,
+    text_width,
+    truncate,
+    viridis,
+)
 from polyhead.viz.select import Panel, Sheet, ViewOptions, sheets
 from polyhead.viz.views import AttentionView, Token
 
-Length = int | float  # in units of the picture
-
-# Every fifth of the 256 colours of viridis (van der Walt and Smith, CC0), straight between two.
-VIRIDIS = bytes.fromhex(
-    "44015446085c471063481769481d6f482475472a7a46307e453781433d844142873f48893d4e8a"
-    "3a538b38598c355e8d33638d31688e2e6d8e2c718e2a768e297b8e27808e25848e23898e218e8d"
-    "20928c1f978b1e9c891fa18821a58524aa8328ae802eb37c35b7793dbc7446c06f50c46a5ac864"
-    "65cb5e70cf577cd25089d54895d840a2da37b0dd2fbddf26cae11fd8e219e5e419f1e51dfde725"
-)
-# Eight colours that stay apart for every kind of colour vision; a ninth head begins anew.
-HEADS = ("#0060c4", "#d25b27", "#05986b", "#c35d9d", "#e0a21b", "#61c1f5", "#601e7f", "#4a4f57")
 NAMES = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
     "cross": "cross-attention",
 }
-MASKED, INK, SOFT, FADED = "#ececef", "#1d2129", "#5d6673", "#b9bec6"
-
-FONTS = (
-    "system-ui, 'Apple SD Gothic Neo', 'Malgun Gothic', 'Noto Sans KR', 'Noto Sans CJK KR', "
-    "NanumGothic, sans-serif"
-)
-SCRIPTS = {  # letters that a font may lack, two of them to try it with, and where to get a font
-    "Hangul": (
-        re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]"),
-        ("가", "한"),
-        "fonts-nanum",
-    ),
-    "Chinese or Japanese": (
-        re.compile("[\u3040-\u30ff\u4e00-\u9fff]"),
-        ("一", "水"),
-        "fonts-noto-cjk",
-    ),
-    "Latin": (re.compile("[A-Za-z]"), ("a", "g"), "fonts-dejavu-core"),
-}
-RESVG_FONTS: dict[str, Any] = {}  # the system's own; a test takes them away
-
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 TILT = 58  # degrees, of the labels above the columns
 CELL, ROW, GAP, MARGIN = 16, 28, 18, 20
 MAX_CELLS = 250_000  # beyond this the picture is too large for any program to open
@@ -99,31 +77,7 @@ def png(
     scale: int | float = 2,
 ) -> bytes:
     """The same picture as `svg`, as a PNG file with `scale` pixels for each unit."""
-    return rasterise(svg(view, kind, layer, heads, word, style, merge), scale)
-
-
-def rasterise(picture: str, scale: int | float = 2) -> bytes:
-    """Turn an SVG into a PNG, refusing to leave out letters that no font here can draw."""
-    try:
-        import resvg_py
-    except ImportError:
-        what = "PNG needs the package resvg-py"
-        raise MissingError(f"{what}: pip install 'polyhead[png]', or write SVG") from None
-    for script, (letters, (one, other), package) in SCRIPTS.items():
-        if letters.search(picture) and _probe(resvg_py, one) == _probe(resvg_py, other):
-            raise MissingError(f"no font here has {script} letters: apt install {package}")
-    drawn = resvg_py.svg_to_bytes(svg_string=picture, zoom=scale, **RESVG_FONTS)
-    return bytes(drawn)
-
-
-def viridis(weight: int | float) -> str:
-    """The colour of a weight between 0 and 1 as #rrggbb."""
-    last = len(VIRIDIS) // 3 - 1
-    place = min(max(weight, 0.0), 1.0) * last
-    step = min(int(place), last - 1)
-    low, high = VIRIDIS[3 * step : 3 * step + 3], VIRIDIS[3 * step + 3 : 3 * step + 6]
-    mixed = (math.floor(a + (b - a) * (place - step) + 0.5) for a, b in zip(low, high, strict=True))
-    return "#" + "".join(f"{channel:02x}" for channel in mixed)
+    return rasterize(svg(view, kind, layer, heads, word, style, merge), scale)
 
 
 # Heat-maps
@@ -138,7 +92,7 @@ def _heatmaps(title: str, chosen: Sequence[Sheet], log: bool) -> str:
     for sheet in chosen:
         rows, columns = sheet.rows, sheet.columns
         side, (top, overhang) = _widest(rows) + 8, _slanted(columns)
-        parts.append(label(MARGIN, y + 12, _heading(sheet), bold=True))
+        parts.append(label(MARGIN, y + 12, _heading(sheet), size=13, bold=True))
         y += 26
         per_row = 4 if len(chosen) == 1 else len(sheet.panels)
         for start in range(0, len(sheet.panels), per_row):
@@ -148,7 +102,7 @@ def _heatmaps(title: str, chosen: Sequence[Sheet], log: bool) -> str:
                 parts.append(label(x, y + 12, panel.name, colour=SOFT))
                 parts.append(_names_above(columns, x, y + 18 + top))
                 parts.append(_cells(panel, x, y + 18 + top, log))
-                named = x + 11 * ems(panel.name)
+                named = x + 11 * text_width(panel.name)
                 width = max(width, x + len(columns) * CELL + overhang, named)
             y += 18 + top + len(rows) * CELL + GAP
         y += GAP / 2
@@ -179,18 +133,6 @@ def _cells(panel: Panel, x: Length, y: Length, log: bool) -> str:
     return cells(colours, f"translate({x:g} {y:g}) scale({CELL})")
 
 
-def cells(colours: Sequence[Sequence[str]], place: str, opacity: Length = 1) -> str:
-    """A field of squares, row by row, in units of a cell; `place` is a transformation."""
-    squares = [
-        f'<rect x="{column}" y="{row}" width="1" height="1" fill="{colour}"/>'
-        for row, line in enumerate(colours)
-        for column, colour in enumerate(line)
-    ]
-    seen_through = f' fill-opacity="{opacity:g}"' if opacity < 1 else ""
-    group = f'<g class="cells" transform="{place}" shape-rendering="crispEdges"{seen_through}>'
-    return f"{group}{''.join(squares)}</g>"
-
-
 def scaled(weight: float) -> float:
     """Where a weight stands on the logarithmic scale, which begins at 10⁻⁴."""
     return 1 + math.log10(weight) / 4 if weight > 0 else 0.0
@@ -199,7 +141,7 @@ def scaled(weight: float) -> float:
 def _names_beside(tokens: Sequence[Token], x: Length, y: Length) -> str:
     middle = y + CELL / 2 + 4
     return "".join(
-        label(x - 6, middle + row * CELL, _short(token), end=True)
+        label(x - 6, middle + row * CELL, _short(token), anchor="end")
         for row, token in enumerate(tokens)
     )
 
@@ -220,19 +162,19 @@ def _lines(title: str, sheet: Sheet) -> str:
     side, between, top = _widest(sheet.rows, 14) + 8, 300, MARGIN + 64
     left = MARGIN + side
     right = left + between
-    parts = [label(MARGIN, MARGIN + 12, _heading(sheet), bold=True)]
+    parts = [label(MARGIN, MARGIN + 12, _heading(sheet), size=13, bold=True)]
     for place, panel in enumerate(sheet.panels):
         x = MARGIN + 38 * place
         square = f'<rect x="{x}" y="{MARGIN + 26}" width="12" height="12" rx="2"'
         parts.append(f'{square} fill="{_colour(panel)}"/>')
         parts.append(label(x + 16, MARGIN + 36, str(panel.head), colour=SOFT))
-    for tokens, lit, edge, end in (
-        (sheet.rows, sheet.lit_rows, left - 8, True),
-        (sheet.columns, sheet.lit_columns, right + 8, False),
+    for tokens, lit, edge, anchor in (
+        (sheet.rows, sheet.lit_rows, left - 8, "end"),
+        (sheet.columns, sheet.lit_columns, right + 8, "start"),
     ):
         for number, token in enumerate(tokens):
             colour, y = INK if number in lit else FADED, _middle(top, number) + 5
-            parts.append(label(edge, y, _short(token), size=14, end=end, colour=colour))
+            parts.append(label(edge, y, _short(token), size=14, anchor=anchor, colour=colour))
     for place, panel in enumerate(sheet.panels):
         apart = _apart(place, len(sheet.panels))
         curves = [
@@ -266,76 +208,21 @@ def _curve(start: tuple[Length, Length], end: tuple[Length, Length], weight: flo
 
 def _colour(panel: Panel) -> str:
     assert isinstance(panel.head, int)
-    return HEADS[(panel.head - 1) % len(HEADS)]
+    return PALETTE[(panel.head - 1) % len(PALETTE)]
 
 
 # Text
 
 
-def label(
-    x: Length,
-    y: Length,
-    content: str,
-    *,
-    size: int = 11,
-    end: bool = False,
-    bold: bool = False,
-    colour: str = INK,
-) -> str:
-    """A text of one line."""
-    anchor = ' text-anchor="end"' if end else ""
-    weight = ' font-weight="bold"' if bold else ""
-    style = f'font-size="{13 if bold else size}" fill="{colour}"{anchor}{weight}'
-    return f'<text x="{x:g}" y="{y:g}" {style}>{_clean(content)}</text>'
-
-
-def document(title: str, width: Length, height: Length, parts: Sequence[str]) -> str:
-    """A whole picture."""
-    size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{FONTS}" role="img">'
-        f'<title>{_clean(title)}</title><rect width="100%" height="100%" fill="#ffffff"/>'
-        f"{''.join(parts)}</svg>\n"
-    )
-
-
-def _clean(text: str) -> str:
-    """Text for XML: markup is escaped, and what XML cannot hold at all becomes �."""
-    return escape(NOT_XML.sub("\ufffd", text))
-
-
 def _short(token: Token) -> str:
-    return shortened(token.text if token.text.strip() else "␣", 9)
-
-
-def shortened(text: str, most: Length) -> str:
-    """A text as a label of at most so many ems."""
-    letters = 4 * int(most)  # more are never looked at
-    if len(text) < letters and ems(text) <= most:
-        return text
-    text = text[:letters]
-    while ems(text) > most - 1:
-        text = text[:-1]
-    return text + "…"
-
-
-def ems(text: str) -> float:
-    """About how wide a text is: Hangul and Han are square, other letters narrower."""
-    return sum(1.0 if unicodedata.east_asian_width(letter) in "WF" else 0.6 for letter in text)
+    return truncate(token.text if token.text.strip() else "␣", 9)
 
 
 def _widest(tokens: Sequence[Token], size: int = 11) -> float:
-    return max(size * ems(_short(token)) for token in tokens)
+    return max(size * text_width(_short(token)) for token in tokens)
 
 
 def _slanted(tokens: Sequence[Token]) -> tuple[float, float]:
     """How high the tilted labels are, and how far the last may reach to the right."""
     angle = math.radians(TILT)
     return _widest(tokens) * math.sin(angle) + 14, _widest(tokens) * math.cos(angle)
-
-
-def _probe(resvg: Any, letter: str) -> bytes:
-    """A picture of one letter. Two letters that look alike are both missing from the fonts."""
-    text = f'<text x="4" y="30" font-size="30">{letter}</text>'
-    frame = f'<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40" font-family="{FONTS}">'
-    return bytes(resvg.svg_to_bytes(svg_string=f"{frame}{text}</svg>", **RESVG_FONTS))

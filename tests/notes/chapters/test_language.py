@@ -52,5 +52,5 @@ def test_recorded_weights_over_the_wrong_axis_are_noticed(monkeypatch):
 
 
 def test_a_picture_in_one_colour_is_noticed(monkeypatch):
-    monkeypatch.setattr(drawing, "HEADS", ("#0060c4",))
+    monkeypatch.setattr(drawing, "PALETTE", ("#0060c4",))
     assert "K1" in broken()

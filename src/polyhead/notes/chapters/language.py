@@ -20,7 +20,8 @@ from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.notes.claims import Finding, check, close, same
-from polyhead.viz.draw_text import HEADS, svg
+from polyhead.render.svg import PALETTE
+from polyhead.viz.draw_text import svg
 from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
 
 
@@ -63,7 +64,7 @@ def figure_3() -> Finding:
     drawn = AttentionMap("encoder", 5, weights[0].detach().numpy(), "source", "source")
     view = AttentionView("", "", TokenizedText(" ".join(words), tokens), None, (), (drawn,))
     picture = svg(view, "encoder", layer=5, word="making", style="lines")
-    colours = same(expected=8, got=len({colour for colour in HEADS if colour in picture}))
+    colours = same(expected=8, got=len({colour for colour in PALETTE if colour in picture}))
     return colours if found.holds else found
 
 
