@@ -183,7 +183,7 @@ def test_eighteen_thousand_strange_requests_meet_no_mistake_of_ours(server):
     assert sum(statuses.values()) == N_CALLS
     assert statuses[200] > 0.03 * N_CALLS  # it is not all refused at the door
     assert {400, 404, 405, 413, 415, 422} <= set(statuses)
-    assert server.app.batcher.depth == 0
+    assert server.app.scheduler.worker.depth == 0
     assert server.app.border.n_open == 0
 
 

@@ -332,7 +332,7 @@ def test_only_the_panel_that_is_needed_is_loaded(play, windows):
 
 
 def modules():
-    found = files("polyhead.server").joinpath("page").iterdir()
+    found = files("polyhead.server").joinpath("static").iterdir()
     return {one.name: one.read_text(encoding="utf-8") for one in found if one.name.endswith(".js")}
 
 
@@ -340,7 +340,7 @@ PAIR = r'^  (\w+): \[\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)",?\s*\],$'
 
 
 def test_both_languages_say_everything_the_modules_say():
-    viewer = files("polyhead.viz").joinpath("viewer", "words.js").read_text(encoding="utf-8")
+    viewer = files("polyhead.viz").joinpath("web", "words.js").read_text(encoding="utf-8")
     text = modules()["playwords.js"] + viewer
     words = {key: pair for key, *pair in re.findall(PAIR, text, re.M)}
     assert len(words) == len(re.findall(r"^  \w+: \[", text, re.M))  # none twice, all in both

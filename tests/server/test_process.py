@@ -77,18 +77,18 @@ def test_a_term_signal_ends_it_with_0_after_all_that_was_accepted(start):
 HANGING = """
 import sys, time
 from pathlib import Path
-from polyhead.api import portions
+from polyhead.pipelines import segments
 from polyhead.server.process import serve
 from polyhead.server.settings import Settings
 
-portions.{name} = lambda *_: time.sleep(1000)
+segments.{name} = lambda *_: time.sleep(1000)
 settings = Settings(port=0, drain_seconds=0.5, device="cpu")
 serve([Path(sys.argv[1])], settings, lambda line: print(line, file=sys.stderr, flush=True))
 """
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("Portions", "does not stop"), ("cut", "Timeout (0:00:04.500000)!")]
+    ("name", "reason"), [("SegmentBatch", "does not stop"), ("cut", "Timeout (0:00:04.500000)!")]
 )
 def test_it_ends_in_time_with_1_though_something_hangs(models, name, reason):
     words = [sys.executable, "-c", HANGING.format(name=name), str(models["translate"])]

@@ -168,11 +168,11 @@ def test_health_tells_the_truth_when_the_server_stops(another):
 def test_a_server_that_cannot_compute_is_not_ready(another):
     server = another()
     assert server.get("/health/ready").status == 200
-    server.app.batcher.close()
+    server.app.scheduler.worker.close(timeout=10.0)
     for path in ("/health", "/health/ready"):
         answer = server.get(path)
         assert answer.status == 503
-        assert "restarted" in answer.json()["error"]
+        assert "restart" in answer.json()["error"]
     assert server.get("/health/live").status == 200
     assert server.post("/v1/translate", POST).status == 503
 
@@ -232,7 +232,7 @@ def test_who_leaves_is_not_answered(server):
         return await asyncio.wait_for(asked, 30)
 
     assert server.run(leave()) is None
-    assert server.app.batcher.depth == 0
+    assert server.app.scheduler.worker.depth == 0
     assert server.post("/v1/translate", POST).status == 200
 
 

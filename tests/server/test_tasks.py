@@ -291,7 +291,7 @@ def test_the_model_stops_when_its_client_leaves(server, book, use, path, asked):
         left.set()
         assert await asking is None
         seen = len(layers)
-        await server.app.batcher.one(lambda _: None, asyncio.Event().wait())  # its turn has come
+        await server.app.scheduler.run(lambda _: None, asyncio.Event().wait())  # its turn has come
         return len(layers) - seen
 
     hooks = [layer.register_forward_pre_hook(slow) for layer in saved.model.modules()]

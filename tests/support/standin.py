@@ -17,7 +17,7 @@ from polyhead.server.security import HEADERS
 from polyhead.server.static_files import collect
 from polyhead.viz.capture_text import packed
 from polyhead.viz.image_page import ImageView
-from polyhead.viz.viewer import Choice, ImageChoice, image_picture, picture, whole_page
+from polyhead.viz.viewer import ImageViewOptions, ViewOptions, image_picture, picture, whole_page
 from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
 
 LONG = 512
@@ -164,7 +164,9 @@ class StandIn:
         if form == "svg":
             names = ("kind", "layer", "heads", "word", "column", "merge", "log", "special")
             style = "lines" if body.get("lines") else "heatmap"
-            choice = Choice(style=style, **{name: body[name] for name in names if name in body})
+            choice = ViewOptions(
+                style=style, **{name: body[name] for name in names if name in body}
+            )
             return picture(view, choice).encode(), "image/svg+xml"
         maps = body.get("maps")
         wanted = None if maps is None else [(one["kind"], one["layer"]) for one in maps]
@@ -178,7 +180,7 @@ class StandIn:
             for value in (query.get("layer"), query.get("head"))
         )
         heads = [head] if isinstance(head, int) else head
-        choice = ImageChoice(layer, heads, query.get("alone") == "true")
+        choice = ImageViewOptions(layer, heads, query.get("alone") == "true")
         return image_picture(image_view(), choice).encode(), "image/svg+xml"
 
     def answer(self, path, body, query):

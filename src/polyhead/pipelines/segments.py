@@ -112,7 +112,7 @@ class SegmentBatch:
     def __init__(self, translator: Translator, options: DecodeConfig) -> None:
         self.device = translator.device
         self.flow: ContinuousBeamSearch[Any] = ContinuousBeamSearch(translator.decodable, options)
-        self.step, self.leave = self.flow.step, self.flow.leave
+        self.step, self.cancel = self.flow.step, self.flow.leave
 
     def __len__(self) -> int:
         return len(self.flow)
@@ -122,8 +122,8 @@ class SegmentBatch:
         """Whether others may still enter."""
         return self.flow.open
 
-    def enter(self, tickets: Sequence[Any], portions: Sequence[Segment]) -> None:
-        """Begin with these at the next step."""
+    def add(self, tickets: Sequence[Any], portions: Sequence[Segment]) -> None:
+        """Put segments into free slots, from the next step on."""
         prefix = None
         if any(portion.prefix for portion in portions):
             prefix = rectangle([list(portion.prefix) for portion in portions]).to(self.device)

@@ -16,7 +16,7 @@ from polyhead.server.routes import generate as writing
 from polyhead.server.routes import libretranslate
 from polyhead.server.routes import status as telling
 from polyhead.server.routes import translate as translating
-from polyhead.server.scheduler import Batcher
+from polyhead.server.scheduler import Scheduler
 from polyhead.server.security import SecurityMiddleware
 from polyhead.server.settings import Settings
 from polyhead.server.static_files import collect, send_file
@@ -31,9 +31,9 @@ class Application:
         self, shelf: ModelRegistry, settings: Settings, prepare: Callable[[], None] = lambda: None
     ) -> None:
         metrics = Metrics()
-        self.batcher = Batcher(settings, metrics, prepare)
+        self.scheduler = Scheduler(settings, metrics, prepare)
         self.desk = AppContext(
-            shelf, self.batcher, settings, metrics, lambda: self.border.draining, collect()
+            shelf, self.scheduler, settings, metrics, lambda: self.border.draining, collect()
         )
         self.endpoints = [
             *libretranslate.ENDPOINTS,
@@ -56,12 +56,12 @@ class Application:
 
     def start(self) -> None:
         """Begin to compute."""
-        self.batcher.start()
+        self.scheduler.worker.start()
 
     def close(self) -> bool:
         """Stop computing. Whether that has succeeded."""
         self.desk.unpackers.shutdown(wait=False, cancel_futures=True)
-        return self.batcher.close()
+        return self.scheduler.worker.close(timeout=1.0)
 
     def route_of(self, path: str) -> str:
         """A route's name for the counters; a stranger's paths have none of their own."""

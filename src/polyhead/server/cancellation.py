@@ -1,9 +1,4 @@
-"""Work that ends as soon as nobody waits for it any more.
-
-A model cannot be stopped from outside, but whatever it does, it does layer by layer. A hook before
-each layer asks if the answer is still wanted, and raises `Cancelled` if not. So a beam, a walk, a
-text with many blanks and a look at all heads end early alike, and none of them knows about it.
-"""
+"""Cancellation of work that uses a model, by a hook before each of its layers."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,16 +11,19 @@ from polyhead.pipelines.translator import Translator
 T = TypeVar("T")
 
 
-def while_wanted(model: Usable, work: Callable[[], T], wanted: Callable[[], bool]) -> T:
-    """What `work` gives; it must be the only one that uses the model meanwhile."""
+def run_cancellable(model: Usable, work: Callable[[], T], is_cancelled: Callable[[], bool]) -> T:
+    """Return the result of `work`, or raise Cancelled before its next layer.
 
-    def ask(_layer: Any, _inputs: Any) -> None:
-        if not wanted():
+    Nothing else may use the model meanwhile.
+    """
+
+    def check(_layer: Any, _inputs: Any) -> None:
+        if is_cancelled():
             raise Cancelled
 
     members = model.models if isinstance(model, Translator) else (model.saved,)
     with ExitStack() as hooks:
         for saved in members:
             for layer in saved.model.modules():
-                hooks.enter_context(layer.register_forward_pre_hook(ask))
+                hooks.enter_context(layer.register_forward_pre_hook(check))
         return work()

@@ -18,11 +18,11 @@ from starlette.responses import Response
 
 from polyhead.errors import DataError
 from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.server.cancellation import while_wanted
+from polyhead.server.cancellation import run_cancellable
 from polyhead.server.errors import answer, refused
 from polyhead.server.metrics import Metrics
 from polyhead.server.registry import ModelRegistry, ServedModel
-from polyhead.server.scheduler import Batcher
+from polyhead.server.scheduler import Scheduler
 from polyhead.server.settings import MAX_UNPACKED, Settings
 from polyhead.server.uploads import pixels_of
 
@@ -34,7 +34,7 @@ class AppContext:
     """The models, the queue, and the rest."""
 
     shelf: ModelRegistry
-    batcher: Batcher
+    scheduler: Scheduler
     settings: Settings
     metrics: Metrics
     is_draining: Callable[[], bool]
@@ -55,11 +55,11 @@ class AppContext:
             except DataError as error:
                 raise refused(error, field="image", code="bad_image") from None
 
-        return await self.batcher.until(unpacked(), gone(request))
+        return await self.scheduler.wait(unpacked(), gone(request))
 
     async def compute(self, book: ServedModel, work: Callable[[], Any], request: Request) -> Any:
         """Let a model do something for one request alone, as long as its client is there."""
-        return await self.batcher.one(partial(while_wanted, book.model, work), gone(request))
+        return await self.scheduler.run(partial(run_cancellable, book.model, work), gone(request))
 
 
 Handler = Callable[[AppContext, Request], Awaitable[Response]]

@@ -23,17 +23,19 @@ class Metrics:
             "polyhead_rejected", "Requests refused because of load", ["reason"],
             registry=self.registry,
         )  # fmt: skip
-        self.waiting = Gauge("polyhead_queue_depth", "Tasks that wait", registry=self.registry)
+        self.waiting = Gauge(
+            "polyhead_queue_depth", "Requests in the queue", registry=self.registry
+        )
         self.open = Gauge("polyhead_open_requests", "In work", registry=self.registry)
         self.batch_rows = Histogram(
             "polyhead_batch_rows",
-            "Tasks of a batch, or of a step of a flow",
+            "Requests in a batch, or in a step of a running batch",
             buckets=ROWS,
             registry=self.registry,
         )
         self.batch_seconds = Histogram(
             "polyhead_batch_seconds",
-            "Time of a batch, or of a step of a flow",
+            "Time of a batch, or of a step of a running batch",
             buckets=SECONDS,
             registry=self.registry,
         )

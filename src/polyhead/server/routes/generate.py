@@ -17,13 +17,12 @@ from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import with_options
 from polyhead.server import answer_schemas as answering
 from polyhead.server import request_schemas as asking
-from polyhead.server.batch_keys import BatchKey, Task
-from polyhead.server.cancellation import while_wanted
+from polyhead.server.cancellation import run_cancellable
 from polyhead.server.context import AppContext, Endpoint, gone, reply
 from polyhead.server.errors import HTTPError, refused
 from polyhead.server.request_parsing import count_characters, is_image, read_image, read_json
-from polyhead.server.scheduler import Stream
 from polyhead.server.settings import MAX_BLANKS, MAX_TOKENS
+from polyhead.server.worker import BatchKey, QueuedRequest, Stream
 
 EVENTS = "text/event-stream"
 
@@ -47,14 +46,14 @@ async def generate(desk: AppContext, request: Request) -> Response:
     def begin() -> Iterator[str]:
         return writer.stream(asked.prompt, options=options, seed=asked.seed, stop=asked.stop)
 
-    stream, started = desk.batcher.stream(begin), time.monotonic()
+    stream, started = desk.scheduler.stream(begin), time.monotonic()
     if asked.stream:
         events = _events(stream, started)
         return StreamingResponse(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
     try:
-        text = await desk.batcher.until(_whole(stream), gone(request))
+        text = await desk.scheduler.wait(_whole(stream), gone(request))
     finally:
-        stream.wanted = False
+        stream.is_cancelled = True
     seconds = round(time.monotonic() - started, 3)
     return reply(
         answering.Written(model=book.name, prompt=asked.prompt, text=text, seconds=seconds)
@@ -86,7 +85,7 @@ async def _events(stream: Stream, started: float) -> AsyncIterator[bytes]:
     except PolyheadError as error:
         yield _event("error", refused(error).content)
     finally:
-        stream.wanted = False
+        stream.is_cancelled = True
 
 
 def _event(name: str, content: dict[str, Any]) -> bytes:
@@ -129,18 +128,20 @@ async def classify(desk: AppContext, request: Request) -> Response:
     size = count_characters(texts)
     book = desk.shelf.pick(asked.model, ("classify",))
     labeller: TextClassifier = book.model
-    lane = BatchKey(
+    key = BatchKey(
         (book.name, "classify"),
-        lambda lines, wanted: while_wanted(labeller, partial(labeller.classify, lines), wanted),
+        lambda lines, is_cancelled: run_cancellable(
+            labeller, partial(labeller.classify, lines), is_cancelled
+        ),
     )
     lengths = await desk.prepare(
         lambda: [len(ids) + 1 for ids in labeller.tokenizer.encode_batch(texts)], size
     )
-    tasks = [
-        Task(lane, text, min(length, labeller.max_length))
+    requests = [
+        QueuedRequest(key, text, min(length, labeller.max_length))
         for text, length in zip(texts, lengths, strict=True)
     ]
-    labels = await desk.batcher.ask(tasks, gone(request))
+    labels = await desk.scheduler.submit(requests, gone(request))
     desk.metrics.characters.inc(size)
     results = [
         _classified(label.probabilities, asked.top, length > labeller.max_length)

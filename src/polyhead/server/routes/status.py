@@ -9,7 +9,6 @@ from polyhead.server import settings
 from polyhead.server.context import AppContext, Endpoint, reply
 from polyhead.server.errors import HTTPError
 from polyhead.server.registry import ServedModel
-from polyhead.server.scheduler import broken
 
 LIMITS = {
     "max_characters": settings.MAX_CHARACTERS,
@@ -61,14 +60,13 @@ async def ready(desk: AppContext, _request: Request) -> Response:
     """The models are loaded and requests are taken."""
     if desk.is_draining():
         raise HTTPError(503, "the server is stopping", retry_after=5)
-    if not desk.batcher.works:
-        raise broken()
+    desk.scheduler.worker.check_alive()
     return reply(answering.Health(status="ok"))
 
 
 async def metrics(desk: AppContext, _request: Request) -> Response:
     """Counters in Prometheus's text format."""
-    desk.metrics.waiting.set(desk.batcher.depth)
+    desk.metrics.waiting.set(desk.scheduler.worker.depth)
     return Response(desk.metrics.text(), media_type=PLAIN)
 
 

@@ -13,11 +13,11 @@ from polyhead.pipelines.segments import Segment
 from polyhead.pipelines.translator import Translation, Translator, with_options
 from polyhead.server import answer_schemas as answering
 from polyhead.server import request_schemas as asking
-from polyhead.server.batch_keys import BatchKey, Task, Wanted
-from polyhead.server.cancellation import while_wanted
+from polyhead.server.cancellation import run_cancellable
 from polyhead.server.context import AppContext, Endpoint, gone, reply
 from polyhead.server.registry import ServedModel
 from polyhead.server.request_parsing import count_characters, read_json
+from polyhead.server.worker import BatchKey, IsCancelled, QueuedRequest
 from polyhead.viz.capture_translation import alignment
 from polyhead.viz.tokens import written_tokens
 
@@ -72,13 +72,13 @@ async def translated(
         return [portions.cut(translator, text, options, prefix) for text in texts]
 
     cut = await desk.prepare(cut_all, size)
-    tasks = [
-        Task(_lane(book, portion), portion, len(portion.ids))
+    requests = [
+        QueuedRequest(_batch_key(book, portion), portion, len(portion.ids))
         for lines in cut
         for line in lines
         for portion in line
     ]
-    outputs = await desk.batcher.ask(tasks, gone(request)) if tasks else []
+    outputs = await desk.scheduler.submit(requests, gone(request)) if requests else []
     desk.metrics.characters.inc(size)
 
     def join_all() -> list[list[Translation]]:
@@ -91,17 +91,21 @@ async def translated(
     return cut, await desk.prepare(join_all, size)
 
 
-def _lane(book: ServedModel, portion: Segment) -> BatchKey:
-    """With whom a portion may be translated. A wide beam has so many more rows."""
+def _batch_key(book: ServedModel, portion: Segment) -> BatchKey:
+    """Return the key of segments that may be decoded together; wide beams get fewer slots."""
     translator: Translator = book.model
     options = portion.options
-    name, run = (book.name, "translate", options), partial(portions.decode, translator)
+    name = (book.name, "translate", options)
+
+    def run(batch: list[Segment], is_cancelled: IsCancelled) -> list[Any]:
+        return list(portions.decode(translator, batch, lambda: not is_cancelled()))
+
     most = 4 * MAX_TOKENS // max(4, options.beam)
     if not portions.can_flow(translator, options):
         return BatchKey(name, run, max_tokens=most)
-    flow = partial(portions.SegmentBatch, translator, options)
-    rows = max(1, 4 * MAX_FLOWING // max(4, options.beam))
-    return BatchKey(name, run, max_rows=rows, max_tokens=most, flow=flow)
+    start = partial(portions.SegmentBatch, translator, options)
+    slots = max(1, 4 * MAX_FLOWING // max(4, options.beam))
+    return BatchKey(name, run, max_slots=slots, max_tokens=most, start=start)
 
 
 async def _linked(
@@ -113,13 +117,13 @@ async def _linked(
 ) -> list[list[Any]]:
     """The links of every text's translations; others may go between two texts."""
 
-    def run(pairs: list[Any], wanted: Wanted) -> list[list[Any]]:
+    def run(pairs: list[Any], is_cancelled: IsCancelled) -> list[list[Any]]:
         (pair,) = pairs
-        return [while_wanted(book.model, partial(_links, book.model, *pair), wanted)]
+        return [run_cancellable(book.model, partial(_links, book.model, *pair), is_cancelled)]
 
-    lane = BatchKey((book.name, "alignment"), run, max_rows=1)
-    tasks = [Task(lane, pair) for pair in zip(texts, found, strict=True)]
-    return await desk.batcher.ask(tasks, gone(request))
+    key = BatchKey((book.name, "alignment"), run, max_slots=1)
+    requests = [QueuedRequest(key, pair) for pair in zip(texts, found, strict=True)]
+    return await desk.scheduler.submit(requests, gone(request))
 
 
 def _links(translator: Translator, text: str, best: Sequence[Translation]) -> list[Any]:
