@@ -14,7 +14,7 @@ import pytest
 from typer.main import get_command
 
 from polyhead.cli.main import app
-from polyhead.notes.runner import CHAPTERS, chosen, find
+from polyhead.notes.claims import CHAPTERS, find_claim, select_claims
 from polyhead.training.config import read_run
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -117,8 +117,8 @@ def test_every_claim_that_is_named_can_be_verified(page):
     for line in commands(page):
         said = parsed(line)
         if "only_list" in said:
-            assert chosen(said["chapter_or_id"] or ()), line
-            assert said["explain"] is None or find(said["explain"])
+            assert select_claims(said["chapter_or_id"] or ()), line
+            assert said["explain"] is None or find_claim(said["explain"])
 
 
 # Two languages
@@ -176,5 +176,5 @@ def test_the_index_names_every_chapter_and_links_every_page():
     for language in ("en", "ko"):
         text = read(f"{language}/index.md")
         for chapter in CHAPTERS:
-            assert re.search(rf"^\| \[?{chapter.name}[\] ]", text, flags=re.M), chapter.name
+            assert re.search(rf"^\| \[?{chapter}[\] ]", text, flags=re.M), chapter
         assert set(NAMES) - {"index.md"} <= set(LINK.findall(text))

@@ -36,7 +36,8 @@ from polyhead.layers.reversible import _Reversible
 from polyhead.layers.transformer_stack import Residual, TransformerBlock, TransformerStack
 from polyhead.models.electra import Electra
 from polyhead.models.vit import PatchEmbed
-from polyhead.notes.runner import find, run
+from polyhead.notes.claims import find_claim
+from polyhead.notes.runner import run_claims
 from polyhead.training.schedule import noam
 
 
@@ -129,10 +130,12 @@ def broken_code(one):
 
 @pytest.mark.parametrize("one", BREAKS, ids=lambda one: one.name)
 def test_a_break_turns_its_rows_red(monkeypatch, one):
-    checks = [find(id) for id in one.red]
-    assert {row.check.id: row.verdict for row in run(checks) if row.verdict == "BROKEN"} == {}
+    checks = [find_claim(id) for id in one.red]
+    assert {
+        row.claim.id: row.verdict for row in run_claims(checks) if row.verdict == "BROKEN"
+    } == {}
     monkeypatch.setattr(function_of(one.part), "__code__", broken_code(one))
-    red = {row.check.id for row in run(checks) if row.verdict == "BROKEN"}
+    red = {row.claim.id for row in run_claims(checks) if row.verdict == "BROKEN"}
     assert red == set(one.red)
 
 

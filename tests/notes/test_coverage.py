@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polyhead.notes.runner import load
+from polyhead.notes.claims import load_claims
 
 ROOT = Path(__file__).parents[2]
 ROWS = {"A": 16, "B": 18, "C": 10, "D": 11, "E": 4, "F": 14, "G": 15, "H": 14, "I": 6, "J": 14,
@@ -38,7 +38,7 @@ NAMED = (
 @cache
 def checked():
     """The IDs of all checks."""
-    return {check.id for check in load()}
+    return {claim.id for claim in load_claims()}
 
 
 def missing(id, owner):

@@ -11,8 +11,9 @@ from polyhead.errors import ConfigError
 from polyhead.layers.attention import attention_weights
 from polyhead.layers.masks import THE_PAST
 from polyhead.notes import figures as drawings
-from polyhead.notes.report import KINDS, PICTURES, render, write
-from polyhead.notes.runner import CHAPTERS, load, run
+from polyhead.notes.claims import CHAPTERS, load_claims
+from polyhead.notes.report import KINDS, PICTURES, render, write_page
+from polyhead.notes.runner import run_claims
 from polyhead.training.schedule import noam
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -24,7 +25,7 @@ def show(windows, tmp_path):
     """Open a report in an offline window; any request or error on the page fails the test."""
 
     def show(rows, language="en", width=1200, scheme="light"):
-        path = write(rows, tmp_path / "report.html", language)
+        path = write_page(rows, tmp_path / "report.html", language)
         return windows.open(
             path.as_uri(), width=width, height=900, offline=True, color_scheme=scheme
         )
@@ -34,17 +35,17 @@ def show(windows, tmp_path):
 
 
 @pytest.fixture
-def rows(chapter):
-    chapter(broken=True)
-    return list(run(load()))
+def rows(use_sample):
+    use_sample(broken=True)
+    return list(run_claims(load_claims()))
 
 
 def test_each_claim_is_a_line_with_its_verdict(rows, show):
     page = show(rows)
     for row in rows:
-        line = page.locator(f"#claim-{row.check.id}")
+        line = page.locator(f"#claim-{row.claim.id}")
         assert KINDS[row.verdict] in line.get_attribute("class").split()
-        assert line.locator(".claim").inner_text() == row.check.claim.en
+        assert line.locator(".claim").inner_text() == row.claim.text.en
         assert line.locator(".verdict").inner_text() == row.verdict
     assert page.locator(".squares a").count() == len(rows)
 
@@ -175,4 +176,4 @@ def test_the_dot_products_rise_where_the_formula_does():
 
 def test_a_page_that_cannot_be_written_is_one_line(rows, tmp_path):
     with pytest.raises(ConfigError, match="cannot write the page"):
-        write(rows, tmp_path / "no" / "report.html")
+        write_page(rows, tmp_path / "no" / "report.html")

@@ -1,4 +1,4 @@
-"""`polyhead verify`: which checks run, what their rows say, and how the program leaves."""
+"""`polyhead verify`: selection of claims, their rows and scripts, and the command's output."""
 
 import code
 import contextlib
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from expected_errors import raises
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -17,17 +18,16 @@ from polyhead.errors import ConfigError
 from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
 from polyhead.layers.masks import EVERYTHING, Mask
 from polyhead.layers.transformer_stack import TransformerStack
-from polyhead.notes import runner
-from polyhead.notes.claims import CHECKS
-from polyhead.notes.explain import PACKAGE, place, places, snippet
-from polyhead.notes.runner import CHAPTERS, chosen, load, run
+from polyhead.notes.claims import CHAPTERS, find_claim, load_claims, read_texts, select_claims
+from polyhead.notes.runner import PACKAGE, location, run_claims, script
 
 LIMIT_SECONDS = 60
+FOLDER = PACKAGE / "notes" / "chapters"
 
 
 @pytest.fixture
 def call(capfd, monkeypatch):
-    """The command as a shell would call it: exit code, standard output, standard error."""
+    """Run the command as a shell does: exit code, standard output, standard error."""
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
 
@@ -42,78 +42,56 @@ def call(capfd, monkeypatch):
 # The real chapters
 
 
-def test_every_chapter_exists_and_every_module_is_a_chapter():
-    names = {chapter.name for chapter in CHAPTERS}
-    modules = {file.stem for file in (PACKAGE / "polyhead/notes/chapters").glob("[!_]*.py")}
-    assert modules == names
-    load()
-    assert {check.chapter for check in CHECKS.values()} == names
+def test_every_module_is_a_chapter_and_every_text_belongs_to_a_claim():
+    claims = load_claims()
+    assert {file.stem for file in FOLDER.glob("[!_]*.py")} == set(CHAPTERS)
+    for chapter in CHAPTERS:
+        ids = [claim.id for claim in claims if claim.chapter == chapter]
+        assert ids
+        assert list(read_texts(FOLDER / f"{chapter}.toml")) == ["title", *ids]
 
 
-def test_our_code_does_what_is_true_everywhere(report):
-    broken = {row.check.id: row.finding for row in report.rows if not row.finding.holds}
-    assert broken == {}
-    assert len(report.rows) == len(CHECKS)
-
-
-def test_everything_takes_less_than_a_minute(report):
+def test_the_library_is_right_everywhere_within_a_minute(report):
+    assert {row.claim.id: row.result for row in report.rows if not row.result.holds} == {}
+    assert len(report.rows) == len(load_claims())
     assert report.seconds < LIMIT_SECONDS
 
 
-def test_wrong_notes_are_shown_with_their_own_value(report):
-    wrong = [row for row in report.rows if row.verdict == "note wrong"]
-    assert wrong
-    assert [row.check.id for row in wrong if not row.finding.noted] == []
-
-
-def test_every_check_can_be_read(report):
+def test_every_row_is_complete_and_shows_the_value_of_a_note_that_is_not_right(report):
     for row in report.rows:
-        check = row.check
-        for words in (check.claim, check.explain):
-            assert words.en.strip()
-            assert words.ko.strip()
-        assert max(map(len, check.claim)) <= 70, check.id
-        assert any("가" <= letter <= "힣" for letter in check.explain.ko), check.id
-        assert check.formula.strip(), check.id
-        assert "\n" not in check.formula
-        assert check.code, check.id
-        assert row.finding.expected, check.id
-        for found in places(check):
-            assert (PACKAGE / found.path).is_file(), (check.id, found)
+        claim = row.claim
+        assert all(text.strip() for text in (*claim.text, *claim.explanation, claim.formula))
+        assert max(map(len, claim.text)) <= 70, claim.id
+        assert any("가" <= letter <= "힣" for letter in claim.explanation.ko), claim.id
+        assert "\n" not in claim.formula
+        assert claim.code, claim.id
+        assert row.result.expected, claim.id
+        assert bool(row.result.noted) == (claim.note != "right"), claim.id
+        for part in claim.code:
+            assert (PACKAGE.parent / location(part).path).is_file(), (claim.id, part)
 
 
-def test_every_script_finds_what_its_check_finds(report):
-    """Typed line by line at Python's prompt, which is less patient than a file."""
-    different = {}
-    for row in report.rows:
-        found = typed(snippet(row.check))
-        if found != row.finding:
-            different[row.check.id] = (found, row.finding)
-    assert different == {}
+def test_every_script_prints_the_result_of_its_check(report):
+    printed = {row.claim.id: typed(script(row.claim)) for row in report.rows}
+    assert printed == {row.claim.id: str(row.result) for row in report.rows}
 
 
-def typed(script):
-    """Paste a script at the prompt; what was its finding?"""
-    names, problems = {"__name__": "__console__"}, io.StringIO()
-    prompt = code.InteractiveConsole(names)
+def typed(text):
+    """Paste a script line by line at Python's prompt and return the last line that it prints."""
+    printed, problems = io.StringIO(), io.StringIO()
+    prompt = code.InteractiveConsole({"__name__": "__console__"})
     with (
         torch.random.fork_rng(devices=[]),
-        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stdout(printed),
         contextlib.redirect_stderr(problems),
     ):
-        for line in script.splitlines():
+        for line in text.splitlines():
             waiting = prompt.push(line)
-    if waiting or problems.getvalue().find("Error") >= 0:
-        return problems.getvalue() or "waiting for more"
-    return names["finding"]
+    assert not waiting, text
+    return problems.getvalue().rpartition("Error")[0] or printed.getvalue().splitlines()[-1]
 
 
-# What runs, and in which order
-
-
-def test_rows_stand_in_the_order_of_their_numbers(chapter):
-    chapter()
-    assert [check.id for check in load()] == ["A1", "B2", "B10"]
+# Selection
 
 
 @pytest.mark.parametrize(
@@ -126,63 +104,58 @@ def test_rows_stand_in_the_order_of_their_numbers(chapter):
         (("B2", "sample", "b2"), ["A1", "B2", "B10"]),
     ],
 )
-def test_chapters_and_ids_can_be_mixed(chapter, words, ids):
-    chapter()
-    assert [check.id for check in chosen(words)] == ids
+def test_claims_are_selected_by_chapter_and_id(use_sample, words, ids):
+    use_sample()
+    assert [claim.id for claim in select_claims(words)] == ids
 
 
 @pytest.mark.parametrize(
-    ("word", "message"),
+    ("word", "hint"),
     [
-        ("sampel", "sampel: no such chapter or claim; did you mean sample? "),
-        ("B11", "B11: no such chapter or claim; did you mean B10? "),
-        ("nonsense", "nonsense: no such chapter or claim; polyhead verify --list shows them all"),
+        ("sampel", "sampel: no such chapter or claim. Did you mean sample?"),
+        ("B11", "B11: no such chapter or claim. Did you mean B10?"),
+        ("nonsense", "nonsense: no such chapter or claim. `polyhead"),
     ],
 )
-def test_an_unknown_name_is_one_line_with_a_suggestion(chapter, word, message):
-    chapter()
-    with pytest.raises(ConfigError) as error:
-        chosen(["B2", word])
-    assert str(error.value).startswith(message)
-    assert "\n" not in str(error.value)
+def test_an_unknown_name_is_reported_with_the_nearest_one(use_sample, word, hint):
+    use_sample()
+    with raises(ConfigError, "unknown_claim", hint):
+        select_claims(["B2", word])
 
 
-def test_verdicts_tell_the_note_from_the_code(chapter):
-    chapter(broken=True)
-    verdicts = {row.check.id: row.verdict for row in run(load())}
-    assert verdicts == {
+# Rows
+
+
+def test_verdicts_distinguish_the_note_from_the_library(use_sample):
+    use_sample(broken=True)
+    assert {row.claim.id: row.verdict for row in run_claims(load_claims())} == {
         "A1": "note imprecise", "B2": "ok", "B10": "note wrong", "Z1": "BROKEN", "Z2": "BROKEN",
     }  # fmt: skip
 
 
-def test_an_exception_is_a_row_with_its_line(chapter):
-    chapter(broken=True)
-    (row,) = run(chosen(["Z2"]))
-    says, _, where = row.error.rpartition(" (")
-    assert says == "ValueError: d_model (512) must be a multiple of n_heads (7)"
+def test_an_exception_is_a_row_with_its_file_and_line(use_sample):
+    use_sample(broken=True)
+    (row,) = run_claims(select_claims(["Z2"]))
+    message, _, where = row.error.rpartition(" (")
+    assert message == "ValueError: d_model (512) must be a multiple of n_heads (7)"
     file, _, line = where.rstrip(")").partition(":")
     assert file == "attention.py"
     source = Path(inspect.getfile(MultiHeadAttention)).read_text(encoding="utf-8").splitlines()
     assert "raise ValueError" in source[int(line) - 1]
-    assert row.finding.got == row.error
+    assert row.result.got == row.error
 
 
-def test_a_row_does_not_depend_on_what_ran_before(chapter):
-    chapter()
-    alone = [next(iter(run([check]))).finding for check in load()]
-    assert alone == [row.finding for row in run(load())]
-
-
-def test_running_leaves_the_random_numbers_of_others_alone(chapter):
-    chapter()
+def test_a_row_does_not_depend_on_earlier_rows_and_keeps_the_global_random_state(use_sample):
+    use_sample()
+    alone = [next(iter(run_claims([claim]))).result for claim in load_claims()]
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    list(run(load()))
+    assert [row.result for row in run_claims(load_claims())] == alone
     assert torch.equal(torch.rand(3), expected)
 
 
-# Code and scripts
+# Source code
 
 
 @pytest.mark.parametrize(
@@ -193,42 +166,37 @@ def test_running_leaves_the_random_numbers_of_others_alone(chapter):
         (FullAttention, "FullAttention", "class FullAttention("),
         (EVERYTHING, "Mask", "class Mask("),
         (FullAttention.weights, "attention_weights", "def attention_weights("),
-        (TransformerStack.forward, "Stack.forward", "    def forward("),
+        (TransformerStack.forward, "TransformerStack.forward", "    def forward("),
     ],
 )
-def test_code_is_found_by_file_and_line(part, name, starts):
-    found = place(part)
-    lines = (PACKAGE / found.path).read_text(encoding="utf-8").splitlines()
-    assert found.name == name
-    assert lines[found.line - 1].startswith(starts)
-    assert not lines[found.last - 1].isspace()
+def test_a_part_is_located_by_file_and_line(part, name, starts):
+    place = location(part)
+    lines = (PACKAGE.parent / place.path).read_text(encoding="utf-8").splitlines()
+    assert place.name == name
+    assert lines[place.line - 1].startswith(starts)
 
 
-def test_a_forward_is_that_of_its_own_class():
-    assert place(FullAttention.forward).line > place(FullAttention).line
-    assert place(FullAttention.forward).last <= place(FullAttention).last
+def test_a_method_is_located_inside_its_class():
+    assert location(FullAttention.forward).line > location(FullAttention).line
 
 
-def test_scripts_of_the_sample_can_be_typed(chapter):
-    module = chapter()
-    for row in run(load()):
-        script = snippet(row.check)
-        assert typed(script) == row.finding, script
-    script = snippet(runner.CHECKS["B2"])
-    assert "# a comment that it does\n" in script
-    assert "# a comment between two statements\n" in script
-    assert "docstring" not in script
-    assert f"from {module.__name__} import HALF, twice\n" in script
-    assert "os.path" not in script
-    assert "import math\n" in script
-    assert script.endswith("print(finding)\n")
+def test_scripts_import_what_their_check_uses(use_sample):
+    use_sample()
+    for row in run_claims(load_claims()):
+        assert typed(script(row.claim)) == str(row.result)
+    text = script(find_claim("B2"))
+    assert "    # a comment\n" in text
+    assert "from polyhead.notes.chapters.sample import HALF, twice\n" in text
+    assert "import math\n" in text
+    assert "os.path" not in text
+    assert "@claim" not in text
 
 
 # The command
 
 
-def test_a_pipe_gets_one_plain_line_for_each_row(chapter, call):
-    chapter()
+def test_a_pipe_gets_one_plain_line_for_each_row(use_sample, call):
+    use_sample()
     exit_code, out, err = call()
     lines = [line.split("\t") for line in out.splitlines()]
     assert exit_code == 0
@@ -239,8 +207,8 @@ def test_a_pipe_gets_one_plain_line_for_each_row(chapter, call):
     assert err.startswith("3 claims: 1 ok, 1 note wrong, 1 note imprecise (")
 
 
-def test_broken_code_ends_with_one(chapter, call):
-    chapter(broken=True)
+def test_the_exit_code_is_one_if_the_library_is_wrong(use_sample, call):
+    use_sample(broken=True)
     exit_code, out, _ = call()
     assert exit_code == 1
     assert "Z1\tBROKEN\t" in out
@@ -248,17 +216,17 @@ def test_broken_code_ends_with_one(chapter, call):
     assert call("B2")[0] == 0
 
 
-def test_a_mistyped_name_ends_with_two(chapter, call):
-    chapter()
-    for words in (("B99",), ("--explain", "sample"), ("--lang", "de")):
-        exit_code, out, err = call(*words)
-        assert (exit_code, out) == (2, "")
-        assert err.count("\n") == 1
-        assert err.startswith("polyhead: ")
+@pytest.mark.parametrize("words", [("B99",), ("--explain", "sample"), ("--lang", "de")])
+def test_the_exit_code_of_an_unknown_name_is_two(use_sample, call, words):
+    use_sample()
+    exit_code, out, err = call(*words)
+    assert (exit_code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert err.startswith("polyhead: ")
 
 
-def test_json_holds_everything(chapter, call):
-    chapter(broken=True)
+def test_json_contains_every_field(use_sample, call):
+    use_sample(broken=True)
     exit_code, out, _ = call("--json", "--lang", "ko")
     content = json.loads(out)
     assert exit_code == 1
@@ -270,39 +238,31 @@ def test_json_holds_everything(chapter, call):
     assert rows["Z2"]["error"]
 
 
-def test_the_list_runs_nothing(chapter, call):
-    chapter(broken=True)
+def test_list_runs_nothing(use_sample, call):
+    use_sample(broken=True)
     exit_code, out, _ = call("--list")
     assert exit_code == 0
     assert [line.split()[0] for line in out.splitlines()] == ["A1", "B2", "B10", "Z1", "Z2"]
     assert [row["id"] for row in json.loads(call("--list", "--json", "B2")[1])] == ["B2"]
 
 
-def test_an_explanation_has_all_its_parts(chapter, call):
-    chapter()
+def test_explain_prints_texts_code_and_script(use_sample, call):
+    use_sample()
     exit_code, out, _ = call("--explain", "b2", "--lang", "ko")
     assert exit_code == 0
     for part in ("B2", "맞는 노트", "1 + 1 = 2", "왜냐하면", "polyhead/layers/attention.py:"):
         assert part in out
-    script = out[out.index("import torch\n") :]
-    assert typed(script) == next(iter(run(chosen(["B2"])))).finding
+    (row,) = run_claims([find_claim("B2")])
+    assert typed(out[out.index("import torch\n") :]) == str(row.result)
 
 
-@pytest.mark.parametrize("language", ["en", "ko"])
-def test_a_terminal_gets_a_table_that_fits(chapter, capfd, monkeypatch, language):
-    chapter()
+@pytest.mark.parametrize(("language", "title"), [("en", "Sample"), ("ko", "견본")])
+def test_a_terminal_gets_a_table_that_fits(use_sample, capfd, monkeypatch, language, title):
+    use_sample()
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
     assert main(["verify", "--lang", language]) == 0
-    out = strip(capfd.readouterr().out)
-    assert {"en": "Sample", "ko": "견본"}[language] in out
+    out = Text.from_ansi(capfd.readouterr().out).plain
+    assert title in out
     assert "<script>alert(1)</script>" in out
-    assert max(map(wide, out.splitlines())) <= 100
-
-
-def strip(text):
-    return Text.from_ansi(text).plain
-
-
-def wide(line):
-    return cell_len(line.rstrip())
+    assert max(cell_len(line.rstrip()) for line in out.splitlines()) <= 100

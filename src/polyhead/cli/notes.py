@@ -15,20 +15,18 @@ from rich.text import Text
 
 from polyhead.cli.console import counting, say
 from polyhead.i18n import chosen_language
-from polyhead.notes.verification import (
-    CHAPTERS,
+from polyhead.notes.claims import Claim, select_claims
+from polyhead.notes.report import write_page
+from polyhead.notes.runner import (
     VERDICTS,
-    Check,
     ClaimRow,
     NotesReport,
-    chosen,
+    claim_json,
     explain,
     got_of,
-    listed,
     shortened,
     value_in_language,
     verify,
-    write_page,
 )
 
 STYLES = {"ok": "green", "note wrong": "yellow", "note imprecise": "cyan", "BROKEN": "bold red"}
@@ -62,17 +60,17 @@ def run_verify(words: VerifyWords) -> int:
     language = chosen_language(words.language)
     if words.explain is not None:
         return _explain(words.explain, language, as_json=words.as_json)
-    checks = chosen(words.what)
+    checks = select_claims(words.what)
     if words.only_list:
         _list(checks, language, as_json=words.as_json)
         return 0
     with counting("verifying", len(checks)) as advance:
         report = verify(words.what, progress=lambda _: advance(1))
     if words.page is not None:
-        write_page(report, words.page, language)
+        write_page(report.rows, words.page, language)
         say(f"{WORDS[language]['written']} {words.page}")
     if words.as_json:
-        print(json.dumps(report.described(language), ensure_ascii=False, indent=2))
+        print(json.dumps(report.to_json(language), ensure_ascii=False, indent=2))
     elif words.page is None or report.broken:
         _show(report, language)
     say(summary(report, language))
@@ -100,10 +98,10 @@ def _show(report: NotesReport, language: str) -> None:
             print("\t".join(_cells(row, language)))
         return
     screen.width = min(screen.width, WIDEST)
-    titles = {chapter.name: chapter.title.in_language(language) for chapter in CHAPTERS}
-    for chapter, rows in groupby(report.rows, key=lambda row: row.check.chapter):
+    for title, rows in groupby(report.rows, key=lambda row: row.claim.chapter_title):
         screen.print()
-        screen.print(Rule(Text(titles[chapter], style="bold"), align="left", style="dim"))
+        heading = Text(title.in_language(language), style="bold")
+        screen.print(Rule(heading, align="left", style="dim"))
         for row in rows:
             screen.print(_line(row, language, screen.width))
             if row.verdict in ("note wrong", "note imprecise"):
@@ -112,14 +110,14 @@ def _show(report: NotesReport, language: str) -> None:
 
 
 def _cells(row: ClaimRow, language: str) -> list[str]:
-    finding = row.finding
+    result = row.result
     cells = [
-        row.check.id,
+        row.claim.id,
         VERDICTS[row.verdict].in_language(language),
-        row.check.claim.in_language(language),
-        value_in_language(finding.expected, language),
-        value_in_language(finding.got, language),
-        value_in_language(finding.noted, language),
+        row.claim.text.in_language(language),
+        value_in_language(result.expected, language),
+        value_in_language(result.got, language),
+        value_in_language(result.noted, language),
     ]
     return [" ".join(cell.split()) for cell in cells]
 
@@ -127,7 +125,7 @@ def _cells(row: ClaimRow, language: str) -> list[str]:
 def _line(row: ClaimRow, language: str, width: int) -> Table:
     """One row as a grid, so that all rows have their columns at the same places."""
     id, verdict, claim, expected, _, _ = _cells(row, language)
-    got = value_in_language(got_of(row.finding), language)
+    got = value_in_language(got_of(row.result), language)
     grid = Table.grid(padding=(0, 1))
     room = width - 6 - 15 - 4
     grid.add_column(width=6, style="bold")
@@ -145,24 +143,24 @@ def _reason(row: ClaimRow, language: str) -> Text:
     """The note's value and the true one, and why."""
     word = WORDS[language]
     text = Text()
-    if row.finding.noted:
+    if row.result.noted:
         _, _, _, expected, _, noted = _cells(row, language)
         text.append(f"{word['note']} ", style="dim")
         text.append(noted, style="yellow")
         text.append(f", {word['true']} ", style="dim")
         text.append(expected, style="green")
         text.append("\n")
-    return text.append(row.check.explain.in_language(language), style="dim")
+    return text.append(row.claim.explanation.in_language(language), style="dim")
 
 
-def _list(checks: list[Check], language: str, *, as_json: bool) -> None:
+def _list(claims: list[Claim], language: str, *, as_json: bool) -> None:
     """What could be verified, without doing it."""
     if as_json:
-        content = [listed(check, language) for check in checks]
+        content = [claim_json(claim, language) for claim in claims]
         print(json.dumps(content, ensure_ascii=False, indent=2))
         return
-    for check in checks:
-        print(f"{check.id:<5} {check.chapter:<10}  {check.claim.in_language(language)}")
+    for claim in claims:
+        print(f"{claim.id:<5} {claim.chapter:<10}  {claim.text.in_language(language)}")
 
 
 # One check, taken apart
@@ -177,9 +175,9 @@ def _explain(id: str, language: str, *, as_json: bool) -> int:
         return code
     screen, word = Console(highlight=False), WORDS[language]
     screen.width = min(screen.width, WIDEST) if screen.is_terminal else screen.width
-    title = Text(f"{row.check.id}  ", style="bold").append(parts["claim"])
+    title = Text(f"{row.claim.id}  ", style="bold").append(parts["claim"])
     screen.print(title, soft_wrap=True)
-    screen.print(Text(f"\n{word['formula']}  ", style="dim").append(row.check.formula, "default"))
+    screen.print(Text(f"\n{word['formula']}  ", style="dim").append(row.claim.formula, "default"))
     screen.print(Text("\n" + parts["explanation"]), soft_wrap=not screen.is_terminal)
     _, verdict, _, expected, got, noted = _cells(row, language)
     values = Text(f"\n{word['expected']} ", style="dim").append(expected, style="default")

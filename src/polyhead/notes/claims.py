@@ -1,106 +1,157 @@
-"""What a check is: a claim of the notes, and a function that finds out.
+"""Claims of the course notes, and the registry of functions that check them.
 
-    @check(
-        "B3",
-        claim=Words("Var(q·k) = d_k, and 1 after the scale", "Var(q·k) = d_k, 나누면 1"),
-        formula="Var(Σ q_i k_i) = Σ Var(q_i) Var(k_i) = d_k",
-        explain=Words("Two sentences or three in plain words.", "같은 내용."),
-        code=(attention_weights,),
-    )
-    def variance_of_scores() -> Finding:
+    @claim("B3", Dot, ScaledDot)
+    def variance_of_scores() -> ClaimResult:
         q, k = torch.randn(2, 20_000, 64)
         return close(expected=64.0, got=(q * k).sum(-1).var(), within=0.05)
 
-A check computes what it claims with the library's own parts (`code` names them; it is shown with
-file and line) and compares it with something that is not ours: torch, a published number, a formula
-written out, brute force. Where a note is wrong, the check computes what the note would give too
-(`noted`), and must find it different: the mistake is shown, not quoted.
+The texts of a claim stand under its id in the TOML file beside the chapter's module. A check
+computes the claim with the library's parts, which the decorator lists, and compares the result with
+an independent value: torch, a published number, a formula written out, brute force. Where a note is
+wrong, the check also computes the note's version and requires that it differs.
 """
 
-from collections.abc import Callable
+import difflib
+import importlib
+import inspect
+import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from polyhead.errors import ConfigError
 from polyhead.i18n import Words
 
-Note = Literal["right", "wrong", "imprecise"]
+CHAPTERS = (
+    "attention", "heads", "masks", "cross", "positions", "block", "model", "training", "complexity",
+    "table2", "language", "vision", "electra", "reformer", "recurrent",
+)  # fmt: skip
+
+NoteStatus = Literal["right", "wrong", "imprecise"]
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What a check found out. `noted` is what the note's version gives, if that is wrong."""
+class ClaimResult:
+    """Expected and computed value of a claim; `noted` is the value of a note that is not right."""
 
     expected: str
     got: str
     holds: bool
     noted: str = ""
 
-    def but_noted(self, value: Any, *, differs: bool) -> "Finding":
-        """The same, with the note's value beside it; a mistake without a difference is none."""
+    def with_note(self, value: object, *, differs: bool) -> "ClaimResult":
+        """Add the note's value; the claim holds only if that differs from the true one."""
         return replace(self, noted=shown(value), holds=self.holds and differs)
 
 
+Check = Callable[[], ClaimResult]
+
+
 @dataclass(frozen=True)
-class Check:
-    """One row of the table."""
+class Claim:
+    """A claim of the notes, its texts and the function that checks it."""
 
-    id: str  # the row of the coverage table, such as B3
-    chapter: str  # the module's name
-    note: Note
-    claim: Words
+    id: str  # row of tests/notes/coverage.toml, such as B3
+    chapter: str
+    chapter_title: Words
+    note: NoteStatus
+    text: Words
     formula: str
-    explain: Words
-    code: tuple[Any, ...]
-    run: Callable[[], Finding]
+    explanation: Words
+    code: tuple[object, ...]
+    check: Check
 
 
-CHECKS: dict[str, Check] = {}
+CLAIMS: dict[str, Claim] = {}
 
 
-def check(
-    id: str,
-    *,
-    claim: Words,
-    formula: str,
-    explain: Words,
-    code: tuple[Any, ...],
-    note: Note = "right",
-) -> Callable[[Callable[[], Finding]], Callable[[], Finding]]:
-    """Register a function as the check of this row; its chapter is the module it stands in."""
+def claim(id: str, *code: object) -> Callable[[Check], Check]:
+    """Register a function as the check of a claim; `code` are the parts of the library it uses."""
 
-    def register(run: Callable[[], Finding]) -> Callable[[], Finding]:
-        if id in CHECKS:
-            raise ValueError(f"two checks are called {id}")
-        chapter = run.__module__.rsplit(".", 1)[-1]
-        CHECKS[id] = Check(id, chapter, note, claim, formula, explain, code, run)
-        return run
+    def register(check: Check) -> Check:
+        if id in CLAIMS:
+            raise ValueError(f"claim {id} is registered twice")
+        path = Path(inspect.getfile(inspect.unwrap(check)))
+        texts = read_texts(path.with_suffix(".toml"))
+        own = texts[id]
+        CLAIMS[id] = Claim(
+            id=id, chapter=path.stem, chapter_title=Words(**texts["title"]),
+            note=own.get("note", "right"), text=Words(**own["claim"]), formula=own["formula"],
+            explanation=Words(**{k: " ".join(v.split()) for k, v in own["explanation"].items()}),
+            code=code, check=check,
+        )  # fmt: skip
+        return check
 
     return register
 
 
-def close(expected: Any, got: Any, *, within: float) -> Finding:
-    """Two numbers or tensors that differ by at most `within` (relative to values above 1)."""
+@cache
+def read_texts(path: Path) -> dict[str, Any]:
+    """Read the texts of a chapter: its title, and a table for each claim."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def load_claims() -> list[Claim]:
+    """Import every chapter and return all claims, chapter by chapter."""
+    for chapter in CHAPTERS:
+        importlib.import_module(f"polyhead.notes.chapters.{chapter}")
+    known = [claim for claim in CLAIMS.values() if claim.chapter in CHAPTERS]
+    return sorted(known, key=lambda claim: CHAPTERS.index(claim.chapter))
+
+
+def select_claims(names: Sequence[str] = ()) -> list[Claim]:
+    """Return the claims with these ids or of these chapters (all if no name is given)."""
+    claims, wanted = load_claims(), {name.lower() for name in names}
+    known = {name.lower(): name for name in (*CHAPTERS, *(claim.id for claim in claims))}
+    for name in names:
+        check_known(name, known)
+    return [c for c in claims if not wanted or {c.id.lower(), c.chapter} & wanted]
+
+
+def find_claim(id: str) -> Claim:
+    """Return the claim with this id."""
+    claims = {claim.id.lower(): claim for claim in load_claims()}
+    check_known(id, {key: claim.id for key, claim in claims.items()})
+    return claims[id.lower()]
+
+
+def check_known(name: str, known: dict[str, str]) -> None:
+    """Raise an error with the nearest known name if this one is unknown."""
+    if name.lower() not in known:
+        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+        hint = f"Did you mean {known[near[0]]}? " if near else ""
+        message = f"{name}: no such chapter or claim. {hint}`polyhead verify --list` lists them."
+        raise ConfigError(message, "unknown_claim")
+
+
+# Comparisons
+
+
+def close(expected: Any, got: Any, *, within: float) -> ClaimResult:
+    """Compare numbers or tensors: differences of at most `within` (relative to values above 1)."""
     want, have = torch.as_tensor(expected).double(), torch.as_tensor(got).double()
     same_shape = want.shape == have.shape
     holds = same_shape and bool(((want - have).abs() <= within * want.abs().clamp(min=1.0)).all())
     if holds and want.dim():
         gap = (want - have).abs().max().item() if want.numel() else 0.0
-        return Finding(shown(expected), f"the same to {gap:.0e}" if gap else "the same", holds)
-    return Finding(shown(expected), shown(got), holds)
+        return ClaimResult(shown(expected), f"the same to {gap:.0e}" if gap else "the same", holds)
+    return ClaimResult(shown(expected), shown(got), holds)
 
 
-def same(expected: Any, got: Any) -> Finding:
-    """Two values or tensors that are equal to the last bit."""
+def same(expected: object, got: object) -> ClaimResult:
+    """Compare two values or tensors bit by bit."""
     if isinstance(expected, Tensor) and isinstance(got, Tensor):
-        return Finding(shown(expected), shown(got), torch.equal(expected, got))
-    return Finding(shown(expected), shown(got), bool(expected == got))
+        return ClaimResult(shown(expected), shown(got), torch.equal(expected, got))
+    return ClaimResult(shown(expected), shown(got), bool(expected == got))
 
 
-def shown(value: Any) -> str:
-    """A value as a table can hold it: numbers short, tensors by their shape if they are large."""
+def shown(value: object) -> str:
+    """Format a value for a table: short numbers, large tensors by their shape."""
     if isinstance(value, Tensor):
         if value.numel() > 8:
             return "tensor " + "x".join(str(n) for n in value.shape)

@@ -1,6 +1,6 @@
 """The report as one HTML file: no script, no request, both languages, light and dark.
 
-    write(rows, "report.html", "ko")
+    write_page(rows, "report.html", "ko")
 
 Whatever the checks found is text and is escaped; the page's Content-Security-Policy allows its own
 style, by its hash, and nothing else. The choice of a language and of the rows to show is made by
@@ -13,6 +13,7 @@ import html
 import re
 from collections.abc import Callable, Sequence
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -21,15 +22,14 @@ from polyhead.errors import ConfigError
 from polyhead.i18n import Words
 from polyhead.notes import figures as drawings
 from polyhead.notes import figures_reformer as drawings_reformer
-from polyhead.notes.explain import places, snippet
 from polyhead.notes.figures import Picture
 from polyhead.notes.runner import (
-    CHAPTERS,
     VERDICTS,
-    Chapter,
     ClaimRow,
     Verdict,
     got_of,
+    location,
+    script,
     shortened,
     value_in_language,
 )
@@ -71,7 +71,7 @@ NOTE, TRUE = Words("the note gives", "노트의 값"), Words("true is", "옳은 
 CODE, TRY = Words("The code", "코드"), Words("Try it", "직접 해 보기")
 
 
-def write(rows: Sequence[ClaimRow], path: str | Path, language: str = "en") -> Path:
+def write_page(rows: Sequence[ClaimRow], path: str | Path, language: str = "en") -> Path:
     """Write the page to a file, which may then be mailed, moved and opened anywhere."""
     path = Path(path)
     try:
@@ -85,8 +85,8 @@ def render(rows: Sequence[ClaimRow], language: str = "en") -> str:
     """The whole page; `language` is the one it opens in."""
     style = page.read("base.css") + _read("style.css")
     policy = f"default-src 'none'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
-    shown = [(c, [row for row in rows if row.check.chapter == c.name]) for c in CHAPTERS]
-    shown = [(chapter, own) for chapter, own in shown if own]
+    grouped = groupby(rows, key=lambda row: row.claim.chapter)
+    chapters = [(chapter, list(own)) for chapter, own in grouped]
     heading = f"<h1>{_both(HEADING)}</h1><p class='lead'>{_both(LEAD)}</p>"
     seconds = f"{sum(row.seconds for row in rows):.1f}"
     parts = {
@@ -97,9 +97,9 @@ def render(rows: Sequence[ClaimRow], language: str = "en") -> str:
         "style": style,
         "heading": heading,
         "counts": _counts(rows),
-        "overview": "".join(_squares(chapter, own) for chapter, own in shown),
+        "overview": "".join(_squares(chapter, own) for chapter, own in chapters),
         "only": _both(ONLY),
-        "chapters": "".join(_chapter(chapter, own) for chapter, own in shown),
+        "chapters": "".join(_chapter(chapter, own) for chapter, own in chapters),
         "footer": f"<p>polyhead verify · {len(rows)} · {seconds} s · torch {torch.__version__}</p>",
     }
     # One pass, so that a text which looks like a place in the template stays a text.
@@ -118,37 +118,38 @@ def _counts(rows: Sequence[ClaimRow]) -> str:
     return "".join(items)
 
 
-def _squares(chapter: Chapter, rows: Sequence[ClaimRow]) -> str:
+def _squares(chapter: str, rows: Sequence[ClaimRow]) -> str:
     """A chapter in the overview: its name, and a square for each of its claims."""
     squares = "".join(
         f'<li class="{KINDS[row.verdict]}"><a href="#{_id(row)}" title="{_hint(row)}">'
-        f"{html.escape(row.check.id)}</a></li>"
+        f"{html.escape(row.claim.id)}</a></li>"
         for row in rows
     )
-    link = f'<a href="#{chapter.name}">{_both(chapter.title)}</a>'
+    link = f'<a href="#{chapter}">{_both(rows[0].claim.chapter_title)}</a>'
     return f'<div><p>{link}</p><ul class="squares">{squares}</ul></div>'
 
 
 def _hint(row: ClaimRow) -> str:
     """What a square is, where a pointer rests on it; both languages, for want of a choice."""
-    claim = row.check.claim
-    return html.escape(f"{row.check.id}: {claim.en}\n{claim.ko}")
+    claim = row.claim.text
+    return html.escape(f"{row.claim.id}: {claim.en}\n{claim.ko}")
 
 
 # Chapters
 
 
-def _chapter(chapter: Chapter, rows: Sequence[ClaimRow]) -> str:
+def _chapter(chapter: str, rows: Sequence[ClaimRow]) -> str:
     fine = " fine" if all(row.verdict == "ok" for row in rows) else ""
     count = f"<small>{len(rows)}</small>"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        figures = "".join(_figure(draw()) for draw in PICTURES.get(chapter.name, ()))
+        figures = "".join(_figure(draw()) for draw in PICTURES.get(chapter, ()))
     pictures = f'<div class="pictures">{figures}</div>' if figures else ""
     names = "".join(f"<span>{_both(words)}</span>" for words in NAMES)
     table = f'<div class="names" aria-hidden="true">{names}</div>{"".join(map(_row, rows))}'
+    title = f"<h2>{_both(rows[0].claim.chapter_title)}{count}</h2>"
     return (
-        f'<section id="{chapter.name}" class="chapter{fine}"><h2>{_both(chapter.title)}{count}</h2>'
+        f'<section id="{chapter}" class="chapter{fine}">{title}'
         f'{pictures}<div class="rows">{table}</div></section>\n'
     )
 
@@ -164,12 +165,12 @@ def _figure(picture: Picture) -> str:
 
 def _row(row: ClaimRow) -> str:
     """A claim: one line to see, the rest to open."""
-    finding = row.finding
+    result = row.result
     cells = (
-        f'<span class="id">{html.escape(row.check.id)}</span>'
-        f'<span class="claim">{_both(row.check.claim)}</span>'
-        f'<span class="expected">{_name(NAMES[2])}{_value(shortened(finding.expected))}</span>'
-        f'<span class="got">{_name(NAMES[3])}{_value(shortened(got_of(finding)))}</span>'
+        f'<span class="id">{html.escape(row.claim.id)}</span>'
+        f'<span class="claim">{_both(row.claim.text)}</span>'
+        f'<span class="expected">{_name(NAMES[2])}{_value(shortened(result.expected))}</span>'
+        f'<span class="got">{_name(NAMES[3])}{_value(shortened(got_of(result)))}</span>'
         f'<span class="verdict">{_both(VERDICTS[row.verdict])}</span>'
     )
     compared = _compare(row) if row.verdict in ("note wrong", "note imprecise") else ""
@@ -182,32 +183,31 @@ def _row(row: ClaimRow) -> str:
 def _compare(row: ClaimRow) -> str:
     """Where the note is not right: its value, the true one, and the reason."""
     values = ""
-    if row.finding.noted:
+    if row.result.noted:
         values = (
             f'<span class="what">{_both(NOTE)}</span>'
-            f"<span><s>{_value(row.finding.noted)}</s></span>"
+            f"<span><s>{_value(row.result.noted)}</s></span>"
             f'<span class="what">{_both(TRUE)}</span>'
-            f'<span class="true">{_value(row.finding.expected)}</span>'
+            f'<span class="true">{_value(row.result.expected)}</span>'
         )
-    return (
-        f'<span class="compare">{values}<span class="why">{_both(row.check.explain)}</span></span>'
-    )
+    reason = f'<span class="why">{_both(row.claim.explanation)}</span>'
+    return f'<span class="compare">{values}{reason}</span>'
 
 
 def _more(row: ClaimRow, *, explained: bool) -> str:
     """Formula, explanation, where the code stands, and the check as a script."""
-    reason = "" if explained else f"<p>{_both(row.check.explain)}</p>"
+    reason = "" if explained else f"<p>{_both(row.claim.explanation)}</p>"
     found = "".join(
         f"<li><code>{html.escape(str(place))}</code> <code>{html.escape(place.name)}</code></li>"
-        for place in places(row.check)
+        for place in map(location, row.claim.code)
     )
-    script = html.escape(snippet(row.check))
-    if shortened(row.finding.expected) != row.finding.expected:
-        whole = f"{_both(NAMES[2])}: <code>{html.escape(row.finding.expected)}</code>"
+    code = html.escape(script(row.claim))
+    if shortened(row.result.expected) != row.result.expected:
+        whole = f"{_both(NAMES[2])}: <code>{html.escape(row.result.expected)}</code>"
         reason += f"<p>{whole}</p>"
     return (
-        f'<div class="more"><p class="formula">{html.escape(row.check.formula)}</p>{reason}'
-        f"<h3>{_both(CODE)}</h3><ul>{found}</ul><h3>{_both(TRY)}</h3><pre>{script}</pre></div>"
+        f'<div class="more"><p class="formula">{html.escape(row.claim.formula)}</p>{reason}'
+        f"<h3>{_both(CODE)}</h3><ul>{found}</ul><h3>{_both(TRY)}</h3><pre>{code}</pre></div>"
     )
 
 
@@ -234,7 +234,7 @@ def _value(value: str) -> str:
 
 
 def _id(row: ClaimRow) -> str:
-    return html.escape(f"claim-{row.check.id}")
+    return html.escape(f"claim-{row.claim.id}")
 
 
 def _read(name: str) -> str:

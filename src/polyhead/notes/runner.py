@@ -1,172 +1,44 @@
-"""Runs the checks: which there are, which are asked for, and what each of them found.
+"""Run claims, report their verdicts, and explain one claim with a script to run.
 
-    for row in run(chosen(["masks", "B3"])):
-        print(row.check.id, row.verdict)
+    report = verify(["masks", "B3"])
+    report.counts            # {'ok': 7, 'note wrong': 3, …}
 
-A verdict says two things at once, because a note and a program can be wrong apart from each other:
+A verdict is about the note and about the library:
 
-    ok               the note is right, and our code does what it says
-    note wrong       the note is not; our code does what is true
-    note imprecise   the note leaves out what matters; our code does what is true
-    BROKEN           our code does not do what is true
-
-A check that fails with an exception is BROKEN too, with the exception in its row: one broken part
-must not hide what the others have to say.
+    ok               the note is right, and the library does what it says
+    note wrong       the note is wrong; the library does what is true
+    note imprecise   the note leaves out something essential; the library does what is true
+    BROKEN           the library does not do what is true, or the check raised an exception
 """
 
-import difflib
-import importlib
+import ast
+import inspect
 import re
+import textwrap
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from types import ModuleType
+from typing import Any, Literal, cast
 
 import torch
 
-from polyhead.errors import ConfigError
 from polyhead.i18n import Words
-from polyhead.notes.claims import CHECKS, Check, Finding
+from polyhead.notes.claims import Claim, ClaimResult, find_claim, select_claims
+
+PACKAGE = Path(__file__).parents[1]
+LONG = 24  # characters; a longer value is not printed twice in a row
 
 Verdict = Literal["ok", "note wrong", "note imprecise", "BROKEN"]
-
-
-class Chapter(NamedTuple):
-    """A module in `polyhead.notes.chapters`, and what its part of the table is called."""
-
-    name: str
-    title: Words
-
-
-CHAPTERS = (
-    Chapter("attention", Words("Attention", "어텐션")),
-    Chapter("heads", Words("Heads", "멀티 헤드")),
-    Chapter("masks", Words("Masks", "마스크")),
-    Chapter("cross", Words("Cross-attention", "크로스 어텐션")),
-    Chapter("positions", Words("Positions", "위치 정보")),
-    Chapter("block", Words("Block and norms", "블록과 정규화")),
-    Chapter("model", Words("Encoder and decoder", "인코더와 디코더")),
-    Chapter("training", Words("Training", "학습")),
-    Chapter("complexity", Words("Complexity", "복잡도")),
-    Chapter("table2", Words("Table 2", "표 2")),
-    Chapter("language", Words("BERT and GPT", "BERT와 GPT")),
-    Chapter("vision", Words("ViT", "ViT")),
-    Chapter("electra", Words("ELECTRA", "ELECTRA")),
-    Chapter("reformer", Words("Reformer", "Reformer")),
-    Chapter("recurrent", Words("Recurrent ladder", "순환 신경망에서 어텐션까지")),
-)
 VERDICTS: dict[Verdict, Words] = {
     "ok": Words("ok", "맞음"),
     "note wrong": Words("note wrong", "노트 오류"),
     "note imprecise": Words("note imprecise", "노트 부정확"),
     "BROKEN": Words("BROKEN", "코드 고장"),
 }
-
-
-@dataclass(frozen=True)
-class ClaimRow:
-    """One line of the table: a check, what it found, and how long it took."""
-
-    check: Check
-    finding: Finding
-    seconds: float
-    error: str = ""  # the exception, if there was one
-
-    @property
-    def verdict(self) -> Verdict:
-        """Our own mistakes come first: a row whose code is broken says nothing about the note."""
-        if not self.finding.holds:
-            return "BROKEN"
-        if self.check.note == "wrong":
-            return "note wrong"
-        return "note imprecise" if self.check.note == "imprecise" else "ok"
-
-
-def load() -> list[Check]:
-    """Import every chapter, and return all checks in the order of the table."""
-    for chapter in CHAPTERS:
-        importlib.import_module(f"polyhead.notes.chapters.{chapter.name}")
-    order = {chapter.name: place for place, chapter in enumerate(CHAPTERS)}
-    known = [check for check in CHECKS.values() if check.chapter in order]
-    return sorted(known, key=lambda check: (order[check.chapter], in_order(check.id)))
-
-
-def chosen(words: Sequence[str] = ()) -> list[Check]:
-    """The checks of these chapters and IDs, in the order of the table; all if none is named."""
-    checks = load()
-    if not words:
-        return checks
-    names = {chapter.name for chapter in CHAPTERS}
-    wanted: set[str] = set()
-    for word in words:
-        found = [c.id for c in checks if word.lower() in (c.id.lower(), c.chapter)]
-        if not found and word.lower() not in names:
-            raise ConfigError(unknown(word, [*sorted(names), *(c.id for c in checks)]))
-        wanted.update(found)
-    return [check for check in checks if check.id in wanted]
-
-
-def find(id: str) -> Check:
-    """The check with this ID."""
-    checks = load()
-    for check in checks:
-        if check.id.lower() == id.lower():
-            return check
-    raise ConfigError(unknown(id, [check.id for check in checks]))
-
-
-def unknown(word: str, known: Sequence[str]) -> str:
-    """One line about a name that does not exist, with the nearest that does."""
-    by_letters = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), by_letters, n=1, cutoff=0.5)
-    hint = f"did you mean {by_letters[close[0]]}? " if close else ""
-    return f"{word}: no such chapter or claim; {hint}polyhead verify --list shows them all"
-
-
-def run(checks: Iterable[Check]) -> Iterator[ClaimRow]:
-    """Run the checks one by one, each with the same random numbers whatever ran before it."""
-    for check in checks:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            row = run_one(check)
-        yield row
-
-
-def run_one(check: Check) -> ClaimRow:
-    """Run a check and look at the clock; an exception becomes a row."""
-    started = time.perf_counter()
-    try:
-        finding, error = check.run(), ""
-    except Exception as problem:
-        error = described(problem)
-        finding = Finding(expected="", got=error, holds=False)
-    return ClaimRow(check, finding, time.perf_counter() - started, error)
-
-
-def described(problem: Exception) -> str:
-    """An exception in one line, with the last line of ours that it came through."""
-    ours = [
-        frame
-        for frame in traceback.extract_tb(problem.__traceback__)
-        if Path(frame.filename).is_relative_to(Path(__file__).parents[1])
-        and frame.name != "run_one"
-    ]
-    what = f"{type(problem).__name__}: {problem}".strip().splitlines()[0]
-    return f"{what} ({Path(ours[-1].filename).name}:{ours[-1].lineno})" if ours else what
-
-
-def in_order(id: str) -> tuple[tuple[str, int], ...]:
-    """B2 stands before B10."""
-    parts = re.findall(r"([^\d]*)(\d*)", id)
-    return tuple((letters, int(digits or 0)) for letters, digits in parts)
-
-
-LONG = 24  # letters: a value that one does not take in at a glance
-
-# Findings are written in English by the checks; these phrases of theirs are not names or numbers.
-PHRASES = (
+PHRASES = (  # the words of a result that are not names or numbers, and their translations
     (re.compile(r"^the same to (\S+)$"), r"오차 \1 이내로 같음"),
     (re.compile(r"^the same$"), "같음"),
     (re.compile(r"^yes$"), "예"),
@@ -175,20 +47,209 @@ PHRASES = (
 )
 
 
+@dataclass(frozen=True)
+class ClaimRow:
+    """A claim that was checked: its result and how long that took."""
+
+    claim: Claim
+    result: ClaimResult
+    seconds: float
+    error: str = ""  # the exception, if there was one
+
+    @property
+    def verdict(self) -> Verdict:
+        """BROKEN if the library is wrong, else the verdict on the note."""
+        if not self.result.holds:
+            return "BROKEN"
+        if self.claim.note == "wrong":
+            return "note wrong"
+        return "note imprecise" if self.claim.note == "imprecise" else "ok"
+
+
+@dataclass(frozen=True)
+class NotesReport:
+    """The rows of all claims that were checked."""
+
+    rows: tuple[ClaimRow, ...]
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        """Number of rows with each verdict."""
+        return {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in VERDICTS}
+
+    @property
+    def broken(self) -> bool:
+        """True if the library is wrong in any row."""
+        return any(row.verdict == "BROKEN" for row in self.rows)
+
+    @property
+    def seconds(self) -> float:
+        """Time that the checks took."""
+        return sum(row.seconds for row in self.rows)
+
+    def to_json(self, language: str) -> dict[str, Any]:
+        """Return the report in the form of `polyhead verify --json`."""
+        return {
+            "format": "polyhead-verify-1",
+            "language": language,
+            "seconds": round(self.seconds, 3),
+            "counts": self.counts,
+            "checks": [row_json(row, language) for row in self.rows],
+        }
+
+
+def verify(
+    names: Sequence[str] = (), progress: Callable[[ClaimRow], None] | None = None
+) -> NotesReport:
+    """Check the claims with these ids or of these chapters (all if no name is given)."""
+    rows = []
+    for row in run_claims(select_claims(names)):
+        rows.append(row)
+        if progress is not None:
+            progress(row)
+    return NotesReport(tuple(rows))
+
+
+def run_claims(claims: Iterable[Claim]) -> Iterator[ClaimRow]:
+    """Check claims one by one, each with the same random seed; an exception becomes a row."""
+    for claim in claims:
+        started = time.perf_counter()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            try:
+                result, error = claim.check(), ""
+            except Exception as problem:
+                error = describe_exception(problem)
+                result = ClaimResult(expected="", got=error, holds=False)
+        yield ClaimRow(claim, result, time.perf_counter() - started, error)
+
+
+def describe_exception(problem: Exception) -> str:
+    """Return an exception in one line, with the innermost line of the library that raised it."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(problem.__traceback__)
+        if Path(frame.filename).is_relative_to(PACKAGE) and frame.name != "run_claims"
+    ]
+    message = f"{type(problem).__name__}: {problem}".strip().splitlines()[0]
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return message + where
+
+
+# Output
+
+
+def claim_json(claim: Claim, language: str) -> dict[str, Any]:
+    """Return the texts of a claim in the form of `polyhead verify --list --json`."""
+    return {
+        "id": claim.id,
+        "chapter": claim.chapter,
+        "claim": claim.text.in_language(language),
+        "formula": claim.formula,
+        "note": claim.note,
+        "explanation": claim.explanation.in_language(language),
+        "code": [str(location(part)) for part in claim.code],
+    }
+
+
+def row_json(row: ClaimRow, language: str) -> dict[str, Any]:
+    """Return a row as JSON; expected, got and noted are not translated."""
+    return {
+        **claim_json(row.claim, language),
+        "expected": row.result.expected,
+        "got": row.result.got,
+        "noted": row.result.noted,
+        "holds": row.result.holds,
+        "verdict": row.verdict,
+        "error": row.error,
+        "seconds": round(row.seconds, 4),
+    }
+
+
+def explain(id: str, language: str) -> tuple[ClaimRow, dict[str, Any]]:
+    """Check one claim; return its row, and its JSON with source locations and a script."""
+    claim = find_claim(id)
+    (row,) = run_claims([claim])
+    locations = [location(part) for part in claim.code]
+    places = [(place.name, str(place)) for place in locations]
+    return row, {**row_json(row, language), "places": places, "snippet": script(claim)}
+
+
 def value_in_language(value: str, language: str) -> str:
-    """What a finding shows, in the reader's language where it is made of our own phrases."""
+    """Translate the phrases of a result."""
     if language == "ko":
         for english, korean in PHRASES:
             value = english.sub(korean, value)
     return value
 
 
-def got_of(finding: Finding) -> str:
-    """What was got, in words if it is a long value that stands beside it already."""
-    same = finding.got == finding.expected and len(finding.got) > LONG
-    return "the same" if same else finding.got
+def got_of(result: ClaimResult) -> str:
+    """Return what was computed, or "the same" instead of repeating a long expected value."""
+    repeated = result.got == result.expected and len(result.got) > LONG
+    return "the same" if repeated else result.got
 
 
 def shortened(value: str, most: int = 64) -> str:
-    """A value for a table: its beginning, if it is long."""
+    """Cut a long value for a table."""
     return value if len(value) <= most else value[: most - 1].rstrip() + "…"
+
+
+# Source code
+
+
+@dataclass(frozen=True)
+class SourceLocation:
+    """File and line of a part of the library."""
+
+    name: str
+    path: str  # such as polyhead/layers/attention.py
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+def location(part: Any) -> SourceLocation:
+    """Locate a function, method, property, class, instance or module."""
+    part = inspect.unwrap(cast(Any, part.fget if isinstance(part, property) else part))
+    if not isinstance(part, ModuleType) and not hasattr(part, "__qualname__"):
+        part = type(part)
+    lines, first = inspect.getsourcelines(part)
+    decorators = next(i for i, line in enumerate(lines) if not line.lstrip().startswith("@"))
+    file = Path(str(inspect.getsourcefile(part)))
+    path = file.relative_to(PACKAGE.parent) if file.is_relative_to(PACKAGE) else Path(file.name)
+    name = part.__name__ if isinstance(part, ModuleType) else part.__qualname__
+    return SourceLocation(name, path.as_posix(), max(first, 1) + decorators)
+
+
+def script(claim: Claim) -> str:
+    """Return the check as a script that prints its result.
+
+    It has no empty lines inside the function, so that it can also be pasted into Python's prompt.
+    """
+    module = claim.check.__module__
+    tree = ast.parse(Path(inspect.getfile(inspect.unwrap(claim.check))).read_text(encoding="utf-8"))
+    name = claim.check.__name__
+    source = textwrap.dedent(inspect.getsource(claim.check))
+    body = [line for line in source[source.index(f"def {name}(") :].splitlines() if line.strip()]
+    used = {node.id for node in ast.walk(ast.parse("\n".join(body))) if isinstance(node, ast.Name)}
+    imports = ["import torch", *imports_of(tree, module, used - {"torch"})]
+    seed = "torch.manual_seed(0)"
+    return "\n".join([*imports, "", *body, "", seed, f"print({name}())"]) + "\n"
+
+
+def imports_of(tree: ast.Module, module: str, used: set[str]) -> Iterator[str]:
+    """Yield imports of the names that a module imports or defines and a function uses."""
+    own: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            node.names = [a for a in node.names if (a.asname or a.name.split(".")[0]) in used]
+            if node.names:
+                yield ast.unparse(node)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            own += [name.id for t in targets for name in ast.walk(t) if isinstance(name, ast.Name)]
+    if defined := [name for name in own if name in used]:
+        yield f"from {module} import {', '.join(defined)}"

@@ -7,14 +7,14 @@ from torch.nn import functional as F
 from polyhead.cost import complexity as formulas
 from polyhead.layers import local_attention as local
 from polyhead.notes.chapters import complexity
-from polyhead.notes.claims import CHECKS
+from polyhead.notes.claims import CLAIMS
 
-IDS = [id for id, check in CHECKS.items() if check.chapter == "complexity"]
+IDS = [id for id, check in CLAIMS.items() if check.chapter == "complexity"]
 
 
 def found(id):
     torch.manual_seed(0)
-    return CHECKS[id].run()
+    return CLAIMS[id].check()
 
 
 def test_every_row_has_a_check():
@@ -29,7 +29,7 @@ def test_the_claim_holds(id):
 
 @pytest.mark.parametrize("id", ["I3", "I5"])
 def test_imprecise_notes_show_what_they_would_give(id):
-    assert CHECKS[id].note == "imprecise"
+    assert CLAIMS[id].note == "imprecise"
     assert found(id).noted
 
 
