@@ -54,7 +54,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
     },
     "__main__": {"cli"},
 }  # fmt: skip
-MAX_FILE, MAX_FUNCTION = 410, 60
+MAX_FILE, MAX_FUNCTION = 400, 60
 
 files = pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
 
