@@ -4,7 +4,6 @@ import io
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
-from importlib.resources import files
 from itertools import combinations
 
 import numpy as np
@@ -13,6 +12,7 @@ from PIL import Image
 
 from polyhead.errors import ConfigError, MissingError
 from polyhead.render import svg as svg_drawing
+from polyhead.render.html import base_style
 from polyhead.render.svg import FONTS, MASKED, PALETTE, rasterize, viridis
 from polyhead.viz import draw_text as drawing
 from polyhead.viz.draw_text import png, svg
@@ -103,8 +103,7 @@ def perceived(colour, blindness):
 
 def page_palettes():
     """The colours of heads on the page: by day and by night."""
-    style = files("polyhead.viz").joinpath("web", "base.css").read_text("utf-8")
-    colours = re.findall(r"--head-\d: (#\w+);", style)
+    colours = re.findall(r"--head-\d: (#\w+);", base_style())
     return {"light": colours[:8], "dark": colours[8:]}
 
 

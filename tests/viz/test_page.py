@@ -13,7 +13,7 @@ from polyhead.viz import image_page
 from polyhead.viz.page import MODULES, frame, render, write
 from polyhead.viz.views import AttentionView
 
-VIEWER = files("polyhead.viz").joinpath("viewer")
+VIEWER = files("polyhead.viz").joinpath("web")
 
 
 def module(name):

@@ -4,8 +4,6 @@ Whatever comes from names and files is escaped; the page's Content-Security-Poli
 style, by its hash, and nothing else.
 """
 
-import base64
-import hashlib
 import html
 import math
 import unicodedata
@@ -26,7 +24,8 @@ from polyhead.compare.table import (
     title_of,
 )
 from polyhead.compare.words import in_words
-from polyhead.render.svg import Frame, Point, text
+from polyhead.render.html import page
+from polyhead.render.svg import Frame, Point, path, round_ticks, svg, text
 
 WIDTH, HEIGHT = 720, 380
 ROOM = 190  # on the right, for names
@@ -39,25 +38,20 @@ LONGEST = 28  # letters that fit there; Korean ones are twice as wide
 def render(table: dict[str, Any], language: str = "en") -> str:
     """The whole page in one language."""
     style = files("polyhead.compare").joinpath("table.css").read_text(encoding="utf-8")
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
-    title = html.escape(heading(table, language))
+    title = heading(table, language)
     told = "".join(f"<li>{_code(note)}</li>" for note in notes(table, language))
     pictures = "".join(
         f"<figure><h2>{html.escape(name)}</h2>{drawn}</figure>"
         for name, drawn in charts(table, language)
         if drawn
     )
-    return (
-        f'<!DOCTYPE html>\n<html lang="{language}">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{title}</h1>\n<p class='lead'>{html.escape(lead(table, language))}</p>\n"
+    body = (
+        f"<main>\n<h1>{html.escape(title)}</h1>\n"
+        f"<p class='lead'>{html.escape(lead(table, language))}</p>\n"
         f"<div class='wide'>{_table(table, language)}</div>\n"
-        f"<div class='pictures'>{pictures}</div>\n<ul class='notes'>{told}</ul>\n"
-        "</main>\n</body>\n</html>\n"
+        f"<div class='pictures'>{pictures}</div>\n<ul class='notes'>{told}</ul>\n</main>"
     )
+    return page(body, title=title, style=style, language=language)
 
 
 def _table(table: dict[str, Any], language: str) -> str:
@@ -122,12 +116,12 @@ def scatter(dots: Sequence[Dot], x_name: str, y_name: str) -> str:
     logs = [math.log10(dot[1]) for dot in usable]
     low, high = min(logs) - 0.15, max(logs) + 0.15
     frame = _frame((low, high), _padded([dot[2] for dot in usable]))
-    parts = [frame.axes(powers(low, high), _ticks(frame.y)), *_names_of_axes(x_name, y_name)]
+    parts = [frame.axes(powers(low, high), round_ticks(*frame.y)), *_names_of_axes(x_name, y_name)]
     ends = []
     for name, x, y, colour in usable:
-        at = frame.at(Point(math.log10(x), y))
-        parts.append(f'<circle class="dot c{colour}" cx="{at.x:.1f}" cy="{at.y:.1f}" r="5"/>')
-        ends.append((name, at, colour))
+        point = Point(math.log10(x), y)
+        parts.append(frame.dot(point, f"dot c{colour}", radius=5))
+        ends.append((name, frame.at(point), colour))
     return _picture(f"{y_name} / {x_name}", [*parts, *_labels(ends)])
 
 
@@ -148,7 +142,7 @@ def curves(table: dict[str, Any], language: str) -> str:
     frame = _frame((0.0, 1.0), _padded(values))
     shares = {share: f"{share:.0%}" for share in (0.0, 0.25, 0.5, 0.75, 1.0)}
     said = in_words("share", language), in_words("validation loss", language)
-    parts, ends = [frame.axes(shares, _ticks(frame.y)), *_names_of_axes(*said)], []
+    parts, ends = [frame.axes(shares, round_ticks(*frame.y)), *_names_of_axes(*said)], []
     for name, points, colour in lines:
         parts.append(frame.line([Point(x, y) for x, y in points], f"line c{colour}"))
         ends.append((name, frame.at(Point(*points[-1])), colour))
@@ -164,14 +158,6 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     room = max(0.08 * (high - low), 0.02 * abs(high), 1e-3)
     return low - room, high + room
-
-
-def _ticks(ends: tuple[Any, Any]) -> dict[Any, str]:
-    """About five round numbers."""
-    step = 10.0 ** math.floor(math.log10((ends[1] - ends[0]) / 4))
-    step *= next(f for f in (1, 2, 5, 10) if (ends[1] - ends[0]) / (step * f) <= 6)
-    first = math.ceil(ends[0] / step)
-    return {n * step: f"{n * step:g}" for n in range(first, math.floor(ends[1] / step) + 1)}
 
 
 def powers(low: float, high: float) -> dict[Any, str]:
@@ -206,8 +192,7 @@ def _labels(ends: Sequence[tuple[str, Point, int]]) -> list[str]:
     for number, (name, at, colour) in enumerate(placed):
         y = max(y + LINE, min(at.y, lowest + LINE * number))
         x = WIDTH - ROOM + 14
-        lead_to = f"M{at.x + 6:.1f} {at.y:.1f}L{x - 4:.1f} {y:.1f}"
-        parts.append(f'<path class="leader c{colour}" d="{lead_to}"/>')
+        parts.append(path([Point(at.x + 6, at.y), Point(x - 4, y)], f"leader c{colour}"))
         parts.append(text(x, y + 4, shortened(name), "name"))
     return parts
 
@@ -228,20 +213,11 @@ def width(name: str) -> int:
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in name)
 
 
-def _picture(told: str, parts: Sequence[str]) -> str:
-    words = html.escape(told)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{words}"><title>{words}</title>{"".join(parts)}</svg>'
-    )
+def _picture(title: str, parts: Sequence[str]) -> str:
+    return svg(HEIGHT, title, "", parts, width=WIDTH)
 
 
 def _code(note: str) -> str:
     """A note whose `code` is marked as such."""
     pieces = html.escape(note).split("`")
     return "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(pieces))
-
-
-def _hash(content: str) -> str:
-    digest = hashlib.sha256(content.encode("utf-8")).digest()
-    return "sha256-" + base64.b64encode(digest).decode("ascii")

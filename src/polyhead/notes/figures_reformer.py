@@ -12,7 +12,7 @@ from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.layers.reversible import ReversibleStack
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.notes.figures import Picture, in_both
-from polyhead.render.svg import WIDTH, Frame, Point, box, path, svg, text
+from polyhead.render.svg import WIDTH, Frame, Point, box, path, round_ticks, svg, text
 
 LENGTH, CHUNK, BUCKETS = 40, 8, 6
 DEPTHS = (1, 2, 4, 6, 8, 10, 12)
@@ -123,9 +123,7 @@ def memory_against_depth() -> Picture:
     def draw(language: str) -> str:
         top = ordinary[-1].y * 1.1
         frame = Frame(38, 30, WIDTH - 54, 296, (0, DEPTHS[-1] + 0.4), (0, top))
-        step = next(step for step in (0.5, 1, 2, 5, 10, 20, 50) if top / step < 6)
-        ticks = {step * i: f"{step * i:g}" for i in range(1 + int(top / step))}
-        parts = [frame.axes({n: str(n) for n in DEPTHS}, ticks)]
+        parts = [frame.axes({n: str(n) for n in DEPTHS}, round_ticks(0, top))]
         parts.append(text(8, 14, names[3].in_language(language), "label"))
         for points, kind, name in ((ordinary, "bad", 0), (reversible, "good", 1)):
             parts.append(frame.line(points, f"line-{kind} even"))

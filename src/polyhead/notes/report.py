@@ -7,10 +7,7 @@ style, by its hash, and nothing else. The choice of a language and of the rows t
 hidden inputs and style rules, so that the page also works where scripts are not welcome.
 """
 
-import base64
-import hashlib
 import html
-import re
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from itertools import groupby
@@ -18,7 +15,6 @@ from pathlib import Path
 
 import torch
 
-from polyhead.errors import ConfigError
 from polyhead.i18n import Words
 from polyhead.notes import figures as drawings
 from polyhead.notes import figures_reformer as drawings_reformer
@@ -33,7 +29,7 @@ from polyhead.notes.runner import (
     shortened,
     value_in_language,
 )
-from polyhead.viz import page
+from polyhead.render.html import base_style, fill, page, write
 
 PICTURES: dict[str, tuple[Callable[[], Picture], ...]] = {  # chapter → what is drawn in it
     "attention": (drawings.softmax_without_scale,),
@@ -48,7 +44,6 @@ KINDS: dict[Verdict, str] = {
     "note imprecise": "vague",
     "BROKEN": "broken",
 }
-PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 HEADING = Words("What the notes say, computed", "노트의 주장을 계산으로 확인하기")
 LEAD = Words(
@@ -72,29 +67,19 @@ CODE, TRY = Words("The code", "코드"), Words("Try it", "직접 해 보기")
 
 
 def write_page(rows: Sequence[ClaimRow], path: str | Path, language: str = "en") -> Path:
-    """Write the page to a file, which may then be mailed, moved and opened anywhere."""
-    path = Path(path)
-    try:
-        path.write_text(render(rows, language), encoding="utf-8", newline="\n")
-    except OSError as problem:
-        raise ConfigError(f"{path}: cannot write the page ({problem.strerror})") from problem
-    return path
+    """Write the report to a file."""
+    return write(render(rows, language), path)
 
 
 def render(rows: Sequence[ClaimRow], language: str = "en") -> str:
     """The whole page; `language` is the one it opens in."""
-    style = page.read("base.css") + _read("style.css")
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
     grouped = groupby(rows, key=lambda row: row.claim.chapter)
     chapters = [(chapter, list(own)) for chapter, own in grouped]
     heading = f"<h1>{_both(HEADING)}</h1><p class='lead'>{_both(LEAD)}</p>"
     seconds = f"{sum(row.seconds for row in rows):.1f}"
     parts = {
-        "language": "ko" if language == "ko" else "en",
         "en": "" if language == "ko" else " checked",
         "ko": " checked" if language == "ko" else "",
-        "policy": html.escape(policy),
-        "style": style,
         "heading": heading,
         "counts": _counts(rows),
         "overview": "".join(_squares(chapter, own) for chapter, own in chapters),
@@ -102,8 +87,12 @@ def render(rows: Sequence[ClaimRow], language: str = "en") -> str:
         "chapters": "".join(_chapter(chapter, own) for chapter, own in chapters),
         "footer": f"<p>polyhead verify · {len(rows)} · {seconds} s · torch {torch.__version__}</p>",
     }
-    # One pass, so that a text which looks like a place in the template stays a text.
-    return PLACE.sub(lambda place: parts[place[1]], _read("page.html"))
+    return page(
+        fill(_read("page.html"), parts),
+        title="polyhead verify",
+        style=base_style() + _read("style.css"),
+        language="ko" if language == "ko" else "en",
+    )
 
 
 # The top of the page
@@ -239,8 +228,3 @@ def _id(row: ClaimRow) -> str:
 
 def _read(name: str) -> str:
     return files("polyhead.notes").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def _hash(content: str) -> str:
-    digest = hashlib.sha256(content.encode("utf-8")).digest()
-    return "sha256-" + base64.b64encode(digest).decode("ascii")

@@ -2,22 +2,17 @@
 
     write(view, "attention.html")
 
-The viewer's modules (`viewer/*.js`) are joined into one inline script, and the view is put beside
-it as data. What a corpus or a model says is never markup: the data stand in a JSON block in which
-no tag can begin, the script shows them through `textContent` only, and the page's
-Content-Security-Policy allows our own script and style, by their hashes, and no request at all.
+The modules of the viewer (`web/*.js`) are joined into one inline script, and the view is added as
+JSON. The script shows texts of a corpus or a model with `textContent` only, never as markup.
 """
 
-import base64
-import hashlib
-import html
 import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from polyhead.errors import ConfigError
+from polyhead.render import html
 
 MODULES = (  # in the order of their imports: what is used stands before its users
     "words.js",
@@ -32,10 +27,13 @@ MODULES = (  # in the order of their imports: what is used stands before its use
     "controls.js",
     "attention.js",
 )
-STYLES = ("base.css", "attention.css")
+STYLES = ("attention.css",)
 IMPORT = re.compile(r"^import \{[^}]*\} from \"\./[a-z]+\.js\";\n", re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:const|function) )", re.MULTILINE)
-PLACE = re.compile(r"\{\{(\w+)\}\}")
+BODY = """\
+<div id="attention"></div>
+<noscript>This page needs JavaScript. 이 페이지는 자바스크립트가 필요합니다.</noscript>
+<script type="application/json" id="attention-data">{{data}}</script>"""
 
 
 @runtime_checkable
@@ -49,26 +47,13 @@ class Showable(Protocol):
 
 
 def render(view: Showable, modules: Sequence[str] = MODULES, styles: Sequence[str] = STYLES) -> str:
-    """The whole page as a string of ASCII and escaped text."""
-    script, style = _script(modules), "".join(read(name) for name in styles)
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src '{_hash(script)}'",
-            f"style-src '{_hash(style)}'",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
+    """Return the whole page."""
+    return html.page(
+        html.fill(BODY, {"data": html.escape_json(view.to_json())}),
+        title=view.title,
+        style=html.base_style() + "".join(read(name) for name in styles),
+        script=_script(modules),
     )
-    places = {
-        "policy": html.escape(policy),
-        "title": html.escape(view.title.encode("utf-8", "replace").decode("utf-8")),
-        "style": style,
-        "data": _harmless(view.to_json()),
-        "script": script,
-    }
-    # One pass, so that a text which looks like a place in the template stays a text.
-    return PLACE.sub(lambda place: places[place[1]], read("page.html"))
 
 
 def write(
@@ -77,13 +62,8 @@ def write(
     modules: Sequence[str] = MODULES,
     styles: Sequence[str] = STYLES,
 ) -> Path:
-    """Write the page to a file, which may then be mailed, moved and opened anywhere."""
-    path = Path(path)
-    try:
-        path.write_text(render(view, modules, styles), encoding="utf-8", newline="\n")
-    except OSError as problem:
-        raise ConfigError(f"{path}: cannot write the page ({problem.strerror})") from problem
-    return path
+    """Write the page to a file."""
+    return html.write(render(view, modules, styles), path)
 
 
 def frame(
@@ -92,12 +72,8 @@ def frame(
     modules: Sequence[str] = MODULES,
     styles: Sequence[str] = STYLES,
 ) -> str:
-    """The page as an element for a notebook, shut off from the page around it."""
-    page = html.escape(render(view, modules, styles))
-    return (
-        f'<iframe srcdoc="{page}" width="100%" height="{height}" frameborder="0"'
-        ' sandbox="allow-scripts"></iframe>'
-    )
+    """Return the page as an element for a notebook."""
+    return html.iframe(render(view, modules, styles), height)
 
 
 def _script(modules: Sequence[str]) -> str:
@@ -106,15 +82,5 @@ def _script(modules: Sequence[str]) -> str:
 
 
 def read(name: str) -> str:
-    """One of the viewer's files; its `base.css` is also the beginning of other pages' style."""
+    """Return one of the files of the viewer."""
     return files("polyhead.viz").joinpath("web", name).read_text(encoding="utf-8")
-
-
-def _harmless(data: str) -> str:
-    """JSON in which no HTML can begin or end: the escapes mean the same to a JSON reader."""
-    return data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _hash(content: str) -> str:
-    digest = hashlib.sha256(content.encode("utf-8")).digest()
-    return "sha256-" + base64.b64encode(digest).decode("ascii")

@@ -2,6 +2,7 @@
 
 from importlib.resources import files
 
+from polyhead.render.html import base_style
 from polyhead.viz import draw_image as image_drawing
 from polyhead.viz import draw_text as drawing
 from polyhead.viz import image_page, page
@@ -17,9 +18,10 @@ ENDINGS = (".js", ".css")
 def assets() -> dict[str, bytes]:
     """The scripts and styles that `polyhead attention` puts into its pages, by their names."""
     folder = files("polyhead.viz").joinpath("web")
-    return {
+    found = {
         file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(ENDINGS)
     }
+    return {"base.css": base_style().encode(), **found}
 
 
 def whole_page(view: AttentionView | ImageView) -> str:
