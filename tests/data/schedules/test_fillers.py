@@ -1,4 +1,4 @@
-"""Dates, amounts and words: Babel's against Python's own calendar, the others against a reader."""
+"""Dates and times against Python's calendar; amounts and inflection against written examples."""
 
 from datetime import datetime
 
@@ -7,13 +7,13 @@ import pytest
 from polyhead.data.schedules.fillers import fillers, plural, third_person, with_article
 
 
-def test_full_dates_are_true():
+def test_full_dates_match_the_calendar():
     for filler in fillers()["fulldate"]:
         day = datetime.strptime(filler.english[""], "%A, %B %d, %Y")
         weekday = "월화수목금토일"[day.weekday()]
         assert filler.korean[""] == f"{day.year}년 {day.month}월 {day.day}일 {weekday}요일"
         assert filler.english[""].startswith(day.strftime("%A"))
-        assert filler.marks == (("weekday", f"{weekday}요일"),)
+        assert filler.attributes == (("weekday", f"{weekday}요일"),)
 
 
 def test_times_are_the_same_in_both_languages():
@@ -61,12 +61,12 @@ def test_times_are_the_same_in_both_languages():
         ("past", "그저께", "the day before yesterday"),
     ],
 )  # fmt: skip
-def test_amounts_are_written_as_each_language_does(kind, korean, english):
+def test_amounts_follow_each_language(kind, korean, english):
     known = {filler.korean.get(""): filler.english.get("") for filler in fillers()[kind]}
     assert known[korean] == english
 
 
-def test_within_a_kind_each_word_has_one_translation():
+def test_every_word_of_a_kind_has_one_translation():
     for kind, choices in fillers().items():
         for one, other in (("korean", "english"), ("english", "korean")):
             seen = {}
@@ -76,7 +76,7 @@ def test_within_a_kind_each_word_has_one_translation():
                 assert seen.setdefault(there, here) == here, f"{kind}: {there}"
 
 
-def test_one_is_and_many_are():
+def test_verbs_and_pronouns_agree_in_number():
     for kind in ("goods", "gear", "animals", "pets", "group"):
         for filler in fillers()[kind]:
             is_one = " 한 " in filler.korean[""]

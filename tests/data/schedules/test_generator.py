@@ -1,4 +1,4 @@
-"""The embedded corpus: what it promises about its sets, and what a reader expects of its words."""
+"""The embedded corpus: disjoint sets, held-out combinations, clean and reproducible text."""
 
 import os
 import random
@@ -9,12 +9,13 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from expected_errors import raises
 
 from polyhead.data.schedules import generator as schedules
-from polyhead.data.schedules import words as schedules_words
+from polyhead.data.schedules import labels
 from polyhead.data.schedules.fillers import fillers, rows
-from polyhead.data.schedules.generator import Splits, compose, generate, is_rare, write
-from polyhead.data.schedules.patterns import PATTERNS, SLOT, read_patterns
+from polyhead.data.schedules.generator import Splits, compose, generate, is_held_out, write
+from polyhead.data.schedules.patterns import SLOT, all_patterns, read_patterns
 from polyhead.errors import DataError
 
 WORD = re.compile(r"[^\W_]+(?:[-'.,:][^\W_]+)*")  # 12,000 and 3:30 and T-shirt are one each
@@ -29,8 +30,8 @@ print(time.process_time())
 """
 
 
-def write_elsewhere(folder, *sizes_and_seed, hash_seed="0"):
-    """Write the corpus in a process of its own, and say how many seconds that took."""
+def write_in_subprocess(folder, *sizes_and_seed, hash_seed="0"):
+    """Write the corpus in a separate process; return the seconds it took."""
     root = Path(schedules.__file__).parents[2]
     environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)}
     command = [sys.executable, "-c", WRITE, str(folder), *map(str, sizes_and_seed)]
@@ -41,7 +42,7 @@ def write_elsewhere(folder, *sizes_and_seed, hash_seed="0"):
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("schedules")
-    return folder, write_elsewhere(folder)
+    return folder, write_in_subprocess(folder)
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +56,12 @@ def splits(written):
 
 @pytest.fixture(scope="module")
 def many():
-    """Sentences as the patterns give them, without the choice that `generate` makes among them."""
-    dice = random.Random(0)
-    return [compose(pattern, dice).pair for _ in range(60) for pattern in PATTERNS]
+    """Sentences of all patterns, held-out combinations included."""
+    rng = random.Random(0)
+    return [compose(pattern, rng).pair for _ in range(60) for pattern in all_patterns()]
 
 
-def test_the_default_size_is_written_in_seconds(written, splits):
+def test_the_default_corpus_is_written_within_seconds(written, splits):
     assert written[1] < 5
     assert tuple(map(len, splits)) == (12_000, 500, 500)
 
@@ -85,49 +86,52 @@ def test_every_line_is_clean(splits):
         assert (pair[0][-1] == "?") == (pair[1][-1] == "?")
 
 
-def test_a_korean_sentence_has_one_translation_and_an_english_one_too(many):
+def test_every_sentence_has_exactly_one_translation(many):
     for source, target in ((0, 1), (1, 0)):
         translations = {}
         for pair in many:
             assert translations.setdefault(pair[source], pair[target]) == pair[target]
 
 
-def test_all_patterns_are_used_in_training(splits):
-    assert len(PATTERNS) >= 70
-    assert len({pattern.korean for pattern in PATTERNS}) == len(PATTERNS)
+def test_every_pattern_occurs_in_training(splits):
+    assert len(all_patterns()) >= 70
+    assert len({pattern.korean for pattern in all_patterns()}) == len(all_patterns())
     sentences = [source for source, _ in splits.train[:3_000]]
-    for pattern in PATTERNS:
+    for pattern in all_patterns():
         shape = re.compile(re.escape(SLOT.sub("\0", pattern.korean)).replace("\0", ".+"))
         assert sum(bool(shape.fullmatch(sentence)) for sentence in sentences) >= 3, pattern.korean
 
 
-def test_there_are_words_enough_and_not_too_many(splits):
+def test_the_vocabulary_size_is_within_bounds(splits):
     assert len(fillers()["person"]) >= 60
     assert len(fillers()["city"]) + len(fillers()["venue"]) >= 60
     assert len(fillers()["event"]) >= 60
-    assert len(rows(schedules_words.GOODS)) >= 60
+    assert len(rows("goods")) >= 60
     forms = {word for _, target in splits.train for word in WORD.findall(target)}
     assert 1_000 <= len(forms) <= 2_000
     lengths = [len(target.split()) for _, target in splits.train]
     assert 6 <= sum(lengths) / len(lengths) <= 16
 
 
-def finder(table, column, before=""):
-    """A search for the things of a table in a sentence's text, which gives their Korean names."""
-    by_name = {row[column]: row[0] for row in rows(table)} | {"회의실": "", "콘서트홀": ""}
+def finder(tables, column, before=""):
+    """Return a function that finds the words of tables in a sentence, as Korean names."""
+    by_name = {row[column]: row[0] for table in tables for row in rows(table)} | {
+        "회의실": "",
+        "콘서트홀": "",
+    }
     longest_first = "|".join(map(re.escape, sorted(by_name, key=len, reverse=True)))
     pattern = re.compile(f"{before}({longest_first})")
     return lambda sentence: {by_name[name] for name in pattern.findall(sentence)} - {""}
 
 
-PEOPLE_IN = finder(schedules_words.PEOPLE, 1)
-CITIES_IN = finder(schedules_words.CITIES, 1)
-VENUES_IN = finder(schedules_words.VENUES, 1, before="the ")
-EVENTS_IN = finder(schedules_words.EVENTS, 0)
+PEOPLE_IN = finder(["people"], 1)
+CITIES_IN = finder(["towns", "abroad"], 1)
+VENUES_IN = finder(["venues"], 1, before="the ")
+EVENTS_IN = finder(["events"], 0)
 
 
 def combinations(pairs):
-    """Who is where and what is on which day, read off the sentences themselves."""
+    """Yield the person-place and event-weekday combinations that occur in sentences."""
     for source, target in pairs:
         for person in PEOPLE_IN(target):
             for place in CITIES_IN(target) | VENUES_IN(target):
@@ -140,29 +144,28 @@ def combinations(pairs):
 def test_held_out_combinations_never_occur_in_training(splits):
     found = list(combinations(splits.train))
     assert len(found) > 3_000
-    assert not [combination for combination in found if is_rare(*combination)]
+    assert not [combination for combination in found if is_held_out(*combination)]
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])
-def test_the_other_sets_combine_known_words_in_new_ways(splits, split):
+def test_held_out_sets_combine_known_words_in_new_ways(splits, split):
     known = set(combinations(splits.train))
     parts = {part for combination in known for part in combination}
-    new = {pair for pair in combinations(getattr(splits, split)) if is_rare(*pair)}
+    new = {pair for pair in combinations(getattr(splits, split)) if is_held_out(*pair)}
     for kind in ("person", "event"):
         assert sum(one[0] == kind for one, _ in new) >= 20
     assert known.isdisjoint(new)
     assert {part for combination in new for part in combination} <= parts
 
 
-def test_some_events_never_occur_in_some_patterns_of_training(splits):
-    """Of the pairs of a pattern and an event, those of one pattern are read off its sentences."""
-    pattern = next(p for p in PATTERNS if p.korean == "{event}까지 {days} 남았어요.")
+def test_held_out_events_never_occur_in_their_pattern(splits):
+    pattern = next(p for p in all_patterns() if p.korean == "{event}까지 {days} 남았어요.")
     shape = re.compile(r"There are \d+ days left until the (.+)\.")
     found = {match[1] for _, target in splits.train if (match := shape.fullmatch(target))}
     rare = {
         filler.english[""]
         for filler in fillers()["event"]
-        if is_rare(("pattern", pattern.korean), filler.marks[0])
+        if is_held_out(("pattern", pattern.korean), filler.attributes[0])
     }
     assert rare
     assert found
@@ -170,35 +173,37 @@ def test_some_events_never_occur_in_some_patterns_of_training(splits):
 
 
 def test_one_combination_in_ten_is_held_out():
-    people, places = (rows(table) for table in (schedules_words.PEOPLE, schedules_words.VENUES))
-    rare = [is_rare(("person", a[0]), ("place", b[0])) for a in people for b in places]
+    people, places = (rows(table) for table in ("people", "venues"))
+    rare = [is_held_out(("person", a[0]), ("place", b[0])) for a in people for b in places]
     assert 0.08 < sum(rare) / len(rare) < 0.12
 
 
-def test_every_second_sentence_of_the_other_sets_is_a_held_out_one(splits):
+def test_every_second_held_out_sentence_has_a_held_out_combination(splits):
     for pairs in (splits.valid, splits.test):
         others = list(combinations(pairs[1::2]))
         assert others
-        assert not [combination for combination in others if is_rare(*combination)]
-        held_out = [any(is_rare(*found) for found in combinations([pair])) for pair in pairs[::2]]
+        assert not [combination for combination in others if is_held_out(*combination)]
+        held_out = [
+            any(is_held_out(*found) for found in combinations([pair])) for pair in pairs[::2]
+        ]
         assert sum(held_out) > 0.4 * len(held_out), "the others have an event in a new pattern"
 
 
-def test_test_and_validation_do_not_depend_on_the_size_of_training(splits):
+def test_held_out_sets_do_not_depend_on_the_training_size(splits):
     small = generate(n_train=10)
     assert (small.valid, small.test) == (splits.valid, splits.test)
     assert small.train == splits.train[:10]
 
 
-def test_another_seed_gives_other_sentences_and_the_same_held_out_combinations(splits):
+def test_held_out_combinations_are_the_same_for_every_seed(splits):
     other = generate(n_train=3_000, n_valid=10, n_test=10, seed=2)
     assert len(set(other.train) & set(splits.train)) < 600
-    assert not [pair for pair in combinations(other.train) if is_rare(*pair)]
+    assert not [pair for pair in combinations(other.train) if is_held_out(*pair)]
 
 
 def test_two_processes_write_the_same_bytes(tmp_path):
     for hash_seed in ("0", "1234"):
-        write_elsewhere(tmp_path / hash_seed, 500, 50, 50, 3, hash_seed=hash_seed)
+        write_in_subprocess(tmp_path / hash_seed, 500, 50, 50, 3, hash_seed=hash_seed)
     first, second = (sorted((tmp_path / name).iterdir()) for name in ("0", "1234"))
     assert len(first) == 7
     assert [path.name for path in first] == [path.name for path in second]
@@ -222,7 +227,7 @@ def test_written_files_are_parallel_and_complete(tmp_path):
     assert "Apache-2.0" in readme
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_old_files(tmp_path, monkeypatch):
     write(tmp_path, n_train=2, n_valid=1, n_test=1)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
@@ -230,39 +235,48 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(schedules.os, "replace", fail)
-    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
+    with raises(DataError, "cannot_write", "No space left on device"):
         write(tmp_path, n_train=3, n_valid=1, n_test=1)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DataError, match=r"file: cannot be written \(.+\); give another folder"):
+def test_a_directory_that_cannot_be_created_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("not a directory")
+    with raises(DataError, "cannot_write", "file"):
         write(tmp_path / "file", n_train=1, n_valid=0, n_test=0)
 
 
-def test_a_negative_size_is_refused():
-    with pytest.raises(DataError, match="n_valid: -1 sentence pairs; give 0 or more"):
+def test_a_negative_size_is_an_error():
+    with raises(DataError, "negative_size", "n_valid", "-1"):
         generate(n_valid=-1)
 
 
-def test_asking_for_more_than_there_is_says_so(monkeypatch):
-    monkeypatch.setattr(schedules, "PATTERNS", read_patterns("{weekday|이에요}.\nIt is {weekday}."))
+def test_a_request_for_more_sentences_than_exist_is_an_error(monkeypatch):
+    weekdays = read_patterns("{weekday|이에요}.\nIt is {weekday}.")
+    monkeypatch.setattr(schedules, "all_patterns", lambda: weekdays)
     monkeypatch.setattr(schedules, "MAX_TRIES", 500)
     assert len(generate(n_train=7, n_valid=0, n_test=0).train) == 7
-    message = (
-        "train: 8 sentence pairs were asked for, and after 7 no new one is found; ask for fewer"
-    )
-    with pytest.raises(DataError, match=message):
+    with raises(DataError, "corpus_exhausted", "train", "8", "7"):
         generate(n_train=8, n_valid=0, n_test=0)
 
 
-def test_no_word_stands_twice_in_a_sentence():
-    dice = random.Random(1)
-    pattern = next(p for p in PATTERNS if p.korean == "{goods|과} {goods2|을} 주세요.")
+def test_labelled_sets_are_disjoint_and_have_every_topic():
+    sets = labels.generate(n_train=300, n_valid=40, n_test=40)
+    assert {split: len(examples) for split, examples in sets.items()} == {
+        "train": 300, "valid": 40, "test": 40
+    }  # fmt: skip
+    texts = [text for examples in sets.values() for text, _ in examples]
+    assert len(set(texts)) == len(texts)
+    assert {label for _, label in sets["train"]} == {"amounts", "events", "people", "places"}
+    assert labels.generate(n_train=10, n_valid=40, n_test=40)["valid"] == sets["valid"]
+
+
+def test_no_word_occurs_twice_in_a_sentence():
+    rng = random.Random(1)
+    pattern = next(p for p in all_patterns() if p.korean == "{goods|과} {goods2|을} 주세요.")
     first, second = zip(
         *(
-            compose(pattern, dice).pair[0].removesuffix(" 주세요.").split(" ", 1)
+            compose(pattern, rng).pair[0].removesuffix(" 주세요.").split(" ", 1)
             for _ in range(2_000)
         ),
         strict=True,

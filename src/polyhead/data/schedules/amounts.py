@@ -1,9 +1,9 @@
-"""Dates, times and amounts of the "schedules" corpus, written by Babel as each language does.
+"""Dates, times and amounts of the corpus "schedules", formatted by Babel for each language.
 
     2026년 3월 4일 수요일   Wednesday, March 4, 2026        섭씨 23도   23 degrees Celsius
     오후 3시 30분           3:30 PM                         3천 명      3,000 people
 
-By hand is only what Babel has not: numbers in words (세 권, three books), hours by their Korean
+Written here is only what Babel lacks: numbers in words (세 권, three books), hours by their Korean
 names, degrees below zero, and the words around a number (층, floor).
 """
 
@@ -15,7 +15,7 @@ from babel.dates import format_date, format_skeleton, format_time
 from babel.numbers import format_compact_decimal, format_currency, format_decimal, format_percent
 from babel.units import format_unit
 
-from polyhead.data.schedules.patterns import Filler
+from polyhead.data.schedules.patterns import Attribute, Filler
 
 ONES = ("", "한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉")
 TENS = ("", "열", "스물", "서른", "마흔", "쉰", "예순")
@@ -27,7 +27,7 @@ MINUTES = (0, 10, 15, 20, 30, 40, 45, 50)
 
 
 def amount_fillers() -> dict[str, tuple[Filler, ...]]:
-    """What fills the slots of dates, times and amounts, by kind."""
+    """Return the fillers of dates, times and amounts, by kind."""
     return {
         **calendar_fillers(),
         **clock_fillers(),
@@ -38,7 +38,7 @@ def amount_fillers() -> dict[str, tuple[Filler, ...]]:
 
 
 def calendar_fillers() -> dict[str, tuple[Filler, ...]]:
-    """Days: of the week, of the month, with the year, of birth; and years."""
+    """Return weekdays, dates with and without a year, birthdays and years."""
     near = days_between(date(2026, 1, 1), date(2027, 12, 31), step=1)
     return {
         "weekday": weekdays(),
@@ -57,7 +57,7 @@ def calendar_fillers() -> dict[str, tuple[Filler, ...]]:
 
 
 def clock_fillers() -> dict[str, tuple[Filler, ...]]:
-    """Times: in two ways of writing them, from-to, and hours by name."""
+    """Return times in two notations, time spans, and hours in words."""
     times = [time(hour, minute) for hour in range(7, 22) for minute in MINUTES]
     starts = [time(hour, minute) for hour in range(8, 17) for minute in (0, 30)]
     hours = [(o_clock, half) for o_clock in range(1, 13) for half in (False, True)]
@@ -79,7 +79,7 @@ def clock_fillers() -> dict[str, tuple[Filler, ...]]:
 
 
 def number_fillers() -> dict[str, tuple[Filler, ...]]:
-    """Numbers that count, name, rank or compare something."""
+    """Return cardinal and ordinal numbers, percentages, sums and scores."""
     levels = (12, 15, 20, 24, 30, 36, 40, 45, 50, 60, 72, 80, 100, 120, 150, 200)
     rises = [(low, high) for low in levels for high in levels if low < high]
     addends = (1, 2, 3, 4, 6, 7, 9, 10, 11, 13, 15)
@@ -104,7 +104,7 @@ def number_fillers() -> dict[str, tuple[Filler, ...]]:
 
 
 def money_fillers() -> dict[str, tuple[Filler, ...]]:
-    """Prices, and the large round numbers that Korean counts in 천 and 만."""
+    """Return prices, and large round numbers, which Korean counts in 천 and 만."""
     bills = range(10_000, 100_000, 5_000)
     prices = (*range(1_000, 10_000, 500), *bills)
     crowds = (*range(1_000, 10_000, 1_000), 10_000, 20_000, 30_000, 50_000, 100_000, 200_000)
@@ -123,7 +123,7 @@ def money_fillers() -> dict[str, tuple[Filler, ...]]:
 
 
 def measure_fillers() -> dict[str, tuple[Filler, ...]]:
-    """Lengths, weights, temperatures and durations."""
+    """Return lengths, weights, temperatures and durations."""
     minutes = tuple(measure(n, "duration-minute") for n in (5, 10, 15, 20, 25, 30, 40, 45, 50))
     hours = tuple(measure(n, "duration-hour") for n in range(1, 7))
     half_past = tuple(join(hour, measure(30, "duration-minute")) for hour in hours)
@@ -148,65 +148,65 @@ def measure_fillers() -> dict[str, tuple[Filler, ...]]:
     }
 
 
-def plain(korean: str, english: str, marks: tuple[tuple[str, str], ...] = ()) -> Filler:
-    """A filler with one form in each language."""
-    return Filler({"": korean}, {"": english}, marks)
+def plain(korean: str, english: str, attributes: tuple[Attribute, ...] = ()) -> Filler:
+    """Return a filler with one form in each language."""
+    return Filler({"": korean}, {"": english}, attributes)
 
 
 def both(written: Iterable[str]) -> Filler:
-    """A filler from what Babel wrote in Korean and in English."""
+    """Return a filler of the two texts, Korean first."""
     korean, english = written
     return plain(korean, english)
 
 
 def parts(forms: dict[str, str]) -> Filler:
-    """A filler that has no plain form, and whose forms are the same in both languages."""
+    """Return a filler without plain form, whose forms are the same in both languages."""
     return Filler(forms, forms)
 
 
 def days_between(first: date, last: date, *, step: int) -> list[date]:
-    """Every `step`-th day from the first to the last."""
+    """Return every `step`-th day from the first to the last."""
     return [first + timedelta(days=n) for n in range(0, (last - first).days + 1, step)]
 
 
-def weekday_mark(day: date) -> tuple[tuple[str, str], ...]:
-    """What a filler that falls on this day of the week is about."""
+def weekday_of(day: date) -> tuple[Attribute, ...]:
+    """Return the weekday of a day as attributes of a filler."""
     return (("weekday", format_date(day, "EEEE", locale="ko")),)
 
 
 def weekdays() -> tuple[Filler, ...]:
-    """수요일, Wednesday, and whose: Wednesday's."""
-    found = []
+    """Return the days of the week: 수요일, Wednesday, Wednesday's."""
+    fillers = []
     for day in days_between(date(2026, 3, 2), date(2026, 3, 8), step=1):
         korean, english = (format_date(day, "EEEE", locale=language) for language in LANGUAGES)
-        found.append(Filler({"": korean}, {"": english, "s": f"{english}'s"}, weekday_mark(day)))
-    return tuple(found)
+        fillers.append(Filler({"": korean}, {"": english, "s": f"{english}'s"}, weekday_of(day)))
+    return tuple(fillers)
 
 
 def weekdate(day: date) -> Filler:
-    """3월 4일 수요일, Wednesday, March 4."""
+    """Return a date with its weekday: 3월 4일 수요일, Wednesday, March 4."""
     korean = format_skeleton("MMMEEEEd", day, locale="ko")
-    return plain(korean, format_date(day, "EEEE, MMMM d", locale="en"), weekday_mark(day))
+    return plain(korean, format_date(day, "EEEE, MMMM d", locale="en"), weekday_of(day))
 
 
 def fulldate(day: date) -> Filler:
-    """2026년 3월 4일 수요일, Wednesday, March 4, 2026."""
+    """Return a full date: 2026년 3월 4일 수요일, Wednesday, March 4, 2026."""
     korean, english = (format_date(day, "full", locale=language) for language in LANGUAGES)
-    return plain(korean, english, weekday_mark(day))
+    return plain(korean, english, weekday_of(day))
 
 
 def spoken_time(at: time) -> str:
-    """오후 3시, 오후 3시 30분."""
+    """Return the Korean time as it is spoken: 오후 3시, 오후 3시 30분."""
     return format_time(at, "aaaa h시 m분" if at.minute else "aaaa h시", locale="ko")
 
 
 def english_time(at: time) -> str:
-    """3:30 PM."""
+    """Return the English time: 3:30 PM."""
     return format_time(at, "h:mm a", locale="en")
 
 
 def span(start: time, length: int) -> Filler:
-    """Two times, `length` minutes apart."""
+    """Return two times, `length` minutes apart."""
     end = (datetime.combine(date(2026, 3, 2), start) + timedelta(minutes=length)).time()
     return Filler(
         {"start": spoken_time(start), "end": spoken_time(end)},
@@ -215,41 +215,41 @@ def span(start: time, length: int) -> Filler:
 
 
 def native(number: int) -> str:
-    """The Korean numeral that stands before a counter, up to 69: 세, 열두, 스무, 서른한."""
+    """Return the native Korean numeral before a counter, up to 69: 세, 열두, 스무, 서른한."""
     if number == 20:
         return "스무"
     return TENS[number // 10] + ONES[number % 10]
 
 
 def ordinal(number: int) -> str:
-    """1st, 22nd, 13th."""
+    """Return the English ordinal: 1st, 22nd, 13th."""
     return f"{number}{SUFFIXES[Locale('en').ordinal_form(number)]}"
 
 
 def decimal(number: int) -> str:
-    """12,000: the two languages agree."""
+    """Return the number with separators, equal in both languages: 12,000."""
     return format_decimal(number, locale="en")
 
 
 def compact(number: int) -> Filler:
-    """Korean counts in 천 and 만, English in thousands: 35만, 350,000."""
+    """Return a large number in units of 천 and 만, and in digits: 35만, 350,000."""
     return plain(format_compact_decimal(number, locale="ko"), decimal(number))
 
 
 def numbers(values: Iterable[int]) -> tuple[Filler, ...]:
-    """Numbers that name something: they are the same in both languages and have no commas."""
+    """Return numbers used as names: equal in both languages, without commas."""
     return tuple(plain(str(value), str(value)) for value in values)
 
 
 def measure(number: int | float, unit: str) -> Filler:
-    """A number with its unit in words. Babel has the Korean words for durations as short forms."""
+    """Return a number with its unit; Babel has the Korean words of durations as short forms."""
     is_duration = unit.startswith("duration")
     korean = format_unit(number, unit, "short" if is_duration else "long", locale="ko")
     return plain(korean, format_unit(number, unit, "long", locale="en"))
 
 
 def join(hours: Filler, minutes: Filler) -> Filler:
-    """1시간 30분, 1 hour and 30 minutes."""
+    """Return hours and minutes: 1시간 30분, 1 hour and 30 minutes."""
     return plain(
         f"{hours.korean['']} {minutes.korean['']}", f"{hours.english['']} and {minutes.english['']}"
     )

@@ -1,18 +1,20 @@
-"""What can fill a slot of a "schedules" pattern: the words of the tables in all their forms.
+"""Fillers of the slots of "schedules" patterns: the words of `words/*.txt` in all their forms.
 
-Everything is finite and listed once, so that a choice is a number, and two runs that draw the same
-numbers write the same sentences.
+Each word file has one entry per line with fields separated by `|`, named in its first line. Verbs
+and adjectives are given by stem, 아/어 form and, where irregular, the stem before 으; see
+`korean.conjugate`. The choices of each kind are listed in a fixed order, so that the same random
+numbers give the same sentences.
 """
 
 from functools import cache
+from importlib.resources import files
 
-from polyhead.data.schedules import words
 from polyhead.data.schedules.amounts import WORDS, amount_fillers, native, plain, weekdays
 from polyhead.data.schedules.korean import conjugate
 from polyhead.data.schedules.patterns import Filler
 
 COUNTS = range(1, 13)
-CROWDS = (15, 20, 25, 30, 40, 50, 100, 200)  # groups may be larger than hands can count
+CROWDS = (15, 20, 25, 30, 40, 50, 100, 200)
 PRONOUNS = {"he": ("him", "his"), "she": ("her", "her")}
 IRREGULAR = {"child": "children", "goldfish": "goldfish", "deer": "deer", "wolf": "wolves"}
 LIKE_A_CONSONANT = ("uni", "use", "usb")
@@ -20,130 +22,129 @@ LIKE_A_CONSONANT = ("uni", "use", "usb")
 
 @cache
 def fillers() -> dict[str, tuple[Filler, ...]]:
-    """All that can fill a slot, by kind."""
+    """Return the fillers of every kind of slot."""
     return {
         **amount_fillers(),
         **people_and_places(),
-        **events_and_things(),
-        **deeds_and_qualities(),
-        "future": when(words.FUTURE),
-        "past": when(words.PAST),
-        "day": when(words.DAY),
-        "habit": when(words.HABIT),
+        **events_and_goods(),
+        **verbs_and_adjectives(),
+        "future": adverbs("future"),
+        "past": adverbs("day") + adverbs("past"),
+        "day": adverbs("day"),
+        "habit": adverbs("habit"),
     }
 
 
 def people_and_places() -> dict[str, tuple[Filler, ...]]:
-    """Who and where."""
-    cities = tuple(city(*row) for row in rows(words.CITIES))
-    venues = [(venue(*row[:3]), row[3]) for row in rows(words.VENUES)]
+    """Return people, cities, venues and the means of getting there."""
+    towns, abroad = (tuple(city(*row) for row in rows(name)) for name in ("towns", "abroad"))
+    venues = [(venue(*row[:3]), row[3]) for row in rows("venues")]
     return {
-        "person": tuple(person(*row) for row in rows(words.PEOPLE)),
-        "city": cities,
-        "town": cities[: words.DOMESTIC],
-        "abroad": cities[words.DOMESTIC :],
+        "person": tuple(person(*row) for row in rows("people")),
+        "city": towns + abroad,
+        "town": towns,
+        "abroad": abroad,
         "venue": tuple(filler for filler, _ in venues),
         "hangout": tagged(venues, "h"),
         "shop": tagged(venues, "s"),
         "hall": tagged(venues, "e"),
         "suite": tagged(venues, "f"),
-        "job": tuple(noun(*row) for row in rows(words.JOBS)),
-        "family": simple(words.FAMILY),
-        "ride": simple(words.RIDES),
-        "vehicle": simple(words.VEHICLES),
-        "position": simple(words.POSITIONS),
+        "job": tuple(noun(*row) for row in rows("jobs")),
+        "family": simple("family"),
+        "ride": simple("rides"),
+        "vehicle": simple("vehicles"),
+        "position": simple("positions"),
     }
 
 
-def events_and_things() -> dict[str, tuple[Filler, ...]]:
-    """What takes place, and what can be counted."""
-    events = [(plain(row[0], row[1], (("event", row[0]),)), row[2]) for row in rows(words.EVENTS)]
-    goods, animals = rows(words.GOODS), rows(words.ANIMALS)
-    things = [(noun(row[0], row[2]), row[3]) for row in goods]
+def events_and_goods() -> dict[str, tuple[Filler, ...]]:
+    """Return events, and goods, animals and people in numbers."""
+    events = [(plain(row[0], row[1], (("event", row[0]),)), row[2]) for row in rows("events")]
+    goods, animals = rows("goods"), rows("animals")
+    nouns = [(noun(row[0], row[2]), row[3]) for row in goods]
     return {
         "event": tuple(filler for filler, _ in events),
         "show": tagged(events, "p"),
         "sight": tagged(events, "w"),
         "annual": tagged(events, "y"),
         "session": tagged(events, "a"),
-        "thing": tagged(things, "d"),
-        "machine": tagged(things, "m"),
+        "thing": tagged(nouns, "d"),
+        "machine": tagged(nouns, "m"),
         "goods": tuple(counted(row, n) for row in goods if "m" not in row[3] for n in COUNTS),
         "gear": tuple(counted(row, n) for row in goods if row[3] for n in COUNTS),
         "animals": tuple(counted(row, n) for row in animals if not row[3] for n in COUNTS),
         "pets": tuple(counted(row, n) for row in animals if row[3] for n in COUNTS),
-        "group": tuple(counted(row, n) for row in rows(words.GROUPS) for n in (*COUNTS, *CROWDS)),
-        "role": tuple(plain(row[0], plural(row[2])) for row in rows(words.GROUPS)),
+        "group": tuple(counted(row, n) for row in rows("groups") for n in (*COUNTS, *CROWDS)),
+        "role": tuple(plain(row[0], plural(row[2])) for row in rows("groups")),
     }
 
 
-def deeds_and_qualities() -> dict[str, tuple[Filler, ...]]:
-    """What somebody does, and what something is like."""
-    activities = [(verb(*row[:8]), row[8]) for row in rows(words.ACTIVITIES)]
-    deeds = [(verb("", *row[:6]), row[6]) for row in rows(words.DEEDS)]
-    sky = [(weather(*row[:7]), row[7]) for row in rows(words.WEATHER)]
-    traits = [(adjective(*row[:4]), row[4]) for row in rows(words.TRAITS)]
+def verbs_and_adjectives() -> dict[str, tuple[Filler, ...]]:
+    """Return verbs, adjectives, reasons and the weather."""
+    activities = [(verb(*row[:8]), row[8]) for row in rows("activities")]
+    deeds = [(verb("", *row[:6]), row[6]) for row in rows("deeds")]
+    sky = [(weather(*row[:7]), row[7]) for row in rows("weather")]
+    traits = [(adjective(*row[:4]), row[4]) for row in rows("traits")]
     return {
         "activity": tuple(filler for filler, _ in activities),
         "pastime": tagged(activities, "p"),
         "skill": tagged(activities, "s"),
-        "routine": tuple(verb(*row) for row in rows(words.ROUTINES)),
+        "routine": tuple(verb(*row) for row in rows("routines")),
         "deed": tuple(filler for filler, _ in deeds),
         "favor": tagged(deeds, "r"),
         "trait": tuple(filler for filler, _ in traits),
         "charm": tagged(traits, "c"),
         "quality": tuple(
-            Filler(conjugate(*row[:3]), {"": row[4], "more": row[3]})
-            for row in rows(words.QUALITIES)
+            Filler(conjugate(*row[:3]), {"": row[4], "more": row[3]}) for row in rows("qualities")
         ),
-        "rank": simple(words.RANKS),
-        "reason": simple(words.REASONS),
+        "rank": simple("ranks"),
+        "reason": simple("reasons"),
         "weather": tuple(filler for filler, _ in sky),
         "storm": tagged(sky, "b"),
     }
 
 
-def rows(table: str) -> list[list[str]]:
-    """The entries of a table of words, each as the list of its fields."""
-    entries = table.strip().replace("\n", ";").split(";")
-    return [entry.strip().split("|") for entry in entries]
+def rows(name: str) -> list[list[str]]:
+    """Read the entries of a word file, each as the list of its fields."""
+    text = (files(__package__) / "words" / f"{name}.txt").read_text(encoding="utf-8")
+    return [line.split("|") for line in text.splitlines() if not line.startswith("#")]
 
 
-def simple(table: str) -> tuple[Filler, ...]:
-    """The fillers of a table that has one form in each language."""
-    return tuple(plain(korean, english) for korean, english in rows(table))
+def simple(name: str) -> tuple[Filler, ...]:
+    """Return the fillers of a word file that has one form in each language."""
+    return tuple(plain(korean, english) for korean, english in rows(name))
 
 
 def tagged(choices: list[tuple[Filler, str]], tag: str) -> tuple[Filler, ...]:
-    """Those that carry the tag."""
+    """Return the fillers with this tag."""
     return tuple(filler for filler, tags in choices if tag in tags.split())
 
 
 def person(korean: str, english: str, pronoun: str) -> Filler:
-    """A name, and what stands for it later in the sentence."""
+    """Return a name with its pronouns."""
     him, his = PRONOUNS[pronoun]
     forms = {"": english, "he": pronoun, "He": pronoun.capitalize(), "him": him, "his": his}
     return Filler({"": korean}, forms, (("person", korean),))
 
 
 def city(korean: str, english: str) -> Filler:
-    """A city: no article, and one is *in* it."""
+    """Return a city, with the preposition `in` and no article."""
     return Filler({"": korean}, {"": english, "at": f"in {english}"}, (("place", korean),))
 
 
 def venue(korean: str, english: str, preposition: str) -> Filler:
-    """A place with an article and a preposition of its own."""
+    """Return a place with its article and preposition."""
     forms = {"": f"the {english}", "at": f"{preposition} the {english}", "noun": english}
     return Filler({"": korean}, forms, (("place", korean),))
 
 
 def noun(korean: str, english: str) -> Filler:
-    """A thing that can be one or many."""
+    """Return a countable noun."""
     return Filler({"": korean}, {"": english, "a": with_article(english), "s": plural(english)})
 
 
 def counted(row: list[str], number: int) -> Filler:
-    """So many of something: 책 세 권, three books; 책 한 권, a book; 학생 25명, 25 students."""
+    """Return a noun with its number: 책 세 권, three books; 책 한 권, a book."""
     korean, counter, english = row[:3]
     if number in COUNTS:
         amount, in_words = f"{native(number)} {counter}", WORDS[number]
@@ -157,7 +158,7 @@ def counted(row: list[str], number: int) -> Filler:
 
 
 def verb(*fields: str) -> Filler:
-    """What somebody does, in all forms; the fields are those of `schedules_words.ACTIVITIES`."""
+    """Return a verb in all forms; the fields are those of `activities.txt`."""
     before, stem, infinitive, soft, base, past, ing, *rest = fields
     after = f" {rest[0]}" if rest and rest[0] else ""
     forms = {"": base, "s": third_person(base), "past": past, "ing": ing}
@@ -169,12 +170,12 @@ def verb(*fields: str) -> Filler:
 
 
 def adjective(stem: str, infinitive: str, soft: str, english: str) -> Filler:
-    """What something is like; with an article for use before a noun."""
+    """Return an adjective, also with an article for use before a noun."""
     return Filler(conjugate(stem, infinitive, soft), {"": english, "a": with_article(english)})
 
 
 def weather(*fields: str) -> Filler:
-    """What the sky does, as a clause."""
+    """Return a clause about the weather."""
     subject, stem, infinitive, soft, present, past, future = fields
     forms = conjugate(stem, infinitive, soft)
     return Filler(
@@ -183,28 +184,29 @@ def weather(*fields: str) -> Filler:
     )
 
 
-def when(table: str) -> tuple[Filler, ...]:
-    """Adverbs of time; an entry about a {weekday} stands for seven."""
-    found = []
-    for korean, english in rows(table):
+def adverbs(name: str) -> tuple[Filler, ...]:
+    """Return the adverbs of time of a word file; an entry with {weekday} gives seven."""
+    fillers = []
+    for korean, english in rows(name):
         if "{weekday}" not in korean:
-            found.append(plain(korean, english))
+            fillers.append(plain(korean, english))
             continue
         for day in weekdays():
             source = korean.replace("{weekday}", day.korean[""])
-            found.append(plain(source, english.replace("{weekday}", day.english[""]), day.marks))
-    return tuple(found)
+            target = english.replace("{weekday}", day.english[""])
+            fillers.append(plain(source, target, day.attributes))
+    return tuple(fillers)
 
 
 def with_article(noun: str) -> str:
-    """The noun after a or an, which goes by sound: an umbrella, a university."""
+    """Return the noun with a or an, chosen by sound: an umbrella, a university."""
     lower = noun.lower()
     is_vowel = lower[0] in "aeiou" and not lower.startswith(LIKE_A_CONSONANT)
     return f"{'an' if is_vowel else 'a'} {noun}"
 
 
 def plural(noun: str) -> str:
-    """More than one: boxes of chocolates, dictionaries, children."""
+    """Return the plural: boxes of chocolates, dictionaries, children."""
     head, of, rest = noun.partition(" of ")
     if head in IRREGULAR:
         return IRREGULAR[head]
@@ -218,7 +220,7 @@ def plural(noun: str) -> str:
 
 
 def third_person(verb: str) -> str:
-    """What he or she does: goes, has, studies, watches."""
+    """Return the third person singular: goes, has, studies, watches."""
     base, space, rest = verb.partition(" ")
     if base == "have":
         return "has" + space + rest

@@ -1,13 +1,13 @@
-"""Korean particles and verb endings, chosen by how the word before them sounds.
+"""Korean particles and verb endings, chosen by the sound of the preceding word.
 
-A Korean particle often has two forms. Which one is right depends on whether the word before it ends
-in a consonant when read aloud, and for 으로/로 on whether that consonant is ㄹ:
+Many Korean particles have two forms, one after a word that ends in a consonant when read aloud and
+one after a vowel; for 으로/로, ㄹ counts as a vowel:
 
     책 + 은 → 책은    지우 + 은 → 지우는    서울 + 으로 → 서울로    10 + 으로 → 10으로
 
-So digits are read as Sino-Korean numbers, Latin capitals as the names of their letters, and other
-Latin words by the usual rules of writing them in Hangul. The last is a guess: nobody can know from
-its letters how a foreign name is said.
+Digits are read as Sino-Korean numbers, Latin capitals as the names of their letters, and other
+Latin words by the usual rules of transcription into Hangul. The last is a guess: the spelling of a
+foreign name does not determine its pronunciation.
 """
 
 import re
@@ -33,8 +33,8 @@ PARTICLES = {  # after a consonant: after a vowel
 }
 
 DIGIT_FINALS = ("ㅇ", "ㄹ", "", "ㅁ", "", "", "ㄱ", "ㄹ", "ㄹ", "")  # 영, 일, 이, 삼, 사, 오 …
-SMALL_POWERS = ("", "ㅂ", "ㄱ", "ㄴ")  # 십, 백, 천 by the number of noughts
-LARGE_POWERS = ("", "ㄴ", "ㄱ", "", "ㅇ")  # 만, 억, 조, 경 by every four noughts
+SMALL_POWERS = ("", "ㅂ", "ㄱ", "ㄴ")  # 십, 백, 천 by the number of zeros
+LARGE_POWERS = ("", "ㄴ", "ㄱ", "", "ㅇ")  # 만, 억, 조, 경 by every four zeros
 LETTER_FINALS = {"L": "ㄹ", "M": "ㅁ", "N": "ㄴ", "R": "ㄹ"}  # 엘, 엠, 엔, 알; the others are open
 CURRENCY_FINALS = {"₩": "ㄴ", "¥": "ㄴ", "$": "", "€": "", "£": ""}  # read last: 원, 엔, 달러
 UNIT_FINALS = {"%": "", "°C": "", "°": "", "℃": "", "km": "", "cm": "", "mm": "", "m": "", "L": "",
@@ -55,9 +55,9 @@ SPELLINGS = (  # how a Latin word ends, and the consonant Hangul has there; the 
 
 
 def final(word: str) -> str:
-    """The consonant that ends the word when read aloud, or '' after a vowel.
+    """Return the final consonant of the word when read aloud, or '' after a vowel.
 
-    What cannot be read (an emoji, say) counts as ending in a vowel.
+    Text without a reading, such as an emoji, counts as ending in a vowel.
     """
     word = unicodedata.normalize("NFC", word).rstrip(" '\"’”)]}」』》")
     if not word:
@@ -72,7 +72,7 @@ def final(word: str) -> str:
 
 
 def attach(word: str, particle: str) -> str:
-    """The word with the right form of the particle, named by its form after a consonant."""
+    """Append the right form of the particle, which is named by its form after a consonant."""
     if particle not in PARTICLES:
         raise ValueError(f"particle {particle!r}: expected one of {', '.join(PARTICLES)}")
     consonant = final(word)
@@ -81,10 +81,10 @@ def attach(word: str, particle: str) -> str:
 
 
 def conjugate(stem: str, infinitive: str, soft: str = "") -> dict[str, str]:
-    """The forms of a verb or adjective that the corpus needs, from two or three principal parts.
+    """Return the forms of a verb or adjective from its two or three principal parts.
 
     `infinitive` is the 아/어 form. `soft` is the stem before 으 (걷 → 걸으, 돕 → 도우); it is
-    worked out where it is regular.
+    derived where it is regular.
     """
     if not soft:
         soft = stem if final(stem) in ("", "ㄹ") else stem + "으"
@@ -106,13 +106,13 @@ def conjugate(stem: str, infinitive: str, soft: str = "") -> dict[str, str]:
 
 
 def with_final(word: str, consonant: str) -> str:
-    """The word with another final consonant in its last syllable: 가 + ㄹ → 갈, 갈 + ㅆ → 갔."""
+    """Replace the final consonant of the last syllable: 가 + ㄹ → 갈, 갈 + ㅆ → 갔."""
     start = ord(word[-1]) - ord(FIRST)
     return word[:-1] + chr(ord(FIRST) + start - start % len(FINALS) + FINALS.index(consonant))
 
 
 def _number_final(currency: str, number: str, unit: str) -> str:
-    """₩500 is read with its currency last, 3kg with its unit, 3:30 with 분, 3:00 with 시."""
+    """Return the final of a number: ₩500 ends with its currency, 3kg with its unit."""
     if unit:
         return UNIT_FINALS[unit]
     if currency:
@@ -123,16 +123,16 @@ def _number_final(currency: str, number: str, unit: str) -> str:
     if fraction:
         return DIGIT_FINALS[int(fraction[-1])]  # read digit by digit
     significant = whole.lstrip("0").rstrip("0")
-    n_noughts = len(whole.lstrip("0")) - len(significant)
-    if not significant or n_noughts == 0:
+    n_zeros = len(whole.lstrip("0")) - len(significant)
+    if not significant or n_zeros == 0:
         return DIGIT_FINALS[int(whole[-1])]
-    if n_noughts < len(SMALL_POWERS):
-        return SMALL_POWERS[n_noughts]
-    return LARGE_POWERS[min(n_noughts // 4, len(LARGE_POWERS) - 1)]
+    if n_zeros < len(SMALL_POWERS):
+        return SMALL_POWERS[n_zeros]
+    return LARGE_POWERS[min(n_zeros // 4, len(LARGE_POWERS) - 1)]
 
 
 def _latin_final(word: str) -> str:
-    """Capitals are spelled letter by letter; other words are written in Hangul by ear."""
+    """Return the final of a Latin word: capitals by letter, others transcribed by sound."""
     if word.isupper():
         return LETTER_FINALS.get(word[-1], "")
     lower = word.lower()

@@ -1,82 +1,87 @@
-"""Sentence patterns of the "schedules" corpus: a Korean sentence and its English one, with slots.
+"""Sentence patterns of the corpus "schedules": Korean and English sentences with shared slots.
 
     {person} 씨는 {past} {city|으로} 갔어요.        slot, slot, slot with the right form of 으로
     {person} went to {city} {past}.
 
-A slot is named after the kind of thing that fills it, with a digit if there are two of a kind
-(`person`, `person2`). `{slot.form}` asks for another form than the plain one: `{activity.past}`.
-In the Korean sentence `{slot|particle}` adds the particle in the form that suits the word.
+A slot is named after the kind of its filler, with a digit for a second one (`person`, `person2`).
+`{slot.form}` selects another form than the plain one: `{activity.past}`. In the Korean sentence
+`{slot|particle}` appends the particle in the form that suits the word. The patterns are the package
+data `sentences/*.txt`, one file per topic, Korean and English lines alternating.
 """
 
 import re
 from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
 from typing import NamedTuple
 
-from polyhead.data.schedules import korean
-from polyhead.data.schedules.patterns_amounts import AMOUNTS
-from polyhead.data.schedules.patterns_events import EVENTS
-from polyhead.data.schedules.patterns_people import PEOPLE
-from polyhead.data.schedules.patterns_places import PLACES
+from polyhead.data.schedules.korean import attach
 
 SLOT = re.compile(r"\{(\w+)(?:\.(\w+))?(?:\|(\w+))?\}")
+TOPICS = ("events", "people", "places", "amounts")
+
+Attribute = tuple[str, str]  # kind and Korean name, as ("person", "민지")
 
 
 class Filler(NamedTuple):
-    """What can stand in a slot: its forms by name in both languages ('' is the plain one).
+    """The text of a slot: its forms by name in both languages ('' is the plain one).
 
-    `marks` says what it is about, as ("person", "민지"), for those things of which some
-    combinations are kept out of the training set.
+    `attributes` are the kinds and names of which some combinations are held out.
     """
 
     korean: Mapping[str, str]
     english: Mapping[str, str]
-    marks: tuple[tuple[str, str], ...] = ()
+    attributes: tuple[Attribute, ...] = ()
 
 
 class Pattern(NamedTuple):
-    """A sentence in both languages with the same slots, listed as they come in Korean."""
+    """A sentence in both languages with the same slots, in the order of the Korean sentence."""
 
     korean: str
     english: str
     slots: tuple[str, ...]
+    topic: str
 
     def fill(self, fillers: Mapping[str, Filler]) -> tuple[str, str]:
-        """The Korean and the English sentence with every slot filled."""
-        source = SLOT.sub(lambda match: in_korean(match, fillers), self.korean)
-        target = SLOT.sub(lambda match: in_english(match, fillers), self.english)
+        """Return the Korean and the English sentence with every slot filled."""
+
+        def korean_text(match: re.Match[str]) -> str:
+            slot, form, particle = match.groups(default="")
+            word = fillers[slot].korean[form]
+            return attach(word, particle) if particle else word
+
+        source = SLOT.sub(korean_text, self.korean)
+        target = SLOT.sub(lambda match: fillers[match[1]].english[match[2] or ""], self.english)
         return source, target[0].upper() + target[1:]
 
 
-def in_korean(match: re.Match[str], fillers: Mapping[str, Filler]) -> str:
-    """What stands for a slot of the Korean sentence, with its particle."""
-    slot, form, particle = match.groups(default="")
-    word = fillers[slot].korean[form]
-    return korean.attach(word, particle) if particle else word
-
-
-def in_english(match: re.Match[str], fillers: Mapping[str, Filler]) -> str:
-    """What stands for a slot of the English sentence."""
-    slot, form, _ = match.groups(default="")
-    return fillers[slot].english[form]
-
-
 def kind_of(slot: str) -> str:
-    """What fills the slot: `person` for `person2`."""
+    """Return the kind of filler of a slot: `person` for `person2`."""
     return slot.rstrip("0123456789")
 
 
 def slots_of(sentence: str) -> tuple[str, ...]:
-    """The names of the slots of one language's sentence, each once, in order."""
+    """Return the names of a sentence's slots, each once, in order."""
     return tuple(dict.fromkeys(match[1] for match in SLOT.finditer(sentence)))
 
 
-def read_patterns(text: str) -> tuple[Pattern, ...]:
-    """The patterns of a text where a line of Korean and a line of English take turns."""
+def read_patterns(text: str, topic: str = "") -> tuple[Pattern, ...]:
+    """Parse alternating lines of Korean and English."""
     lines = [line for line in text.splitlines() if line]
     return tuple(
-        Pattern(source, target, slots_of(source))
+        Pattern(source, target, slots_of(source), topic)
         for source, target in zip(lines[::2], lines[1::2], strict=True)
     )
 
 
-PATTERNS = read_patterns(EVENTS + PEOPLE + PLACES + AMOUNTS)
+@cache
+def patterns_of(topic: str) -> tuple[Pattern, ...]:
+    """Return the patterns of a topic."""
+    path = files(__package__) / "sentences" / f"{topic}.txt"
+    return read_patterns(path.read_text(encoding="utf-8"), topic)
+
+
+@cache
+def all_patterns() -> tuple[Pattern, ...]:
+    """Return the patterns of all topics, in a fixed order."""
+    return tuple(pattern for topic in TOPICS for pattern in patterns_of(topic))
