@@ -23,7 +23,7 @@ from torch import Tensor
 
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.checkpoint.model_dir import SavedModel
-from polyhead.data.batches.translation import pad
+from polyhead.data.batches.base import pad
 from polyhead.data.corpus_tools import find_file
 from polyhead.decoding.batch import decode_all, search
 from polyhead.decoding.config import DecodeConfig

@@ -28,8 +28,8 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from polyhead.cli.console import TrainingScreen
-from polyhead.data.batches.language_model import Windows, joined
-from polyhead.data.batches.translation import DataPosition
+from polyhead.data.batches.base import DataPosition
+from polyhead.data.batches.language_model import WindowBatches, join_lines
 from polyhead.data.locate import find
 from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError, PolyheadError
@@ -162,7 +162,7 @@ def polyhead_contestant(task: Task, *, bf16: bool = False) -> Contestant:
     config = OptimizerConfig("adamw", BETAS[0], BETAS[1], EPSILON, DECAY)
     adam = optimizer.build(model, config)
     max_tokens = task.rows * task.length
-    batches = Windows(task.stream, task.length, max_tokens, SEED).batches(DataPosition())
+    batches = WindowBatches(task.stream, task.length, max_tokens, SEED).batches(DataPosition())
     progress = Progress()
     silent = Callbacks(lambda *_: None, lambda _: 0.0, lambda _: None, lambda: False)
     plan = TrainConfig(
@@ -213,7 +213,7 @@ def read_task(words: argparse.Namespace) -> Task:
         attention_dropout=0.0, norm="pre", activation="gelu_tanh",
     )  # fmt: skip
     config = GPTConfig(len(tokenizer), context, "learned", stack=stack)
-    return Task(joined(tokenizer.encode_batch(lines)), config, rows, words.steps)
+    return Task(join_lines(tokenizer.encode_batch(lines)), config, rows, words.steps)
 
 
 def speed(words: argparse.Namespace) -> int:

@@ -25,8 +25,8 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
 from polyhead.cli.console import TrainingScreen
+from polyhead.data.batches.base import DataPosition
 from polyhead.data.batches.images import ImageBatch, ImageBatches, TokenBudget
-from polyhead.data.batches.translation import DataPosition
 from polyhead.data.images.augment import AugmentConfig
 from polyhead.data.images.dataset import ImageSet
 from polyhead.devices import keep_freed_memory

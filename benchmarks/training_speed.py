@@ -30,8 +30,8 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.data import DataLoader
 
+from polyhead.data.batches.base import DataPosition
 from polyhead.data.batches.translation import (
-    DataPosition,
     Pair,
     TranslationBatch,
     TranslationBatches,

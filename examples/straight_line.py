@@ -15,7 +15,8 @@ import torch
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint.model_card import model_card
 from polyhead.checkpoint.model_dir import SavedModel, fill, load
-from polyhead.data.batches.translation import DataPosition, TranslationBatches, pad
+from polyhead.data.batches.base import DataPosition, pad
+from polyhead.data.batches.translation import TranslationBatches
 from polyhead.data.parallel import read_parallel
 from polyhead.decoding.beam import beam_search
 from polyhead.decoding.config import DecodeConfig

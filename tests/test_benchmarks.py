@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from polyhead.data.batches.translation import collate, pad
+from polyhead.data.batches.base import pad
+from polyhead.data.batches.translation import collate
 from polyhead.errors import ConfigError, MissingError, PolyheadError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig

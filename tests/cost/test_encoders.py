@@ -18,8 +18,7 @@ from polyhead.cost.measured import kept_bytes, products
 from polyhead.cost.stack import Shape
 from polyhead.data.batches.images import ImageBatch
 from polyhead.data.batches.labelled import TextBatch
-from polyhead.data.batches.masked import BlankBatch
-from polyhead.data.batches.masking import MaskingConfig, blank
+from polyhead.data.batches.masked import MaskedBatch, MaskingConfig, mask_tokens
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERT, BERTConfig
 from polyhead.models.bert import PUBLISHED as BERTS
@@ -85,7 +84,7 @@ def blanks_of(shape, share):
     ids[:, 0], ids[:, -1] = 1, 2
     chosen = torch.zeros(ids.numel(), dtype=torch.bool)
     chosen[torch.randperm(ids.numel())[: n_blanks(shape, share)]] = True
-    return BlankBatch(ids, ids, chosen.view(ids.shape), 1.0)
+    return MaskedBatch(ids, ids, chosen.view(ids.shape), 1.0)
 
 
 @cases(BERT_CONFIGS)
@@ -176,7 +175,9 @@ def test_as_many_tokens_are_asked_for_as_blanks_are_drawn():
     ids = torch.full((shape.batch, shape.length), 7)
     ids[:, 0], ids[:, -1] = 1, 2
     for share in (0.15, 0.3):
-        drawn = blank(ids, MaskingConfig(share), torch.Generator().manual_seed(0), mask=8, vocab=9)
+        drawn = mask_tokens(
+            ids, MaskingConfig(share), torch.Generator().manual_seed(0), mask=8, vocab=9
+        )
         assert n_blanks(shape, share) == pytest.approx(int(drawn.chosen.sum()), rel=0.03)
     assert n_blanks(Shape(5, 3), 0.15) == 5  # one in every text at least
 

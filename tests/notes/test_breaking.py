@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from polyhead.cost.published import estimated_flops
-from polyhead.data.batches.masking import blank
+from polyhead.data.batches.masked import mask_tokens
 from polyhead.data.batches.translation import collate
 from polyhead.layers.attention import (
     MultiHeadAttention,
@@ -93,7 +93,7 @@ BREAKS = (
           "softmax_of_visible(self.score(q, k), mask)", "self.score(q, k)", ("A6", "A7", "A8")),
     Break("the bilinear score forgets its matrix", General.prepare,
           'torch.einsum("bhqi,hij->bhqj", q, self.w)', "q", ("B6",)),
-    Break("all blanks are [MASK]", blank, "(fate < config.masked)", "(fate < 1)", ("K3",)),
+    Break("all blanks are [MASK]", mask_tokens, "(fate < config.masked)", "(fate < 1)", ("K3",)),
     Break("what was masked counts as replaced", Electra.forward,
           "forged != ids", "chosen", ("M1",)),
     Break("patches are read by columns", PatchEmbed.forward,

@@ -10,7 +10,8 @@ from itertools import cycle, pairwise, repeat
 import pytest
 import torch
 
-from polyhead.data.batches.translation import DataPosition, collate
+from polyhead.data.batches.base import DataPosition
+from polyhead.data.batches.translation import collate
 from polyhead.errors import PolyheadError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig

@@ -14,7 +14,7 @@ from torch import Tensor
 from polyhead import devices
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.config import from_dict
-from polyhead.data.batches.masked import Blanking, fixed_batches, pieces_of
+from polyhead.data.batches.masked import Masker, split_sequences, validation_batches
 from polyhead.data.config import DataConfig
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.pipelines.base import Pipeline
@@ -82,13 +82,13 @@ class MaskFiller(Pipeline):
         run: dict[str, Any] = self.saved.about.get("run") or {}
         data = from_dict(DataConfig, run.get("data", {}), "data.")
         task = {"bert": MASKED, "electra": REPLACED}[self.saved.family]
-        blanking = Blanking(
+        blanking = Masker(
             replace(task.masking, share=data.blanks), self.mask, self.saved.config.vocab
         )
         longest = min(data.max_length, self.saved.config.max_length)
-        pieces = pieces_of(self.tokenizer.encode_batch(lines), longest)
+        pieces = split_sequences(self.tokenizer.encode_batch(lines), longest)
         with torch.inference_mode():
-            batches = fixed_batches(pieces, blanking, SCORED_AT_ONCE)
+            batches = validation_batches(pieces, blanking, SCORED_AT_ONCE)
             return task.examine(batches, self.saved.model, 0)
 
     def fill(self, text: str, top: int = 5) -> Filled:

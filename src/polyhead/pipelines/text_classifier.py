@@ -12,9 +12,8 @@ from polyhead import devices
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.config import from_dict
 from polyhead.data import labelled
+from polyhead.data.batches.base import group_by_length, pad
 from polyhead.data.batches.labelled import framed
-from polyhead.data.batches.masked import by_length
-from polyhead.data.batches.translation import pad
 from polyhead.data.config import DataConfig, found
 from polyhead.data.labelled import Examples
 from polyhead.errors import CheckpointError, ConfigError
@@ -93,7 +92,7 @@ class TextClassifier(Pipeline):
             raise ConfigError("classify takes a list of lines; write classify([text])")
         texts = framed(self.tokenizer.encode_batch(lines), self.max_length) if lines else []
         labels: list[Label | None] = [None] * len(texts)
-        for numbers in by_length([len(text) for text in texts], MAX_TOKENS, seed=0):
+        for numbers in group_by_length([len(text) for text in texts], MAX_TOKENS, seed=0):
             ids = pad([texts[number] for number in numbers]).to(self.device)
             shares = self.saved.model(ids).float().softmax(-1).tolist()
             for number, row in zip(numbers, shares, strict=True):

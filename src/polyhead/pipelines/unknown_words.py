@@ -18,7 +18,7 @@ from torch import Tensor
 
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.data import bilingual_dictionary as lexicon
-from polyhead.data.batches.translation import pad
+from polyhead.data.batches.base import pad
 from polyhead.decoding.batch import MAX_ROWS, Output
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import recorded_attention

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from polyhead.data.batches.translation import DataPosition
+from polyhead.data.batches.base import DataPosition
 from polyhead.errors import PolyheadError
 from polyhead.training.losses import Objective
 from polyhead.training.optim import OptimizerConfig, set_rate
@@ -253,7 +253,7 @@ def _attempt(
 
 
 def _smaller(batches: list[Any]) -> list[Any]:
-    halves = [half for batch in batches for half in batch.halves() if len(half[0])]
+    halves = [half for batch in batches for half in batch.halves() if len(half)]
     if len(halves) == len(batches):
         raise PolyheadError(
             "memory is exhausted even by one sentence at a time; make the model smaller, lower "

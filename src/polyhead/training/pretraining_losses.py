@@ -18,7 +18,7 @@ from typing import Any
 
 from torch.nn import functional as F
 
-from polyhead.data.batches.masked import BlankBatch
+from polyhead.data.batches.masked import MaskedBatch
 from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.training.losses import Loss
 
@@ -30,7 +30,7 @@ class MaskedTokenLoss:
     Head and output layer are applied only there: six positions of seven need neither.
     """
 
-    def __call__(self, model: Any, batch: BlankBatch) -> Loss:
+    def __call__(self, model: Any, batch: MaskedBatch) -> Loss:
         (asked,) = batch.chosen.flatten().nonzero(as_tuple=True)
         labels = batch.ids.flatten()[asked]
         h, layer = model.transform(model.hidden(batch.blanked, asked=asked)), model.to_logits
@@ -44,10 +44,10 @@ class ReplacedTokenLoss:
 
     pad: int
 
-    def __call__(self, model: Any, batch: BlankBatch) -> Loss:
+    def __call__(self, model: Any, batch: MaskedBatch) -> Loss:
         return self.of(model(batch.ids, batch.blanked, batch.chosen), batch, model.spotting)
 
-    def of(self, said: Any, batch: BlankBatch, weight: float) -> Loss:
+    def of(self, said: Any, batch: MaskedBatch, weight: float) -> Loss:
         """The loss of what the two players said; the weight is λ."""
         fill = F.cross_entropy(said.generated.float(), batch.ids[batch.chosen], reduction="sum")
         real = batch.ids != self.pad

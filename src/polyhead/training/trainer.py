@@ -17,7 +17,7 @@ from polyhead.checkpoint import tensors
 from polyhead.checkpoint import train_state as training_state
 from polyhead.checkpoint.model_card import model_card
 from polyhead.config import from_dict
-from polyhead.data.batches.translation import DataPosition
+from polyhead.data.batches.base import DataPosition
 from polyhead.errors import CheckpointError, ConfigError, Diverged, PolyheadError
 from polyhead.training import loop
 from polyhead.training import run_dir as runs

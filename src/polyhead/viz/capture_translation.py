@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyhead.data.batches.translation import pad
+from polyhead.data.batches.base import pad
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.layers.attention_hooks import Maps, recorded_attention
 from polyhead.pipelines.text_generator import TextGenerator

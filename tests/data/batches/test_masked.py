@@ -1,45 +1,126 @@
-"""Sequences with blanks: nothing is lost, nothing is too long, and everything comes back."""
+"""Masked sequences: shares of masks, protected tokens, reproducible batches within a budget."""
 
 from collections import Counter
 
 import pytest
 import torch
+from expected_errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyhead.data.batches.masked import Blanking, Sequences, by_length, fixed_batches, pieces_of
-from polyhead.data.batches.masking import BERT, ELECTRA
-from polyhead.data.batches.translation import DataPosition
+from polyhead.data.batches.base import DataPosition, group_by_length
+from polyhead.data.batches.masked import (
+    BERT_MASKING,
+    ELECTRA_MASKING,
+    MaskedBatches,
+    Masker,
+    MaskingConfig,
+    mask_tokens,
+    split_sequences,
+    validation_batches,
+)
 from polyhead.errors import DataError
 from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS, UNK
 
-MASK, VOCAB = 60, 61
-BLANKING = Blanking(BERT, MASK, VOCAB)
+VOCAB, MASK = 1000, 999
+MASKER = Masker(BERT_MASKING, MASK, VOCAB)
 
 
-def some(n=40, seed=0):
-    dice = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(1, 12, (n,), generator=dice).tolist()
-    lines = [[*torch.randint(4, MASK, (k,), generator=dice).tolist(), EOS] for k in lengths]
-    return pieces_of(lines, 16)
+def random_sequences(n=40, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 12, (n,), generator=rng).tolist()
+    lines = [[*torch.randint(4, MASK, (k,), generator=rng).tolist(), EOS] for k in lengths]
+    return split_sequences(lines, 16)
 
 
-def test_a_line_is_framed_a_long_one_is_cut_and_an_empty_one_is_left_out():
-    found = pieces_of([[7, EOS], [EOS], [4, 5, 6, 7, 8, EOS]], max_length=4)
-    assert found == [[BOS, 7, EOS], [BOS, 4, 5, EOS], [BOS, 6, 7, EOS], [BOS, 8, EOS]]
+def random_texts(batch=400, length=64):
+    """Texts between BOS and EOS, half of them padded to half their length."""
+    ids = torch.randint(4, MASK, (batch, length), generator=torch.Generator().manual_seed(1))
+    ids[:, 0], ids[:, -1] = BOS, EOS
+    ids[batch // 2 :, length // 2 :] = PAD
+    return ids
 
 
-def test_empty_lines_alone_are_an_error():
-    with pytest.raises(DataError, match="all lines are empty"):
-        pieces_of([[EOS], [EOS]], 8)
+def masked(config, ids=None):
+    generator = torch.Generator().manual_seed(0)
+    ids = random_texts() if ids is None else ids
+    return mask_tokens(ids, config, generator, mask=MASK, vocab=VOCAB)
 
 
-def test_text_of_unknown_words_alone_is_nothing_to_be_judged_by():
-    """A loss over no blanks at all would be 0, and no model could ever be better."""
-    unknown = pieces_of([[UNK, EOS], [UNK, UNK, EOS]], 8)
-    with pytest.raises(DataError, match="nothing in this text can be made a blank: none of it is"):
-        fixed_batches(unknown, BLANKING, 50)
-    assert fixed_batches([*unknown, [BOS, 9, EOS]], BLANKING, 50)
+@pytest.mark.parametrize(
+    ("config", "n_masked", "n_random"),
+    [(BERT_MASKING, 0.8, 0.1), (ELECTRA_MASKING, 0.85, 0.0)],
+    ids=["bert", "electra"],
+)
+def test_shares_are_those_of_the_papers(config, n_masked, n_random):
+    ids, blanked, chosen = masked(config)
+    assert (chosen.sum() / (ids > 3).sum()).item() == pytest.approx(0.15, abs=0.01)
+    inputs = blanked[chosen]
+    is_mask = (inputs == MASK).float().mean().item()
+    stays = (inputs == ids[chosen]).float().mean().item()
+    assert (is_mask, 1 - stays - is_mask) == pytest.approx((n_masked, n_random), abs=0.02)
+    if not n_random:
+        assert set(inputs[inputs != ids[chosen]].tolist()) == {MASK}
+
+
+def test_only_selected_ordinary_tokens_change():
+    ids = random_texts()
+    ids[:, 5] = MASK
+    _, blanked, chosen = masked(MaskingConfig(share=0.9), ids)
+    assert torch.equal(blanked[~chosen], ids[~chosen])
+    assert not chosen[(ids <= 3) | (ids == MASK)].any()
+    assert (blanked[chosen] > 3).all()
+
+
+def test_random_tokens_cover_the_ordinary_vocabulary():
+    _, blanked, chosen = masked(MaskingConfig(share=1.0, masked=0.0, random=1.0))
+    drawn = blanked[chosen]
+    assert (drawn.min().item(), drawn.max().item()) == (4, MASK - 1)
+    assert drawn.unique().numel() == MASK - 4
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 5])
+def test_every_text_with_an_ordinary_token_has_a_mask(length):
+    ids = torch.full((500, length), 7)
+    ids[:, 0], ids[:, -1] = BOS, EOS
+    chosen = masked(BERT_MASKING, ids).chosen
+    assert (chosen.sum(1) >= min(1, length - 2)).all()
+
+
+def test_masking_does_not_use_the_global_generator():
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    masked(BERT_MASKING)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize(
+    ("invalid", "named"),
+    [
+        ({"share": 0.0}, "share = 0.0"),
+        ({"masked": 0.9, "random": 0.2}, "masked = 0.9 and random = 0.2"),
+        ({"masked": -0.1}, "masked = -0.1"),
+    ],
+)
+def test_invalid_shares_are_errors(invalid, named):
+    with pytest.raises(ValueError, match=named):
+        MaskingConfig(**invalid)
+
+
+def test_long_lines_are_split_and_empty_ones_left_out():
+    sequences = split_sequences([[7, EOS], [EOS], [4, 5, 6, 7, 8, EOS]], max_length=4)
+    assert sequences == [[BOS, 7, EOS], [BOS, 4, 5, EOS], [BOS, 6, 7, EOS], [BOS, 8, EOS]]
+    with raises(DataError, "no_text"):
+        split_sequences([[EOS], [EOS]], 8)
+
+
+def test_validation_text_without_known_tokens_is_an_error():
+    """The loss over no masks at all would be 0, better than that of any model."""
+    unknown = split_sequences([[UNK, EOS], [UNK, UNK, EOS]], 8)
+    with raises(DataError, "nothing_to_mask"):
+        validation_batches(unknown, MASKER, 50)
+    assert validation_batches([*unknown, [BOS, 9, EOS]], MASKER, 50)
 
 
 @settings(max_examples=60, deadline=None)
@@ -49,64 +130,63 @@ def test_text_of_unknown_words_alone_is_nothing_to_be_judged_by():
     st.integers(0, 9),
     st.sampled_from([0.0, 0.5]),
 )
-def test_every_sequence_stands_in_one_batch_and_no_batch_is_over_budget(
-    lengths, budget, seed, blur
-):
-    batches = by_length(lengths, budget, seed, blur)
+def test_every_sequence_is_in_one_batch_within_the_budget(lengths, budget, seed, blur):
+    batches = group_by_length(lengths, budget, seed, blur)
     assert sorted(n for batch in batches for n in batch) == list(range(len(lengths)))
     for batch in batches:
         padded = max(lengths[n] for n in batch) * len(batch)
         assert padded <= budget or len(batch) == 1
 
 
-def test_a_batch_is_a_function_of_seed_epoch_and_step_alone():
-    one, two = (Sequences(some(), BLANKING, 64, seed=3) for _ in range(2))
-    two[(1, 2)]  # whatever was asked before
-    for step in range(one.n_batches(1)):
-        for a, b in zip(one[(1, step)], two[(1, step)], strict=True):
-            assert a == b if isinstance(a, float) else torch.equal(a, b)
+def test_a_batch_depends_on_seed_epoch_and_step_alone():
+    first, second = (MaskedBatches(random_sequences(), MASKER, 64, seed=3) for _ in range(2))
+    second[1, 2]  # earlier requests have no influence
+    for step in range(first.n_batches(1)):
+        assert torch.equal(first[1, step].blanked, second[1, step].blanked)
+        assert torch.equal(first[1, step].chosen, second[1, step].chosen)
 
 
-def test_going_on_in_the_middle_of_an_epoch_gives_the_same_blanks():
-    source = Sequences(some(), BLANKING, 64, seed=3)
-    whole = source.batches(DataPosition())
-    first = [next(whole) for _ in range(source.n_batches(0) + 4)]
+def test_resuming_within_an_epoch_gives_the_same_masks():
+    source = MaskedBatches(random_sequences(), MASKER, 64, seed=3)
+    stream = source.batches(DataPosition())
+    first = [next(stream) for _ in range(source.n_batches(0) + 4)]
     place = first[2][0]
     for _, batch in first[3:]:
         place, again = next(source.batches(place))
         assert torch.equal(batch.blanked, again.blanked)
-        assert torch.equal(batch.chosen, again.chosen)
 
 
-def test_every_epoch_has_new_blanks_and_validation_always_the_same():
-    one = [[BOS, *range(4, 16), EOS]]  # alone in its batch: only the blanks can differ
-    source = Sequences(one, BLANKING, 64, seed=3)
-    assert len({tuple(source[(epoch, 0)].chosen[0].tolist()) for epoch in range(6)}) > 1
-    for a, b in zip(*(fixed_batches(some(), BLANKING, 64) for _ in range(2)), strict=True):
-        assert torch.equal(a.blanked, b.blanked)
+def test_masks_vary_between_epochs_but_not_in_validation():
+    sequence = [[BOS, *range(4, 16), EOS]]  # alone in its batch: only the masks can differ
+    source = MaskedBatches(sequence, MASKER, 64, seed=3)
+    assert len({tuple(source[epoch, 0].chosen[0].tolist()) for epoch in range(6)}) > 1
+    twice = (validation_batches(random_sequences(), MASKER, 64) for _ in range(2))
+    for first, second in zip(*twice, strict=True):
+        assert torch.equal(first.blanked, second.blanked)
 
 
-@pytest.mark.parametrize("config", [BERT, ELECTRA])
-def test_only_ordinary_tokens_are_asked_for_and_the_text_itself_stays(config):
-    sequences = some(200)
-    source = Sequences(sequences, Blanking(config, MASK, VOCAB), 64, seed=1)
-    seen, tokens, blanks = Counter(), 0, 0
-    for step in range(source.n_batches(0)):
-        batch = source[(0, step)]
+@pytest.mark.parametrize("config", [BERT_MASKING, ELECTRA_MASKING])
+def test_an_epoch_has_every_sequence_with_its_masks(config):
+    sequences = random_sequences(200)
+    batches = MaskedBatches(sequences, Masker(config, MASK, VOCAB), 64, seed=1).of_epoch(0)
+    seen, n_tokens, n_masks = Counter(), 0, 0
+    for batch in batches:
         seen.update(tuple(i for i in row if i != PAD) for row in batch.ids.tolist())
         assert (batch.ids[batch.chosen] >= len(SPECIALS)).all()
         assert torch.equal(batch.blanked[~batch.chosen], batch.ids[~batch.chosen])
         assert batch.n_tokens == int((batch.ids != PAD).sum())
         assert batch.tokens_per_blank == pytest.approx(batch.n_tokens / int(batch.chosen.sum()))
-        tokens, blanks = tokens + batch.n_tokens - 2 * len(batch.ids), blanks + batch.chosen.sum()
+        n_tokens += batch.n_tokens - 2 * len(batch)
+        n_masks += batch.chosen.sum()
     assert seen == Counter(map(tuple, sequences))
-    assert 0.13 < blanks / tokens < 0.26  # 15 %, and at least one in the shortest
+    assert 0.13 < n_masks / n_tokens < 0.26  # 15 %, and at least one in the shortest
 
 
-def test_halves_are_the_same_texts_and_keep_the_weight_of_the_whole():
-    batch = fixed_batches(some(), BLANKING, 10_000)[0]
-    one, two = (half.to(torch.device("cpu")) for half in batch.halves())
-    for whole, a, b in zip(batch[:3], one[:3], two[:3], strict=True):
-        assert torch.equal(whole, torch.cat([a, b]))
-    assert one.tokens_per_blank == two.tokens_per_blank == batch.tokens_per_blank
-    assert one.n_tokens + two.n_tokens == batch.n_tokens
+def test_halves_keep_the_weight_of_the_whole():
+    batch = validation_batches(random_sequences(), MASKER, 10_000)[0]
+    first, second = (half.to(torch.device("cpu")) for half in batch.halves())
+    for name in ("ids", "blanked", "chosen"):
+        rows = [getattr(half, name) for half in (first, second)]
+        assert torch.equal(getattr(batch, name), torch.cat(rows))
+    assert first.tokens_per_blank == second.tokens_per_blank == batch.tokens_per_blank
+    assert first.n_tokens + second.n_tokens == batch.n_tokens

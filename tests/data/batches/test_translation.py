@@ -1,4 +1,4 @@
-"""Batches: everything once, within the budget, hardly any padding, and the same for ever."""
+"""Batches of sentence pairs: complete, within the budget, little padding, reproducible."""
 
 import itertools
 import multiprocessing
@@ -14,23 +14,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyhead.data.batches.translation import (
-    DataPosition,
-    TranslationBatches,
-    collate,
-    group,
-    pad,
-    padding_share,
-)
+from polyhead.data.batches.base import DataPosition, pad
+from polyhead.data.batches.translation import TranslationBatches, collate, group, padding_share
 from polyhead.data.parallel import read_parallel
-from polyhead.tokenizers.storage import BOS, EOS, PAD, TextConfig, train_tokenizers
+from polyhead.special_tokens import BOS, EOS, PAD
+from polyhead.tokenizers.storage import TextConfig, train_tokenizers
 
 SENTENCES = st.lists(st.integers(4, 9), max_size=12).map(lambda ids: [*ids, EOS])
 PAIRS = st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=60)
 
 
-def some_pairs(n, seed=0):
-    """Pairs that can be told apart: the first source id of pair i is 10 + i."""
+def random_pairs(n, seed=0):
+    """Return distinguishable pairs: the first source id of pair i is 10 + i."""
     random = Random(seed)
     return [
         ([10 + i, *[5] * random.randrange(8), EOS], [*[6] * random.randrange(8), EOS])
@@ -38,8 +33,8 @@ def some_pairs(n, seed=0):
     ]
 
 
-class Same:
-    """An encoder that can be sent to another process."""
+class FixedEncoder:
+    """Encoder that can be pickled."""
 
     def __init__(self, pairs):
         self.pairs = pairs
@@ -48,11 +43,11 @@ class Same:
         return self.pairs
 
 
-class Drawn:
-    """An encoder that cuts words differently in every epoch, as subword sampling does."""
+class SamplingEncoder:
+    """Encoder with different ids in every epoch, as with subword sampling."""
 
     def __call__(self, epoch):
-        return some_pairs(40, seed=epoch)
+        return random_pairs(40, seed=epoch)
 
 
 BEGINNING = DataPosition()
@@ -60,21 +55,23 @@ BEGINNING = DataPosition()
 
 def take(epochs, count, start=BEGINNING, workers=0):
     stream = epochs.batches(start, workers)
-    found = list(itertools.islice(stream, count))
+    batches = list(itertools.islice(stream, count))
     stream.close()
-    return found
+    return batches
 
 
-def same(one, other):
-    return all(
-        p == q and all(torch.equal(a, b) for a, b in zip(x, y, strict=True))
-        for (p, x), (q, y) in zip(one, other, strict=True)
-    )
+def equal(first, second):
+    names = ("source", "target", "labels")
+    return all(torch.equal(getattr(first, name), getattr(second, name)) for name in names)
+
+
+def same(first, second):
+    return all(p == q and equal(x, y) for (p, x), (q, y) in zip(first, second, strict=True))
 
 
 @settings(deadline=None)
 @given(PAIRS, st.integers(1, 200), st.integers(0, 2**32))
-def test_an_epoch_has_every_pair_once_and_keeps_to_its_budget(pairs, max_tokens, seed):
+def test_an_epoch_has_every_pair_once_within_the_budget(pairs, max_tokens, seed):
     batches = group(pairs, max_tokens, seed)
     assert sorted(itertools.chain(*batches)) == list(range(len(pairs)))
     for numbers in batches:
@@ -86,7 +83,7 @@ def test_an_epoch_has_every_pair_once_and_keeps_to_its_budget(pairs, max_tokens,
 @settings(deadline=None)
 @given(PAIRS, st.integers(1, 200))
 def test_the_budget_is_used(pairs, max_tokens):
-    """There are never more batches than if all sentences were as long as the longest."""
+    """There are at most as many batches as if all sentences were as long as the longest."""
     widest = max(len(source) for source, _ in pairs) + max(len(target) for _, target in pairs)
     rows = max(1, max_tokens // widest)
     assert len(group(pairs, max_tokens, seed=0)) <= -(-len(pairs) // rows)
@@ -94,20 +91,19 @@ def test_the_budget_is_used(pairs, max_tokens):
 
 @settings(deadline=None)
 @given(PAIRS, st.integers(0, 2**32))
-def test_the_order_is_a_function_of_the_seed(pairs, seed):
+def test_the_same_seed_gives_the_same_batches(pairs, seed):
     assert group(pairs, 50, seed) == group(pairs, 50, seed)
 
 
-def test_another_seed_gives_other_batches_in_another_order():
-    pairs = some_pairs(300)
+def test_another_seed_gives_other_batches():
+    pairs = random_pairs(300)
     one, other = group(pairs, 50, 1), group(pairs, 50, 2)
-    assert one != other
     assert {frozenset(b) for b in one} != {frozenset(b) for b in other}
 
 
 @settings(deadline=None)
 @given(PAIRS)
-def test_a_batch_holds_its_sentences_and_nothing_else(pairs):
+def test_a_batch_holds_its_sentences_and_padding(pairs):
     batch = collate(pairs)
     for row, (source, target) in enumerate(pairs):
         assert batch.source[row].tolist()[: len(source)] == source
@@ -123,33 +119,34 @@ def test_a_batch_holds_its_sentences_and_nothing_else(pairs):
 
 @settings(deadline=None)
 @given(PAIRS)
-def test_two_halves_are_the_whole(pairs):
+def test_halves_concatenate_to_the_batch(pairs):
     batch = collate(pairs)
-    for whole, one, other in zip(batch, *batch.halves(), strict=True):
-        assert torch.equal(torch.cat([one, other]), whole)
-        assert abs(len(one) - len(other)) <= 1
+    first, second = batch.halves()
+    assert abs(len(first) - len(second)) <= 1
+    for name in ("source", "target", "labels"):
+        rows = [getattr(half, name) for half in (first, second)]
+        assert torch.equal(torch.cat(rows), getattr(batch, name))
 
 
-def test_padding_has_the_width_of_the_longest():
+def test_padding_reaches_the_longest_sequence():
     assert pad([[4], [5, 6, 7]]).tolist() == [[4, PAD, PAD], [5, 6, 7]]
 
 
-def test_batches_are_a_function_of_seed_epoch_and_step():
-    """Taken in a stream or one by one, in any order, by an object that has seen other epochs."""
-    pairs = some_pairs(40)
-    stream = take(TranslationBatches(Same(pairs), 60, seed=3), 30)
-    lookup = TranslationBatches(Same(pairs), 60, seed=3)
+def test_a_batch_depends_on_seed_epoch_and_step_alone():
+    pairs = random_pairs(40)
+    stream = take(TranslationBatches(FixedEncoder(pairs), 60, seed=3), 30)
+    lookup = TranslationBatches(FixedEncoder(pairs), 60, seed=3)
     places = [(epoch, s) for epoch in range(9) for s in range(lookup.n_batches(epoch))]
     assert 0 < places[29][0] < 8
     for number in np.random.default_rng(0).permutation(30):
         epoch, step = places[number]
         after, batch = stream[number]
         assert after == DataPosition(epoch, step + 1)
-        assert all(torch.equal(a, b) for a, b in zip(batch, lookup[epoch, step], strict=True))
+        assert equal(batch, lookup[epoch, step])
 
 
-def test_every_epoch_has_every_pair_once_and_they_differ():
-    epochs = TranslationBatches(Same(some_pairs(40)), 60, seed=3)
+def test_epochs_have_every_pair_in_different_batches():
+    epochs = TranslationBatches(FixedEncoder(random_pairs(40)), 60, seed=3)
     seen = []
     for epoch in range(3):
         firsts = [epochs[epoch, s].source[:, 0].tolist() for s in range(epochs.n_batches(epoch))]
@@ -158,40 +155,43 @@ def test_every_epoch_has_every_pair_once_and_they_differ():
     assert seen[0] != seen[1] != seen[2]
 
 
-@pytest.mark.parametrize("encode", [Same(some_pairs(40)), Drawn()], ids=["same", "drawn"])
-def test_a_stream_can_be_taken_up_at_any_place(encode):
+@pytest.mark.parametrize(
+    "encode", [FixedEncoder(random_pairs(40)), SamplingEncoder()], ids=["fixed", "sampling"]
+)
+def test_a_stream_can_be_resumed_at_any_position(encode):
     whole = take(TranslationBatches(encode, 60, seed=3), 25)
     for done in range(1, 24):
         after = whole[done - 1][0]
         assert same(take(TranslationBatches(encode, 60, seed=3), 25 - done, after), whole[done:])
 
 
-def test_a_place_behind_the_last_batch_is_the_next_epoch():
-    epochs = TranslationBatches(Same(some_pairs(40)), 60, seed=3)
+def test_a_position_after_the_last_batch_is_the_next_epoch():
+    epochs = TranslationBatches(FixedEncoder(random_pairs(40)), 60, seed=3)
     end = DataPosition(0, epochs.n_batches(0))
     assert same(take(epochs, 2, end), take(epochs, 2, DataPosition(1, 0)))
     assert same(take(epochs, 2, DataPosition(0, 10_000)), take(epochs, 2, DataPosition(1, 0)))
 
 
-def test_the_number_of_workers_changes_nothing():
-    whole = take(TranslationBatches(Drawn(), 60, seed=3), 20)
+def test_the_number_of_workers_does_not_change_the_batches():
+    batches = TranslationBatches(SamplingEncoder(), 60, seed=3)
+    whole = take(batches, 20)
     assert whole[-1][0].epoch > 0  # over the end of an epoch
-    assert same(take(TranslationBatches(Drawn(), 60, seed=3), 20, workers=2), whole)
+    assert same(take(batches, 20, workers=2), whole)
     after = whole[4][0]
-    assert same(take(TranslationBatches(Drawn(), 60, seed=3), 3, after, workers=2), whole[5:8])
+    assert same(take(batches, 3, after, workers=2), whole[5:8])
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_reading_leaves_the_generator_of_dropout_alone(workers):
+def test_reading_does_not_use_the_global_generator(workers):
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    take(TranslationBatches(Same(some_pairs(40)), 60, seed=3), 12, workers=workers)
+    take(TranslationBatches(FixedEncoder(random_pairs(40)), 60, seed=3), 12, workers=workers)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_workers_do_not_leave_when_the_whole_group_is_told_to():
-    """A terminal and a cluster tell all processes; the one that trains still wants its batches."""
-    stream = TranslationBatches(Same(some_pairs(400)), 60, seed=3).batches(
+def test_workers_ignore_signals_to_the_process_group():
+    """Terminals and clusters signal all processes; the training process still needs batches."""
+    stream = TranslationBatches(FixedEncoder(random_pairs(400)), 60, seed=3).batches(
         DataPosition(), workers=1
     )
     next(stream)
@@ -203,16 +203,16 @@ def test_workers_do_not_leave_when_the_whole_group_is_told_to():
     assert not multiprocessing.active_children()
 
 
-def test_epochs_can_be_sent_to_a_process_that_is_not_a_fork():
-    epochs = TranslationBatches(Drawn(), 60, seed=3)
+def test_batches_can_be_pickled_for_a_spawned_process():
+    epochs = TranslationBatches(SamplingEncoder(), 60, seed=3)
     again = ForkingPickler.loads(ForkingPickler.dumps(epochs))
     assert same(take(again, 5), take(epochs, 5))
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**63), st.integers(0, 1000))
-def test_any_seed_is_welcome(seed, epoch):
-    assert TranslationBatches(Same(some_pairs(3)), 60, seed=seed).n_batches(epoch)
+def test_any_seed_is_accepted(seed, epoch):
+    assert TranslationBatches(FixedEncoder(random_pairs(3)), 60, seed=seed).n_batches(epoch)
 
 
 @pytest.fixture(scope="module")
@@ -231,10 +231,10 @@ def multi30k(real_data):
 
 
 @pytest.mark.parametrize("max_tokens", [1500, 4096])
-def test_hardly_anything_of_multi30k_is_padding(multi30k, max_tokens):
-    epochs = TranslationBatches(Same(multi30k), max_tokens, seed=1)
+def test_multi30k_has_little_padding(multi30k, max_tokens):
+    epochs = TranslationBatches(FixedEncoder(multi30k), max_tokens, seed=1)
     batches = [epochs[0, step] for step in range(epochs.n_batches(0))]
     assert padding_share(batches) <= 0.05
     costs = [batch.source.numel() + batch.labels.numel() for batch in batches]
     assert max(costs) <= max_tokens
-    assert sum(costs) >= 0.9 * max_tokens * len(costs)  # … and not by small batches
+    assert sum(costs) >= 0.9 * max_tokens * len(costs)  # the batches are not small

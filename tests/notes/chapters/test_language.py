@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from claims import assert_it_holds, claims_of, failing
 
-from polyhead.data.batches.masking import MaskingConfig
+from polyhead.data.batches.masked import MaskingConfig
 from polyhead.layers.attention import FullAttention, attention_weights
 from polyhead.layers.masks import EVERYTHING
 from polyhead.models import bert, gpt

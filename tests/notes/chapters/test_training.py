@@ -39,8 +39,8 @@ def test_a_decoder_that_reads_the_answer_is_noticed(monkeypatch):
     collate = training.collate
 
     def unshifted(pairs):
-        source, _, labels = collate(pairs)
-        return TranslationBatch(source, labels, labels)
+        batch = collate(pairs)
+        return TranslationBatch(batch.source, batch.labels, batch.labels)
 
     monkeypatch.setattr(training, "collate", unshifted)
     assert broken() == {"H4"}

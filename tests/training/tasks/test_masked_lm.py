@@ -15,8 +15,8 @@ from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.checkpoint import tensors
 from polyhead.convert import bert
-from polyhead.data.batches.masked import Blanking, fixed_batches, pieces_of
-from polyhead.data.batches.masking import BERT as BERT_MASKS
+from polyhead.data.batches.masked import BERT_MASKING as BERT_MASKS
+from polyhead.data.batches.masked import Masker, split_sequences, validation_batches
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
 from polyhead.pipelines.mask_filler import MaskFiller, written
@@ -43,7 +43,9 @@ def some_batches(max_tokens=48):
     lines = [
         [*torch.randint(4, VOCAB - 1, (k,), generator=dice).tolist(), EOS] for k in range(1, 9)
     ]
-    return fixed_batches(pieces_of(lines, 12), Blanking(BERT_MASKS, VOCAB - 1, VOCAB), max_tokens)
+    return validation_batches(
+        split_sequences(lines, 12), Masker(BERT_MASKS, VOCAB - 1, VOCAB), max_tokens
+    )
 
 
 def test_loss_and_gradients_are_those_of_the_original():

@@ -12,8 +12,12 @@ from torch.nn import functional as F
 import polyhead
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.convert import electra as interchange
-from polyhead.data.batches.masked import Blanking, fixed_batches, pieces_of
-from polyhead.data.batches.masking import ELECTRA
+from polyhead.data.batches.masked import (
+    ELECTRA_MASKING,
+    Masker,
+    split_sequences,
+    validation_batches,
+)
 from polyhead.models import electra
 from polyhead.models.bert import bert_stack
 from polyhead.models.electra import Electra, ElectraConfig, ElectraOutput
@@ -49,7 +53,9 @@ def some_batches(max_tokens=60):
     dice = torch.Generator().manual_seed(5)
     lengths = [*range(1, 9), 3, 5, 5, 8]
     lines = [[*torch.randint(4, VOCAB - 1, (k,), generator=dice).tolist(), EOS] for k in lengths]
-    return fixed_batches(pieces_of(lines, 12), Blanking(ELECTRA, VOCAB - 1, VOCAB), max_tokens)
+    return validation_batches(
+        split_sequences(lines, 12), Masker(ELECTRA_MASKING, VOCAB - 1, VOCAB), max_tokens
+    )
 
 
 def model_config(sharing, dropout=0.0):

@@ -14,7 +14,7 @@ import polyhead
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.data import labelled
-from polyhead.data.batches.labelled import TextBatch, Texts, every_text, framed
+from polyhead.data.batches.labelled import TextBatches, framed
 from polyhead.data.config import DataConfig
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.layers.attention_factory import LSHConfig
@@ -152,18 +152,18 @@ def test_batches_hold_every_text_with_its_own_label():
     texts = framed([[*range(4, 4 + n), EOS] for n in (3, 9, 5, 3, 1)], max_length=7)
     assert [len(text) for text in texts] == [5, 7, 7, 5, 3]
     assert all(text[0] == BOS and text[-1] == EOS for text in texts)
-    source = Texts(lambda _: texts, [0, 1, 2, 3, 4], max_tokens=14, seed=2)
+    source = TextBatches(lambda _: texts, [0, 1, 2, 3, 4], max_tokens=14, seed=2)
     found = []
     for step in range(source.n_batches(0)):
-        ids, labels = source[(0, step)]
+        ids, labels = source[0, step].ids, source[0, step].labels
         assert ids.numel() <= 14
         found += [
             ([i for i in row if i], label)
             for row, label in zip(ids.tolist(), labels.tolist(), strict=True)
         ]
     assert sorted(found, key=lambda one: one[1]) == [(t, n) for n, t in enumerate(texts)]
-    one, two = TextBatch(*source[(0, 0)]).halves()
-    assert len(one.labels) + len(two.labels) == len(source[(0, 0)].labels)
+    one, two = source[0, 0].halves()
+    assert len(one.labels) + len(two.labels) == len(source[0, 0])
 
 
 def test_subwords_are_cut_anew_in_every_epoch_and_not_for_validation(tmp_path, encoders):
@@ -218,10 +218,12 @@ def test_loss_accuracy_and_f1_by_hand():
     said = [int(row.argmax()) for row in rows]
     both = zip(rows, labels, strict=True)
     loss = sum(F.cross_entropy(row, torch.tensor(y)).item() for row, y in both) / 8
-    found = examine(every_text(texts, labels, 40), ["a", "b", "c"], model, 0)
+    found = examine(
+        TextBatches(lambda _: texts, labels, 40, seed=0).of_epoch(0), ["a", "b", "c"], model, 0
+    )
     assert found["loss"] == pytest.approx(loss, rel=1e-5)
     assert found["accuracy"] == sum(a == b for a, b in zip(said, labels, strict=True)) / 8
-    batch = every_text(texts, labels, 10_000)[0]
+    batch = TextBatches(lambda _: texts, labels, 10_000, seed=0)[0, 0]
     total = ClassificationLoss()(model, batch)
     assert total.count == 8
     assert total.total.item() / 8 == pytest.approx(loss, rel=1e-5)

@@ -1,97 +1,77 @@
-"""Running text as one long row of ids, cut into windows: what a language model reads.
+"""Batches for language models: lines joined into one sequence of ids and cut into windows.
 
-    line EOS line EOS line …         an empty line is an EOS of its own
-    ├── window ──┤├── window ──┤     labels are the same, one token later
+    line EOS line EOS line …         an empty line is a single EOS
+    ├── window ──┤├── window ──┤     labels are the same ids, one token later
 
-Where a line end has an id of its own, as in GPT-2's bytes, it stands there instead of EOS. The
-text is never padded and no token is wasted. Where the first window begins is drawn anew for
-every epoch, so that no token always stands at the beginning of one.
+Where a line end has its own id, as in GPT-2's bytes, it replaces EOS. There is no padding. The
+first window's start is drawn for every epoch, so that window boundaries vary.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from polyhead.data.batches.translation import IndexedBatches, mix
+from polyhead.data.batches.base import Batch, IndexedBatches, mix
 from polyhead.errors import DataError
 
 
-class LanguageBatch(NamedTuple):
-    """`labels` are what follows each token of `ids`."""
+@dataclass(frozen=True)
+class LanguageBatch(Batch):
+    """Windows of ids, and as labels the token that follows each."""
 
     ids: Int[Tensor, "batch length"]
     labels: Int[Tensor, "batch length"]
 
-    def to(self, device: torch.device) -> "LanguageBatch":
-        """Move both."""
-        return LanguageBatch(*(t.to(device, non_blocking=True) for t in self))
-
     @property
     def n_tokens(self) -> int:
-        """How many tokens are predicted: all of them."""
+        """Number of predicted tokens: all of them."""
         return self.labels.numel()
 
-    def halves(self) -> tuple["LanguageBatch", "LanguageBatch"]:
-        """The same windows in two batches, for when one does not fit into memory."""
-        middle = len(self.ids) // 2
-        return (
-            LanguageBatch(*(t[:middle] for t in self)),
-            LanguageBatch(*(t[middle:] for t in self)),
-        )
 
-
-def joined(lines: Iterable[list[int]]) -> Int[Tensor, "token"]:
-    """All lines, each closed by its EOS, in one row."""
+def join_lines(lines: Iterable[list[int]]) -> Int[Tensor, "token"]:
+    """Join encoded lines into one sequence."""
     return torch.from_numpy(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in lines]))
 
 
-class Windows(IndexedBatches):
-    """Batches of windows of `length` tokens, at most `max_tokens` together; a rest is left out."""
+class WindowBatches(IndexedBatches[Tensor, LanguageBatch]):
+    """Batches of windows of `length` tokens, at most `max_tokens` each; a remainder is left out."""
 
     def __init__(
         self, stream: Int[Tensor, "token"], length: int, max_tokens: int, seed: int
     ) -> None:
         if len(stream) < 2:
-            raise DataError(f"{len(stream)} tokens are not enough to predict one from another")
+            raise DataError(f"the text has {len(stream)} tokens, at least 2 needed", "too_short")
+        super().__init__(seed)
         self.stream = stream
         self.length = min(length, len(stream) - 1)
         self.rows = max(1, max_tokens // self.length)
-        self.seed = seed
-        self._drawn: tuple[int, Tensor] | None = None  # the last epoch asked for, and its starts
 
     def starts(self, epoch: int) -> Int[Tensor, "window"]:
-        """Where the windows of an epoch begin, in the order in which they are read.
-
-        Shuffling them all costs more than reading one batch, so an epoch's order is kept.
-        """
-        if self._drawn is None or self._drawn[0] != epoch:
-            self._drawn = epoch, self._draw(epoch)
-        return self._drawn[1]
-
-    def _draw(self, epoch: int) -> Int[Tensor, "window"]:
-        draw = np.random.default_rng(mix(self.seed, epoch))
+        """Draw the starts of an epoch's windows, in reading order."""
+        rng = np.random.default_rng(mix(self.seed, epoch))
         room = len(self.stream) - 1  # the last token has no successor
-        first = int(draw.integers(min(self.length, room - self.length + 1)))
+        first = int(rng.integers(min(self.length, room - self.length + 1)))
         starts = np.arange(first, room - self.length + 1, self.length)
-        return torch.from_numpy(draw.permutation(starts))
+        return torch.from_numpy(rng.permutation(starts))
 
-    def n_batches(self, epoch: int) -> int:
-        """How many batches there are; the last one may be smaller."""
-        return -(-len(self.starts(epoch)) // self.rows)
+    def draw(self, epoch: int) -> Sequence[Tensor]:
+        """Divide the windows among the batches of an epoch; the last one may be smaller."""
+        return self.starts(epoch).split(self.rows)
 
-    def __getitem__(self, place: tuple[int, int]) -> LanguageBatch:
-        epoch, step = place
-        starts = self.starts(epoch)[step * self.rows : (step + 1) * self.rows]
-        window = starts[:, None] + torch.arange(self.length)
+    def make(self, examples: Tensor, _epoch: int, _step: int, /) -> LanguageBatch:
+        """Read the windows of a batch."""
+        window = examples[:, None] + torch.arange(self.length)
         return LanguageBatch(self.stream[window], self.stream[window + 1])
 
 
-def whole(stream: Int[Tensor, "token"], length: int, max_tokens: int) -> list[LanguageBatch]:
-    """Every token but the first predicted exactly once, in order: for validation."""
+def consecutive_windows(
+    stream: Int[Tensor, "token"], length: int, max_tokens: int
+) -> list[LanguageBatch]:
+    """Return windows that predict every token but the first exactly once, in order."""
     room = len(stream) - 1
     rows = max(1, max_tokens // length)
     full = [stream[start : start + length + 1] for start in range(0, room - length + 1, length)]

@@ -1,36 +1,75 @@
-"""Lines as sequences with blanks: what BERT and ELECTRA are pre-trained on.
+"""Batches of masked sequences, for the pre-training of BERT and ELECTRA.
 
     line             BOS ids EOS      BOS stands for [CLS], EOS for [SEP]
-    a long line      BOS ids EOS, BOS ids EOS, …      pieces of at most `max_length` ids
+    a long line      BOS ids EOS, BOS ids EOS, …      parts of at most `max_length` ids
     an empty line    nothing
 
-Sequences of equal length share a batch, as many as a budget of tokens allows. Which of them meet,
-and where the blanks are, is a pure function of (seed, epoch, step): a run that was interrupted sees
-the same blanks again, and every epoch has new ones.
+    BERT       15 % are selected; of these 80 % become [MASK], 10 % a random token, 10 % stay
+    ELECTRA    15 % are selected; of these 85 % become [MASK], 15 % stay, none is random
+
+A model that saw [MASK] at every position it predicts would not learn to represent texts without
+it: hence the other two. (Devlin et al. 2019, section 3.1; ELECTRA's shares are those of its
+authors' code.) Special tokens and padding are never selected, and every text with an ordinary token
+has at least one selected. Masks are a function of (seed, epoch, step): they differ between epochs
+(*dynamic* masking) and are repeated by a resumed run. Validation has the same masks every time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from polyhead.data.batches.masking import MaskingConfig, blank
-from polyhead.data.batches.translation import IndexedBatches, mix, pad
+from polyhead.data.batches.base import Batch, IndexedBatches, group_by_length, mix, pad
 from polyhead.errors import DataError
-from polyhead.special_tokens import BOS, EOS, PAD
+from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS
 
-FIXED_SEED = 0  # of the blanks in validation
+VALIDATION_SEED = 0
 
 
-class BlankBatch(NamedTuple):
-    """Texts with blanks. The answers are `ids[chosen]`.
+@dataclass(frozen=True)
+class MaskingConfig:
+    """Shares of masked tokens; the defaults are BERT's. The remaining selected tokens stay.
 
-    tokens_per_blank belongs to the whole batch, also when half of it is taken: ELECTRA weighs the
-    losses of two players by it, and the sum over both halves must be that of the whole.
+    share: share of the tokens that are selected for prediction.
+    masked: share of the selected tokens that become [MASK].
+    random: share of the selected tokens that become a random token.
+    """
+
+    share: float = 0.15
+    masked: float = 0.8
+    random: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share = {self.share}: expected a share above 0 and up to 1")
+        if min(self.masked, self.random) < 0 or self.masked + self.random > 1:
+            raise ValueError(
+                f"masked = {self.masked} and random = {self.random}: expected two shares that add "
+                "up to 1 at most"
+            )
+
+
+BERT_MASKING = MaskingConfig()
+ELECTRA_MASKING = MaskingConfig(masked=0.85, random=0.0)
+
+
+class MaskedTokens(NamedTuple):
+    """Texts and their masked copies. The answers are `ids[chosen]`."""
+
+    ids: Int[Tensor, "batch length"]  # the original text
+    blanked: Int[Tensor, "batch length"]  # the model's input
+    chosen: Bool[Tensor, "batch length"]  # the positions to predict
+
+
+@dataclass(frozen=True)
+class MaskedBatch(Batch):
+    """Masked texts. The answers are `ids[chosen]`.
+
+    tokens_per_blank belongs to the whole batch, also in its halves: ELECTRA weighs its two losses
+    by it, and the sum over both halves must be that of the whole.
     """
 
     ids: Int[Tensor, "batch length"]
@@ -38,122 +77,103 @@ class BlankBatch(NamedTuple):
     chosen: Bool[Tensor, "batch length"]
     tokens_per_blank: float
 
-    def to(self, device: torch.device) -> "BlankBatch":
-        """Move all tensors."""
-        ids, blanked, chosen = (t.to(device, non_blocking=True) for t in self[:3])
-        return BlankBatch(ids, blanked, chosen, self.tokens_per_blank)
-
     @property
     def n_tokens(self) -> int:
-        """All tokens that are not padding."""
+        """Number of tokens, padding excluded."""
         return int((self.ids != PAD).sum())
 
-    def halves(self) -> tuple["BlankBatch", "BlankBatch"]:
-        """The same texts in two batches, for when one does not fit into memory."""
-        middle = len(self.ids) // 2
-        return self._rows(slice(middle)), self._rows(slice(middle, None))
 
-    def _rows(self, rows: slice) -> "BlankBatch":
-        ids, blanked, chosen = (t[rows] for t in self[:3])
-        return BlankBatch(ids, blanked, chosen, self.tokens_per_blank)
+def mask_tokens(
+    ids: Int[Tensor, "batch length"],
+    config: MaskingConfig,
+    generator: torch.Generator,
+    *,
+    mask: int,
+    vocab: int,
+    specials: Sequence[int] = tuple(range(len(SPECIALS))),
+) -> MaskedTokens:
+    """Draw masks for texts. `mask` is the id of [MASK]; it and `specials` are never selected.
 
-
-def pieces_of(lines: Iterable[list[int]], max_length: int) -> list[list[int]]:
-    """Encoded lines, each closed by EOS, as sequences of at most `max_length` ids."""
-    room = max(1, max_length - 2)
-    found = []
-    for ids in lines:
-        body = ids[:-1]
-        found += [[BOS, *body[i : i + room], EOS] for i in range(0, len(body), room)]
-    if not found:
-        raise DataError("all lines are empty; give at least one line of text")
-    return found
-
-
-def by_length(
-    lengths: Sequence[int], max_tokens: int, seed: int, blur: float = 0.0
-) -> list[list[int]]:
-    """The numbers of the sequences in each batch, batches in random order.
-
-    A batch costs its padded tokens, at most `max_tokens` unless one sequence alone is longer.
-    With a `blur`, lengths that differ by such a share may meet: more padding, more mixture.
+    Each token is selected independently, so that the share holds on average; in a text without a
+    selected token, the one with the smallest draw is selected.
     """
-    rng = np.random.default_rng(seed)
-    draws = rng.random(len(lengths))
-    order = np.lexsort((draws, np.asarray(lengths) * (1 + blur * draws)))
-    batches = list(_cut(order.tolist(), lengths, max_tokens))
-    rng.shuffle(batches)
-    return batches
+    untouchable = torch.tensor(sorted({*specials, mask}), device=ids.device)
+    ordinary = ~torch.isin(ids, untouchable)
+    draws = torch.rand(ids.shape, generator=generator).to(ids.device)
+    draws = draws.masked_fill(~ordinary, 2.0)  # larger than every draw
+    nearest = draws == draws.amin(1, keepdim=True)
+    chosen = ((draws < config.share) | nearest) & ordinary
 
-
-def _cut(order: Sequence[int], lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    batch: list[int] = []
-    longest = 0  # in this batch
-    for number in order:
-        longest = max(longest, lengths[number])
-        if batch and longest * (len(batch) + 1) > max_tokens:
-            yield batch
-            batch, longest = [], lengths[number]
-        batch.append(number)
-    if batch:
-        yield batch
+    fate = torch.rand(ids.shape, generator=generator).to(ids.device)
+    blanked = ids.masked_fill(chosen & (fate < config.masked), mask)
+    if config.random:
+        becomes_random = chosen & (config.masked <= fate) & (fate < config.masked + config.random)
+        others = torch.arange(vocab, device=ids.device)
+        others = others[~torch.isin(others, untouchable)]
+        pick = torch.randint(len(others), ids.shape, generator=generator).to(ids.device)
+        blanked = torch.where(becomes_random, others[pick], blanked)
+    return MaskedTokens(ids, blanked, chosen)
 
 
 @dataclass(frozen=True)
-class Blanking:
-    """How blanks are made: `mask` is [MASK]'s id, `vocab` how many ids there are with it."""
+class Masker:
+    """Masking with a vocabulary: `mask` is the id of [MASK], `vocab` counts the ids with it."""
 
     config: MaskingConfig
     mask: int
     vocab: int
 
-    def draw(self, ids: Int[Tensor, "batch length"], seed: int) -> BlankBatch:
-        """Blanks for some texts; the same texts and the same seed give the same ones."""
+    def draw(self, ids: Int[Tensor, "batch length"], seed: int) -> MaskedBatch:
+        """Mask texts; the same texts and seed give the same masks."""
         generator = torch.Generator().manual_seed(seed)
-        found = blank(ids, self.config, generator, mask=self.mask, vocab=self.vocab)
-        n_tokens, n_blanks = int((ids != PAD).sum()), int(found.chosen.sum())
-        return BlankBatch(*found, n_tokens / max(1, n_blanks))
+        masked = mask_tokens(ids, self.config, generator, mask=self.mask, vocab=self.vocab)
+        n_tokens, n_blanks = int((ids != PAD).sum()), int(masked.chosen.sum())
+        return MaskedBatch(*masked, n_tokens / max(1, n_blanks))
 
 
-class Sequences(IndexedBatches):
-    """Batches of sequences with blanks that are drawn anew in every epoch."""
+def split_sequences(lines: Iterable[list[int]], max_length: int) -> list[list[int]]:
+    """Split encoded lines (each closed by EOS) into sequences of at most `max_length` ids."""
+    room = max(1, max_length - 2)
+    sequences = []
+    for ids in lines:
+        body = ids[:-1]
+        sequences += [[BOS, *body[i : i + room], EOS] for i in range(0, len(body), room)]
+    if not sequences:
+        raise DataError("all lines are empty; give at least one line of text", "no_text")
+    return sequences
+
+
+class MaskedBatches(IndexedBatches[list[list[int]], MaskedBatch]):
+    """Batches of sequences of similar length, with new masks in every epoch."""
 
     def __init__(
-        self, sequences: Sequence[list[int]], blanking: Blanking, max_tokens: int, seed: int
+        self, sequences: Sequence[list[int]], masker: Masker, max_tokens: int, seed: int
     ) -> None:
+        super().__init__(seed)
         self.sequences = sequences
         self.lengths = [len(sequence) for sequence in sequences]
-        self.blanking = blanking
+        self.masker = masker
         self.max_tokens = max_tokens
-        self.seed = seed
-        self._drawn: tuple[int, list[list[int]]] | None = None  # the last epoch
 
-    def draw(self, epoch: int) -> list[list[int]]:
-        """Which sequences stand in which batch of an epoch."""
-        if self._drawn is None or self._drawn[0] != epoch:
-            batches = by_length(self.lengths, self.max_tokens, mix(self.seed, epoch))
-            self._drawn = epoch, batches
-        return self._drawn[1]
+    def draw(self, epoch: int) -> list[list[list[int]]]:
+        """Divide the sequences among the batches of an epoch."""
+        batches = group_by_length(self.lengths, self.max_tokens, mix(self.seed, epoch))
+        return [[self.sequences[number] for number in batch] for batch in batches]
 
-    def n_batches(self, epoch: int) -> int:
-        """How many batches this epoch has; always the same."""
-        return len(self.draw(epoch))
-
-    def __getitem__(self, place: tuple[int, int]) -> BlankBatch:
-        epoch, step = place
-        ids = pad([self.sequences[number] for number in self.draw(epoch)[step]])
-        return self.blanking.draw(ids, mix(mix(self.seed, epoch), step))
+    def make(self, examples: list[list[int]], epoch: int, step: int, /) -> MaskedBatch:
+        """Pad and mask the sequences of a batch."""
+        return self.masker.draw(pad(examples), mix(mix(self.seed, epoch), step))
 
 
-def fixed_batches(
-    sequences: Sequence[list[int]], blanking: Blanking, max_tokens: int
-) -> list[BlankBatch]:
-    """Every sequence once, with the same blanks every time: for validation."""
-    source = Sequences(sequences, blanking, max_tokens, FIXED_SEED)
-    found = [source[(0, step)] for step in range(source.n_batches(0))]
-    if not any(batch.chosen.any() for batch in found):  # a loss of nothing would be the best of all
+def validation_batches(
+    sequences: Sequence[list[int]], masker: Masker, max_tokens: int
+) -> list[MaskedBatch]:
+    """Return every sequence once, with the same masks every time."""
+    batches = MaskedBatches(sequences, masker, max_tokens, VALIDATION_SEED).of_epoch(0)
+    if not any(batch.chosen.any() for batch in batches):  # its loss would be 0
         raise DataError(
-            "nothing in this text can be made a blank: none of it is in the vocabulary; give "
-            "other text to be judged by"
+            "the validation text has no token of the vocabulary that could be masked; give other "
+            "text",
+            "nothing_to_mask",
         )
-    return found
+    return batches

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from polyhead.data.batches.masking import ELECTRA as ELECTRAS_SHARES
+from polyhead.data.batches.masked import ELECTRA_MASKING as ELECTRAS_SHARES
 from polyhead.models.bert import bert_stack
 from polyhead.models.electra import SPOTTING_WEIGHT, Electra, ElectraConfig, narrowed
 from polyhead.models.text_classifier import Classifier, ClassifierConfig

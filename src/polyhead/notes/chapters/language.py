@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from polyhead.data.batches.masking import BERT as BERTS_SHARES
-from polyhead.data.batches.masking import blank
+from polyhead.data.batches.masked import BERT_MASKING as BERTS_SHARES
+from polyhead.data.batches.masked import mask_tokens
 from polyhead.layers.attention_hooks import recorded_attention
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
@@ -65,11 +65,11 @@ def heat_maps() -> ClaimResult:
     return same(expected="96 cells, 학교에", got=f"{len(squares)} cells, {'/'.join(set(names))}")
 
 
-@claim("K3", blank, BERT.fill)
+@claim("K3", mask_tokens, BERT.fill)
 def blanks_for_bert() -> ClaimResult:
     """Measure the four shares on 40,000 tokens; then compare two ways to compute the loss."""
     ids, generator = torch.randint(4, 999, (400, 100)), torch.Generator().manual_seed(0)
-    _, blanked, chosen = blank(ids, BERTS_SHARES, generator, mask=999, vocab=1000)
+    _, blanked, chosen = mask_tokens(ids, BERTS_SHARES, generator, mask=999, vocab=1000)
     masked, stays = (blanked == 999)[chosen], (blanked == ids)[chosen]
     shares = [part.float().mean() for part in (chosen, masked, ~masked & ~stays, stays)]
     result = close(expected=[0.15, 0.8, 0.1, 0.1], got=torch.stack(shares), within=0.01)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
-from polyhead.data.batches.translation import DataPosition
+from polyhead.data.batches.base import DataPosition
 from polyhead.tokenizers.storage import Tokenizers
 from polyhead.training.config import RunConfig
 from polyhead.training.losses import Objective

@@ -11,7 +11,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from polyhead.data.batches.language_model import LanguageBatch, Windows, joined, whole
+from polyhead.data.batches.language_model import (
+    LanguageBatch,
+    WindowBatches,
+    consecutive_windows,
+    join_lines,
+)
 from polyhead.data.config import load_plain
 from polyhead.data.plain_text import Lines
 from polyhead.tokenizers.storage import EOS, UNK, Tokenizer
@@ -35,11 +40,11 @@ class LanguageModelingTask:
 
     def read(self, run: RunConfig) -> Material[Lines]:
         """The training and the validation text, and the model to go on from."""
-        whole = read_own(run)
+        consecutive_windows = read_own(run)
         refuse_sampling(run)
-        check_places(run, resized(run, whole).model)
+        check_places(run, resized(run, consecutive_windows).model)
         text = load_plain(run.data)
-        return Material(text, whole, text.notices)
+        return Material(text, consecutive_windows, text.notices)
 
     def fingerprints(self, material: Material[Lines]) -> dict[str, str]:
         """Both texts, and the model to go on from."""
@@ -64,7 +69,7 @@ class LanguageModelingTask:
         return TaskSetup(
             run,
             tokenizers,
-            Windows(train, length, max_tokens, run.train.seed),
+            WindowBatches(train, length, max_tokens, run.train.seed),
             NextTokenLoss(run.train.smoothing),
             partial(examine, asked),
             f"{len(train):,} training tokens, {asked.n_tokens:,} for validation; vocabulary "
@@ -87,8 +92,8 @@ class Examination:
 def running(tokenizer: Tokenizer, lines: Sequence[str]) -> Int[Tensor, "token"]:
     """A text in one row: each line is closed by an EOS, or by its line end if that has an id."""
     if tokenizer.reads_line_ends():
-        return joined([tokenizer.encode("".join(f"{line}\n" for line in lines))[:-1]])
-    return joined(tokenizer.encode_batch(lines))
+        return join_lines([tokenizer.encode("".join(f"{line}\n" for line in lines))[:-1]])
+    return join_lines(tokenizer.encode_batch(lines))
 
 
 def examination(
@@ -98,7 +103,9 @@ def examination(
     stream = torch.cat([torch.tensor([EOS]), running(tokenizer, lines)])
     n_characters = sum(len(tokenizer.normalise(line)) + 1 for line in lines)
     n_unknown = int((stream == UNK).sum())
-    return Examination(whole(stream, length, max_tokens), len(stream) - 1, n_characters, n_unknown)
+    return Examination(
+        consecutive_windows(stream, length, max_tokens), len(stream) - 1, n_characters, n_unknown
+    )
 
 
 @torch.inference_mode()

@@ -6,14 +6,13 @@ from typing import Any
 
 import torch
 
-from polyhead.data.batches.masked import BlankBatch
-from polyhead.data.batches.masking import BERT
+from polyhead.data.batches.masked import BERT_MASKING, MaskedBatch
 from polyhead.training.pretraining_losses import MaskedTokenLoss
 from polyhead.training.tasks.sequences import Pretraining
 
 
 @torch.inference_mode()
-def examine(batches: Sequence[BlankBatch], model: Any, _step: int) -> dict[str, float]:
+def examine(batches: Sequence[MaskedBatch], model: Any, _step: int) -> dict[str, float]:
     """How well the same blanks are filled in every time.
 
     Accuracy counts how often the likeliest token is the true one.
@@ -21,8 +20,9 @@ def examine(batches: Sequence[BlankBatch], model: Any, _step: int) -> dict[str, 
     total, right, count = 0.0, 0, 0
     device = next(model.parameters()).device
     for batch in batches:
-        ids, blanked, chosen, _ = batch.to(device)
-        logits, labels = model.fill(blanked, chosen).float(), ids[chosen]
+        moved = batch.to(device)
+        logits = model.fill(moved.blanked, moved.chosen).float()
+        labels = moved.ids[moved.chosen]
         total += torch.nn.functional.cross_entropy(logits, labels, reduction="sum").item()
         right += int((logits.argmax(-1) == labels).sum())
         count += len(labels)
@@ -34,4 +34,4 @@ def examine(batches: Sequence[BlankBatch], model: Any, _step: int) -> dict[str, 
     }
 
 
-MASKED = Pretraining(BERT, MaskedTokenLoss(), examine)
+MASKED = Pretraining(BERT_MASKING, MaskedTokenLoss(), examine)

@@ -5,8 +5,7 @@ from typing import Any
 
 import torch
 
-from polyhead.data.batches.masked import BlankBatch
-from polyhead.data.batches.masking import ELECTRA
+from polyhead.data.batches.masked import ELECTRA_MASKING, MaskedBatch
 from polyhead.metrics.detection import detected
 from polyhead.tokenizers.storage import PAD
 from polyhead.training.pretraining_losses import ReplacedTokenLoss
@@ -17,7 +16,7 @@ SPOTTING = ReplacedTokenLoss(PAD)
 
 
 @torch.inference_mode()
-def examine(batches: Sequence[BlankBatch], model: Any, _step: int) -> dict[str, float]:
+def examine(batches: Sequence[MaskedBatch], model: Any, _step: int) -> dict[str, float]:
     """Both players on the same blanks, with forgeries drawn by the same dice, every time.
 
     generator_accuracy: how often the likeliest token is the true one.
@@ -49,4 +48,4 @@ def examine(batches: Sequence[BlankBatch], model: Any, _step: int) -> dict[str, 
     }
 
 
-REPLACED = Pretraining(ELECTRA, SPOTTING, examine)
+REPLACED = Pretraining(ELECTRA_MASKING, SPOTTING, examine)

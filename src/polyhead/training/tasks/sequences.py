@@ -8,8 +8,14 @@ from typing import Any
 
 from torch import nn
 
-from polyhead.data.batches.masked import BlankBatch, Blanking, Sequences, fixed_batches, pieces_of
-from polyhead.data.batches.masking import MaskingConfig
+from polyhead.data.batches.masked import (
+    MaskedBatch,
+    MaskedBatches,
+    Masker,
+    MaskingConfig,
+    split_sequences,
+    validation_batches,
+)
 from polyhead.data.config import load_plain
 from polyhead.data.plain_text import Lines
 from polyhead.errors import ConfigError
@@ -42,7 +48,7 @@ class Pretraining:
 
     masking: MaskingConfig
     objective: Objective
-    examine: Callable[[list[BlankBatch], Any, int], dict[str, float]]
+    examine: Callable[[list[MaskedBatch], Any, int], dict[str, float]]
 
     def read(self, run: RunConfig) -> Material[Lines]:
         """The training and the validation text, once it is clear that the model can read it.
@@ -73,20 +79,20 @@ class Pretraining:
         run, tokenizers = vocabulary(run, folder, material, journal)
         tokenizer = tokenizers.source
         masking = replace(self.masking, share=run.data.blanks)
-        blanking = Blanking(masking, mask=len(tokenizer), vocab=len(tokenizer) + 1)
+        blanking = Masker(masking, mask=len(tokenizer), vocab=len(tokenizer) + 1)
         sizes: dict[str, Any] = {"vocab": blanking.vocab}
         run = replace(run, model=replace(run.model, **sizes))
         journal.stage("encoding the text")
         max_length, max_tokens = run.data.max_length, run.train.max_tokens
-        train = pieces_of(tokenizer.encode_batch(material.data.train), max_length)
-        valid = pieces_of(tokenizer.encode_batch(material.data.valid), max_length)
+        train = split_sequences(tokenizer.encode_batch(material.data.train), max_length)
+        valid = split_sequences(tokenizer.encode_batch(material.data.valid), max_length)
         n_tokens = sum(map(len, train))
         return TaskSetup(
             run,
             tokenizers,
-            Sequences(train, blanking, max_tokens, run.train.seed),
+            MaskedBatches(train, blanking, max_tokens, run.train.seed),
             self.objective,
-            partial(self.examine, fixed_batches(valid, blanking, max_tokens)),
+            partial(self.examine, validation_batches(valid, blanking, max_tokens)),
             f"{len(train):,} training sequences of {n_tokens:,} tokens, {len(valid):,} for "
             f"validation; vocabulary {len(tokenizer):,}",
             begin=beginning_with(material.whole, journal),

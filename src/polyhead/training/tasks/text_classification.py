@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.data import labelled
-from polyhead.data.batches.labelled import TextBatch, Texts, every_text, framed
+from polyhead.data.batches.labelled import TextBatch, TextBatches, framed
 from polyhead.data.labelled import Examples, LabelledCorpus
 from polyhead.errors import ConfigError
 from polyhead.metrics.classification import report
@@ -93,17 +93,18 @@ class TextClassificationTask:
             labelled.numbers(part.labels, corpus.classes, "the data")
             for part in (corpus.train, corpus.valid)
         ]
+        validation = TextBatches(lambda _: valid, labels[1], run.train.max_tokens, seed=0)
         return TaskSetup(
             run,
             tokenizers,
-            Texts(
+            TextBatches(
                 Cutter(tokenizers, corpus.train.texts, train, run),
                 labels[0],
                 run.train.max_tokens,
                 run.train.seed,
             ),
             ClassificationLoss(run.train.smoothing),
-            partial(examine, every_text(valid, labels[1], run.train.max_tokens), corpus.classes),
+            partial(examine, validation.of_epoch(0), corpus.classes),
             f"{len(train):,} training examples of {len(corpus.classes)} classes, {len(valid):,} "
             f"for validation; vocabulary {len(tokenizers.source):,}",
             about={"classes": list(corpus.classes)},

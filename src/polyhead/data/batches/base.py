@@ -1,0 +1,173 @@
+"""Bases of all batches: moving and halving them, filling a token budget, access by (epoch, step).
+
+Which examples share a batch, and the order of the batches, is a pure function of (seed, epoch). An
+interrupted run resumes from a `DataPosition`, with any number of worker processes.
+"""
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from polyhead.special_tokens import PAD
+
+AnyBatch = TypeVar("AnyBatch", bound="Batch")
+Examples = TypeVar("Examples")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tensors with one row per example, and values that hold for the whole batch."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of tokens, padding excluded."""
+        raise NotImplementedError
+
+    def to(self: AnyBatch, device: torch.device) -> AnyBatch:
+        """Move all tensors to a device."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def halves(self: AnyBatch) -> tuple[AnyBatch, AnyBatch]:
+        """Split the examples into two batches, for when one does not fit into memory."""
+        middle = len(self) // 2
+        return self._map(lambda rows: rows[:middle]), self._map(lambda rows: rows[middle:])
+
+    def _map(self: AnyBatch, change: Callable[[Tensor], Tensor]) -> AnyBatch:
+        values = [getattr(self, field.name) for field in fields(self)]
+        return type(self)(*(change(v) if isinstance(v, Tensor) else v for v in values))
+
+
+@dataclass(frozen=True)
+class DataPosition:
+    """Position in the data: `step` batches of `epoch` have been used."""
+
+    epoch: int = 0
+    step: int = 0
+
+
+class IndexedBatches(Dataset[AnyBatch], Generic[Examples, AnyBatch]):
+    """Batches of all epochs, indexed by (epoch, step).
+
+    Subclasses define `draw`, which divides an epoch's examples among its batches, and `make`.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._last: tuple[int, Sequence[Examples]] | None = None  # the last epoch drawn
+
+    def draw(self, epoch: int) -> Sequence[Examples]:
+        """Return the examples of each batch of an epoch."""
+        raise NotImplementedError
+
+    def make(self, examples: Examples, epoch: int, step: int, /) -> AnyBatch:
+        """Make a batch of its examples."""
+        raise NotImplementedError
+
+    def _drawn(self, epoch: int) -> Sequence[Examples]:
+        if self._last is None or self._last[0] != epoch:
+            self._last = epoch, self.draw(epoch)
+        return self._last[1]
+
+    def n_batches(self, epoch: int) -> int:
+        """Return the number of batches of an epoch, which may vary a little."""
+        return len(self._drawn(epoch))
+
+    def __getitem__(self, index: tuple[int, int]) -> AnyBatch:
+        epoch, step = index
+        return self.make(self._drawn(epoch)[step], epoch, step)
+
+    def of_epoch(self, epoch: int) -> list[AnyBatch]:
+        """Return all batches of an epoch."""
+        return [self[epoch, step] for step in range(self.n_batches(epoch))]
+
+    def batches(
+        self, start: DataPosition, workers: int = 0
+    ) -> Iterator[tuple[DataPosition, AnyBatch]]:
+        """Yield batches without end from `start` on, each with the position that follows it.
+
+        The loader has its own generator: it would otherwise draw from the one that dropout uses,
+        at moments that depend on where a run was interrupted.
+        """
+        epoch, step = start.epoch, start.step
+        while True:
+            places = [(epoch, s) for s in range(step, self.n_batches(epoch))]
+            loader = DataLoader(
+                self,
+                batch_size=None,
+                sampler=places,
+                num_workers=workers,
+                worker_init_fn=_ignore_signals,
+                generator=torch.Generator().manual_seed(0),
+            )
+            for (_, at), batch in zip(places, loader, strict=True):
+                yield DataPosition(epoch, at + 1), batch
+            epoch, step = epoch + 1, 0
+
+
+def _ignore_signals(_: int) -> None:
+    """Ignore signals sent to the whole process group: the training process handles them.
+
+    It still needs batches to finish its step. A worker without a parent exits by itself.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def pad(sequences: Sequence[Sequence[int]]) -> Int[Tensor, "batch length"]:
+    """Pad sequences on the right to the length of the longest."""
+    table = np.full((len(sequences), max(map(len, sequences))), PAD, dtype=np.int64)
+    for row, sequence in zip(table, sequences, strict=True):
+        row[: len(sequence)] = sequence
+    return torch.from_numpy(table)
+
+
+def mix(seed: int, epoch: int) -> int:
+    """Derive a seed from two numbers, such that neighbouring ones are unrelated."""
+    return int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
+
+
+def fill_batches(
+    order: Sequence[int], lengths: Sequence[Sequence[int]], max_tokens: int
+) -> Iterator[list[int]]:
+    """Cut an order sorted by length into batches of at most `max_tokens` padded tokens.
+
+    An example may have several sequences, each padded separately. An example that is longer than
+    the budget forms its own batch.
+    """
+    batch: list[int] = []
+    widths: list[int] = []
+    for number in order:
+        wider = list(map(max, widths, lengths[number])) if batch else list(lengths[number])
+        if batch and sum(wider) * (len(batch) + 1) > max_tokens:
+            yield batch
+            batch, wider = [], list(lengths[number])
+        batch.append(number)
+        widths = wider
+    if batch:
+        yield batch
+
+
+def group_by_length(
+    lengths: Sequence[int], max_tokens: int, seed: int, blur: float = 0.0
+) -> list[list[int]]:
+    """Return the numbers of the sequences in each batch, batches in random order.
+
+    A batch has at most `max_tokens` padded tokens unless one sequence alone is longer. With
+    `blur`, lengths that differ by up to this share may share a batch: more padding, more mixing.
+    """
+    rng = np.random.default_rng(seed)
+    draws = rng.random(len(lengths))
+    order = np.lexsort((draws, np.asarray(lengths) * (1 + blur * draws)))
+    batches = list(fill_batches(order.tolist(), [[length] for length in lengths], max_tokens))
+    rng.shuffle(batches)
+    return batches
