@@ -20,7 +20,7 @@ from polyhead.data.batches.translation import TranslationBatches
 from polyhead.data.parallel import read_parallel
 from polyhead.decoding.beam import beam_search
 from polyhead.decoding.config import DecodeConfig
-from polyhead.layers.attention_hooks import recorded_attention
+from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.storage import BOS, PAD, TextConfig, train_tokenizers
@@ -101,7 +101,7 @@ def main(folder: Path, steps: int = 400) -> str:
 
     # inspect: what did every head look at while it wrote?
     read = torch.cat([torch.tensor([[BOS]]), best.tokens[:1, 0, :-1]], dim=1)
-    with recorded_attention(translator) as maps, torch.no_grad():
+    with record_attention(translator) as maps, torch.no_grad():
         translator(source, read)
     for name, weights in maps.items():
         print(f"{name:38s} {tuple(weights.shape)}  (batch, head, query, key)")

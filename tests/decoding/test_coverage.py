@@ -13,8 +13,11 @@ from polyhead.decoding.config import DecodeConfig, length_normaliser
 from polyhead.decoding.coverage import coverage_penalty
 from polyhead.decoding.ensemble import Ensemble
 from polyhead.errors import ConfigError
-from polyhead.layers.attention_hooks import recorded_attention
-from polyhead.layers.attention_recorder import AttentionRecordingModel, attends
+from polyhead.layers.attention_hooks import (
+    AttentionRecordingModel,
+    has_cross_attention,
+    record_attention,
+)
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.bahdanau import Bahdanau, BahdanauConfig
 from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -148,7 +151,7 @@ def bahdanau():
 @pytest.mark.parametrize("make", [transformer, bahdanau])
 def test_a_model_tells_what_each_step_looks_at_and_steps_as_before(make):
     model = make()
-    assert attends(model)
+    assert has_cross_attention(model)
     watched, plain = AttentionRecordingModel(model), model.begin(SOURCES, width=2, max_length=3)
     state = watched.begin(SOURCES, width=2, max_length=3)
     target = torch.tensor([[[BOS, 5, 6], [BOS, 7, 8]]] * 3)
@@ -156,7 +159,7 @@ def test_a_model_tells_what_each_step_looks_at_and_steps_as_before(make):
         logits = watched.step(target[:, :, t], state)
         torch.testing.assert_close(logits, model.step(target[:, :, t], plain))
         for beam in range(2):
-            with torch.inference_mode(), recorded_attention(model, "cross_attention") as maps:
+            with torch.inference_mode(), record_attention(model, "cross_attention") as maps:
                 model.hidden(SOURCES, target[:, beam, : t + 1])
             expected = torch.stack([w.mean(1) for w in maps.values()]).mean(0)[:, -1]
             torch.testing.assert_close(state.looked[:, beam], expected, rtol=0, atol=1e-5)
@@ -181,7 +184,7 @@ def test_an_ensemble_looks_where_its_attentive_members_look_on_average():
 
 def test_a_model_that_looks_at_nothing_cannot_cover():
     blind = Seq2Seq(Seq2SeqConfig(11, 11, d_model=8)).eval()
-    assert not attends(blind)
+    assert not has_cross_attention(blind)
     options = DecodeConfig(beam=2, coverage=0.2, max_length=4)
     with pytest.raises(ConfigError, match=r"coverage = 0.2: this model does not tell"):
         beam_search(blind, SOURCES, options)

@@ -1,10 +1,10 @@
-"""Recording must show every attention that ran, agree with the fused kernel, and leave no trace."""
+"""Recorded attention: complete, equal to the fused kernel, and without effect on the model."""
 
 import pytest
 import torch
 
 from polyhead.layers.attention import MultiHeadAttention
-from polyhead.layers.attention_hooks import recorded_attention
+from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.local_attention import LocalAttention
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.layers.masks import THE_PAST
@@ -25,7 +25,7 @@ def model_and_inputs():
 def test_all_three_kinds_of_attention_are_recorded():
     model, source, target = model_and_inputs()
     before = model(source, target)
-    with recorded_attention(model) as maps:
+    with record_attention(model) as maps:
         assert torch.equal(model(source, target), before)
     assert maps["encoder.blocks.1.self_attention"].shape == (3, 2, 5, 5)
     assert maps["decoder.blocks.0.self_attention"].shape == (3, 2, 4, 4)
@@ -42,19 +42,18 @@ def test_all_three_kinds_of_attention_are_recorded():
     assert maps == {}
 
 
-def test_the_recorded_weights_give_what_the_fused_kernel_gave():
-    """weights · V, with the weights of the second pass, is the output of the kernel itself."""
+def test_recorded_weights_times_values_equal_the_output_of_the_fused_kernel():
     model, source, target = model_and_inputs()
     outputs, values = {}, {}
     handles = []
     for name, module in model.named_modules():
         if isinstance(module, MultiHeadAttention):
 
-            def listen(_kernel, inputs, output, name=name):
+            def keep(_kernel, inputs, output, name=name):
                 values[name], outputs[name] = inputs[2], output
 
-            handles.append(module.kernel.register_forward_hook(listen))
-    with recorded_attention(model) as maps:
+            handles.append(module.kernel.register_forward_hook(keep))
+    with record_attention(model) as maps:
         model(source, target)
     for handle in handles:
         handle.remove()
@@ -63,13 +62,13 @@ def test_the_recorded_weights_give_what_the_fused_kernel_gave():
         torch.testing.assert_close(weights @ values[name], outputs[name], rtol=0, atol=1e-6)
 
 
-# Attention that does not see everything
+# Restricted attention: local and LSH
 
 LENGTH, CHUNK = 12, 3
 
 
 def restricted(kind, **options):
-    """A causal self-attention of one kernel, its input and what it gives after one seed."""
+    """Return a self-attention layer with a restricted kernel, and its input."""
     torch.manual_seed(3)
     kernel = LSHAttention(CHUNK, 2, **options) if kind == "lsh" else LocalAttention(2)
     layer = MultiHeadAttention(8, 2, kernel, shared=kind == "lsh").eval()
@@ -84,14 +83,13 @@ def run(layer, x):
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("kind", ["lsh", "local"])
-def test_what_is_recorded_is_what_the_kernel_does_and_changes_nothing(kind, training):
-    """The recorded weights times V are the kernel's output: the same random hashes were drawn."""
+def test_restricted_attention_is_recorded_with_the_same_random_hashes(kind, training):
     layer, x = restricted(kind)
-    layer.train(training)  # only then are hashes drawn anew at every call
+    layer.train(training)  # in training, every call draws new hashes
     before = run(layer, x)
     outputs = []
     layer.kernel.register_forward_hook(lambda _k, inputs, out: outputs.append((inputs[2], out)))
-    with recorded_attention(layer) as maps:
+    with record_attention(layer) as maps:
         assert torch.equal(run(layer, x), before)
     ((values, output),) = outputs
     torch.testing.assert_close(maps[""] @ values, output, rtol=0, atol=1e-6)
@@ -100,37 +98,37 @@ def test_what_is_recorded_is_what_the_kernel_does_and_changes_nothing(kind, trai
 
 
 @pytest.mark.parametrize("same_bucket", [False, True])
-def test_who_can_see_whom_follows_from_the_buckets(same_bucket):
+def test_allowed_pairs_follow_from_the_buckets(same_bucket):
     layer, x = restricted("lsh", same_bucket=same_bucket)
-    with recorded_attention(layer) as maps:
+    with record_attention(layer) as maps:
         run(layer, x)
     buckets = maps.buckets[""]
     assert buckets.shape == (2, 1, 2, LENGTH)  # rounds, batch, heads, positions
     for head in range(2):
-        found = [[False] * LENGTH for _ in range(LENGTH)]
-        for one in buckets[:, 0, head].tolist():
-            order = sorted(range(LENGTH), key=lambda i, one=one: (one[i], i))
+        expected = [[False] * LENGTH for _ in range(LENGTH)]
+        for hashed in buckets[:, 0, head].tolist():
+            order = sorted(range(LENGTH), key=lambda i, hashed=hashed: (hashed[i], i))
             chunk = {position: slot // CHUNK for slot, position in enumerate(order)}
             for i in range(LENGTH):
                 for j in range(i):
                     near = chunk[i] - chunk[j] in (0, 1)
-                    found[i][j] |= near and (not same_bucket or one[i] == one[j])
+                    expected[i][j] |= near and (not same_bucket or hashed[i] == hashed[j])
         for i in range(LENGTH):
-            found[i][i] = not any(found[i])  # oneself, if there is nobody else
-        assert maps.seen[""][0, head].tolist() == found
+            expected[i][i] = not any(expected[i])  # itself, if no other key is allowed
+        assert maps.seen[""][0, head].tolist() == expected
 
 
-def test_a_window_hides_what_is_far():
+def test_local_attention_allows_only_pairs_in_the_window():
     layer, x = restricted("local")
-    with recorded_attention(layer) as maps:
+    with record_attention(layer) as maps:
         run(layer, x)
     expected = [[0 <= i - j <= 2 for j in range(LENGTH)] for i in range(LENGTH)]
     assert maps.seen[""][0, 0].tolist() == expected
     assert maps.buckets == {}
 
 
-def test_attention_that_sees_everything_has_nothing_to_say_about_it():
+def test_full_attention_records_no_restrictions():
     model, source, target = model_and_inputs()
-    with recorded_attention(model) as maps:
+    with record_attention(model) as maps:
         model(source, target)
     assert maps.seen == maps.buckets == {}

@@ -11,7 +11,7 @@ import polyhead
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.generate import write
 from polyhead.errors import CheckpointError, ConfigError, DataError
-from polyhead.layers.attention_hooks import recorded_attention
+from polyhead.layers.attention_hooks import record_attention
 from polyhead.pipelines import load as loading
 from polyhead.pipelines.text_generator import TextGenerator, load, spelled, until
 from polyhead.pipelines.translator import Translator
@@ -281,7 +281,7 @@ def test_of_a_long_text_the_end_is_looked_at(writer, most):
     assert not any(token.special for token in view.source.tokens)
     assert view.title.startswith("… ")
     assert view.title.endswith("가요.")
-    with torch.inference_mode(), recorded_attention(writer.saved.model) as found:
+    with torch.inference_mode(), record_attention(writer.saved.model) as found:
         writer.saved.model(torch.tensor([ids[-n_read:]]))
     for one, weights in zip(view.maps, found.values(), strict=True):
         torch.testing.assert_close(torch.tensor(one.weights), weights[0])

@@ -18,7 +18,7 @@ from polyhead.compare.budget import TimingReporter
 from polyhead.cost.measured import products
 from polyhead.data.batches.translation import Pair, TranslationBatch, TranslationBatches
 from polyhead.decoding.config import DecodeConfig
-from polyhead.layers.attention_recorder import attends
+from polyhead.layers.attention_hooks import has_cross_attention
 from polyhead.metrics.bleu import SAMPLES, Comparison, compare, score
 from polyhead.metrics.error_rates import compare_errors, error_rates
 from polyhead.pipelines.evaluate import Metric
@@ -64,7 +64,7 @@ def examine(
 def options_for(translator: Translator) -> DecodeConfig:
     """Those of the recipe, less what needs attention where nobody attends."""
     usual = replace(translator.defaults, n_best=1, sample=False)
-    if any(attends(saved.model) for saved in translator.models):
+    if any(has_cross_attention(saved.model) for saved in translator.models):
         return usual
     return replace(usual, coverage=0.0, replace_unknown=False)
 

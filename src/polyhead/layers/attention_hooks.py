@@ -1,22 +1,26 @@
-"""Look at what a model looks at, without the model knowing.
+"""Record the attention weights of a model with forward hooks; the model itself is not changed.
 
-    with recorded_attention(model) as maps:
+    with record_attention(model) as maps:
         model(source, target)
     maps["decoder.blocks.0.cross_attention"]        # (batch, head, query, key)
-    maps.seen["encoder.blocks.1.self_attention"]    # the pairs that could meet, where not all can
-    maps.buckets["encoder.blocks.1.self_attention"] # (round, batch, head, length), where it hashes
+    maps.seen["encoder.blocks.1.self_attention"]    # the allowed pairs, where not all are
+    maps.buckets["encoder.blocks.1.self_attention"] # (round, batch, head, length), LSH only
 
-Attention modules take no flag for this and return nothing extra: we listen at the door of their
-kernels and ask them what they would show. A kernel that hashes is asked with the random numbers
-that it is about to draw, so that what is shown is what it does.
+The fused kernels do not return their weights, so the hooks compute them once more from the same
+queries and keys; LSH attention is given the random numbers that the kernel is about to draw.
+
+`AttentionRecordingModel` wraps a model for decoding and keeps in its state what the last step
+attended to: the coverage penalty needs it, and `decoding` knows models only by `begin` and `step`.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from polyhead.layers.attention import MultiHeadAttention
@@ -26,29 +30,31 @@ from polyhead.layers.lsh.hashing import Tape, recording
 from polyhead.layers.masks import Mask
 from polyhead.layers.recurrent import LookBack
 
+CROSS_ATTENTION = "cross_attention"  # name of the module in every decoder
 
-class Maps(dict[str, Tensor]):
-    """The weights of every attention by the name of its module, and what restricted them."""
+
+class AttentionWeights(dict[str, Tensor]):
+    """The weights of every attention module by its name, and the restrictions on them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: dict[str, Tensor] = {}  # local and LSH attention: True where a pair could meet
+        self.seen: dict[str, Tensor] = {}  # local and LSH attention: True for an allowed pair
         self.buckets: dict[str, Tensor] = {}  # LSH attention only
 
 
 @contextmanager
-def recorded_attention(model: nn.Module, ending: str = "") -> Iterator[Maps]:
+def record_attention(model: nn.Module, suffix: str = "") -> Iterator[AttentionWeights]:
     """Collect the weights of every attention module that runs inside the `with` block.
 
-    `ending` is that of the names of the modules to listen to: all, unless given.
+    suffix: record only modules whose names end with it.
     """
-    maps = Maps()
+    maps = AttentionWeights()
     handles = [
         module.kernel.register_forward_pre_hook(
-            partial(_follow if isinstance(module, LookBack) else _listen, maps, name)
+            partial(_append_rows if isinstance(module, LookBack) else _record, maps, name)
         )
         for name, module in model.named_modules()
-        if isinstance(module, MultiHeadAttention | LookBack) and name.endswith(ending)
+        if isinstance(module, MultiHeadAttention | LookBack) and name.endswith(suffix)
     ]
     try:
         yield maps
@@ -57,17 +63,17 @@ def recorded_attention(model: nn.Module, ending: str = "") -> Iterator[Maps]:
             handle.remove()
 
 
-def _follow(
-    maps: Maps, name: str, kernel: Any, inputs: tuple[Tensor, Tensor, Tensor, Mask]
+def _append_rows(
+    maps: AttentionWeights, name: str, kernel: Any, inputs: tuple[Tensor, Tensor, Tensor, Mask]
 ) -> None:
-    """A recurrent writer may look back once for each word: its rows are joined."""
+    """Append the rows of this call: a recurrent decoder calls its attention once for each word."""
     q, k, _v, mask = inputs
-    new = kernel.weights(q, k, mask).detach()
-    maps[name] = torch.cat([maps[name], new], dim=-2) if name in maps else new
+    rows = kernel.weights(q, k, mask).detach()
+    maps[name] = torch.cat([maps[name], rows], dim=-2) if name in maps else rows
 
 
-def _listen(
-    maps: Maps, name: str, kernel: Any, inputs: tuple[Tensor, Tensor, Tensor, Mask]
+def _record(
+    maps: AttentionWeights, name: str, kernel: Any, inputs: tuple[Tensor, Tensor, Tensor, Mask]
 ) -> None:
     q, k, _v, mask = inputs
     if not isinstance(kernel, LSHAttention):
@@ -79,9 +85,59 @@ def _listen(
     devices = [q.device] if q.device.type == "cuda" else []
     with torch.random.fork_rng(devices), recording(tape):
         maps[name] = kernel.weights(q, k, mask).detach()
-    if not tape.buckets:  # a step of generation looks at everyone
+    if not tape.buckets:  # a step of generation attends to everything
         return
-    (found,) = tape.buckets
-    maps.buckets[name] = found
-    # A query that prefers nobody divides its attention among all whom it can see.
-    maps.seen[name] = kernel.weights(torch.zeros_like(q), k, mask, found) > 0
+    (maps.buckets[name],) = tape.buckets
+    # A query of zeros divides its attention evenly among all keys that it can see.
+    uniform = kernel.weights(torch.zeros_like(q), k, mask, maps.buckets[name])
+    maps.seen[name] = uniform > 0
+
+
+def has_cross_attention(model: nn.Module) -> bool:
+    """Tell whether a model attends to its source while it decodes."""
+    return any(
+        name.endswith(CROSS_ATTENTION) and isinstance(module, MultiHeadAttention | LookBack)
+        for name, module in model.named_modules()
+    )
+
+
+@dataclass
+class AttentionRecordingState:
+    """The state of the wrapped model, and the attention of its last step."""
+
+    inner: Any
+    looked: Float[Tensor, "batch beam source"]  # mean over all heads of all layers
+
+    def select(self, parents: Int[Tensor, "batch beam"]) -> None:
+        """Replace beam i of each sentence by its beam parents[i]."""
+        self.inner.select(parents)
+        self.looked = self.looked.take_along_dim(parents[..., None], dim=1)
+
+    def keep(self, sentences: Int[Tensor, "kept"]) -> None:
+        """Drop all other sentences."""
+        self.inner.keep(sentences)
+        self.looked = self.looked[sentences]
+
+
+@dataclass(frozen=True)
+class AttentionRecordingModel:
+    """A model for decoding that records its cross-attention, which it must have."""
+
+    model: Any
+
+    def begin(
+        self, source: Int[Tensor, "batch source"], *, width: int, max_length: int
+    ) -> AttentionRecordingState:
+        """Encode the source; the recorded attention is zero before the first step."""
+        inner = self.model.begin(source, width=width, max_length=max_length)
+        zeros = torch.zeros(len(source), width, source.size(1), device=source.device)
+        return AttentionRecordingState(inner, zeros)
+
+    def step(
+        self, last: Int[Tensor, "batch beam"], state: AttentionRecordingState
+    ) -> Float[Tensor, "batch beam vocab"]:
+        """Run one step of the model and record its attention."""
+        with record_attention(self.model, CROSS_ATTENTION) as maps:
+            logits: Tensor = self.model.step(last, state.inner)
+        state.looked = torch.stack([weights.float().mean(1) for weights in maps.values()]).mean(0)
+        return logits

@@ -10,7 +10,7 @@ from babel import Locale, UnknownLocaleError
 from polyhead.checkpoint.model_dir import SavedModel
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
-from polyhead.layers.attention_recorder import attends
+from polyhead.layers.attention_hooks import has_cross_attention
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.text_classifier import TextClassifier
@@ -95,7 +95,7 @@ def language_name(code: str) -> str:
 def _kinds(saved: SavedModel, use: str) -> tuple[str, ...]:
     """The kinds of attention that can be shown; recurrent translators have one, or none."""
     if use == "translate" and saved.family != "transformer":
-        return ("cross",) if attends(saved.model) else ()
+        return ("cross",) if has_cross_attention(saved.model) else ()
     return KINDS[use]
 
 

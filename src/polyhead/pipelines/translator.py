@@ -17,7 +17,7 @@ from polyhead.decoding.batch import Output, decode_all
 from polyhead.decoding.config import DecodeConfig, dice
 from polyhead.decoding.ensemble import Ensemble
 from polyhead.errors import CheckpointError, ConfigError
-from polyhead.layers.attention_recorder import AttentionRecordingModel, attends
+from polyhead.layers.attention_hooks import AttentionRecordingModel, has_cross_attention
 from polyhead.pipelines.family_checks import check_use
 from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown
 from polyhead.tokenizers.storage import Tokenizers
@@ -63,7 +63,9 @@ class Translator:
         if not options.coverage:
             return self.decodable
         members: list[Any] = [
-            AttentionRecordingModel(saved.model) if attends(saved.model) else saved.model
+            AttentionRecordingModel(saved.model)
+            if has_cross_attention(saved.model)
+            else saved.model
             for saved in self.models
         ]
         return members[0] if len(members) == 1 else Ensemble(members)

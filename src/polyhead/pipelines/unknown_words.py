@@ -21,8 +21,7 @@ from polyhead.data import bilingual_dictionary as lexicon
 from polyhead.data.batches.base import pad
 from polyhead.decoding.batch import MAX_ROWS, Output
 from polyhead.errors import ConfigError
-from polyhead.layers.attention_hooks import recorded_attention
-from polyhead.layers.attention_recorder import CROSS, attends
+from polyhead.layers.attention_hooks import CROSS_ATTENTION, has_cross_attention, record_attention
 from polyhead.tokenizers.storage import BOS, UNK, UNKNOWN, Tokenizers
 from polyhead.training import run_dir as runs
 
@@ -35,7 +34,7 @@ def replace_unknown(
     dictionary: Mapping[str, str],
 ) -> list[list[Output]]:
     """The same outputs, those with unknown words with a `text` that has others in their place."""
-    attentive = [model for model in models if attends(model)]
+    attentive = [model for model in models if has_cross_attention(model)]
     if not attentive:
         raise ConfigError(
             "decode.replace_unknown: no model here attends to its source, so that nobody knows "
@@ -62,7 +61,7 @@ def look_again(
     heard = []
     for model in models:
         device = next(model.parameters()).device
-        with recorded_attention(model, CROSS) as maps:
+        with record_attention(model, CROSS_ATTENTION) as maps:
             model.hidden(
                 pad(sources).to(device), pad([[BOS, *ids[:-1]] for ids in outputs]).to(device)
             )

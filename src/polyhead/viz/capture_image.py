@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyhead.data.images.folders import visible
 from polyhead.errors import ConfigError, PolyheadError
-from polyhead.layers.attention_hooks import recorded_attention
+from polyhead.layers.attention_hooks import record_attention
 from polyhead.models.vit import cut
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.render.svg import rasterize
@@ -34,7 +34,7 @@ def look_at_pixels(
 ) -> ImageView:
     """The same for an image that was read before; `name` is for the title."""
     _, height, width = pixels.shape
-    with recorded_attention(labeller.saved.model) as found:
+    with record_attention(labeller.saved.model) as found:
         (labels,) = labeller.label(pixels[None], SHOWN)
     weights = [maps[0].float().cpu() for maps in found.values()]  # in the order of the layers
     config = labeller.saved.config

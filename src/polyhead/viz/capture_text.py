@@ -25,7 +25,7 @@ from jaxtyping import Float32
 
 from polyhead.data.batches.labelled import framed
 from polyhead.errors import ConfigError
-from polyhead.layers.attention_hooks import recorded_attention
+from polyhead.layers.attention_hooks import record_attention
 from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.segments import longest_output
 from polyhead.pipelines.step_through import check_forced, checked_source
@@ -137,7 +137,7 @@ def _view(
     title: str = "",
 ) -> AttentionView:  # fmt: skip
     device = next(encoder.parameters()).device
-    with torch.inference_mode(), recorded_attention(encoder) as found:
+    with torch.inference_mode(), record_attention(encoder) as found:
         encoder(torch.tensor([list(ids)], device=device), None)
     maps = [as_map("encoder", int(name.split(".")[-2]) + 1, found, name) for name in found]
     return AttentionView(

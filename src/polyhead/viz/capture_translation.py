@@ -14,7 +14,7 @@ from torch import Tensor
 
 from polyhead.data.batches.base import pad
 from polyhead.errors import ConfigError, PolyheadError
-from polyhead.layers.attention_hooks import Maps, recorded_attention
+from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.tokenizers.storage import BOS, EOS, SPECIALS, Piece, words_of
@@ -53,7 +53,7 @@ def reading(writer: TextGenerator, text: str, most: int | None = None) -> Attent
         ids, read = ids[-n_read:], as_tokens(pieces[-n_read:])
         text = f"… {tokenizer.decode(ids)}"
     model: Any = writer.saved.model
-    with torch.inference_mode(), recorded_attention(model) as found:
+    with torch.inference_mode(), record_attention(model) as found:
         logits = model(torch.tensor([ids], device=writer.device))[0, -1]
     likeliest = tokenizer.symbol(int(logits.argmax()))  # ▁ begins a word, which is not shown
     maps = [
@@ -102,7 +102,7 @@ def attention(translator: Translator, text: str, target: str | None = None) -> A
 def record(model: Any, source: Sequence[int], target: Sequence[int]) -> list[AttentionMap]:
     """Read both sentences once more and collect the weights of every layer."""
     device = next(model.parameters()).device
-    with torch.inference_mode(), recorded_attention(model) as found:
+    with torch.inference_mode(), record_attention(model) as found:
         model.hidden(pad([list(source)]).to(device), pad([[BOS, *target[:-1]]]).to(device))
     if not found:
         raise ConfigError(
@@ -162,7 +162,7 @@ def _link(
 
 
 def as_map(
-    kind: Any, layer: int, found: Maps, name: str, *, text_only: bool = False
+    kind: Any, layer: int, found: AttentionWeights, name: str, *, text_only: bool = False
 ) -> AttentionMap:
     """What one attention module did with the only sentence, as numpy has it."""
     queries: Any = "source" if kind == "encoder" or text_only else "target"

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from polyhead.layers.attention import FullAttention, MultiHeadAttention
-from polyhead.layers.attention_hooks import recorded_attention
+from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.masks import EVERYTHING
 from polyhead.layers.transformer_stack import Residual, StackConfig, TransformerBlock
@@ -35,12 +35,12 @@ def the_decoder_asks() -> ClaimResult:
     return close(expected=expected, got=block(x, memory=Memory(memory, EVERYTHING)), within=1e-5)
 
 
-@claim("E2", TransformerBlock.recall, recorded_attention)
+@claim("E2", TransformerBlock.recall, record_attention)
 def who_asks_whom() -> ClaimResult:
     """The table of a model with five source and three target words, and the note's."""
     model = Transformer(TransformerConfig(9, 9, stack=StackConfig(1, 16, 2, 32))).eval()
     source, target = torch.tensor([[3, 4, 5, 6, 2]]), torch.tensor([[1, 5, 6]])
-    with recorded_attention(model) as maps:
+    with record_attention(model) as maps:
         model(source, target)
     layer = MultiHeadAttention(16, 2, FullAttention())
     encoded, decoded = torch.randn(1, 5, 16), torch.randn(1, 3, 16)
@@ -63,14 +63,14 @@ def one_layer_for_both() -> ClaimResult:
     return close(expected=expected, got=got, within=1e-5)
 
 
-@claim("E4", recorded_attention, Transformer)
+@claim("E4", record_attention, Transformer)
 def three_kinds_of_tables() -> ClaimResult:
     """The sizes of all three tables, and whether a new source reaches each of them."""
     model = Transformer(TransformerConfig(9, 9, stack=StackConfig(1, 16, 2, 32))).eval()
     source, target = torch.tensor([[3, 4, 5, 6, 2]]), torch.tensor([[1, 5, 6]])
-    with recorded_attention(model) as before:
+    with record_attention(model) as before:
         model(source, target)
-    with recorded_attention(model) as after:
+    with record_attention(model) as after:
         model(source.flip(1), target)
     got = [
         f"{before[name].size(-2)} x {before[name].size(-1)}, "

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
-from polyhead.layers.attention_hooks import recorded_attention
+from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.masks import Mask
 from polyhead.notes.claims import ClaimResult, claim, close, same
 
@@ -69,7 +69,7 @@ def the_width_is_shared() -> ClaimResult:
     return same(expected=[512, 8, 64, 512, "7 heads refused"], got=[*sizes, f"7 heads {seven}"])
 
 
-@claim("C5", MultiHeadAttention, recorded_attention)
+@claim("C5", MultiHeadAttention, record_attention)
 def eight_readers() -> ClaimResult:
     """How many of the other seven heads look elsewhere than the first: as built, and if copied."""
     layer, x = MultiHeadAttention(64, 8, FullAttention()), torch.randn(1, 5, 64)
@@ -79,7 +79,7 @@ def eight_readers() -> ClaimResult:
             for part in (layer.w_q, layer.w_k) if copied else ():
                 part.weight.copy_(part.weight[:8].repeat(8, 1))
                 part.bias.copy_(part.bias[:8].repeat(8))
-        with recorded_attention(layer) as maps:
+        with record_attention(layer) as maps:
             layer(x, layer.project(x))
         first, *others = maps[""][0]
         different.append(sum(not torch.allclose(first, other, atol=1e-5) for other in others))
@@ -115,12 +115,12 @@ def nothing_to_see() -> ClaimResult:
     return result.with_note(noted[0], differs=not torch.equal(noted[0], weights))
 
 
-@claim("C8", recorded_attention, attention_weights)
+@claim("C8", record_attention, attention_weights)
 def axes_of_the_weights() -> ClaimResult:
     """Two sentences, eight heads, three queries, five keys; and along which axis they sum to 1."""
     layer = MultiHeadAttention(32, 8, FullAttention())
     x, y = torch.randn(2, 3, 32), torch.randn(2, 5, 32)
-    with recorded_attention(layer) as maps:
+    with record_attention(layer) as maps:
         layer(x, layer.project(y))
     weights = maps[""]
     ones = [bool((weights.sum(axis) - 1).abs().max() < 1e-5) for axis in range(4)]

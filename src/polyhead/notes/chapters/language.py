@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from polyhead.data.batches.masked import BERT_MASKING as BERTS_SHARES
 from polyhead.data.batches.masked import mask_tokens
-from polyhead.layers.attention_hooks import recorded_attention
+from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
 from polyhead.models.gpt import GPT, GPTConfig
@@ -24,7 +24,7 @@ from polyhead.viz.draw_text import svg
 from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
 
 
-@claim("K1", recorded_attention, svg)
+@claim("K1", record_attention, svg)
 def figure_3() -> ClaimResult:
     """The weights of layer 5 by torch's own attention, and the colours of the picture."""
     words, stack = (
@@ -33,7 +33,7 @@ def figure_3() -> ClaimResult:
     )
     before = torch.randn(1, len(words), 32)
     ours: Any = stack.blocks[4].self_attention
-    with recorded_attention(stack) as maps:
+    with record_attention(stack) as maps:
         stack(before)
     for block in stack.blocks[:4]:
         before = block(before)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
-from polyhead.layers.attention_hooks import recorded_attention
+from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.masks import THE_PAST, Mask, not_padding
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
@@ -136,7 +136,7 @@ def one_mask_for_both() -> ClaimResult:
     stack, ids = StackConfig(1, 16, 2, 32, dropout=0.0), torch.tensor([[3, 4, 5, 6]])
     translation = Transformer(TransformerConfig(9, 9, stack=stack))
     gpt = GPT(GPTConfig(9, stack=stack))
-    with recorded_attention(translation) as maps, recorded_attention(gpt) as its_maps:
+    with record_attention(translation) as maps, record_attention(gpt) as its_maps:
         translation(ids, ids)
         gpt(ids)
     maps |= its_maps
