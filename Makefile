@@ -4,44 +4,48 @@
 
 BIN := .venv/bin
 PYTEST_ARGS ?=
+SETUP = @$(BIN)/python -E -s tools/setup.py --check $(1) 2>/dev/null || \
+	sh tools/with-python.sh tools/setup.py $(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types format lock doctor clean
+.PHONY: help setup dev demo test test-fast lint types format lock doctor clean
 
-# what the caller's shell says about other Pythons must not reach ours
+# the caller's settings for other Pythons must not reach ours
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-# the first half takes a few hundredths of a second, and is all there is to do the second time
-setup: ## make .venv with torch and all packages, or bring it up to date
-	@$(BIN)/python -E -s -S tools/stamp.py 2>/dev/null || sh tools/with-python.sh tools/bootstrap.py
+setup: ## create or update .venv with torch and what polyhead needs
+	$(call SETUP,)
 
-demo: setup ## train a small translator, translate, and look at its attention
+dev: ## and what lint and tests need
+	$(call SETUP,--dev)
+
+demo: setup ## train a small translator, translate, and show its attention
 	@$(BIN)/polyhead demo
 
-test: setup ## everything that must hold: lint, format, types and all tests
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+test: lint types ## lint, types and all tests
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
-lint: setup ## look for mistakes and for lines that `make format` would change
+test-fast: dev ## unit tests only: no browser, no long training (about 90 seconds)
+	$(BIN)/python -m pytest -n 2 -m "not slow and not browser" $(PYTEST_ARGS)
+
+lint: dev ## check code, format and wording
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup ## check the types of the package
+types: dev ## check the types of the package
 	$(BIN)/mypy
 
-format: setup ## put all files into the one format
+format: dev ## format all files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: ## resolve pyproject.toml anew and write requirements.lock
+lock: ## resolve pyproject.toml and write both locks
 	@sh tools/with-python.sh tools/lock.py
 
-doctor: ## explain this machine: what is here, what is wrong, what to do
+doctor: ## describe this machine and what is missing
 	@sh tools/with-python.sh tools/doctor.py
 
 clean: ## remove .venv and all caches; runs/ stays

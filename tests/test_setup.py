@@ -1,4 +1,4 @@
-"""What the set-up decides: which Python, which torch, what pip may see, whether .venv is whole."""
+"""tools/setup.py and the files around it: choice of Python and torch, steps, stamp, locks, make."""
 
 import ast
 import os
@@ -6,48 +6,114 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
-from rehearsal import TOOLS, bootstrap, choices, finish, machine, make_project, make_script, stamp
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-NO_NETWORK = (
-    "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError(...)'"
-)
-NOT_THERE = "ERROR: No matching distribution found for torch==2.13.0+cpu"
-BEFORE_INSTALLING = ["bootstrap", "choices", "doctor", "machine", "stamp"]
+ROOT = Path(__file__).parents[1]
+TOOLS = ROOT / "tools"
+sys.path.insert(0, str(TOOLS))
+
+import doctor  # noqa: E402
+import lock  # noqa: E402
+import setup  # noqa: E402
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+NO_NETWORK = "NewConnectionError: Failed to establish a new connection"
+NOT_FOUND = "ERROR: No matching distribution found for torch==2.13.0+cpu"
+STEPS = [
+    "-m venv",
+    "-m ensurepip",
+    "pip -V",
+    "torch==",
+    "requirements",
+    "--editable",
+    "json, torch",
+]
+
+
+class FakeEnvironment(setup.Environment):
+    """Runs all steps, but records commands instead of starting them.
+
+    failures: output by pattern of a command that fails; interrupt_at: the step with Ctrl-C.
+    """
+
+    def __init__(self, root, *, torch="", dev=False, failures=(), interrupt_at=-1, installed=None):
+        super().__init__(str(root), {"TORCH": torch}, dev)
+        self.failures, self.interrupt_at = dict(failures), interrupt_at
+        self.installed = installed or '["2.13.0+cpu", ["numpy", "torch"]]'
+        self.commands = []
+
+    def attempt(self, *command):
+        self.commands.append(" ".join(command))
+        for pattern, output in self.failures.items():
+            if re.search(pattern, self.commands[-1]):
+                return False, output
+        if "venv" in command:
+            Path(self.python).parent.mkdir(parents=True)
+            Path(self.python).symlink_to(sys.executable)
+        if len(self.commands) - 1 == self.interrupt_at:
+            raise KeyboardInterrupt
+        if "--editable" in command:
+            Path(self.folder, "bin", "polyhead").touch()
+        return True, self.installed
+
+
+@pytest.fixture(autouse=True)
+def _linux_without_gpu(monkeypatch):
+    monkeypatch.setattr(setup, "has_gpu", lambda: False)
+    monkeypatch.setattr(setup.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(setup.glob, "glob", lambda _: [])
 
 
 @pytest.fixture
 def project(tmp_path):
-    return make_project(tmp_path / "a project")
+    """A folder with the files that decide what is installed."""
+    for name in setup.INPUTS:
+        (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / "project" / name)
+    return tmp_path / "project"
 
 
-# --- which Python
+@pytest.fixture
+def run_setup(monkeypatch, capsys):
+    """Return exit code and lines of stderr of a set-up."""
+
+    def run(environment):
+        monkeypatch.setattr(setup, "Environment", lambda *_: environment)
+        monkeypatch.setattr(setup.signal, "signal", lambda *_: None)
+        code = setup.main([])
+        for descriptor in environment.lock:
+            os.close(descriptor)
+        return code, capsys.readouterr().err.splitlines()
+
+    return run
 
 
-@pytest.mark.parametrize("version", [(3, 6, 15), (3, 9, 18), (3, 10, 99)])
-def test_an_old_python_is_refused_with_what_to_do(version):
-    line = machine.python_trouble(version, 2**63 - 1)
-    assert line.startswith(f"Python {'.'.join(map(str, version))} is too old; install Python 3.11")
-    assert "\n" not in line
+@pytest.mark.parametrize(
+    ("version", "size", "problem"),
+    [
+        ((3, 10, 99), 2**63 - 1, "3.10.99 is too old; install Python 3.11"),
+        ((3, 12, 1), 2**31 - 1, "32-bit"),
+        ((3, 11, 0), 2**63 - 1, ""),
+        ((4, 0, 0), 2**63 - 1, ""),
+    ],
+)
+def test_too_old_and_32_bit_pythons_are_rejected(version, size, problem):
+    message = setup.python_problem(version, size)
+    assert problem in message if problem else message == ""
 
 
-def test_a_32_bit_python_is_refused():
-    assert "3.12.1 is 32-bit" in machine.python_trouble((3, 12, 1), 2**31 - 1)
-
-
-@pytest.mark.parametrize("version", [(3, 11, 0), (3, 13, 2), (3, 14, 0), (4, 0, 0)])
-def test_a_python_that_is_new_enough_is_taken(version):
-    assert machine.python_trouble(version, 2**63 - 1) == ""
-
-
-@pytest.mark.parametrize("name", BEFORE_INSTALLING)
-def test_an_old_python_can_read_the_refusal(name):
-    """Python 3.7 must parse these files, and evaluate the annotations as it defines functions."""
+@pytest.mark.parametrize("name", ["setup", "doctor"])
+def test_setup_parses_on_python_3_7_and_needs_the_standard_library_only(name):
     tree = ast.parse((TOOLS / f"{name}.py").read_text(encoding="utf-8"), feature_version=(3, 7))
+    imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    assert {n.split(".")[0] for n in imported} <= sys.stdlib_module_names | {"setup"}
     for node in ast.walk(tree):
-        if isinstance(node, ast.With):
-            assert len(node.items) < 3, "a long `with` is put into parentheses, which is newer"
         if isinstance(node, ast.FunctionDef):
             notes = [a.annotation for a in node.args.args if a.annotation] + [node.returns]
             assert all(n is None or isinstance(n, ast.Name | ast.Constant) for n in notes), (
@@ -55,226 +121,303 @@ def test_an_old_python_can_read_the_refusal(name):
             )
 
 
-@pytest.mark.parametrize("name", [*BEFORE_INSTALLING, "lock"])
-def test_nothing_needs_to_be_installed_before_the_setup(name):
-    tree = ast.parse((TOOLS / f"{name}.py").read_text(encoding="utf-8"))
-    imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
-    imported |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
-    ours = {file.stem for file in TOOLS.glob("*.py")}
-    assert {n.split(".")[0] for n in imported} <= sys.stdlib_module_names | ours
+def make_script(path, body):
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
 
 
-def with_python(folder, **variables):
-    """Run with-python.sh where only the commands in `folder` exist."""
-    (folder / "uname").symlink_to(shutil.which("uname"))
-    command = ["/bin/sh", str(TOOLS / "with-python.sh"), "script.py"]
-    done = subprocess.run(
-        command, env={"PATH": str(folder), **variables}, capture_output=True, text=True
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
-def test_the_newest_python_that_starts_is_found(tmp_path):
-    make_script(
-        tmp_path / "python3.13", "exit 127"
-    )  # as pyenv's stub of a version that is not chosen
+@pytest.mark.parametrize(
+    ("variables", "code", "output"),
+    [
+        ({}, 0, "python3.12 -E -s script.py\n"),
+        ({"PYTHON": "/no/such/python"}, 3, "PYTHON=/no/such/python does not start"),
+    ],
+)
+def test_the_newest_python_that_starts_is_used(tmp_path, variables, code, output):
+    make_script(tmp_path / "python3.13", "exit 127")
     for name in ("python3", "python3.11", "python3.12"):
         make_script(tmp_path / name, f'[ "$3" = -c ] || echo {name} "$@"')
-    assert with_python(tmp_path) == (0, "python3.12 -E -s script.py\n", "")
-
-
-def test_without_any_python_one_line_says_what_to_install(tmp_path):
-    make_script(tmp_path / "python3", "exit 1")
-    code, out, err = with_python(tmp_path)
-    assert (code, out, err.count("\n")) == (3, "", 1)
-    assert "found no Python 3.11 or newer; install one" in err
-
-
-def test_a_chosen_python_that_does_not_start_is_not_replaced_by_another(tmp_path):
-    make_script(tmp_path / "python3", "exit 0")
-    code, _, err = with_python(tmp_path, PYTHON="/no/such/python")
-    assert (code, err.count("\n")) == (3, 1)
-    assert "PYTHON=/no/such/python does not start" in err
-
-
-# --- which torch
+    (tmp_path / "uname").symlink_to(shutil.which("uname"))
+    command = ["/bin/sh", str(TOOLS / "with-python.sh"), "script.py"]
+    environment = {"PATH": str(tmp_path), **variables}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert output in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [(127, "not found"), (9, "NVIDIA-SMI has failed\nGPU 0: ?"), (0, "No devices were found")],
-    ids=["no driver", "broken driver", "no device"],
+    ("system", "gpu", "requested", "build", "first"),
+    [
+        ("Linux", False, "", "cpu", ["torch==2.13.0+cpu", "--no-deps"]),
+        ("Linux", True, "", "plain", ["torch==2.13.0"]),
+        ("Linux", True, "cpu", "cpu", ["torch==2.13.0+cpu", "--no-deps"]),
+        ("Linux", False, "cu130", "cu130", ["torch==2.13.0+cu130"]),
+        ("Darwin", False, "", "plain", ["torch==2.13.0", "--no-deps"]),
+    ],
 )
-def test_without_a_working_gpu_pip_can_only_take_the_wheel_without_cuda(answer):
-    gpus = machine.nvidia_gpus(lambda _: answer)
-    assert choices.choose_build("Linux", gpus, "") == "cpu"
-    for wanted in choices.torch_attempts("Linux", "cpu"):
-        assert wanted[0] == "torch==2.13.0+cpu"  # never one that the wheel with CUDA fits too
-        assert "--no-deps" in wanted
-
-
-def test_with_a_gpu_torch_comes_with_cuda():
-    gpus = machine.nvidia_gpus(lambda _: (0, "GPU 0: NVIDIA L4 (UUID: GPU-1)"))
-    assert choices.choose_build("Linux", gpus, "") == "plain"
-    assert choices.torch_attempts("Linux", "plain") == [["torch==2.13.0"]]
-    assert choices.choose_build("Linux", gpus, "cpu") == "cpu"
-
-
-def test_macos_has_one_torch():
-    assert choices.choose_build("Darwin", [], "") == "plain"
-    assert choices.torch_attempts("Darwin", "plain") == [["torch==2.13.0", "--no-deps"]]
-    with pytest.raises(choices.SetupError, match=r"^TORCH=cu130 does not exist for macOS"):
-        choices.choose_build("Darwin", [], "cu130")
-
-
-def test_a_build_can_be_forced_and_comes_from_its_own_index_last():
-    assert choices.choose_build("Linux", [], "cu130") == "cu130"
-    here, there = choices.torch_attempts("Linux", "cu130")
-    assert here == ["torch==2.13.0+cu130"]
-    assert there == [*here, "--extra-index-url", "https://download.pytorch.org/whl/cu130"]
-
-
-@pytest.mark.parametrize("asked", ["cuda", "cu130; rm", "--index-url", "2.13.0"])
-def test_a_build_that_does_not_exist_is_refused(asked):
-    with pytest.raises(choices.SetupError, match=f"^TORCH={re.escape(asked)} is no build"):
-        choices.choose_build("Linux", [], asked)
+def test_the_build_of_torch_follows_the_machine(system, gpu, requested, build, first):
+    assert setup.choose_build(system, gpu, requested) == build
+    assert setup.torch_requirements(system, build)[0] == first
 
 
 @pytest.mark.parametrize(
-    ("build", "version", "packages", "wrong"),
+    ("system", "build"), [("Linux", "cuda"), ("Linux", "--index-url"), ("Darwin", "cu130")]
+)
+def test_unknown_builds_of_torch_are_rejected(system, build):
+    with pytest.raises(setup.SetupError, match=f"TORCH={build}"):
+        setup.choose_build(system, False, build)
+
+
+@pytest.mark.parametrize(
+    ("build", "version", "packages", "problem"),
     [
         ("cpu", "2.13.0+cpu", ["torch", "numpy"], ""),
-        (
-            "cpu",
-            "2.13.0+cu130",
-            ["torch"],
-            "torch 2.13.0+cu130 was installed instead of 2.13.0+cpu",
-        ),
-        ("cpu", "2.13.0", ["torch"], "torch 2.13.0 was installed instead of 2.13.0+cpu"),
-        ("cpu", "2.12.0+cpu", ["torch"], "torch 2.12.0+cpu was installed instead of 2.13.0+cpu"),
-        ("cpu", "2.13.0+cpu", ["nvidia-nccl-cu13", "six", "triton"], "nvidia-nccl-cu13, triton"),
-        ("cpu", "2.13.0+cpu", ["nvidia_cublas"], "nvidia_cublas"),
+        ("cpu", "2.13.0+cu130", ["torch"], "instead of 2.13.0+cpu"),
+        ("cpu", "2.12.0+cpu", ["torch"], "instead of 2.13.0+cpu"),
+        ("cpu", "2.13.0+cpu", ["nvidia-nccl-cu13", "triton"], "nvidia-nccl-cu13, triton"),
         ("plain", "2.13.0", ["nvidia-nccl-cu13"], ""),
     ],
 )
-def test_another_torch_than_meant_is_noticed(build, version, packages, wrong):
-    found = choices.wrong_torch("Linux", build, version, packages)
-    assert found.endswith(wrong) if wrong else found == ""
+def test_another_torch_than_intended_is_detected(build, version, packages, problem):
+    message = setup.torch_problem("Linux", build, version, packages)
+    assert problem in message if problem else message == ""
 
 
-# --- what pip sees and says
-
-
-def test_misleading_variables_do_not_reach_pip_and_all_others_do():
-    named = ["PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_CONSTRAINT", "PIP_REQUIRE_HASHES"]
-    useful = {"PIP_INDEX_URL": "mirror", "PIP_FIND_LINKS": "wheels", "PIP_CERT": "ca", "HOME": "h"}
-    misled = {**dict.fromkeys(named, "x"), "PIP_USER": "1", "PIP_REQUIRE_VIRTUALENV": "1", **useful}
-    clean = choices.clean_environment(misled)
-    assert not set(named) & set(clean)
-    assert (clean["PIP_USER"], clean["PIP_REQUIRE_VIRTUALENV"]) == ("0", "0")
-    assert {name: clean[name] for name in useful} == useful
-
-
-def test_a_poisoned_pythonpath_does_not_reach_the_commands(project, tmp_path, monkeypatch):
-    (tmp_path / "json.py").write_text("raise SystemExit('poisoned')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    poisoned = subprocess.run([sys.executable, "-c", "import json"], check=False)
-    assert poisoned.returncode != 0, "the poison does not work, so this test shows nothing"
-    environment = bootstrap.Environment(str(project), dict(os.environ), sys.executable)
-    environment.hold()
-    assert environment.attempt(sys.executable, "-c", "import json; print(1)") == (True, "1")
+def test_variables_that_mislead_pip_are_removed(project):
+    variables = {"PYTHONPATH": "x", "PIP_TARGET": "x", "PIP_USER": "1", "PIP_INDEX_URL": "mirror"}
+    clean = setup.Environment(str(project), variables).variables
+    assert not {"PYTHONPATH", "PIP_TARGET"} & set(clean)
+    assert (clean["PIP_USER"], clean["PIP_INDEX_URL"]) == ("0", "mirror")
 
 
 @pytest.mark.parametrize(
-    ("words", "meaning"),
+    ("output", "message"),
     [
-        (NO_NETWORK + "\n" + NOT_THERE, "cannot be reached; connect to the network"),
-        ("Cannot connect to proxy: ProxyError('...')", "cannot be reached"),
-        ("SSLError: [SSL: CERTIFICATE_VERIFY_FAILED] Max retries exceeded", "set PIP_CERT"),
-        (
-            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE",
-            "not the file that requirements",
-        ),
-        ("ERROR: Could not install: [Errno 28] No space left on device", "the disk is full"),
-        ("[Errno 30] Read-only file system: '/x'", "cannot be written"),
-        (NOT_THERE + "\n", "the package index has no torch==2.13.0+cpu for this Python"),
+        (NO_NETWORK + "\n" + NOT_FOUND, "cannot be reached"),
+        ("SSLError: CERTIFICATE_VERIFY_FAILED Max retries exceeded", "PIP_CERT"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE", "hash"),
+        ("ERROR: Could not install: [Errno 28] No space left on device", "disk is full"),
+        (NOT_FOUND + "\n", "the package index has no torch==2.13.0+cpu"),
         ("Collecting a\nERROR: a and b do not fit\nhint: wait", "a and b do not fit"),
         ("Traceback\nKeyError: 3", "KeyError: 3"),
-        ("", "no message"),
     ],
 )
-def test_what_pip_says_is_explained_in_one_line(words, meaning):
-    line = choices.explain(words)
-    assert meaning in line
+def test_the_output_of_pip_is_explained_in_one_line(output, message):
+    line = setup.explain(output)
+    assert message in line
     assert "\n" not in line
 
 
-# --- the stamp
+def test_setup_installs_torch_then_the_lock_then_polyhead(project, run_setup):
+    environment = FakeEnvironment(project)
+    code, lines = run_setup(environment)
+    assert (code, lines[-1]) == (0, "setup: .venv is ready")
+    order = [[s in command for command in environment.commands].index(True) for s in STEPS]
+    assert order == sorted(order)
+    assert not any("dev.lock" in command for command in environment.commands)
+    assert setup.judge(str(project), "cpu")[0] == setup.READY
+    again = FakeEnvironment(project)
+    assert run_setup(again) == (0, [])
+    assert again.commands == [f"{again.python} -c "]
 
 
-def test_a_finished_environment_is_ready(project):
-    finish(project)
-    assert stamp.judge(str(project))[0] == stamp.READY
-    assert stamp.judge(str(project), "cpu")[0] == stamp.READY
+def test_packages_for_development_are_added_and_stay(project, run_setup):
+    assert run_setup(FakeEnvironment(project))[0] == 0
+    assert setup.judge(str(project), dev=True)[0] == setup.STALE
+    environment = FakeEnvironment(project, dev=True)
+    assert run_setup(environment)[0] == 0
+    assert any("requirements-dev.lock" in command for command in environment.commands)
+    assert setup.judge(str(project), dev=True)[0] == setup.judge(str(project))[0] == setup.READY
+    (project / "pyproject.toml").write_text("changed")
+    update = FakeEnvironment(project)
+    assert run_setup(update)[0] == 0
+    assert any("requirements-dev.lock" in command for command in update.commands)
 
 
-def test_without_a_stamp_it_is_half_made(project):
-    assert stamp.judge(str(project)) == (stamp.BROKEN, "it was never finished")
+@pytest.mark.parametrize("step", range(len(STEPS)))
+def test_a_set_up_interrupted_at_any_step_is_repeated(project, run_setup, step):
+    assert run_setup(FakeEnvironment(project, interrupt_at=step))[0] == 130
+    assert setup.judge(str(project))[0] == setup.BROKEN
+    (project / ".venv" / "leftover").touch()
+    assert run_setup(FakeEnvironment(project))[0] == 0
+    assert not (project / ".venv" / "leftover").exists()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '"x"', "null", "{}", '{"folder": 1}', "\udcff"])
-def test_a_stamp_that_cannot_be_read_means_broken(project, text):
-    finish(project)
-    (project / stamp.STAMP).write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert stamp.judge(str(project))[0] == stamp.BROKEN
+def test_changed_inputs_update_the_environment_with_the_same_torch(project, run_setup):
+    gpu = '["2.13.0+cu130", ["nvidia-nccl-cu13"]]'
+    run_setup(FakeEnvironment(project, torch="cu130", installed=gpu))
+    (project / "requirements.lock").write_text("changed")
+    (project / ".venv" / "bin" / "mine").touch()
+    environment = FakeEnvironment(project, installed=gpu)
+    assert run_setup(environment)[0] == 0
+    assert any("torch==2.13.0+cu130" in command for command in environment.commands)
+    assert (project / ".venv" / "bin" / "mine").exists()
 
 
-@pytest.mark.parametrize("name", stamp.INPUTS)
-def test_each_input_that_changes_makes_it_stale(project, name):
-    finish(project)
-    with open(project / name, "a", encoding="utf-8") as file:
-        file.write("\n")
-    assert stamp.judge(str(project))[0] == stamp.STALE
+@pytest.mark.parametrize("change", ["no stamp", "bad stamp", "moved", "other torch", "no command"])
+def test_a_damaged_environment_is_created_again(project, run_setup, change):
+    run_setup(FakeEnvironment(project))
+    stamp = project / ".venv" / "stamp.json"
+    if change == "no stamp":
+        stamp.unlink()
+    elif change == "bad stamp":
+        stamp.write_text('{"folder": 1}')
+    elif change == "moved":
+        project = project.rename(project.with_name("elsewhere"))
+    elif change == "no command":
+        (project / ".venv" / "bin" / "polyhead").unlink()
+    requested = "cu130" if change == "other torch" else ""
+    assert setup.judge(str(project), requested)[0] == setup.BROKEN
 
 
-def test_a_moved_folder_is_broken_and_the_old_place_is_named(project, tmp_path):
-    finish(project)
-    moved = project.rename(tmp_path / "elsewhere")
-    state, reason = stamp.judge(str(moved))
-    assert state == stamp.BROKEN
-    assert str(project) in reason
+@pytest.mark.parametrize(
+    ("failures", "message"),
+    [
+        ({"torch==": NO_NETWORK}, "the package index cannot be reached"),
+        ({"requirements.lock": NO_NETWORK}, "the package index cannot be reached"),
+        ({"torch==": NOT_FOUND}, "no package index in use has torch 2.13.0 (cpu)"),
+        ({"json, torch": "ImportError: libgomp.so.1"}, "does not start: ImportError: libgomp.so.1"),
+        ({"-m venv": "no module"}, "Python lacks venv"),
+    ],
+)
+def test_a_failing_step_ends_with_exit_code_3_and_one_line(project, run_setup, failures, message):
+    environment = FakeEnvironment(project, failures=failures)
+    code, lines = run_setup(environment)
+    assert code == 3
+    assert message in lines[-1]
+    assert setup.judge(str(project))[0] == setup.BROKEN
+    tries = [command for command in environment.commands if "torch==" in command]
+    assert len(tries) == (2 if failures.get("torch==") == NOT_FOUND else len(tries[:1]))
 
 
-def test_another_build_of_torch_or_a_lost_command_is_broken(project):
-    finish(project)
-    assert stamp.judge(str(project), "cu130")[0] == stamp.BROKEN
-    (project / ".venv" / "bin" / "polyhead").unlink()
-    assert stamp.judge(str(project))[0] == stamp.BROKEN
+def test_too_little_disk_space_stops_before_anything_is_installed(project, run_setup, monkeypatch):
+    usage = type("Usage", (), {"free": 2.94e9})
+    monkeypatch.setattr(setup.shutil, "disk_usage", lambda _: usage)
+    environment = FakeEnvironment(project)
+    code, lines = run_setup(environment)
+    assert code == 3
+    assert "2.9 GB free on this disk, 3 GB needed" in lines[-1]
+    assert environment.commands == []
 
 
-def test_an_environment_whose_python_is_gone_is_broken(project):
-    finish(project)
-    environment = bootstrap.Environment(str(project), {}, sys.executable)
-    environment.hold()
-    assert environment.state()[0] == stamp.READY
-    (project / ".venv" / "bin" / "python").unlink()
-    (project / ".venv" / "bin" / "python").symlink_to("/no/such/python")
-    assert environment.state() == (stamp.BROKEN, "its Python does not start")
+@pytest.mark.parametrize("n_failing", range(4))
+def test_pip_is_taken_from_the_first_source_that_has_it(project, run_setup, monkeypatch, n_failing):
+    archive = project / "pip.pyz"
+    archive.touch()
+    monkeypatch.setattr(setup, "PIP_ARCHIVE", archive.as_uri())
+    sources = ["-m ensurepip", "-m pip --python", "uv pip", "pip.pyz install"]
+    environment = FakeEnvironment(project, failures=dict.fromkeys(sources[:n_failing], "no"))
+    assert run_setup(environment)[0] == 0
+    tried = [any(source in command for command in environment.commands) for source in sources]
+    assert tried == [True] * (n_failing + 1) + [False] * (3 - n_failing)
 
 
-def test_the_quick_question_answers_by_exit_code_and_imports_little(project):
-    command = [
-        sys.executable,
-        "-E",
-        "-s",
-        "-S",
-        "-X",
-        "importtime",
-        str(project / "tools/stamp.py"),
-    ]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 1
-    finish(project)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    slow = {"subprocess", "argparse", "urllib.request", "typing", "platform", "tempfile", "site"}
-    assert not slow & set(re.findall(r"\| +([\w.]+)$", done.stderr, re.MULTILINE))
+def test_a_second_set_up_waits_for_the_first(project):
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import setup\n"
+    code += "setup.Environment(sys.argv[2], {}).hold(); print('held', flush=True); input()"
+    command = [sys.executable, "-c", code, str(TOOLS), str(project)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, text=True, **pipes) as first:
+        assert first.stdout.readline() == "held\n"
+        with subprocess.Popen(command, text=True, **pipes) as second:
+            assert "waiting" in second.stdout.readline()
+            first.communicate("\n")
+            assert second.stdout.readline() == "held\n"
+            second.communicate("\n")
+
+
+def test_the_doctor_reports_the_state_of_the_environment(project, run_setup, monkeypatch):
+    def mark():
+        return doctor.describe_environment(str(project))[0][0]
+
+    assert mark() == doctor.NOTE
+    run_setup(FakeEnvironment(project))
+    monkeypatch.setattr(setup, "run", lambda *_: (0, "2.13.0 no GPU"))
+    assert mark() == doctor.FINE
+    monkeypatch.setattr(setup, "run", lambda *_: (1, "OSError: bad wheel"))
+    assert "OSError: bad wheel" in doctor.describe_environment(str(project))[0][2]
+    (project / ".venv" / "stamp.json").unlink()
+    assert mark() == doctor.WRONG
+
+
+def entries(name):
+    return re.findall(r"(?m)^[a-z0-9].*(?:\n .*)*", (ROOT / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", setup.LOCKS)
+def test_every_locked_package_is_pinned_and_hashed_and_none_is_for_gpus(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert not [x for x in text.splitlines() if not re.match(r"#|[a-z0-9]| {4}--hash=", x)]
+    assert not re.search(r"/|@|index-url", text.replace(lock.HEADER, ""))
+    for entry in entries(name):
+        pin, *hashes = entry.split(" \\\n")
+        assert re.fullmatch(r"(?!torch=|triton|nvidia|cuda)[a-z0-9-]+==[\w.]+( ; .+)?", pin)
+        assert hashes
+        assert all(re.fullmatch(r" {4}--hash=sha256:[0-9a-f]{64}", line) for line in hashes)
+
+
+@pytest.mark.parametrize("name", setup.LOCKS)
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+@pytest.mark.parametrize("python", ["3.11", "3.14"])
+def test_the_locks_satisfy_the_project(name, system, python):
+    here = {**default_environment(), "sys_platform": system, "python_version": python}
+    here["python_full_version"] = f"{python}.0"
+    pins = [Requirement(entry.split(" \\\n")[0]) for entry in entries(name)]
+    chosen = [pin for pin in pins if pin.marker is None or pin.marker.evaluate(here)]
+    versions = {pin.name: next(iter(pin.specifier)).version for pin in chosen}
+    assert len(versions) == len(chosen)
+    wanted = [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]]
+    if name == "requirements-dev.lock":
+        wanted += PROJECT["project"]["optional-dependencies"]["dev"]
+    for requirement in map(Requirement, wanted):
+        version = versions.get(canonicalize_name(requirement.name), setup.TORCH)
+        assert requirement.specifier.contains(version), requirement
+    if name == "requirements.lock":
+        assert set(entries(name)) <= set(entries("requirements-dev.lock"))
+        assert "pytest" not in versions
+
+
+def make(*arguments):
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", "--no-print-directory", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env=outside, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_make_lists_its_targets_and_runs_lint_types_and_tests():
+    listed = re.findall(r"(?m)^make ([\w-]+) +\S", make())
+    declared = re.search(r"(?m)^\.PHONY: (.*)$", (ROOT / "Makefile").read_text())[1]
+    assert sorted(listed) == sorted(declared.split())
+    steps = ["setup.py", "ruff check", "ruff format --check", "mypy", "pytest -n 2"]
+    output = make("--dry-run", "test")
+    assert [output.index(step) for step in steps] == sorted(output.index(step) for step in steps)
+    assert "--dev" in output
+    assert "--dev" not in make("--dry-run", "demo")
+
+
+@pytest.mark.parametrize(
+    "file", [".ci/run", *(str(p.relative_to(ROOT)) for p in TOOLS.glob("*.sh"))]
+)
+def test_shell_scripts_parse(file):
+    shell = (ROOT / file).read_text().splitlines()[0].split("/")[-1].split()[-1]
+    subprocess.run([shell, "-n", ROOT / file], check=True)
+
+
+@pytest.mark.parametrize(
+    ("user", "calls"), [("0", ["update", "install"]), ("1000", [])], ids=["root", "user"]
+)
+def test_machine_packages_are_installed_only_by_root(tmp_path, user, calls):
+    for name in ("mktemp", "rm", "tail"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    for name, body in {"sed": "echo debian", "id": f"echo {user}", "sleep": ":"}.items():
+        make_script(tmp_path / name, body)
+    make_script(tmp_path / "google-chrome", ":")
+    make_script(tmp_path / "apt-get", f'echo "$1 $*" >> {tmp_path}/calls')
+    command = ["/bin/sh", str(TOOLS / "install-machine-packages.sh")]
+    subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, check=True)
+    log = tmp_path / "calls"
+    recorded = log.read_text().splitlines() if log.exists() else []
+    assert [line.split()[0] for line in recorded] == calls
+    assert all("fonts-nanum" in line and "chromium" not in line for line in recorded[1:])

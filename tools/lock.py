@@ -1,8 +1,8 @@
-"""Write requirements.lock anew from pyproject.toml: `make lock`.
+"""Resolve pyproject.toml and write requirements.lock and requirements-dev.lock: `make lock`.
 
-uv resolves for all systems and Pythons at once and notes the hash of every file; plain pip can read
-the result. torch and what only serves a GPU stay out: tools/bootstrap.py installs torch, as its
-right wheel depends on the machine. Neither an index nor a path of this machine may get in.
+uv resolves for all systems and Pythons at once and notes the hash of every file; pip reads the
+result. torch and GPU packages are left out: tools/setup.py installs torch. The lock for development
+holds all packages of the other one in the same versions.
 """
 
 import os
@@ -16,61 +16,59 @@ from pathlib import Path
 UV = "uv==0.13.7"
 ROOT = Path(__file__).resolve().parents[1]
 LEFT_OUT = re.compile("(torch|triton|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)==")
-BUILD = "hatchling\neditables\n"  # to install the project itself without a second environment
+BUILD = "hatchling\neditables\n"  # to install the project without build isolation
 HEADER = """\
 # Every package but torch, each file by its hash, for all systems. Made by `make lock`; do not edit.
-# torch is left out because its right wheel depends on the machine: see tools/bootstrap.py.
+# torch is left out because its right wheel depends on the machine: see tools/setup.py.
 """
 
 
-def configured_index(python: str) -> list:
-    """The index that pip is told to use here, as arguments for uv, which does not ask pip."""
-    asked = subprocess.run(
-        [python, "-m", "pip", "config", "get", "global.index-url"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    index = os.environ.get("PIP_INDEX_URL") or asked.stdout.strip()
+def index_arguments(python: str) -> list[str]:
+    """Return the index that pip is configured to use, as arguments for uv."""
+    command = [python, "-m", "pip", "config", "get", "global.index-url"]
+    configured = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    index = os.environ.get("PIP_INDEX_URL") or configured
     return ["--default-index", index] if index else []
 
 
-def resolve(folder: str) -> str:
-    """What uv answers, installed into a scratch environment of its own."""
-    venv.create(folder, with_pip=True)
+def resolve(folder: str, *extra: str) -> str:
+    """Return uv's resolution, run in the environment `folder`."""
     python = os.path.join(folder, "bin", "python")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", UV], check=True)
-    command = [os.path.join(folder, "bin", "uv"), "pip", "compile", "pyproject.toml", "-"]
-    command += ["--extra", "dev", "--universal", "--python-version", "3.11"]
-    command += ["--generate-hashes", "--no-header", "--no-annotate", "--quiet", "--no-config"]
-    command += configured_index(python)
+    command = [os.path.join(folder, "bin", "uv"), "pip", "compile", "pyproject.toml", "-", *extra]
+    command += ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-header"]
+    command += ["--no-annotate", "--quiet", "--no-config", *index_arguments(python)]
     done = subprocess.run(
         command, cwd=ROOT, input=BUILD, stdout=subprocess.PIPE, text=True, check=True
     )
-    return done.stdout
+    return without_torch(done.stdout)
 
 
 def without_torch(text: str) -> str:
-    """The entries of a lock, each a line and its hashes, that a machine without a GPU needs."""
+    """Return the entries of a lock, each a line and its hashes, that do not depend on a GPU."""
     entries = re.split(r"(?m)^(?=\S)", text)
     return "".join(entry for entry in entries if not LEFT_OUT.match(entry))
 
 
 def main() -> int:
-    """Replace the lock, unless uv fails or a place has got into its answer."""
+    """Replace both locks, unless uv fails or its output contains an address."""
     try:
         with tempfile.TemporaryDirectory() as folder:
-            text = without_torch(resolve(folder))
+            venv.create(folder, with_pip=True)
+            python = os.path.join(folder, "bin", "python")
+            subprocess.run([python, "-m", "pip", "install", "--quiet", UV], check=True)
+            dev = resolve(folder, "--extra", "dev")
+            pins = os.path.join(folder, "constraints.txt")
+            Path(pins).write_text(re.sub(r"(?m) \\$|^    --hash.*\n", "", dev), encoding="utf-8")
+            runtime = resolve(folder, "--constraint", pins)
     except subprocess.CalledProcessError as error:
-        print(
-            f"lock: {Path(error.cmd[0]).name} failed, see above; nothing changed", file=sys.stderr
-        )
+        print(f"lock: {error.cmd[0]} failed; nothing changed", file=sys.stderr)
         return 3
-    if "/" in text:
-        print("lock: an address or a path is in the answer; nothing changed", file=sys.stderr)
+    if "/" in dev + runtime:
+        print("lock: an address or a path is in the output; nothing changed", file=sys.stderr)
         return 1
-    (ROOT / "requirements.lock").write_text(HEADER + text, encoding="utf-8")
-    print(f"lock: {text.count('==')} versions, {text.count('--hash')} files", file=sys.stderr)
+    for name, text in (("requirements.lock", runtime), ("requirements-dev.lock", dev)):
+        (ROOT / name).write_text(HEADER + text, encoding="utf-8")
+        print(f"lock: {name}: {text.count('==')} versions", file=sys.stderr)
     return 0
 
 
