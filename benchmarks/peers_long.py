@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from polyhead.errors import MissingError
 from polyhead.layers.attention import MultiHeadAttention
 from polyhead.layers.lsh.attention import LSHAttention
-from polyhead.layers.masks import THE_PAST, Mask
+from polyhead.layers.masks import CAUSAL, Mask
 
 Layer = Callable[[Tensor], Tensor]
 INSTALL = {
@@ -34,7 +34,7 @@ class Ours(nn.Module):
     """Any kernel between its projections, as a layer that looks at itself."""
 
     def __init__(
-        self, d_model: int, n_heads: int, kernel: nn.Module, *, mask: Mask = THE_PAST
+        self, d_model: int, n_heads: int, kernel: nn.Module, *, mask: Mask = CAUSAL
     ) -> None:
         super().__init__()
         shared = isinstance(kernel, LSHAttention)

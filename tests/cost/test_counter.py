@@ -16,7 +16,7 @@ from polyhead.errors import ConfigError
 from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.layers.lsh.hashing import factors
-from polyhead.layers.masks import THE_PAST
+from polyhead.layers.masks import CAUSAL
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.attention_ladder import LadderConfig
 from polyhead.models.bert import BERTConfig
@@ -87,7 +87,7 @@ def test_hashing_attention_costs_its_chunks():
     q, v = torch.randn(2, 1, heads, length, d_head)
     pairs = heads * length * 2 * chunk * rounds  # own chunk and the one before
     rotated = heads * length * d_head * rounds * sum(factors(2 * length // chunk)) // 2
-    assert products(lambda: kernel(q, q, v, THE_PAST)) == 2 * rotated + 2 * 2 * pairs * d_head
+    assert products(lambda: kernel(q, q, v, CAUSAL)) == 2 * rotated + 2 * 2 * pairs * d_head
 
 
 def test_what_a_stack_has_no_formula_for_is_measured():

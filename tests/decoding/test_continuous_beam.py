@@ -21,7 +21,7 @@ class Mortal(Transformer):
         logits = super().step(last, state)
         real = state.memory.mask.keys
         n_read = state.memory.states.size(1) if real is None else real.sum(1)
-        n_written = state.length - (0 if state.begun is None else state.begun)
+        n_written = state.length - (0 if state.start is None else state.start)
         over = torch.as_tensor(n_written >= n_read).expand(len(last))
         logits[..., 2] += torch.where(over, 30.0, -30.0)[:, None]
         return logits

@@ -7,7 +7,7 @@ from polyhead.layers.attention import MultiHeadAttention
 from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.local_attention import LocalAttention
 from polyhead.layers.lsh.attention import LSHAttention
-from polyhead.layers.masks import THE_PAST
+from polyhead.layers.masks import CAUSAL
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 
@@ -78,7 +78,7 @@ def restricted(kind, **options):
 
 def run(layer, x):
     torch.manual_seed(4)
-    return layer(x, layer.project(x), THE_PAST)
+    return layer(x, layer.project(x), CAUSAL)
 
 
 @pytest.mark.parametrize("training", [False, True])

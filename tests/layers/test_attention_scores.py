@@ -16,7 +16,7 @@ from polyhead.layers.attention_scores import (
     make_score,
 )
 from polyhead.layers.kv_cache import BlockCache
-from polyhead.layers.masks import EVERYTHING, THE_PAST, Mask
+from polyhead.layers.masks import CAUSAL, NO_MASK, Mask
 
 kinds = pytest.mark.parametrize("kind", get_args(ScoreKind))
 
@@ -83,8 +83,8 @@ def test_new_scores_have_about_unit_variance_in_any_width(make):
 def test_attention_with_any_score_is_softmax_times_values(kind, mask):
     torch.manual_seed(2)
     mask = {
-        "everything": EVERYTHING,
-        "the past": THE_PAST,
+        "everything": NO_MASK,
+        "the past": CAUSAL,
         "padding": Mask(keys=torch.tensor([[True, False, True, True], [True, True, False, False]])),
         "pairs": Mask(pairs=torch.rand(2, 4, 4) > 0.5),
     }[mask]
@@ -100,7 +100,7 @@ def test_attention_with_any_score_is_softmax_times_values(kind, mask):
 def test_the_scaled_dot_kernel_is_full_attention():
     q, k, v = qkv(n_keys=7)
     kernel = ScoredAttention(make_score("scaled_dot", 3, 6))
-    for mask in (EVERYTHING, Mask(keys=torch.rand(2, 7) > 0.3)):
+    for mask in (NO_MASK, Mask(keys=torch.rand(2, 7) > 0.3)):
         torch.testing.assert_close(kernel(q, k, v, mask), FullAttention()(q, k, v, mask))
 
 
@@ -137,8 +137,8 @@ def test_one_position_at_a_time_equals_all_at_once(kind):
     torch.manual_seed(0)
     layer = MultiHeadAttention(12, 3, ScoredAttention(make_score(kind, 3, 4)))
     x, cache = torch.randn(2, 5, 12), BlockCache(capacity=5)
-    steps = [layer(x[:, [t]], cache.extend(layer.project(x[:, [t]])), THE_PAST) for t in range(5)]
-    at_once = layer(x, layer.project(x), THE_PAST)
+    steps = [layer(x[:, [t]], cache.extend(layer.project(x[:, [t]])), CAUSAL) for t in range(5)]
+    at_once = layer(x, layer.project(x), CAUSAL)
     torch.testing.assert_close(torch.cat(steps, dim=1), at_once)
 
 

@@ -8,7 +8,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from polyhead.layers.convolution import Convolution, ConvolutionalState, ScaledGradient
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import EVERYTHING
+from polyhead.layers.masks import NO_MASK
 from polyhead.layers.recurrent import Encoding
 
 shapes = pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_step_by_step_equals_all_at_once(kernel, dilation, normed):
 def test_a_hypothesis_takes_its_past_along():
     layer = Convolution(4, 6, 3, dilation=2, causal=True)
     x = torch.randn(2, 3, 9, 4)
-    nothing = Encoding(Memory(torch.zeros(2, 1, 1), EVERYTHING), ())
+    nothing = Encoding(Memory(torch.zeros(2, 1, 1), NO_MASK), ())
     state = ConvolutionalState((layer.no_past(2, 3),), nothing)
     for place in range(7):
         layer.step(x[:, :, place], state.parts[0], place)

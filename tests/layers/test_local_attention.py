@@ -12,7 +12,7 @@ from polyhead.layers import local_attention as local
 from polyhead.layers.attention import KV, FullAttention, MultiHeadAttention
 from polyhead.layers.kv_cache import BlockCache, DecoderState
 from polyhead.layers.local_attention import LocalAttention
-from polyhead.layers.masks import EVERYTHING, THE_PAST, Mask
+from polyhead.layers.masks import CAUSAL, NO_MASK, Mask
 
 
 def band(length, window, causal):
@@ -83,13 +83,13 @@ def test_dropout_is_drawn_the_same_when_a_span_is_computed_again(monkeypatch):
     q, k, v = qkv(200)
     kernel = LocalAttention(8, dropout=0.5).train()
     torch.manual_seed(1)
-    output = kernel(q, k, v, THE_PAST)
+    output = kernel(q, k, v, CAUSAL)
     (by_v,) = torch.autograd.grad(output.sum(), v)  # linear in v: the sum must come back
     torch.testing.assert_close((by_v * v).sum(), output.sum(), atol=1e-3, rtol=1e-4)
 
 
 @pytest.mark.parametrize("length", [3, 40, 129])
-@pytest.mark.parametrize("mask", [EVERYTHING, THE_PAST])
+@pytest.mark.parametrize("mask", [NO_MASK, CAUSAL])
 def test_the_picture_shows_what_the_blocks_compute(length, mask):
     q, k, v = qkv(length)
     kernel = LocalAttention(5)
@@ -115,9 +115,9 @@ def test_rows_that_see_nothing_are_zero_and_have_finite_gradients():
 def test_what_stands_outside_of_the_window_can_be_anything():
     q, k, v = (t.detach() for t in qkv(150))
     kernel = LocalAttention(20)
-    before = kernel(q, k, v, THE_PAST)
+    before = kernel(q, k, v, CAUSAL)
     k[:, :, 60], v[:, :, 60] = 1e3, -1e3
-    after = kernel(q, k, v, THE_PAST)
+    after = kernel(q, k, v, CAUSAL)
     changed = (before != after).any(-1)[0, 0].nonzero().flatten().tolist()
     assert changed == list(range(60, 81))
 
@@ -139,7 +139,7 @@ def test_memory_grows_with_the_length_and_not_with_its_square():
     for length in (512, 1024):
         q, k, v = qkv(length, batch=1, heads=1)
         with LargestTensor() as seen:
-            LocalAttention(16)(q, k, v, THE_PAST).sum().backward()
+            LocalAttention(16)(q, k, v, CAUSAL).sum().backward()
         largest.append(seen.largest)
     assert largest[1] == 2 * largest[0]
     assert largest[1] < 1024 * 1024 / 10
@@ -151,7 +151,7 @@ def test_one_position_at_a_time_equals_all_at_once(window):
     layer, x = MultiHeadAttention(8, 2, LocalAttention(window)), torch.randn(2, 50, 8)
     cache = BlockCache(capacity=50)
     steps = [layer(x[:, [t]], cache.extend(layer.project(x[:, [t]]))) for t in range(50)]
-    at_once = layer(x, layer.project(x), THE_PAST)
+    at_once = layer(x, layer.project(x), CAUSAL)
     torch.testing.assert_close(torch.cat(steps, dim=1), at_once)
 
 
@@ -159,8 +159,8 @@ def test_a_few_positions_at_a_time_equal_all_at_once():
     torch.manual_seed(0)
     layer, x = MultiHeadAttention(8, 2, LocalAttention(3)), torch.randn(1, 48, 8)
     cache = BlockCache(capacity=48)
-    parts = [layer(part, cache.extend(layer.project(part)), THE_PAST) for part in x.split(6, dim=1)]
-    at_once = layer(x, layer.project(x), THE_PAST)
+    parts = [layer(part, cache.extend(layer.project(part)), CAUSAL) for part in x.split(6, dim=1)]
+    at_once = layer(x, layer.project(x), CAUSAL)
     torch.testing.assert_close(torch.cat(parts, dim=1), at_once)
 
 
@@ -193,7 +193,7 @@ def test_what_is_further_than_the_window_arrives_layer_by_layer():
     x = torch.randn(1, 1, 100, 4, requires_grad=True)
     kernel, hidden = LocalAttention(7), x
     for depth in range(1, 4):
-        hidden = kernel(hidden, hidden, hidden, THE_PAST)
+        hidden = kernel(hidden, hidden, hidden, CAUSAL)
         (gradient,) = torch.autograd.grad(hidden[0, 0, 80].sum(), x, retain_graph=True)
         seen = gradient[0, 0].abs().sum(-1).nonzero().flatten()
         assert seen.min() == 80 - 7 * depth
@@ -209,14 +209,14 @@ def test_dropout_on_the_weights_happens_only_in_training():
 
 def test_double_precision_stays_double():
     q, k, v = (t.detach().double() for t in qkv(70))
-    output = LocalAttention(9)(q, k, v, THE_PAST)
+    output = LocalAttention(9)(q, k, v, CAUSAL)
     assert output.dtype == torch.float64
     torch.testing.assert_close(output, dense(q, k, v, band(70, 9, True)))
 
 
 def test_a_window_that_covers_everything_is_full_attention():
     q, k, v = qkv(70)
-    for mask in (EVERYTHING, THE_PAST):
+    for mask in (NO_MASK, CAUSAL):
         torch.testing.assert_close(
             LocalAttention(70)(q, k, v, mask), FullAttention()(q, k, v, mask)
         )

@@ -8,7 +8,7 @@ import torch
 from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.lsh import attention as lsh
-from polyhead.layers.masks import EVERYTHING, THE_PAST, Mask
+from polyhead.layers.masks import CAUSAL, NO_MASK, Mask
 from polyhead.layers.reversible import ReversibleStack
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 
@@ -31,7 +31,7 @@ def _same_numbers_every_time():
     torch.manual_seed(0)
 
 
-def remembering(stack, x, mask=EVERYTHING, memory=None):
+def remembering(stack, x, mask=NO_MASK, memory=None):
     """The two columns of the paper written out, for autograd to remember everything."""
     x_1 = x_2 = x
     for block in stack.blocks:
@@ -81,16 +81,16 @@ def assert_same(actual, expected, within):
 @pytest.mark.parametrize("times", [1, 2])
 def test_gradients_are_those_of_ordinary_back_propagation(times):
     stack, x = ReversibleStack(CONFIG).double(), torch.randn(2, 21, 16, dtype=torch.float64)
-    expected = gradients(stack, lambda x: remembering(stack, x, THE_PAST), x, times=times)
-    actual = gradients(stack, lambda x: stack(x, THE_PAST), x, times=times)
+    expected = gradients(stack, lambda x: remembering(stack, x, CAUSAL), x, times=times)
+    actual = gradients(stack, lambda x: stack(x, CAUSAL), x, times=times)
     assert_same(actual, expected, within=1e-9)
 
 
 def test_gradients_hold_at_depth_twelve_in_single_precision():
     stack = ReversibleStack(dataclasses.replace(CONFIG, n_layers=12))
     x = torch.randn(2, 40, 16)
-    expected = gradients(stack, lambda x: remembering(stack, x, THE_PAST), x)
-    assert_same(gradients(stack, lambda x: stack(x, THE_PAST), x), expected, within=1e-4)
+    expected = gradients(stack, lambda x: remembering(stack, x, CAUSAL), x)
+    assert_same(gradients(stack, lambda x: stack(x, CAUSAL), x), expected, within=1e-4)
 
 
 def test_a_decoder_that_recalls_a_memory_gives_the_memory_its_gradient_too():
@@ -98,9 +98,9 @@ def test_a_decoder_that_recalls_a_memory_gives_the_memory_its_gradient_too():
     x, states = torch.randn(2, 5, 16).double(), torch.randn(2, 7, 16).double()
     mask = Mask(keys=torch.arange(7) < torch.tensor([[7], [4]]))
     expected = gradients(
-        stack, lambda x, s: remembering(stack, x, THE_PAST, Memory(s, mask)), x, states
+        stack, lambda x, s: remembering(stack, x, CAUSAL, Memory(s, mask)), x, states
     )
-    actual = gradients(stack, lambda x, s: stack(x, THE_PAST, Memory(s, mask)), x, states)
+    actual = gradients(stack, lambda x, s: stack(x, CAUSAL, Memory(s, mask)), x, states)
     assert_same(actual, expected, within=1e-9)
 
 
@@ -173,7 +173,7 @@ def kept(make, depth):
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-        stack(torch.randn(4, 32, 16, requires_grad=True), THE_PAST).sum()
+        stack(torch.randn(4, 32, 16, requires_grad=True), CAUSAL).sum()
     return sum(sizes.values())
 
 
@@ -188,11 +188,11 @@ def test_the_input_of_a_stack_is_found_from_its_output():
     y_1, y_2 = x_1, x_2
     with torch.no_grad():
         for b in stack.blocks:
-            y_1 = y_1 + b.self_residual.branch(y_2, lambda h, b=b: attend(b, h, EVERYTHING))
+            y_1 = y_1 + b.self_residual.branch(y_2, lambda h, b=b: attend(b, h, NO_MASK))
             y_2 = y_2 + b.feed_residual.branch(y_1, b.feed_forward)
         for b in reversed(stack.blocks):
             y_2 = y_2 - b.feed_residual.branch(y_1, b.feed_forward)
-            y_1 = y_1 - b.self_residual.branch(y_2, lambda h, b=b: attend(b, h, EVERYTHING))
+            y_1 = y_1 - b.self_residual.branch(y_2, lambda h, b=b: attend(b, h, NO_MASK))
     torch.testing.assert_close(y_1, x_1, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(y_2, x_2, rtol=1e-5, atol=1e-5)
 
@@ -201,11 +201,11 @@ def test_the_input_of_a_stack_is_found_from_its_output():
 def test_step_by_step_equals_all_at_once(cross):
     config = dataclasses.replace(CONFIG, attention="full")
     stack, x = ReversibleStack(config, cross=cross).eval(), torch.randn(2, 5, 16)
-    memory = Memory(torch.randn(2, 3, 16), EVERYTHING) if cross else None
+    memory = Memory(torch.randn(2, 3, 16), NO_MASK) if cross else None
     cache = stack.empty_cache(capacity=5)
     with torch.no_grad():
-        steps = [stack(x[:, [t]], THE_PAST, memory, cache) for t in range(5)]
-        torch.testing.assert_close(torch.cat(steps, dim=1), stack(x, THE_PAST, memory))
+        steps = [stack(x[:, [t]], CAUSAL, memory, cache) for t in range(5)]
+        torch.testing.assert_close(torch.cat(steps, dim=1), stack(x, CAUSAL, memory))
 
 
 def test_weights_have_the_same_names_as_in_an_ordinary_stack():

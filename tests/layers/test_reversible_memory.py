@@ -3,7 +3,7 @@
 import torch
 
 from polyhead.layers.attention_factory import LSHConfig
-from polyhead.layers.masks import THE_PAST
+from polyhead.layers.masks import CAUSAL
 from polyhead.layers.reversible import ReversibleStack
 from polyhead.layers.transformer_stack import StackConfig
 
@@ -15,7 +15,7 @@ CONFIG = StackConfig(
 def test_a_graph_that_is_kept_can_be_gone_through_twice():
     torch.manual_seed(0)
     stack, x = ReversibleStack(CONFIG), torch.randn(2, 12, 16, requires_grad=True)
-    out = stack(x, THE_PAST)[..., ::3].square().sum()
+    out = stack(x, CAUSAL)[..., ::3].square().sum()
     first = torch.autograd.grad(out, [x, *stack.parameters()], retain_graph=True)
     second = torch.autograd.grad(out, [x, *stack.parameters()])
     for one, other in zip(first, second, strict=True):
@@ -25,7 +25,7 @@ def test_a_graph_that_is_kept_can_be_gone_through_twice():
 def test_the_way_back_leaves_the_output_and_the_given_gradient_as_they_were():
     torch.manual_seed(0)
     stack, x = ReversibleStack(CONFIG), torch.randn(2, 12, 16, requires_grad=True)
-    out, gradient = stack(x, THE_PAST), torch.randn(2, 12, 16)
+    out, gradient = stack(x, CAUSAL), torch.randn(2, 12, 16)
     before = out.detach().clone(), gradient.clone(), x.detach().clone()
     out.backward(gradient)
     for now, then in zip((out, gradient, x), before, strict=True):

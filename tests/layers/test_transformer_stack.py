@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import THE_PAST, Mask
+from polyhead.layers.masks import CAUSAL, Mask
 from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.stacks import make_stack
 from polyhead.layers.transformer_stack import StackConfig, TransformerBlock, first_positions
@@ -62,7 +62,7 @@ def test_a_decoder_block_is_pytorchs(norm):
     future = torch.ones(4, 4).triu(1).bool()
     with torch.no_grad():
         expected = theirs(x, states, tgt_mask=future, memory_key_padding_mask=~real)
-        actual = ours(x, THE_PAST, Memory(states, Mask(keys=real)))
+        actual = ours(x, CAUSAL, Memory(states, Mask(keys=real)))
     torch.testing.assert_close(actual, expected)
 
 
@@ -80,10 +80,10 @@ CHOICES = {
 def test_what_is_asked_for_is_what_everybody_would_have_been_told(choice):
     stack = make_stack(replace(config("pre"), n_layers=3, **choice), rotary=True).eval()
     real = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()
-    x, asked = torch.randn(2, 5, 16), torch.tensor([7, 0, 3, 5])
+    x, only = torch.randn(2, 5, 16), torch.tensor([7, 0, 3, 5])
     ours, theirs = (x.clone().requires_grad_() for _ in range(2))
-    some = stack(ours, Mask(keys=real), asked=asked)
-    expected = stack(theirs, Mask(keys=real)).flatten(0, 1)[asked]
+    some = stack(ours, Mask(keys=real), only=only)
+    expected = stack(theirs, Mask(keys=real)).flatten(0, 1)[only]
     torch.testing.assert_close(some, expected)
     for said in (some, expected):  # gradients too
         (said * torch.arange(1.0, 5.0)[:, None]).sum().backward()
@@ -95,6 +95,6 @@ def test_only_what_is_asked_for_enters_the_last_feed_forward_network():
     for block in stack.blocks:
         block.feed_forward.register_forward_pre_hook(lambda _, x: seen.append(x[0].shape[:2]))
     x = torch.randn(3, 5, 16)
-    stack(x, asked=first_positions(x))
+    stack(x, only=first_positions(x))
     assert first_positions(x).tolist() == [0, 5, 10]
     assert seen == [(3, 5), (1, 3)]

@@ -9,7 +9,7 @@ import torch
 
 from polyhead.errors import ConfigError
 from polyhead.layers.attention import attention_weights
-from polyhead.layers.masks import THE_PAST
+from polyhead.layers.masks import CAUSAL
 from polyhead.notes import figures as drawings
 from polyhead.notes.claims import CHAPTERS, load_claims
 from polyhead.notes.report import KINDS, PICTURES, render, write_page
@@ -148,7 +148,7 @@ def texts(svg):
 
 def test_the_causal_matrix_is_that_of_the_library():
     numbers = [float(text) for text in texts(drawings.causal_matrix().drawn.en) if text[0] in ".1"]
-    weights = attention_weights(torch.zeros(1, 1, 8, 2), torch.zeros(1, 1, 8, 2), THE_PAST)[0, 0]
+    weights = attention_weights(torch.zeros(1, 1, 8, 2), torch.zeros(1, 1, 8, 2), CAUSAL)[0, 0]
     visible = weights[weights > 0].tolist()
     assert numbers[: len(visible)] == pytest.approx(visible, abs=0.006)
     assert numbers[len(visible) :] == pytest.approx([1 / 8] * 64, abs=0.006)

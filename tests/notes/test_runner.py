@@ -16,7 +16,7 @@ from rich.text import Text
 from polyhead.cli.main import main
 from polyhead.errors import ConfigError
 from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
-from polyhead.layers.masks import EVERYTHING, Mask
+from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.layers.transformer_stack import TransformerStack
 from polyhead.notes.claims import CHAPTERS, find_claim, load_claims, read_texts, select_claims
 from polyhead.notes.runner import PACKAGE, location, run_claims, script
@@ -164,7 +164,7 @@ def test_a_row_does_not_depend_on_earlier_rows_and_keeps_the_global_random_state
         (attention_weights, "attention_weights", "def attention_weights("),
         (Mask.dense, "Mask.dense", "    def dense("),
         (FullAttention, "FullAttention", "class FullAttention("),
-        (EVERYTHING, "Mask", "class Mask("),
+        (NO_MASK, "Mask", "class Mask("),
         (FullAttention.weights, "attention_weights", "def attention_weights("),
         (TransformerStack.forward, "TransformerStack.forward", "    def forward("),
     ],

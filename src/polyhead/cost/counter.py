@@ -103,7 +103,7 @@ def _lesson(family: str, model: Any, config: Any, shape: Shape, blanks: float) -
         return Lesson(lambda: model(words, words, chosen), lambda: _round(model, words, chosen))
     if family == "bert":
         places = torch.arange(asked)
-        return _fused(model, lambda: model.transform(model.hidden(words, asked=places)))
+        return _fused(model, lambda: model.transform(model.hidden(words, only=places)))
     if shape.source:
         source = torch.full((shape.batch, shape.source), WORD)
         return _fused(model, lambda: model.hidden(source, words).flatten(0, 1))

@@ -16,7 +16,7 @@ from polyhead.cost.parts import Cost
 from polyhead.cost.published import TABLE_2, TRAININGS
 from polyhead.cost.stack import Shape
 from polyhead.errors import ConfigError
-from polyhead.layers.positions import ENDING
+from polyhead.layers.positions import BOUNDED_POSITIONS
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import TransformerConfig
 from polyhead.training.config import CONTINUED, SIZES, RunConfig
@@ -187,7 +187,7 @@ def _length(run: RunConfig, asked: int | None) -> int:
     if asked < 1:
         raise ConfigError(f"length {asked}: expected at least 1 token")
     reader = run.model.encoder if run.family == "classifier" else run.model
-    if getattr(reader, "positions", None) in ENDING and asked > reader.max_length:
+    if getattr(reader, "positions", None) in BOUNDED_POSITIONS and asked > reader.max_length:
         raise ConfigError(
             f"length {asked}: the model learns only {reader.max_length} positions; give less, or "
             "raise model.max_length"

@@ -1,11 +1,11 @@
-"""Which kernel a layer's attention has: the choice that a configuration makes.
+"""Attention kernels by their name in a configuration.
 
-    full     everyone is compared with everyone                       attention.py, scores.py
-    local    … with neighbours at most `window` positions away        local.py
-    lsh      … with those that hashing finds near (the Reformer's)    lsh.py
+    full     all pairs of positions                    attention.py, attention_scores.py
+    local    neighbours at most `window` positions away local_attention.py
+    lsh      neighbours found by hashing (Reformer)    lsh/attention.py
 
-A stack may mix them: `attention = ["local", "lsh"]` alternates, and begins anew when it is used up.
-Only self-attention is restricted; cross-attention always sees the whole source.
+A stack may mix them: `attention = ["local", "lsh"]` alternates through the layers. Only
+self-attention is restricted; cross-attention always sees the whole source.
 """
 
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ AttentionKind = Literal["full", "local", "lsh"]
 
 @dataclass(frozen=True)
 class LSHConfig:
-    """How the Reformer's attention looks for neighbours."""
+    """Sizes of LSH attention (Reformer)."""
 
     chunk: int = 64
     rounds: int = 2
     eval_rounds: int = 0  # 0: as many as in training
-    buckets: int = 0  # 0: as many as give buckets of half a chunk
-    same_bucket: bool = False  # look at nobody of another bucket, even in the same chunk
+    buckets: int = 0  # 0: chosen so that a bucket has half a chunk
+    same_bucket: bool = False  # attend within the bucket only
 
     def __post_init__(self) -> None:
         for name, least in (("chunk", 1), ("rounds", 1), ("eval_rounds", 0), ("buckets", 0)):
@@ -41,7 +41,7 @@ class LSHConfig:
 
 
 def check_heads(d_model: int, n_heads: int) -> None:
-    """Every head has the same whole number of features."""
+    """Check that d_model divides into equal heads."""
     if d_model < 1 or n_heads < 1 or d_model % n_heads:
         fits = next((n for n in range(min(n_heads, d_model), 0, -1) if d_model % n == 0), 1)
         raise ValueError(
@@ -52,14 +52,14 @@ def check_heads(d_model: int, n_heads: int) -> None:
 def check_kinds(
     attention: AttentionKind | tuple[AttentionKind, ...], score: ScoreKind, window: int
 ) -> None:
-    """Local attention is one fused kernel and LSH attention one formula: neither knows scores."""
+    """Check that the kinds of attention fit the score (local and LSH have scaled_dot only)."""
     kinds = (attention,) if isinstance(attention, str) else attention
     if not kinds:
         raise ValueError('attention = []: name at least one kind, as in attention = "full"')
     restricted = [kind for kind in kinds if kind != "full"]
     if restricted and score != "scaled_dot":
         raise ValueError(
-            f'{restricted[0]} attention knows score = "scaled_dot" only, got {score!r}; leave '
+            f'{restricted[0]} attention supports score = "scaled_dot" only, got {score!r}; leave '
             'score out, or write attention = "full"'
         )
     if "local" in kinds and window < 1:
@@ -67,19 +67,19 @@ def check_kinds(
 
 
 def full_kernel(score: ScoreKind, n_heads: int, d_head: int, dropout: float) -> nn.Module:
-    """Everyone with everyone, compared by this score."""
+    """Return a kernel over all pairs of positions with this score."""
     if score == "scaled_dot":
         return FullAttention(dropout)
     return ScoredAttention(make_score(score, n_heads, d_head), dropout)
 
 
 def local_kernel(window: int, dropout: float) -> nn.Module:
-    """Neighbours only."""
+    """Return a kernel over a window of neighbours."""
     return LocalAttention(window, dropout)
 
 
 def lsh_kernel(config: LSHConfig, dropout: float) -> nn.Module:
-    """Neighbours by hashing; queries and keys are one projection."""
+    """Return a hashing kernel; queries and keys share one projection."""
     return LSHAttention(
         config.chunk,
         config.rounds,

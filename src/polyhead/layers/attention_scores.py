@@ -1,4 +1,4 @@
-"""Four ways of asking how well a key fits a query, and attention with any of them.
+"""Four score functions for attention, and a kernel that uses any of them.
 
     dot          s(q, k) = qᵀ k                        Luong et al. 2015, d_query = d_key
     scaled_dot   s(q, k) = qᵀ k / √d_head              Vaswani et al. 2017, d_query = d_key
@@ -6,11 +6,11 @@
     additive     s(q, k) = vᵀ tanh(W_q q + W_k k)      Bahdanau et al. 2015
 
 W, W_q, W_k and v belong to one head each. The first three are dot products of the key with a
-*prepared* query (q, q / √d_head, Wᵀq), so that one fused kernel computes them all; the last one
-builds a vector for every pair of query and key, which costs d_head times the memory.
+*prepared* query (q, q / √d_head, Wᵀq), which one fused kernel computes; the last one a
+vector for every pair of query and key, d_head times the memory.
 
-Scores are numbers before the softmax, weights come out of it, and the output is weights times
-values: three words for three things.
+Scores are the numbers before the softmax, weights its result, and the output is weights times
+values.
 """
 
 import math
@@ -22,18 +22,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.layers.attention import fused, softmax_of_visible
-from polyhead.layers.masks import EVERYTHING, Mask
+from polyhead.layers.masks import NO_MASK, Mask
 
 ScoreKind = Literal["scaled_dot", "dot", "general", "additive"]
 
 
 class Dot(nn.Module):
-    """qᵀ k: no parameters; grows with d_head, see `ScaledDot`."""
+    """qᵀ k; its variance grows with d_head, see `ScaledDot`."""
 
     def prepare(
         self, q: Float[Tensor, "batch head query d_query"], d_key: int
     ) -> Float[Tensor, "batch head query d_key"]:
-        """The query whose plain dot product with a key is the score."""
+        """Return the query whose dot product with a key is the score."""
         if q.size(-1) != d_key:
             raise ValueError(
                 f"a dot product needs queries as wide as keys, got {q.size(-1)} and {d_key}; "
@@ -50,7 +50,7 @@ class Dot(nn.Module):
 
 
 class ScaledDot(Dot):
-    """qᵀ k / √d_head: of unit variance whatever the width, if q and k are."""
+    """qᵀ k / √d_head; has unit variance if q and k have."""
 
     def prepare(
         self, q: Float[Tensor, "batch head query d_query"], d_key: int
@@ -60,7 +60,7 @@ class ScaledDot(Dot):
 
 
 class General(Dot):
-    """qᵀ W k: every head learns what it means to fit. Begins as the scaled dot product."""
+    """qᵀ W k with one W per head, initialized to the scaled dot product."""
 
     def __init__(self, n_heads: int, d_query: int, d_key: int) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class General(Dot):
     def prepare(
         self, q: Float[Tensor, "batch head query d_query"], d_key: int
     ) -> Float[Tensor, "batch head query d_key"]:
-        """Wᵀ q in every head."""
+        """Return Wᵀ q in every head."""
         _expect(self.w.size(1), self.w.size(2), given=(q.size(-1), d_key))
         return torch.einsum("bhqi,hij->bhqj", q, self.w)
 
@@ -93,16 +93,16 @@ class Additive(nn.Module):
         k: Float[Tensor, "batch head key d_key"],
     ) -> Float[Tensor, "batch head query key"]:
         _expect(self.w_q.size(1), self.w_k.size(1), given=(q.size(-1), k.size(-1)))
-        asked = torch.einsum("bhqi,hij->bhqj", q, self.w_q)
-        offered = torch.einsum("bhki,hij->bhkj", k, self.w_k)
-        hidden = torch.tanh(asked[:, :, :, None] + offered[:, :, None])  # (b, h, query, key, d_key)
+        queries = torch.einsum("bhqi,hij->bhqj", q, self.w_q)
+        keys = torch.einsum("bhki,hij->bhkj", k, self.w_k)
+        hidden = torch.tanh(queries[:, :, :, None] + keys[:, :, None])  # (b, h, query, key, d_key)
         return torch.einsum("bhqkj,hj->bhqk", hidden, self.v)
 
 
 def make_score(
     kind: ScoreKind, n_heads: int, d_head: int, *, d_key: int | None = None
 ) -> Dot | Additive:
-    """A score for queries of width `d_head` and keys of the same width, unless `d_key` is given."""
+    """Return a score for queries of width `d_head` and keys of width `d_key` (or the same)."""
     d_key = d_head if d_key is None else d_key
     if kind == "general":
         return General(n_heads, d_head, d_key)
@@ -129,10 +129,10 @@ class ScoredAttention(nn.Module):
         q: Float[Tensor, "batch head query d_query"],
         k: Float[Tensor, "batch head key d_key"],
         v: Float[Tensor, "batch head key d_value"],
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
     ) -> Float[Tensor, "batch head query d_value"]:
         dropout = self.dropout if self.training else 0.0
-        if isinstance(self.score, Dot):  # prepared queries need no more than dot products
+        if isinstance(self.score, Dot):  # a dot product with prepared queries
             return fused(self.score.prepare(q, k.size(-1)), k, v, mask, dropout, scale=1.0)
         return F.dropout(self.weights(q, k, mask), dropout) @ v
 
@@ -140,9 +140,9 @@ class ScoredAttention(nn.Module):
         self,
         q: Float[Tensor, "batch head query d_query"],
         k: Float[Tensor, "batch head key d_key"],
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
     ) -> Float[Tensor, "batch head query key"]:
-        """How much each query takes from each key."""
+        """Return the attention weights."""
         return softmax_of_visible(self.score(q, k), mask)
 
 

@@ -1,7 +1,7 @@
-"""Positions of long inputs from few parameters (Kitaev et al. 2020, appendix D; Ho et al. 2019).
+"""Axial position codes for long inputs (Kitaev et al. 2020, appendix D; Ho et al. 2019).
 
-A table of 262,144 positions would outweigh the model. Fold the line into a grid instead, and give
-every row and every column a part of the vector:
+A table of 262,144 positions would be larger than the model. Instead positions form a grid, and
+every row and every column has a part of the vector:
 
     PE(pos) = [ R[pos div columns] ; C[pos mod columns] ],    R: (rows, d_1),  C: (columns, d_2)
 
@@ -19,17 +19,17 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class AxialConfig:
-    """The grid of axial positions, for those who do not want the one that fits by itself."""
+    """Grid of axial positions; empty fields are derived from max_length and d_model."""
 
-    shape: tuple[int, ...] = ()  # its sides; nearly a square for max_length positions if empty
-    widths: tuple[int, ...] = ()  # what each axis gets of d_model; about equal parts if empty
+    shape: tuple[int, ...] = ()  # sides; nearly square if empty
+    widths: tuple[int, ...] = ()  # share of d_model per axis; about equal if empty
 
 
 class AxialPositions(nn.Module):
-    """A grid of free vectors over any number of axes; the last axis is the fastest.
+    """Learned vectors on a grid of any number of axes; the last axis varies fastest.
 
-    `widths` are the parts of d_model that the axes get, equal parts if not given. A longer input
-    than the grid has places is an error.
+    widths: the part of d_model per axis, equal by default. Inputs longer than the grid are an
+    error.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class AxialPositions(nn.Module):
 
 
 def make_axial(config: AxialConfig, d_model: int, max_length: int) -> AxialPositions:
-    """Positions for at least `max_length` tokens."""
+    """Return positions for at least `max_length` tokens."""
     shape, widths = grid_of(config, d_model, max_length)
     return AxialPositions(shape, d_model, widths=widths)
 
@@ -79,12 +79,12 @@ def make_axial(config: AxialConfig, d_model: int, max_length: int) -> AxialPosit
 def grid_of(
     config: AxialConfig, d_model: int, max_length: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The sides and the widths, given or not, once it is clear that they fit the model."""
+    """Return the sides and widths of the grid, derived or checked."""
     shape = config.shape or square_grid(max_length)
     widths = config.widths or _parts(d_model, len(shape))
     if min(shape) < 1 or math.prod(shape) < max_length:
         raise ValueError(
-            f"axial.shape = {list(shape)} has {math.prod(shape)} places, but max_length is "
+            f"axial.shape = {list(shape)} has {math.prod(shape)} positions, but max_length is "
             f"{max_length}; write {list(square_grid(max_length))}, or leave the shape out"
         )
     if len(widths) != len(shape) or sum(widths) != d_model or min(widths) < 1:
@@ -96,9 +96,9 @@ def grid_of(
 
 
 def square_grid(n: int) -> tuple[int, int]:
-    """Rows and columns for n places: the columns are a power of two, and not fewer than the rows.
+    """Return rows and columns for n positions; columns are a power of two, at least the rows.
 
-    2,048 places are 32 x 64, and 65,536 are 256 x 256.
+    2,048 positions are 32 x 64, and 65,536 are 256 x 256.
     """
     if n < 1:
         raise ValueError(f"max_length = {n}: expected at least 1 position")
@@ -107,5 +107,5 @@ def square_grid(n: int) -> tuple[int, int]:
 
 
 def _parts(whole: int, n: int) -> tuple[int, ...]:
-    """So many numbers, nearly equal, that add up to the whole."""
+    """Split `whole` into n nearly equal integers."""
     return tuple((whole + i) // n for i in range(n))

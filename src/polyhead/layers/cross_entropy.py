@@ -1,4 +1,4 @@
-"""The last layer and its loss in one: cross-entropy of a linear layer, with label smoothing.
+"""Cross-entropy of a linear output layer with label smoothing, in one memory-saving function.
 
     z = h Wᵀ + b
     L = Σ_i  (1 - ε) · (lse(z_i) - z_i[y_i])  +  ε / V · Σ_v (lse(z_i) - z_i[v])
@@ -8,13 +8,13 @@ and autograd would keep two of them. Here the rows are taken in chunks; the grad
 
     ∂L/∂z = softmax(z) - (1 - ε) · onehot(y) - ε / V
 
-is written over the logits while they are still in the processor's cache, multiplied at once into
-those of h, W and b, and forgotten. What smoothing adds is the same for all words, so that it need
-not pass through the logits: Σ_v z_i[v] = h_i · Σ_v W_v + Σ b, and -ε / V reaches h as the mean of
+is written over the logits while they are in the processor's cache, multiplied into the gradients
+of h, W and b, and freed. The smoothing term is the same for all words and need not pass through the
+logits: Σ_v z_i[v] = h_i · Σ_v W_v + Σ b, and -ε / V reaches h as the mean of
 W, and every row of W as the sum of h. The result is that of `F.cross_entropy(…, reduction="sum")`.
 
-In mixed precision (autocast) the loss keeps all its bits, a sum of thousands needs them; only the
-two products that make the gradients of h and W are computed with fewer.
+In mixed precision (autocast) the loss stays in full precision; only the two products for the
+gradients of h and W use fewer bits.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ def linear_cross_entropy(
     labels: Int[Tensor, "position"],
     smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """The summed cross-entropy of `labels` under softmax(h Wᵀ + b)."""
+    """Return the summed cross-entropy of `labels` under softmax(h Wᵀ + b)."""
     kind = h.device.type
     mixed = torch.is_autocast_enabled(kind)
     kept = torch.get_autocast_dtype(kind) if mixed else weight.dtype
@@ -44,7 +44,7 @@ def linear_cross_entropy(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Gradients are computed on the way forward and scaled on the way back."""
+    """Gradients are computed in the forward pass and scaled in the backward pass."""
 
     @staticmethod
     def forward(
@@ -90,7 +90,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _loss_then_gradient(
     z: Float[Tensor, "position vocab"], labels: Int[Tensor, "position"], smoothing: float
 ) -> Float[Tensor, ""]:
-    """The summed loss of some rows but for what smoothing adds; logits become the gradient."""
+    """Return the summed loss of some rows without smoothing; overwrite z by its gradient."""
     right = labels[:, None]
     at_label = z.gather(1, right).sum()
     top = z.amax(1, keepdim=True)
@@ -108,7 +108,7 @@ def _smooth(
     smoothing: float,
     gradients: tuple[Tensor | None, Tensor | None, Tensor | None],
 ) -> Tensor:
-    """ε / V · Σ z, which is to be subtracted from the loss; and its part of the gradients."""
+    """Return ε / V · Σ z, to be subtracted from the loss, and update the gradients."""
     share = smoothing / len(weight)
     all_words, all_positions = weight.sum(0), h.sum(0)
     d_h, d_weight, d_bias = gradients

@@ -1,12 +1,12 @@
-"""GELU by tanh (Hendrycks & Gimpel 2016), as GPT-2 has it, faster where it is learned on a CPU.
+"""GELU by tanh (Hendrycks & Gimpel 2016), as in GPT-2; faster in training on a CPU.
 
     GELU(x) = x / 2 · (1 + tanh(√(2/π) (x + a x³)))  =  x σ(w)      a = 0.044715
     w       = c (x + a x³)                                          c = 2 √(2/π)
     GELU'   = σ(w) + x σ(w) (1 - σ(w)) c (1 + 3 a x²)
 
-PyTorch's kernel computes the tanh, which costs six times as much as σ, on the way forward and again
-on the way back. Here σ is computed once, and GELU' with it: the way back is one multiplication.
-What is kept for it is as large as x, which PyTorch would keep.
+PyTorch's kernel computes the tanh, six times as expensive as σ, in the forward and in the backward
+pass. Here σ and GELU' are computed once, and backward is one multiplication. The tensor saved for
+backward is as large as x, which PyTorch would save.
 """
 
 import math
@@ -19,11 +19,11 @@ from torch.nn import functional as F
 
 A, C = 0.044715, 2 * math.sqrt(2 / math.pi)
 PIECE = 2**19  # numbers
-EXACT = (torch.float32, torch.float64)  # in half precision every step would be rounded
+EXACT = (torch.float32, torch.float64)  # half precision would round every step
 
 
 class TanhGELU(nn.Module):
-    """`nn.GELU(approximate="tanh")`, which it is wherever nothing is to be learned on a CPU."""
+    """`nn.GELU(approximate="tanh")` with a faster backward pass on CPUs."""
 
     def forward(self, x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
         learning = torch.is_grad_enabled() and x.requires_grad
@@ -33,7 +33,7 @@ class TanhGELU(nn.Module):
 
 
 class _TanhGELU(torch.autograd.Function):
-    """x σ(w), whose slope is computed on the way forward, in pieces that fit into a cache."""
+    """x σ(w); the derivative is computed in the forward pass, in pieces that fit into the cache."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class _TanhGELU(torch.autograd.Function):
 
 
 def _compute(x: Tensor, y: Tensor, slope: Tensor) -> None:
-    """Fill `y` and `slope`, using nothing else."""
+    """Fill `y` and `slope` in place."""
     c = x.new_tensor(C)
     square, sigma = torch.mul(x, x, out=slope), y
     torch.add(c, square, alpha=A * C, out=sigma).mul_(x).sigmoid_()

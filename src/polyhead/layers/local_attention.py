@@ -1,23 +1,23 @@
-"""Restricted self-attention: everyone looks at neighbours only (Vaswani et al. 2017, section 4).
+"""Restricted self-attention to a window of neighbours (Vaswani et al. 2017, section 4).
 
-    position i sees j  if  |i - j| ≤ r          and, where the future is hidden,  0 ≤ i - j ≤ r
+    position i sees j  if  |i - j| ≤ r          and, if causal,  0 ≤ i - j ≤ r
 
-It costs O(r · n · d) where full attention costs O(n² · d), but news travel r positions a layer:
-n / r layers from one end to the other (Table 1 of the paper).
+It costs O(r · n · d) where full attention costs O(n² · d); the maximum path length is n / r layers
+(Table 1 of the paper).
 
-The sequence is cut into blocks of queries. Each block meets the keys of its own neighbourhood:
-itself, r positions before it and, unless the future is hidden, r positions after it.
+The sequence is split into blocks of queries. Each block attends to the keys of its neighbourhood:
+itself, r positions before it and, unless causal, r positions after it.
 
     queries             ░░░░░░[ block ]░░░░░░░░░░
     keys            ░░[   r   |  block  |   r   ]░░
 
 All blocks of all sentences are one call of the fused kernel, whose mask is the band inside the
-neighbourhood. Places before the first and after the last position are hidden, not zero: a key of
-zeros would still take its share of the softmax. No tensor ever has n² elements.
+neighbourhood. Positions outside the sequence are masked, not zero: a key of zeros would still get
+a share of the softmax. No tensor has n² elements.
 
-Every key stands in several neighbourhoods, which are copies. Of very long inputs these copies would
-be the largest tensors of a training step; so they are made for some thousand positions at a time,
-and made again on the way back.
+A key is copied into several neighbourhoods. For very long inputs these copies would be the largest
+tensors of a training step; they are made for some thousand positions at a time and recomputed in
+the backward pass.
 """
 
 from typing import Any
@@ -29,18 +29,18 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from polyhead.layers.attention import FullAttention, attention_weights
-from polyhead.layers.masks import EVERYTHING, Mask
+from polyhead.layers.masks import NO_MASK, Mask
 
-SMALLEST_BLOCK = 32  # below it, more calls cost more than fewer pairs save
+SMALLEST_BLOCK = 32  # smaller blocks are slower
 SPAN = 2**14  # positions whose neighbourhoods exist at once
 
 
 class LocalAttention(nn.Module):
-    """A kernel like `FullAttention`, equal to it with a banded mask, in linear time and memory.
+    """Kernel equal to `FullAttention` with a banded mask, in linear time and memory.
 
-    Where queries and keys differ in number, or pairs are given, the call is a step of generation:
-    the last query stands at the last key, and every step has appended as many slots as there are
-    queries (see `cache.py`), so that the window is the last slots.
+    If queries and keys differ in number, or pairs are given, the call is a decoding step: the last
+    query is at the last key, and every step has appended as many slots as there are queries (see
+    `kv_cache.py`), so that the window is the last slots.
     """
 
     def __init__(self, window: int, dropout: float = 0.0) -> None:
@@ -56,7 +56,7 @@ class LocalAttention(nn.Module):
         q: Float[Tensor, "batch head query d_head"],
         k: Float[Tensor, "batch head key d_head"],
         v: Float[Tensor, "batch head key d_value"],
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
     ) -> Float[Tensor, "batch head query d_value"]:
         n_queries, n_keys = q.size(-2), k.size(-2)
         if mask.pairs is None and n_queries == n_keys > self.block:
@@ -71,9 +71,9 @@ class LocalAttention(nn.Module):
         self,
         q: Float[Tensor, "batch head query d_head"],
         k: Float[Tensor, "batch head key d_head"],
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
     ) -> Float[Tensor, "batch head query key"]:
-        """The whole picture, with zeros outside of the window: for looking, it is n x n."""
+        """Return the n x n weights with zeros outside the window, for inspection."""
         n_keys = k.size(-2)
         if mask.pairs is None:
             return attention_weights(q, k, self._banded(mask, q, n_keys))
@@ -82,19 +82,19 @@ class LocalAttention(nn.Module):
         return attention_weights(q, k, self._near(mask._replace(pairs=mask.pairs & recent)))
 
     def _near(self, mask: Mask) -> Mask:
-        """Hide what is too far behind: a prompt has one slot a place, not one for each beam."""
+        """Mask keys beyond the window; a prompt has one slot per position, not one per beam."""
         if mask.pairs is None or mask.behind is None:
             return mask
         return mask._replace(pairs=mask.pairs & (mask.behind <= self.window))
 
     def _reach(self, n_queries: int, mask: Mask) -> int:
-        """How many of the last keys any of the last queries can see."""
+        """Return how many of the last keys the queries can see."""
         if mask.pairs is None:
-            return n_queries + self.window  # queries of successive places
-        return n_queries * (self.window + 1)  # queries of the same place, in several hypotheses
+            return n_queries + self.window  # queries at successive positions
+        return n_queries * (self.window + 1)  # queries at the same position, one per beam
 
     def _banded(self, mask: Mask, q: Tensor, n_keys: int) -> Mask:
-        """The same mask with the window drawn into it."""
+        """Return the mask with the window added."""
         n_queries = q.size(-2)
         if mask.causal and n_keys <= self.window + 1:
             return mask
@@ -103,26 +103,26 @@ class LocalAttention(nn.Module):
         return Mask(keys=mask.keys, pairs=pairs.expand(q.size(0), -1, -1))
 
     def _visible(self, distance: Tensor, *, causal: bool) -> Tensor:
-        """Is a key visible so far before the query? Negative distances are the future."""
+        """Return True where a key at this distance before the query is visible."""
         return (distance <= self.window) & (distance >= (0 if causal else -self.window))
 
     def _spans(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Self-attention of long sequences, a span of them at a time if they are very long."""
+        """Attend within long sequences, one span at a time if they are very long."""
         length, span = q.size(-2), -(-SPAN // self.block) * self.block
         if length <= 2 * span:
             return self._blocks(q, k, v, mask)
-        found = []
+        contexts = []
         for start in range(0, length, span):
             low = max(0, start - self.window)
             high = min(length, start + span + (0 if mask.causal else self.window))
             near = mask._replace(keys=None if mask.keys is None else mask.keys[:, low:high])
             here = slice(low, high)
-            context = self._forgetting(q[:, :, here], k[:, :, here], v[:, :, here], near)
-            found.append(context[:, :, start - low : start - low + span])
-        return torch.cat(found, dim=2)
+            context = self._recomputed(q[:, :, here], k[:, :, here], v[:, :, here], near)
+            contexts.append(context[:, :, start - low : start - low + span])
+        return torch.cat(contexts, dim=2)
 
-    def _forgetting(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """The same as `_blocks`; its neighbourhoods are made again when they are needed."""
+    def _recomputed(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        """Apply `_blocks`, recomputing neighbourhoods in the backward pass."""
         if not torch.is_grad_enabled():
             return self._blocks(q, k, v, mask)
         random = self.training and self.full.dropout > 0.0
@@ -131,7 +131,7 @@ class LocalAttention(nn.Module):
         )
 
     def _blocks(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Batch and block become one axis."""
+        """Attend within blocks; batch and block become one axis."""
         batch, _, length, _ = q.shape
         n_blocks = -(-length // self.block)
         rest = n_blocks * self.block - length
@@ -155,21 +155,21 @@ class LocalAttention(nn.Module):
     def _block_mask(
         self, real: Bool[Tensor, "sentence block near"], causal: bool
     ) -> Bool[Tensor, "sentence block query near"]:
-        """The band inside a neighbourhood, minus what is padding or outside of the sequence."""
+        """Return the band inside a neighbourhood without padding."""
         query = torch.arange(self.block, device=real.device)[:, None]
         key = torch.arange(real.size(-1), device=real.device) - self.window
         return self._visible(query - key, causal=causal) & real[:, :, None]
 
 
 def _real(mask: Mask, length: int, device: torch.device) -> Bool[Tensor, "sentence length"]:
-    """Which positions are no padding; one row for all sentences if none has any."""
+    """Return which positions are not padding; one row for all sentences if there is none."""
     return (
         torch.ones(1, length, dtype=torch.bool, device=device) if mask.keys is None else mask.keys
     )
 
 
 def _last_keys(mask: Mask, n: int) -> Mask:
-    """The mask of the last n keys."""
+    """Return the mask of the last n keys."""
     return Mask(
         keys=None if mask.keys is None else mask.keys[:, -n:],
         causal=mask.causal,
@@ -179,13 +179,13 @@ def _last_keys(mask: Mask, n: int) -> Mask:
 
 
 def _neighbourhoods(x: Tensor, around: tuple[int, int], size: int, step: int) -> Tensor:
-    """(batch, head, length, d) to (batch · block, head, size, d), zeros beyond both ends."""
+    """Rearrange (batch, head, length, d) to (batch · block, head, size, d), padded with zeros."""
     padded = F.pad(x.transpose(1, 2), (0, 0, 0, 0, *around))
     return _Unfold.apply(padded, size, step).flatten(0, 1).transpose(1, 2)
 
 
 class _Unfold(torch.autograd.Function):
-    """Overlapping windows along the second axis: `Tensor.unfold` with a faster way back."""
+    """Overlapping windows along the second axis: `Tensor.unfold` with a faster backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, size: int, step: int) -> Tensor:
@@ -194,7 +194,7 @@ class _Unfold(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """Windows overlap, but their pieces of `step` positions do not: add piece by piece."""
+        """Add the overlapping windows in pieces of `step` positions, which do not overlap."""
         total, step = gradient.new_zeros(ctx.shape), ctx.step
         n_windows, size = gradient.shape[1:3]
         for start in range(0, size, step):

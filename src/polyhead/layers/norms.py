@@ -1,4 +1,4 @@
-"""Four normalisations, written out: what differs is only over which numbers one averages.
+"""Four normalisations, which differ in the axes they average over.
 
     y = (x - mean) / √(variance + ε) · weight + bias        variance = mean of (x - mean)²
 
@@ -7,11 +7,11 @@
     instance   over one sample's positions, feature by feature           Ulyanov et al. 2016
     group      over one sample's positions and a group of its features   Wu & He 2018
 
-Only batch norm looks at other samples. It therefore needs to remember statistics for later, and
-says something else about a sentence in other company; for text one takes layer norm.
+Only batch norm depends on other samples: it keeps running statistics, and its output for a sentence
+depends on the batch; text models use layer norm.
 
-These modules are here to be read and compared (weights load from torch's and back). The models use
-`nn.LayerNorm`, which computes the same in one fused kernel.
+These modules are for reading and comparison (weights are interchangeable with torch's). The models
+use `nn.LayerNorm`, which computes the same in one fused kernel.
 """
 
 import torch
@@ -20,14 +20,14 @@ from torch import Tensor, nn
 
 
 def standardise(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
-    """Mean 0 and variance 1 along these axes; the variance is the biased one (divided by n)."""
+    """Return x with mean 0 and (biased) variance 1 along these axes."""
     mean = x.mean(axes, keepdim=True)
     variance = x.var(axes, keepdim=True, unbiased=False)
     return (x - mean) / torch.sqrt(variance + eps)
 
 
 class LayerNorm(nn.Module):
-    """Every position by itself, over its features: `nn.LayerNorm`."""
+    """Normalisation of each position over its features, as `nn.LayerNorm`."""
 
     def __init__(self, d_model: int, eps: float = 1e-5) -> None:
         super().__init__()
@@ -40,13 +40,13 @@ class LayerNorm(nn.Module):
 
 
 class NotesLayerNorm(LayerNorm):
-    """EXHIBIT: the layer norm of the study notes, with two slips. Used by nothing.
+    """The layer norm of the study notes with its two errors, for comparison only.
 
     It divides by the *unbiased* standard deviation (by n - 1) and adds ε *outside* the root:
 
         y = (x - mean) / (std + ε) · weight + bias,  ε = 1e-8
 
-    The result is √((n - 1) / n) of the right one: 13 % too small for 4 features.
+    The result is √((n - 1) / n) of the correct one: 13 % too small for 4 features.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-8) -> None:
@@ -58,7 +58,7 @@ class NotesLayerNorm(LayerNorm):
 
 
 class _FeatureNorm(nn.Module):
-    """What the other three share: features stand in the second axis, one weight and bias each."""
+    """Base of norms whose features are in the second axis, with a weight and a bias each."""
 
     weight: Tensor | None
     bias: Tensor | None
@@ -69,18 +69,18 @@ class _FeatureNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(n_features)) if affine else None
         self.bias = nn.Parameter(torch.zeros(n_features)) if affine else None
 
-    def stretch(self, x: Tensor) -> Tensor:
-        """The affine map at the end: per feature, a variance of weight² and a mean of bias."""
+    def affine_map(self, x: Tensor) -> Tensor:
+        """Apply weight and bias per feature."""
         if self.weight is None or self.bias is None:
             return x
         return x * _along_features(self.weight, x) + _along_features(self.bias, x)
 
 
 class BatchNorm(_FeatureNorm):
-    """Every feature over the whole batch: `nn.BatchNorm1d`.
+    """Normalisation of each feature over the batch, as `nn.BatchNorm1d`.
 
     Training uses the batch's own statistics and keeps a running average of them (of the unbiased
-    variance, as in the paper); evaluation uses that average, so that one sample can come alone.
+    variance, as in the paper); evaluation uses that average.
     """
 
     running_mean: Tensor
@@ -101,12 +101,12 @@ class BatchNorm(_FeatureNorm):
     ) -> Float[Tensor, "batch feature *length"]:
         if self.training:
             axes = (0, *range(2, x.dim()))
-            self._remember(x.detach(), axes)
-            return self.stretch(standardise(x, axes, self.eps))
+            self._update_statistics(x.detach(), axes)
+            return self.affine_map(standardise(x, axes, self.eps))
         mean, variance = _along_features(self.running_mean, x), _along_features(self.running_var, x)
-        return self.stretch((x - mean) / torch.sqrt(variance + self.eps))
+        return self.affine_map((x - mean) / torch.sqrt(variance + self.eps))
 
-    def _remember(self, x: Tensor, axes: tuple[int, ...]) -> None:
+    def _update_statistics(self, x: Tensor, axes: tuple[int, ...]) -> None:
         if x.numel() == x.size(1):
             raise ValueError(
                 f"batch norm needs two values a feature to train on, got the shape {list(x.shape)}"
@@ -117,7 +117,7 @@ class BatchNorm(_FeatureNorm):
 
 
 class InstanceNorm(_FeatureNorm):
-    """Every feature of every sample over its positions: `nn.InstanceNorm1d(affine=True)`."""
+    """Normalisation of each feature over a sample's positions, as `nn.InstanceNorm1d`."""
 
     def __init__(self, n_features: int, eps: float = 1e-5, *, affine: bool = True) -> None:
         super().__init__(n_features, eps, affine)
@@ -125,11 +125,11 @@ class InstanceNorm(_FeatureNorm):
     def forward(
         self, x: Float[Tensor, "batch feature length"]
     ) -> Float[Tensor, "batch feature length"]:
-        return self.stretch(standardise(x, (2,), self.eps))
+        return self.affine_map(standardise(x, (2,), self.eps))
 
 
 class GroupNorm(_FeatureNorm):
-    """Every group of features of every sample over its positions: `nn.GroupNorm`.
+    """Normalisation of groups of features over a sample's positions, as `nn.GroupNorm`.
 
     One group is layer norm over features and positions; as many groups as features, instance norm.
     """
@@ -148,11 +148,11 @@ class GroupNorm(_FeatureNorm):
         self, x: Float[Tensor, "batch feature *length"]
     ) -> Float[Tensor, "batch feature *length"]:
         groups = x.unflatten(1, (self.n_groups, -1))  # (batch, group, feature, *length)
-        return self.stretch(
+        return self.affine_map(
             standardise(groups, tuple(range(2, groups.dim())), self.eps).flatten(1, 2)
         )
 
 
 def _along_features(values: Tensor, x: Tensor) -> Tensor:
-    """One value per feature, shaped to meet x whose features stand in the second axis."""
+    """Reshape one value per feature to broadcast along the second axis of x."""
     return values.view(1, -1, *(1,) * (x.dim() - 2))

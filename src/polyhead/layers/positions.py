@@ -1,27 +1,27 @@
-"""Where a token stands: position codes to add, and a rotation to apply.
+"""Position codes: added to embeddings, or rotations of queries and keys.
 
-Added to the embedding, once (Vaswani et al. 2017, section 3.5, and what one might try before it):
+Added to the embedding (Vaswani et al. 2017, section 3.5, and simpler codes for comparison):
 
     counting     PE(pos, i)    = pos                          grows without end
     normalised   PE(pos, i)    = pos / (length - 1)           depends on the sentence's length
     binary       PE(pos)       = the digits of pos            neighbours at uneven distances
     sinusoidal   PE(pos, 2k)   = sin(w_k pos)
                  PE(pos, 2k+1) = cos(w_k pos),                w_k = 10000^(-2k / d_model)
-    learned      PE(pos)       = a free vector                ends at max_length
-    axial        PE(pos)       = [row's ; column's] vector    ends too, with few vectors (axial.py)
+    learned      PE(pos)       = a learned vector             up to max_length
+    axial        PE(pos)       = [row's ; column's] vector    up to max_length (axial_positions.py)
 
-The waves have a property which the others lack: φ positions further is the same rotation of every
-pair of features, wherever one stands,
+Sinusoids have a property that the others lack: moving by φ positions is the same rotation of every
+pair of features at any position,
 
     M(φ) · (sin w_k t, cos w_k t)ᵀ = (sin w_k (t+φ), cos w_k (t+φ))ᵀ
     M(φ) = ( cos w_k φ   sin w_k φ)
            (-sin w_k φ   cos w_k φ)
 
-and `Rotary` (Su et al. 2021) makes an attention of it: it turns queries and keys themselves, in
-every layer, so that their dot products know distances and nothing else.
+and `Rotary` (Su et al. 2021) rotates queries and keys themselves, in every layer, so that their dot
+products depend on distances only.
 
-A position module maps (length, offset) to vectors and knows nothing of tokens. `offset` says how
-many positions were consumed before, so that decoding can feed one token at a time.
+A position module maps (length, offset) to vectors. `offset` is the number of earlier positions, so
+that decoding can feed one token at a time.
 """
 
 from typing import Literal, Protocol, runtime_checkable
@@ -33,18 +33,18 @@ from torch import Tensor, nn
 from polyhead.layers.axial_positions import AxialConfig, make_axial
 
 PositionKind = Literal["sinusoidal", "learned", "axial", "rotary", "none"]
-ENDING = ("learned", "axial")  # the kinds that know no position beyond max_length
+BOUNDED_POSITIONS = ("learned", "axial")  # kinds without positions beyond max_length
 
 
 @runtime_checkable
 class Positions(Protocol):
-    """Anything that can say what position `offset`, `offset + 1`, … looks like."""
+    """Code of `length` positions from `offset` on."""
 
     def __call__(self, length: int, offset: int = 0) -> Float[Tensor, "length d_model"]: ...
 
 
 class SinusoidalPositions(nn.Module):
-    """The fixed waves of 2017: no parameters, no longest sentence."""
+    """Fixed sinusoids (Vaswani et al. 2017): no parameters, no maximum length."""
 
     rate: Tensor
 
@@ -61,7 +61,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """One free vector per position, as in GPT, BERT and ViT; longer input is an error."""
+    """One learned vector per position, as in GPT, BERT and ViT; longer input is an error."""
 
     def __init__(self, max_length: int, d_model: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class LearnedPositions(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Nothing is added: attention turns queries and keys instead, or order is not to matter."""
+    """Zero code: for rotary attention, or models without positions."""
 
     nothing: Tensor
 
@@ -96,7 +96,7 @@ class NoPositions(nn.Module):
 def make_positions(
     kind: PositionKind, d_model: int, max_length: int, axial: AxialConfig | None = None
 ) -> nn.Module:
-    """The code that is added to embeddings; `max_length` matters to kinds that end there only."""
+    """Return the code to add to embeddings; only bounded kinds use `max_length`."""
     if kind == "sinusoidal":
         return SinusoidalPositions(d_model)
     if kind == "learned":
@@ -107,7 +107,7 @@ def make_positions(
 
 
 class CountingPositions(nn.Module):
-    """0, 1, 2, … in every feature: for comparison only. At position 500 no word is left visible."""
+    """0, 1, 2, … in every feature: for comparison only."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class BinaryPositions(nn.Module):
 
 
 class Rotary(nn.Module):
-    """Turns queries and keys [batch head length d_head] by M(place), pair of features by pair.
+    """Rotation of queries and keys [batch head length d_head] by M(position), per feature pair.
 
     M(s)ᵀ M(t) = M(t - s): a query at s and a key at t meet as if the key stood t - s away. Nothing
     is added to the embedding, and there is no longest sentence.
@@ -167,7 +167,7 @@ class Rotary(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch head length d_head"], places: Num[Tensor, "length"]
     ) -> Float[Tensor, "batch head length d_head"]:
-        """In complex numbers: with z_k = x_2k + i x_2k+1, M(t) is a product with exp(-i w_k t)."""
+        """Multiply z_k = x_2k + i x_2k+1 by exp(-i w_k t)."""
         exact = x if x.dtype == torch.float64 else x.float()
         angle = places[:, None] * frequencies(self.d_head, x.device).to(exact.dtype)
         turn = torch.polar(torch.ones_like(angle), -angle)  # (length, d_head / 2)
@@ -176,21 +176,21 @@ class Rotary(nn.Module):
 
 
 def frequencies(d_model: int, device: torch.device | None = None) -> Float[Tensor, "frequency"]:
-    """w_k = 10000^(-2k / d_model): wavelengths from 2π to nearly 10000 · 2π."""
+    """Return w_k = 10000^(-2k / d_model): wavelengths from 2π to nearly 10000 · 2π."""
     return 10000.0 ** (-torch.arange(0, d_model, 2, device=device) / d_model)
 
 
 def rotation(distance: int, d_model: int) -> Float[Tensor, "frequency 2 2"]:
-    """M(φ), one matrix per frequency: takes the waves at t to those at t + φ, whatever t is."""
+    """Return M(φ), one matrix per frequency, which maps the code at t to that at t + φ."""
     angle = distance * frequencies(d_model)
     sin, cos = angle.sin(), angle.cos()
     return torch.stack([cos, sin, -sin, cos], dim=-1).unflatten(-1, (2, 2))
 
 
 def swap_pairs(x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-    """From sine first to cosine first, and back.
+    """Swap sine and cosine features.
 
     Some code, and the numpy listing of the study notes, puts the cosine into the even features.
-    That is the same code in another order of features, for those who load such weights.
+    That is the same code with another order of features; needed to load such weights.
     """
     return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)

@@ -1,17 +1,17 @@
-"""Reading one word after the other, and looking back at what was read.
+"""Recurrent networks with attention to the source.
 
     h_t = tanh(W_x x_t + W_h h_{t-1} + b)                             (1)  Elman 1990
     c_t = Σ_i α_ti h_i    with    α_t = softmax_i score(s_t, h_i)     (2)  Bahdanau et al. 2015
 
-h are the states of a reader (the encoder), s those of a writer (the decoder), c is what the writer
-takes from the reader. In (2) keys and values are the same vectors h: what is found is taken.
+h are the encoder's states, s the decoder's, c is the context. In (2) keys and values are the same
+vectors h.
 
-`RNNCell` is (1) as printed. Models run PyTorch's fused `nn.RNN`, `nn.GRU` and `nn.LSTM`, which all
-look alike behind `Recurrence`: their state is a tuple, of one part (h) or of two (LSTM: h and c).
-Where the next input is not known before the last step is done (a writer that looks back before it
-writes), `gates` and `turn` take the same weights one step at a time.
+`RNNCell` is (1) as printed. Models use PyTorch's fused `nn.RNN`, `nn.GRU` and `nn.LSTM` behind
+`Recurrence`; their state is a tuple of one part (h) or two (LSTM: h and c). Where the next input
+depends on the last step (attention before the output), `gates` and `turn` use the same weights one
+step at a time.
 
-Axes: batch, length, layer, beam (hypotheses of one sentence, side by side), d_model.
+Axes: batch, length, layer, beam (hypotheses of one sentence), d_model.
 """
 
 from collections.abc import Callable
@@ -48,13 +48,13 @@ class RNNCell(nn.Module):
 
 
 def rnn_step(x: Tensor, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Equation (1), given x = W_x x_t + b and u = W_h h_{t-1}."""
+    """Compute equation (1), given x = W_x x_t + b and u = W_h h_{t-1}."""
     del state
     return (torch.tanh(x + u),)
 
 
 def gru_step(x: Tensor, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Cho et al. 2014 as PyTorch has it: r is applied to U h, and z keeps the old."""
+    """Compute a GRU step (Cho et al. 2014) as PyTorch: r is applied to U h."""
     d_model = state[0].size(-1)
     r, z = torch.sigmoid((x + u)[..., : 2 * d_model]).chunk(2, dim=-1)
     new = torch.tanh(x[..., 2 * d_model :] + r * u[..., 2 * d_model :])
@@ -62,7 +62,7 @@ def gru_step(x: Tensor, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, .
 
 
 def lstm_step(x: Tensor, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Hochreiter & Schmidhuber 1997 with a forget gate; the four gates lie side by side."""
+    """Compute an LSTM step (Hochreiter & Schmidhuber 1997) with a forget gate."""
     i, f, new, o = (x + u).chunk(4, dim=-1)
     c = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * torch.tanh(new)
     return torch.sigmoid(o) * torch.tanh(c), c
@@ -76,9 +76,9 @@ STEPS: dict[Cell, Callable[[Tensor, Tensor, tuple[Tensor, ...]], tuple[Tensor, .
 
 
 class Recurrence(nn.Module):
-    """`n_layers` layers of one kind of cell; two directions share the d_model numbers.
+    """`n_layers` layers of one kind of cell; two directions have d_model / 2 features each.
 
-    What comes in is `d_in` wide, or as wide as what comes out.
+    d_in: width of the input, d_model by default.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Recurrence(nn.Module):
             d_model // 2 if bidirectional else d_model,
             n_layers,
             batch_first=True,
-            dropout=dropout if n_layers > 1 else 0.0,  # it stands between layers
+            dropout=dropout if n_layers > 1 else 0.0,  # applied between layers
             bidirectional=bidirectional,
         )
         self.bidirectional = bidirectional
@@ -108,12 +108,12 @@ class Recurrence(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch length d_in"], state: Parts
     ) -> tuple[Float[Tensor, "batch length d_model"], Parts]:
-        """Go on from `state`: the top layer after every word, and all layers after the last."""
+        """Continue from `state`; return the top layer at every word and the last states."""
         states, last = self.cells(x, state if len(state) > 1 else state[0])
         return states, last if isinstance(last, tuple) else (last,)
 
     def gates(self, x: Float[Tensor, "*any d_part"], start: int = 0) -> Float[Tensor, "*any gates"]:
-        """What the numbers of the input from `start` on add to the gates of the first layer.
+        """Return the contribution of the input features from `start` on to the first layer's gates.
 
         The bias goes with the first of them. Parts that are known early are computed early.
         """
@@ -123,7 +123,7 @@ class Recurrence(nn.Module):
     def turn(
         self, gates: Float[Tensor, "*any gates"], parts: tuple[Float[Tensor, "layer *any d"], ...]
     ) -> tuple[Float[Tensor, "*any d"], tuple[Float[Tensor, "layer *any d"], ...]]:
-        """One step of all layers, given the gates of the first: the top layer, and the states."""
+        """Compute one step of all layers from the first's gates; return top layer and states."""
         news: list[tuple[Tensor, ...]] = []
         for layer, (w_x, w_h, b_x, b_h) in enumerate(self.cells.all_weights):
             if layer:
@@ -136,9 +136,9 @@ class Recurrence(nn.Module):
     def read(
         self, x: Float[Tensor, "batch length d_in"], lengths: Int[Tensor, "batch"]
     ) -> tuple[Float[Tensor, "batch length d_model"], Parts]:
-        """Read sentences of these lengths from nothing; what stands behind them is never read."""
+        """Encode sentences of these lengths; padding is never read."""
         if x.device.type == "cpu" and bool((lengths == x.size(1)).all()):
-            states, last = self.cells(x)  # nothing to pack, and faster for it
+            states, last = self.cells(x)  # no padding: faster without packing
             parts = last if isinstance(last, tuple) else (last,)
             return states, tuple(self._join(part) for part in parts)
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
@@ -148,7 +148,7 @@ class Recurrence(nn.Module):
         return padded, tuple(self._join(part) for part in parts)
 
     def _join(self, part: Tensor) -> Tensor:
-        """Both directions of a layer as one vector."""
+        """Concatenate both directions of a layer."""
         if not self.bidirectional:
             return part
         return torch.cat([part[0::2], part[1::2]], dim=-1)
@@ -157,16 +157,16 @@ class Recurrence(nn.Module):
 def turned(
     x: Float[Tensor, "batch length d_model"], lengths: Int[Tensor, "batch"]
 ) -> Float[Tensor, "batch length d_model"]:
-    """Every sentence backwards, its padding where it was. Twice is nothing."""
+    """Reverse every sentence, leaving its padding in place."""
     place = torch.arange(x.size(1), device=x.device)
     mirrored = lengths[:, None] - 1 - place
     return x.take_along_dim(torch.where(mirrored < 0, place, mirrored)[..., None], dim=1)
 
 
 class LookBack(nn.Module):
-    """Equation (2) with one head and nothing projected: the writer's s asks, the reader's h answer.
+    """Equation (2) with one head and no projections: queries s of the decoder, keys and values h.
 
-    `kernel` is called as that of `MultiHeadAttention` is, so whoever listens there can listen here.
+    `kernel` is called like that of `MultiHeadAttention`, so the same hooks record its weights.
     """
 
     def __init__(self, kernel: nn.Module) -> None:
@@ -174,7 +174,7 @@ class LookBack(nn.Module):
         self.kernel = kernel
 
     def keys(self, h: Float[Tensor, "batch source d_memory"]) -> Tensor | None:
-        """What of the score depends on h alone, so that it is computed once; here nothing."""
+        """Return the part of the score that depends on h alone, computed once; here none."""
         del h
         return None
 
@@ -190,7 +190,7 @@ class LookBack(nn.Module):
 
 
 class Network(nn.Module):
-    """vᵀ tanh(W_s s + k) for keys k = W_h h that come projected: Bahdanau et al. 2015, A.1.2."""
+    """vᵀ tanh(W_s s + k) for projected keys k = W_h h (Bahdanau et al. 2015, A.1.2)."""
 
     def __init__(self, d_query: int, d_hidden: int) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class Network(nn.Module):
 
 
 class AdditiveLookBack(LookBack):
-    """Equation (2) with the additive score, whose W_h h is the same for every word written."""
+    """Equation (2) with the additive score; W_h h is computed once per sentence."""
 
     def __init__(self, d_query: int, d_memory: int, d_hidden: int) -> None:
         super().__init__(ScoredAttention(Network(d_query, d_hidden)))
@@ -215,19 +215,19 @@ class AdditiveLookBack(LookBack):
     def keys(
         self, h: Float[Tensor, "batch source d_memory"]
     ) -> Float[Tensor, "batch source d_hidden"]:
-        """W_h h."""
+        """Return W_h h."""
         return self.w_h(h)
 
 
 def make_look_back(kind: ScoreKind, d_query: int, d_memory: int) -> LookBack:
-    """Attention of a writer with states of one width to memories of another, by its score."""
+    """Return attention of decoder states of one width to encoder states of another."""
     if kind == "additive":
         return AdditiveLookBack(d_query, d_memory, d_query)
     return LookBack(ScoredAttention(make_score(kind, 1, d_query, d_key=d_memory)))
 
 
 class Encoding(NamedTuple):
-    """What a reader hands over: h of every word, and the state of every layer after the last.
+    """Output of a recurrent encoder: h of every word, and the last state of every layer.
 
     `keys` is what `LookBack.keys` made of h, if anything, `context` what else stands for the whole
     sentence than the top layer's last state, if anything does.
@@ -240,11 +240,11 @@ class Encoding(NamedTuple):
 
     @property
     def summary(self) -> Float[Tensor, "batch d_model"]:
-        """The whole sentence as one vector: the top layer's last state, unless there is another."""
+        """Return the sentence as one vector: the top layer's last state by default."""
         return self.state[0][-1] if self.context is None else self.context
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> "Encoding":
-        """Only these sentences, in this order."""
+        """Return only these sentences, in this order."""
         memory = Memory(self.memory.states[sentences], self.memory.mask.select(sentences))
         keys = None if self.keys is None else self.keys[sentences]
         context = None if self.context is None else self.context[sentences]
@@ -253,20 +253,20 @@ class Encoding(NamedTuple):
 
 @dataclass
 class RecurrentState:
-    """Where one decoding stands: the writer's state of every hypothesis, and what was read.
+    """Decoding state: the decoder's states of every hypothesis, and the encoding.
 
-    Unlike a Transformer's it does not grow, so that a hypothesis inherits its past by a copy.
+    Unlike a Transformer's it does not grow; a hypothesis that continues another one copies it.
     """
 
     parts: tuple[Float[Tensor, "_ batch beam _"], ...]  # by layer
     encoding: Encoding
 
     def select(self, parents: Int[Tensor, "batch beam"]) -> None:
-        """Beam i of each sentence goes on from what was its beam parents[i]."""
+        """Let beam i of each sentence continue its beam parents[i]."""
         place = parents[None, :, :, None]
         self.parts = tuple(part.take_along_dim(place, dim=2) for part in self.parts)
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
-        """Forget all other sentences."""
+        """Keep only these sentences."""
         self.parts = tuple(part[:, sentences] for part in self.parts)
         self.encoding = self.encoding.keep(sentences)

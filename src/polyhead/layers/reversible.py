@@ -1,21 +1,20 @@
-"""A stack that forgets its activations (Gomez et al. 2017; Kitaev et al. 2020, section 3).
+"""Reversible stack, which recomputes its activations (Gomez et al. 2017; Kitaev et al. 2020, 3).
 
 Two streams run through the blocks that every other family uses:
 
     y_1 = x_1 + Attention(x_2)        x_2 = y_2 - FeedForward(y_1)
     y_2 = x_2 + FeedForward(y_1)      x_1 = y_1 - Attention(x_2)
 
-The right column undoes the left one: the way back computes every block's input from its output,
-so that memory does not grow with depth. What it saves is memory, not work: each branch is computed
-a second time. A block with cross-attention has three branches; they add to the streams in turn.
+The right column inverts the left one: the backward pass computes every block's input from its
+output, so that memory does not grow with depth, but each branch is computed twice. A block with
+cross-attention has three branches; they add to the streams in turn.
 
-The second time must be the first time again: each branch starts from the random state it started
-from (dropout), on the CPU and on x's device, under the same autocast, with the same buckets (LSH
-attention: rounding errors may move a vector over a border). All that is kept for one call, not in
-the modules, so that calls may overlap and gradients accumulate as ever.
+The second computation repeats the first exactly: each branch starts from the same random state
+(dropout), on the CPU and on x's device, under the same autocast, with the same buckets (LSH). This
+is stored per call, not in the modules, so that calls may overlap and gradients accumulate.
 
-Both streams begin as x, and the output is their mean: any family can use the stack and keep its
-width. (The authors concatenate them, and their output layer is twice as wide.)
+Both streams start as x, and the output is their mean, so that any family can use the stack. (The
+authors concatenate them, and their output layer is twice as wide.)
 """
 
 from collections.abc import Callable, Iterator
@@ -31,12 +30,12 @@ from torch.autograd.graph import get_gradient_edge
 
 from polyhead.layers.kv_cache import BlockCache, Memory
 from polyhead.layers.lsh.hashing import Tape, recording, replaying
-from polyhead.layers.masks import EVERYTHING, Mask
+from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.layers.transformer_stack import StackConfig, TransformerBlock, TransformerStack, pick
 
 
 class Branch(NamedTuple):
-    """A side road of a block, without its skip connection, and the parameters along it."""
+    """Residual branch of a block without its skip connection, and its parameters."""
 
     run: Callable[[Tensor, Memory | None], Tensor]
     parameters: list[nn.Parameter]
@@ -63,11 +62,11 @@ class ReversibleStack(TransformerStack):
     def forward(
         self,
         x: Float[Tensor, "batch length d_model"],
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
         memory: Memory | None = None,
         cache: list[BlockCache] | None = None,
         places: Num[Tensor, "length"] | None = None,
-        asked: Int[Tensor, "asked"] | None = None,
+        only: Int[Tensor, "chosen"] | None = None,
     ) -> Float[Tensor, "*positions d_model"]:
         slots = [None] * len(self.blocks) if cache is None else cache
         branches = [
@@ -77,16 +76,16 @@ class ReversibleStack(TransformerStack):
         ]
         if cache is None and torch.is_grad_enabled():
             streams = reversibly(x, memory, branches)
-        else:  # decoding: nothing will be undone
+        else:  # decoding: no backward pass
             streams = forwards(x, x, memory, branches)
         mean = (streams[0] + streams[1]) / 2
-        return self.norm(mean if asked is None else pick(mean, asked))
+        return self.norm(mean if only is None else pick(mean, only))
 
 
 def branches_of(
     block: nn.Module, mask: Mask, slot: BlockCache | None, places: Tensor | None
 ) -> Iterator[Branch]:
-    """The branches of a block in their order. Without a slot, nothing is remembered."""
+    """Return the branches of a block in order; without a slot nothing is cached."""
     assert isinstance(block, TransformerBlock)
 
     def attend(x: Tensor, _: Memory | None) -> Tensor:
@@ -110,9 +109,9 @@ def branches_of(
 def forwards(
     x_1: Tensor, x_2: Tensor, memory: Memory | None, branches: list[Branch]
 ) -> tuple[Tensor, Tensor]:
-    """The left column, as any network is computed."""
+    """Compute the left column with ordinary autograd."""
     for branch in branches:
-        # after the sum the streams change places: the next branch reads what this one wrote
+        # the streams are swapped: the next branch reads the sum
         x_1, x_2 = x_2, x_1 + branch.run(x_2, memory)
     return _in_order(x_1, x_2, branches)
 
@@ -120,7 +119,7 @@ def forwards(
 def reversibly(
     x: Float[Tensor, "batch length d_model"], memory: Memory | None, branches: list[Branch]
 ) -> tuple[Tensor, Tensor]:
-    """The same, with a way back that keeps no activations."""
+    """Compute the left column with a backward pass that keeps no activations."""
     parameters = _unique(p for branch in branches for p in branch.parameters)
     states = None if memory is None else memory.states
     call = _Call(branches, parameters, memory, _Autocast.of(x.device))
@@ -128,7 +127,7 @@ def reversibly(
 
 
 class _Autocast(NamedTuple):
-    """The precision that a forward pass was computed in."""
+    """Precision of a forward pass."""
 
     device: str
     dtype: torch.dtype
@@ -140,12 +139,12 @@ class _Autocast(NamedTuple):
         return _Autocast(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
 
     def again(self) -> torch.autocast:
-        """Without a cache of cast weights: those cast without gradients must not be used again."""
+        """Return the autocast context without its weight cache, whose casts have no gradients."""
         return torch.autocast(self.device, self.dtype, self.enabled, cache_enabled=False)
 
 
 class _Start(NamedTuple):
-    """What a branch found when it began: enough to do the same again."""
+    """State at the start of a branch, enough to repeat it exactly."""
 
     cpu: Tensor
     cuda: Tensor | None
@@ -154,7 +153,7 @@ class _Start(NamedTuple):
 
 @dataclass
 class _Call:
-    """One forward pass, until its way back has been gone."""
+    """One forward pass, kept until its backward pass."""
 
     branches: list[Branch]
     parameters: list[nn.Parameter]
@@ -162,23 +161,23 @@ class _Call:
     autocast: _Autocast
     starts: list[_Start] = field(default_factory=list)
 
-    def remember(self, states: Tensor | None) -> Memory | None:
-        """The memory, with these states in place of its own."""
+    def with_states(self, states: Tensor | None) -> Memory | None:
+        """Return the memory with these states."""
         if self.memory is None or states is None:
             return None
         return Memory(states.view_as(states), self.memory.mask)
 
 
 class _Reversible(torch.autograd.Function):
-    """Both columns, in the form that autograd wants."""
+    """Autograd function of both columns."""
 
-    boxed_grads_call = True  # gradients come in a list, to be let go of when they are used
+    boxed_grads_call = True  # gradients come in a list, to be freed after use
 
     @staticmethod
     def forward(
         ctx: Any, call: _Call, x: Tensor, states: Tensor | None, *_parameters: Tensor
     ) -> tuple[Tensor, Tensor]:
-        memory = call.remember(states)
+        memory = call.with_states(states)
         x_1, x_2 = x.clone(), x.clone()
         with call.autocast.again():
             for branch in call.branches:
@@ -195,7 +194,7 @@ class _Reversible(torch.autograd.Function):
     def backward(ctx: Any, gradients: list[Tensor]) -> tuple[Tensor | None, ...]:
         call: _Call = ctx.call
         y_1, y_2, states = ctx.saved_tensors
-        ctx.maybe_clear_saved_tensors()  # of the streams, only the newest are needed
+        ctx.maybe_clear_saved_tensors()  # only the last streams are needed
         d_1, d_2 = _in_order(gradients[0], gradients[1], call.branches)
         gradients.clear()
         totals = _Totals(call.parameters, states)
@@ -208,7 +207,7 @@ class _Reversible(torch.autograd.Function):
 
 
 class _Totals:
-    """Gradients of parameters and memory, added up.
+    """Sums of gradients of parameters and memory.
 
     There is room for all of them from the start: what stays must not lie scattered among what
     comes and goes, or the heap can never be given back, and grows with depth after all.
@@ -221,7 +220,7 @@ class _Totals:
         self.states = None if states is None else torch.zeros_like(states)
 
     def add(self, parameters: list[nn.Parameter], gradients: tuple[Tensor | None, ...]) -> None:
-        """Gradients of these parameters and then, if there is a memory, of its states."""
+        """Add gradients of these parameters and, if there is a memory, of its states."""
         totals = [self.parameters[self.index[id(p)]] for p in parameters]
         if self.memory is not None:
             totals.append(self.states)
@@ -233,14 +232,14 @@ class _Totals:
 def _again(
     call: _Call, branch: Branch, start: _Start, x: Tensor, totals: _Totals
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Compute branch(x) as it was; returns it, and what pushes a gradient through it."""
+    """Recompute branch(x); return it and a function that backpropagates through it."""
     x = x.detach().requires_grad_()
     trained = [p for p in branch.parameters if p.requires_grad]
     with torch.enable_grad(), _from(start, x.device), call.autocast.again():
-        # as views, since hooks of those who look inside (torch's own counters) accept no leaves
-        y = branch.run(x.view_as(x), call.remember(totals.memory))
+        # as views, since hooks such as torch's counters do not accept leaves
+        y = branch.run(x.view_as(x), call.with_states(totals.memory))
     wanted = [x, *trained] if totals.memory is None else [x, *trained, totals.memory]
-    end, dtype = get_gradient_edge(y), y.dtype  # not y itself, whose memory is used again
+    end, dtype = get_gradient_edge(y), y.dtype  # not y itself, whose memory is reused
 
     def push(gradient: Tensor) -> Tensor:
         through, *others = torch.autograd.grad(end, wanted, gradient.to(dtype), allow_unused=True)
@@ -251,7 +250,7 @@ def _again(
 
 
 def _minus(y: Tensor, moved: Tensor) -> Tensor:
-    """Subtract, and write the result over `moved` where it has the precision for it."""
+    """Subtract, in place of `moved` if its precision allows."""
     return torch.sub(y, moved, out=moved) if moved.dtype == y.dtype else y - moved
 
 
@@ -262,7 +261,7 @@ def _start(device: torch.device) -> _Start:
 
 @contextmanager
 def _from(start: _Start, device: torch.device) -> Iterator[None]:
-    """Draw the random numbers of that time again, and leave today's generators alone."""
+    """Restore the random state of `start` temporarily."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []), replaying(start.tape):
         torch.set_rng_state(start.cpu)
         if start.cuda is not None:
@@ -271,7 +270,7 @@ def _from(start: _Start, device: torch.device) -> Iterator[None]:
 
 
 def _in_order(x_1: Tensor, x_2: Tensor, branches: list[Branch]) -> tuple[Tensor, Tensor]:
-    """The streams as they began: an odd number of branches has left them swapped."""
+    """Return the streams in their original order; an odd number of branches swaps them."""
     return (x_2, x_1) if len(branches) % 2 else (x_1, x_2)
 
 

@@ -14,7 +14,7 @@ from polyhead.layers.embeddings import TokenEmbedding
 
 
 class SegmentEmbedding(nn.Module):
-    """Everything ELECTRA's two players share when they share their embeddings."""
+    """Embedding of tokens, positions and segments with LayerNorm."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The stack that a configuration asks for: ordinary, or reversible (to save memory)."""
+"""Choice between the ordinary and the reversible stack."""
 
 from polyhead.layers.reversible import ReversibleStack
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
@@ -11,6 +11,6 @@ def make_stack(
     rotary: bool = False,
     n_layers: int | None = None,
 ) -> TransformerStack:
-    """Blocks with the same parameters under the same names either way."""
+    """Return the stack of a configuration; parameter names are the same for both kinds."""
     kind = ReversibleStack if config.reversible else TransformerStack
     return kind(config, cross=cross, rotary=rotary, n_layers=n_layers)

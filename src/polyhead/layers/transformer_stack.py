@@ -1,20 +1,20 @@
-"""Blocks and stacks of blocks: the body of every Transformer in this package.
+"""Transformer blocks and stacks, shared by all Transformers of this package.
 
     encoder block    x → self-attention → feed-forward                     (BERT, ELECTRA, ViT)
-    decoder block    the same, looking only at the past                    (GPT, Reformer)
+    decoder block    the same with a causal mask                           (GPT, Reformer)
     enc-dec block    x → self-attention → cross-attention → feed-forward   (translation)
 
-Every arrow is wrapped in a residual connection (`Residual`), whose norm stands where `norm` says:
+Every sub-layer has a residual connection (`Residual`); `norm` says where its LayerNorm is:
 
     post   LayerNorm(x + f(x))     Vaswani et al. 2017, BERT
     pre    x + f(LayerNorm(x))     GPT-2, ViT, Reformer
 
-A family chooses numbers and kinds (`StackConfig`) and whether there is a memory to look at. It
-never subclasses a block.
+A family chooses sizes and kinds (`StackConfig`) and whether there is cross-attention. It never
+subclasses a block.
 
-Positions meet in attention only. Who reads a few of them, such as a class token or the blanks of a
-text, says so (`asked`), and the others do not enter the last block's feed-forward network, which is
-two thirds of its work: what is asked for comes out the same.
+Positions interact in attention only. If the caller needs a few positions, such as a class token or
+masked tokens (`only`), the others skip the last block's feed-forward network, two thirds of its
+work, with the same result.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ from polyhead.layers.attention_scores import ScoreKind
 from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.feed_forward import Activation, FeedForward
 from polyhead.layers.kv_cache import BlockCache, Memory
-from polyhead.layers.masks import EVERYTHING, Mask
+from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.layers.mixture_of_experts import Experts, ExpertsConfig
 from polyhead.layers.positions import Rotary
 
@@ -48,25 +48,25 @@ Sublayer = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class StackConfig:
-    """The size of a Transformer, in the symbols of its Table 3. The defaults are the base model."""
+    """Sizes of a Transformer in the symbols of Table 3; the defaults are the base model."""
 
     n_layers: int = 6
     d_model: int = 512
     n_heads: int = 8
     d_ff: int = 2048
-    dropout: Share = 0.1  # where the paper has it: on every sub-layer's output and the input
-    attention_dropout: Share = 0.0  # … and where its authors' code had it too: on the weights
-    activation_dropout: Share = 0.0  # … and between the two layers of the feed-forward network
+    dropout: Share = 0.1  # on every sub-layer's output and the input, as in the paper
+    attention_dropout: Share = 0.0  # on the attention weights, as in the authors' code
+    activation_dropout: Share = 0.0  # between the two feed-forward layers
     norm: Literal["pre", "post"] = "post"
     norm_eps: float = 1e-5  # BERT has 1e-12, ViT 1e-6
     activation: Activation = "relu"
-    score: ScoreKind = "scaled_dot"  # how queries and keys are compared
-    attention: AttentionKind | tuple[AttentionKind, ...] = "full"  # of each layer, in turn
-    window: int = 128  # how far local attention sees, to each side
+    score: ScoreKind = "scaled_dot"  # score function of attention
+    attention: AttentionKind | tuple[AttentionKind, ...] = "full"  # of the layers, in turn
+    window: int = 128  # positions that local attention sees to each side
     lsh: LSHConfig = field(default_factory=LSHConfig)
-    reversible: bool = False  # recompute activations on the way back instead of keeping them
-    feed_chunk: int = 0  # positions that the feed-forward network takes at once; 0: all
-    experts: ExpertsConfig = field(default_factory=ExpertsConfig)  # networks to choose from
+    reversible: bool = False  # recompute activations in the backward pass
+    feed_chunk: int = 0  # positions per chunk of the feed-forward network; 0: all
+    experts: ExpertsConfig = field(default_factory=ExpertsConfig)  # mixture of experts
 
     def __post_init__(self) -> None:
         check_heads(self.d_model, self.n_heads)
@@ -84,14 +84,14 @@ class StackConfig:
             )
 
     def kind(self, layer: int) -> AttentionKind:
-        """The self-attention of one layer, counted from 0."""
+        """Return the kind of attention of one layer, counted from 0."""
         if isinstance(self.attention, str):
             return self.attention
         return self.attention[layer % len(self.attention)]
 
 
 def self_attention(config: StackConfig, layer: int, *, rotary: bool) -> MultiHeadAttention:
-    """Attention of a sequence to itself, of the kind that this layer has."""
+    """Return the self-attention of one layer."""
     d_head, dropout, kind = (
         config.d_model // config.n_heads,
         config.attention_dropout,
@@ -113,14 +113,14 @@ def self_attention(config: StackConfig, layer: int, *, rotary: bool) -> MultiHea
 
 
 def cross_attention(config: StackConfig) -> MultiHeadAttention:
-    """Attention to the encoder's memory: always to all of it."""
+    """Return the attention to the encoder's output, always full."""
     d_head = config.d_model // config.n_heads
     kernel = full_kernel(config.score, config.n_heads, d_head, config.attention_dropout)
     return MultiHeadAttention(config.d_model, config.n_heads, kernel)
 
 
 def feed_forward(config: StackConfig) -> FeedForward | Experts:
-    """One network for all positions, or several to choose from."""
+    """Return a feed-forward network or a mixture of experts."""
     d_model, d_ff, dropout = config.d_model, config.d_ff, config.activation_dropout
     if config.experts.n:
         return Experts(d_model, d_ff, config.activation, dropout, config.experts)
@@ -137,7 +137,7 @@ class Residual(nn.Module):
         self.pre = config.norm == "pre"
 
     def branch(self, x: Tensor, sublayer: Sublayer) -> Tensor:
-        """The pre-norm side road without the skip; reversible stacks add it themselves."""
+        """Apply the pre-norm branch without its skip connection, for reversible stacks."""
         return self.dropout(sublayer(self.norm(x)))
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
@@ -163,35 +163,35 @@ class TransformerBlock(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch length d_model"],
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
         memory: Memory | None = None,
         cache: BlockCache | None = None,
         places: Num[Tensor, "length"] | None = None,
-        asked: Int[Tensor, "asked"] | None = None,
+        only: Int[Tensor, "chosen"] | None = None,
     ) -> Float[Tensor, "rows columns d_model"]:
         cache = BlockCache() if cache is None else cache
         x = self.self_residual(x, lambda h: self.attend(h, mask, cache, places))
         if self.cross_residual is not None:
             x = self.cross_residual(x, lambda h: self.recall(h, memory, cache))
-        if asked is not None:
-            x, mask = pick(x, asked)[None], EVERYTHING
+        if only is not None:
+            x, mask = pick(x, only)[None], NO_MASK
         return self.feed_residual(x, lambda h: self.feed(h, mask))
 
     def attend(
         self, h: Tensor, mask: Mask, cache: BlockCache, places: Tensor | None = None
     ) -> Tensor:
-        """Look at h itself and at everything the cache remembers."""
+        """Attend to h and to everything in the cache."""
         kv = cache.extend(self.self_attention.project(h, places))
         return self.self_attention(h, kv, mask, places)
 
     def feed(self, h: Tensor, mask: Mask) -> Tensor:
-        """The feed-forward network, or experts, who are not asked about padding."""
+        """Apply the feed-forward network; experts skip padding."""
         if isinstance(self.feed_forward, Experts):
             return self.feed_forward(h, mask.keys)
         return self.feed_forward(h)
 
     def recall(self, h: Tensor, memory: Memory | None, cache: BlockCache) -> Tensor:
-        """Look at the encoder's memory, which is projected once and then remembered."""
+        """Attend to the encoder's output, which is projected once and then cached."""
         assert self.cross_attention is not None and memory is not None, "no memory to look at"
         if cache.memory is None:
             cache.memory = self.cross_attention.project(memory.states)
@@ -199,19 +199,19 @@ class TransformerBlock(nn.Module):
 
 
 def pick(
-    x: Float[Tensor, "batch length d_model"], asked: Int[Tensor, "asked"]
-) -> Float[Tensor, "asked d_model"]:
-    """The vectors of some positions of all sequences, which are laid end to end."""
-    return x.flatten(0, 1).index_select(0, asked)
+    x: Float[Tensor, "batch length d_model"], only: Int[Tensor, "chosen"]
+) -> Float[Tensor, "chosen d_model"]:
+    """Return the vectors at some positions of the flattened batch."""
+    return x.flatten(0, 1).index_select(0, only)
 
 
 def first_positions(x: Num[Tensor, "batch length *d_model"]) -> Int[Tensor, "batch"]:
-    """Where each sequence begins, laid end to end: what is asked by who reads first tokens."""
+    """Return the index of each sequence's first position in the flattened batch."""
     return torch.arange(0, x.size(0) * x.size(1), x.size(1), device=x.device)
 
 
 class TransformerStack(nn.Module):
-    """N blocks, one after the other; pre-norm stacks end with the norm their last block lacks.
+    """N blocks; pre-norm stacks end with a LayerNorm.
 
     `places` are the positions of x, for rotary attention; 0, 1, 2, … unless given. `asked` are the
     positions of all sequences, laid end to end, whose vectors are wanted; all unless given.
@@ -237,20 +237,20 @@ class TransformerStack(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch length d_model"],
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
         memory: Memory | None = None,
         cache: list[BlockCache] | None = None,
         places: Num[Tensor, "length"] | None = None,
-        asked: Int[Tensor, "asked"] | None = None,
+        only: Int[Tensor, "chosen"] | None = None,
     ) -> Float[Tensor, "*positions d_model"]:
         slots = self.empty_cache() if cache is None else cache
         last = len(self.blocks) - 1
         for n, (block, slot) in enumerate(zip(self.blocks, slots, strict=True)):
-            x = block(x, mask, memory, slot, places, asked if n == last else None)
-        return self.norm(x if asked is None else x[0])
+            x = block(x, mask, memory, slot, places, only if n == last else None)
+        return self.norm(x if only is None else x[0])
 
     def empty_cache(self, capacity: int = 0, memory: Memory | None = None) -> list[BlockCache]:
-        """What each block remembers before the first step; `memory` is projected here, once."""
+        """Return empty caches; `memory` is projected here, once."""
         cache = [BlockCache(capacity) for _ in self.blocks]
         if memory is not None:
             for block, slot in zip(self.blocks, cache, strict=True):

@@ -84,10 +84,10 @@ class BERTEncoder(nn.Module):
         self,
         ids: Int[Tensor, "batch length"],
         segments: Int[Tensor, "batch length"] | None = None,
-        asked: Int[Tensor, "asked"] | None = None,
+        only: Int[Tensor, "chosen"] | None = None,
     ) -> Float[Tensor, "*positions d_model"]:
         x = self.widen(self.embed(ids, segments))
-        return self.stack(x, not_padding(ids, self.pad), asked=asked)
+        return self.stack(x, not_padding(ids, self.pad), only=only)
 
 
 class Pooler(nn.Module):
@@ -129,10 +129,10 @@ class BERT(nn.Module):
         self,
         ids: Int[Tensor, "batch length"],
         segments: Int[Tensor, "batch length"] | None = None,
-        asked: Int[Tensor, "asked"] | None = None,
+        only: Int[Tensor, "chosen"] | None = None,
     ) -> Float[Tensor, "*positions d_model"]:
         """What the head sees."""
-        return self.encoder(ids, segments, asked)
+        return self.encoder(ids, segments, only)
 
     def forward(
         self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
@@ -146,5 +146,5 @@ class BERT(nn.Module):
         segments: Int[Tensor, "batch length"] | None = None,
     ) -> Float[Tensor, "chosen vocab"]:
         """The logits at the chosen positions only, row after row."""
-        (asked,) = chosen.flatten().nonzero(as_tuple=True)
-        return self.to_logits(self.transform(self.hidden(ids, segments, asked)))
+        (only,) = chosen.flatten().nonzero(as_tuple=True)
+        return self.to_logits(self.transform(self.hidden(ids, segments, only)))

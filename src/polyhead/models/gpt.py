@@ -16,7 +16,7 @@ from polyhead.layers.axial_positions import AxialConfig, grid_of
 from polyhead.layers.embeddings import TokenEmbedding
 from polyhead.layers.init import quiet_residuals, small_normal
 from polyhead.layers.kv_cache import DecoderState
-from polyhead.layers.masks import THE_PAST
+from polyhead.layers.masks import CAUSAL
 from polyhead.layers.positions import PositionKind, make_positions
 from polyhead.layers.stacks import make_stack
 from polyhead.layers.transformer_stack import StackConfig
@@ -81,7 +81,7 @@ class GPT(nn.Module):
 
     def hidden(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
         """What the output layer sees."""
-        return self.stack(self.embed(ids), THE_PAST)
+        return self.stack(self.embed(ids), CAUSAL)
 
     def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length vocab"]:
         return self.to_logits(self.hidden(ids))
@@ -99,7 +99,7 @@ class GPT(nn.Module):
         seen[:, :, :n_read] = True
         state = DecoderState(self.stack.empty_cache(slots), None, seen, length=n_read)
         if n_read:
-            self.stack(self.embed(prompt), THE_PAST, cache=state.cache)
+            self.stack(self.embed(prompt), CAUSAL, cache=state.cache)
         return state
 
     def step(

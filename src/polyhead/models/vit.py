@@ -167,7 +167,7 @@ class ViT(nn.Module):
         if self.class_token is None:
             return self.to_logits(self.hidden(images).mean(1))
         x, turns = self.tokens(images), self.turns(self.grid_of(images))
-        return self.to_logits(self.stack(x, places=turns, asked=first_positions(x)))
+        return self.to_logits(self.stack(x, places=turns, only=first_positions(x)))
 
     def grid_of(self, images: Float[Tensor, "batch channel height width"]) -> Grid:
         """How many patches these images have below and beside each other."""

@@ -36,9 +36,9 @@ Eight equal scores in every row, and the future hidden: row i is 1/i, i times.
 
 >>> import torch
 >>> from polyhead.layers.attention import attention_weights
->>> from polyhead.layers.masks import THE_PAST
+>>> from polyhead.layers.masks import CAUSAL
 >>> nothing = torch.zeros(1, 1, 8, 4)
->>> attention_weights(nothing, nothing, THE_PAST)[0, 0]
+>>> attention_weights(nothing, nothing, CAUSAL)[0, 0]
 tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.5000, 0.5000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.3333, 0.3333, 0.3333, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from polyhead.i18n import Words
 from polyhead.layers.attention import attention_weights
-from polyhead.layers.masks import THE_PAST
+from polyhead.layers.masks import CAUSAL
 from polyhead.layers.positions import SinusoidalPositions
 from polyhead.render.svg import WIDTH, Frame, Length, Point, box, heat, svg, text
 from polyhead.training.schedule import noam
@@ -94,8 +94,8 @@ def causal_matrix() -> Picture:
     """The 8 x 8 matrix of the notes, and the one that a mask of zeros would give."""
     n = 8
     q = k = torch.zeros(1, 1, n, 4)
-    right = attention_weights(q, k, THE_PAST)[0, 0]
-    allowed = THE_PAST.dense(n, n, q.device)
+    right = attention_weights(q, k, CAUSAL)[0, 0]
+    allowed = CAUSAL.dense(n, n, q.device)
     assert allowed is not None
     hidden = ~allowed[0, 0]
     wrong = torch.zeros(n, n).masked_fill(hidden, 0.0).softmax(dim=-1)

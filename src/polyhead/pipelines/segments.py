@@ -24,7 +24,7 @@ from polyhead.decoding.cancel import Cancelled as Cancelled
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.continuous_beam import ContinuousBeamSearch
 from polyhead.errors import ConfigError
-from polyhead.layers.positions import ENDING
+from polyhead.layers.positions import BOUNDED_POSITIONS
 from polyhead.pipelines.translator import Translation, Translator
 
 SMALLEST_BUCKET = 32  # most sentences: they should find company
@@ -66,7 +66,7 @@ def longest_output(translator: Translator) -> int:
     ends = [
         saved.config.max_length
         for saved in translator.models
-        if saved.family == "transformer" and saved.config.positions in ENDING
+        if saved.family == "transformer" and saved.config.positions in BOUNDED_POSITIONS
     ]
     return min(ends, default=10**9)
 

@@ -11,7 +11,7 @@ from polyhead.config import from_dict
 from polyhead.decoding.config import DecodeConfig, dice
 from polyhead.decoding.generate import write
 from polyhead.errors import CheckpointError, ConfigError, DataError
-from polyhead.layers.positions import ENDING
+from polyhead.layers.positions import BOUNDED_POSITIONS
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.family_checks import check_use
 from polyhead.tokenizers.storage import EOS, Tokenizer
@@ -52,7 +52,7 @@ class TextGenerator(Pipeline):
         given = run.get("data", {}).get("max_length", self.saved.config.max_length)
         if not isinstance(given, int) or given < 1:
             raise CheckpointError(f"{self.name}: config.json says max_length = {given!r}")
-        ends = self.saved.config.positions in ENDING
+        ends = self.saved.config.positions in BOUNDED_POSITIONS
         return min(given, self.saved.config.max_length) if ends else given
 
     def generate(

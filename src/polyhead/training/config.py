@@ -19,7 +19,7 @@ from polyhead.config import from_dict, plain, read, set_by_path, suggest, to_tom
 from polyhead.data.config import DataConfig
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
-from polyhead.layers.positions import ENDING
+from polyhead.layers.positions import BOUNDED_POSITIONS
 from polyhead.models.registry import FAMILIES
 from polyhead.tokenizers.base import TextConfig
 from polyhead.training.loop import TrainConfig
@@ -157,7 +157,7 @@ def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
 def _check_places(config: Any, longest: int) -> None:
     """Texts must not be longer than the positions that are learned."""
     places = getattr(config, "max_length", longest)  # images have as many as there are patches
-    if getattr(config, "positions", None) in ENDING and longest > places:
+    if getattr(config, "positions", None) in BOUNDED_POSITIONS and longest > places:
         raise ConfigError(
             f"data.max_length = {longest}: the model learns only {places} positions; "
             "raise model.max_length or lower data.max_length"

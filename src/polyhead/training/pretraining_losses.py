@@ -31,9 +31,9 @@ class MaskedTokenLoss:
     """
 
     def __call__(self, model: Any, batch: MaskedBatch) -> Loss:
-        (asked,) = batch.chosen.flatten().nonzero(as_tuple=True)
-        labels = batch.ids.flatten()[asked]
-        h, layer = model.transform(model.hidden(batch.blanked, asked=asked)), model.to_logits
+        (only,) = batch.chosen.flatten().nonzero(as_tuple=True)
+        labels = batch.ids.flatten()[only]
+        h, layer = model.transform(model.hidden(batch.blanked, only=only)), model.to_logits
         total = linear_cross_entropy(h, layer.weight, layer.bias, labels)
         return Loss(total, max(1, len(labels)))  # a batch of unknown words only has no blanks
 

@@ -10,12 +10,12 @@ from polyhead.layers.attention import MultiHeadAttention
 from polyhead.layers.kv_cache import BlockCache
 from polyhead.layers.lsh.attention import LSHAttention, dense_shared_qk, shared_qk_weights
 from polyhead.layers.lsh.hashing import Tape, recording, replaying
-from polyhead.layers.masks import EVERYTHING, THE_PAST, Mask
+from polyhead.layers.masks import CAUSAL, NO_MASK, Mask
 
 PADDED = Mask(keys=torch.arange(23) < torch.tensor([[23], [14]]))
 MASKS = {
-    "all": EVERYTHING,
-    "causal": THE_PAST,
+    "all": NO_MASK,
+    "causal": CAUSAL,
     "padded": PADDED,
     "causal and padded": PADDED._replace(causal=True),
 }
@@ -140,10 +140,10 @@ def test_gradients_are_the_slopes_with_dropout_too():
 
     def attend(q, v):
         torch.manual_seed(3)
-        return kernel(q, q, v, THE_PAST, buckets)
+        return kernel(q, q, v, CAUSAL, buckets)
 
     assert torch.autograd.gradcheck(attend, (q, v), fast_mode=True)
-    assert not torch.allclose(attend(q, v), kernel.eval()(q, q, v, THE_PAST, buckets))
+    assert not torch.allclose(attend(q, v), kernel.eval()(q, q, v, CAUSAL, buckets))
 
 
 def test_dropout_keeps_the_mean():
@@ -151,7 +151,7 @@ def test_dropout_keeps_the_mean():
     kernel = LSHAttention(4, 2, dropout=0.3)
     buckets = kernel.arrange(q).buckets
     v = torch.ones_like(v)  # dropping none of them would give exactly 1
-    outs = torch.stack([kernel(q, q, v, EVERYTHING, buckets) for _ in range(20)])
+    outs = torch.stack([kernel(q, q, v, NO_MASK, buckets) for _ in range(20)])
     assert outs.std() > 0.1
     assert outs.mean().item() == pytest.approx(1.0, abs=0.03)
 
@@ -162,7 +162,7 @@ def test_nobody_sees_the_future():
     buckets = kernel.arrange(q).buckets
     q.requires_grad_()
     v.requires_grad_()
-    kernel(q, q, v, THE_PAST, buckets)[:, :, :17].sum().backward()
+    kernel(q, q, v, CAUSAL, buckets)[:, :, :17].sum().backward()
     assert (v.grad[:, :, :17] != 0).any()
     assert (v.grad[:, :, 17:] == 0).all()
     assert (q.grad[:, :, 17:] == 0).all()
@@ -193,16 +193,16 @@ def test_who_may_look_at_nobody_gets_zero_and_who_is_alone_gets_oneself():
     assert (LSHAttention(4, 2)(q, q, v, nobody) == 0).all()
     only_one = Mask(keys=torch.arange(23).expand(2, -1) == 5)
     torch.testing.assert_close(LSHAttention(4, 2)(q, q, v, only_one)[:, :, 5], v[:, :, 5])
-    torch.testing.assert_close(LSHAttention(4, 2)(q, q, v, THE_PAST)[:, :, 0], v[:, :, 0])
+    torch.testing.assert_close(LSHAttention(4, 2)(q, q, v, CAUSAL)[:, :, 0], v[:, :, 0])
 
 
 def test_a_longer_vector_asks_louder_but_is_not_found_more():
     q, _ = qv()
     kernel = LSHAttention(4, 2)
     buckets = kernel.arrange(q).buckets
-    before = kernel.weights(q, q, EVERYTHING, buckets)
+    before = kernel.weights(q, q, NO_MASK, buckets)
     q[:, :, 7] *= 3
-    after = kernel.weights(q, q, EVERYTHING, buckets)
+    after = kernel.weights(q, q, NO_MASK, buckets)
     others = torch.arange(23) != 7
     torch.testing.assert_close(after[:, :, others], before[:, :, others])
     assert not torch.allclose(after[:, :, 7], before[:, :, 7])
@@ -263,10 +263,10 @@ def test_a_tape_repeats_the_buckets_and_not_the_draws():
 def test_a_step_of_decoding_sees_everything_decoded_before():
     layer, x = MultiHeadAttention(8, 2, LSHAttention(4, 2), shared=True), torch.randn(2, 9, 8)
     cache = BlockCache(capacity=9)
-    steps = [layer(x[:, [t]], cache.extend(layer.project(x[:, [t]])), THE_PAST) for t in range(9)]
+    steps = [layer(x[:, [t]], cache.extend(layer.project(x[:, [t]])), CAUSAL) for t in range(9)]
     whole = MultiHeadAttention(8, 2, LSHAttention(64, 2), shared=True)  # one chunk: exact
     whole.load_state_dict(layer.state_dict())
-    torch.testing.assert_close(torch.cat(steps, dim=1), whole(x, whole.project(x), THE_PAST))
+    torch.testing.assert_close(torch.cat(steps, dim=1), whole(x, whole.project(x), CAUSAL))
 
 
 def test_beams_side_by_side_see_their_own_past_and_themselves_only_if_alone():
@@ -286,7 +286,7 @@ def test_what_is_kept_for_the_way_back_is_linear_in_the_length():
         with torch.autograd.graph.saved_tensors_hooks(
             lambda x: sizes.append(x.nbytes) or x, lambda x: x
         ):
-            LSHAttention(16, 2)(q, q, v, THE_PAST)
+            LSHAttention(16, 2)(q, q, v, CAUSAL)
         return sum(sizes)
 
     assert kept(1024) == 4 * kept(256)
@@ -295,7 +295,7 @@ def test_what_is_kept_for_the_way_back_is_linear_in_the_length():
 def test_large_scores_stay_numbers():
     q, v = qv(dtype=torch.float32)
     q = (1e4 * q).requires_grad_()
-    out = LSHAttention(4, 3)(q, q, v, THE_PAST)
+    out = LSHAttention(4, 3)(q, q, v, CAUSAL)
     out.sum().backward()
     assert torch.isfinite(out).all()
     assert torch.isfinite(q.grad).all()
@@ -306,8 +306,8 @@ def test_half_precision_is_computed_in_full_and_given_back_in_half():
     kernel = LSHAttention(4, 2)
     buckets = kernel.arrange(q.float()).buckets
     with torch.autocast("cpu", torch.bfloat16):
-        out = kernel(q, q, v, THE_PAST, buckets)
-    exact = kernel(q.double(), q.double(), v.double(), THE_PAST, buckets)
+        out = kernel(q, q, v, CAUSAL, buckets)
+    exact = kernel(q.double(), q.double(), v.double(), CAUSAL, buckets)
     assert out.dtype == torch.bfloat16
     torch.testing.assert_close(out.double(), exact, rtol=1e-2, atol=1e-2)
 
@@ -327,7 +327,7 @@ def test_an_arrangement_can_be_drawn():
     restored = arranged.order.take_along_dim(slots, dim=-1)
     assert torch.equal(restored, torch.arange(21).expand_as(restored))
     assert torch.equal(arranged.chunks(), slots // 4)
-    weights = LSHAttention(4, 2).weights(q, q, EVERYTHING, arranged.buckets)
+    weights = LSHAttention(4, 2).weights(q, q, NO_MASK, arranged.buckets)
     seen = arranged.sees()
     assert (weights[~seen] == 0).all()
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 21, dtype=q.dtype))

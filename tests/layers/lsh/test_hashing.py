@@ -11,8 +11,8 @@ from polyhead.layers.lsh.hashing import (
     draw_rotations,
     factors,
     hash_vectors,
+    recorded_buckets,
     recording,
-    remembered,
     replaying,
     sort_by_bucket,
 )
@@ -96,8 +96,8 @@ def test_a_tape_plays_what_it_recorded_and_nothing_is_left_behind():
     tape = Tape()
     with recording(tape):
         for buckets in found:
-            assert remembered(lambda b=buckets: b) is buckets
+            assert recorded_buckets(lambda b=buckets: b) is buckets
     with replaying(tape):
-        assert [int(remembered(lambda: torch.tensor([9]))) for _ in found] == [1, 2]
-    assert int(remembered(lambda: torch.tensor([9]))) == 9
+        assert [int(recorded_buckets(lambda: torch.tensor([9]))) for _ in found] == [1, 2]
+    assert int(recorded_buckets(lambda: torch.tensor([9]))) == 9
     assert len(tape.buckets) == 2

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from polyhead.layers.attention import KV, FullAttention, MultiHeadAttention
 from polyhead.layers.attention_scores import Dot, General, ScaledDot
 from polyhead.layers.kv_cache import BlockCache
-from polyhead.layers.masks import EVERYTHING
+from polyhead.layers.masks import NO_MASK
 from polyhead.layers.recurrent import LookBack
 from polyhead.layers.transformer_stack import TransformerBlock
 from polyhead.notes.chapters import attention
@@ -32,7 +32,7 @@ def test_it_holds(check):
 
 
 def test_a_kernel_without_the_scale_is_noticed(monkeypatch):
-    def unscaled(_self, q, k, v, mask=EVERYTHING):
+    def unscaled(_self, q, k, v, mask=NO_MASK):
         allowed = mask.dense(q.size(-2), k.size(-2), q.device)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=1.0)
 
@@ -41,7 +41,7 @@ def test_a_kernel_without_the_scale_is_noticed(monkeypatch):
 
 
 def test_the_scale_of_the_whole_model_is_noticed(monkeypatch):
-    def too_small(_self, q, k, v, mask=EVERYTHING):
+    def too_small(_self, q, k, v, mask=NO_MASK):
         allowed = mask.dense(q.size(-2), k.size(-2), q.device)
         scale = 1 / math.sqrt(q.size(1) * q.size(-1))
         return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=scale)
@@ -115,13 +115,13 @@ def test_frozen_queries_are_noticed(monkeypatch):
     monkeypatch.setattr(
         MultiHeadAttention,
         "forward",
-        lambda self, x, kv, mask=EVERYTHING: forward(self, x.detach(), kv, mask),
+        lambda self, x, kv, mask=NO_MASK: forward(self, x.detach(), kv, mask),
     )
     kernel = FullAttention.forward
     monkeypatch.setattr(
         FullAttention,
         "forward",
-        lambda self, q, k, v, mask=EVERYTHING: kernel(self, q.detach(), k, v, mask),
+        lambda self, q, k, v, mask=NO_MASK: kernel(self, q.detach(), k, v, mask),
     )
     assert "B17" in broken()
 

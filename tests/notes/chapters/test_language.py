@@ -7,7 +7,7 @@ from claims import assert_it_holds, claims_of, failing
 
 from polyhead.data.batches.masked import MaskingConfig
 from polyhead.layers.attention import FullAttention, attention_weights
-from polyhead.layers.masks import EVERYTHING
+from polyhead.layers.masks import NO_MASK
 from polyhead.models import bert, gpt
 from polyhead.notes.chapters import language
 from polyhead.viz import draw_text as drawing
@@ -39,12 +39,12 @@ def test_a_head_at_the_wrong_positions_is_noticed(monkeypatch):
 
 
 def test_a_gpt_that_sees_the_future_is_noticed(monkeypatch):
-    monkeypatch.setattr(gpt, "THE_PAST", EVERYTHING)
+    monkeypatch.setattr(gpt, "CAUSAL", NO_MASK)
     assert broken() == {"K4"}
 
 
 def test_recorded_weights_over_the_wrong_axis_are_noticed(monkeypatch):
-    def transposed(q, k, mask=EVERYTHING):
+    def transposed(q, k, mask=NO_MASK):
         return attention_weights(k, q, mask).mT
 
     monkeypatch.setattr(FullAttention, "weights", staticmethod(transposed))

@@ -9,7 +9,7 @@ from claims import assert_it_holds, claims_of, failing
 
 from polyhead.layers.attention import FullAttention, attention
 from polyhead.layers.kv_cache import BlockCache
-from polyhead.layers.masks import EVERYTHING, Mask
+from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.models import gpt, transformer
 from polyhead.notes.chapters import masks
 
@@ -27,7 +27,7 @@ def test_it_holds(check):
 
 
 def test_a_mask_of_zeros_is_noticed(monkeypatch):
-    def leaking(q, k, mask=EVERYTHING):
+    def leaking(q, k, mask=NO_MASK):
         scores = q @ k.mT / math.sqrt(q.size(-1))
         allowed = mask.dense(q.size(-2), k.size(-2), q.device)
         return (scores if allowed is None else scores * allowed).softmax(-1)
@@ -75,12 +75,12 @@ def test_deleted_queries_are_noticed(monkeypatch):
 
 
 def test_a_gpt_that_sees_the_future_is_noticed(monkeypatch):
-    monkeypatch.setattr(gpt, "THE_PAST", EVERYTHING)
+    monkeypatch.setattr(gpt, "CAUSAL", NO_MASK)
     assert broken() == {"D10"}
 
 
 def test_padding_that_is_seen_is_noticed(monkeypatch):
-    monkeypatch.setattr(transformer, "not_padding", lambda *_: EVERYTHING)
+    monkeypatch.setattr(transformer, "not_padding", lambda *_: NO_MASK)
     assert broken() == {"D7"}
 
 

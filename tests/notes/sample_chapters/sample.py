@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from polyhead.layers.attention import attention_weights
-from polyhead.layers.masks import THE_PAST, Mask
+from polyhead.layers.masks import CAUSAL, Mask
 from polyhead.notes.claims import ClaimResult, claim, close, same
 
 HALF = 0.5
@@ -29,7 +29,7 @@ def imprecise_note() -> ClaimResult:
 @claim("B2", attention_weights, Mask.dense)
 def right_note() -> ClaimResult:
     # a comment
-    weights = attention_weights(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 2, 4), THE_PAST)
+    weights = attention_weights(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 2, 4), CAUSAL)
     total = 0.0
     for row in weights[0, 0]:
         if row.sum() > HALF:

@@ -1,19 +1,20 @@
-"""Attention among neighbours only: the kernel of the Reformer (Kitaev et al. 2020, section 2).
+"""LSH attention, the kernel of the Reformer (Kitaev et al. 2020, section 2).
 
 Queries and keys are the same vectors; a key is its query at unit length, and there is no 1/√d:
 
     s_ij = q_i · q_j / ‖q_j‖
     o_i  = Σ_{j ∈ P_i} exp(s_ij - z_i) v_j,    z_i = log Σ_{j ∈ P_i} exp(s_ij)
 
-Dense attention has P_i = everyone (`dense_shared_qk`). Here P_i is who hashing finds near. In every
-round, positions are sorted by (bucket, position) and cut into chunks of equal size; i sees its own
-chunk and the one before it, and P_i is the union over the rounds. Nobody looks into the future, at
-padding, or at oneself, unless there is nobody else. As in the authors' code, a neighbour in the
-chunk need not be of the same bucket (`same_bucket=True` demands it, as the paper's formula does).
+In dense attention P_i is every position (`dense_shared_qk`). Here P_i is found by hashing. In every
+round, positions are sorted by (bucket, position) and split into equal chunks; i sees its own
+chunk and the one before it, and P_i is the union over the rounds. The future, padding and the
+position itself are masked; the position itself is visible only if nothing else is. As in the
+authors' code, a neighbour in the chunk may be of another bucket (`same_bucket=True` forbids it, as
+in the paper's formula).
 
-A pair that several rounds find counts once: the paper subtracts log N_ij from each of its N_ij
-scores, we hide all but the first, which is the same sum with fewer terms. With a chunk as long as
-the input the result is therefore dense attention, whatever the number of rounds.
+A pair found in several rounds counts once: the paper subtracts log N_ij from each of its N_ij
+scores, we mask all but the first, which is the same sum with fewer terms. With a chunk as long as
+the input the result is dense attention for any number of rounds.
 
 Axes: round, batch, head, query and key (both are length), d_head, d_value.
 """
@@ -31,27 +32,27 @@ from polyhead.layers.lsh.hashing import (
     draw_rotations,
     factors,
     hash_vectors,
-    remembered,
+    recorded_buckets,
     sort_by_bucket,
 )
-from polyhead.layers.masks import EVERYTHING, Mask
+from polyhead.layers.masks import NO_MASK, Mask
 
-TINY = 1e-6  # no key is divided by less
+TINY = 1e-6  # lower bound of a key's length
 
 
 class Arrangement(NamedTuple):
-    """Who went where: what hashing decided, for the kernel and for those who want to draw it."""
+    """Result of hashing: buckets and the sorted order."""
 
-    buckets: Buckets  # hidden keys have a bucket of their own, after all others
-    order: Int[Tensor, "round batch head length"]  # order[…, s]: the position that came to slot s
+    buckets: Buckets  # masked keys are in a bucket after all others
+    order: Int[Tensor, "round batch head length"]  # order[…, s]: the position in slot s
     chunk: int
 
     def chunks(self) -> Int[Tensor, "round batch head length"]:
-        """The chunk that every position came to."""
+        """Return the chunk of every position."""
         return self.order.argsort(dim=-1) // self.chunk
 
     def sees(self, *, same_bucket: bool = False) -> Bool[Tensor, "batch head query key"]:
-        """Who has whom in their own chunk or in the one before, in any round."""
+        """Return which keys are in the query's chunk or the one before, in any round."""
         chunk = self.chunks()
         back = chunk[..., :, None] - chunk[..., None, :]
         near = (back == 0) | (back == 1)
@@ -61,16 +62,14 @@ class Arrangement(NamedTuple):
 
 
 class LSHAttention(nn.Module):
-    """A kernel for self-attention whose `q` and `k` are one projection (w_k is w_q).
+    """Kernel for self-attention whose `q` and `k` are one projection.
 
-    `k` is not read where it says the same as `q`. A step of decoding, which asks with fewer
-    positions than it remembers (or with beams side by side), looks at all of them: that is the
-    limit of infinitely many rounds, and costs no more than the memory it reads. An encoder, and
-    a prompt, are hashed.
+    `k` is read in decoding steps only: a step has fewer queries than cached keys and attends to all
+    of them, the limit of infinitely many rounds. Encoders and prompts are hashed.
 
-    In training, random rotations come from torch's generator at every call; in use (`eval`) they
-    are the same at every call, so that the same input gives the same output. `buckets` takes the
-    decision instead; through layers that know nothing of hashing, a tape does (`hashing.py`).
+    In training the random rotations are drawn from torch's generator at every call; in evaluation
+    they are fixed, so that equal inputs give equal outputs. `buckets` replaces hashing; a recorded
+    forward pass replays its buckets (`hashing.py`).
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class LSHAttention(nn.Module):
         self.chunk = chunk
         self.n_rounds = n_rounds
         self.eval_rounds = eval_rounds
-        self.n_buckets = n_buckets  # 0: as many as give buckets of half a chunk
+        self.n_buckets = n_buckets  # 0: chosen so that a bucket has half a chunk
         self.same_bucket = same_bucket
         self.dropout = dropout
 
@@ -103,11 +102,11 @@ class LSHAttention(nn.Module):
         q: Float[Tensor, "batch head query d_head"],
         k: Float[Tensor, "batch head key d_head"],
         v: Float[Tensor, "batch head key d_value"],
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
         buckets: Buckets | None = None,
     ) -> Float[Tensor, "batch head query d_value"]:
         dropout = self.dropout if self.training else 0.0
-        if _is_a_step(q, k, mask):
+        if _is_decoding_step(q, k, mask):
             return F.dropout(shared_qk_weights(q, k, mask), dropout) @ v
         wide = torch.promote_types(q.dtype, torch.float32)
         with torch.autocast(q.device.type, enabled=False):
@@ -119,11 +118,11 @@ class LSHAttention(nn.Module):
         self,
         q: Float[Tensor, "batch head query d_head"],
         k: Float[Tensor, "batch head key d_head"],
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
         buckets: Buckets | None = None,
     ) -> Float[Tensor, "batch head query key"]:
-        """The whole picture of one hashing: how much i takes from j, 0 where j was not found."""
-        if _is_a_step(q, k, mask):
+        """Return the weights of one hashing, 0 where the key was not found."""
+        if _is_decoding_step(q, k, mask):
             return shared_qk_weights(q, k, mask)
         seen = self.arrange(q, mask, buckets).sees(same_bucket=self.same_bucket)
         return _weights(q, k, mask, seen)
@@ -131,19 +130,19 @@ class LSHAttention(nn.Module):
     def arrange(
         self,
         q: Float[Tensor, "batch head length d_head"],
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
         buckets: Buckets | None = None,
     ) -> Arrangement:
-        """Hash and sort: everything that is decided before anything is attended to."""
+        """Hash and sort the positions."""
         length = q.size(-2)
         chunk = min(self.chunk, length)
         n_rounds = self.n_rounds if self.training or not self.eval_rounds else self.eval_rounds
         n_buckets = self.n_buckets or 2 * -(-length // chunk)
         if buckets is None:
-            # drawn even if a tape plays: what is drawn next must be what was drawn next before
-            dice = None if self.training else torch.Generator(q.device).manual_seed(0)
-            rotations = draw_rotations(q.size(-1), n_buckets, n_rounds, q, dice)
-            buckets = remembered(lambda: _set_apart(hash_vectors(q, rotations), mask))
+            # drawn also in a replay, so that the generator advances as in the recording
+            generator = None if self.training else torch.Generator(q.device).manual_seed(0)
+            rotations = draw_rotations(q.size(-1), n_buckets, n_rounds, q, generator)
+            buckets = recorded_buckets(lambda: _set_apart(hash_vectors(q, rotations), mask))
         return Arrangement(buckets, sort_by_bucket(buckets), chunk)
 
     def _plan(self, arranged: Arrangement, mask: Mask, dropout: float, like: Tensor) -> LSHPlan:
@@ -161,20 +160,20 @@ class LSHAttention(nn.Module):
 def dense_shared_qk(
     q: Float[Tensor, "batch head query d_head"],
     v: Float[Tensor, "batch head query d_value"],
-    mask: Mask = EVERYTHING,
+    mask: Mask = NO_MASK,
 ) -> Float[Tensor, "batch head query d_value"]:
-    """What hashing approximates, as printed: every pair compared, nothing sorted."""
+    """Return dense attention with shared queries and keys, which hashing approximates."""
     return shared_qk_weights(q, q, mask) @ v
 
 
 def shared_qk_weights(
     q: Float[Tensor, "batch head query d_head"],
     k: Float[Tensor, "batch head key d_head"],
-    mask: Mask = EVERYTHING,
+    mask: Mask = NO_MASK,
 ) -> Float[Tensor, "batch head query key"]:
-    """softmax(q_i · k_j / ‖k_j‖) over all that i may look at; the last query is the last key.
+    """Return softmax(q_i · k_j / ‖k_j‖) over visible keys; the last query is at the last key.
 
-    Rows sum to one, except those of a query that may not even look at itself: they are zero.
+    Rows sum to one; the row of a query without any visible key is zero.
     """
     return _weights(q, k, mask, None)
 
@@ -183,18 +182,18 @@ def _weights(q: Tensor, k: Tensor, mask: Mask, seen: Tensor | None) -> Tensor:
     n_queries, n_keys = q.size(-2), k.size(-2)
     scores = q @ F.normalize(k, dim=-1, eps=TINY).transpose(-2, -1)
     square = torch.ones(n_queries, n_keys, dtype=torch.bool, device=q.device)
-    oneself = square.triu(n_keys - n_queries) & square.tril(n_keys - n_queries)
+    itself = square.triu(n_keys - n_queries) & square.tril(n_keys - n_queries)
     allowed = mask.dense(n_queries, n_keys, q.device)
     allowed = square if allowed is None else allowed
-    others = allowed & ~oneself if seen is None else allowed & ~oneself & seen
+    others = allowed & ~itself if seen is None else allowed & ~itself & seen
     alone = ~others.any(dim=-1, keepdim=True)
-    final = others | (oneself & allowed & alone)
+    final = others | (itself & allowed & alone)
     weights = scores.masked_fill(~final, float("-inf")).softmax(dim=-1)
     return weights.masked_fill(~final, 0.0)
 
 
-def _is_a_step(q: Tensor, k: Tensor, mask: Mask) -> bool:
-    """Decoding, or a mask that only the dense formula can draw."""
+def _is_decoding_step(q: Tensor, k: Tensor, mask: Mask) -> bool:
+    """Return True for decoding steps and masks that need the dense formula."""
     return q.size(-2) != k.size(-2) or mask.pairs is not None
 
 

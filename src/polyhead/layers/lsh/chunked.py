@@ -1,16 +1,16 @@
-"""Attention inside sorted chunks, forwards and backwards, in pieces that fit into the cache.
+"""Attention inside sorted chunks, forward and backward, in pieces that fit into the cache.
 
 Given an order of the positions for every round, each slot attends to the slots of its chunk and of
-the chunk before it (`polyhead.layers.lsh.attention` says why). Over all rounds this is one softmax:
+the chunk before it (see `lsh/attention.py`). Over all rounds this is one softmax:
 
     p_ij = exp(s_ij - z_i),   o_i = Σ p_ij v_j
     ∂s_ij = p_ij (∂o_i · v_j - δ_i),   δ_i = ∂o_i · o_i
 
-so the way back needs only q, v, o and z, and computes p once more. Nothing of size query x key is
-ever kept: a few dozen chunks are gathered, compared, multiplied and forgotten at a time, in memory
-and time linear in the length. Masks are numbers here (0 visible, ≥ 1 hidden), because PyTorch
-compares and fills booleans ten times more slowly on a CPU than it adds floats; and scores are
-counted in powers of two, because 2^x of a hidden score is fast and e^x fifty times slower.
+so the backward pass needs only q, v, o and z, and recomputes p. No tensor of size query x key is
+stored: a few dozen chunks are processed at a time, in memory and time linear in the length. Masks
+are numbers here (0 visible, ≥ 1 masked), because PyTorch compares and fills booleans ten times more
+slowly on a CPU than it adds floats; scores are in powers of two, because 2^x of a masked score is
+fast and e^x fifty times slower.
 
 Axes: row (a vector of one head at one position), slot (a row's place in the sorted order), group
 (some chunks in a row), own and near (the slots of a chunk; of that chunk and the one before).
@@ -28,28 +28,28 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 PIECE = 2**18  # scores computed at once: 1 MB
-ROWS = 2**12  # vectors that are put back at once: 1 MB too, if d_head is 64
+ROWS = 2**12  # vectors scattered at once: 1 MB for d_head = 64
 BITS = math.log2(math.e)  # e^s = 2^(BITS · s)
-HIDDEN = -1e30  # a score that no softmax can see, and finite, so that no row becomes NaN
-TINY = 1e-6  # no key is divided by less
+HIDDEN = -1e30  # masked score; finite, so that no row becomes NaN
+TINY = 1e-6  # lower bound of a key's length
 
 
 @dataclass(frozen=True)
 class LSHPlan:
-    """All that is decided before anything is computed. Index 0 of `slots` is one chunk early."""
+    """Arrangement of rows in sorted chunks. Index 0 of `slots` is one chunk early."""
 
     chunk: int
     n_chunks: int  # of one sequence in one head
     causal: bool
-    slots: Int[Tensor, "round slot"]  # the row in every slot, after one chunk of dummies
+    slots: Int[Tensor, "round slot"]  # the row in every slot, after one chunk of padding
     places: Int[Tensor, "round row"]  # the slot of every row
     chunks: Float[Tensor, "round row"]  # the chunk of every row, counted within its sequence
     at: Float[Tensor, "row"]  # positions
-    found_at: Float[Tensor, "row"]  # positions to be found at: hidden keys stand after everything
-    hidden: Float[Tensor, "row"] | None  # 1 where a key is hidden
-    buckets: Float[Tensor, "round row"] | None  # given only if they must agree
+    key_at: Float[Tensor, "row"]  # positions as keys: masked keys come last
+    hidden: Float[Tensor, "row"] | None  # 1 where a key is masked
+    buckets: Float[Tensor, "round row"] | None  # only for same_bucket
     dropout: float
-    seed: int  # of the dropout, to draw it again on the way back
+    seed: int  # of the dropout, to repeat it in the backward pass
 
     @staticmethod
     def of(
@@ -62,7 +62,7 @@ class LSHPlan:
         buckets: Int[Tensor, "round batch head length"] | None,
         dropout: float,
     ) -> "LSHPlan":
-        """Turn positions into rows (batch, length, head): that is how projections lie in memory."""
+        """Build the plan; rows are (batch, length, head), as projections are stored in memory."""
         _, batch, heads, length = order.shape
         extra = -length % chunk
         order = _fill_up(order, extra)
@@ -88,7 +88,7 @@ class LSHPlan:
             places=places,
             chunks=(places % n // chunk).to(like.dtype),
             at=at,
-            found_at=at if hidden is None else at + n * hidden,
+            key_at=at if hidden is None else at + n * hidden,
             hidden=hidden,
             buckets=None if buckets is None else buckets.to(like.dtype),
             dropout=dropout,
@@ -97,41 +97,41 @@ class LSHPlan:
 
     @property
     def length(self) -> int:
-        """Of one sequence, filled up to whole chunks."""
+        """Length of one sequence, padded to whole chunks."""
         return self.chunk * self.n_chunks
 
     def pieces(self) -> Iterator[tuple[int, int]]:
-        """The chunks of one round, a group at a time: the first and how many."""
+        """Yield the groups of chunks of one round: index of the first, and their number."""
         total = self.places.size(1) // self.chunk
         group = max(1, PIECE // (2 * self.chunk**2))
         for first in range(0, total, group):
             yield first, min(group, total - first)
 
     def rows(self, turn: int, first: int, n: int) -> Int[Tensor, "near_slot"]:
-        """The rows of n chunks and of the chunk before the first."""
+        """Return the rows of n chunks and of the chunk before the first."""
         return self.slots[turn, first * self.chunk : (first + n + 1) * self.chunk]
 
     def hide(self, turn: int, first: int, out: Float[Tensor, "group own near"]) -> None:
-        """Write into `out` how many reasons there are not to look (0: look)."""
+        """Write into `out` a positive number where a key is masked, else 0."""
         chunk = self.chunk
         rows = self.rows(turn, first, len(out))
-        if self.causal:  # the future, hidden keys, and oneself
-            self._compare(torch.ge, self.found_at[rows], self.at[rows], out)
+        if self.causal:  # the future, masked keys and the position itself
+            self._compare(torch.ge, self.key_at[rows], self.at[rows], out)
         elif self.hidden is not None:
             out.copy_(self._near(self.hidden[rows]))
         else:
             out.zero_()
         if not self.causal:
             out.diagonal(chunk, 1, 2).fill_(1.0)
-        out[-first % self.n_chunks :: self.n_chunks, :, :chunk] = 1.0  # nothing precedes the first
+        out[-first % self.n_chunks :: self.n_chunks, :, :chunk] = 1.0  # no chunk before the first
         if self.buckets is not None:
             of = self.buckets[turn, rows]
             out += self._compare(torch.ne, of, of, torch.empty_like(out))
         for earlier in range(turn):
-            out += self._found(earlier, rows, torch.empty_like(out))
+            out += self._in_round(earlier, rows, torch.empty_like(out))
 
-    def _found(self, turn: int, rows: Tensor, out: Tensor) -> Tensor:
-        """1 where another round has this pair too: the key is 0 or 1 chunks before the query."""
+    def _in_round(self, turn: int, rows: Tensor, out: Tensor) -> Tensor:
+        """Set 1 where an earlier round has this pair too: the key is 0 or 1 chunks before."""
         of = self.chunks[turn, rows]
         self._compare(torch.sub, of, of - 0.5, out).abs_()  # 1/2 either way
         torch.lt(out, 1.0, out=out)
@@ -149,7 +149,7 @@ class LSHPlan:
 
 
 def _fill_up(order: Tensor, extra: int) -> Tensor:
-    """Append `extra` positions behind all others, where sorting would have put them."""
+    """Append `extra` positions after all others."""
     if not extra:
         return order
     length = order.size(-1)
@@ -162,7 +162,7 @@ def sorted_attention(
     v: Float[Tensor, "batch head length d_value"],
     plan: LSHPlan,
 ) -> Float[Tensor, "batch head length d_value"]:
-    """Every slot of the plan attends to its chunk and the one before, over all rounds at once."""
+    """Attend from every slot of the plan to its chunk and the one before, over all rounds."""
     batch, heads, length, _ = q.shape
     extra = plan.length - length
     q, v = (x.transpose(1, 2) for x in (q, v))
@@ -173,10 +173,10 @@ def sorted_attention(
 
 
 class Group(NamedTuple):
-    """Some neighbouring chunks, ready to be compared."""
+    """Gathered rows of neighbouring chunks and their scores."""
 
     rows: Int[Tensor, "near_slot"]
-    length: Float[Tensor, "near_slot 1"]  # of the vectors, before they became keys
+    length: Float[Tensor, "near_slot 1"]  # norm of the vectors before normalisation
     q: Float[Tensor, "group own d_head"]
     k: Float[Tensor, "near_slot d_head"]
     v: Float[Tensor, "near_slot d_value"]
@@ -184,13 +184,13 @@ class Group(NamedTuple):
 
 
 class _SortedAttention(torch.autograd.Function):
-    """The formulas above, for rows of any number of sequences and heads."""
+    """Autograd function of the formulas above."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, v: Tensor, plan: LSHPlan) -> Tensor:
         out, top, mass = _gather_rounds(q, v, plan)
         z = top.add_(mass.log2_())
-        alone = (z < HIDDEN / 2).nonzero().squeeze(1)  # nobody to look at but oneself
+        alone = (z < HIDDEN / 2).nonzero().squeeze(1)  # only the position itself is visible
         out[alone], z[alone] = 0.0, 0.0
         if plan.hidden is not None:
             alone = alone[plan.hidden[alone] == 0]
@@ -207,43 +207,43 @@ class _SortedAttention(torch.autograd.Function):
         with torch.autocast(q.device.type, enabled=False):
             d_out = d_out.contiguous()
             delta = (d_out * out).sum(-1)
-            del out  # not needed again, and as large as everything else here
+            del out  # not needed again
             ctx.maybe_clear_saved_tensors()
             noise = _noise(plan, q.device)
             d_q, d_v = torch.empty_like(q), torch.empty_like(v)
             for turn, places in enumerate(plan.places):
-                found = _turn_back(plan, turn, (q, v, z, d_out, delta), noise)
-                _bring_back(found, places, (d_q, d_v), add=turn > 0)
-                del found  # before the next round finds its own
+                gradients = _backward_round(plan, turn, (q, v, z, d_out, delta), noise)
+                _scatter_back(gradients, places, (d_q, d_v), add=turn > 0)
+                del gradients  # free before the next round
             d_v[alone] += d_out[alone]
         return d_q, d_v, None
 
 
 def _gather_rounds(q: Tensor, v: Tensor, plan: LSHPlan) -> tuple[Tensor, Tensor, Tensor]:
-    """All rounds, joined: the output, the largest score, and the mass relative to it."""
+    """Return output, largest score and normaliser over all rounds."""
     noise = _noise(plan, q.device)
     joined = None
     for turn, place in enumerate(plan.places):
-        parts = _turn_forward(q, v, plan, turn, noise)
-        found, highest, weight = (part.index_select(0, place) for part in parts)
+        parts = _forward_round(q, v, plan, turn, noise)
+        context, highest, weight = (part.index_select(0, place) for part in parts)
         if joined is None:
-            joined = found, highest, weight
+            joined = context, highest, weight
             continue
         out, top, mass = joined
         higher = torch.maximum(top, highest)
         old, new = (top - higher).exp2_(), (highest - higher).exp2_()
         mass.mul_(old).addcmul_(weight, new)
-        out.mul_(old[:, None]).addcmul_(found, new[:, None])
+        out.mul_(old[:, None]).addcmul_(context, new[:, None])
         joined = out, higher, mass
     assert joined is not None
     out, top, mass = joined
     return out.div_(mass[:, None]), top, mass
 
 
-def _turn_forward(
+def _forward_round(
     q: Tensor, v: Tensor, plan: LSHPlan, turn: int, noise: torch.Generator | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """One round in sorted order: Σ 2^(s - top) v, top, and Σ 2^(s - top)."""
+    """Return Σ 2^(s - top) v, top, and Σ 2^(s - top) of one round in sorted order."""
     out, top, mass = torch.empty_like(v), q.new_empty(len(q)), q.new_empty(len(q))
     buffer = _buffer(plan, q)
     for first, n in plan.pieces():
@@ -259,10 +259,10 @@ def _turn_forward(
     return out, top, mass
 
 
-def _turn_back(
+def _backward_round(
     plan: LSHPlan, turn: int, saved: tuple[Tensor, ...], noise: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
-    """One round of the way back: the gradients of q (as query and as key) and of v, sorted."""
+    """Return the gradients of q (as query and as key) and v of one round, sorted."""
     q, v, z, d_out, delta = saved
     chunk = plan.chunk
     d_q, d_v = (x.new_empty(len(x) + chunk, x.size(1)) for x in (q, v))
@@ -279,10 +279,10 @@ def _turn_back(
         p = p if kept is None else p.mul_(kept)
 
         near_v = d_v[first * chunk : (first + n + 1) * chunk]
-        _to_the_near(p, d_o, near_v)
+        _add_to_near(p, d_o, near_v)
         k, d_k = group.k, torch.empty_like(group.k)
         d_k[:chunk] = 0.0
-        _to_the_near(d_s, group.q, d_k)
+        _add_to_near(d_s, group.q, d_k)
         d_k.addcmul_(k, (k * d_k).sum(-1, keepdim=True), value=-1.0).div_(group.length)
         near = k.unfold(0, 2 * chunk, chunk).transpose(1, 2)
         d_k[chunk:].view(n, chunk, -1).baddbmm_(d_s, near)
@@ -292,11 +292,11 @@ def _turn_back(
     return d_q[chunk:], d_v[chunk:]
 
 
-def _bring_back(
-    found: tuple[Tensor, Tensor], places: Tensor, totals: tuple[Tensor, Tensor], *, add: bool
+def _scatter_back(
+    parts: tuple[Tensor, Tensor], places: Tensor, totals: tuple[Tensor, Tensor], *, add: bool
 ) -> None:
-    """Put rows from their slots into the totals, or add them; a few at a time, without a copy."""
-    for part, total in zip(found, totals, strict=True):
+    """Write rows from their slots into the totals, or add them, a few at a time."""
+    for part, total in zip(parts, totals, strict=True):
         for start in range(0, len(total), ROWS):
             rows = slice(start, start + ROWS)
             if add:
@@ -306,7 +306,7 @@ def _bring_back(
 
 
 def _compare(q: Tensor, v: Tensor, plan: LSHPlan, turn: int, first: int, scores: Tensor) -> Group:
-    """Gather the chunks first … first + n and those before them, and score who may see whom."""
+    """Gather the chunks first … first + n and those before them, and compute masked scores."""
     rows = plan.rows(turn, first, len(scores))
     x = q.index_select(0, rows)
     length = x.norm(dim=-1, keepdim=True).clamp_(min=TINY)
@@ -317,12 +317,12 @@ def _compare(q: Tensor, v: Tensor, plan: LSHPlan, turn: int, first: int, scores:
     return Group(rows, length, queries, k, v.index_select(0, rows), scores)
 
 
-def _to_the_near(
+def _add_to_near(
     weights: Float[Tensor, "group own near"],
     x: Float[Tensor, "group own d"],
     out: Float[Tensor, "near_slot d"],
 ) -> None:
-    """Send x back to where it was looked at: into each chunk, and on top of the one before it."""
+    """Add the gradients of keys to their chunks: each chunk, and the one before it."""
     n, chunk, _ = weights.shape
     chunks = out.view(n + 1, chunk, -1)
     torch.bmm(weights[:, :, chunk:].transpose(1, 2), x, out=chunks[1:])
@@ -330,18 +330,18 @@ def _to_the_near(
 
 
 def _buffer(plan: LSHPlan, like: Tensor) -> Tensor:
-    """Room for the scores of the largest group."""
+    """Allocate the scores of the largest group."""
     largest = max(n for _, n in plan.pieces())
     return like.new_empty(largest, plan.chunk, 2 * plan.chunk)
 
 
 def _noise(plan: LSHPlan, device: torch.device) -> torch.Generator | None:
-    """The dropout's own generator: the same on the way back, and no one else's draws move."""
+    """Return the dropout's own generator, seeded equally in both passes."""
     return torch.Generator(device).manual_seed(plan.seed) if plan.dropout else None
 
 
 def _drop(x: Tensor, plan: LSHPlan, noise: torch.Generator | None) -> Tensor | None:
-    """Silence a random part of x, in place; returns what x was multiplied with."""
+    """Apply dropout to x in place; return the factor."""
     if noise is None:
         return None
     kept = torch.empty_like(x).bernoulli_(1 - plan.dropout, generator=noise)

@@ -36,7 +36,7 @@ from polyhead.layers.attention_scores import ScoredAttention, ScoreKind
 from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.init import uniform
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import EVERYTHING, Mask
+from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.layers.recurrent import Cell, Encoding, Parts, Recurrence, make_look_back
 from polyhead.models.baselines.seq2seq import Bridge, SequenceToSequence, Turn, check_reading, tie
 
@@ -96,7 +96,7 @@ class Predictive(ScoredAttention):
         q: Float[Tensor, "batch head query d_query"],
         k: Float[Tensor, "batch head key d_key"],
         v: Float[Tensor, "batch head key d_value"],
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
     ) -> Float[Tensor, "batch head query d_value"]:
         return self.weights(q, k, mask) @ v
 
@@ -104,7 +104,7 @@ class Predictive(ScoredAttention):
         self,
         q: Float[Tensor, "batch head query d_query"],
         k: Float[Tensor, "batch head key d_key"],
-        mask: Mask = EVERYTHING,
+        mask: Mask = NO_MASK,
     ) -> Float[Tensor, "batch head query key"]:
         """Equation 10; rows sum to less than 1."""
         length = lengths_of(mask, k)[:, None, None]

@@ -17,7 +17,7 @@ from polyhead.layers.attention import (
 )
 from polyhead.layers.attention_scores import Additive, Dot, General, ScaledDot, ScoredAttention
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import EVERYTHING, Mask
+from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.layers.recurrent import LookBack
 from polyhead.layers.transformer_stack import StackConfig, TransformerBlock
 from polyhead.notes.claims import ClaimResult, claim, close, same, shown
@@ -30,7 +30,7 @@ def the_formula() -> ClaimResult:
     mask = Mask(keys=torch.tensor([[True] * 4 + [False] * 2, [True] * 6]))
     allowed = torch.tensor([[True] * 4 + [False] * 2, [True] * 6])[:, None, None]
     kernels = attention, FullAttention()
-    ours = [kernel(q, k, v, m) for kernel in kernels for m in (EVERYTHING, mask)]
+    ours = [kernel(q, k, v, m) for kernel in kernels for m in (NO_MASK, mask)]
     theirs = [F.scaled_dot_product_attention(q, k, v, attn_mask=m) for m in (None, allowed)]
     return close(expected=torch.stack(theirs * 2), got=torch.stack(ours), within=1e-6)
 
@@ -96,7 +96,7 @@ def self_is_not_cross() -> ClaimResult:
         if isinstance(part, MultiHeadAttention):
             part.register_forward_hook(lambda _part, _inputs, output: heard.append(output))
     for states in (one, other):
-        block(x, memory=Memory(states, EVERYTHING))
+        block(x, memory=Memory(states, NO_MASK))
     moved = [(heard[i + 2] - heard[i]).abs().max().item() for i in (0, 1)]
     return same(expected=0.0, got=moved[0]).with_note(moved[1], differs=moved[1] > 0.01)
 
@@ -138,7 +138,7 @@ def found_by_and_taken() -> ClaimResult:
     energy = torch.tanh(s[0] @ score.w_q[0] + h[0] @ score.w_k[0]) @ score.v[0]
     alpha = energy.exp() / energy.exp().sum()
     expected = alpha[0] * h[0, 0] + alpha[1] * h[0, 1] + alpha[2] * h[0, 2]
-    got = LookBack(ScoredAttention(score))(s, Memory(h, EVERYTHING))[0, 0]
+    got = LookBack(ScoredAttention(score))(s, Memory(h, NO_MASK))[0, 0]
     result = close(expected, got, within=1e-5)
     return result.with_note(f"{len(alpha)} weights, no vector", differs=len(alpha) != len(expected))
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
 from polyhead.layers.attention_hooks import record_attention
-from polyhead.layers.masks import THE_PAST, Mask, not_padding
+from polyhead.layers.masks import CAUSAL, Mask, not_padding
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
@@ -28,7 +28,7 @@ def hidden_keys() -> ClaimResult:
         before, after = layer(x, layer.project(x), mask), layer(other, layer.project(other), mask)
         return (before - after)[:, :4].abs().max().item()
 
-    result = same(expected=0.0, got=moved(THE_PAST))
+    result = same(expected=0.0, got=moved(CAUSAL))
     noted = moved(Mask(pairs=queries_deleted))
     return result.with_note(noted, differs=noted > 1e-3)
 
@@ -38,7 +38,7 @@ def renormalised() -> ClaimResult:
     """-∞ before the softmax against zero and renormalise after it."""
     q, k = torch.randn(2, 1, 1, 4, 8)
     kept = (q @ k.mT / 8**0.5).softmax(-1).tril()
-    weights = attention_weights(q, k, THE_PAST)
+    weights = attention_weights(q, k, CAUSAL)
     result = close(expected=kept / kept.sum(-1, keepdim=True), got=weights, within=1e-6)
     first = same(expected=[1.0, 0.0, 0.0, 0.0], got=weights[0, 0, 0].tolist())
     return first if result.holds else result
@@ -48,7 +48,7 @@ def renormalised() -> ClaimResult:
 def the_triangle() -> ClaimResult:
     """The keys that each of four queries may look at."""
     theirs = nn.Transformer.generate_square_subsequent_mask(4) == 0
-    ours = THE_PAST.dense(4, 4, torch.device("cpu"))
+    ours = CAUSAL.dense(4, 4, torch.device("cpu"))
     assert ours is not None, "four queries must be kept from the future"
     expected, got = ([row.nonzero()[:, 0].tolist() for row in m] for m in (theirs, ours[0, 0]))
     return same(expected=expected, got=got)
@@ -71,8 +71,8 @@ def zero_does_not_hide() -> ClaimResult:
 def minus_infinity() -> ClaimResult:
     """The causal weights of four tokens in half precision, and what the note's fill does there."""
     q, k = torch.randn(2, 1, 1, 4, 8)
-    half = attention_weights(q.half(), k.half(), THE_PAST)
-    result = close(expected=attention_weights(q, k, THE_PAST), got=half.float(), within=2e-3)
+    half = attention_weights(q.half(), k.half(), CAUSAL)
+    result = close(expected=attention_weights(q, k, CAUSAL), got=half.float(), within=2e-3)
     try:
         (q.half() @ k.half().mT).masked_fill(torch.ones(4, 4).triu(1).bool(), -1e10)
         noted = "works"
@@ -85,7 +85,7 @@ def minus_infinity() -> ClaimResult:
 def the_printed_matrix() -> ClaimResult:
     """Zeros for queries and keys; the rows of the note to four decimals."""
     nothing = torch.zeros(1, 1, 8, 4)
-    weights = attention_weights(nothing, nothing, THE_PAST)[0, 0]
+    weights = attention_weights(nothing, nothing, CAUSAL)[0, 0]
     rows = [[round(1 / (i + 1), 4) if j <= i else 0.0 for j in range(8)] for i in range(8)]
     printed = [[round(w, 4) for w in row] for row in weights.tolist()]
     first_column = same(expected=[row[0] for row in rows], got=[row[0] for row in printed])

@@ -19,7 +19,7 @@ from polyhead.data.batches.translation import collate
 from polyhead.layers.attention import FullAttention, MultiHeadAttention
 from polyhead.layers.attention_scores import ScoredAttention, make_score
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import EVERYTHING
+from polyhead.layers.masks import NO_MASK
 from polyhead.layers.recurrent import Encoding, LookBack, Recurrence, RNNCell
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.models.baselines.attention_ladder import (
@@ -159,7 +159,7 @@ def weights_of_its_own() -> ClaimResult:
     """Two states whose scores are the logarithms of the wanted weights."""
     wanted = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
     attend = LookBack(ScoredAttention(make_score("dot", 1, 3)))
-    c = attend(wanted.log()[None], Memory(torch.eye(3)[None], EVERYTHING))
+    c = attend(wanted.log()[None], Memory(torch.eye(3)[None], NO_MASK))
     return close(expected=wanted.tolist(), got=c[0], within=1e-6)
 
 
@@ -168,7 +168,7 @@ def two_words() -> ClaimResult:
     """The library's context of two words, against numbers that a pencil gives."""
     ln3, h = 1.0986123, torch.tensor([[[1.0986123, 4.0], [0.0, 8.0]]])
     attend = LookBack(ScoredAttention(make_score("dot", 1, 2)))
-    got = attend(torch.tensor([[[1.0, 0.0]]]), Memory(h, EVERYTHING))[0, 0]
+    got = attend(torch.tensor([[[1.0, 0.0]]]), Memory(h, NO_MASK))[0, 0]
     return close(expected=[0.75 * ln3, 5.0], got=got, within=1e-6)
 
 

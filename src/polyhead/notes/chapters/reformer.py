@@ -21,7 +21,7 @@ from polyhead.layers.lsh.attention import (
     shared_qk_weights,
 )
 from polyhead.layers.lsh.hashing import draw_rotations, hash_vectors, sort_by_bucket
-from polyhead.layers.masks import EVERYTHING, THE_PAST
+from polyhead.layers.masks import CAUSAL, NO_MASK
 from polyhead.layers.reversible import ReversibleStack
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.notes.claims import ClaimResult, claim, close, same
@@ -98,7 +98,7 @@ def rounds() -> ClaimResult:
     union = torch.stack([one, *rest]).any(0) & ~torch.eye(256, dtype=torch.bool)
     scores = (q @ F.normalize(q, dim=-1).mT).masked_fill(~union, -torch.inf)
     once = torch.allclose(
-        kernel(q, q, v, EVERYTHING, arranged.buckets), scores.softmax(-1) @ v, atol=1e-5
+        kernel(q, q, v, NO_MASK, arranged.buckets), scores.softmax(-1) @ v, atol=1e-5
     )
     every = torch.stack([one, *rest]).all(0).sum() / one.sum()
     shown = " > ".join(f"{error:.2f}" for error in errors)
@@ -115,8 +115,8 @@ def shared() -> ClaimResult:
     hidden[0, 0] = False  # the first has nobody else
     formula = scores.masked_fill(hidden, -torch.inf).softmax(-1)
     values = torch.eye(12).expand(1, 2, 12, 12)  # so that the output is the weights
-    kernel = LSHAttention(chunk=12, n_rounds=3)(q, q, values, THE_PAST)
-    dense = close(formula, shared_qk_weights(q, q, THE_PAST), within=1e-5)
+    kernel = LSHAttention(chunk=12, n_rounds=3)(q, q, values, CAUSAL)
+    dense = close(formula, shared_qk_weights(q, q, CAUSAL), within=1e-5)
     return close(formula, kernel, within=1e-5) if dense.holds else dense
 
 
@@ -147,16 +147,16 @@ def visible_pairs() -> ClaimResult:
     both = [[near[i][j] and bucket[i] == bucket[j] for j in range(60)] for i in range(60)]
     either = [[near[i][j] or bucket[i] == bucket[j] for j in range(60)] for i in range(60)]
     seen = arranged.sees(same_bucket=True)[0, 0]
-    pairs, output = torch.tensor(both), kernel(q, q, v, EVERYTHING, arranged.buckets)[0, 0]
+    pairs, output = torch.tensor(both), kernel(q, q, v, NO_MASK, arranged.buckets)[0, 0]
     scores = q[0, 0] @ F.normalize(q[0, 0], dim=-1).T
     others = pairs & ~torch.eye(60, dtype=torch.bool)
     formula = scores.masked_fill(~others, -torch.inf).softmax(-1).nan_to_num() @ v[0, 0]
     company = others.any(-1)
-    dense = LSHAttention(60, 2)(q, q, v, THE_PAST, torch.zeros(2, 1, 1, 60, dtype=torch.int64))
+    dense = LSHAttention(60, 2)(q, q, v, CAUSAL, torch.zeros(2, 1, 1, 60, dtype=torch.int64))
     holds = torch.equal(seen, pairs) and torch.allclose(
         output[company], formula[company], atol=1e-5
     )
-    holds = holds and torch.allclose(dense, dense_shared_qk(q, v, THE_PAST), atol=1e-5)
+    holds = holds and torch.allclose(dense, dense_shared_qk(q, v, CAUSAL), atol=1e-5)
     expected, noted = int(pairs.sum()), sum(map(sum, either))
     result = ClaimResult(f"{expected} pairs", f"{int(seen.sum())} pairs", holds)
     return result.with_note(f"{noted} pairs", differs=noted > expected)
@@ -171,14 +171,14 @@ def undone() -> ClaimResult:
     y_1 = y_2 = x
     blocks: list[Any] = list(stack.blocks)
     for b in blocks:
-        y_1 = y_1 + b.self_residual.branch(y_2, lambda h: b.attend(h, THE_PAST, BlockCache()))  # noqa: B023
+        y_1 = y_1 + b.self_residual.branch(y_2, lambda h: b.attend(h, CAUSAL, BlockCache()))  # noqa: B023
         y_2 = y_2 + b.feed_residual.branch(y_1, b.feed_forward)
     weight = blocks[0].self_attention.w_v.weight
     out = stack.norm((y_1 + y_2) / 2)
     direction = torch.randn_like(out)
     expected = torch.autograd.grad(out, [x, weight], direction)
     torch.manual_seed(1)
-    got = torch.autograd.grad(stack(x, THE_PAST), [x, weight], direction)
+    got = torch.autograd.grad(stack(x, CAUSAL), [x, weight], direction)
     first = close(expected[0], got[0], within=1e-9)
     return close(expected[1], got[1], within=1e-9) if first.holds else first
 

@@ -19,7 +19,7 @@ from polyhead.data.batches.masked import (
 from polyhead.data.config import load_plain
 from polyhead.data.plain_text import Lines
 from polyhead.errors import ConfigError
-from polyhead.layers.positions import ENDING
+from polyhead.layers.positions import BOUNDED_POSITIONS
 from polyhead.tokenizers.storage import Tokenizers
 from polyhead.training.config import RunConfig
 from polyhead.training.finetune import (
@@ -143,7 +143,7 @@ def refuse_sampling(run: RunConfig) -> None:
 def check_places(run: RunConfig, model: Any) -> None:
     """Sequences must not be longer than the positions that a model has learned."""
     asked = run.data.max_length
-    if model.positions in ENDING and asked > model.max_length:
+    if model.positions in BOUNDED_POSITIONS and asked > model.max_length:
         raise ConfigError(
             f"data.max_length = {asked}: the model learns only {model.max_length} positions; lower "
             "data.max_length or give the model more"
