@@ -155,7 +155,7 @@ def test_a_long_flow_keeps_little_forgets_nothing_needed_and_then_lets_nobody_in
         most = max(most, flow._state.used)
     assert flow.n_steps == MAX_STEPS
     assert number > 40
-    assert flow._state.forgotten > 30
+    assert flow._state.dropped > 30
     assert most <= 3 * 2 * config.max_length  # three lives, two beams
 
 
