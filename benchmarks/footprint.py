@@ -29,9 +29,8 @@ from polyhead.errors import MissingError, PolyheadError
 from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
-from polyhead.training import optim as optimizer
 from polyhead.training.losses import NextTokenLoss
-from polyhead.training.optim import OptimizerConfig
+from polyhead.training.optim import OptimizerConfig, build_optimizer
 
 STATUS = Path("/proc/self/status")
 SMALL_PIECES = {"MALLOC_MMAP_THRESHOLD_": "65536"}  # larger ones are given back when freed
@@ -96,7 +95,7 @@ def take(step: Step) -> Footprint:
     batch = LanguageBatch(ids[:, :-1], ids[:, 1:])
     before = resident("VmRSS")
     model = step.model()
-    adam = optimizer.build(model, OptimizerConfig("adamw")) if step.update else None
+    adam = build_optimizer(model, OptimizerConfig("adamw")) if step.update else None
     objective, started = NextTokenLoss(), time.perf_counter()
     loss = objective(model, batch)
     (loss.total / loss.count).backward()

@@ -38,11 +38,10 @@ from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.pipelines.text_generator import LanguageScore, load
 from polyhead.tokenizers.storage import TextConfig, train_tokenizers
 from polyhead.training import loop
-from polyhead.training import optim as optimizer
 from polyhead.training.config import read_run
 from polyhead.training.loop import Callbacks, Progress, TrainConfig
 from polyhead.training.losses import NextTokenLoss
-from polyhead.training.optim import OptimizerConfig
+from polyhead.training.optim import OptimizerConfig, build_optimizer
 from polyhead.training.trainer import train
 
 TEXT = "tinyshakespeare/input.txt"
@@ -160,7 +159,7 @@ def polyhead_contestant(task: Task, *, bf16: bool = False) -> Contestant:
     """The loop that `polyhead train` runs, without its validations and checkpoints."""
     model = task.fresh_model()
     config = OptimizerConfig("adamw", BETAS[0], BETAS[1], EPSILON, DECAY)
-    adam = optimizer.build(model, config)
+    adam = build_optimizer(model, config)
     max_tokens = task.rows * task.length
     batches = WindowBatches(task.stream, task.length, max_tokens, SEED).batches(DataPosition())
     progress = Progress()

@@ -34,11 +34,10 @@ from polyhead.errors import ConfigError, MissingError, PolyheadError
 from polyhead.models.vit import ViT, ViTConfig
 from polyhead.pipelines.image_classifier import load
 from polyhead.training import loop
-from polyhead.training import optim as optimizer
 from polyhead.training.config import read_run
 from polyhead.training.loop import Callbacks, Progress, TrainConfig
-from polyhead.training.optim import OptimizerConfig
-from polyhead.training.soft_labels import SoftLabels
+from polyhead.training.losses import SoftLabelLoss
+from polyhead.training.optim import OptimizerConfig, build_optimizer
 from polyhead.training.tasks.image_classification import tokens_of
 from polyhead.training.trainer import train
 
@@ -125,10 +124,10 @@ class Race:
 def polyhead_contestant(race: Race) -> Contestant:
     """The loop that `polyhead train` runs, without its validations and checkpoints."""
     model = race.fresh_model()
-    adam = optimizer.build(model, OptimizerConfig(kind="adamw", weight_decay=0.05))
+    adam = build_optimizer(model, OptimizerConfig(kind="adamw", weight_decay=0.05))
     batches, objective, progress = (
         race.batches().batches(DataPosition()),
-        SoftLabels(SMOOTHING),
+        SoftLabelLoss(SMOOTHING),
         Progress(),
     )
     silent = Callbacks(lambda *_: None, lambda _: 0.0, lambda _: None, lambda: False)

@@ -46,10 +46,9 @@ from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.storage import PAD, TextConfig, train_tokenizers
 from polyhead.training import loop
-from polyhead.training import optim as optimizer
 from polyhead.training.loop import Callbacks, Progress, TrainConfig
 from polyhead.training.losses import TranslationLoss
-from polyhead.training.optim import OptimizerConfig
+from polyhead.training.optim import OptimizerConfig, build_optimizer
 
 SEED, RATE, NEVER = 1, 3e-4, 10**9
 IGNORED = -100  # the label that transformers takes for "nothing to predict here"
@@ -108,7 +107,7 @@ def random_batch_size(pairs: Sequence[Pair], max_tokens: int, draws: int = 200) 
 def polyhead_contestant(task: Task) -> Contestant:
     """The loop that `polyhead train` runs, without its validations and checkpoints."""
     model = task.fresh_model()
-    adam = optimizer.build(
+    adam = build_optimizer(
         model, OptimizerConfig(beta_1=BETAS[0], beta_2=BETAS[1], epsilon=EPSILON)
     )
     batches = TranslationBatches(lambda _: task.pairs, task.max_tokens, SEED).batches(

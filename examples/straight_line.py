@@ -24,11 +24,9 @@ from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.storage import BOS, PAD, TextConfig, train_tokenizers
-from polyhead.training import optim as optimizer
 from polyhead.training.loop import Callbacks, Progress, TrainConfig, train
 from polyhead.training.losses import TranslationLoss
-from polyhead.training.optim import OptimizerConfig
-from polyhead.training.schedule import ScheduleConfig, learning_rate
+from polyhead.training.optim import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate
 
 
 def main(folder: Path, steps: int = 400) -> str:
@@ -74,7 +72,7 @@ def main(folder: Path, steps: int = 400) -> str:
         model,
         objective,
         epochs.batches(DataPosition()),
-        optimizer.build(model, OptimizerConfig()),
+        build_optimizer(model, OptimizerConfig()),
         partial(learning_rate, schedule, steps=steps, d_model=48),
         TrainConfig(steps=steps, validate_every=max(1, steps // 4)),
         Callbacks(

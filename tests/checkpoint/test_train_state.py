@@ -12,8 +12,8 @@ from polyhead.data.batches.translation import collate
 from polyhead.errors import CheckpointError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.training import optim as optimizer
 from polyhead.training.losses import TranslationLoss
+from polyhead.training.optim import OptimizerConfig, build_optimizer
 
 BATCH = collate([([4, 5, 2], [5, 4, 2]), ([6, 2], [6, 2])])
 PROGRESS = {"step": 3, "window_total": 0.1 + 0.2, "best": 1e-17}
@@ -23,7 +23,7 @@ def build(seed, kind="adam"):
     torch.manual_seed(seed)
     stack = StackConfig(n_layers=1, d_model=8, n_heads=2, d_ff=16, dropout=0.3)
     model = Transformer(TransformerConfig(8, 8, stack=stack))
-    return model, optimizer.build(model, optimizer.OptimizerConfig(kind, weight_decay=0.1))
+    return model, build_optimizer(model, OptimizerConfig(kind, weight_decay=0.1))
 
 
 def update(model, rule):

@@ -26,9 +26,12 @@ from polyhead.models.electra import Electra, ElectraConfig
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.vit import PUBLISHED as VITS
 from polyhead.models.vit import ViT, ViTConfig
-from polyhead.training.classification_losses import ClassificationLoss
-from polyhead.training.pretraining_losses import MaskedTokenLoss, ReplacedTokenLoss
-from polyhead.training.soft_labels import SoftLabels
+from polyhead.training.losses import (
+    ClassificationLoss,
+    MaskedTokenLoss,
+    ReplacedTokenLoss,
+    SoftLabelLoss,
+)
 
 STACK = StackConfig(n_layers=2, d_model=32, n_heads=4, d_ff=48, activation="gelu")
 PRE = replace(STACK, norm="pre", dropout=0.0)
@@ -126,7 +129,7 @@ def test_a_vision_transformer_costs_what_torch_counts(config):
     bill = vit_bill(config, shape)
     assert model.hidden(images).size(1) == shape.length
     assert bill.total.parameters == n_parameters(model)
-    assert products(lambda: SoftLabels()(model, batch).total.backward()) == bill.total.training
+    assert products(lambda: SoftLabelLoss()(model, batch).total.backward()) == bill.total.training
     assert products(lambda: model(images)) == bill.total.forward
 
 
@@ -166,7 +169,7 @@ def test_a_vision_transformer_keeps_what_autograd_keeps(config):
     model, shape = ViT(config).train(), Shape(4, tokens_of_image(config))
     images = torch.randn(4, config.channels, config.height, config.width)
     batch = ImageBatch(images, torch.eye(5)[:4], shape.length)
-    kept = kept_bytes(lambda: SoftLabels()(model, batch).total, model.parameters())
+    kept = kept_bytes(lambda: SoftLabelLoss()(model, batch).total, model.parameters())
     assert vit_bill(config, shape).total.kept == pytest.approx(kept, rel=0.02)
 
 

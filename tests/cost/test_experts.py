@@ -12,8 +12,7 @@ from polyhead.data.batches.translation import TranslationBatch
 from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.training.balancing import Balanced
-from polyhead.training.losses import TranslationLoss
+from polyhead.training.losses import BalancedLoss, TranslationLoss
 
 STACK = StackConfig(n_layers=2, d_model=32, n_heads=4, d_ff=48)
 SMALL = TransformerConfig(61, 61, max_length=64, stack=STACK)
@@ -39,7 +38,7 @@ def build(chosen, shape):
 def test_weights_and_training_are_those_that_torch_counts(chosen):
     model, batch, bill = build(chosen, Shape(3, 7, 11))
     assert bill.total.parameters == sum(p.numel() for p in model.parameters())
-    objective = Balanced(TranslationLoss(pad=0, smoothing=0.1))
+    objective = BalancedLoss(TranslationLoss(pad=0, smoothing=0.1))
     work = products(lambda: objective(model, batch).total.backward())
     assert work == pytest.approx(bill.total.training)
 

@@ -38,7 +38,7 @@ from polyhead.models.electra import Electra
 from polyhead.models.vit import PatchEmbed
 from polyhead.notes.claims import find_claim
 from polyhead.notes.runner import run_claims
-from polyhead.training.schedule import noam
+from polyhead.training.optim import noam
 
 
 class Break(NamedTuple):

@@ -6,7 +6,7 @@ import pytest
 
 from polyhead.layers.masks import Mask
 from polyhead.notes import examples
-from polyhead.training import schedule
+from polyhead.training import optim as schedule
 
 NAMED = {  # every worked example of the notes, and the numbers that it must print
     "residual": ["[ 3., -1.]"],

@@ -14,7 +14,7 @@ from polyhead.notes import figures as drawings
 from polyhead.notes.claims import CHAPTERS, load_claims
 from polyhead.notes.report import KINDS, PICTURES, render, write_page
 from polyhead.notes.runner import run_claims
-from polyhead.training.schedule import noam
+from polyhead.training.optim import noam
 
 SVG = "{http://www.w3.org/2000/svg}"
 HANGUL = re.compile("[가-힣]")

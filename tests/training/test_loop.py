@@ -15,7 +15,6 @@ from polyhead.data.batches.translation import collate
 from polyhead.errors import PolyheadError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.training import optim as optimizer
 from polyhead.training.loop import (
     MAX_SKIPS,
     Callbacks,
@@ -29,6 +28,7 @@ from polyhead.training.loop import (
     train,
 )
 from polyhead.training.losses import Loss, TranslationLoss
+from polyhead.training.optim import OptimizerConfig, build_optimizer
 
 PAIRS = [
     ([4, 5, 2], [5, 4, 2]),
@@ -236,13 +236,13 @@ def test_a_step_that_is_not_finite_is_left_out_and_counted(poison):
     batches = [collate(PAIRS[i : i + 2]) for i in (0, 2, 3)]
     model = tiny_model()
     objective = Poisoned([2], poison)
-    adam = optimizer.build(model, optimizer.OptimizerConfig())
+    adam = build_optimizer(model, OptimizerConfig())
     recorder, progress = run(model, batches, TrainConfig(steps=3), objective=objective, kind=adam)
     assert (progress.step, progress.skipped, progress.skipped_in_a_row) == (3, 1, 0)
     assert not (math.isfinite(recorder.updates[1].loss) and math.isfinite(recorder.updates[1].norm))
 
     clean = tiny_model()
-    adam = optimizer.build(clean, optimizer.OptimizerConfig())
+    adam = build_optimizer(clean, OptimizerConfig())
     run(clean, [batches[0], batches[2]], TrainConfig(steps=2), kind=adam)
     for a, b in zip(model.parameters(), clean.parameters(), strict=True):
         assert torch.equal(a, b)  # as if the bad batch had not been

@@ -1,6 +1,8 @@
-"""The optimiser: what torch's own computes, on the right parameters."""
+"""Optimizers and learning-rate schedules: formulas, parameter groups, published rates."""
 
+import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -10,7 +12,16 @@ from polyhead.models.bert import BERTConfig, bert_stack
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
-from polyhead.training.optim import OptimizerConfig, build, set_rate
+from polyhead.training.optim import (
+    OptimizerConfig,
+    ScheduleConfig,
+    build_optimizer,
+    learning_rate,
+    noam,
+    set_rate,
+)
+
+KINDS = ["noam", "inverse_sqrt", "linear", "cosine", "constant"]
 
 
 def tiny(positions="sinusoidal"):
@@ -20,7 +31,7 @@ def tiny(positions="sinusoidal"):
 
 
 def test_the_defaults_are_those_of_the_paper():
-    optimizer = build(tiny(), OptimizerConfig())
+    optimizer = build_optimizer(tiny(), OptimizerConfig())
     assert isinstance(optimizer, torch.optim.Adam)
     assert not isinstance(optimizer, torch.optim.AdamW)
     for group in optimizer.param_groups:
@@ -29,14 +40,14 @@ def test_the_defaults_are_those_of_the_paper():
 
 def test_every_parameter_is_trained_once():
     model = tiny()
-    optimizer = build(model, OptimizerConfig())
-    found = [id(p) for group in optimizer.param_groups for p in group["params"]]
-    assert sorted(found) == sorted(id(p) for p in model.parameters())
+    optimizer = build_optimizer(model, OptimizerConfig())
+    trained = [id(p) for group in optimizer.param_groups for p in group["params"]]
+    assert sorted(trained) == sorted(id(p) for p in model.parameters())
 
 
 def test_norms_biases_and_positions_are_not_decayed():
     model = tiny("learned")
-    optimizer = build(model, OptimizerConfig("adamw", weight_decay=0.5))
+    optimizer = build_optimizer(model, OptimizerConfig("adamw", weight_decay=0.5))
     names = {id(p): name for name, p in model.named_parameters()}
     decayed = {
         names[id(p)] for g in optimizer.param_groups if g["weight_decay"] for p in g["params"]
@@ -47,19 +58,19 @@ def test_norms_biases_and_positions_are_not_decayed():
         assert (name in decayed) == (not kept), name
 
 
-def rates(model, **options):
-    """The rate of each parameter, if the schedule says 1."""
-    optimizer = build(model, OptimizerConfig(**options))
+def group_rates(model, **options):
+    """Return the rate of each parameter when the schedule gives 1."""
+    optimizer = build_optimizer(model, OptimizerConfig(**options))
     set_rate(optimizer, 1.0)
     names = {id(p): name for name, p in model.named_parameters()}
     return {names[id(p)]: g["lr"] for g in optimizer.param_groups for p in g["params"]}
 
 
-def test_all_move_alike_unless_one_asks():
-    assert set(rates(tiny("learned"), weight_decay=0.1).values()) == {1.0}
+def test_all_parameters_have_the_same_rate_by_default():
+    assert set(group_rates(tiny("learned"), weight_decay=0.1).values()) == {1.0}
 
 
-def test_rates_of_an_encoder_fall_from_layer_to_layer():
+def test_layer_decay_lowers_the_rates_of_an_encoder_layer_by_layer():
     """By hand: 0.8 from the head to the third block, and so on to the embeddings."""
     stack = replace(bert_stack(3, 8, 2), norm="pre")
     encoder = BERTConfig(vocab=9, max_length=5, d_embed=6, stack=stack)
@@ -71,31 +82,31 @@ def test_rates_of_an_encoder_fall_from_layer_to_layer():
         "encoder.embed": 0.4096, "encoder.widen": 0.4096,
     }  # fmt: skip
     seen = set()
-    for name, rate in rates(model, layer_decay=0.8, weight_decay=0.1).items():
+    for name, rate in group_rates(model, layer_decay=0.8, weight_decay=0.1).items():
         part = next(part for part in expected if name.startswith(f"{part}."))
         assert rate == pytest.approx(expected[part]), name
         seen.add(part)
     assert seen == set(expected)
 
 
-def test_rates_of_an_image_model_and_of_two_stacks_do_so_too():
+def test_layer_decay_of_an_image_model_and_of_two_stacks():
     stack = replace(ViTConfig().stack, n_layers=2, d_model=8, n_heads=2)
-    found = rates(ViT(ViTConfig(2, 8, 8, 1, 4, stack=stack)), layer_decay=0.5)
+    rates = group_rates(ViT(ViTConfig(2, 8, 8, 1, 4, stack=stack)), layer_decay=0.5)
     for name in ("class_token", "positions.table.weight", "embed.project.bias"):
-        assert found[name] == 0.125
-    assert found["stack.norm.weight"] == found["to_logits.weight"] == 1.0
-    found = rates(tiny(), layer_decay=0.5)
-    for name, rate in found.items():
+        assert rates[name] == 0.125
+    assert rates["stack.norm.weight"] == rates["to_logits.weight"] == 1.0
+    rates = group_rates(tiny(), layer_decay=0.5)
+    for name, rate in rates.items():
         assert rate == (0.5 if ".blocks.0." in name else 0.25 if "embed" in name else 1.0), name
 
 
-def test_a_lower_block_moves_less_by_its_share():
+def test_the_first_update_of_a_lower_block_is_smaller():
     """Adam's first step is the rate itself, wherever there is a gradient."""
     torch.manual_seed(0)
     stack = bert_stack(2, 8, 2)
     model = Classifier(ClassifierConfig(2, encoder=BERTConfig(vocab=9, max_length=5, stack=stack)))
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    optimizer = build(model, OptimizerConfig(layer_decay=0.5))
+    optimizer = build_optimizer(model, OptimizerConfig(layer_decay=0.5))
     set_rate(optimizer, 0.01)
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -108,11 +119,11 @@ def test_a_lower_block_moves_less_by_its_share():
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
-def test_it_moves_as_the_formula_says(kind):
+def test_updates_follow_the_published_formulas(kind):
     """Three steps by hand: Kingma & Ba 2015, and Loshchilov & Hutter 2019, algorithm 2."""
     model = torch.nn.Linear(2, 1, bias=False).double()
     weight = model.weight.detach().clone()
-    optimizer = build(model, OptimizerConfig(kind, weight_decay=0.1))
+    optimizer = build_optimizer(model, OptimizerConfig(kind, weight_decay=0.1))
     m = v = torch.zeros(1, 2, dtype=torch.float64)
     rate = 0.05
     for step in (1, 2, 3):
@@ -131,17 +142,88 @@ def test_it_moves_as_the_formula_says(kind):
     torch.testing.assert_close(model.weight.detach(), weight, rtol=1e-10, atol=1e-12)
 
 
+def schedule(kind, *, steps=1000, warmup=100, d_model=512, rate=3e-3):
+    config = ScheduleConfig(kind, rate=rate, warmup=warmup)
+    return [
+        learning_rate(config, step, steps=steps, d_model=d_model) for step in range(1, steps + 1)
+    ]
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"beta_1": 1.0}, "beta_1 = 1.0: expected 0 or more, and less than 1"),
-        ({"beta_2": -0.1}, "beta_2 = -0.1: expected 0 or more, and less than 1"),
-        ({"epsilon": 0.0}, "epsilon = 0.0: expected at least 1e-30"),
-        ({"weight_decay": -1.0}, "weight_decay = -1.0: expected 0 or more"),
-        ({"layer_decay": 0.0}, "layer_decay = 0.0: expected more than 0, and at most 1"),
-        ({"layer_decay": 1.1}, "layer_decay = 1.1: expected more than 0, and at most 1"),
-    ],
+    ("step", "rate"), [(1, 1.74693e-7), (4000, 6.98771e-4), (100_000, 1.39754e-4)]
 )
-def test_impossible_optimisers_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        OptimizerConfig(**options)
+def test_the_base_model_has_the_rates_of_the_paper(step, rate):
+    """Equation 3 of Vaswani et al. 2017 with d_model = 512 and 4,000 steps of warm-up."""
+    config = ScheduleConfig()
+    assert learning_rate(config, step, steps=10**6, d_model=512) == pytest.approx(rate, rel=5e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_schedules_rise_linearly_to_their_peak(kind):
+    rates = schedule(kind)
+    peak = rates[99]
+    assert max(rates) == pytest.approx(peak)
+    for step in range(1, 101):
+        assert rates[step - 1] == pytest.approx(peak * step / 100)
+    if kind != "noam":
+        assert peak == pytest.approx(3e-3)
+
+
+@pytest.mark.parametrize("kind", ["noam", "inverse_sqrt", "linear", "cosine"])
+def test_all_schedules_but_constant_fall_after_their_peak(kind):
+    rates = schedule(kind)
+    assert all(later < earlier for earlier, later in pairwise(rates[100:]))
+
+
+def test_inverse_sqrt_is_proportional_to_noam():
+    ratios = [a / b for a, b in zip(schedule("inverse_sqrt"), schedule("noam"), strict=True)]
+    assert ratios == pytest.approx([ratios[0]] * len(ratios))
+
+
+def test_linear_decays_to_zero_after_the_last_step():
+    config = ScheduleConfig("linear", rate=3e-3, warmup=100)
+    rates = schedule("linear")
+    falls = [a - b for a, b in pairwise(rates[100:])]
+    assert falls == pytest.approx([3e-3 / 900] * len(falls))
+    assert rates[-1] == pytest.approx(3e-3 / 900)
+    assert learning_rate(config, 1001, steps=1000, d_model=512) == 0.0
+    assert learning_rate(config, 5000, steps=1000, d_model=512) == 0.0
+
+
+def test_cosine_follows_half_a_period():
+    config = ScheduleConfig("cosine", rate=3e-3, warmup=100)
+    for step in (101, 326, 551, 776, 1001):  # quarters of the decay
+        share = (step - 101) / 900
+        expected = 3e-3 * (1 + math.cos(math.pi * share)) / 2
+        assert learning_rate(config, step, steps=1000, d_model=1) == pytest.approx(expected)
+    assert learning_rate(config, 1001, steps=1000, d_model=1) == pytest.approx(0, abs=1e-12)
+
+
+def test_constant_stays_at_its_peak():
+    assert schedule("constant")[100:] == [3e-3] * 900
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_shorter_than_its_warm_up_still_has_schedule(kind):
+    rates = schedule(kind, steps=10, warmup=100)
+    assert all(0 < rate < 3e-3 for rate in rates)
+    assert rates == sorted(rates)
+
+
+def test_step_zero_has_the_rate_of_step_one():
+    assert noam(0, 512, 4000) == noam(1, 512, 4000)
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "value"),
+    [
+        (OptimizerConfig, "beta_1", 1.0), (OptimizerConfig, "beta_2", -0.1),
+        (OptimizerConfig, "epsilon", 0.0), (OptimizerConfig, "weight_decay", -1.0),
+        (OptimizerConfig, "layer_decay", 0.0), (OptimizerConfig, "layer_decay", 1.1),
+        (ScheduleConfig, "warmup", 0), (ScheduleConfig, "rate", 0.0),
+        (ScheduleConfig, "factor", -1.0),
+    ],
+)  # fmt: skip
+def test_values_out_of_range_are_refused(config, name, value):
+    with pytest.raises(ValueError, match=f"{name} = {value}"):
+        config(**{name: value})

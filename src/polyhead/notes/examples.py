@@ -116,7 +116,7 @@ WARM_UP = """
 The learning rate of the base model (512, and 4,000 steps of warm-up) at its first step, at its peak
 and at its last step.
 
->>> from polyhead.training.schedule import noam
+>>> from polyhead.training.optim import noam
 >>> for step in (1, 4_000, 100_000):
 ...     print(f"{step}: {noam(step, d_model=512, warmup=4_000):.5e}")
 1: 1.74693e-07

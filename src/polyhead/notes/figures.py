@@ -17,7 +17,7 @@ from polyhead.layers.attention import attention_weights
 from polyhead.layers.masks import CAUSAL
 from polyhead.layers.positions import SinusoidalPositions
 from polyhead.render.svg import WIDTH, Frame, Length, Point, box, heat, svg, text
-from polyhead.training.schedule import noam
+from polyhead.training.optim import noam
 
 
 class Picture(NamedTuple):

@@ -17,9 +17,8 @@ from torch.optim import Optimizer
 from polyhead.data.batches.base import DataPosition
 from polyhead.errors import PolyheadError
 from polyhead.training.losses import Objective
-from polyhead.training.optim import OptimizerConfig, set_rate
+from polyhead.training.optim import OptimizerConfig, ScheduleConfig, set_rate
 from polyhead.training.reward import RewardConfig
-from polyhead.training.schedule import ScheduleConfig
 
 T = TypeVar("T")
 SEEDS = 2**63  # how many there are

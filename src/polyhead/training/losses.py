@@ -1,18 +1,37 @@
-"""What each family is trained for. An objective turns a model and a batch into a `Loss`.
+"""Training losses of all tasks. An `Objective` computes a `Loss` from a model and a batch.
 
-Losses are *sums* over predictions, with their count beside them. Whoever adds several batches up
-divides once, at the end, and so weighs every token alike however the batches were cut.
+Losses are sums over predictions, with their count. The training loop divides the sum of all
+accumulated batches once, so that every token has the same weight however the batches were cut.
+
+    MaskedTokenLoss      L = Σ over masked positions of -log p(true token)      count: masked tokens
+    ReplacedTokenLoss    L = (tokens / masked) · L_fill + λ · L_spot            count: all tokens
+    SoftLabelLoss        L = -Σ_i Σ_c t_ic · log softmax(z_i)_c,  t_ic = (1 - ε) y_ic + ε / C
+    BalancedLoss         L = L_objective + Σ over gates (L_importance + L_load)   (Shazeer 2017)
+
+ELECTRA adds two losses with different normalizers: the generator's by the masked tokens, the
+discriminator's by all tokens that are not padding. The sum above divided by its count is
+
+    L / tokens = L_fill / masked + λ · L_spot / tokens
+
+as in the authors' code. Accumulated batches are weighted by their tokens; both halves of a batch
+keep its ratio of tokens to masked tokens, so that splitting a batch does not change the loss.
 """
 
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from polyhead.data.batches.images import ImageBatch
+from polyhead.data.batches.labelled import TextBatch
 from polyhead.data.batches.language_model import LanguageBatch
+from polyhead.data.batches.masked import MaskedBatch
 from polyhead.data.batches.translation import TranslationBatch
 from polyhead.layers.cross_entropy import linear_cross_entropy
+from polyhead.layers.mixture_of_experts import has_experts, listening
 
 
 @dataclass(frozen=True)
@@ -25,18 +44,18 @@ class Loss:
 
 @runtime_checkable
 class Objective(Protocol):
-    """Called by the training loop, and by validation without gradients."""
+    """A loss function, called by the training loop and by validation."""
 
     def __call__(self, model: nn.Module, batch: Any) -> Loss:
-        """The loss of this model on this batch."""
+        """Return the loss of a model on a batch."""
         ...
 
 
 @dataclass(frozen=True)
 class TranslationLoss:
-    """Cross-entropy of the next target token, with label smoothing (section 5.4).
+    """Cross-entropy of the next target token, with label smoothing (Vaswani et al. 2017, 5.4).
 
-    The output layer is applied only where there is something to predict, and never as a whole.
+    The output layer is applied only at positions with a label, in slices.
     """
 
     pad: int
@@ -53,7 +72,7 @@ class TranslationLoss:
 
 @dataclass(frozen=True)
 class NextTokenLoss:
-    """Cross-entropy of the next token of running text: what a language model learns by."""
+    """Cross-entropy of the next token of running text, for language models."""
 
     smoothing: float = 0.0
 
@@ -63,3 +82,99 @@ class NextTokenLoss:
         layer = model.to_logits
         total = linear_cross_entropy(states, layer.weight, layer.bias, labels, self.smoothing)
         return Loss(total, len(labels))
+
+
+@dataclass(frozen=True)
+class MaskedTokenLoss:
+    """Cross-entropy of the masked tokens (Devlin et al. 2019, section 3.1).
+
+    Head and output layer are applied only at masked positions, about one in seven.
+    """
+
+    def __call__(self, model: Any, batch: MaskedBatch) -> Loss:
+        (positions,) = batch.chosen.flatten().nonzero(as_tuple=True)
+        labels = batch.ids.flatten()[positions]
+        h, layer = model.transform(model.hidden(batch.blanked, asked=positions)), model.to_logits
+        total = linear_cross_entropy(h, layer.weight, layer.bias, labels)
+        return Loss(total, max(1, len(labels)))  # a batch of unknown words has no masked tokens
+
+
+@dataclass(frozen=True)
+class ReplacedTokenLoss:
+    """ELECTRA's generator and discriminator losses (Clark et al. 2020)."""
+
+    pad: int
+
+    def __call__(self, model: Any, batch: MaskedBatch) -> Loss:
+        return self.of(model(batch.ids, batch.blanked, batch.chosen), batch, model.spotting)
+
+    def of(self, output: Any, batch: MaskedBatch, weight: float) -> Loss:
+        """Return the loss of a model's output; `weight` is λ."""
+        fill = F.cross_entropy(output.generated.float(), batch.ids[batch.chosen], reduction="sum")
+        real = batch.ids != self.pad
+        spot = F.binary_cross_entropy_with_logits(
+            output.suspicion.float()[real], output.replaced[real].float(), reduction="sum"
+        )
+        total = batch.tokens_per_blank * fill + weight * spot
+        return Loss(total, batch.n_tokens)
+
+
+@dataclass(frozen=True)
+class ClassificationLoss:
+    """Cross-entropy of the class of each text, with label smoothing."""
+
+    smoothing: float = 0.0
+
+    def __call__(self, model: Any, batch: TextBatch) -> Loss:
+        logits = model(batch.ids).float()
+        total = F.cross_entropy(
+            logits, batch.labels, reduction="sum", label_smoothing=self.smoothing
+        )
+        return Loss(total, len(batch.labels))
+
+
+@dataclass(frozen=True)
+class SoftLabelLoss:
+    """Cross-entropy of images whose labels are class probabilities, as after mixup or CutMix."""
+
+    smoothing: float = 0.0
+
+    def __call__(self, model: Any, batch: ImageBatch) -> Loss:
+        logits = model(batch.images)
+        with torch.autocast(logits.device.type, enabled=False):
+            total = soft_cross_entropy(logits.float(), batch.targets, self.smoothing)
+        return Loss(total, len(batch.images))
+
+
+def soft_cross_entropy(
+    logits: Float[Tensor, "batch classes"],
+    targets: Float[Tensor, "batch classes"],
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Return the cross-entropy of class probabilities, summed over the batch."""
+    smooth = targets * (1 - smoothing) + smoothing / targets.size(-1)
+    return -(smooth * logits.log_softmax(-1)).sum()
+
+
+@dataclass(frozen=True)
+class BalancedLoss:
+    """An objective plus the balancing losses of a mixture of experts (Shazeer et al. 2017, 4).
+
+    The balancing loss of a batch counts once per prediction, so that the mean over all predictions
+    is L. If a batch is split because memory ran out, each half is balanced alone.
+    """
+
+    objective: Objective
+
+    def __call__(self, model: nn.Module, batch: Any) -> Loss:
+        with listening(model, learning=True) as usages:
+            loss = self.objective(model, batch)
+        total = loss.total
+        for usage in usages.values():
+            total = total + loss.count * usage.loss
+        return Loss(total, loss.count)
+
+
+def with_balancing(objective: Objective, model: nn.Module) -> Objective:
+    """Add the balancing losses to an objective if the model has experts."""
+    return BalancedLoss(objective) if has_experts(model) else objective

@@ -1,17 +1,27 @@
-"""The optimiser: Adam as the paper sets it, or AdamW (Loshchilov & Hutter 2019).
+"""Optimizers (Adam, AdamW) and learning-rate schedules.
 
-Fine-tuning may move what lies deeper more slowly, since it knows more of language than of the task
-(Howard & Ruder 2018; ELECTRA: 0.8):
+Schedules are functions from a step (counted from 1) to a rate:
+
+    noam           factor · d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)   (2017, equation 3)
+    inverse_sqrt   rate · min(step / warmup, √(warmup / step))   as noam, by its peak
+    linear         rate · step / warmup, then linear decay
+    cosine         rate · step / warmup, then cosine decay
+    constant       rate · min(1, step / warmup)
+
+All rise for `warmup` steps. Linear and cosine reach zero one step after the last update.
+
+For fine-tuning, lower layers may have a lower rate (Howard & Ruder 2018; ELECTRA: 0.8):
 
     rate of a parameter = rate · layer_decay ^ (layers above it)
 
     the head, a norm after the last block    0 layers above
     block i of n, counted from 1             n - i + 1
-    the embeddings, and all that is theirs   n + 1
+    the embeddings and their norms           n + 1
 
 (ELECTRA's own code counts one more above every block: a mistake, says its author in issue 51.)
 """
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,19 +32,19 @@ from torch.optim import Adam, AdamW, Optimizer
 
 BLOCK = re.compile(r"(?:^|\.)blocks\.(\d+)\.")  # in the name of a parameter
 EMBEDDINGS = {"embed", "embed_source", "embed_target", "widen", "positions", "class_token"}
-SMALLEST = 1e-30  # smaller ones are zero in float32, and zero divided by it is not a number
+SMALLEST = 1e-30  # smaller values are zero in float32, and 0 / 0 is not a number
 
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """The defaults are those of Vaswani et al. 2017, section 5.3."""
+    """The table [train.optimizer], with the defaults of Vaswani et al. 2017, section 5.3."""
 
     kind: Literal["adam", "adamw"] = "adam"
     beta_1: float = 0.9
     beta_2: float = 0.98
     epsilon: float = 1e-9
-    weight_decay: float = 0.0  # on matrices only: norms, biases and positions are left alone
-    layer_decay: float = 1.0  # of the rate, from each layer to the one below it; 1: all move alike
+    weight_decay: float = 0.0  # of matrices only, not of norms, biases and positions
+    layer_decay: float = 1.0  # factor of the rate from each layer to the one below it
 
     def __post_init__(self) -> None:
         for name in ("beta_1", "beta_2"):
@@ -52,8 +62,8 @@ class OptimizerConfig:
             )
 
 
-def build(model: nn.Module, config: OptimizerConfig) -> Optimizer:
-    """An optimiser for all parameters; the learning rate is set by the loop at every step."""
+def build_optimizer(model: nn.Module, config: OptimizerConfig) -> Optimizer:
+    """Return an optimizer of all parameters; the training loop sets its rate at every step."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     above = layers_above(parameters)
     groups: dict[tuple[float, float], dict[str, Any]] = {}
@@ -70,23 +80,62 @@ def build(model: nn.Module, config: OptimizerConfig) -> Optimizer:
 
 
 def layers_above(names: Iterable[str]) -> dict[str, int]:
-    """How many layers stand between each parameter and the output, the next one included."""
+    """Return the number of layers between each parameter and the output."""
     names, blocks = list(names), dict[str, int]()
     for name in names:
-        if found := BLOCK.search(name):
-            stack = name[: found.start()]
-            blocks[stack] = max(blocks.get(stack, 0), int(found[1]) + 1)
+        if match := BLOCK.search(name):
+            stack = name[: match.start()]
+            blocks[stack] = max(blocks.get(stack, 0), int(match[1]) + 1)
     above = {}
     for name in names:
-        if found := BLOCK.search(name):
-            above[name] = blocks[name[: found.start()]] - int(found[1])
+        if match := BLOCK.search(name):
+            above[name] = blocks[name[: match.start()]] - int(match[1])
         else:
-            deepest = bool(EMBEDDINGS & set(name.split(".")))
-            above[name] = 1 + max(blocks.values(), default=0) if deepest else 0
+            embedding = bool(EMBEDDINGS & set(name.split(".")))
+            above[name] = 1 + max(blocks.values(), default=0) if embedding else 0
     return above
 
 
 def set_rate(optimizer: Optimizer, rate: float) -> None:
-    """Give each group its share of a rate, which is all of it in an optimiser from elsewhere."""
+    """Set the learning rate, times the share of each parameter group (1 if it has none)."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get("share", 1.0)
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """The table [train.schedule]. `rate` is the peak; noam uses d_model and `factor` instead."""
+
+    kind: Literal["noam", "inverse_sqrt", "linear", "cosine", "constant"] = "noam"
+    rate: float = 1e-3
+    warmup: int = 4000
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.warmup < 1:
+            raise ValueError(f"warmup = {self.warmup}: expected at least 1 step")
+        for name in ("rate", "factor"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} = {getattr(self, name)}: expected more than 0")
+
+
+def learning_rate(config: ScheduleConfig, step: int, *, steps: int, d_model: int) -> float:
+    """Return the rate of update number `step` of `steps`. Step 0 has the rate of step 1."""
+    step = max(step, 1)
+    rise = min(1.0, step / config.warmup)
+    left = min(1.0, max(0.0, (steps - step + 1) / max(1, steps - config.warmup)))
+    if config.kind == "noam":
+        return noam(step, d_model, config.warmup, config.factor)
+    if config.kind == "inverse_sqrt":
+        return config.rate * min(rise, math.sqrt(config.warmup / step))
+    if config.kind == "linear":
+        return config.rate * min(rise, left)
+    if config.kind == "cosine":
+        return config.rate * min(rise, (1 - math.cos(math.pi * left)) / 2)
+    return config.rate * rise
+
+
+def noam(step: int, d_model: int, warmup: int, factor: float = 1.0) -> float:
+    """Return a rate that rises linearly for `warmup` steps, then falls as 1/√step (eq. 3)."""
+    step = max(step, 1)
+    return factor * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)

@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 from polyhead.errors import ConfigError
 from polyhead.layers.mixture_of_experts import has_experts
 from polyhead.models.registry import FAMILIES
-from polyhead.training import optim as optimizer
 from polyhead.training.config import RunConfig
 from polyhead.training.loop import Progress
+from polyhead.training.optim import build_optimizer
 from polyhead.training.run_log import RunLog
 from polyhead.training.signals import Stop
 from polyhead.training.tasks.base import TaskSetup
@@ -62,5 +62,5 @@ def open_session(
         f"{prepared.summary}; {n_parameters / 1e6:.1f} million parameters; "
         f"{run.train.steps:,} steps on {device}"
     )
-    adam = optimizer.build(model, run.train.optimizer)
+    adam = build_optimizer(model, run.train.optimizer)
     return Session(run, folder, journal, prepared, model, adam, stop, Progress())

@@ -23,11 +23,11 @@ from polyhead.training import loop
 from polyhead.training import run_dir as runs
 from polyhead.training import run_log as reports
 from polyhead.training import signals as interrupts
-from polyhead.training.balancing import balanced
 from polyhead.training.config import RunConfig
 from polyhead.training.loop import Callbacks, NotFinite, Progress, Update
+from polyhead.training.losses import with_balancing
+from polyhead.training.optim import learning_rate
 from polyhead.training.run_log import NullReporter, ProgressReporter, RunLog
-from polyhead.training.schedule import learning_rate
 from polyhead.training.session import Session, open_session
 from polyhead.training.tasks import task_of
 from polyhead.training.validation import validate
@@ -44,7 +44,6 @@ class TrainResult:
     step: int
     signal: int | None  # what interrupted it, if anything
     metrics: dict[str, Any]
-    flops: float = 0.0  # of all its training, counted as `polyhead cost` does; 0 if unknown
 
 
 def train(
@@ -176,7 +175,7 @@ def _loop(session: Session) -> None:
     )
     loop.train(
         session.model,
-        balanced(session.prepared.objective, session.model),
+        with_balancing(session.prepared.objective, session.model),
         session.prepared.batches.batches(
             DataPosition(progress.epoch, progress.batch), config.workers
         ),
@@ -324,7 +323,4 @@ def _result(session: Session) -> TrainResult:
     link, progress = session.folder / "best", session.progress
     best = link if link.exists() else session.folder / "last"
     interrupted_by = None if loop.over(session.run.train, progress) else session.stop.signal
-    flops = progress.tokens * session.prepared.flops_per_token
-    return TrainResult(
-        session.folder, best, progress.step, interrupted_by, session.metrics or {}, flops
-    )
+    return TrainResult(session.folder, best, progress.step, interrupted_by, session.metrics or {})

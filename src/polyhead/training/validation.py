@@ -1,7 +1,11 @@
 """How good a model is by now, on data that it is not trained on; each task has its own measures."""
 
-from polyhead.layers.mixture_of_experts import listening
-from polyhead.training.expert_usage import describe, shares, table
+from polyhead.layers.mixture_of_experts import (
+    describe_usage,
+    listening,
+    usage_metrics,
+    usage_shares,
+)
 from polyhead.training.loop import Progress
 from polyhead.training.session import Session
 
@@ -13,9 +17,9 @@ def validate(session: Session, progress: Progress) -> float:
         metrics = session.prepared.valid(session.model.eval(), progress.step)
     words = [f"step {progress.step:,}", *(f"{k} {v:.3f}" for k, v in metrics.items())]
     if uses:
-        metrics |= shares(uses)
-        words.append(describe(uses))
-        session.journal.record("experts", progress.step, table(uses))
+        metrics |= usage_metrics(uses)
+        words.append(describe_usage(uses))
+        session.journal.record("experts", progress.step, usage_shares(uses))
     session.journal.record("valid", progress.step, metrics)
     session.journal.reporter.notice("  ".join(words))
     session.metrics = metrics

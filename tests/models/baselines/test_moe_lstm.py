@@ -11,8 +11,7 @@ from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import greedy
 from polyhead.layers.mixture_of_experts import ExpertsConfig, Gate, listening
 from polyhead.models.baselines.moe_lstm import PUBLISHED, MoE, MoEConfig, ProjectedLSTM
-from polyhead.training.balancing import Balanced
-from polyhead.training.losses import TranslationLoss
+from polyhead.training.losses import BalancedLoss, TranslationLoss
 
 PAD, VOCAB, D = 0, 11, 8
 SMALL = MoEConfig(VOCAB, VOCAB, d_model=D, d_ff=12, dropout=0.0, experts=ExpertsConfig(n=4, k=2))
@@ -161,7 +160,7 @@ def test_dropout_of_new_experts_does_not_drown_the_words():
 
 def test_twenty_pairs_are_learned_by_heart_and_all_experts_help():
     model = MoE(replace(SMALL, d_model=32, d_ff=32))
-    batch = learn_by_heart(model, Balanced(TranslationLoss(PAD)), rate=0.01, steps=120)
+    batch = learn_by_heart(model, BalancedLoss(TranslationLoss(PAD)), rate=0.01, steps=120)
     with listening(model) as uses:
         said = greedy(model, batch.source, DecodeConfig(beam=1))
     assert share_right(said, batch) >= 0.9

@@ -10,7 +10,7 @@ from polyhead.data.batches.translation import TranslationBatch
 from polyhead.models.transformer import Transformer
 from polyhead.notes.chapters import training
 from polyhead.training import losses as objectives
-from polyhead.training import schedule
+from polyhead.training import optim as schedule
 
 MINE = claims_of("training")
 broken = partial(failing, MINE)

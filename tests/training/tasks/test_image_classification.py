@@ -18,7 +18,7 @@ from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.models.vit import PUBLISHED, ViT, ViTConfig
 from polyhead.pipelines.image_classifier import ImageClassifier, load
 from polyhead.training.config import build, read_run, recipe_names
-from polyhead.training.soft_labels import SoftLabels, soft_cross_entropy
+from polyhead.training.losses import SoftLabelLoss, soft_cross_entropy
 from polyhead.training.tasks.image_classification import tokens_of
 from polyhead.training.trainer import train
 
@@ -96,8 +96,8 @@ def test_halves_of_a_batch_sum_to_the_whole():
     model = ViT(build(TINY).model)
     torch.nn.init.normal_(model.to_logits.weight)
     batch = ImageBatch(torch.randn(5, 3, 8, 8), torch.rand(5, 1000).softmax(1), 5)
-    whole = SoftLabels(0.1)(model, batch)
-    halves = [SoftLabels(0.1)(model, half) for half in batch.halves()]
+    whole = SoftLabelLoss(0.1)(model, batch)
+    halves = [SoftLabelLoss(0.1)(model, half) for half in batch.halves()]
     assert [half.count for half in halves] == [2, 3]
     torch.testing.assert_close(whole.total, halves[0].total + halves[1].total)
 

@@ -21,7 +21,7 @@ from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
 from polyhead.pipelines.mask_filler import MaskFiller, written
 from polyhead.special_tokens import EOS
-from polyhead.training.pretraining_losses import MaskedTokenLoss
+from polyhead.training.losses import MaskedTokenLoss
 from polyhead.training.tasks.masked_lm import examine
 from polyhead.training.trainer import train
 

@@ -23,7 +23,7 @@ from polyhead.models.bert import bert_stack
 from polyhead.models.electra import Electra, ElectraConfig, ElectraOutput
 from polyhead.special_tokens import EOS, PAD
 from polyhead.training.loop import TrainConfig, accumulate, average_and_clip
-from polyhead.training.pretraining_losses import ReplacedTokenLoss
+from polyhead.training.losses import ReplacedTokenLoss
 from polyhead.training.tasks.replaced_token import examine
 
 VOCAB = 23

@@ -23,8 +23,8 @@ from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers import storage as tokenizer
 from polyhead.tokenizers.base import TextConfig
-from polyhead.training.classification_losses import ClassificationLoss
 from polyhead.training.config import read_run
+from polyhead.training.losses import ClassificationLoss
 from polyhead.training.pretrained_encoder import PretrainedEncoder, check_blocks
 from polyhead.training.run_log import NullReporter, RunLog
 from polyhead.training.tasks import task_of

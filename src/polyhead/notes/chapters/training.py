@@ -15,7 +15,7 @@ from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.notes.claims import ClaimResult, claim, close, same
 from polyhead.training.losses import TranslationLoss
-from polyhead.training.schedule import ScheduleConfig, learning_rate, noam
+from polyhead.training.optim import ScheduleConfig, learning_rate, noam
 
 
 @claim("H3", TranslationLoss, linear_cross_entropy)

@@ -23,8 +23,8 @@ from polyhead.errors import ConfigError
 from polyhead.models.vit import ViTConfig
 from polyhead.training.config import RunConfig
 from polyhead.training.finetune import Material, PretrainedModel, read_own, resized
+from polyhead.training.losses import SoftLabelLoss
 from polyhead.training.run_log import RunLog
-from polyhead.training.soft_labels import SoftLabels
 from polyhead.training.tasks.base import TaskSetup
 
 HEAD, POSITIONS = ("to_logits.weight", "to_logits.bias"), "positions.table.weight"
@@ -82,7 +82,7 @@ class ImageClassificationTask:
             run,
             None,
             ImageBatches(images.train, n_classes, budget, change, seed),
-            SoftLabels(run.train.smoothing),
+            SoftLabelLoss(run.train.smoothing),
             partial(examine, images.valid, 4 * budget.images),
             f"{len(images.train):,} training images of {shape} in {n_classes:,} classes, "
             f"{len(images.valid):,} for validation",

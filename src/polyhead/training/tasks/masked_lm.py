@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from polyhead.data.batches.masked import BERT_MASKING, MaskedBatch
-from polyhead.training.pretraining_losses import MaskedTokenLoss
+from polyhead.training.losses import MaskedTokenLoss
 from polyhead.training.tasks.sequences import Pretraining
 
 

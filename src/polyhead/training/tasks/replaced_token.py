@@ -8,7 +8,7 @@ import torch
 from polyhead.data.batches.masked import ELECTRA_MASKING, MaskedBatch
 from polyhead.metrics.detection import detected
 from polyhead.tokenizers.storage import PAD
-from polyhead.training.pretraining_losses import ReplacedTokenLoss
+from polyhead.training.losses import ReplacedTokenLoss
 from polyhead.training.tasks.sequences import Pretraining
 
 SEED = 0  # of the forgeries in validation

@@ -20,9 +20,9 @@ from polyhead.models.bert import BERTConfig
 from polyhead.tokenizers import storage as tokenizer
 from polyhead.tokenizers.storage import Tokenizers, sampled
 from polyhead.training import run_dir as runs
-from polyhead.training.classification_losses import ClassificationLoss
 from polyhead.training.config import RunConfig
 from polyhead.training.finetune import with_dropout
+from polyhead.training.losses import ClassificationLoss
 from polyhead.training.pretrained_encoder import (
     PretrainedEncoder,
     copy_encoder,

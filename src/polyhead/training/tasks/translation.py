@@ -13,24 +13,20 @@ from torch import Tensor, nn
 
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint.model_dir import SavedModel
-from polyhead.cost.families import bill
-from polyhead.cost.measured import products
-from polyhead.cost.stack import Shape
 from polyhead.data import bilingual_dictionary as lexicon
 from polyhead.data import config as corpus
-from polyhead.data.batches.translation import Pair, TranslationBatch, TranslationBatches, collate
+from polyhead.data.batches.translation import Pair, TranslationBatch, TranslationBatches
 from polyhead.data.config import Corpus
 from polyhead.data.parallel import Pairs
 from polyhead.decoding.batch import decode_all
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import sample
-from polyhead.errors import ConfigError, DataError
+from polyhead.errors import DataError
 from polyhead.metrics.bleu import quick_bleu
-from polyhead.models.registry import FAMILIES
-from polyhead.tokenizers.storage import EOS, PAD, UNK, Tokenizers
-from polyhead.training import losses as objectives
+from polyhead.tokenizers.storage import PAD, Tokenizers
 from polyhead.training.config import RunConfig
 from polyhead.training.finetune import another_family, read_whole, set_all, take_over
+from polyhead.training.losses import Objective, TranslationLoss
 from polyhead.training.pretrained_encoder import check_blocks, copy_blocks, read_initial
 from polyhead.training.reward import ExpectedReward
 from polyhead.training.run_dir import fingerprint
@@ -93,7 +89,6 @@ class TranslationTask:
             f"{len(tokenizers.target):,}",
             begin=_beginning(run, whole, journal),
             trained=whole is not None,
-            flops_per_token=flops_per_token(run, pairs.ids),
         )
 
 
@@ -106,11 +101,11 @@ def _check_encoder(run: RunConfig) -> None:
     check_blocks(initial, run.model.encoder_stack, run.model.positions)
 
 
-def objective_of(run: RunConfig) -> objectives.Objective:
+def objective_of(run: RunConfig) -> Objective:
     """Likelihood, or a mixture of reward and likelihood."""
     if run.train.reward.samples:
         return ExpectedReward(run.train.reward, draw)
-    return objectives.TranslationLoss(PAD, run.train.smoothing)
+    return TranslationLoss(PAD, run.train.smoothing)
 
 
 def draw(model: Any, source: Tensor, samples: int) -> Tensor:
@@ -151,27 +146,6 @@ def _begin(path: str, journal: RunLog, model: Any) -> None:
     assert initial is not None
     taken = copy_blocks(initial, model)
     journal.notice(f"{taken} tensors of the encoder are those of {path}; all others are new")
-
-
-def flops_per_token(run: RunConfig, pairs: Sequence[Pair]) -> float:
-    """Of training by likelihood, for a sentence pair of average length.
-
-    By the family's bill; where nobody has written one, by torch's counter on a model like this.
-    """
-    source, target = (round(sum(map(len, side)) / len(pairs)) for side in zip(*pairs, strict=True))
-    try:
-        work = bill(run.family, run.model, Shape(1, target, source)).total.training
-    except ConfigError:
-        work = _measured_products(run, source, target)
-    return work / (source + target)
-
-
-def _measured_products(run: RunConfig, source: int, target: int) -> int:
-    """FLOPs of learning from one pair of these lengths; nothing random is left changed."""
-    batch = collate([([UNK] * (source - 1) + [EOS], [UNK] * (target - 1) + [EOS])])
-    with torch.random.fork_rng(devices=[]):
-        model = FAMILIES[run.family].model(run.model)
-        return products(lambda: objectives.TranslationLoss(PAD)(model, batch).total.backward())
 
 
 @dataclass(frozen=True)
@@ -254,7 +228,7 @@ def examine(asked: Examination, model: Any, step: int) -> dict[str, float]:
 def valid_loss(model: Any, batches: Sequence[TranslationBatch]) -> float:
     """The mean loss per token, without label smoothing and without dropout."""
     device = next(model.eval().parameters()).device
-    objective, total, count = objectives.TranslationLoss(PAD), 0.0, 0
+    objective, total, count = TranslationLoss(PAD), 0.0, 0
     for batch in batches:
         loss = objective(model, batch.to(device))
         total, count = total + loss.total.item(), count + loss.count
