@@ -24,8 +24,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
     "decoding": {"errors", "special_tokens"},
     "metrics": {"errors"},
     "training": {
-        "data", "models", "checkpoint", "decoding", "metrics", "layers", "tokenizers", "cost",
-        "pipelines", *FOUNDATION,
+        "data", "models", "checkpoint", "decoding", "metrics", "layers", "tokenizers", *FOUNDATION,
     },
     "pipelines": {
         "checkpoint", "data", "decoding", "metrics", "layers", "models", "tokenizers", "training",

@@ -95,6 +95,4 @@ def tell(result: TrainResult, use: str) -> None:
         return
     scores = "  ".join(f"{name} {value:.3f}" for name, value in result.metrics.items())
     say(f"finished at step {result.step:,}; validation: {scores}")
-    if result.flops:
-        say(f"training took about {result.flops:.1e} FLOPs of matrix products")
     say(f"the model is {result.best}; use it with: {use} {shlex.quote(str(result.folder))}")

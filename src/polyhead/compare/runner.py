@@ -29,7 +29,6 @@ from polyhead.tokenizers.storage import Tokenizers
 from polyhead.training import run_dir as runs
 from polyhead.training.config import RunConfig, build
 from polyhead.training.run_log import METRICS, ProgressReporter, RunLog
-from polyhead.training.tasks.translation import flops_per_token
 from polyhead.training.tasks.vocabulary import tokenizers_of
 from polyhead.training.trainer import TrainResult, train
 
@@ -239,7 +238,7 @@ def counted(run: RunConfig, shared: Shared) -> dict[str, float]:
         model = load(run.train.init).models[0].model
         per_token = judging.measured_flops_per_token(model, run, shared.pairs)
     else:
-        per_token = flops_per_token(run, shared.pairs)
+        per_token = judging.flops_per_token(run, shared.pairs)
     return {"flops_per_step": per_token * n_tokens / n_batches * run.train.accumulate}
 
 
@@ -312,7 +311,7 @@ def training_of(folder: Path, pairs: Sequence[Pair]) -> dict[str, int | float]:
     run = build(dict(saved.about["run"]))
     timed = read_json(folder / "time.json")
     per_step = timed["seconds"] / timed["steps"] if timed["steps"] else 0.0
-    counted = flops_per_token(run, pairs)
+    counted = judging.flops_per_token(run, pairs)
     measured = judging.measured_flops_per_token(saved.model, run, pairs)
     return {
         "steps": progress["step"],

@@ -15,16 +15,26 @@ import torch
 from torch import Tensor, nn
 
 from polyhead.compare.budget import TimingReporter
+from polyhead.cost.families import bill
 from polyhead.cost.measured import products
-from polyhead.data.batches.translation import Pair, TranslationBatch, TranslationBatches
+from polyhead.cost.stack import Shape
+from polyhead.data.batches.translation import (
+    Pair,
+    TranslationBatch,
+    TranslationBatches,
+    collate,
+)
 from polyhead.decoding.config import DecodeConfig
 from polyhead.layers.attention_hooks import has_cross_attention
+from polyhead.errors import ConfigError
 from polyhead.metrics.bleu import SAMPLES, Comparison, compare, score
 from polyhead.metrics.error_rates import compare_errors, error_rates
+from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.evaluate import Metric
 from polyhead.pipelines.translator import Translator
+from polyhead.special_tokens import EOS, PAD, UNK
 from polyhead.training.config import RunConfig
-from polyhead.training.losses import Objective
+from polyhead.training.losses import Objective, TranslationLoss
 from polyhead.training.tasks.translation import objective_of
 
 MEASURED_BATCHES = 3
@@ -151,3 +161,24 @@ def measured_flops_per_token(model: Any, run: RunConfig, pairs: Sequence[Pair]) 
             model.zero_grad(set_to_none=True)
     model.eval()
     return work / tokens
+
+
+def flops_per_token(run: RunConfig, pairs: Sequence[Pair]) -> float:
+    """Return the FLOPs of training on a sentence pair of average length, per token.
+
+    By formula where the family has one, otherwise by torch's counter on a new model.
+    """
+    source, target = (round(sum(map(len, side)) / len(pairs)) for side in zip(*pairs, strict=True))
+    try:
+        work = bill(run.family, run.model, Shape(1, target, source)).total.training
+    except ConfigError:
+        work = _measured_products(run, source, target)
+    return work / (source + target)
+
+
+def _measured_products(run: RunConfig, source: int, target: int) -> int:
+    """Return the FLOPs of one training step; the random state is left unchanged."""
+    batch = collate([([UNK] * (source - 1) + [EOS], [UNK] * (target - 1) + [EOS])])
+    with torch.random.fork_rng(devices=[]):
+        model = FAMILIES[run.family].model(run.model)
+        return products(lambda: TranslationLoss(PAD)(model, batch).total.backward())

@@ -41,7 +41,6 @@ class TaskSetup:
     about: what a model must remember beside its configuration, such as the names of classes.
     begin: puts pre-trained weights into a new model, if there are any.
     trained: whether `begin` leaves nothing new: what is trained must be better than the beginning.
-    flops_per_token: of training, counted as `polyhead cost` does; 0 if nobody has counted.
     """
 
     run: RunConfig
@@ -53,7 +52,6 @@ class TaskSetup:
     about: dict[str, Any] = field(default_factory=dict)
     begin: Callable[[nn.Module], None] | None = None
     trained: bool = False
-    flops_per_token: float = 0.0
 
 
 @runtime_checkable
