@@ -197,7 +197,7 @@ def trained(words: argparse.Namespace) -> SavedModel:
             f"training a small model for {words.train_steps} steps in {place}, or going on with it"
         )
         train(build(recipe(words.train_steps, words.vocab)), place, reporter=Talking())
-    saved = model_folder.load(place)
+    saved = model_folder.load_model(place)
     if saved.tokenizers is None:
         raise CheckpointError(f"{place} has no tokenizer; it cannot read the test set")
     return saved

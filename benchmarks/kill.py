@@ -99,7 +99,7 @@ def undisturbed(run: RunConfig, folder: Path) -> tuple[dict[str, Any], dict[int,
     It runs in this process, so that the forks find everything imported that they will need.
     """
     train(replace(run, train=replace(run.train, keep=STEPS + 1)), folder)
-    states = {step: state(path) for step, path in store.steps(folder / "checkpoints")}
+    states = {step: state(path) for step, path in store.list_checkpoints(folder / "checkpoints")}
     return trace(folder), states
 
 
@@ -186,7 +186,7 @@ def inspect(place: Path, states: dict[int, dict[str, Any]], counts: Counts) -> N
     """What a kill has left behind."""
     checkpoints = place / "checkpoints"
     counts.in_mid_save += any(checkpoints.glob(f"{store.TEMPORARY}*"))
-    newest, complaints = store.newest(checkpoints)
+    newest, complaints = store.newest_checkpoint(checkpoints)
     counts.damaged_checkpoints += len(complaints)
     logged = last_logged(place)
     if newest is None:

@@ -14,7 +14,7 @@ import torch
 
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint.model_card import model_card
-from polyhead.checkpoint.model_dir import SavedModel, fill, load
+from polyhead.checkpoint.model_dir import SavedModel, load_model, write_model
 from polyhead.data.batches.base import DataPosition, pad
 from polyhead.data.batches.translation import TranslationBatches
 from polyhead.data.parallel import read_parallel
@@ -86,9 +86,9 @@ def main(folder: Path, steps: int = 400) -> str:
 
     # checkpoint: a folder that explains itself, and back
     saved = SavedModel("transformer", config, model, tokenizers)
-    with store.writing(folder / "backwards") as draft:
-        fill(draft, saved, model_card(saved))
-    translator = load(folder / "backwards").model
+    with store.atomic_dir(folder / "backwards") as draft:
+        write_model(draft, saved, model_card(saved))
+    translator = load_model(folder / "backwards").model
 
     # decode: ids → the best ids → a line
     sentence = "a b c d e f"

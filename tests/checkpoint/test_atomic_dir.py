@@ -15,7 +15,7 @@ from polyhead.errors import CheckpointError, PolyheadError
 
 
 def write(folder, **texts):
-    with store.writing(folder) as draft:
+    with store.atomic_dir(folder) as draft:
         (draft / "inner").mkdir()
         for name, text in texts.items():
             (draft / "inner" / name).write_text(text)
@@ -37,7 +37,7 @@ def sealed(tmp_path):
 
 def test_a_folder_appears_complete(tmp_path):
     place = tmp_path / "new" / "place" / "model"
-    with store.writing(place) as draft:
+    with store.atomic_dir(place) as draft:
         (draft / "a").write_text("1")
         assert not place.exists()
     assert names(place) == ["a", "manifest.json"]
@@ -48,7 +48,7 @@ def test_a_folder_appears_complete(tmp_path):
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_an_exception_leaves_nothing(tmp_path, error):
     def attempt():
-        with store.writing(tmp_path / "model") as draft:
+        with store.atomic_dir(tmp_path / "model") as draft:
             (draft / "a").write_text("1")
             raise error
 
@@ -59,7 +59,7 @@ def test_an_exception_leaves_nothing(tmp_path, error):
 
 def test_an_exception_leaves_what_was_there_before(sealed):
     def attempt():
-        with store.writing(sealed) as draft:
+        with store.atomic_dir(sealed) as draft:
             (draft / "a").write_text("other")
             raise RuntimeError
 
@@ -97,7 +97,7 @@ def test_there_is_no_moment_without_a_model(sealed, monkeypatch):
 
 def test_a_link_in_the_way_is_replaced_and_its_target_is_not(sealed):
     link = sealed.with_name("link")
-    store.point(link, sealed)
+    store.link(link, sealed)
     write(link, c="new")
     assert not link.is_symlink()
     assert names(link / "inner") == ["c"]
@@ -109,7 +109,7 @@ def test_others_may_read_what_the_umask_allows(tmp_path):
     before = os.umask(0o022)
     try:
         place = tmp_path / "model"
-        with store.writing(place) as draft:
+        with store.atomic_dir(place) as draft:
             (draft / "a").touch(mode=0o600)
     finally:
         os.umask(before)
@@ -127,7 +127,7 @@ def test_a_full_disk_is_one_line_and_the_old_folder_stays(sealed, monkeypatch, f
         monkeypatch.setattr(store, "_exchange", lambda *_: False)
 
     def attempt():
-        with store.writing(sealed) as draft:
+        with store.atomic_dir(sealed) as draft:
             (draft / "a").write_text("new")
             if failing == "write":
                 full()
@@ -151,7 +151,7 @@ def test_a_disk_that_is_really_full_is_told(sealed):
         try:
             most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, most))
-            with store.writing(sealed) as draft:
+            with store.atomic_dir(sealed) as draft:
                 (draft / "large").write_bytes(bytes(200_000))
         except PolyheadError as error:
             os.write(written, str(error).encode())
@@ -265,25 +265,25 @@ def test_a_pipe_is_not_waited_for(sealed):
 
 
 def checkpoints(place, *steps):
-    return [write(store.step_folder(place, step), a=str(step)) for step in steps]
+    return [write(store.checkpoint_path(place, step), a=str(step)) for step in steps]
 
 
 def test_the_newest_that_verifies_is_found_with_a_word_about_the_others(tmp_path):
     one, two, three = checkpoints(tmp_path, 5, 10, 15)
-    assert store.newest(tmp_path) == (three, [])
+    assert store.newest_checkpoint(tmp_path) == (three, [])
     (three / "data.bin").write_bytes(b"")
-    found, complaints = store.newest(tmp_path)
+    found, complaints = store.newest_checkpoint(tmp_path)
     assert found == two
     assert complaints == [
         f"{three}: data.bin is damaged: its checksum is not the saved one; "
         "going back to an older checkpoint"
     ]
     (two / "manifest.json").unlink()
-    found, complaints = store.newest(tmp_path)
+    found, complaints = store.newest_checkpoint(tmp_path)
     assert (found, len(complaints)) == (one, 2)
     (one / "manifest.json").unlink()
-    assert store.newest(tmp_path)[0] is None
-    assert store.newest(tmp_path / "nowhere") == (None, [])
+    assert store.newest_checkpoint(tmp_path)[0] is None
+    assert store.newest_checkpoint(tmp_path / "nowhere") == (None, [])
 
 
 def test_steps_are_sorted_as_numbers_and_others_are_not_taken_for_them(tmp_path):
@@ -291,23 +291,23 @@ def test_steps_are_sorted_as_numbers_and_others_are_not_taken_for_them(tmp_path)
     (tmp_path / "step-5").mkdir()
     (tmp_path / ".tmp-1-step-00000007").mkdir()
     (tmp_path / "step-00000009.bak").mkdir()
-    assert [step for step, _ in store.steps(tmp_path)] == [3, 99_999_999, 10**8]
+    assert [step for step, _ in store.list_checkpoints(tmp_path)] == [3, 99_999_999, 10**8]
 
 
 def test_the_last_ones_and_the_best_are_kept(tmp_path):
     folders = dict(zip(range(1, 8), checkpoints(tmp_path, *range(1, 8)), strict=True))
-    store.tidy(tmp_path, folders[7], keep=3, spare=folders[2])
-    assert [step for step, _ in store.steps(tmp_path)] == [2, 5, 6, 7]
-    store.tidy(tmp_path, folders[7], keep=1, spare=None)
-    assert [step for step, _ in store.steps(tmp_path)] == [7]
+    store.remove_old_checkpoints(tmp_path, folders[7], keep=3, spare=folders[2])
+    assert [step for step, _ in store.list_checkpoints(tmp_path)] == [2, 5, 6, 7]
+    store.remove_old_checkpoints(tmp_path, folders[7], keep=1, spare=None)
+    assert [step for step, _ in store.list_checkpoints(tmp_path)] == [7]
 
 
 def test_a_damaged_newer_one_does_not_push_the_sound_ones_out(tmp_path):
     folders = dict(zip((4, 8, 12), checkpoints(tmp_path, 4, 8, 12), strict=True))
     (folders[12] / "data.bin").write_bytes(b"")
     checkpoints(tmp_path, 9)  # a run went back to step 8 and came to step 9
-    store.tidy(tmp_path, store.step_folder(tmp_path, 9), keep=2, spare=None)
-    assert [step for step, _ in store.steps(tmp_path)] == [8, 9]
+    store.remove_old_checkpoints(tmp_path, store.checkpoint_path(tmp_path, 9), keep=2, spare=None)
+    assert [step for step, _ in store.list_checkpoints(tmp_path)] == [8, 9]
 
 
 def test_what_a_crash_left_behind_goes_and_what_is_not_ours_stays(tmp_path):
@@ -328,7 +328,7 @@ def test_a_link_is_relative_and_moves_at_once(tmp_path):
     one, two = checkpoints(tmp_path / "run" / "checkpoints", 1, 2)
     link = tmp_path / "run" / "last"
     for target in (one, two):
-        store.point(link, target)
+        store.link(link, target)
         assert link.resolve() == target
         assert not os.path.isabs(os.readlink(link))
     (tmp_path / "run").rename(tmp_path / "moved")

@@ -23,13 +23,13 @@ def save(place, seed, words="하나 둘 셋", **stack):
     torch.manual_seed(seed)
     about = {"step": seed, "valid": {"loss": 1.0}, "run": {"decode": {"beam": 3}}}
     saved = SavedModel("transformer", config, Transformer(config), tokenizers, about)
-    with store.writing(place) as draft:
-        model_folder.fill(draft, saved, "# a card\n")
+    with store.atomic_dir(place) as draft:
+        model_folder.write_model(draft, saved, "# a card\n")
     return place
 
 
 def weights(place):
-    return model_folder.weights(model_folder.load(place).model)
+    return model_folder.weights_of(model_folder.load_model(place).model)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_the_mean_of_one_model_with_itself_is_that_model(three, tmp_path):
 
 def test_it_is_a_whole_model_that_says_what_it_is(three, tmp_path):
     average(three, tmp_path / "mean")
-    saved = model_folder.load(tmp_path / "mean")
+    saved = model_folder.load_model(tmp_path / "mean")
     assert saved.tokenizers is not None
     assert saved.about["averaged"] == ["1", "2", "3"]
     assert saved.about["valid"] is None  # it was not measured
@@ -63,17 +63,19 @@ def test_it_is_a_whole_model_that_says_what_it_is(three, tmp_path):
 
 def test_of_a_run_the_newest_checkpoints_are_taken(tmp_path):
     place = tmp_path / "run" / "checkpoints"
-    folders = [save(store.step_folder(place, step), step) for step in (0, 4, 8, 12)]
+    folders = [save(store.checkpoint_path(place, step), step) for step in (0, 4, 8, 12)]
     assert members_of([tmp_path / "run"], None) == folders[1:]  # step 0 has learned nothing
     assert members_of([tmp_path / "run"], 2) == folders[2:]
     assert average([tmp_path / "run"], tmp_path / "mean", last=2) == folders[2:]
-    assert model_folder.load(tmp_path / "mean").about["averaged"] == [f.name for f in folders[2:]]
+    assert model_folder.load_model(tmp_path / "mean").about["averaged"] == [
+        f.name for f in folders[2:]
+    ]
 
 
 def test_an_older_mean_is_replaced(three, tmp_path):
     average(three[:2], tmp_path / "mean")
     average(three, tmp_path / "mean")
-    assert model_folder.load(tmp_path / "mean").about["averaged"] == ["1", "2", "3"]
+    assert model_folder.load_model(tmp_path / "mean").about["averaged"] == ["1", "2", "3"]
 
 
 def refused(paths, output, match, kind=CheckpointError, **options):
@@ -92,7 +94,7 @@ def test_models_of_different_sizes_have_no_mean(three, tmp_path):
 
 def test_models_of_different_words_have_no_mean(three, tmp_path):
     other = save(tmp_path / "other", 4, words="넷 다섯 여섯"[:7])
-    assert model_folder.load(other).config == model_folder.load(three[0]).config
+    assert model_folder.load_model(other).config == model_folder.load_model(three[0]).config
     refused([*three, other], tmp_path / "mean", "other and .*/1 have different vocabularies")
     assert not (tmp_path / "mean").exists()
 

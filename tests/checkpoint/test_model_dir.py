@@ -34,8 +34,8 @@ def build(tie="all", **stack):
 
 
 def save(saved, place):
-    with store.writing(place) as draft:
-        model_folder.fill(draft, saved, "# a card\n")
+    with store.atomic_dir(place) as draft:
+        model_folder.write_model(draft, saved, "# a card\n")
     return place
 
 
@@ -58,7 +58,7 @@ def seal_again(place):
 
 def refused(place, match):
     with pytest.raises(CheckpointError, match=match) as caught:
-        model_folder.load(place)
+        model_folder.load_model(place)
     text = str(caught.value)
     assert "\n" not in text
     assert len(text) < 600
@@ -74,7 +74,7 @@ def test_a_model_comes_back_as_it_was(tmp_path, tie):
     saved = build(tie)
     for _ in range(2):  # saving twice in one place must work
         save(saved, tmp_path / "model")
-    again = model_folder.load(tmp_path / "model")
+    again = model_folder.load_model(tmp_path / "model")
     assert torch.equal(outputs(again.model), outputs(saved.model))
     assert (again.family, again.config, again.about) == ("transformer", saved.config, {"step": 3})
     assert not again.model.training
@@ -83,7 +83,7 @@ def test_a_model_comes_back_as_it_was(tmp_path, tie):
 
 
 def test_tied_weights_come_back_tied_and_are_saved_once(place):
-    model = model_folder.load(place).model
+    model = model_folder.load_model(place).model
     tokens = model.embed_target.tokens.weight
     assert model.to_logits.weight is tokens
     assert model.embed_source.tokens.weight is tokens
@@ -94,28 +94,28 @@ def test_tied_weights_come_back_tied_and_are_saved_once(place):
 def test_a_folder_without_a_tokenizer_is_a_model_too(tmp_path):
     saved = build()
     bare = SavedModel(saved.family, saved.config, saved.model, None)
-    assert model_folder.load(save(bare, tmp_path / "model")).tokenizers is None
+    assert model_folder.load_model(save(bare, tmp_path / "model")).tokenizers is None
 
 
 def test_weights_of_half_precision_are_welcome(place):
     path = place / "model.safetensors"
     save_file({name: t.bfloat16() for name, t in load_file(path).items()}, path)
     seal_again(place)
-    weight = model_folder.load(place).model.to_logits.weight
+    weight = model_folder.load_model(place).model.to_logits.weight
     assert weight.dtype == torch.float32
     assert torch.equal(weight, weight.bfloat16().float())
 
 
 def test_a_run_means_its_best_checkpoint_or_its_last_or_its_newest(tmp_path):
     run = tmp_path / "run"
-    one = save(build(), store.step_folder(run / "checkpoints", 1))
-    two = save(build(), store.step_folder(run / "checkpoints", 2))
+    one = save(build(), store.checkpoint_path(run / "checkpoints", 1))
+    two = save(build(), store.checkpoint_path(run / "checkpoints", 2))
     assert model_folder.resolve(run) == two
-    store.point(run / "last", one)
+    store.link(run / "last", one)
     assert model_folder.resolve(run) == one
-    store.point(run / "best", two)
+    store.link(run / "best", two)
     assert model_folder.resolve(run) == two
-    store.point(run / "best", run / "checkpoints" / "gone")
+    store.link(run / "best", run / "checkpoints" / "gone")
     assert model_folder.resolve(run) == one
 
 
@@ -153,7 +153,7 @@ def test_weights_that_do_not_fit_on_the_disk_are_one_line_and_the_old_model_stay
     assert "File too large" in line
     assert line.endswith("; what was saved before is intact")
     assert "\n" not in line
-    assert torch.equal(outputs(model_folder.load(place).model), outputs(saved.model))
+    assert torch.equal(outputs(model_folder.load_model(place).model), outputs(saved.model))
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
@@ -372,7 +372,7 @@ def test_random_damage_with_right_checksums_is_refused_or_harmless(place):
         path.write_bytes(bad[: random.choice([len(bad), random.randrange(len(bad))])])
         seal_again(place)
         with contextlib.suppress(CheckpointError):
-            assert model_folder.not_finite(model_folder.load(place).model) is None
+            assert model_folder.first_not_finite(model_folder.load_model(place).model) is None
 
 
 # Sizes

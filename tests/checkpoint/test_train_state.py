@@ -41,13 +41,13 @@ def test_what_is_restored_goes_on_bit_by_bit(tmp_path, kind):
     model, rule = build(0, kind)
     for _ in range(3):
         update(model, rule)
-    training.fill(tmp_path, model, rule, {"progress": PROGRESS})
+    training.write_state(tmp_path, model, rule, {"progress": PROGRESS})
     weights = {name: p.detach().clone() for name, p in model.named_parameters()}
     expected = [update(model, rule) for _ in range(3)]
 
     again, other_rule = build(7, kind)
     update(again, other_rule)
-    assert training.restore(tmp_path, again, other_rule) == {"progress": PROGRESS}
+    assert training.restore_state(tmp_path, again, other_rule) == {"progress": PROGRESS}
     with torch.no_grad():
         for name, p in again.named_parameters():
             p.copy_(weights[name])
@@ -60,9 +60,9 @@ def test_moments_and_counts_come_back_exactly(tmp_path):
     model, rule = build(0)
     for _ in range(3):
         update(model, rule)
-    training.fill(tmp_path, model, rule, {"progress": {}})
+    training.write_state(tmp_path, model, rule, {"progress": {}})
     again, other = build(1)
-    training.restore(tmp_path, again, other)
+    training.restore_state(tmp_path, again, other)
     for p, q in zip(model.parameters(), again.parameters(), strict=True):
         assert rule.state[p].keys() == other.state[q].keys() == {"step", "exp_avg", "exp_avg_sq"}
         for key, value in rule.state[p].items():
@@ -72,19 +72,19 @@ def test_moments_and_counts_come_back_exactly(tmp_path):
 
 def test_before_the_first_update_there_are_no_moments(tmp_path):
     model, rule = build(0)
-    training.fill(tmp_path, model, rule, {"progress": {}})
+    training.write_state(tmp_path, model, rule, {"progress": {}})
     again, other = build(1)
     update(again, other)
-    training.restore(tmp_path, again, other)
+    training.restore_state(tmp_path, again, other)
     assert not other.state
 
 
 def test_the_generators_come_back(tmp_path):
     model, rule = build(0)
-    training.fill(tmp_path, model, rule, {"progress": {}})
+    training.write_state(tmp_path, model, rule, {"progress": {}})
     expected = torch.rand(9)
     torch.manual_seed(5)
-    training.restore(tmp_path, model, rule)
+    training.restore_state(tmp_path, model, rule)
     assert torch.equal(torch.rand(9), expected)
 
 
@@ -92,8 +92,8 @@ def test_the_state_holds_nothing_of_the_file(tmp_path):
     """Or a checkpoint that is removed would keep its place on the disk until the run ends."""
     model, rule = build(0)
     update(model, rule)
-    training.fill(tmp_path, model, rule, {"progress": {}})
-    training.restore(tmp_path, model, rule)
+    training.write_state(tmp_path, model, rule, {"progress": {}})
+    training.restore_state(tmp_path, model, rule)
     with open("/proc/self/maps") as file:
         assert str(tmp_path) not in file.read()
 
@@ -101,14 +101,14 @@ def test_the_state_holds_nothing_of_the_file(tmp_path):
 def test_a_number_that_is_not_one_is_our_mistake(tmp_path):
     model, rule = build(0)
     with pytest.raises(ValueError, match="not JSON compliant"):
-        training.fill(tmp_path, model, rule, {"progress": {"best": math.nan}})
+        training.write_state(tmp_path, model, rule, {"progress": {"best": math.nan}})
 
 
 def spoil_tensors(edit):
     def spoil(folder):
-        found = tensors.load(folder / training.TENSORS)
+        found = tensors.load_tensors(folder / training.TENSORS)
         edit(found)
-        tensors.save(found, folder / training.TENSORS)
+        tensors.save_tensors(found, folder / training.TENSORS)
 
     return spoil
 
@@ -140,9 +140,9 @@ def another_shape(found):
 def test_a_state_that_is_not_one_is_refused_in_one_line(tmp_path, spoil, message):
     model, rule = build(0)
     update(model, rule)
-    training.fill(tmp_path, model, rule, {"progress": json.loads("{}")})
+    training.write_state(tmp_path, model, rule, {"progress": json.loads("{}")})
     spoil(tmp_path)
     with pytest.raises(CheckpointError) as caught:
-        training.restore(tmp_path, model, rule)
+        training.restore_state(tmp_path, model, rule)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)

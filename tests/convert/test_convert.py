@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from polyhead.checkpoint.model_dir import set_weights, weights
+from polyhead.checkpoint.model_dir import set_weights, weights_of
 from polyhead.convert import bert, electra, marian, vit
 from polyhead.convert import gpt2 as gpt
 from polyhead.convert import weight_names as names
@@ -85,7 +85,7 @@ def test_gpt2(shape):
     ids = torch.randint(0, 29, (2, 7))
     torch.testing.assert_close(ours(ids), theirs(ids).logits, **close)
     values = gpt.config_to_hf(config)
-    back = rebuilt(hf.GPT2LMHeadModel, hf.GPT2Config, values, gpt.to_hf(weights(ours)))
+    back = rebuilt(hf.GPT2LMHeadModel, hf.GPT2Config, values, gpt.to_hf(weights_of(ours)))
     torch.testing.assert_close(back(ids).logits, theirs(ids).logits, **close)
     assert gpt.config_from_hf(values) == config
 
@@ -107,7 +107,7 @@ def test_bert_with_blanks(shape):
     torch.testing.assert_close(ours(ids, segments)[real], expected[real], **close)
     torch.testing.assert_close(ours.fill(ids, real, segments), expected[real], **close)
     values = bert.config_to_hf(config)
-    back = rebuilt(hf.BertForMaskedLM, hf.BertConfig, values, bert.to_hf(weights(ours)))
+    back = rebuilt(hf.BertForMaskedLM, hf.BertConfig, values, bert.to_hf(weights_of(ours)))
     torch.testing.assert_close(back(ids, real.long(), segments).logits, expected, **close)
     assert bert.config_from_hf(values) == config
 
@@ -140,7 +140,7 @@ def test_classifiers(head):
     ids, real = padded(ODD["vocab_size"])
     expected = theirs(ids, real.long()).logits
     torch.testing.assert_close(ours(ids), expected, **close)
-    theirs.load_state_dict(room.classifier_to_hf(weights(ours)))
+    theirs.load_state_dict(room.classifier_to_hf(weights_of(ours)))
 
 
 @pytest.mark.parametrize("width", [4, 12])
@@ -157,7 +157,7 @@ def test_electras_two_halves(width):
     fills, spots = generator(ids, real.long()).logits, discriminator(ids, real.long()).logits
     torch.testing.assert_close(ours.generator(ids)[real], fills[real], **close)
     torch.testing.assert_close(ours.suspect(ids)[real], spots[real], **close)
-    first, second = electra.to_hf(weights(ours), config)
+    first, second = electra.to_hf(weights_of(ours), config)
     half, whole = electra.config_to_hf(config)
     back = rebuilt(hf.ElectraForMaskedLM, hf.ElectraConfig, half, first)
     torch.testing.assert_close(back(ids, real.long()).logits, fills, **close)
@@ -171,11 +171,11 @@ def test_what_electras_players_share_is_shared_after_a_journey(sharing):
     config = ElectraConfig(23, 9, d_embed=4, sharing=sharing, generator_size=size)
     config = replace(config, stack=bert_stack(1, 8, 1))
     ours = shaken(Electra(config))
-    halves = electra.to_hf(weights(ours), config)
+    halves = electra.to_hf(weights_of(ours), config)
     assert electra.embeddings_are_shared(*halves) == (sharing != "none")
     again = electra.from_hf(*halves, config)
-    assert again.keys() == weights(ours).keys()
-    assert all(torch.equal(again[name], tensor) for name, tensor in weights(ours).items())
+    assert again.keys() == weights_of(ours).keys()
+    assert all(torch.equal(again[name], tensor) for name, tensor in weights_of(ours).items())
 
 
 @pytest.mark.parametrize(
@@ -200,15 +200,15 @@ def test_vit(image, patch, shape, tmp_path):
     safetensors = pytest.importorskip("safetensors.torch")
     theirs.save_pretrained(tmp_path)  # files have other names than the library has inside
     on_disk = safetensors.load_file(tmp_path / "model.safetensors")
-    assert on_disk.keys() == vit.to_hf(weights(ours)).keys()
-    torch.testing.assert_close(vit.to_hf(weights(ours)), on_disk, rtol=0, atol=0)
+    assert on_disk.keys() == vit.to_hf(weights_of(ours)).keys()
+    torch.testing.assert_close(vit.to_hf(weights_of(ours)), on_disk, rtol=0, atol=0)
     assert vit.config_from_hf(vit.config_to_hf(config)) == config
 
 
 def test_timms_fused_projection_is_ours_side_by_side():
     """timm is not installed here: its attention is written out, as its documentation has it."""
     ours = shaken(ViT(ViTConfig(3, 8, 8, 1, 4, stack=vit_stack())))
-    theirs = vit.to_timm(weights(ours))
+    theirs = vit.to_timm(weights_of(ours))
     x = torch.randn(1, 5, 8)
     qkv = F.linear(x, theirs["blocks.0.attn.qkv.weight"], theirs["blocks.0.attn.qkv.bias"])
     q, k, v = qkv.reshape(1, 5, 3, 2, 4).permute(2, 0, 3, 1, 4)
@@ -220,8 +220,8 @@ def test_timms_fused_projection_is_ours_side_by_side():
     assert theirs["cls_token"].shape == (1, 1, 8)
     assert theirs["pos_embed"].shape == (1, 5, 8)
     again = vit.from_timm(theirs)
-    assert again.keys() == weights(ours).keys()
-    assert all(torch.equal(again[name], tensor) for name, tensor in weights(ours).items())
+    assert again.keys() == weights_of(ours).keys()
+    assert all(torch.equal(again[name], tensor) for name, tensor in weights_of(ours).items())
 
 
 def vit_stack():
@@ -263,7 +263,7 @@ def test_marian(shape):
     values = marian.config_to_hf(config) | {
         "decoder_start_token_id": 16, "eos_token_id": 0, "forced_eos_token_id": 0,
     }  # fmt: skip
-    state = marian.to_hf(weights(ours), config)
+    state = marian.to_hf(weights_of(ours), config)
     back = rebuilt(hf.MarianMTModel, hf.MarianConfig, values, state)
     again = back(source, mask, decoder_input_ids=target).logits
     torch.testing.assert_close(again, expected, **close)

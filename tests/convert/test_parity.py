@@ -152,7 +152,7 @@ def test_both_halves_of_electra_come_in_and_go_out_again(shared, tmp_path):
     disc, gen = halves(tmp_path, shared=shared)
     report = import_model(str(disc), tmp_path / "ours", generator=str(gen))
     assert (report.family, report.parity.equal) == ("electra", True)
-    saved = model_folder.load(tmp_path / "ours")
+    saved = model_folder.load_model(tmp_path / "ours")
     assert saved.config.sharing == ("embeddings" if shared else "none")
     again = export_model(tmp_path / "ours", tmp_path / "again")
     assert again.parity.equal
@@ -220,7 +220,7 @@ def test_marian_translates_as_before_with_and_without_a_beam(shape, tmp_path):
     theirs, folder = marian(tmp_path / "theirs", shape)
     report = import_model(str(folder), tmp_path / "ours")
     assert report.parity.difference < 1e-4
-    saved = model_folder.load(tmp_path / "ours")
+    saved = model_folder.load_model(tmp_path / "ours")
     specials = SpecialIds(**saved.about["imported"]["specials"])
     assert specials == SpecialIds(pad=22, bos=22, eos=0)
     source = torch.randint(1, 22, (4, 9))
@@ -251,14 +251,14 @@ def test_marian_goes_out_again_with_its_own_numbers(shape, tmp_path):
 def test_a_marian_that_does_not_begin_with_padding_needs_no_copy(tmp_path):
     _, folder = marian(tmp_path / "theirs", MARIANS[0], pad=22, start=7)
     assert import_model(str(folder), tmp_path / "ours").parity.equal
-    assert model_folder.load(tmp_path / "ours").config.target_vocab == 23
+    assert model_folder.load_model(tmp_path / "ours").config.target_vocab == 23
 
 
 def ours(folder, family, config):
     """One of our models, never trained, as training would write it."""
     saved = SavedModel(family, config, shaken(FAMILIES[family].model(config)), None)
-    with store.writing(folder) as draft:
-        model_folder.fill(draft, saved, "")
+    with store.atomic_dir(folder) as draft:
+        model_folder.write_model(draft, saved, "")
     return saved.model
 
 

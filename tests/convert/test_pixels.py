@@ -9,7 +9,7 @@ from PIL import Image
 
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
-from polyhead.checkpoint.model_dir import SavedModel, weights
+from polyhead.checkpoint.model_dir import SavedModel, weights_of
 from polyhead.convert.conversion import export_model, import_model
 from polyhead.convert.pixels import scale
 from polyhead.data.batches.images import scaled
@@ -109,7 +109,7 @@ def test_what_goes_back_computes_the_same_from_the_same_files(what, tmp_path, pi
 def test_weights_for_our_pixels_stay_as_they_are_to_the_last_bit(tmp_path):
     model = theirs(tmp_path / "theirs", **SETTINGS["as ours"])
     import_model(str(tmp_path / "theirs"), tmp_path / "ours")
-    found = weights(model_folder.load(tmp_path / "ours").model)
+    found = weights_of(model_folder.load_model(tmp_path / "ours").model)
     before = model.vit.embeddings.patch_embeddings.projection
     assert torch.equal(found["embed.project.weight"], before.weight)
     assert torch.equal(found["embed.project.bias"], before.bias)
@@ -121,8 +121,8 @@ def test_timms_statistics_are_read_from_its_own_configuration(tmp_path):
     config = ViTConfig(3, 8, 12, 3, 4, stack=stack)
     model = ViT(config).eval()
     torch.nn.init.normal_(model.to_logits.weight)  # which begins at zero
-    with store.writing(tmp_path / "ours") as draft:
-        model_folder.fill(draft, SavedModel("vit", config, model, None, {}), "")
+    with store.atomic_dir(tmp_path / "ours") as draft:
+        model_folder.write_model(draft, SavedModel("vit", config, model, None, {}), "")
     export_model(tmp_path / "ours", tmp_path / "timm", to="timm")
     path = tmp_path / "timm" / "config.json"
     values = json.loads(path.read_text())
@@ -136,7 +136,7 @@ def test_timms_statistics_are_read_from_its_own_configuration(tmp_path):
     images = torch.rand(4, 3, 8, 12)  # from 0 to 1
     mean, std = (torch.tensor(IMAGENET[n])[:, None, None] for n in ("image_mean", "image_std"))
     with torch.inference_mode():
-        found = model_folder.load(tmp_path / "again").model(images * 2 - 1)
+        found = model_folder.load_model(tmp_path / "again").model(images * 2 - 1)
         torch.testing.assert_close(found, model((images - mean) / std), rtol=0, atol=1e-4)
 
 
@@ -145,7 +145,7 @@ def test_a_folder_that_says_nothing_is_taken_as_ours_and_that_is_told(tmp_path):
     (tmp_path / "theirs" / "preprocessor_config.json").unlink()
     report = import_model(str(tmp_path / "theirs"), tmp_path / "ours")
     assert report.notes == ("nothing says how its pixels are scaled: from -1 to 1, as ours",)
-    found = weights(model_folder.load(tmp_path / "ours").model)
+    found = weights_of(model_folder.load_model(tmp_path / "ours").model)
     before = model.vit.embeddings.patch_embeddings.projection
     assert torch.equal(found["embed.project.weight"], before.weight)
 

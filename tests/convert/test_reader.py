@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from polyhead.checkpoint import model_dir as model_folder
-from polyhead.checkpoint.model_dir import weights
+from polyhead.checkpoint.model_dir import weights_of
 from polyhead.convert import hub, vit
 from polyhead.convert.conversion import export_model, import_model
 from polyhead.convert.reader import original
@@ -211,7 +211,7 @@ def test_timms_vit_computes_the_same_here(tmp_path):
         "timm is not installed",
         "timm has no model called vit_tiny_patch4_8",
     )
-    ours = model_folder.load(tmp_path / "ours")
+    ours = model_folder.load_model(tmp_path / "ours")
     assert (ours.config.height, ours.config.width, ours.config.stack.n_heads) == (8, 12, 3)
     images = torch.randn(2, 2, 8, 12)
     expected = as_timm(state, images, n_heads=3, patch=4)
@@ -224,14 +224,14 @@ def test_timms_weights_alone_are_enough_if_one_says_what_they_are(tmp_path):
     ours = ViT(ViTConfig(3, 8, 8, 1, 4, stack=small)).eval()
     torch.nn.init.normal_(ours.to_logits.weight)
     lone = tmp_path / "weights.safetensors"
-    save_file({n: t.contiguous() for n, t in vit.to_timm(weights(ours)).items()}, lone)
+    save_file({n: t.contiguous() for n, t in vit.to_timm(weights_of(ours)).items()}, lone)
     report = import_model(str(lone), tmp_path / "ours", family="vit")
     assert report.notes == (
         "nothing says how many heads it has: 3, as timm's plain ViT of this width",
         "nothing says how its pixels are scaled: from -1 to 1, as ours",
     )
     images = torch.randn(2, 1, 8, 8)
-    found = model_folder.load(tmp_path / "ours").model(images)
+    found = model_folder.load_model(tmp_path / "ours").model(images)
     torch.testing.assert_close(found, ours(images), rtol=0, atol=0)
 
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
-from polyhead.checkpoint.model_dir import SavedModel, weights
+from polyhead.checkpoint.model_dir import SavedModel, weights_of
 from polyhead.cli.main import main
 from polyhead.convert.conversion import export_model, import_model
 from polyhead.convert.timm_vit import PLAIN, config_from_timm, config_to_timm
@@ -40,8 +40,8 @@ def ours(folder, config, family="vit", **about):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
-    with store.writing(folder) as draft:
-        model_folder.fill(draft, SavedModel(family, config, model.eval(), None, about), "")
+    with store.atomic_dir(folder) as draft:
+        model_folder.write_model(draft, SavedModel(family, config, model.eval(), None, about), "")
     return model
 
 
@@ -52,10 +52,10 @@ def test_a_vit_goes_to_timm_and_comes_back_the_same(what, tmp_path):
     report = export_model(tmp_path / "ours", tmp_path / "timm", to="timm")
     assert (report.family, report.architecture) == ("vit", "timm")
     import_model(str(tmp_path / "timm"), tmp_path / "again")
-    again = model_folder.load(tmp_path / "again")
+    again = model_folder.load_model(tmp_path / "again")
     assert again.config == config
     assert again.about["classes"] == NAMES[: config.classes]
-    before, after = weights(model), weights(again.model)
+    before, after = weights_of(model), weights_of(again.model)
     assert before.keys() == after.keys()
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
 

@@ -53,7 +53,7 @@ def test_berts_words_keep_their_meaning_under_our_numbers(files, tmp_path):
         assert (folder / "tokenizer.json").is_file()
     report = import_model(str(folder), tmp_path / "ours")
     assert report.parity.equal
-    saved = model_folder.load(tmp_path / "ours")
+    saved = model_folder.load_model(tmp_path / "ours")
     ours, theirs = saved.tokenizers.source, hf.BertTokenizerFast.from_pretrained(folder)
     assert isinstance(ours, Tokenizer)
     assert len(ours) == saved.config.vocab - 1  # [MASK] is the last
@@ -101,7 +101,7 @@ def test_gpt2s_bytes_keep_their_meaning_under_our_numbers(tmp_path):
     folder = gpt(tmp_path / "theirs", gpt_words(tmp_path / "theirs"))
     report = import_model(str(folder), tmp_path / "ours")
     assert report.parity.equal
-    saved = model_folder.load(tmp_path / "ours")
+    saved = model_folder.load_model(tmp_path / "ours")
     ours, theirs = saved.tokenizers.source, hf.GPT2TokenizerFast.from_pretrained(folder)
     assert len(ours) == saved.config.vocab == 262
     for text in ("the cat", "서울 the cats", "  two  spaces ", "<|endoftext|>"):
@@ -194,7 +194,7 @@ def test_tokenizers_go_out_as_they_came_in(tmp_path):
 def test_a_tokenizer_whose_package_is_missing_says_so(tmp_path, monkeypatch):
     import_model(str(bert(tmp_path / "theirs")), tmp_path / "ours")
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    saved = model_folder.load(tmp_path / "ours")
+    saved = model_folder.load_model(tmp_path / "ours")
     assert len(saved.tokenizers.source) == 15
     with pytest.raises(MissingError, match=r"not installed; add it with: pip install 'polyhead"):
         saved.tokenizers.source.encode("a cat")
@@ -225,7 +225,7 @@ def test_an_imported_model_learns_further_with_its_own_tokenizer(family, tmp_pat
               "data.max_length=10", f'train.init="{tmp_path / "ours"}"')  # fmt: skip
     run = read_run(f"{family}-tiny", hardly, {"text": [str(tmp_path / "text")]})
     train(run, tmp_path / "run")
-    before, after = (model_folder.load(tmp_path / name) for name in ("ours", "run/last"))
+    before, after = (model_folder.load_model(tmp_path / name) for name in ("ours", "run/last"))
     ids = after.tokenizers.source.encode("the cat")
     assert ids == before.tokenizers.source.encode("the cat")
     with torch.no_grad():

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyhead.checkpoint.model_dir import set_weights, weights
+from polyhead.checkpoint.model_dir import set_weights, weights_of
 from polyhead.config import from_dict
 from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.mixture_of_experts import ExpertsConfig
@@ -165,7 +165,7 @@ def test_its_configuration_survives_as_plain_values(family):
 @every
 def test_its_weights_can_be_saved_and_loaded(family, tmp_path):
     one, other, inputs = grown(family), build(family), CASES[family].inputs(2)
-    save_file(weights(one), tmp_path / "model.safetensors")
+    save_file(weights_of(one), tmp_path / "model.safetensors")
     assert not torch.equal(outputs(other, *inputs)[0], outputs(one, *inputs)[0])
     set_weights(other, load_file(tmp_path / "model.safetensors"))
     for now, then in zip(outputs(other, *inputs), outputs(one, *inputs), strict=True):

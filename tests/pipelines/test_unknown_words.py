@@ -94,7 +94,7 @@ def test_a_model_goes_on_from_its_own_family_and_learns_by_reward(trained):
     run = read_run("multi30k-de-en-gnmt", (*TINY, *more), files)
     result = train(run, folder / "rewarded")
     assert result.step == 3
-    before, after = (model_folder.load(folder / name) for name in ("run", "rewarded/last"))
+    before, after = (model_folder.load_model(folder / name) for name in ("run", "rewarded/last"))
     assert after.config == before.config
     assert len(after.tokenizers.target) == len(before.tokenizers.target) == 12
     moved = [
@@ -114,7 +114,7 @@ def test_a_model_that_only_gets_worse_stays_what_it_was(trained):
     result = train(read_run("multi30k-de-en-gnmt", (*TINY, *worse), files), folder / "worse")
     assert (result.step, result.best.resolve().name) == (3, "step-00000000")
     before, best, last = (
-        list(model_folder.load(folder / name).model.parameters())
+        list(model_folder.load_model(folder / name).model.parameters())
         for name in ("run", "worse/best", "worse/last")
     )
     assert all(map(torch.equal, before, best))

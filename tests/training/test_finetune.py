@@ -71,7 +71,9 @@ def logits_of(saved):
 def test_a_model_goes_on_where_another_ended(recipe, trained, tmp_path):
     run = going_on(recipe, tmp_path, trained[recipe], "model.stack.dropout=0.2", *HARDLY)
     train(run, tmp_path / "run")
-    before, after = (model_folder.load(path) for path in (trained[recipe], tmp_path / "run/last"))
+    before, after = (
+        model_folder.load_model(path) for path in (trained[recipe], tmp_path / "run/last")
+    )
     torch.testing.assert_close(logits_of(after), logits_of(before), rtol=1e-4, atol=1e-5)
     text = "내일 회의가 있어요."
     assert after.tokenizers.source.encode(text) == before.tokenizers.source.encode(text)
@@ -106,20 +108,20 @@ def test_an_interrupted_run_ends_with_the_same_bits(recipe, trained, tmp_path, m
         train(run, tmp_path / "parts")
     monkeypatch.undo()
     assert train(run, tmp_path / "parts").step == 5
-    one, two = (model_folder.load(tmp_path / name / "last") for name in ("whole", "parts"))
+    one, two = (model_folder.load_model(tmp_path / name / "last") for name in ("whole", "parts"))
     assert all(map(torch.equal, one.model.parameters(), two.model.parameters()))
 
 
 def test_a_model_that_was_trained_further_meanwhile_is_noticed(trained, tmp_path):
-    saved = model_folder.load(trained["gpt-tiny"])
-    with store.writing(tmp_path / "model") as draft:
-        model_folder.fill(draft, saved, "")
+    saved = model_folder.load_model(trained["gpt-tiny"])
+    with store.atomic_dir(tmp_path / "model") as draft:
+        model_folder.write_model(draft, saved, "")
     run = going_on("gpt-tiny", tmp_path, tmp_path / "model", *HARDLY)
     train(run, tmp_path / "run")
     store.remove(tmp_path / "model")
     torch.nn.init.zeros_(next(saved.model.parameters()))
-    with store.writing(tmp_path / "model") as draft:
-        model_folder.fill(draft, saved, "")
+    with store.atomic_dir(tmp_path / "model") as draft:
+        model_folder.write_model(draft, saved, "")
     with pytest.raises(DataError, match="the pre-trained model or its data are no longer those"):
         train(run, tmp_path / "run")
 
@@ -162,15 +164,15 @@ def test_texts_must_fit_the_positions_of_the_model_not_of_the_recipe(trained, tm
 
 
 def test_a_model_without_text_is_refused(trained, tmp_path):
-    saved = model_folder.load(trained["bert-tiny"])
-    with store.writing(tmp_path / "mute") as draft:
-        model_folder.fill(draft, replace(saved, tokenizers=None), "")
+    saved = model_folder.load_model(trained["bert-tiny"])
+    with store.atomic_dir(tmp_path / "mute") as draft:
+        model_folder.write_model(draft, replace(saved, tokenizers=None), "")
     with pytest.raises(CheckpointError, match="has no tokenizer"):
         train(going_on("bert-tiny", tmp_path, tmp_path / "mute"), tmp_path / "run")
     config = replace(saved.config, vocab=saved.config.vocab + 3)
     larger = replace(saved, config=config, model=type(saved.model)(config), about={"imported": {}})
-    with store.writing(tmp_path / "larger") as draft:
-        model_folder.fill(draft, larger, "")
+    with store.atomic_dir(tmp_path / "larger") as draft:
+        model_folder.write_model(draft, larger, "")
     with pytest.raises(CheckpointError, match=r"but its tokenizer and \[MASK\]"):
         train(going_on("bert-tiny", tmp_path, tmp_path / "larger"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -214,10 +216,12 @@ def test_fine_tuning_by_layers_hardly_moves_what_lies_deep(trained, tmp_path):
     given = ("train.optimizer.layer_decay=0.001", "train.optimizer.weight_decay=0", *HARDLY[1:2])
     run = going_on("bert-tiny", tmp_path, trained["bert-tiny"], "train.schedule.rate=0.01", *given)
     train(run, tmp_path / "run")
-    before = model_folder.load(trained["bert-tiny"]).model.state_dict()
+    before = model_folder.load_model(trained["bert-tiny"]).model.state_dict()
     moved = {
         name: float((weight - before[name]).abs().max())
-        for name, weight in model_folder.load(tmp_path / "run/last").model.state_dict().items()
+        for name, weight in model_folder.load_model(tmp_path / "run/last")
+        .model.state_dict()
+        .items()
     }
     assert min(d for name, d in moved.items() if name.startswith("transform.")) > 1e-3
     assert max(d for name, d in moved.items() if ".blocks.0." in name) < 1e-3

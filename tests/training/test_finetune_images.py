@@ -30,7 +30,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def saved(finished):
-    return model_folder.load(finished)
+    return model_folder.load_model(finished)
 
 
 def going_on(init, pictures, *overrides, height=8, width=8, steps=1):
@@ -64,7 +64,7 @@ def images(height=8, width=8):
 def test_with_the_same_classes_everything_is_kept(finished, saved, tmp_path):
     pictures = write_pictures(tmp_path / "pictures")
     train(going_on(finished, pictures), tmp_path / "run")
-    after = model_folder.load(tmp_path / "run" / "last")
+    after = model_folder.load_model(tmp_path / "run" / "last")
     assert after.config == replace(
         saved.config, stack=replace(saved.config.stack, dropout=OTHER["dropout"])
     )
@@ -84,11 +84,11 @@ def test_a_head_whose_classes_stand_in_another_order_is_sorted(saved, tmp_path):
         for parameter in (model.to_logits.weight, model.to_logits.bias):
             parameter.copy_(parameter[order].clone())
     names = [saved.about["classes"][i] for i in order]
-    with store.writing(tmp_path / "turned") as draft:
+    with store.atomic_dir(tmp_path / "turned") as draft:
         about = {"imported": {}, "classes": names}
-        model_folder.fill(draft, replace(saved, model=model, about=about), "")
+        model_folder.write_model(draft, replace(saved, model=model, about=about), "")
     train(going_on(tmp_path / "turned", write_pictures(tmp_path / "pictures")), tmp_path / "run")
-    after = model_folder.load(tmp_path / "run" / "last")
+    after = model_folder.load_model(tmp_path / "run" / "last")
     assert after.about["classes"] == saved.about["classes"]
     with torch.no_grad():
         expected = saved.model(images())
@@ -98,7 +98,7 @@ def test_a_head_whose_classes_stand_in_another_order_is_sorted(saved, tmp_path):
 def test_with_other_classes_only_the_head_is_new_and_zero(finished, saved, tmp_path):
     pictures = renamed(write_pictures(tmp_path / "pictures"), red="warm")
     train(going_on(finished, pictures), tmp_path / "run")
-    after = model_folder.load(tmp_path / "run" / "last")
+    after = model_folder.load_model(tmp_path / "run" / "last")
     assert after.about["classes"] == ["blue", "green", "warm"]
     with torch.no_grad():
         expected = saved.model.hidden(images())
@@ -111,7 +111,7 @@ def test_with_other_classes_only_the_head_is_new_and_zero(finished, saved, tmp_p
 def test_another_size_of_images_stretches_the_positions(finished, saved, tmp_path, height, width):
     pictures = write_pictures(tmp_path / "pictures")
     train(going_on(finished, pictures, height=height, width=width), tmp_path / "run")
-    after = model_folder.load(tmp_path / "run" / "last")
+    after = model_folder.load_model(tmp_path / "run" / "last")
     assert after.config.grid == (height // 4, width // 4)
     with torch.no_grad():
         expected = saved.model(images(height, width))
@@ -140,7 +140,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(finished, tmp_path, monkeypa
         train(run, tmp_path / "parts")
     monkeypatch.undo()
     train(run, tmp_path / "parts")
-    one, two = (model_folder.load(tmp_path / name / "last") for name in ("whole", "parts"))
+    one, two = (model_folder.load_model(tmp_path / name / "last") for name in ("whole", "parts"))
     assert all(map(torch.equal, one.model.parameters(), two.model.parameters()))
 
 
@@ -167,7 +167,7 @@ def test_an_imported_model_is_fine_tuned(tmp_path):
     import_model(str(tmp_path / "theirs"), tmp_path / "ours")
     pictures = write_pictures(tmp_path / "pictures")
     train(going_on(tmp_path / "ours", pictures, height=16), tmp_path / "run")
-    before, after = (model_folder.load(tmp_path / name) for name in ("ours", "run/last"))
+    before, after = (model_folder.load_model(tmp_path / name) for name in ("ours", "run/last"))
     with torch.no_grad():
         expected = before.model.hidden(images(16, 8))
         torch.testing.assert_close(after.model.hidden(images(16, 8)), expected)

@@ -130,7 +130,7 @@ def progress_of(folder):
 
 
 def kept(folder):
-    return [step for step, _ in store.steps(folder / "checkpoints")]
+    return [step for step, _ in store.list_checkpoints(folder / "checkpoints")]
 
 
 # To the last bit
@@ -224,14 +224,14 @@ def test_links_are_right_after_a_crash_between_a_checkpoint_and_its_links(
     make, tmp_path, monkeypatch
 ):
     folder = tmp_path / "run"
-    point = store.point
+    point = store.link
 
     def fail(link, to):
         if to.name == "step-00000024":
             raise Crash
         point(link, to)
 
-    monkeypatch.setattr(store, "point", fail)
+    monkeypatch.setattr(store, "link", fail)
     with pytest.raises(Crash):
         train(make(), folder)
     assert os.readlink(folder / "last") == "checkpoints/step-00000020"
@@ -358,8 +358,8 @@ def poison(monkeypatch):
 
 def all_finite(folder):
     return all(
-        model_folder.not_finite(model_folder.load(path).model) is None
-        for _, path in store.steps(folder / "checkpoints")
+        model_folder.first_not_finite(model_folder.load_model(path).model) is None
+        for _, path in store.list_checkpoints(folder / "checkpoints")
     )
 
 
@@ -470,7 +470,7 @@ def test_memory_that_runs_out_elsewhere_is_one_line(make, tmp_path, monkeypatch)
 def test_a_disk_that_fills_in_mid_save_is_one_line_and_the_run_can_go_on(
     make, tmp_path, monkeypatch, uninterrupted
 ):
-    folder, save = tmp_path / "run", tensors.save
+    folder, save = tmp_path / "run", tensors.save_tensors
     calls = iter(range(1000))
 
     def fill(found, path):
@@ -479,7 +479,7 @@ def test_a_disk_that_fills_in_mid_save_is_one_line_and_the_run_can_go_on(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         save(found, path)
 
-    monkeypatch.setattr(tensors, "save", fill)
+    monkeypatch.setattr(tensors, "save_tensors", fill)
     with pytest.raises(PolyheadError) as caught:
         train(make(), folder)
     assert str(caught.value) == (
@@ -531,7 +531,7 @@ def test_validation_is_without_dropout_and_without_smoothing(make, tmp_path):
     settings = ("model.stack.dropout=0.5", "train.smoothing=0.5", "train.bleu_sentences=2")
     run = make("train.steps=2", *settings)
     result = train(run, tmp_path / "run")
-    saved = model_folder.load(tmp_path / "run" / "last")
+    saved = model_folder.load_model(tmp_path / "run" / "last")
     held = corpus_module.load(run.data, run.train.seed).valid
     total = count = 0
     for source, target in held:

@@ -30,10 +30,10 @@ AT_WORKING_FOLDER, EXCHANGE = -100, 2  # Linux's AT_FDCWD and RENAME_EXCHANGE
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[Path]:
+def atomic_dir(folder: Path) -> Iterator[Path]:
     """A temporary folder to fill; when the block ends well it becomes `folder`, all at once."""
     draft = _draft(folder, secrets.token_hex(4))
-    with explained(folder):
+    with os_errors_as_polyhead_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft.mkdir()
         try:
@@ -46,7 +46,7 @@ def writing(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def os_errors_as_polyhead_errors(path: Path) -> Iterator[None]:
     """What the machine refuses while we write is an error of one line, not a traceback."""
     try:
         yield
@@ -150,7 +150,7 @@ def _read_manifest(folder: Path) -> dict[str, str]:
     return sums
 
 
-def steps(folder: Path) -> list[tuple[int, Path]]:
+def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
     """All checkpoints below a folder, oldest first, verified or not."""
     if not folder.is_dir():
         return []
@@ -158,20 +158,20 @@ def steps(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for match, path in found if match)
 
 
-def step_folder(folder: Path, step: int) -> Path:
+def checkpoint_path(folder: Path, step: int) -> Path:
     """The name of a checkpoint."""
     return folder / f"step-{step:08d}"
 
 
 def step_of(checkpoint: Path) -> int:
-    """The step in a checkpoint's name; the inverse of `step_folder`."""
+    """The step in a checkpoint's name; the inverse of `checkpoint_path`."""
     return int(checkpoint.name.removeprefix("step-"))
 
 
-def newest(folder: Path) -> tuple[Path | None, list[str]]:
+def newest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
     """The newest checkpoint that verifies, and a line about each newer one that does not."""
     complaints = []
-    for _, path in reversed(steps(folder)):
+    for _, path in reversed(list_checkpoints(folder)):
         try:
             verify(path)
         except CheckpointError as error:
@@ -181,13 +181,13 @@ def newest(folder: Path) -> tuple[Path | None, list[str]]:
     return None, complaints
 
 
-def tidy(folder: Path, current: Path, *, keep: int, spare: Path | None) -> None:
+def remove_old_checkpoints(folder: Path, current: Path, *, keep: int, spare: Path | None) -> None:
     """Keep `current`, the newest before it up to `keep` in all, and `spare`; remove the rest.
 
     What is newer than `current` was damaged, or left behind by a roll-back: it will be written
     again. Without this it would count among the newest and push the sound ones out.
     """
-    found = steps(folder)
+    found = list_checkpoints(folder)
     until_now = [path for step, path in found if step <= step_of(current)]
     for _, path in found:
         if path not in until_now[-keep:] and path != spare:
@@ -214,18 +214,18 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def point(link: Path, to: Path) -> None:
-    """Make `link` a relative symbolic link to a neighbouring folder, replacing it at once."""
-    with explained(link):
-        draft = _draft(link, link.name)
+def link(path: Path, to: Path) -> None:
+    """Make `path` a relative symbolic link to a neighbouring folder, replacing it at once."""
+    with os_errors_as_polyhead_errors(path):
+        draft = _draft(path, path.name)
         draft.unlink(missing_ok=True)
-        draft.symlink_to(os.path.relpath(to, link.parent), target_is_directory=True)
-        draft.replace(link)
+        draft.symlink_to(os.path.relpath(to, path.parent), target_is_directory=True)
+        draft.replace(path)
 
 
 def write_text(path: Path, text: str) -> None:
     """Replace a small file at once."""
-    with explained(path):
+    with os_errors_as_polyhead_errors(path):
         draft = _draft(path, path.name)
         draft.write_text(text, encoding="utf-8")
         sync(draft)

@@ -25,22 +25,22 @@ def average(paths: Sequence[Path], output: Path, *, last: int | None = None) -> 
         raise CheckpointError(f"averaging needs at least two models; found {len(members)}")
     if output.is_symlink() or (output.exists() and not (output / model_folder.CONFIG).is_file()):
         raise CheckpointError(f"{output} exists and is not a model; choose another --output")
-    first = model_folder.load(members[0])
+    first = model_folder.load_model(members[0])
     words = tokenizer_sums(members[0])
-    mean = {n: w.to(torch.float64) for n, w in model_folder.weights(first.model).items()}
+    mean = {n: w.to(torch.float64) for n, w in model_folder.weights_of(first.model).items()}
     for path in members[1:]:
-        other = model_folder.load(path)
+        other = model_folder.load_model(path)
         if (other.family, plain(other.config)) != (first.family, plain(first.config)):
             raise CheckpointError(f"{path} and {members[0]} are models of different sizes")
         if tokenizer_sums(path) != words:
             raise CheckpointError(f"{path} and {members[0]} have different vocabularies")
-        for name, tensor in model_folder.weights(other.model).items():
+        for name, tensor in model_folder.weights_of(other.model).items():
             mean[name] += tensor
     model_folder.set_weights(first.model, {n: w / len(members) for n, w in mean.items()})
     about = {**first.about, "averaged": [path.name for path in members], "valid": None}
     averaged = replace(first, about=about)
-    with store.writing(output) as draft:
-        model_folder.fill(draft, averaged, model_card(averaged))
+    with store.atomic_dir(output) as draft:
+        model_folder.write_model(draft, averaged, model_card(averaged))
     return members
 
 
@@ -49,7 +49,9 @@ def members_of(paths: Sequence[Path], last: int | None) -> list[Path]:
     if last is not None and last < 2:
         raise ConfigError(f"--last {last}: averaging needs at least two checkpoints")
     if len(paths) == 1 and (paths[0] / "checkpoints").is_dir():
-        found = [path for step, path in store.steps(paths[0] / "checkpoints") if step > 0]
+        found = [
+            path for step, path in store.list_checkpoints(paths[0] / "checkpoints") if step > 0
+        ]
         return found if last is None else found[-last:]
     if last is not None:
         raise ConfigError("--last is for the checkpoints of one run; name just its folder")

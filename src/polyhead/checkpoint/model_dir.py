@@ -52,7 +52,7 @@ class SavedModel:
     about: dict[str, Any] = field(default_factory=dict)
 
 
-def fill(folder: Path, saved: SavedModel, card: str) -> None:
+def write_model(folder: Path, saved: SavedModel, card: str) -> None:
     """Write a model's files into a folder that `store.writing` has opened."""
     config = {
         "format": FORMAT,
@@ -62,13 +62,13 @@ def fill(folder: Path, saved: SavedModel, card: str) -> None:
     }
     text = json.dumps(config, indent=2, ensure_ascii=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
-    tensors.save(weights(saved.model), folder / WEIGHTS)
+    tensors.save_tensors(weights_of(saved.model), folder / WEIGHTS)
     if saved.tokenizers is not None:
         tokenizer.save(saved.tokenizers, folder / TOKENIZER)
     (folder / CARD).write_text(card, encoding="utf-8")
 
 
-def load(folder: Path, device: str = "cpu") -> SavedModel:
+def load_model(folder: Path, device: str = "cpu") -> SavedModel:
     """Rebuild a model from its folder, ready to use, after checking every file."""
     folder = resolve(folder)
     sums = store.verify(folder)
@@ -98,7 +98,7 @@ def resolve(path: Path) -> Path:
     for folder in (path, path / "best", path / "last"):
         if (folder / CONFIG).is_file():
             return folder.resolve()
-    newest, complaints = store.newest(path / "checkpoints")
+    newest, complaints = store.newest_checkpoint(path / "checkpoints")
     if newest is not None:
         return newest
     if path.is_file():
@@ -156,7 +156,7 @@ def _measure(described: dict[str, Any], folder: Path) -> tuple[Any, dict[str, tu
     model_class, config_class = family.model, family.config
     try:
         config = from_dict(config_class, described["model"], "model.")
-        most = min(MAX_LAYERS, tensors.count(folder / WEIGHTS))
+        most = min(MAX_LAYERS, tensors.count_tensors(folder / WEIGHTS))
         for name, value in _numbers(plain(config)):
             if "layers" in name and value > most:
                 raise ConfigError(f"model.{name} = {value}: {WEIGHTS} has no room for so many")
@@ -168,11 +168,11 @@ def _measure(described: dict[str, Any], folder: Path) -> tuple[Any, dict[str, tu
     except (ConfigError, ValueError, TypeError, ArithmeticError, RuntimeError) as error:
         line = " ".join(str(error).split())[:300]
         raise CheckpointError(f"{folder / CONFIG}: {line}") from None
-    sizes = [weight.numel() for weight in weights(model).values()]
+    sizes = [weight.numel() for weight in weights_of(model).values()]
     buffers = sum(buffer.numel() for buffer in model.buffers())
     if min(sizes) == 0 or buffers > sum(sizes) + SMALL_BUFFERS:
         raise CheckpointError(f"{folder / CONFIG}: no model has such sizes")
-    return config, {name: tuple(weight.shape) for name, weight in weights(model).items()}
+    return config, {name: tuple(weight.shape) for name, weight in weights_of(model).items()}
 
 
 def _numbers(config: Mapping[str, Any], where: str = "") -> list[tuple[str, int]]:
@@ -221,7 +221,7 @@ def _check_vocabulary(described: dict[str, Any], n_ids: int, place: Path) -> Non
         raise CheckpointError(f"{place}: {n_ids} ids{more}, but config.json says {expected}")
 
 
-def weights(model: nn.Module) -> dict[str, Tensor]:
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """Every learned tensor once, by its first name: shared ones are not repeated."""
     return {name: p.detach() for name, p in model.named_parameters()}
 
@@ -233,15 +233,15 @@ def set_weights(model: nn.Module, found: Mapping[str, Tensor]) -> None:
             parameter.copy_(found[name])
 
 
-def not_finite(model: nn.Module) -> str | None:
+def first_not_finite(model: nn.Module) -> str | None:
     """The name of a weight that holds something else than numbers, if there is one."""
-    for name, weight in weights(model).items():
+    for name, weight in weights_of(model).items():
         if not math.isfinite(weight.sum(dtype=torch.float64).item()):
             return name
     return None
 
 
 def _check_finite(model: nn.Module, path: Path) -> None:
-    name = not_finite(model)
+    name = first_not_finite(model)
     if name is not None:
         raise CheckpointError(f"{path}: {name} holds numbers that are not finite")

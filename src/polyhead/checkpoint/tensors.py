@@ -20,7 +20,7 @@ MAX_HEADER_BYTES = 2**23  # some 80,000 tensors
 FLOATS = ("F64", "F32", "F16", "BF16")
 
 
-def save(tensors: dict[str, Tensor], path: Path) -> None:
+def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     """Write tensors to a file."""
     try:
         save_file({name: t.contiguous().cpu() for name, t in tensors.items()}, path)
@@ -28,7 +28,7 @@ def save(tensors: dict[str, Tensor], path: Path) -> None:
         raise OSError(str(error)) from None
 
 
-def load(path: Path) -> dict[str, Tensor]:
+def load_tensors(path: Path) -> dict[str, Tensor]:
     """Read a whole file; what is not one is refused."""
     _check_header(path)
     try:
@@ -48,7 +48,7 @@ def load_floats(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, Ten
         raise _refused(path, error) from None
 
 
-def count(path: Path) -> int:
+def count_tensors(path: Path) -> int:
     """How many tensors a file holds."""
     _check_header(path)
     try:

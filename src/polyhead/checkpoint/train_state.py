@@ -23,22 +23,24 @@ MAX_NUMBERS_BYTES = 2**20
 RANDOM, OPTIMIZER = "random.", "optimizer."
 
 
-def fill(folder: Path, model: nn.Module, optimizer: Optimizer, numbers: dict[str, Any]) -> None:
+def write_state(
+    folder: Path, model: nn.Module, optimizer: Optimizer, numbers: dict[str, Any]
+) -> None:
     """Write the state of a run beside its model."""
     tensors = {f"{RANDOM}{name}": state for name, state in random_states().items()}
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for parameter, state in optimizer.state.items():
         for key, value in state.items():
             tensors[f"{OPTIMIZER}{names[id(parameter)]}.{key}"] = torch.as_tensor(value)
-    files.save(tensors, folder / TENSORS)
+    files.save_tensors(tensors, folder / TENSORS)
     text = json.dumps(numbers, indent=1, allow_nan=False)
     (folder / NUMBERS).write_text(text + "\n", encoding="utf-8")
 
 
-def restore(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+def restore_state(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
     """Put the optimiser and the random generators back; return the numbers."""
-    numbers = read_numbers(folder)
-    tensors = files.load(folder / TENSORS)
+    numbers = read_progress(folder)
+    tensors = files.load_tensors(folder / TENSORS)
     states = {name: _moments(tensors, name, p) for name, p in model.named_parameters()}
     optimizer.state.clear()
     for name, parameter in model.named_parameters():
@@ -67,7 +69,7 @@ def _moments(tensors: dict[str, Tensor], name: str, parameter: nn.Parameter) -> 
     return {key: t.clone() if key == on_cpu else t.to(device).clone() for key, t in found.items()}
 
 
-def read_numbers(folder: Path) -> dict[str, Any]:
+def read_progress(folder: Path) -> dict[str, Any]:
     """training.json: the position in the data and what was measured last."""
     path = folder / NUMBERS
     try:

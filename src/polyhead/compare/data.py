@@ -132,7 +132,7 @@ def part(config: DataConfig, folder: Path, *, test: bool, valid: bool) -> Split:
         for side, lines in (("source", pairs.sources), ("target", pairs.targets)):
             path = folder / f"{name}.{side}"
             if not path.exists():
-                with store.explained(path):
+                with store.os_errors_as_polyhead_errors(path):
                     folder.mkdir(parents=True, exist_ok=True)
                 store.write_text(path, "".join(f"{line}\n" for line in lines))
             key = {"train": side, "valid": f"valid_{side}"}.get(name)

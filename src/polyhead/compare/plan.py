@@ -211,7 +211,7 @@ def refuse_foreign(folder: Path) -> None:
 def forget_unbegun(folder: Path) -> None:
     """What was agreed before anything was trained, and then came to nothing, binds nobody."""
     if (folder / AGREED).is_file() and not (folder / BUDGETS).exists():
-        with store.explained(folder):
+        with store.os_errors_as_polyhead_errors(folder):
             (folder / AGREED).unlink()
             for name in ("data", "tokenizer"):
                 if (folder / name).is_dir():
@@ -237,7 +237,7 @@ def agree(plan: ComparePlan, asked: CompareRequest) -> None:
     now = json.loads(json.dumps(now))
     path = plan.folder / AGREED
     if not path.exists():
-        with store.explained(path):
+        with store.os_errors_as_polyhead_errors(path):
             plan.folder.mkdir(parents=True, exist_ok=True)
         store.write_text(path, json.dumps(now, ensure_ascii=False, indent=1) + "\n")
         return

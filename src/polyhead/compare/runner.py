@@ -172,9 +172,9 @@ def _train(
     """Train in a folder that has the common vocabulary."""
     place = folder / runs.TOKENIZER
     if not place.exists():
-        with store.explained(folder):
+        with store.os_errors_as_polyhead_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        with store.writing(place) as draft:
+        with store.atomic_dir(place) as draft:
             tokenizer.save(shared.tokenizers, draft)
     return train(run, folder, fresh=fresh, reporter=clock)
 
@@ -276,7 +276,7 @@ def judge(
     )
     for way, one in examined.items():
         path = output_file(plan, system.name, seed, way)
-        with store.explained(path):
+        with store.os_errors_as_polyhead_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         store.write_text(path, "".join(f"{line}\n" for line in one.outputs))
     middle = sorted(shared.pairs, key=lambda pair: len(pair[0]))[len(shared.pairs) // 2]
@@ -306,7 +306,7 @@ def judge(
 
 def training_of(folder: Path, pairs: Sequence[Pair]) -> dict[str, int | float]:
     """Steps, tokens, time and FLOPs of one run."""
-    progress = training_state.read_numbers(folder / "last")["progress"]
+    progress = training_state.read_progress(folder / "last")["progress"]
     saved = load(folder).models[0]
     run = build(dict(saved.about["run"]))
     timed = read_json(folder / "time.json")
@@ -368,6 +368,6 @@ def output_file(plan: ComparePlan, name: str, seed: int | str, way: str) -> Path
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
     """All at once, or not at all."""
-    with store.explained(path):
+    with store.os_errors_as_polyhead_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     store.write_text(path, json.dumps(values, ensure_ascii=False, indent=1) + "\n")

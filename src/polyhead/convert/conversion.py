@@ -74,7 +74,7 @@ def import_model(
     model = FAMILIES[chosen.family].model(chosen.config)
     model_folder.set_weights(model, state)
     model.eval()
-    unusable = model_folder.not_finite(model)
+    unusable = model_folder.first_not_finite(model)
     if unusable is not None:
         raise CheckpointError(f"{theirs.path}: {unusable} holds numbers that are not finite")
     about: dict[str, Any] = {"imported": _about(name, generator, chosen)}
@@ -87,8 +87,8 @@ def import_model(
         sum(p.numel() for p in model.parameters()), found, tokenizer_note, chosen.notes,
         parity.obstacle(sides[0]),
     )  # fmt: skip
-    with store.writing(output) as draft:
-        model_folder.fill(draft, saved, card(name, report))
+    with store.atomic_dir(output) as draft:
+        model_folder.write_model(draft, saved, card(name, report))
     return report
 
 
@@ -210,11 +210,11 @@ def export_model(model: Path, output: Path, *, to: str = "hf") -> ConversionRepo
     if to not in ("hf", "timm"):
         raise ConfigError(f"--to {to}: only hf (Hugging Face's transformers) and timm are known")
     refuse_to_overwrite(output)
-    saved = model_folder.load(model)
+    saved = model_folder.load_model(model)
     specials = specials_for(saved)
     classes = saved.about.get("classes")
     names = [str(name) for name in classes] if isinstance(classes, list) else []
-    weights = {n: t.cpu() for n, t in model_folder.weights(saved.model).items()}
+    weights = {n: t.cpu() for n, t in model_folder.weights_of(saved.model).items()}
     if to == "timm":
         folders = writing.timm_written(saved.family, saved.config, weights, names)
     else:
@@ -222,7 +222,7 @@ def export_model(model: Path, output: Path, *, to: str = "hf") -> ConversionRepo
     if saved.family == "vit":
         folders = [writing.with_pixels(half, saved.config) for half in folders]
     source = None if saved.tokenizers is None else saved.tokenizers.source
-    with store.writing(output) as draft:
+    with store.atomic_dir(output) as draft:
         for half in folders:
             _fill(draft / half.name, half, source)
         sides = [

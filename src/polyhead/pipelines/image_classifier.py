@@ -152,7 +152,7 @@ def load(*paths: str | Path, device: str = "auto") -> ImageClassifier:
         check_use(path, USE)
         raise CheckpointError(f"{path} classifies text, not images")
     chosen = devices.choose(device)
-    saved: Any = model_folder.load(path, str(chosen))
+    saved: Any = model_folder.load_model(path, str(chosen))
     return ImageClassifier(saved, str(path), chosen)
 
 

@@ -166,7 +166,7 @@ def load(path: str | Path, *, device: str = "auto") -> MaskFiller:
             f"these can: {', '.join(FAMILIES)}"
         )
     chosen = devices.choose(device)
-    saved = model_folder.load(Path(path), str(chosen))
+    saved = model_folder.load_model(Path(path), str(chosen))
     if saved.tokenizers is None:
         raise CheckpointError(f"{path} has no tokenizer; it cannot read text")
     if saved.config.vocab <= len(saved.tokenizers.source):

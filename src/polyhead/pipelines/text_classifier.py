@@ -144,7 +144,7 @@ def load(path: str | Path, *, device: str = "auto") -> TextClassifier:
     """Load a text classifier from its folder, or a run's."""
     check_use(Path(path), USE)
     chosen = devices.choose(device)
-    saved = model_folder.load(Path(path), str(chosen))
+    saved = model_folder.load_model(Path(path), str(chosen))
     if saved.family != "classifier":
         raise CheckpointError(f"{path} classifies pictures; give it files instead of text")
     if saved.tokenizers is None:

@@ -209,7 +209,7 @@ def load(*paths: str | Path, device: str = "auto") -> TextGenerator:
         raise ConfigError(f"{len(paths)} models: name one language model; it cannot be mixed")
     name, chosen = str(paths[0]), devices.choose(device)
     check_use(Path(name), USE)
-    saved = model_folder.load(Path(name), str(chosen))
+    saved = model_folder.load_model(Path(name), str(chosen))
     if saved.tokenizers is None:
         raise CheckpointError(f"{name} has no tokenizer; it cannot write text")
     n_ids = len(saved.tokenizers.source)

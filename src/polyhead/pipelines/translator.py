@@ -190,7 +190,7 @@ def load(*paths: str | Path, device: str = "auto") -> Translator:
     for path in paths:
         check_use(Path(path), USE)
     chosen = devices.choose(device)
-    models = [model_folder.load(Path(path), str(chosen)) for path in paths]
+    models = [model_folder.load_model(Path(path), str(chosen)) for path in paths]
     for path, saved in zip(paths, models, strict=True):
         if saved.tokenizers is None:
             raise CheckpointError(f"{path} has no tokenizer; it cannot translate text")

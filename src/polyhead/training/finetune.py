@@ -62,7 +62,7 @@ def read_whole(run: RunConfig) -> SavedModel | None:
     place = model_folder.resolve(Path(run.train.init))
     if model_folder.read_config(place)["family"] != run.family:
         return None
-    saved = model_folder.load(place)
+    saved = model_folder.load_model(place)
     if saved.tokenizers is None and run.family != "vit":
         raise CheckpointError(
             f"{run.train.init} has no tokenizer, so that its ids mean nothing here; train.init "
@@ -153,12 +153,12 @@ def take_tokenizers(run: RunConfig, saved: SavedModel, folder: Path) -> RunConfi
     assert saved.tokenizers is not None
     place = folder / runs.TOKENIZER
     if not place.exists():
-        with store.writing(place) as draft:
+        with store.atomic_dir(place) as draft:
             tokenizer.save(saved.tokenizers, draft)
     return replace(run, text=saved.tokenizers.config)
 
 
 def set_all(saved: SavedModel, path: str, journal: RunLog, model: Any) -> None:
     """Begin with all of its weights."""
-    model_folder.set_weights(model, model_folder.weights(saved.model))
+    model_folder.set_weights(model, model_folder.weights_of(saved.model))
     journal.notice(f"sizes and all weights are those of {path}")

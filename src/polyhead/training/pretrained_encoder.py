@@ -49,7 +49,7 @@ def read_initial(path: str | None) -> PretrainedEncoder | None:
     if path is None:
         return None
     place = model_folder.resolve(Path(path))
-    saved = model_folder.load(place)
+    saved = model_folder.load_model(place)
     if saved.family not in ENCODERS:
         raise CheckpointError(
             f"{path} is a model of the family {saved.family}; train.init takes one of "

@@ -166,7 +166,7 @@ def compare(folder: Path, run: RunConfig) -> list[str]:
 
 def clear(folder: Path) -> None:
     """Remove what belongs to a run, and nothing else."""
-    with store.explained(folder):
+    with store.os_errors_as_polyhead_errors(folder):
         for name in OURS:
             path = folder / name
             if path.is_symlink() or path.is_file():

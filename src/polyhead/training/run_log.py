@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from polyhead.checkpoint.atomic_dir import explained, sync, write_text
+from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors, sync, write_text
 from polyhead.errors import MissingError
 
 METRICS, LOG = "metrics.jsonl", "train.log"
@@ -104,7 +104,7 @@ class RunLog:
         path = self.folder / METRICS
         if not path.exists():
             return
-        with explained(path):
+        with os_errors_as_polyhead_errors(path):
             lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
         kept = []
         for line in lines:
@@ -117,7 +117,7 @@ class RunLog:
         """Wait until the disk has the metrics: a checkpoint must not know more than they do."""
         path = self.folder / METRICS
         if path.exists():
-            with explained(path):
+            with os_errors_as_polyhead_errors(path):
                 sync(path)
 
     def _log(self, what: str) -> None:
@@ -125,7 +125,10 @@ class RunLog:
 
     def _append(self, name: str, line: str) -> None:
         path = self.folder / name
-        with explained(path), path.open("a", encoding="utf-8", errors="replace") as file:
+        with (
+            os_errors_as_polyhead_errors(path),
+            path.open("a", encoding="utf-8", errors="replace") as file,
+        ):
             file.write(line + "\n")
 
 

@@ -115,7 +115,7 @@ def _resume(session: Session) -> None:
 
     A beginning that is a trained model is judged as all later ones are: it may stay the best.
     """
-    newest, complaints = store.newest(session.folder / runs.CHECKPOINTS)
+    newest, complaints = store.newest_checkpoint(session.folder / runs.CHECKPOINTS)
     for complaint in complaints:
         session.journal.notice(complaint)
     if newest is None:
@@ -138,9 +138,9 @@ def _resume(session: Session) -> None:
 
 def _take_up(session: Session, checkpoint: Path) -> None:
     """Put model, optimiser, random state and progress back to where a checkpoint has them."""
-    shapes = {name: tuple(w.shape) for name, w in model_folder.weights(session.model).items()}
+    shapes = {name: tuple(w.shape) for name, w in model_folder.weights_of(session.model).items()}
     weights = tensors.load_floats(checkpoint / model_folder.WEIGHTS, shapes)
-    numbers = training_state.restore(checkpoint, session.model, session.optimizer)
+    numbers = training_state.restore_state(checkpoint, session.model, session.optimizer)
     model_folder.set_weights(session.model, weights)
     try:
         session.progress = from_dict(Progress, numbers["progress"])
@@ -223,10 +223,10 @@ def _roll_back(session: Session, why: str) -> None:
 
 def _last_good(place: Path) -> Path | None:
     """The newest sound checkpoint that was not saved between two steps that were skipped."""
-    for _, path in reversed(store.steps(place)):
+    for _, path in reversed(store.list_checkpoints(place)):
         try:
             store.verify(path)
-            numbers = training_state.read_numbers(path)
+            numbers = training_state.read_progress(path)
         except CheckpointError:
             continue
         if not numbers["progress"].get("skipped_in_a_row"):
@@ -279,13 +279,13 @@ def _look_at_the_clock(session: Session, progress: Progress) -> None:
 def _save(session: Session, progress: Progress) -> None:
     """A checkpoint of everything; then the links, then what is too old goes."""
     model: nn.Module = session.model
-    broken = model_folder.not_finite(model)
+    broken = model_folder.first_not_finite(model)
     if broken is not None:
         raise NotFinite(f"step {progress.step}: {broken} is no longer finite")
     _look_at_the_clock(session, progress)
     session.journal.sync()
     place = session.folder / runs.CHECKPOINTS
-    checkpoint = store.step_folder(place, progress.step)
+    checkpoint = store.checkpoint_path(place, progress.step)
     metrics = reports.without_nan(session.metrics)
     saved = model_folder.SavedModel(
         session.run.family,
@@ -299,21 +299,24 @@ def _save(session: Session, progress: Progress) -> None:
             **session.prepared.about,
         },
     )
-    with store.writing(checkpoint) as draft:
-        model_folder.fill(draft, saved, model_card(saved))
+    with store.atomic_dir(checkpoint) as draft:
+        model_folder.write_model(draft, saved, model_card(saved))
         numbers = {"progress": progress.plain(), "metrics": metrics}
-        training_state.fill(draft, model, session.optimizer, numbers)
+        training_state.write_state(draft, model, session.optimizer, numbers)
     _point(session, checkpoint)
-    best = store.step_folder(place, progress.best_step) if progress.judged else None
-    store.tidy(place, checkpoint, keep=session.run.train.keep, spare=best)
+    best = store.checkpoint_path(place, progress.best_step) if progress.judged else None
+    store.remove_old_checkpoints(place, checkpoint, keep=session.run.train.keep, spare=best)
 
 
 def _point(session: Session, last: Path) -> None:
     """Let `last` and `best` lead to the checkpoints that they should, or `best` nowhere."""
-    store.point(session.folder / "last", last)
-    best, link = store.step_folder(last.parent, session.progress.best_step), session.folder / "best"
+    store.link(session.folder / "last", last)
+    best, link = (
+        store.checkpoint_path(last.parent, session.progress.best_step),
+        session.folder / "best",
+    )
     if session.progress.judged and best.exists():
-        store.point(link, best)
+        store.link(link, best)
     elif link.is_symlink():
         store.remove(link)
 

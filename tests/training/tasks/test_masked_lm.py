@@ -133,30 +133,30 @@ def test_an_interrupted_run_ends_with_the_same_bits(tmp_path, monkeypatch):
     train(config, tmp_path / "parts")
     found = []
     for name in ("whole", "parts"):
-        saved = model_folder.load(tmp_path / name / "last")
-        found.append(model_folder.weights(saved.model))
+        saved = model_folder.load_model(tmp_path / name / "last")
+        found.append(model_folder.weights_of(saved.model))
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
 
 
 def test_the_model_has_one_id_more_than_its_tokenizer(run):
-    saved = model_folder.load(run)
+    saved = model_folder.load_model(run)
     assert saved.config.vocab == len(saved.tokenizers.source) + 1
     assert saved.about["valid"].keys() == {"loss", "perplexity", "accuracy"}
 
 
 @pytest.mark.parametrize("more", [-1, 1])
 def test_a_tokenizer_of_another_size_is_refused(run, tmp_path, more):
-    saved = model_folder.load(run)
+    saved = model_folder.load_model(run)
     config = replace(saved.config, vocab=saved.config.vocab + more)
     other = replace(saved, config=config, model=BERT(config))
-    with store.writing(tmp_path / "model") as draft:
-        model_folder.fill(draft, other, "")
+    with store.atomic_dir(tmp_path / "model") as draft:
+        model_folder.write_model(draft, other, "")
     with pytest.raises(CheckpointError, match=r"ids and one for \[MASK\], but config.json says"):
-        model_folder.load(tmp_path / "model")
+        model_folder.load_model(tmp_path / "model")
     imported = replace(other, about={"imported": {}})
-    with store.writing(tmp_path / "imported") as draft:
-        model_folder.fill(draft, imported, "")
-    assert model_folder.load(tmp_path / "imported").config.vocab == config.vocab
+    with store.atomic_dir(tmp_path / "imported") as draft:
+        model_folder.write_model(draft, imported, "")
+    assert model_folder.load_model(tmp_path / "imported").config.vocab == config.vocab
 
 
 @pytest.mark.parametrize(
@@ -228,4 +228,4 @@ def test_metrics_are_written_down(run):
     valid = [line for line in lines if line["kind"] == "valid"]
     assert [line["step"] for line in valid] == [3, 6]
     assert all(0 <= line["accuracy"] <= 1 for line in valid)
-    assert tensors.count(run / "last" / model_folder.WEIGHTS) > 10
+    assert tensors.count_tensors(run / "last" / model_folder.WEIGHTS) > 10

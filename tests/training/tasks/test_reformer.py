@@ -102,7 +102,7 @@ def test_a_translator_with_lsh_in_its_encoder_is_trained_and_used(tmp_path, monk
     first = translator.n_best(["내일 회의가 있어요."])
     torch.manual_seed(2)
     assert translator.n_best(["내일 회의가 있어요."]) == first
-    names = model_folder.weights(translator.models[0].model)
+    names = model_folder.weights_of(translator.models[0].model)
     assert "encoder.blocks.0.self_attention.w_q.weight" not in names  # one projection with w_k
     assert "decoder.blocks.0.self_attention.w_q.weight" in names
 

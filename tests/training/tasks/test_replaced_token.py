@@ -97,7 +97,7 @@ def test_transformers_finds_the_same_two_losses():
     said = model(batch.ids, batch.blanked, batch.chosen)
     halves = (hf.ElectraForMaskedLM, hf.ElectraForPreTraining)
     values = interchange.config_to_hf(model_config("embeddings"))
-    states = interchange.to_hf(model_folder.weights(model), model_config("embeddings"))
+    states = interchange.to_hf(model_folder.weights_of(model), model_config("embeddings"))
     theirs = []
     for kind, given, state in zip(halves, values, states, strict=True):
         given = {name: value for name, value in given.items() if name != "architectures"}
@@ -180,7 +180,7 @@ def test_validation_says_the_same_twice_and_leaves_the_dice_alone():
 
 def test_a_run_shows_both_players_and_its_generator_fills_blanks(tmp_path):
     run = pretrain(tmp_path, "electra-tiny")
-    saved = model_folder.load(run)
+    saved = model_folder.load_model(run)
     assert saved.about["valid"].keys() == {
         "loss", "generator_accuracy", "precision", "recall", "auc"
     }  # fmt: skip

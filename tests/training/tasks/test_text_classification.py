@@ -245,8 +245,8 @@ def test_fine_tuning_begins_with_the_weights_and_the_tokenizer_of_the_pretrained
     )
     result = train(run, tmp_path / "run")
     assert result.metrics.keys() == {"loss", "accuracy", "macro_f1"}
-    pretrained = model_folder.load(init)
-    begun = model_folder.load(store.step_folder(tmp_path / "run" / "checkpoints", 0))
+    pretrained = model_folder.load_model(init)
+    begun = model_folder.load_model(store.checkpoint_path(tmp_path / "run" / "checkpoints", 0))
     theirs = pretrained.model.encoder if name == "bert" else pretrained.model.discriminator
     for (a, ours), (b, other) in zip(
         begun.model.encoder.state_dict().items(), theirs.state_dict().items(), strict=True
@@ -261,13 +261,13 @@ def test_fine_tuning_begins_with_the_weights_and_the_tokenizer_of_the_pretrained
 
 def test_dropout_is_what_this_run_says_not_what_pretraining_had(encoders, tmp_path):
     init = encoders["bert"]
-    assert model_folder.load(init).config.stack.dropout != 0.37
+    assert model_folder.load_model(init).config.stack.dropout != 0.37
     run = configured(
         "classify-small", write_labelled(tmp_path), f"train.init={init}", "train.steps=1",
         "model.encoder.stack.dropout=0.37",
     )  # fmt: skip
     train(run, tmp_path / "run")
-    assert model_folder.load(tmp_path / "run" / "best").config.encoder.stack.dropout == 0.37
+    assert model_folder.load_model(tmp_path / "run" / "best").config.encoder.stack.dropout == 0.37
 
 
 def test_a_classifier_learns_labels_and_keeps_their_names(tmp_path):
@@ -345,8 +345,8 @@ def test_a_translator_begins_with_the_blocks_of_a_pretrained_encoder(encoders, t
         train(read_run("small", (*settings, init), files), tmp_path / "run")
     settings = (*settings, "model.positions=rotary")
     train(read_run("small", (*settings, init), files), tmp_path / "run")
-    begun = model_folder.load(store.step_folder(tmp_path / "run" / "checkpoints", 0))
-    theirs = dict(model_folder.load(encoders["bert"]).model.encoder.stack.named_parameters())
+    begun = model_folder.load_model(store.checkpoint_path(tmp_path / "run" / "checkpoints", 0))
+    theirs = dict(model_folder.load_model(encoders["bert"]).model.encoder.stack.named_parameters())
     ours = dict(begun.model.encoder.named_parameters())
     assert theirs.keys() < ours.keys()  # one layer of two
     assert all(torch.equal(ours[name], weight) for name, weight in theirs.items())

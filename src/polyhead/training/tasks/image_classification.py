@@ -120,7 +120,7 @@ def _beginning(
 def _begin(whole: PretrainedModel, rows: list[int] | None, journal: RunLog, model: Any) -> None:
     """Set the weights of a pre-trained model, as far as they fit the new images and classes."""
     old: Any = whole.saved.model
-    found, new = model_folder.weights(old), model_folder.weights(model)
+    found, new = model_folder.weights_of(old), model_folder.weights_of(model)
     if POSITIONS in found and old.grid != model.grid:
         found[POSITIONS] = old.places(model.grid).detach()
         before, after = (f"{high} x {wide}" for high, wide in (old.grid, model.grid))

@@ -148,7 +148,7 @@ def _tokenizers(
     place = folder / runs.TOKENIZER
     found = sampled(require_tokenizers(material.initial), run.text.sampling)
     if not place.exists():
-        with store.writing(place) as draft:
+        with store.atomic_dir(place) as draft:
             tokenizer.save(found, draft)
     return found
 

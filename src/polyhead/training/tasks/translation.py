@@ -125,7 +125,7 @@ def _write_dictionary(folder: Path, tokenizers: Tokenizers, train: Pairs, journa
     journal.stage("learning a dictionary for unknown words")
     sources = [tokenizers.source.normalise(line) for line in train.sources]
     targets = [tokenizers.target.normalise(line) for line in train.targets]
-    with store.explained(place):
+    with store.os_errors_as_polyhead_errors(place):
         lexicon.write_dictionary(lexicon.learn_dictionary(sources, targets), place)
 
 
@@ -248,6 +248,6 @@ def _write_samples(asked: Examination, step: int, outputs: Sequence[str]) -> Non
     place = asked.folder / SAMPLES
     triples = zip(asked.sources, asked.targets, outputs, strict=True)
     text = "\n".join(f"{source}\n  = {right}\n  > {said}" for source, right, said in triples)
-    with store.explained(place):
+    with store.os_errors_as_polyhead_errors(place):
         place.mkdir(exist_ok=True)
     store.write_text(place / f"step-{step:08d}.txt", text + "\n")

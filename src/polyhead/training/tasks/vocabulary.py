@@ -22,6 +22,6 @@ def tokenizers_of(
     if not place.exists():
         journal.stage("learning the vocabulary")
         learned = tokenizer.train_tokenizers(sources, targets, config)
-        with store.writing(place) as draft:
+        with store.atomic_dir(place) as draft:
             tokenizer.save(learned, draft)
     return tokenizer.load(place)
