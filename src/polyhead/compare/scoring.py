@@ -25,8 +25,8 @@ from polyhead.data.batches.translation import (
     collate,
 )
 from polyhead.decoding.config import DecodeConfig
-from polyhead.layers.attention_hooks import has_cross_attention
 from polyhead.errors import ConfigError
+from polyhead.layers.attention_hooks import has_cross_attention
 from polyhead.metrics.bleu import SAMPLES, Comparison, compare, score
 from polyhead.metrics.error_rates import compare_errors, error_rates
 from polyhead.models.registry import FAMILIES
