@@ -94,7 +94,7 @@ class MaskedTokenLoss:
     def __call__(self, model: Any, batch: MaskedBatch) -> Loss:
         (positions,) = batch.chosen.flatten().nonzero(as_tuple=True)
         labels = batch.ids.flatten()[positions]
-        h, layer = model.transform(model.hidden(batch.blanked, asked=positions)), model.to_logits
+        h, layer = model.transform(model.hidden(batch.blanked, only=positions)), model.to_logits
         total = linear_cross_entropy(h, layer.weight, layer.bias, labels)
         return Loss(total, max(1, len(labels)))  # a batch of unknown words has no masked tokens
 
