@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from polyhead.cost.measured import kept_bytes
+from polyhead.cost.counter import saved_bytes
 from polyhead.data.batches.language_model import LanguageBatch
 from polyhead.errors import MissingError, PolyheadError
 from polyhead.layers.attention_factory import LSHConfig
@@ -107,7 +107,7 @@ def take(step: Step) -> Footprint:
     kept = 0
     if step.count_kept:
         known = list(model.parameters())
-        kept = kept_bytes(lambda: model.stack(model.embed(batch.ids)), without=known)
+        kept = saved_bytes(lambda: model.stack(model.embed(batch.ids)), without=known)
     parameters = sum(p.numel() * p.element_size() for p in model.parameters())
     return Footprint(peak, parameters, kept, seconds, float(loss.total.detach()) / loss.count)
 

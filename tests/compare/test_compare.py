@@ -25,9 +25,9 @@ from polyhead.compare.page import render
 from polyhead.compare.scoring import remembered_bytes, scores_of
 from polyhead.compare.systems import CONTESTS, HOME, LADDER, TABLE, choose, configuration
 from polyhead.config import read
-from polyhead.cost.families import transformer_cache
+from polyhead.cost.breakdown import cache_size
+from polyhead.cost.formulas import Shape
 from polyhead.cost.published import TABLE_2
-from polyhead.cost.stack import Shape
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
@@ -523,7 +523,7 @@ def test_what_decoding_remembers_is_what_the_formula_says():
     source = [5] * 8 + [2]
     shape = Shape(1, options.limit(len(source)), len(source))
     found = remembered_bytes(Transformer(config).eval(), source, options)
-    assert found == pytest.approx(transformer_cache(config, shape, beam=3), rel=0.01)
+    assert found == pytest.approx(cache_size("transformer", config, shape, 3), rel=0.01)
 
 
 def test_scores_are_cased_and_not():

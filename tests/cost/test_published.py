@@ -1,6 +1,7 @@
 """The paper's figures are written down as printed, and its own arithmetic gives them."""
 
 import pytest
+from expected_errors import raises
 
 from polyhead.cost.published import (
     ENSEMBLES,
@@ -31,7 +32,7 @@ def test_an_ensemble_costs_about_eight_single_models():
 
 @pytest.mark.parametrize("numbers", [(-1.0, 8, 1e12), (1.0, 0, 1e12), (1.0, 8, 0.0)])
 def test_impossible_estimates_are_refused(numbers):
-    with pytest.raises(ConfigError, match="expected a time, at least one device"):
+    with raises(ConfigError, "out_of_range"):
         estimated_flops(*numbers)
 
 

@@ -11,7 +11,7 @@ from tiny_gpt import SMALL, train_gpt
 
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
-from polyhead.cost.report import cost
+from polyhead.cost.report import cost_report
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.models.registry import FAMILIES
 from polyhead.training import finetune as continuing
@@ -185,8 +185,8 @@ def test_the_weight_of_spotting_is_the_new_runs(trained, tmp_path):
 
 def test_the_bill_says_that_it_does_not_look_at_the_model():
     words = "sizes as in the recipe: those of train.init are not looked at"
-    assert words in cost(read_run("gpt-tiny", ["train.init=x"])).assumed
-    assert words not in cost(read_run("gpt-tiny")).assumed
+    assert words in cost_report(read_run("gpt-tiny", ["train.init=x"])).assumed
+    assert words not in cost_report(read_run("gpt-tiny")).assumed
 
 
 # Rates that fall from layer to layer

@@ -5,7 +5,7 @@ import json
 from rich.console import Console
 from rich.table import Table
 
-from polyhead.cost.report import CostReport, cost
+from polyhead.cost.report import CostReport, cost_report
 from polyhead.training.config import read_run
 
 UNITS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -21,9 +21,9 @@ def run_cost(
 ) -> None:
     """Count, and print tables or JSON."""
     run = read_run(recipe, overrides)
-    report = cost(run, tokens=tokens, length=length)
+    report = cost_report(run, tokens=tokens, length=length)
     if as_json:
-        print(json.dumps({"recipe": recipe, **report.plain()}, indent=2))
+        print(json.dumps({"recipe": recipe, **report.to_json()}, indent=2))
         return
     console = Console(soft_wrap=True)
     console.print(parts(report))
@@ -41,7 +41,7 @@ def parts(report: CostReport) -> Table:
     sides = f"{shape.source} → {shape.length}" if shape.source else str(shape.length)
     batch = f"one batch: {shape.batch:,} x {sides} tokens"
     table = _table(f"{report.family}, {batch}{_how(report)}")
-    for name in ("parameters", "forward FLOPs", "training FLOPs", "kept for the way back"):
+    for name in ("parameters", "forward FLOPs", "training FLOPs", "saved for backward"):
         table.add_column(name, justify="right")
     for name, part in [*report.parts.items(), ("together", report.total)]:
         table.add_row(
@@ -86,7 +86,7 @@ def totals(report: CostReport) -> Table:
     table.add_row("  parameters", size(memory.parameters), "")
     table.add_row("  gradients", size(memory.gradients), "")
     table.add_row("  Adam's averages", size(memory.moments), "")
-    table.add_row("  activations", size(memory.activations), "what autograd keeps")
+    table.add_row("  activations", size(memory.activations), "saved for backward")
     table.add_row("  logits", size(memory.logits), "a chunk of them at a time")
     if report.cache is not None:
         words = f"for a sentence, with a beam of {report.beam}"

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from polyhead.compare.budget import TimingReporter
-from polyhead.cost.families import bill
-from polyhead.cost.measured import products
-from polyhead.cost.stack import Shape
+from polyhead.cost.breakdown import cost_of
+from polyhead.cost.counter import count_flops
+from polyhead.cost.formulas import Shape
 from polyhead.data.batches.translation import (
     Pair,
     TranslationBatch,
@@ -156,7 +156,7 @@ def measured_flops_per_token(model: Any, run: RunConfig, pairs: Sequence[Pair]) 
     with torch.random.fork_rng(devices=[]):
         for place in places:
             batch = epochs[(0, place)].to(device)
-            work += products(partial(_learn, objective, model, batch))
+            work += count_flops(partial(_learn, objective, model, batch))
             tokens += batch.n_tokens
             model.zero_grad(set_to_none=True)
     model.eval()
@@ -170,7 +170,7 @@ def flops_per_token(run: RunConfig, pairs: Sequence[Pair]) -> float:
     """
     source, target = (round(sum(map(len, side)) / len(pairs)) for side in zip(*pairs, strict=True))
     try:
-        work = bill(run.family, run.model, Shape(1, target, source)).total.training
+        work = cost_of(run.family, run.model, Shape(1, target, source)).total.training
     except ConfigError:
         work = _measured_products(run, source, target)
     return work / (source + target)
@@ -181,4 +181,4 @@ def _measured_products(run: RunConfig, source: int, target: int) -> int:
     batch = collate([([UNK] * (source - 1) + [EOS], [UNK] * (target - 1) + [EOS])])
     with torch.random.fork_rng(devices=[]):
         model = FAMILIES[run.family].model(run.model)
-        return products(lambda: TranslationLoss(PAD)(model, batch).total.backward())
+        return count_flops(lambda: TranslationLoss(PAD)(model, batch).total.backward())

@@ -1,1 +1,1 @@
-"""What a model costs before anything is built: parameters, arithmetic, memory."""
+"""Cost of a model before it is trained: parameters, FLOPs and memory."""

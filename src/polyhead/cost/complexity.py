@@ -10,7 +10,7 @@ n positions, d numbers each, kernels of k positions, neighbourhoods of r. The ta
 layer without its projections (W_q, W_k, W_v, W_o: n d² more). *Sequential steps* are operations
 that must wait for each other, however many processors there are; work is done all the same.
 
-Paths are found out, not assumed: `layers_until_reached` stacks layers until a gradient arrives.
+Paths are measured: `layers_until_reached` stacks layers until a gradient arrives.
 """
 
 import math
@@ -21,29 +21,29 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from polyhead.cost.measured import graph_depth
-from polyhead.cost.parts import attention_kernel, product
+from polyhead.cost.counter import graph_depth
+from polyhead.cost.formulas import attention_kernel, product
 
 Layer = Callable[[Tensor], Tensor]  # (batch, length, d_model) → the same
 
 
 def self_attention_work(n: int, d_model: int) -> int:
-    """FLOPs of Q Kᵀ and A V."""
+    """Return the FLOPs of Q Kᵀ and A V."""
     return attention_kernel(1, 1, n, n, d_model).forward
 
 
 def recurrent_work(n: int, d_model: int) -> int:
-    """FLOPs of W_x x and W_h h at every position."""
+    """Return the FLOPs of W_x x and W_h h at every position."""
     return 2 * product(n, d_model, d_model)
 
 
 def convolution_work(n: int, d_model: int, kernel: int) -> int:
-    """FLOPs of a convolution: k matrices at every position, however far apart they reach."""
+    """Return the FLOPs of a convolution: k matrices at every position, however far apart they reach."""
     return product(n, kernel * d_model, d_model)
 
 
 def restricted_work(n: int, d_model: int, neighbours: int) -> int:
-    """FLOPs if every position looks at `neighbours` positions, itself included."""
+    """Return the FLOPs if every position looks at `neighbours` positions, itself included."""
     return attention_kernel(1, 1, n, neighbours, d_model).forward
 
 
@@ -66,7 +66,7 @@ class Convolution(nn.Module):
 
 
 def receptive_field(kernel: int, n_layers: int, *, dilated: bool) -> int:
-    """How many positions the top of a stack of convolutions sees: 1 + (k - 1) Σ dilations.
+    """Return the positions that the top of a stack of convolutions sees: 1 + (k - 1) Σ dilations.
 
     Contiguous layers add k - 1 each. With dilations 1, k, k², … it is k^layers: no position twice.
     """
@@ -74,7 +74,7 @@ def receptive_field(kernel: int, n_layers: int, *, dilated: bool) -> int:
 
 
 def layers_to_see(n: int, kernel: int, *, dilated: bool) -> int:
-    """How many convolutions until the last of n positions depends on the first."""
+    """Return the number of convolutions until the last of n positions depends on the first."""
     if not dilated:
         return math.ceil((n - 1) / (kernel - 1))
     layers = 0
@@ -86,7 +86,9 @@ def layers_to_see(n: int, kernel: int, *, dilated: bool) -> int:
 def layers_until_reached(
     layer: Callable[[int], Layer], n: int, d_model: int, *, most: int = 1000
 ) -> int:
-    """How many layers until the last position depends on the first; `layer(i)` makes the i-th.
+    """Return the number of layers until the last position depends on the first.
+
+    layer: makes the i-th layer.
 
     Depends means that the gradient is not exactly zero. In double precision, for it may be tiny.
     """
@@ -102,7 +104,7 @@ def layers_until_reached(
 
 
 def sequential_steps(layer: Layer, n: int, d_model: int) -> int:
-    """The longest chain of operations in one layer, each waiting for the one before."""
+    """Return the longest chain of operations in one layer, each waiting for the one before."""
     x = torch.randn(1, n, d_model, requires_grad=True)
     return graph_depth(layer(x))
 
@@ -110,14 +112,14 @@ def sequential_steps(layer: Layer, n: int, d_model: int) -> int:
 def exponent(
     sizes: Sequence[int | float], values: Sequence[int | float], *, larger: int | None = None
 ) -> float:
-    """The exponent of a power law through the `larger` last points."""
+    """Return the exponent of a power law through the `larger` last points."""
     return fit(sizes, values, larger=larger)[0]
 
 
 def fit(
     sizes: Sequence[int | float], values: Sequence[int | float], *, larger: int | None = None
 ) -> tuple[float, float]:
-    """Exponent and R² of the power law through the `larger` last points; all if not given.
+    """Return exponent and R² of the power law through the `larger` last points; all if not given.
 
     R² is the part of the values' variation (of their logarithms) that the law explains.
     """

@@ -1,137 +1,196 @@
-"""What torch counts of a model that is built for it: where no formula has been written down.
+"""FLOPs, memory and depth of running code, as torch counts them.
 
-    parameters   of every part, by its name in the model          nothing is computed for this
-    FLOPs        of learning from one sentence, times the batch    `cost.measured.products`
-    kept         k(b) = k(1) + (b - 1) · (k(2) - k(1))             `cost.measured.kept_bytes`
+    count_flops    FLOPs of all matrix products       torch.utils.flop_counter
+    saved_bytes    what autograd saves for backward   torch.autograd.graph.saved_tensors_hooks
+    graph_depth    longest chain of operations that wait for each other, in the autograd graph
+    measure        all of it for a model without a formula, on a batch of one sentence
 
-All work grows with the number of sentences and nothing else does, so that one is enough; of what
-autograd keeps, something may be there once for all of them, so that it takes two. Which tokens are
-read changes no count: they are all the same.
-
-A model that would take long to build or to run is not tried; its FLOPs stay unknown (None).
+All work grows with the number of sentences, so that one is enough; some saved tensors exist once
+for the whole batch: saved(b) = saved(1) + (b - 1) · (saved(2) - saved(1)).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
-from polyhead.cost.encoders import n_blanks
-from polyhead.cost.measured import kept_bytes, products
-from polyhead.cost.parts import FLOAT
-from polyhead.cost.stack import Shape
+from polyhead.cost.breakdown import n_masked
+from polyhead.cost.formulas import FLOAT, Cost, Shape
 from polyhead.errors import ConfigError
 from polyhead.layers.cross_entropy import linear_cross_entropy
-from polyhead.models.registry import FAMILIES
+from polyhead.models.registry import FAMILIES, Task
 
-WORD = 1  # any token that is not padding
-MOST_PARAMETERS = 200_000_000  # that are built to be measured
-MOST_FLOPS = 2e11  # that are computed, by the rule of 6 for each parameter and position
-
-
-@dataclass(frozen=True)
-class Work:
-    """What one batch takes: FLOPs, and bytes that autograd keeps."""
-
-    forward: int
-    backward: int
-    kept: int
+TOKEN = 1  # any id that is not padding
+MAX_PARAMETERS = 200_000_000  # of a model that is built to be measured
+MAX_FLOPS = 2e11  # to compute, by the rule of 6 for each parameter and position
 
 
-def count_parameters(family: str, config: Any) -> dict[str, int]:
-    """Of every part that the model consists of; what is shared counts where it stands first."""
-    with torch.device("meta"):
-        model: nn.Module = FAMILIES[family].model(config)
-    found: dict[str, int] = {}
-    for name, parameter in model.named_parameters():
-        part = name.partition(".")[0]
-        found[part] = found.get(part, 0) + parameter.numel()
-    return found
+def count_flops(work: Callable[[], Any]) -> int:
+    """Return the FLOPs of the matrix products in `work`.
+
+    Torch's counter knows neither the CPU's fused attention, nor its fused LSTM, nor products that
+    are added in place; the first is replaced by the unfused one, the others are counted here.
+    """
+
+    def added_in_place(_: Any, a: Any, b: Any, *, out_shape: Any = None) -> int:  # noqa: ARG001
+        return 2 * a[0] * a[1] * b[1]
+
+    def batch_added_in_place(
+        _: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1, out_shape: Any = None
+    ) -> int:
+        del beta, alpha, out_shape
+        return 2 * a[0] * a[1] * a[2] * b[2]
+
+    def lstm(x: Any, w_x: Any, w_h: Any, *_: Any, out_shape: Any = None) -> int:  # noqa: ARG001
+        return lstm_flops(x[0] * x[1], w_x, w_h)
+
+    def lstm_backward(x: Any, w_x: Any, w_h: Any, *_: Any, out_shape: Any = None) -> int:  # noqa: ARG001
+        return 2 * lstm_flops(x[0] * x[1], w_x, w_h)
+
+    mapping = {
+        torch.ops.aten.addmm_: added_in_place,
+        torch.ops.aten.baddbmm_: batch_added_in_place,
+        torch.ops.aten.mkldnn_rnn_layer: lstm,
+        torch.ops.aten.mkldnn_rnn_layer_backward: lstm_backward,
+    }
+    counter = FlopCounterMode(display=False, custom_mapping=mapping)
+    with sdpa_kernel(SDPBackend.MATH), counter:
+        work()
+    return int(counter.get_total_flops())
 
 
-def can_be_tried(n_parameters: int, shape: Shape) -> bool:
-    """Whether measuring takes a few seconds at most."""
+def lstm_flops(n: int, w_x: Sequence[int], w_h: Sequence[int]) -> int:
+    """Return the FLOPs of W_x x and W_h h at n positions, given the matrices' shapes."""
+    return 2 * n * (w_x[0] * w_x[1] + w_h[0] * w_h[1])
+
+
+def saved_bytes(work: Callable[[], Any], without: Iterable[Tensor] = ()) -> int:
+    """Return the bytes of all storages that autograd saves during `work`, each counted once.
+
+    without: tensors that exist anyway, such as the parameters.
+    """
+    known = {tensor.untyped_storage().data_ptr() for tensor in without}
+    sizes: dict[int, int] = {}
+    alive = []  # so that no two storages get the same address
+
+    def save(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            sizes[storage.data_ptr()] = storage.nbytes()
+        alive.append(tensor)
+        return tensor
+
+    with saved_tensors_hooks(save, lambda tensor: tensor):
+        result = work()
+    del result, alive
+    return sum(sizes.values())
+
+
+def graph_depth(output: Tensor) -> int:
+    """Return the longest chain of operations, each of which needs the result of the one before."""
+    root = output.grad_fn
+    assert root is not None, "an output without a graph has no depth"
+    depth: dict[Any, int] = {}
+    waiting = [root]
+    while waiting:
+        node = waiting[-1]
+        before = [other for other, _ in node.next_functions if other is not None]
+        missing = [other for other in before if other not in depth]
+        if missing:
+            waiting.extend(missing)
+            continue
+        depth[node] = 1 + max((depth[other] for other in before), default=0)
+        waiting.pop()
+    return depth[root]
+
+
+def is_measurable(n_parameters: int, shape: Shape) -> bool:
+    """Return True if measuring takes a few seconds at most."""
     work = 6.0 * n_parameters * (shape.length + shape.source)
-    return n_parameters <= MOST_PARAMETERS and work <= MOST_FLOPS
+    return n_parameters <= MAX_PARAMETERS and work <= MAX_FLOPS
 
 
-def measure(family: str, config: Any, shape: Shape, *, blanks: float) -> Work:
-    """Build the model and let it learn from one sentence. Nothing random is left changed."""
+def measure(family: str, config: Any, shape: Shape, *, masked_share: float) -> Cost:
+    """Build the model and train it on one sentence; leaves the random state unchanged."""
+    task = FAMILIES[family].task
     with torch.random.fork_rng(devices=[]):
         model = FAMILIES[family].model(config).train()
-        one, two = (_lesson(family, model, config, _some(shape, n), blanks) for n in (1, 2))
+        single, double = (
+            _training_step(task, model, config, Shape(n, shape.length, shape.source), masked_share)
+            for n in (1, 2)
+        )
         try:
-            forward = products(one.say)
-            training = products(lambda: one.learn().backward())
-            kept = [kept_bytes(lesson.learn, model.parameters()) for lesson in (one, two)]
-        except ValueError as refusal:  # such as a sentence beyond the last position
-            raise ConfigError(f"length {shape.length}: {refusal}") from None
-    every = kept[1] - kept[0]
-    fused = _kept_by_fused_loss(family, model, shape, blanks)
-    return Work(
+            forward = count_flops(single.forward)
+            training = count_flops(lambda: single.loss().backward())
+            saved = [saved_bytes(step.loss, model.parameters()) for step in (single, double)]
+        except ValueError as error:  # such as a sentence beyond the last position
+            raise ConfigError(f"length {shape.length}: {error}", "length_too_long") from None
+    per_sentence = saved[1] - saved[0]
+    fused = _saved_by_fused_loss(task, model, shape, masked_share)
+    return Cost(
         forward * shape.batch,
         (training - forward) * shape.batch,
-        kept[0] + every * (shape.batch - 1) + fused,
+        saved[0] + per_sentence * (shape.batch - 1) + fused,
     )
 
 
-class Lesson(NamedTuple):
-    """The way forward, and the same up to a loss."""
+class TrainingStep(NamedTuple):
+    """The forward pass to the logits, and to the loss."""
 
-    say: Callable[[], Any]
-    learn: Callable[[], Tensor]
-
-
-def _some(shape: Shape, batch: int) -> Shape:
-    """So many of these sentences."""
-    return Shape(batch, shape.length, shape.source)
+    forward: Callable[[], Any]
+    loss: Callable[[], Tensor]
 
 
-def _lesson(family: str, model: Any, config: Any, shape: Shape, blanks: float) -> Lesson:
-    """What this family does in training."""
-    words = torch.full((shape.batch, shape.length), WORD)
-    asked = n_blanks(shape, blanks)
-    if family == "vit":
+def _training_step(
+    task: Task, model: Any, config: Any, shape: Shape, masked_share: float
+) -> TrainingStep:
+    """Return what a model with this task computes in training, for a batch of equal tokens."""
+    ids = torch.full((shape.batch, shape.length), TOKEN)
+    n = n_masked(shape, masked_share)
+    if task == "image_classification":
         images = torch.zeros(shape.batch, config.channels, config.height, config.width)
-        return Lesson(lambda: model(images), lambda: model(images).log_softmax(-1).sum())
-    if family == "classifier":
-        return Lesson(lambda: model(words), lambda: model(words).log_softmax(-1).sum())
-    if family == "electra":
-        chosen = (torch.arange(words.numel()) < asked).view(words.shape)
-        return Lesson(lambda: model(words, words, chosen), lambda: _round(model, words, chosen))
-    if family == "bert":
-        places = torch.arange(asked)
-        return _fused(model, lambda: model.transform(model.hidden(words, only=places)))
-    if shape.source:
-        source = torch.full((shape.batch, shape.source), WORD)
-        return _fused(model, lambda: model.hidden(source, words).flatten(0, 1))
-    return _fused(model, lambda: model.hidden(words).flatten(0, 1))
+        return TrainingStep(lambda: model(images), lambda: model(images).log_softmax(-1).sum())
+    if task == "text_classification":
+        return TrainingStep(lambda: model(ids), lambda: model(ids).log_softmax(-1).sum())
+    if task == "replaced_token":
+        chosen = (torch.arange(ids.numel()) < n).view(ids.shape)
+        return TrainingStep(
+            lambda: model(ids, ids, chosen), lambda: _electra_loss(model, ids, chosen)
+        )
+    if task == "masked_lm":
+        positions = torch.arange(n)
+        return _fused(model, lambda: model.transform(model.hidden(ids, only=positions)))
+    if task == "translation":
+        source = torch.full((shape.batch, shape.source), TOKEN)
+        return _fused(model, lambda: model.hidden(source, ids).flatten(0, 1))
+    return _fused(model, lambda: model.hidden(ids).flatten(0, 1))
 
 
-def _fused(model: Any, states: Callable[[], Tensor]) -> Lesson:
-    """An output layer that is one with its loss, as translators and language models have it."""
+def _fused(model: Any, hidden: Callable[[], Tensor]) -> TrainingStep:
+    """Return the step of a model whose output layer is fused with its loss."""
     layer = model.to_logits
 
-    def learn() -> Tensor:
-        h = states()
-        labels = torch.full((len(h),), WORD)
-        return linear_cross_entropy(h, layer.weight, layer.bias, labels)
+    def loss() -> Tensor:
+        h = hidden()
+        return linear_cross_entropy(h, layer.weight, layer.bias, torch.full((len(h),), TOKEN))
 
-    return Lesson(lambda: layer(states()[None]), learn)
-
-
-def _round(model: Any, words: Tensor, chosen: Tensor) -> Tensor:
-    """One round of ELECTRA's game."""
-    said = model(words, words, chosen)
-    return said.generated.log_softmax(-1).sum() + said.suspicion.sigmoid().sum()
+    return TrainingStep(lambda: layer(hidden()[None]), loss)
 
 
-def _kept_by_fused_loss(family: str, model: Any, shape: Shape, blanks: float) -> int:
-    """Gradients of its input and of its weight, which autograd does not know of."""
-    if family in ("vit", "classifier", "electra"):
+def _electra_loss(model: Any, ids: Tensor, chosen: Tensor) -> Tensor:
+    output = model(ids, ids, chosen)
+    loss: Tensor = output.generated.log_softmax(-1).sum() + output.suspicion.sigmoid().sum()
+    return loss
+
+
+def _saved_by_fused_loss(task: Task, model: Any, shape: Shape, masked_share: float) -> int:
+    """Return the bytes of the gradients of its input and weight, which no hook sees."""
+    if task in ("replaced_token", "text_classification", "image_classification"):
         return 0
     vocab, d_model = model.to_logits.weight.shape
-    n = n_blanks(shape, blanks) if family == "bert" else shape.positions
-    return FLOAT * d_model * (n + vocab)
+    n = n_masked(shape, masked_share) if task == "masked_lm" else shape.positions
+    return int(FLOAT * d_model * (n + vocab))

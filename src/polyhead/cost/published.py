@@ -1,4 +1,4 @@
-"""Figures that others have published, in one place, with what is to be said about them.
+"""Published figures of the systems in Table 2.
 
 Vaswani et al. 2017, "Attention Is All You Need": Table 2 (quality on newstest2014 and training
 cost) and the parameters of its Table 3. Training cost is estimated there from the outside:
@@ -6,7 +6,7 @@ cost) and the parameters of its Table 3. Training cost is estimated there from t
     FLOPs = time · number of devices · what one device sustains in a second
 
 so it counts a device's idle moments as work. What the products of the model themselves come to is
-counted by `polyhead.cost.families`; for the base model it is about a third of that.
+counted by `polyhead.cost.breakdown`; for the base model it is about a third of that.
 """
 
 from typing import NamedTuple
@@ -53,7 +53,7 @@ ENSEMBLES = {
 
 
 class Training(NamedTuple):
-    """How the paper trained a model (sections 5.1, 5.2 and Table 3)."""
+    """Training of a model in the paper (sections 5.1, 5.2 and Table 3)."""
 
     parameters: float
     seconds: float
@@ -85,10 +85,12 @@ TWO_BLEUS = {
 
 
 def estimated_flops(seconds: int | float, devices: int, sustained: int | float) -> int | float:
-    """Training cost as the paper estimates it: time x devices x sustained FLOPs a second."""
+    """Return the training cost as the paper estimates it: time x devices x sustained FLOPs a second."""
     if seconds < 0 or devices < 1 or sustained <= 0:
         given = f"{seconds:g} seconds, {devices} devices, {sustained:g} FLOPs a second"
-        raise ConfigError(f"{given}: expected a time, at least one device and a positive speed")
+        raise ConfigError(
+            f"{given}: expected a time, at least one device and a positive speed", "out_of_range"
+        )
     return seconds * devices * sustained
 
 
@@ -102,13 +104,13 @@ class Gain(NamedTuple):
 
 
 def gain(ours: str, theirs: str) -> Gain:
-    """How much better and cheaper the one is than the other, where both have a figure."""
-    one, other = TABLE_2[ours], TABLE_2[theirs]
+    """Return how much better and cheaper `ours` is than `theirs`, where both have a figure."""
+    own, other = TABLE_2[ours], TABLE_2[theirs]
     return Gain(
-        _difference(one.en_de, other.en_de),
-        _difference(one.en_fr, other.en_fr),
-        _ratio(other.cost_en_de, one.cost_en_de),
-        _ratio(other.cost_en_fr, one.cost_en_fr),
+        _difference(own.en_de, other.en_de),
+        _difference(own.en_fr, other.en_fr),
+        _ratio(other.cost_en_de, own.cost_en_de),
+        _ratio(other.cost_en_fr, own.cost_en_fr),
     )
 
 
@@ -121,7 +123,7 @@ def _ratio(a: float | None, b: float | None) -> float | None:
 
 
 def table_2(own: PublishedSystem | None = None) -> str:
-    """Table 2 in Markdown, with a row of one's own below it."""
+    """Return Table 2 in Markdown, with a row of one's own below it."""
     rows = [*TABLE_2.values(), *([own] if own else [])]
     head = "| model | BLEU EN-DE | BLEU EN-FR | FLOPs EN-DE | FLOPs EN-FR |"
     return "\n".join([head, "|---|---|---|---|---|", *map(_markdown, rows)])

@@ -1,28 +1,30 @@
-"""What a recipe costs before it is trained: no data is read.
+"""Cost of a recipe before it is trained: parameters, FLOPs and memory; no data is read.
 
-Parameters, FLOPs and memory follow from formulas (`cost.families`) where somebody has written them
-down; else the model is built and tried on one sentence (`cost.built`), and the report says so. What
-only the data can tell, the size of a vocabulary or the number of classes, is assumed and said too.
+What depends on the data, such as the size of a vocabulary, is assumed, and the report says so.
 """
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from polyhead.cost.bills import Bill, Memory, memory_of, step_memory
-from polyhead.cost.counter import can_be_tried, count_parameters, measure
-from polyhead.cost.encoders import n_blanks, tokens_of_image
-from polyhead.cost.families import BLANKED, CACHES, TWO_SIDED, bill
-from polyhead.cost.parts import Cost
+from polyhead.cost.breakdown import (
+    StepMemory,
+    cache_size,
+    cost_of,
+    count_parameters,
+    n_masked,
+    step_memory,
+)
+from polyhead.cost.counter import is_measurable, measure
+from polyhead.cost.formulas import Cost, Shape
 from polyhead.cost.published import TABLE_2, TRAININGS
-from polyhead.cost.stack import Shape
 from polyhead.errors import ConfigError
 from polyhead.layers.positions import BOUNDED_POSITIONS
 from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models.registry import FAMILIES, has_mask_token, vocab_fields
 from polyhead.models.transformer import TransformerConfig
-from polyhead.training.config import CONTINUED, SIZES, RunConfig
+from polyhead.training.config import RunConfig
 
-LENGTH = 30  # tokens of a sentence, about as many as WMT's have
-WINDOWED = ("gpt", "reformer")  # read running text in windows of data.max_length
+LENGTH = 30  # tokens of a sentence, about as many as in WMT
 STACKS = {  # Table 3 of the paper
     "base": StackConfig(),
     "big": StackConfig(d_model=1024, n_heads=16, d_ff=4096, dropout=0.3),
@@ -40,164 +42,160 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Figures:
-    """A `Cost` of which some may be unknown."""
+class PartCost:
+    """Parameters of a part, and its cost in one batch; None where unknown."""
 
     parameters: int
     forward: int | None = None
     backward: int | None = None
-    kept: int | None = None
-
-    @property
-    def training(self) -> int | None:
-        """FLOPs of the way forward and the way back."""
-        if self.forward is None or self.backward is None:
-            return None
-        return self.forward + self.backward
+    kept: int | None = None  # bytes saved for backward
+    training: int | None = None  # forward and backward
 
     @staticmethod
-    def of(cost: Cost) -> "Figures":
-        """All of them are known."""
-        return Figures(cost.parameters, cost.forward, cost.backward, cost.kept)
+    def of(parameters: int, cost: Cost) -> "PartCost":
+        """Combine the parameters of a part with its FLOPs and memory."""
+        return PartCost(parameters, cost.forward, cost.backward, cost.saved, cost.training)
 
 
 @dataclass(frozen=True)
-class Counted:
-    """What one batch costs, however it was found out."""
+class BatchCost:
+    """Cost of one training batch, by formula or measured."""
 
     measured: bool
-    parts: dict[str, Figures]
-    total: Figures
+    parts: dict[str, PartCost]
+    total: PartCost
     per_token: dict[str, float | None]  # training FLOPs: source, target, and the mean of both
-    memory: Memory
+    memory: StepMemory
 
 
 @dataclass(frozen=True)
 class CostReport:
-    """Everything that `polyhead cost` shows; None is what nobody knows."""
+    """Figures shown by `polyhead cost`; None where unknown."""
 
     family: str
     shape: Shape  # one training batch
     measured: bool  # on a model that was built, not computed by formulas
-    assumed: list[str]  # what only the data can tell
-    parts: dict[str, Figures]  # if measured, their parameters only
-    total: Figures
+    assumed: list[str]
+    parts: dict[str, PartCost]  # if measured, their parameters only
+    total: PartCost
     per_token: dict[str, float | None]
     tokens: int | None  # source and target together, in the whole training
     flops: float | None
-    memory: Memory
+    memory: StepMemory
     beam: int
-    cache: int | None  # bytes for one sentence; None if it does not decode, or nobody has counted
+    cache: int | None  # bytes for one sentence; None if the model does not decode, or no formula
     references: list[Reference]
 
-    def plain(self) -> dict[str, Any]:
-        """All of it as JSON knows it."""
+    def to_json(self) -> dict[str, Any]:
+        """Return all figures as JSON values."""
         values = asdict(self)
         values["memory"]["total"] = self.memory.total
-        for name, part in [*self.parts.items(), ("", self.total)]:
-            place = values["parts"][name] if name else values["total"]
-            place["training"] = part.training
         return values
 
 
-def cost(run: RunConfig, *, tokens: int | None = None, length: int | None = None) -> CostReport:
-    """Count what this run will cost if its sentences have `length` tokens on both sides.
+def cost_report(
+    run: RunConfig, *, tokens: int | None = None, length: int | None = None
+) -> CostReport:
+    """Return the cost of a run.
 
-    Unless given, that is 30, the whole window of a language model, all patches of an image.
-    `tokens` are those of the whole training, source and target together; unless given they are
-    steps x accumulate x max_tokens, which is unknown if the recipe counts in epochs.
+    tokens: of the whole training, source and target together; by default steps x accumulate x
+        max_tokens, or unknown if the recipe counts in epochs.
+    length: tokens of a sentence on both sides; by default 30, a language model's whole window, or
+        all patches of an image.
     """
     if tokens is not None and tokens < 1:
-        raise ConfigError(f"tokens {tokens}: expected at least 1")
-    run, assumed = _sized(run)
-    if run.train.init is not None and run.family in CONTINUED:
-        assumed.append("sizes as in the recipe: those of train.init are not looked at")
+        raise ConfigError(f"tokens {tokens}: expected at least 1", "out_of_range")
+    run, assumed = _with_sizes(run)
     length = _length(run, length)
     shape = _batch(run, length)
-    counted = _count(run, shape)
-    seen = _tokens(run) if tokens is None else tokens
-    mean = counted.per_token["mean"]
-    caching = CACHES.get(run.family)
-    one = Shape(1, run.decode.limit(length), shape.source and length)
+    batch = _batch_cost(run, shape)
+    n_tokens = _tokens(run) if tokens is None else tokens
+    mean = batch.per_token["mean"]
+    sentence = Shape(1, run.decode.limit(length), shape.source and length)
     return CostReport(
         family=run.family,
         shape=shape,
-        measured=counted.measured,
+        measured=batch.measured,
         assumed=assumed,
-        parts=counted.parts,
-        total=counted.total,
-        per_token=counted.per_token,
-        tokens=seen,
-        flops=None if seen is None or mean is None else mean * seen,
-        memory=counted.memory,
+        parts=batch.parts,
+        total=batch.total,
+        per_token=batch.per_token,
+        tokens=n_tokens,
+        flops=None if n_tokens is None or mean is None else mean * n_tokens,
+        memory=batch.memory,
         beam=run.decode.beam,
-        cache=caching(run.model, one, run.decode.beam) if caching else None,
+        cache=cache_size(run.family, run.model, sentence, run.decode.beam),
         references=[reference(name, length if shape.source else LENGTH) for name in TRAININGS],
     )
 
 
 def reference(name: str, length: int = LENGTH) -> Reference:
-    """The paper's base or big model: what it says, and what the products come to."""
+    """Return the figures of the paper's base or big model."""
     training = TRAININGS[name]
     config = TransformerConfig(stack=STACKS[name])
-    counted = bill("transformer", config, Shape(1, length, length))
-    mean = counted.total.training / (2 * length)
-    in_all = mean * training.steps * training.tokens
-    return Reference(TABLE_2[name].name, training.parameters, training.flops, in_all)
+    cost = cost_of("transformer", config, Shape(1, length, length)).total
+    flops = cost.training / (2 * length) * training.steps * training.tokens
+    return Reference(TABLE_2[name].name, training.parameters, training.flops, flops)
 
 
-def _sized(run: RunConfig) -> tuple[RunConfig, list[str]]:
-    """The run with the sizes that training would take from the data, as far as they are known."""
-    model, vocab = run.model, run.text.vocab
-    if run.family == "vit":
-        return run, [f"{model.classes:,} classes: model.classes, until the images say how many"]
-    fewer = "text.vocab; a small text gives fewer"
+def _with_sizes(run: RunConfig) -> tuple[RunConfig, list[str]]:
+    """Return the run with the sizes that training would take from the data, as far as known."""
+    model, vocab, task = run.model, run.text.vocab, FAMILIES[run.family].task
+    size = "text.vocab; a small text gives fewer"
     if run.text.kind in ("characters", "words"):
-        fewer = f"text.vocab; if the text has fewer {run.text.kind}, as many as it has"
-    if run.family == "classifier":  # as in training, one id more than the tokenizer's: [MASK]
+        size = f"text.vocab; if the text has fewer {run.text.kind}, as many as it has"
+    initialized = "sizes as in the recipe: those of train.init are not looked at"
+    assumed = []
+    if has_mask_token(run.family):  # as in training, one id more than the tokenizer's
+        assumed.append(f"a vocabulary of {vocab:,} and [MASK]: {size}")
+    if task == "image_classification":
+        assumed.append(f"{model.classes:,} classes: model.classes, until the images say how many")
+    elif task == "text_classification":
         model = replace(model, encoder=replace(model.encoder, vocab=vocab + 1))
-        assumed = [
-            f"a vocabulary of {vocab:,} and [MASK]: {fewer}",
-            f"{model.classes:,} classes: model.classes, until the texts say how many",
-        ]
-        if run.train.init is not None:
-            assumed.append("an encoder as in the recipe: that of train.init is not looked at")
-        return replace(run, model=model), assumed
-    if run.family in BLANKED:
+        assumed.append(f"{model.classes:,} classes: model.classes, until the texts say how many")
+        initialized = "an encoder as in the recipe: that of train.init is not looked at"
+    elif has_mask_token(run.family):
         model = replace(model, vocab=vocab + 1)
-        share = f"blanks at {run.data.blanks:.0%} of the tokens: data.blanks"
-        return replace(run, model=model), [f"a vocabulary of {vocab:,} and [MASK]: {fewer}", share]
-    sizes = {getattr(model, name) for name in SIZES[run.family]}
-    given = " and ".join(f"{size:,}" for size in sorted(sizes))
-    return run, [f"a vocabulary of {given}: {fewer if sizes == {vocab} else 'as given'}"]
+        assumed.append(f"blanks at {run.data.blanks:.0%} of the tokens: data.blanks")
+    else:
+        sizes = {getattr(model, name) for name in vocab_fields(model)}
+        given = " and ".join(f"{size:,}" for size in sorted(sizes))
+        assumed.append(f"a vocabulary of {given}: {size if sizes == {vocab} else 'as given'}")
+    if run.train.init is not None and task != "translation":
+        assumed.append(initialized)
+    return replace(run, model=model), assumed
 
 
-def _length(run: RunConfig, asked: int | None) -> int:
-    """How long a sentence is, once it is clear that the model can read it."""
-    if run.family == "vit":
-        tokens = tokens_of_image(run.model)
-        if asked not in (None, tokens):
+def _length(run: RunConfig, length: int | None) -> int:
+    """Return the length of a sentence, after checking that the model can read it."""
+    task = FAMILIES[run.family].task
+    if task == "image_classification":
+        rows, columns = run.model.grid
+        tokens: int = rows * columns + int(run.model.pooling == "class")
+        if length not in (None, tokens):
             raise ConfigError(
-                f"length {asked}: an image of this model always has {tokens} tokens; leave it out"
+                f"length {length}: an image of this model always has {tokens} tokens; leave it out",
+                "fixed_length",
             )
         return tokens
-    if asked is None:
+    if length is None:
         window = run.data.max_length
-        return window if run.family in WINDOWED else min(LENGTH, window)
-    if asked < 1:
-        raise ConfigError(f"length {asked}: expected at least 1 token")
-    reader = run.model.encoder if run.family == "classifier" else run.model
-    if getattr(reader, "positions", None) in BOUNDED_POSITIONS and asked > reader.max_length:
+        return window if task == "language_modeling" else min(LENGTH, window)
+    if length < 1:
+        raise ConfigError(f"length {length}: expected at least 1 token", "out_of_range")
+    reader = run.model.encoder if task == "text_classification" else run.model
+    if getattr(reader, "positions", None) in BOUNDED_POSITIONS and length > reader.max_length:
         raise ConfigError(
-            f"length {asked}: the model learns only {reader.max_length} positions; give less, or "
-            "raise model.max_length"
+            f"length {length}: the model learns only {reader.max_length} positions; give less, or "
+            "raise model.max_length",
+            "length_too_long",
         )
-    return asked
+    return length
 
 
 def _batch(run: RunConfig, length: int) -> Shape:
-    """The largest batch: `max_tokens` count both sides, if there are two."""
-    two_sided = run.family in TWO_SIDED
+    """Return the shape of the largest batch; `max_tokens` counts both sides if there are two."""
+    two_sided = FAMILIES[run.family].task == "translation"
     sentences = max(1, run.train.max_tokens // (2 * length if two_sided else length))
     return Shape(sentences, length, length if two_sided else 0)
 
@@ -208,39 +206,41 @@ def _tokens(run: RunConfig) -> int | None:
     return run.train.steps * run.train.accumulate * run.train.max_tokens
 
 
-def _count(run: RunConfig, shape: Shape) -> Counted:
-    """By formulas if there are any, else by trying."""
+def _batch_cost(run: RunConfig, shape: Shape) -> BatchCost:
+    """Compute the cost by formula, or measure it if there is none."""
     try:
-        counted = bill(run.family, run.model, shape, blanks=run.data.blanks)
+        cost = cost_of(run.family, run.model, shape, masked_share=run.data.blanks)
     except ConfigError:
-        return _try(run, shape)
-    parts = {name: Figures.of(part) for name, part in counted.parts.items()}
-    total = Figures.of(counted.total)
-    return Counted(False, parts, total, _per_token(counted), step_memory(counted))
+        return _measured_cost(run, shape)
+    counts = count_parameters(run.family, run.model, by_part=True)
+    n_parameters = sum(counts.values())
+    predictions = shape.positions if cost.predictions is None else cost.predictions
+    source, target = cost.per_token
+    mean = cost.total.training / (shape.positions + shape.source_positions)
+    return BatchCost(
+        False,
+        {name: PartCost.of(counts.get(name, 0), part) for name, part in cost.parts.items()},
+        PartCost.of(n_parameters, cost.total),
+        {"source": source, "target": target, "mean": mean},
+        step_memory(n_parameters, cost.total.saved, cost.vocab, predictions),
+    )
 
 
-def _try(run: RunConfig, shape: Shape) -> Counted:
-    """On the model itself, unless it is too large for that; its parameters are always known."""
-    parts = {
-        name: Figures(number) for name, number in count_parameters(run.family, run.model).items()
-    }
-    numbers = sum(part.parameters for part in parts.values())
-    total, mean = Figures(numbers), None
-    if can_be_tried(numbers, shape):
-        work = measure(run.family, run.model, shape, blanks=run.data.blanks)
-        total = Figures(numbers, work.forward, work.backward, work.kept)
-        positions = shape.positions + shape.source_positions
-        mean = (work.forward + work.backward) / positions
-    blanked = run.family in BLANKED
-    asked = n_blanks(shape, run.data.blanks) if blanked else shape.positions
+def _measured_cost(run: RunConfig, shape: Shape) -> BatchCost:
+    """Measure one sentence, unless the model is too large; the parameters are always known."""
+    counts = count_parameters(run.family, run.model)
+    n_parameters, task = sum(counts.values()), FAMILIES[run.family].task
+    total, mean = PartCost(n_parameters), None
+    if is_measurable(n_parameters, shape):
+        cost = measure(run.family, run.model, shape, masked_share=run.data.blanks)
+        total = PartCost.of(n_parameters, cost)
+        mean = cost.training / (shape.positions + shape.source_positions)
+    predictions = shape.positions
+    if task in ("masked_lm", "replaced_token"):
+        predictions = n_masked(shape, run.data.blanks)
     vocab = 0
-    if run.family in SIZES and run.family != "electra":
-        vocab = getattr(run.model, SIZES[run.family][-1])
-    memory = memory_of(numbers, total.kept, vocab, asked)
-    return Counted(True, parts, total, {"source": None, "target": None, "mean": mean}, memory)
-
-
-def _per_token(counted: Bill) -> dict[str, float | None]:
-    source, target = counted.per_token
-    n_all = counted.shape.positions + counted.shape.source_positions
-    return {"source": source, "target": target, "mean": counted.total.training / n_all}
+    if task in ("translation", "language_modeling", "masked_lm"):
+        vocab = getattr(run.model, vocab_fields(run.model)[-1])
+    memory = step_memory(n_parameters, total.kept, vocab, predictions)
+    parts = {name: PartCost(count) for name, count in counts.items()}
+    return BatchCost(True, parts, total, {"source": None, "target": None, "mean": mean}, memory)

@@ -16,7 +16,7 @@ from polyhead.cost.complexity import (
     self_attention_work,
     sequential_steps,
 )
-from polyhead.cost.measured import kept_bytes, products
+from polyhead.cost.counter import count_flops, saved_bytes
 from polyhead.layers.attention import FullAttention, attention
 from polyhead.layers.local_attention import LocalAttention
 from polyhead.layers.masks import Mask
@@ -32,7 +32,7 @@ def attention_is_quadratic() -> ClaimResult:
         return attention(*(x[:, None],) * 3)[:, 0]
 
     lengths, d = [32, 64, 128, 256], 16
-    work = [products(lambda n=n: attend(torch.randn(1, n, d))) for n in lengths]  # type: ignore[misc]
+    work = [count_flops(lambda n=n: attend(torch.randn(1, n, d))) for n in lengths]  # type: ignore[misc]
     power, explained = fit(lengths, work)
     deeper = sequential_steps(attend, 256, d) - sequential_steps(attend, 32, d)
     exact = work == [4 * n * n * d for n in lengths] == [self_attention_work(n, d) for n in lengths]
@@ -50,7 +50,7 @@ def recurrence_waits() -> ClaimResult:
 
     depth = {n: sequential_steps(read, n, 8) for n in (64, 65, 128)}
     steps = (depth[128] - depth[64]) / (depth[65] - depth[64])
-    work = products(lambda: read(torch.randn(1, 64, 8)))
+    work = count_flops(lambda: read(torch.randn(1, 64, 8)))
     result = same(expected=64.0, got=steps)
     return result if work == recurrent_work(64, 8) == 4 * 64 * 8**2 else same(4 * 64 * 8**2, work)
 
@@ -77,7 +77,7 @@ def neighbours_only() -> ClaimResult:
     band = (place[:, None] - place).abs() <= 16
     right = close(attention(x, x, x, Mask(pairs=band[None])), local(x, x, x), within=1e-5)
     lengths = [256, 512, 1024]
-    work = [products(lambda n=n: attend(torch.randn(1, n, 8))) for n in lengths]  # type: ignore[misc]
+    work = [count_flops(lambda n=n: attend(torch.randn(1, n, 8))) for n in lengths]  # type: ignore[misc]
     enough = all(w >= restricted_work(n, 8, 2 * 16) for n, w in zip(lengths, work, strict=True))
     layers = layers_until_reached(lambda _: attend, 65, 2)
     result = close(expected=[1.0, 4.0], got=[fit(lengths, work)[0], float(layers)], within=0.01)
@@ -95,19 +95,19 @@ def steps_are_not_work() -> ClaimResult:
         return attention(*(x[:, None],) * 3)[:, 0]
 
     steps = sequential_steps(attend, 256, 8) / sequential_steps(attend, 64, 8)
-    short, long = (products(lambda n=n: attend(torch.randn(1, n, 8))) for n in (64, 256))  # type: ignore[misc]
+    short, long = (count_flops(lambda n=n: attend(torch.randn(1, n, 8))) for n in (64, 256))  # type: ignore[misc]
     growth = long / short
     result = ClaimResult("steps x 1, work x 16", f"steps x {steps:g}, work x {growth:g}",
                     (steps, growth) == (1, 16))  # fmt: skip
     return result.with_note("work x 1", differs=growth != 1)
 
 
-@claim("I6", attention, FullAttention, kept_bytes)
+@claim("I6", attention, FullAttention, saved_bytes)
 def weights_in_memory() -> ClaimResult:
     """Bytes that autograd keeps beyond Q, K and V."""
     batch, heads, n, d_head = 2, 4, 256, 16
     q, k, v = (torch.randn(batch, heads, n, d_head, requires_grad=True) for _ in range(3))
-    printed = kept_bytes(lambda: attention(q, k, v), without=(q, k, v))
-    fused = kept_bytes(lambda: FullAttention()(q, k, v), without=(q, k, v))
+    printed = saved_bytes(lambda: attention(q, k, v), without=(q, k, v))
+    fused = saved_bytes(lambda: FullAttention()(q, k, v), without=(q, k, v))
     output_and_sums = 4 * batch * heads * n * (d_head + 1)
     return same(expected=[4 * batch * heads * n**2, output_and_sums], got=[printed, fused])

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from polyhead.cost.measured import kept_bytes, products
+from polyhead.cost.counter import count_flops, saved_bytes
 from polyhead.layers.attention import attention
 from polyhead.layers.feed_forward import FeedForward
 from polyhead.layers.kv_cache import BlockCache
@@ -33,7 +33,7 @@ def quadratic() -> ClaimResult:
     work = []
     for n in (32, 64, 128, 256):
         q, k, v = torch.randn(3, 1, 1, n, 16)
-        work.append(products(lambda q=q, k=k, v=v: attention(q, k, v)))  # type: ignore[misc]
+        work.append(count_flops(lambda q=q, k=k, v=v: attention(q, k, v)))  # type: ignore[misc]
     grown = [after / before for before, after in pairwise(work)]
     exponentially = [grown[0] ** (2**i) for i in range(3)]  # with the same first step
     result = same(expected=[4.0, 4.0, 4.0], got=grown)
@@ -47,8 +47,8 @@ def memory_not_work() -> ClaimResult:
     stacks = [
         kind(config, n_layers=n) for kind in (TransformerStack, ReversibleStack) for n in (2, 12)
     ]
-    kept = [kept_bytes(lambda s=s: s(x), without=s.parameters()) for s in stacks]  # type: ignore[misc]
-    work = [products(lambda s=s: s(x).sum().backward()) for s in stacks[1::2]]  # type: ignore[misc]
+    kept = [saved_bytes(lambda s=s: s(x), without=s.parameters()) for s in stacks]  # type: ignore[misc]
+    work = [count_flops(lambda s=s: s(x).sum().backward()) for s in stacks[1::2]]  # type: ignore[misc]
     deeper, harder = kept[3] / kept[2], work[1] / work[0]
     ordinary = kept[1] / kept[0]
     holds = deeper == 1.0 and abs(harder - 4 / 3) < 0.01 and ordinary > 4

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional as F
 
-from polyhead.cost.families import transformer_bill
-from polyhead.cost.measured import products
+from polyhead.cost.breakdown import transformer_cost
+from polyhead.cost.counter import count_flops
+from polyhead.cost.formulas import Shape
 from polyhead.cost.published import (
     TABLE_2,
     TRAININGS,
@@ -19,7 +20,6 @@ from polyhead.cost.published import (
     gain,
     table_2,
 )
-from polyhead.cost.stack import Shape
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.notes.claims import ClaimResult, claim, close, same
@@ -123,7 +123,7 @@ def estimated_cost() -> ClaimResult:
                    result.holds and known and rounded == printed)  # fmt: skip
 
 
-@claim("J12", transformer_bill, table_2)
+@claim("J12", transformer_cost, table_2)
 def our_own_row() -> ClaimResult:
     """FLOPs of one training step by torch's counter and by our formulas."""
     config = TransformerConfig(50, 50, stack=StackConfig(2, 16, 2, 32))
@@ -132,8 +132,8 @@ def our_own_row() -> ClaimResult:
     def step() -> None:
         F.cross_entropy(model(source, target).flatten(0, 1), target.flatten()).backward()
 
-    counted = products(step)
-    ours = transformer_bill(config, Shape(batch=3, length=5, source=7)).total
+    counted = count_flops(step)
+    ours = transformer_cost(config, Shape(batch=3, length=5, source=7)).total
     row = table_2(PublishedSystem("ours", None, None, float(ours.training), None)).splitlines()[-1]
     shown = row.startswith("| ours |") and ours.training == 3 * ours.forward
     return same(expected=counted, got=ours.training if shown else row)
