@@ -299,7 +299,7 @@ def _widen(config: BERTConfig, shape: Shape) -> Cost:
 
 
 def _transform(config: BERTConfig, n: int) -> Cost:
-    """The first half of BERT's head: a linear layer, the activation, a norm."""
+    """Add up the first half of BERT's head: a linear layer, the activation, a norm."""
     d_embed = config.embedding_width
     first = linear(n, config.stack.d_model, d_embed) + layer_norm(n, d_embed)
     return first + activation(config.stack, n * d_embed)

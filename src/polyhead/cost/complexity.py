@@ -38,7 +38,7 @@ def recurrent_work(n: int, d_model: int) -> int:
 
 
 def convolution_work(n: int, d_model: int, kernel: int) -> int:
-    """Return the FLOPs of a convolution: k matrices at every position, however far apart they reach."""
+    """Return the FLOPs of a convolution: k matrices at every position, dilated or not."""
     return product(n, kernel * d_model, d_model)
 
 

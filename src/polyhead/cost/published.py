@@ -85,7 +85,7 @@ TWO_BLEUS = {
 
 
 def estimated_flops(seconds: int | float, devices: int, sustained: int | float) -> int | float:
-    """Return the training cost as the paper estimates it: time x devices x sustained FLOPs a second."""
+    """Return the paper's estimate of training FLOPs: time x devices x sustained throughput."""
     if seconds < 0 or devices < 1 or sustained <= 0:
         given = f"{seconds:g} seconds, {devices} devices, {sustained:g} FLOPs a second"
         raise ConfigError(
