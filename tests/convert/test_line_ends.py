@@ -11,7 +11,7 @@ from polyhead.errors import ConfigError
 from polyhead.pipelines.step_through import steps
 from polyhead.pipelines.text_generator import load, spelled
 from polyhead.special_tokens import BOS, EOS, PAD
-from polyhead.viz.capture_translation import look
+from polyhead.viz.capture import attention_view
 
 hf = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -154,7 +154,7 @@ def test_the_score_of_several_lines_is_that_of_the_original(writer, theirs, orig
 
 
 def test_attention_shows_line_ends(writer):
-    view = look(writer, "the film\nwas good")
+    view = attention_view(writer, "the film\nwas good")
     tokens = [token.text for token in view.source.tokens]
     assert tokens[0] == "</s>"
     assert "".join(tokens[1:]) == "thefilm↵wasgood"

@@ -17,8 +17,10 @@ from polyhead.pipelines.text_generator import TextGenerator, load, spelled, unti
 from polyhead.pipelines.translator import Translator
 from polyhead.pipelines.translator import load as load_translator
 from polyhead.tokenizers.storage import EOS, TextConfig, train_tokenizers
-from polyhead.viz.capture_translation import look, reading, write_picture
+from polyhead.viz.capture import attention_view
+from polyhead.viz.select import ViewOptions
 from polyhead.viz.views import AttentionView
+from polyhead.viz.writer import write_view
 
 GREEDY = DecodeConfig(max_length=20)
 
@@ -234,7 +236,7 @@ def test_a_model_of_another_kind_is_refused_with_the_right_command(run, tiny_run
 
 
 def test_attention_of_a_writer_is_that_of_the_decoder_and_never_looks_ahead(writer, tmp_path):
-    view = look(writer, "오늘은 비가 와요.")
+    view = attention_view(writer, "오늘은 비가 와요.")
     assert view.kinds == ("decoder",)
     assert [one.layer for one in view.maps] == [1, 2]
     for one in view.maps:
@@ -245,28 +247,28 @@ def test_attention_of_a_writer_is_that_of_the_decoder_and_never_looks_ahead(writ
     words = view.merged()
     assert [token.text for token in words.source.tokens] == ["</s>", "오늘은", "비가", "와요."]
     assert words.predictions[:3] == ("오늘은", "비가", "와요.")
-    write_picture(view, tmp_path / "page.html")
-    write_picture(view, tmp_path / "lines.svg", lines=True)
-    write_picture(view, tmp_path / "maps.svg", kind="decoder", merge=True)
+    write_view(view, tmp_path / "page.html")
+    write_view(view, tmp_path / "lines.svg", ViewOptions(style="lines"))
+    write_view(view, tmp_path / "maps.svg", ViewOptions("decoder", merge=True))
     assert "오늘은" in (tmp_path / "lines.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("symbol", "shown"), [("▁내일", "내일"), ("일", "일"), ("▁", "▁")])
 def test_the_token_that_would_follow_is_shown_as_the_others_are(writer, monkeypatch, symbol, shown):
     monkeypatch.setattr(type(writer.tokenizer), "symbol", lambda _self, _id: symbol)
-    assert look(writer, "오늘은 비가").predictions[-1] == shown
+    assert attention_view(writer, "오늘은 비가").predictions[-1] == shown
 
 
 @pytest.mark.parametrize(
     ("text", "target", "message"),
     [
         (" ", None, "the text is empty"),
-        ("오늘은", "today", "a language model has no target"),
+        ("오늘은", "today", "only a translator has a target"),
     ],
 )
 def test_what_cannot_be_looked_at_is_refused(writer, text, target, message):
     with pytest.raises(ConfigError, match=message):
-        look(writer, text, target)
+        attention_view(writer, text, target=target)
 
 
 @pytest.mark.parametrize("most", [None, 9])
@@ -275,7 +277,7 @@ def test_of_a_long_text_the_end_is_looked_at(writer, most):
     words = "오늘은 비가 와요. 내일은 서울에 가요. " * 4
     ids = writer.tokenizer.encode(words)[:-1]
     assert len(ids) > writer.context
-    view = reading(writer, words, most)
+    view = attention_view(writer, words, max_tokens=most)
     pieces = [piece.text.strip(" ") for piece in writer.tokenizer.pieces(words.strip())]
     assert [token.text for token in view.source.tokens] == pieces[-n_read:]
     assert not any(token.special for token in view.source.tokens)
@@ -290,6 +292,6 @@ def test_of_a_long_text_the_end_is_looked_at(writer, most):
 
 def test_a_text_that_just_fits_is_looked_at_whole(writer):
     ids = writer.tokenizer.encode("오늘은 비가 와요.")
-    view = reading(writer, "오늘은 비가 와요.", len(ids))
+    view = attention_view(writer, "오늘은 비가 와요.", max_tokens=len(ids))
     assert view.source.tokens[0].special
     assert view.title == "오늘은 비가 와요."

@@ -19,8 +19,9 @@ from views import ATTACK, build
 from polyhead.render.svg import MASKED, viridis
 from polyhead.server.answer_schemas import Code
 from polyhead.server.openapi import REASONS
-from polyhead.viz.capture_text import packed
-from polyhead.viz.views import AttentionView, Token, TokenizedText
+from polyhead.viz.binary import to_binary
+from polyhead.viz.tokens import Token
+from polyhead.viz.views import AttentionView, TokenizedText
 
 TEXT = "저는 내일 친구와 학교에 갑니다."
 SVG = "{http://www.w3.org/2000/svg}"
@@ -98,7 +99,7 @@ def test_an_empty_text_asks_nothing(play, stand_in):
 def test_the_pixel_of_a_cell_has_the_colour_of_the_servers_value(play, stand_in):
     page = play(f"#q={TEXT}&kind=cross&layer=2&head=3")
     page.wait_for_selector("#cells")
-    sent = packed(stand_in.view, wanted=[("cross", 2)])  # the very bytes
+    sent = to_binary(stand_in.view, requested=[("cross", 2)])  # the very bytes
     expected = np.frombuffer(sent[-8 * 100 * 2 :], dtype="<f2").reshape(8, 10, 10)[2]
     seen = page.evaluate("""() => {
       const canvas = document.querySelector("#cells");

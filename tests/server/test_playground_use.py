@@ -11,7 +11,7 @@ pytest.importorskip("starlette", reason="the page is served by polyhead[serve]")
 
 from standin import image_view
 
-from polyhead.viz.draw_image import ImageViewOptions, drawn
+from polyhead.viz.draw_image import ImageViewOptions, draw_image
 
 TEXT = "저는 내일 친구와 학교에 갑니다."
 
@@ -271,7 +271,7 @@ def test_of_an_image_the_picture_that_is_saved_is_what_is_shown(play, state, cho
     with page.expect_download() as waiting:
         page.locator("#save-svg").click()
     assert waiting.value.suggested_filename == "attention.svg"
-    assert waiting.value.path().read_text(encoding="utf-8") == drawn(image_view(), choice)
+    assert waiting.value.path().read_text(encoding="utf-8") == draw_image(image_view(), choice)
 
 
 def test_a_saved_picture_has_the_pixels_that_are_shown(play, windows, tmp_path):

@@ -17,10 +17,8 @@ from polyhead.server.answer_schemas import Code
 from polyhead.server.registry import ModelRegistry
 from polyhead.server.routes import attention as looking
 from polyhead.special_tokens import BOS, EOS
-from polyhead.viz.capture_image import look_at_image
-from polyhead.viz.capture_text import look_at_text
-from polyhead.viz.capture_translation import attention
-from polyhead.viz.draw_image import ImageViewOptions, drawn
+from polyhead.viz.capture import attention_view
+from polyhead.viz.draw_image import ImageViewOptions, draw_image
 from polyhead.viz.views import AttentionView
 
 TEXT = "내일 회의가 있어요."
@@ -47,7 +45,7 @@ def unpacked(body):
 
 @pytest.fixture(scope="module")
 def view(book):
-    return attention(book("translate").model, TEXT)
+    return attention_view(book("translate").model, TEXT)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,7 @@ def test_every_family_that_reads_text_can_be_looked_at(server, book, use):
     answer = server.post("/v1/attention", {"model": book(use).name, "text": text, "format": "json"})
     assert answer.status == 200, answer.body
     found = AttentionView.from_json(answer.body)
-    assert found.maps == look_at_text(book(use).model, text).maps
+    assert found.maps == attention_view(book(use).model, text).maps
     for one in found.maps:
         assert one.weights.sum(2) == pytest.approx(np.ones(one.weights.shape[:2]), abs=1e-5)
     assert ("[MASK]" in [token.text for token in found.source.tokens]) == (use == "fill")
@@ -361,7 +359,7 @@ def test_images_are_classified_as_a_body_and_as_a_form(server, book, picture):
 def test_an_images_heads_are_shown(server, book, picture):
     form, kind = multipart(image=picture.read_bytes())
     found = server.call("POST", "/v1/attention", form, [kind]).json()
-    expected = json.loads(look_at_image(book("classify-image").model, picture).to_json())
+    expected = json.loads(attention_view(book("classify-image").model, picture).to_json())
     for name in ("layers", "rollout", "picture", "labels", "rows"):
         assert found[name] == expected[name]
     page = server.call("POST", "/v1/attention", form, [kind], b"format=html")
@@ -370,7 +368,7 @@ def test_an_images_heads_are_shown(server, book, picture):
 
 def test_an_images_heads_are_drawn(server, book, picture):
     content, kind = picture.read_bytes(), ("content-type", "image/png")
-    seen = look_at_image(book("classify-image").model, picture)
+    seen = attention_view(book("classify-image").model, picture)
     for query, choice in {
         b"": ImageViewOptions(), b"&layer=rollout": ImageViewOptions("rollout"),
         b"&layer=2&head=1&alone=true": ImageViewOptions(2, [1], True),
@@ -380,7 +378,7 @@ def test_an_images_heads_are_drawn(server, book, picture):
         assert answer.headers["content-type"].startswith("image/svg+xml")
         assert 'filename="attention.svg"' in answer.headers["content-disposition"]
         title = seen.title.removeprefix(f"{picture.name} → ")
-        assert answer.body.decode() == drawn(replace(seen, title=title), choice)
+        assert answer.body.decode() == draw_image(replace(seen, title=title), choice)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from asgi import JSON, Running, call
 
 from polyhead.pipelines import segments as portions
 from polyhead.server.registry import ModelRegistry
-from polyhead.viz.capture_translation import alignment
+from polyhead.viz.capture import alignment
 
 TEXTS = ["내일 회의가 있어요.", "오늘은 금요일입니다.", "세 시에 만나요.", "a", "표 두 장 주세요."]
 SHORT = {"max_length": 12}

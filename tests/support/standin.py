@@ -15,10 +15,13 @@ from views import TARGET, build, plausible
 
 from polyhead.server.security import HEADERS
 from polyhead.server.static_files import collect
-from polyhead.viz.capture_text import packed
-from polyhead.viz.image_page import ImageView
-from polyhead.viz.viewer import ImageViewOptions, ViewOptions, image_picture, picture, whole_page
-from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
+from polyhead.viz.binary import to_binary
+from polyhead.viz.draw_image import ImageViewOptions
+from polyhead.viz.page import render
+from polyhead.viz.select import ViewOptions
+from polyhead.viz.tokens import Token
+from polyhead.viz.views import AttentionMap, AttentionView, ImageView, TokenizedText
+from polyhead.viz.writer import draw
 
 LONG = 512
 USES = {"schedules": "translate", "writer": "generate", "gaps": "fill", "reviews": "classify",
@@ -160,17 +163,19 @@ class StandIn:
             view = self.long = self.long or long_view()
         form = body.get("format", "binary")
         if form == "html":
-            return whole_page(view).encode(), "text/html"
+            return render(view).encode(), "text/html"
         if form == "svg":
             names = ("kind", "layer", "heads", "word", "column", "merge", "log", "special")
             style = "lines" if body.get("lines") else "heatmap"
             choice = ViewOptions(
                 style=style, **{name: body[name] for name in names if name in body}
             )
-            return picture(view, choice).encode(), "image/svg+xml"
+            return draw(view, choice).encode(), "image/svg+xml"
         maps = body.get("maps")
-        wanted = None if maps is None else [(one["kind"], one["layer"]) for one in maps]
-        return packed(view, wanted=wanted, size=body.get("size")), "application/octet-stream"
+        requested = None if maps is None else [(one["kind"], one["layer"]) for one in maps]
+        return to_binary(
+            view, requested=requested, size=body.get("size")
+        ), "application/octet-stream"
 
     def image_attention(self, query):
         if query["format"] != "svg":
@@ -181,7 +186,7 @@ class StandIn:
         )
         heads = [head] if isinstance(head, int) else head
         choice = ImageViewOptions(layer, heads, query.get("alone") == "true")
-        return image_picture(image_view(), choice).encode(), "image/svg+xml"
+        return draw(image_view(), choice).encode(), "image/svg+xml"
 
     def answer(self, path, body, query):
         """The content and its type."""

@@ -1,8 +1,9 @@
-"""A Korean sentence and its translation with invented weights, for tests that show attention."""
+"""Views with random weights: a Korean sentence and its translation, hashed text, an image."""
 
 import numpy as np
 
-from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
+from polyhead.viz.tokens import Token
+from polyhead.viz.views import AttentionMap, AttentionView, ImageView, TokenizedText
 
 SOURCE = [("저는", 0), ("내일", 1), ("친구", 2), ("와", 2), ("학교", 3), ("에", 3),
           ("갑", 4), ("니다", 4), (".", 5)]  # fmt: skip
@@ -17,7 +18,7 @@ def softmax(scores):
 
 
 def plausible(random, heads, queries, keys, *, causal):
-    """Some heads look at one place, some at a neighbour, some everywhere."""
+    """Draw weights: some heads attend to one place, some to neighbours, some everywhere."""
     distance = np.abs(np.arange(queries)[:, None] * keys / queries - np.arange(keys)[None, :])
     sharpness = random.uniform(0, 1.6, size=(heads, 1, 1))
     scores = random.normal(size=(heads, queries, keys)) * 1.5 - sharpness * distance
@@ -54,7 +55,7 @@ def build(layers=3, heads=8, seed=1):
 
 
 def hashed(n=8, heads=2, rounds=2):
-    """A text read by one layer that hashes: whoever shares a bucket in any round can be seen."""
+    """Build a view of LSH attention: positions that share a bucket in any round see each other."""
     random = np.random.default_rng(7)
     buckets = random.integers(0, 4, (rounds, heads, n)).astype(np.int16)
     seen = (buckets[..., :, None] == buckets[..., None, :]).any(axis=0)
@@ -63,3 +64,17 @@ def hashed(n=8, heads=2, rounds=2):
     tokens = tuple(Token(text, i // 2) for i, text in enumerate(words))  # two pieces a word
     one = AttentionMap("encoder", 1, softmax(scores), "source", "source", seen, buckets)
     return AttentionView("hashed", "", TokenizedText(" ".join(words), tokens), None, (), (one,))
+
+
+def image():
+    """Build a view of an image with two layers of three heads."""
+    draw = np.random.default_rng(0)
+    return ImageView(
+        title="cat.png → cat",
+        model="runs/pets",
+        picture=draw.integers(0, 256, (8, 12, 3), dtype=np.uint8),
+        labels=(("cat", 0.75), ("dog", 0.2)),
+        pooled="class",
+        layers=draw.random((2, 3, 2, 3)).astype(np.float32) / 6,
+        rollout=draw.random((2, 3)).astype(np.float32) / 6,
+    )

@@ -8,7 +8,7 @@ from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.training.config import read_run
 from polyhead.training.trainer import train
-from polyhead.viz.capture_translation import look
+from polyhead.viz.capture import attention_view
 
 TINY = (
     "text.vocab=900", "train.steps=4", "train.max_tokens=400", "train.validate_every=2",
@@ -47,7 +47,7 @@ def test_a_trained_recipe_translates_the_same_alone_and_among_others(runs, famil
 
 def test_convs2s_shows_every_look_and_its_coverage_can_be_asked_for(runs):
     translator = polyhead.load(runs / "convs2s")
-    view = look(translator, LINE)
+    view = attention_view(translator, LINE)
     assert [(one.kind, one.layer) for one in view.maps] == [("cross", 1), ("cross", 2)]
     options = DecodeConfig(beam=2, max_length=8, coverage=0.2)
     assert len(translator.n_best([LINE], options=options)) == 1

@@ -1,22 +1,23 @@
-"""A small view to look at, and the browser to look with."""
+"""Small views, and a browser that opens their pages."""
 
 import numpy as np
 import pytest
 from views import ATTACK, build
 
-from polyhead.viz.page import write
-from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
+from polyhead.viz.tokens import Token
+from polyhead.viz.views import AttentionMap, AttentionView, TokenizedText
+from polyhead.viz.writer import write_view
 
 
 @pytest.fixture(scope="session")
 def view():
-    """A Korean sentence and its translation, with invented weights."""
+    """Return a Korean sentence and its translation, with random weights."""
     return build()
 
 
 @pytest.fixture(scope="session")
 def hostile(view):
-    """The same view, but every text is an attack."""
+    """Return the view with an attack in every text."""
     source = TokenizedText(ATTACK, tuple(Token(ATTACK, token.word) for token in view.source.tokens))
     predictions = tuple(ATTACK for _ in view.predictions)
     return AttentionView(ATTACK, ATTACK, source, view.target, predictions, view.maps)
@@ -24,10 +25,11 @@ def hostile(view):
 
 @pytest.fixture
 def show(windows, tmp_path):
-    """Open a view in an offline window; any request or error on the page fails the test."""
+    """Open a view in an offline window; a request or an error on the page fails the test."""
 
     def show(view, state="", width=1200, language="en-US", scheme="light"):
-        path = write(view, tmp_path / "page.html")
+        path = tmp_path / "page.html"
+        write_view(view, path)
         return windows.open(
             path.as_uri() + state, width=width, offline=True, locale=language, color_scheme=scheme
         )
@@ -38,7 +40,7 @@ def show(windows, tmp_path):
 
 @pytest.fixture(scope="session")
 def one_text():
-    """Makes a model that reads one text and has one kind of attention, looking back evenly."""
+    """Return a function that builds a view of one text with even, causal attention."""
 
     def one_text(kind, n=3, heads=1):
         tokens = tuple(Token(f"t{i}", i) for i in range(n))

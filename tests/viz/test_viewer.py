@@ -1,4 +1,4 @@
-"""The page in a real browser: what it shows is true."""
+"""The page in a real browser: weights, words and colours as in the view."""
 
 import io
 
@@ -10,6 +10,8 @@ from views import hashed
 from polyhead.render.svg import viridis
 from polyhead.viz.views import AttentionMap, AttentionView
 
+pytestmark = pytest.mark.browser
+
 CELLS = """() => {
   const canvas = document.querySelector("#cells");
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -18,7 +20,7 @@ CELLS = """() => {
 
 
 def shown_colours(page):
-    """All cells as the canvas has them: (row, column, rgb) and whether they are painted."""
+    """Return the colours of all cells of the canvas, and whether they are painted."""
     cells = page.evaluate(CELLS)
     rgba = np.array(cells["data"]).reshape(cells["height"], cells["width"], 4)
     return rgba[..., :3], rgba[..., 3] == 255
@@ -30,15 +32,15 @@ def expected_colours(weights):
 
 
 def on_screen(page, x, y):
-    """The colour of one pixel of the window, as a screenshot sees it."""
+    """Return the colour of one pixel of a screenshot."""
     shot = page.screenshot(clip={"x": x, "y": y, "width": 1, "height": 1})
     return Image.open(io.BytesIO(shot)).convert("RGB").getpixel((0, 0))
 
 
-# The heat-map tells the truth
+# Heat-map
 
 
-def test_a_pixel_on_the_screen_has_the_colour_of_its_weight(view, show):
+def test_pixel_has_the_colour_of_its_weight(view, show):
     page = show(view, "#kind=cross&layer=2&head=3")
     weights = view.find("cross", 2).weights[2]
     box = page.locator("#cells").bounding_box()
@@ -49,7 +51,7 @@ def test_a_pixel_on_the_screen_has_the_colour_of_its_weight(view, show):
 
 
 @pytest.mark.parametrize(("head", "combine"), [("mean", np.mean), ("max", np.max)])
-def test_heads_are_put_together_by_mean_or_max(view, show, head, combine):
+def test_heads_are_reduced_by_mean_or_max(view, show, head, combine):
     page = show(view, f"#kind=cross&layer=1&head={head}")
     expected = combine(view.find("cross", 1).weights.astype(np.float64), axis=0)
     colours, painted = shown_colours(page)
@@ -57,7 +59,7 @@ def test_heads_are_put_together_by_mean_or_max(view, show, head, combine):
     assert np.abs(colours - expected_colours(expected)).max() <= 1
 
 
-def test_merged_words_are_the_same_as_in_python(view, show):
+def test_words_are_merged_as_in_python(view, show):
     for kind in view.kinds:
         page = show(view, f"#kind={kind}&layer=2&head=5&merge=1")
         weights = view.merged().find(kind, 2).weights[4]
@@ -68,7 +70,7 @@ def test_merged_words_are_the_same_as_in_python(view, show):
         assert (weights[~painted] == 0).all()
 
 
-def test_the_logarithmic_scale_begins_at_one_ten_thousandth(show, one_text):
+def test_logarithmic_scale_starts_at_a_ten_thousandth(show, one_text):
     text = one_text("encoder")
     weights = np.array([[[0.0, 1e-5, 1 - 1e-5], [1e-4, 1e-2, 0.9899], [0.1, 0, 0.9]]])
     one = AttentionMap("encoder", 1, weights.astype(np.float32), "source", "source")
@@ -78,7 +80,7 @@ def test_the_logarithmic_scale_begins_at_one_ten_thousandth(show, one_text):
     assert np.abs(colours - expected).max() <= 1
 
 
-def test_hidden_special_tokens_leave_the_other_weights_alone(view, show):
+def test_hiding_special_tokens_keeps_the_other_weights(view, show):
     page = show(view, "#kind=cross&layer=1&head=1")
     everything, _ = shown_colours(page)
     page.locator("label[for=special]").click()
@@ -87,7 +89,7 @@ def test_hidden_special_tokens_leave_the_other_weights_alone(view, show):
     assert "not scaled up" in page.locator("footer").inner_text()
 
 
-def test_what_a_decoder_may_not_see_is_left_empty(view, show):
+def test_masked_positions_of_a_decoder_are_empty(view, show):
     page = show(view, "#kind=decoder&layer=1&head=1")
     _, painted = shown_colours(page)
     assert (painted == np.tri(len(painted), dtype=bool)).all()
@@ -96,7 +98,7 @@ def test_what_a_decoder_may_not_see_is_left_empty(view, show):
     assert "may not look ahead" in page.locator(".readout").inner_text()
 
 
-def test_pointing_at_a_cell_says_what_it_is(view, show):
+def test_pointer_on_a_cell_shows_its_tokens_and_weight(view, show):
     page = show(view, "#kind=cross&layer=2&head=3")
     weight = view.find("cross", 2).weights[2, 6, 4]
     cell = page.locator("#cells").bounding_box()["width"] / len(view.source.tokens)
@@ -114,7 +116,7 @@ def test_pointing_at_a_cell_says_what_it_is(view, show):
     assert page.locator(".name.on").count() == 0
 
 
-def test_the_entropy_of_each_head_is_shown(view, show):
+def test_entropy_of_each_head_is_shown(view, show):
     page = show(view, "#kind=encoder&layer=3")
     expected = [f"{bits:.1f}" for bits in view.entropy("encoder", 3)]
     assert page.locator(".head .chip small").all_inner_texts() == expected
@@ -123,7 +125,7 @@ def test_the_entropy_of_each_head_is_shown(view, show):
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
-def test_a_model_with_one_kind_of_attention_is_shown_in_all_views(show, kind, one_text):
+def test_one_kind_of_attention_is_shown_in_all_views(show, kind, one_text):
     page = show(one_text(kind))
     for choice in ("view-lines", "view-model", "view-heat"):
         page.locator(f"label[for={choice}]").click()
@@ -133,12 +135,12 @@ def test_a_model_with_one_kind_of_attention_is_shown_in_all_views(show, kind, on
     assert page.locator(".beside-names .name").all_inner_texts() == expected
 
 
-def test_a_view_without_maps_says_so(view, show):
+def test_view_without_maps_shows_a_message(view, show):
     page = show(AttentionView("none", "", view.source, None, (), ()))
     assert page.inner_text("#attention") == "This file holds no attention maps."
 
 
-def test_the_page_is_dark_in_the_dark(view, show):
+def test_page_follows_the_dark_theme(view, show):
     sums = []
     for scheme in ("light", "dark"):
         page = show(view, scheme=scheme)
@@ -150,7 +152,7 @@ def test_the_page_is_dark_in_the_dark(view, show):
 # Attention that does not see everything
 
 
-def test_cells_that_could_not_be_seen_are_left_empty(show):
+def test_pairs_that_hashing_separates_are_empty(show):
     view = hashed()
     (one,) = view.maps
     _, painted = shown_colours(show(view, "#head=2"))
@@ -168,7 +170,7 @@ def test_cells_that_could_not_be_seen_are_left_empty(show):
     assert "could not be seen from here" in page.inner_text(".readout")
 
 
-def test_tokens_are_numbered_by_their_bucket_and_can_be_sorted_by_it(show):
+def test_tokens_are_numbered_and_sorted_by_bucket(show):
     view = hashed()
     buckets = view.maps[0].buckets
     page = show(view, "#head=2")

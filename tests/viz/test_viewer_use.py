@@ -1,20 +1,23 @@
-"""The page in a real browser: used by pointer and keys, on a phone, and by the hostile."""
+"""The page in a real browser: pointer, keys, small screens and hostile texts."""
 
 import pytest
 from views import build
 
-from polyhead.viz.page import frame, write
+from polyhead.render.html import iframe, write
+from polyhead.viz.page import render
+
+pytestmark = pytest.mark.browser
 
 
 def address(page):
-    """The state in the address as a dict."""
+    """Return the state in the address as a dict."""
     return dict(part.split("=") for part in page.evaluate("location.hash.slice(1)").split("&"))
 
 
 # Lines
 
 
-def test_pointing_at_a_word_shows_its_lines_alone(view, show):
+def test_pointer_on_a_word_shows_only_its_lines(view, show):
     page = show(view, "#view=lines&kind=cross&layer=2")
     ink = "() => document.querySelector('.curves').getContext('2d')\
         .getImageData(0, 0, 800, 800).data.filter((byte, i) => byte && i % 4 === 3).length"
@@ -29,7 +32,7 @@ def test_pointing_at_a_word_shows_its_lines_alone(view, show):
     assert page.locator(".faded").count() == 0
 
 
-def test_a_clicked_word_stays_alone_until_it_is_clicked_again(view, show):
+def test_click_selects_a_word_until_the_next_click(view, show):
     page = show(view, "#view=lines&kind=cross&layer=2")
     page.locator("#word-c5").click()
     page.mouse.move(5, 5)
@@ -42,7 +45,7 @@ def test_a_clicked_word_stays_alone_until_it_is_clicked_again(view, show):
     assert "word" not in address(page)
 
 
-def test_heads_are_switched_on_and_off(view, show):
+def test_heads_can_be_switched_on_and_off(view, show):
     page = show(view, "#view=lines&kind=cross&layer=2")
     blank = "() => !document.querySelector('.curves').getContext('2d')\
         .getImageData(0, 0, 800, 800).data.some((byte) => byte)"
@@ -71,7 +74,7 @@ def test_a_line_has_the_colour_of_its_head(show, one_text):
 # All heads
 
 
-def test_every_head_has_a_thumbnail_and_opens(view, show):
+def test_every_head_has_a_thumbnail_that_opens_it(view, show):
     page = show(view, "#view=model&kind=decoder")
     assert page.locator(".thumbnails button").count() == 3 * 8
     page.locator("#head-2-5").click()
@@ -84,7 +87,7 @@ def test_every_head_has_a_thumbnail_and_opens(view, show):
 # State
 
 
-def test_choices_are_kept_in_the_address(view, show):
+def test_selection_is_kept_in_the_address(view, show):
     page = show(view)
     for choice in ("kind-encoder", "layer-1", "head-max", "merge", "special", "log", "lang-ko"):
         page.locator(f"label[for={choice}]").click()
@@ -99,7 +102,7 @@ def test_choices_are_kept_in_the_address(view, show):
     assert chosen == ["lang-ko", "view-heat", "kind-encoder", "layer-1", "head-max", "merge", "log"]
 
 
-def test_back_returns_to_the_last_view(view, show):
+def test_back_returns_to_the_previous_view(view, show):
     page = show(view)
     for choice in ("view-lines", "layer-1", "layer-2", "view-model"):
         page.locator(f"label[for={choice}]").click()
@@ -112,7 +115,7 @@ def test_back_returns_to_the_last_view(view, show):
     assert page.locator(".curves").count() == 1
 
 
-def test_one_head_is_not_offered_as_the_mean_of_itself(show):
+def test_mean_is_not_offered_for_a_single_head(show):
     page = show(build(layers=1, heads=1), "#head=max")
     assert page.locator("input[name=head]").count() == 1
     assert page.locator("#head-1").is_checked()
@@ -123,7 +126,7 @@ def test_one_head_is_not_offered_as_the_mean_of_itself(show):
     "state",
     ["#view=none&kind=x&layer=99&head=-1&off=a.77&word=r999", "#%E0%A4%A", "#&&==&", "#word=c0"],
 )
-def test_an_address_that_makes_no_sense_shows_something_sensible(view, show, state):
+def test_invalid_address_falls_back_to_defaults(view, show, state):
     page = show(view, state)
     assert page.locator("#cells").is_visible()
     assert page.locator("#kind-cross").is_checked()
@@ -135,7 +138,7 @@ def test_an_address_that_makes_no_sense_shows_something_sensible(view, show, sta
 # Keys
 
 
-def test_the_keyboard_is_enough(view, show):
+def test_page_can_be_used_by_keyboard(view, show):
     page = show(view)
     reached = set()
     for _ in range(12):
@@ -158,7 +161,7 @@ def test_arrows_change_layer_and_head(view, show):
     assert address(page)["head"] == "2"
 
 
-def test_arrows_walk_over_the_heat_map(view, show):
+def test_arrows_move_over_the_heat_map(view, show):
     page = show(view, "#kind=cross&layer=2&head=3")
     page.locator("#cells").focus()
     begin, walk = ["Up"], ["Right"] * 4 + ["Left"] + ["Down"] * 3 + ["Up"]
@@ -174,7 +177,7 @@ def test_arrows_walk_over_the_heat_map(view, show):
     assert page.locator(".name.on").count() == 0
 
 
-def test_arrows_walk_over_the_thumbnails(view, show):
+def test_arrows_move_over_the_thumbnails(view, show):
     page = show(view, "#view=model")
     page.locator("#head-1-1").focus()
     for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowUp", "Enter"):
@@ -185,7 +188,7 @@ def test_arrows_walk_over_the_thumbnails(view, show):
 # Whoever looks, with whatever
 
 
-def test_everything_can_be_read_in_both_languages(view, show):
+def test_page_is_in_both_languages(view, show):
     page = show(view, language="ko-KR")
     assert page.locator("html").get_attribute("lang") == "ko"
     assert "서브워드를 단어로 합치기" in page.inner_text("main")
@@ -196,7 +199,7 @@ def test_everything_can_be_read_in_both_languages(view, show):
 
 
 @pytest.mark.parametrize("language", ["ko-KR", "en-US"])
-def test_a_phone_need_not_scroll_sideways(view, hostile, show, language):
+def test_small_screen_does_not_scroll_sideways(view, hostile, show, language):
     for one in (view, hostile):
         page = show(one, width=360, language=language)
         for choice in ("kind-decoder", "view-lines", "view-model"):
@@ -205,7 +208,7 @@ def test_a_phone_need_not_scroll_sideways(view, hostile, show, language):
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_a_long_sentence_and_many_heads_scroll_inside_their_figure(show, one_text):
+def test_long_sentences_and_many_heads_scroll_inside_their_figure(show, one_text):
     page = show(one_text("encoder", n=60, heads=16), width=360)
     for choice in ("view-model", "view-lines", "view-heat"):
         page.locator(f"label[for={choice}]").click()
@@ -216,7 +219,7 @@ def test_a_long_sentence_and_many_heads_scroll_inside_their_figure(show, one_tex
 # Safety
 
 
-def test_hostile_tokens_are_shown_and_do_nothing(hostile, show):
+def test_hostile_tokens_are_shown_as_text(hostile, show):
     attack = hostile.title
     page = show(hostile)
     for choice in ("view-lines", "view-model", "view-heat"):
@@ -228,9 +231,9 @@ def test_hostile_tokens_are_shown_and_do_nothing(hostile, show):
     assert page.locator(".beside-names .name").first.text_content() == attack
 
 
-def test_the_policy_is_in_force(view, browser, tmp_path):
+def test_content_security_policy_is_in_force(view, browser, tmp_path):
     page = browser.new_context(offline=True).new_page()
-    page.goto(write(view, tmp_path / "page.html").as_uri())
+    page.goto(write(render(view), tmp_path / "page.html").as_uri())
     page.evaluate("""() => {
       const script = document.createElement("script");
       script.textContent = "window.hacked = 1";
@@ -242,9 +245,9 @@ def test_the_policy_is_in_force(view, browser, tmp_path):
     page.context.close()
 
 
-def test_the_frame_of_a_notebook_works(view, browser, tmp_path):
+def test_page_works_in_the_frame_of_a_notebook(view, browser, tmp_path):
     outside = tmp_path / "notebook.html"
-    outside.write_text(f"<!DOCTYPE html><h1>notebook</h1>{frame(view)}", encoding="utf-8")
+    outside.write_text(f"<!DOCTYPE html><h1>notebook</h1>{iframe(render(view))}", encoding="utf-8")
     page = browser.new_context(offline=True).new_page()
     problems = []
     page.on("console", lambda message: problems.append(message.text))

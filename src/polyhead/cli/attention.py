@@ -8,11 +8,10 @@ from polyhead.cli.options import as_text
 from polyhead.errors import ConfigError
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.load import load
-from polyhead.pipelines.text_generator import TextGenerator
-from polyhead.pipelines.translator import Translator
-from polyhead.viz.capture_image import look_at_image, write_view
-from polyhead.viz.capture_text import look_at_text
-from polyhead.viz.capture_translation import look, write_picture
+from polyhead.viz.capture import attention_view
+from polyhead.viz.draw_image import ImageViewOptions
+from polyhead.viz.select import ViewOptions
+from polyhead.viz.writer import write_view
 
 
 @dataclass(frozen=True)
@@ -37,28 +36,22 @@ def run_look(words: LookWords) -> None:
     reader = load(words.model, device=words.device)
     if isinstance(reader, ImageClassifier):  # its text is the name of a file
         _check_words(words)
-        picture = look_at_image(reader, words.text)
-        write_view(picture, words.output, layer=words.layer, heads=words.heads)
+        picture = attention_view(reader, words.text)
+        write_view(picture, words.output, ImageViewOptions(words.layer, words.heads))
         say(picture.title)
         say(f"written to {words.output}")
         return
-    text = as_text(words.text, "TEXT")
-    if isinstance(reader, Translator | TextGenerator):
-        view = look(reader, text, words.target and as_text(words.target, "--target"))
-    elif words.target is None:
-        view = look_at_text(reader, text)
-    else:
-        raise ConfigError("only a translator has a target; leave --target out")
-    write_picture(
-        view,
-        words.output,
+    target = words.target and as_text(words.target, "--target")
+    view = attention_view(reader, as_text(words.text, "TEXT"), target=target)
+    options = ViewOptions(
         kind=words.kind,
         layer=words.layer,
         heads=words.heads,
         word=words.word,
-        lines=words.lines,
+        style="lines" if words.lines or words.word is not None else "heatmap",
         merge=words.merge,
     )
+    write_view(view, words.output, options)
     say(view.title)
     say(f"written to {words.output}")
 

@@ -10,7 +10,8 @@ from polyhead.pipelines.evaluate import evaluate
 from polyhead.pipelines.translator import load
 from polyhead.training.config import read_run
 from polyhead.training.trainer import train
-from polyhead.viz.capture_translation import attention, write_picture
+from polyhead.viz.capture import attention_view
+from polyhead.viz.writer import write_view
 
 RECIPE = "schedules-ko-en"
 QUICK = ("train.epochs=0.2", "train.validate_every=20")
@@ -42,7 +43,7 @@ def run_demo(folder: Path, *, quick: bool) -> int:
             print(f"    = {reference}")
 
     page = folder / "attention.html"
-    write_picture(attention(translator, sources[0]), page)
+    write_view(attention_view(translator, sources[0]), page)
     print(f"\nWhat its heads look at: open {page}")
     print(f"Now with your own words: polyhead translate {shlex.quote(str(folder))}")
     return 0

@@ -17,7 +17,7 @@ from polyhead.pipelines.translator import (
     with_dictionary,
     with_options,
 )
-from polyhead.viz.capture_translation import alignment
+from polyhead.viz.capture import alignment
 
 PROMPT = "> "
 

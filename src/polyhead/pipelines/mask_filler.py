@@ -17,6 +17,7 @@ from polyhead.config import from_dict
 from polyhead.data.batches.masked import Masker, split_sequences, validation_batches
 from polyhead.data.config import DataConfig
 from polyhead.errors import CheckpointError, ConfigError, DataError
+from polyhead.models.electra import Electra
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.family_checks import family_of
 from polyhead.special_tokens import MASK
@@ -63,6 +64,12 @@ class MaskFiller(Pipeline):
     def mask(self) -> int:
         """The id of [MASK]: one after the tokenizer's last."""
         return len(self.tokenizer)
+
+    @property
+    def masked_lm(self) -> Any:
+        """The model that predicts masked tokens: of an ELECTRA, the generator."""
+        model = self.saved.model
+        return model.generator if isinstance(model, Electra) else model
 
     @cached_property
     def allowed(self) -> dict[bool, Int[Tensor, "candidate"]]:
@@ -131,8 +138,7 @@ class MaskFiller(Pipeline):
         self, rows: Sequence[list[int]], places: Sequence[int]
     ) -> Float[Tensor, "row place vocab"]:
         """The model's log-probabilities at some places of texts of equal length."""
-        model: Any = self.saved.model
-        model = model.generator if self.saved.family == "electra" else model
+        model = self.masked_lm
         ids = torch.tensor(rows, device=self.device)
         states = model.hidden(ids)[:, list(places)]
         return model.to_logits(model.transform(states)).float().log_softmax(-1).cpu()

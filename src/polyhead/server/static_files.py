@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead.server.context import AppContext
-from polyhead.viz.viewer import assets
+from polyhead.viz.page import assets
 
 TYPES = {
     ".html": "text/html; charset=utf-8",

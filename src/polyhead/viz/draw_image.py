@@ -1,18 +1,16 @@
-"""Where an image model looks, as a picture for papers and slides: SVG, as `drawing.py` makes it.
+"""Drawings of an image model's attention for papers and slides, as SVG.
 
-    drawn(view, ImageChoice())                              # the roll-out, and every head
-    drawn(view, ImageChoice(layer=2, heads="mean"))         # one map beside what the model saw
+    draw_image(view, ImageViewOptions())                            # roll-out and every head
+    draw_image(view, ImageViewOptions(layer=2, heads="mean"))       # one map beside the image
 
-A map lies over the picture as on the page: viridis from 0 to its strongest patch, whose weight
-stands above it, because the colours of two maps cannot be compared. The picture stands in the file
-once, as PNG.
+A map is laid over the image: viridis from 0 to its largest weight, which is written above it,
+because the colours of two maps cannot be compared. The image is in the file once, as PNG.
 """
 
 import base64
 import hashlib
 import struct
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,56 +31,55 @@ from polyhead.render.svg import (
     viridis,
 )
 from polyhead.viz.draw_text import GAP, MARGIN, check_cells
-from polyhead.viz.image_page import ImageView
-from polyhead.viz.select import WAYS
+from polyhead.viz.select import REDUCTIONS, Heads, check_heads, check_reduction
+from polyhead.viz.views import ImageView
 
-OPAQUE = 0.62  # of a map over the picture; the page's number
-LARGE, SMALL = 280, 180  # units that a map is wide: one alone, and one of many
-PER_ROW = 4  # heads, if there is one layer
-BAR, LINE = 64, 18  # units of a class: the bar of certainty, and the line
+OPACITY = 0.62  # of a map over the image, as on the page
+LARGE, SMALL = 280, 180  # width of a single map, and of one of several
+PER_ROW = 4  # heads in a row, if there is one layer
+BAR, LINE = 64, 18  # width of the bar of a class, and height of its line
 ROLLOUT = "rollout"
 
 
 @dataclass(frozen=True)
 class ImageViewOptions:
-    """What is drawn: a layer (counted from 1) or "rollout", and of a layer some heads.
+    """What is drawn of an image view: everything unless selected.
 
-    Whatever is not chosen is drawn. `heads` are numbers from 1, or "mean" or "max" of all of them;
-    `alone` leaves the picture under the maps out.
+    layer: a number from 1, or "rollout".
+    alone: leave out the image under the maps.
     """
 
     layer: int | str | None = None
-    heads: Sequence[int] | str | None = None
+    heads: Heads = None
     alone: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.layer, str) and self.layer != ROLLOUT:
-            raise ConfigError(f"layer {self.layer!r}: expected {ROLLOUT} or a number")
-        if isinstance(self.heads, str) and self.heads not in WAYS:
-            ways = ", ".join(WAYS)
-            raise ConfigError(f"heads {self.heads!r}: expected {ways} or numbers of heads")
+            message = f"layer {self.layer!r}: expected {ROLLOUT} or a number"
+            raise ConfigError(message, "unknown_layer")
+        check_reduction(self.heads)
         if self.layer == ROLLOUT and self.heads is not None:
-            raise ConfigError("the roll-out is one map of all heads; choose a layer or no heads")
+            raise ConfigError("heads: the roll-out combines all heads; omit them", "unknown_head")
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A map with its name; without weights, the picture itself."""
+    """A map with its name; without weights, the image itself."""
 
     name: str
     weights: Float[np.ndarray, "row column"] | None = None
 
     @property
     def caption(self) -> str:
-        """The name, and what the brightest colour means."""
+        """The name, and the weight of the brightest colour."""
         if self.weights is None:
             return self.name
         return f"{self.name} · 0 to {self.weights.max():.2g}"
 
 
-def drawn(view: ImageView, choice: ImageViewOptions) -> str:
-    """The answer, what the model saw, and the maps that are chosen."""
-    rows = _rows(view, choice)
+def draw_image(view: ImageView, options: ImageViewOptions) -> str:
+    """Draw the predicted classes, the image, and the selected maps."""
+    rows = _rows(view, options)
     n_maps = sum(map(len, rows))
     check_cells(n_maps * view.rollout.size, "a layer or heads")
     height, width, _ = view.picture.shape
@@ -90,7 +87,7 @@ def drawn(view: ImageView, choice: ImageViewOptions) -> str:
     pixel = side / width
     size = (side, pixel * height)
     name, image = _embedded(view.picture)
-    parts, right, y = _answer(view)
+    parts, right, y = _classes(view)
     beside = rows.pop(0) if len(rows[0]) == 1 else []
     rows = [[Tile("what the model saw"), *beside], *rows]
     apart = max(side, *(11 * text_width(tile.caption) for row in rows for tile in row))
@@ -99,48 +96,45 @@ def drawn(view: ImageView, choice: ImageViewOptions) -> str:
             x = MARGIN + place * (apart + GAP)
             parts.append(label(x, y + 12, tile.caption, colour=SOFT))
             corner = f"translate({x:g} {y + 18:g})"
-            if tile.weights is None or not choice.alone:
+            if tile.weights is None or not options.alone:
                 parts.append(f'<use href="#{name}" transform="{corner} scale({pixel:g})"/>')
             if tile.weights is not None:
-                parts.append(_laid_over(tile.weights, corner, size, choice.alone))
+                parts.append(_overlay(tile.weights, corner, size, options.alone))
             right = max(right, x + apart)
         y += 18 + size[1] + GAP
     return document(view.title, right + MARGIN, y, [f"<defs>{image}</defs>", *parts])
 
 
-def _rows(view: ImageView, choice: ImageViewOptions) -> list[list[Tile]]:
-    """The maps as they stand below each other: a row for each layer, if several have several."""
+def _rows(view: ImageView, options: ImageViewOptions) -> list[list[Tile]]:
+    """Return the rows of maps: one for each layer, if several layers have several maps."""
     rollout = [Tile("roll-out", view.rollout)]
-    if choice.layer == ROLLOUT:
+    if options.layer == ROLLOUT:
         return [rollout]
     n_layers, n_heads = view.layers.shape[:2]
-    if isinstance(choice.layer, int) and not 1 <= choice.layer <= n_layers:
-        raise ConfigError(f"layer {choice.layer}: no such layer; there are 1 to {n_layers}")
-    if choice.heads is not None and not choice.heads:
-        raise ConfigError(f"heads: none chosen; choose from 1 to {n_heads}, or leave it out")
-    chosen = range(1, n_layers + 1) if choice.layer is None else [choice.layer]
-    rows = [_heads(view, int(layer), choice.heads) for layer in chosen]
+    if isinstance(options.layer, int) and not 1 <= options.layer <= n_layers:
+        message = f"layer {options.layer}: no such layer; there are 1 to {n_layers}"
+        raise ConfigError(message, "unknown_layer")
+    check_heads(options.heads, n_heads, "every layer")
+    layers = range(1, n_layers + 1) if options.layer is None else [options.layer]
+    rows = [_heads(view, int(layer), options.heads) for layer in layers]
     if len(rows) == 1 or len(rows[0]) == 1:
         flat = [tile for row in rows for tile in row]
         rows = [flat[start : start + PER_ROW] for start in range(0, len(flat), PER_ROW)]
-    return [rollout, *rows] if choice.layer is None and choice.heads is None else rows
+    return [rollout, *rows] if options.layer is None and options.heads is None else rows
 
 
-def _heads(view: ImageView, layer: int, heads: Sequence[int] | str | None) -> list[Tile]:
+def _heads(view: ImageView, layer: int, heads: Heads) -> list[Tile]:
     weights = view.layers[layer - 1]
     n_heads = len(weights)
     if isinstance(heads, str):
-        together = weights.mean(axis=0) if heads == "mean" else weights.max(axis=0)
-        return [Tile(f"layer {layer}, {WAYS[heads].format(n_heads)}", together)]
-    chosen = heads or range(1, n_heads + 1)
-    for head in chosen:
-        if not 1 <= head <= n_heads:
-            raise ConfigError(f"head {head}: no such head; there are 1 to {n_heads}")
-    return [Tile(f"layer {layer}, head {head}", weights[head - 1]) for head in chosen]
+        reduced = weights.mean(axis=0) if heads == "mean" else weights.max(axis=0)
+        return [Tile(f"layer {layer}, {REDUCTIONS[heads].format(n_heads)}", reduced)]
+    numbers = heads or range(1, n_heads + 1)
+    return [Tile(f"layer {layer}, head {head}", weights[head - 1]) for head in numbers]
 
 
-def _answer(view: ImageView) -> tuple[list[str], float, float]:
-    """The title and the likeliest classes; how wide they are, and where they end."""
+def _classes(view: ImageView) -> tuple[list[str], float, float]:
+    """Draw the title and the likeliest classes; return also their width and their end."""
     title = truncate(view.title, 40)
     parts, width = (
         [label(MARGIN, MARGIN + 12, title, size=13, bold=True)],
@@ -160,20 +154,20 @@ def _answer(view: ImageView) -> tuple[list[str], float, float]:
     return parts, width, y + GAP / 2
 
 
-def _laid_over(
+def _overlay(
     weights: Float[np.ndarray, "row column"], corner: str, size: tuple[Length, Length], alone: bool
 ) -> str:
-    """A map of this size; the picture shines through unless it is alone."""
-    most = float(weights.max()) or 1.0
-    colours = [[viridis(weight / most) for weight in line] for line in weights.tolist()]
+    """Draw a map, transparent unless it is alone."""
+    largest = float(weights.max()) or 1.0
+    colours = [[viridis(weight / largest) for weight in line] for line in weights.tolist()]
     rows, columns = weights.shape
     place = f"{corner} scale({size[0] / columns:g} {size[1] / rows:g})"
-    return cells(colours, place, 1 if alone else OPAQUE)
+    return cells(colours, place, 1 if alone else OPACITY)
 
 
 def _embedded(picture: UInt8[np.ndarray, "height width channel"]) -> tuple[str, str]:
-    """The picture as an element to be used by its name, which no other picture has."""
-    content = png_of(picture)
+    """Return the name of an element with the image, and the element."""
+    content = to_png(picture)
     name = f"seen-{hashlib.sha256(content).hexdigest()[:12]}"
     height, width, _ = picture.shape
     data = base64.b64encode(content).decode("ascii")
@@ -183,17 +177,17 @@ def _embedded(picture: UInt8[np.ndarray, "height width channel"]) -> tuple[str, 
     )
 
 
-def png_of(picture: UInt8[np.ndarray, "height width channel"]) -> bytes:
-    """A PNG file of grey (one channel) or colour (three), without filters."""
+def to_png(picture: UInt8[np.ndarray, "height width channel"]) -> bytes:
+    """Return a PNG file of a grey (one channel) or colour (three) image, without filters."""
     height, width, channels = picture.shape
-    kind = {1: 0, 3: 2}[channels]
-    lines = np.pad(picture.reshape(height, -1), ((0, 0), (1, 0)))  # each begins with: no filter
+    colour_type = {1: 0, 3: 2}[channels]
+    lines = np.pad(picture.reshape(height, -1), ((0, 0), (1, 0)))  # filter type 0
     parts = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)),
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour_type, 0, 0, 0)),
         (b"IDAT", zlib.compress(lines.tobytes(), 9)),
         (b"IEND", b""),
     )
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + what + data + struct.pack(">I", zlib.crc32(what + data))
-        for what, data in parts
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
     )

@@ -1,33 +1,23 @@
-"""One HTML file that shows an attention view: no server, no network, no library.
+"""The interactive page of a view as one HTML file: no server, no network, no library.
 
-    write(view, "attention.html")
-
-The modules of the viewer (`web/*.js`) are joined into one inline script, and the view is added as
-JSON. The script shows texts of a corpus or a model with `textContent` only, never as markup.
+The modules in `web/*.js` are joined into one inline script, and the view is added as JSON. The
+script inserts texts of a corpus or a model with `textContent` only, never as markup.
 """
 
 import re
-from collections.abc import Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from polyhead.render import html
 
-MODULES = (  # in the order of their imports: what is used stands before its users
-    "words.js",
-    "colours.js",
-    "elements.js",
-    "weights.js",
-    "loop.js",
-    "state.js",
-    "heatmap.js",
-    "lines.js",
-    "overview.js",
-    "controls.js",
-    "attention.js",
-)
-STYLES = ("attention.css",)
+MODULES = {  # by the kind of the view; each module stands after those that it imports
+    "text": (
+        "words.js", "colours.js", "elements.js", "weights.js", "loop.js", "state.js", "heatmap.js",
+        "lines.js", "overview.js", "controls.js", "attention.js",
+    ),
+    "image": ("words.js", "colours.js", "elements.js", "loop.js", "picture.js"),
+}  # fmt: skip
+STYLES = {"text": ("attention.css",), "image": ("attention.css", "picture.css")}
 IMPORT = re.compile(r"^import \{[^}]*\} from \"\./[a-z]+\.js\";\n", re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:const|function) )", re.MULTILINE)
 BODY = """\
@@ -37,50 +27,38 @@ BODY = """\
 
 
 @runtime_checkable
-class Showable(Protocol):
-    """What the page needs to know of a view (`polyhead.viz.views.AttentionView`)."""
+class Viewable(Protocol):
+    """A view that the page can show: an `AttentionView` or an `ImageView`."""
 
     @property
     def title(self) -> str: ...
 
+    @property
+    def page_kind(self) -> str: ...
+
     def to_json(self) -> str: ...
 
 
-def render(view: Showable, modules: Sequence[str] = MODULES, styles: Sequence[str] = STYLES) -> str:
+def render(view: Viewable) -> str:
     """Return the whole page."""
+    modules, styles = MODULES[view.page_kind], STYLES[view.page_kind]
     return html.page(
         html.fill(BODY, {"data": html.escape_json(view.to_json())}),
         title=view.title,
         style=html.base_style() + "".join(read(name) for name in styles),
-        script=_script(modules),
+        script="\n".join(EXPORT.sub("", IMPORT.sub("", read(name))) for name in modules),
     )
 
 
-def write(
-    view: Showable,
-    path: str | Path,
-    modules: Sequence[str] = MODULES,
-    styles: Sequence[str] = STYLES,
-) -> Path:
-    """Write the page to a file."""
-    return html.write(render(view, modules, styles), path)
-
-
-def frame(
-    view: Showable,
-    height: int = 820,
-    modules: Sequence[str] = MODULES,
-    styles: Sequence[str] = STYLES,
-) -> str:
-    """Return the page as an element for a notebook."""
-    return html.iframe(render(view, modules, styles), height)
-
-
-def _script(modules: Sequence[str]) -> str:
-    """All modules as one: the same names, without import and export."""
-    return "\n".join(EXPORT.sub("", IMPORT.sub("", read(name))) for name in modules)
-
-
 def read(name: str) -> str:
-    """Return one of the files of the viewer."""
+    """Return one of the files of the page."""
     return files("polyhead.viz").joinpath("web", name).read_text(encoding="utf-8")
+
+
+def assets() -> dict[str, bytes]:
+    """Return all scripts and styles by name, for a server."""
+    folder = files("polyhead.viz").joinpath("web")
+    return {
+        "base.css": html.base_style().encode(),
+        **{file.name: file.read_bytes() for file in folder.iterdir()},
+    }

@@ -1,10 +1,7 @@
-"""What a picture shows of a view: which maps, heads, rows and columns, and in what colours.
+"""Selection of what a drawing shows of a view: maps, heads, rows and columns.
 
-    Choice(kind="cross", layer=3, heads="mean")           # one matrix
-    Choice(style="lines", word="school", heads=[1, 4])    # the lines of one word in two heads
-
-A `Sheet` is one map as it will be drawn: what is hidden is gone, and heads that are put together
-are one matrix.
+ViewOptions(kind="cross", layer=3, heads="mean")           # one matrix
+ViewOptions(style="lines", word="school", heads=[1, 4])    # the lines of one word in two heads
 """
 
 from collections.abc import Sequence
@@ -14,23 +11,31 @@ import numpy as np
 from jaxtyping import Bool, Float32
 
 from polyhead.errors import ConfigError
-from polyhead.viz.views import AttentionMap, AttentionView, Token
+from polyhead.viz.tokens import Token
+from polyhead.viz.views import AttentionMap, AttentionView
 
 STYLES = ("heatmap", "lines")
-WAYS = {"mean": "mean of {} heads", "max": "largest of {} heads"}
+REDUCTIONS = {"mean": "mean of {} heads", "max": "largest of {} heads"}
+
+Heads = Sequence[int] | str | None  # numbers from 1, "mean" or "max" of all; None for all
 
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """Whatever is not chosen is drawn; but lines show one layer: the last of the last kind.
+    """What is drawn of a view: everything unless selected, but lines show only the last layer.
 
-    Layers, heads, words and columns are counted from 1. `word` is a row (or its text), `column` a
-    column, whose lines are drawn alone. `log`: colours from 10⁻⁴ on. `special`: also <s>, </s>, ….
+    Layers, heads, words and columns are counted from 1.
+
+    word, column: draw only the lines of this row (by number or text), or of this column.
+    style: "heatmap" or "lines".
+    merge: merge subwords into words.
+    log: use a logarithmic colour scale from 10⁻⁴.
+    special: include <s>, </s> and the like.
     """
 
     kind: str | None = None
     layer: int | None = None
-    heads: Sequence[int] | str | None = None
+    heads: Heads = None
     word: str | int | None = None
     column: int | None = None
     style: str = "heatmap"
@@ -40,23 +45,19 @@ class ViewOptions:
 
     def __post_init__(self) -> None:
         if self.style not in STYLES:
-            styles = " and ".join(STYLES)
-            raise ConfigError(f"style {self.style!r}: no such style; there are {styles}")
-        for name, one in (("word", self.word), ("column", self.column)):
-            if one is not None and self.style != "lines":
-                raise ConfigError(
-                    f"{name} {one!r}: only lines can be drawn for one {name}; use style lines"
-                )
+            expected = " or ".join(STYLES)
+            raise ConfigError(f"style {self.style!r}: expected {expected}", "unknown_style")
+        for name, value in (("word", self.word), ("column", self.column)):
+            if value is not None and self.style != "lines":
+                raise ConfigError(f"{name} {value!r}: requires style lines", "requires_lines")
         if isinstance(self.heads, str) and self.style == "lines":
-            raise ConfigError(f"heads {self.heads!r}: expected numbers of heads for lines")
-        if isinstance(self.heads, str) and self.heads not in WAYS:
-            ways = ", ".join(WAYS)
-            raise ConfigError(f"heads {self.heads!r}: expected {ways} or numbers of heads")
+            raise ConfigError(f"heads {self.heads!r}: lines need numbers of heads", "unknown_head")
+        check_reduction(self.heads)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix: a head, or several put together. `unseen` are zeros that nobody chose."""
+    """One matrix: a head, or a reduction of all heads. `unseen` are masked positions."""
 
     head: int | str
     weights: Float32[np.ndarray, "row column"]
@@ -64,44 +65,80 @@ class Panel:
 
     @property
     def name(self) -> str:
-        """How a picture calls it."""
+        """The title of the matrix."""
         return self.head if isinstance(self.head, str) else f"head {self.head}"
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """One map as it is drawn; of the rows and columns that are not `lit` there are no lines."""
+class SelectedMap:
+    """One map as it is drawn; lines are drawn only for the highlighted rows and columns."""
 
     kind: str
     layer: int
     rows: tuple[Token, ...]
     columns: tuple[Token, ...]
     panels: tuple[Panel, ...]
-    lit_rows: frozenset[int]
-    lit_columns: frozenset[int]
+    highlighted_rows: frozenset[int]
+    highlighted_columns: frozenset[int]
 
 
-def sheets(view: AttentionView, choice: ViewOptions) -> list[Sheet]:
-    """All maps that are chosen, in order."""
-    shown = view.merged() if choice.merge else view
-    maps = _maps(shown, choice.kind, choice.layer)
-    for one in maps:
-        _check_heads(one, choice.heads)
-    if choice.style == "lines":
+def select_maps(view: AttentionView, options: ViewOptions) -> list[SelectedMap]:
+    """Return the maps to draw, in order."""
+    shown, maps = _find_maps(view, options)
+    if options.style == "lines":
         maps = maps[-1:]
-    return [_sheet(shown, one, choice) for one in maps]
+    return [_select(shown, one, options) for one in maps]
 
 
-def narrowed(view: AttentionView, choice: ViewOptions) -> AttentionView:
-    """The same view with the maps that are chosen, and their heads in the order given."""
-    shown = view.merged() if choice.merge else view
-    maps = _maps(shown, choice.kind, choice.layer)
+def narrow(view: AttentionView, options: ViewOptions) -> AttentionView:
+    """Return the view with only the selected maps, and their heads in the given order."""
+    shown, maps = _find_maps(view, options)
+    return replace(shown, maps=tuple(_select_heads(one, options.heads) for one in maps))
+
+
+def check_reduction(heads: Heads) -> None:
+    """Raise `ConfigError` for an unknown reduction of heads."""
+    if isinstance(heads, str) and heads not in REDUCTIONS:
+        expected = ", ".join(REDUCTIONS)
+        raise ConfigError(f"heads {heads!r}: expected {expected} or numbers", "unknown_head")
+
+
+def check_heads(heads: Heads, n_heads: int, owner: str) -> None:
+    """Raise `ConfigError` unless all numbers are between 1 and `n_heads`."""
+    if heads is not None and not heads:
+        raise ConfigError(f"heads: none selected; expected numbers from 1 to {n_heads}", "no_heads")
+    for head in () if heads is None or isinstance(heads, str) else heads:
+        if not 1 <= head <= n_heads:
+            message = f"head {head}: no such head; {owner} has heads 1 to {n_heads}"
+            raise ConfigError(message, "unknown_head")
+
+
+def _find_maps(
+    view: AttentionView, options: ViewOptions
+) -> tuple[AttentionView, list[AttentionMap]]:
+    """Return the view, merged if requested, and the maps of the kind and layer."""
+    shown = view.merged() if options.merge else view
+    kind, layer = options.kind, options.layer
+    if kind is not None and (layer is not None or kind not in view.kinds):
+        maps = [shown.find(kind, 1 if layer is None else layer)]
+    else:
+        maps = [
+            one
+            for name in shown.kinds
+            for one in sorted(shown.maps, key=lambda one: one.layer)
+            if one.kind == name and kind in (None, name) and layer in (None, one.layer)
+        ]
+    if not maps and layer is not None:
+        expected = ", ".join(map(str, sorted({one.layer for one in view.maps}))) or "none"
+        raise ConfigError(f"layer {layer}: no such layer; there are {expected}", "unknown_layer")
+    if not maps:
+        raise ConfigError("the view has no attention maps", "no_attention")
     for one in maps:
-        _check_heads(one, choice.heads)
-    return replace(shown, maps=tuple(_with_heads(one, choice.heads) for one in maps))
+        check_heads(options.heads, len(one.weights), f"{one.kind} layer {one.layer}")
+    return shown, maps
 
 
-def _with_heads(one: AttentionMap, heads: Sequence[int] | str | None) -> AttentionMap:
+def _select_heads(one: AttentionMap, heads: Heads) -> AttentionMap:
     if heads is None:
         return one
     if isinstance(heads, str):
@@ -117,34 +154,36 @@ def _with_heads(one: AttentionMap, heads: Sequence[int] | str | None) -> Attenti
     )
 
 
-def _sheet(view: AttentionView, one: AttentionMap, choice: ViewOptions) -> Sheet:
+def _select(view: AttentionView, one: AttentionMap, options: ViewOptions) -> SelectedMap:
     rows, columns = view.rows(one), view.columns(one)
-    down, across = _visible(rows, choice.special), _visible(columns, choice.special)
-    if not down or not across:
-        raise ConfigError("only special tokens are left, which are hidden: nothing to draw")
-    lit_rows, lit_columns = _rows_of_word(rows, choice.word), _column(columns, choice.column)
-    field = np.ix_(down, across)
-    return Sheet(
+    visible_rows, visible_columns = (
+        [place for place, token in enumerate(tokens) if options.special or not token.special]
+        for tokens in (rows, columns)
+    )
+    if not visible_rows or not visible_columns:
+        raise ConfigError("there are only special tokens, which are hidden", "nothing_to_draw")
+    chosen_rows, chosen_columns = _rows(rows, options.word), _columns(columns, options.column)
+    field = np.ix_(visible_rows, visible_columns)
+    return SelectedMap(
         one.kind,
         one.layer,
-        tuple(rows[i] for i in down),
-        tuple(columns[i] for i in across),
+        tuple(rows[i] for i in visible_rows),
+        tuple(columns[i] for i in visible_columns),
         tuple(
             Panel(panel.head, panel.weights[field], panel.unseen[field])
-            for panel in _panels(one, choice.heads)
+            for panel in _panels(one, options.heads)
         ),
-        frozenset(place for place, i in enumerate(down) if i in lit_rows),
-        frozenset(place for place, i in enumerate(across) if i in lit_columns),
+        frozenset(place for place, i in enumerate(visible_rows) if i in chosen_rows),
+        frozenset(place for place, i in enumerate(visible_columns) if i in chosen_columns),
     )
 
 
-def _panels(one: AttentionMap, heads: Sequence[int] | str | None) -> list[Panel]:
-    n_heads = one.weights.shape[0]
+def _panels(one: AttentionMap, heads: Heads) -> list[Panel]:
+    n_heads = len(one.weights)
     unseen = ~one.seen if one.seen is not None else _masked(one)
     if isinstance(heads, str):
-        put_together = one.weights.mean(axis=0) if heads == "mean" else one.weights.max(axis=0)
-        nowhere = np.logical_and.reduce(unseen)
-        return [Panel(WAYS[heads].format(n_heads), put_together, nowhere)]
+        weights = one.weights.mean(axis=0) if heads == "mean" else one.weights.max(axis=0)
+        return [Panel(REDUCTIONS[heads].format(n_heads), weights, np.logical_and.reduce(unseen))]
     return [
         Panel(head, one.weights[head - 1], unseen[head - 1])
         for head in heads or range(1, n_heads + 1)
@@ -152,66 +191,32 @@ def _panels(one: AttentionMap, heads: Sequence[int] | str | None) -> list[Panel]
 
 
 def _masked(one: AttentionMap) -> Bool[np.ndarray, "head query key"]:
-    """What a decoder may not look at, since it comes later."""
+    """Mark the later positions, which a decoder cannot see."""
     later = np.triu(np.ones(one.weights.shape[1:], dtype=np.bool_), k=1)
     return (one.weights == 0) & later & (one.kind == "decoder")
 
 
-def _visible(tokens: Sequence[Token], special: bool) -> list[int]:
-    return [place for place, token in enumerate(tokens) if special or not token.special]
-
-
-def _maps(view: AttentionView, kind: str | None, layer: int | None) -> list[AttentionMap]:
-    if kind is not None and layer is not None:
-        return [view.find(kind, layer)]
-    if kind is not None and kind not in view.kinds:
-        view.find(kind, 1)  # says which kinds there are
-    kinds = [one for one in view.kinds if kind in (None, one)]
-    maps = [
-        one
-        for name in kinds
-        for one in sorted(view.maps, key=lambda one: one.layer)
-        if one.kind == name and layer in (None, one.layer)
-    ]
-    if not maps and layer is not None:
-        exist = ", ".join(str(number) for number in sorted({one.layer for one in view.maps}))
-        raise ConfigError(f"layer {layer}: no such layer; there are {exist or 'none'}")
-    if not maps:
-        raise ConfigError("this view holds no attention maps, so there is nothing to draw")
-    return maps
-
-
-def _check_heads(one: AttentionMap, heads: Sequence[int] | str | None) -> None:
-    count = one.weights.shape[0]
-    if heads is not None and not heads:
-        raise ConfigError(f"heads: none chosen; choose from 1 to {count}, or leave it out for all")
-    for head in () if heads is None or isinstance(heads, str) else heads:
-        if not 1 <= head <= count:
-            which = f"{one.kind} layer {one.layer}"
-            raise ConfigError(f"head {head}: no such head; {which} has heads 1 to {count}")
-
-
-def _rows_of_word(tokens: Sequence[Token], word: str | int | None) -> list[int]:
-    """The rows to draw lines for. A word's text also finds the subwords that it is made of."""
+def _rows(tokens: Sequence[Token], word: str | int | None) -> list[int]:
+    """Return the rows of a word, given by number or text; a text also finds its subwords."""
     if word is None:
         return list(range(len(tokens)))
-    whole: dict[int, str] = {}
+    words: dict[int, str] = {}
     for token in tokens:
-        whole[token.word] = whole.get(token.word, "") + token.text
+        words[token.word] = words.get(token.word, "") + token.text
     rows = [
         row
         for row, token in enumerate(tokens)
-        if word in (row + 1, token.text, whole[token.word].strip())
+        if word in (row + 1, token.text, words[token.word].strip())
     ]
     if not rows:
-        exist = ", ".join(f"{row + 1} ‘{token.text}’" for row, token in enumerate(tokens))
-        raise ConfigError(f"word {word!r}: no such row; there are {exist}")
+        expected = ", ".join(f"{row + 1} ‘{token.text}’" for row, token in enumerate(tokens))
+        raise ConfigError(f"word {word!r}: the rows are {expected}", "unknown_word")
     return rows
 
 
-def _column(tokens: Sequence[Token], column: int | None) -> list[int]:
+def _columns(tokens: Sequence[Token], column: int | None) -> list[int]:
     if column is None:
         return list(range(len(tokens)))
     if not 1 <= column <= len(tokens):
-        raise ConfigError(f"column {column}: no such column; there are 1 to {len(tokens)}")
+        raise ConfigError(f"column {column}: expected 1 to {len(tokens)}", "unknown_column")
     return [column - 1]

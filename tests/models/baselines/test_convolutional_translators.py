@@ -17,7 +17,7 @@ from polyhead.models import registry as models
 from polyhead.models.baselines import convs2s
 from polyhead.special_tokens import EOS
 from polyhead.training.losses import TranslationLoss
-from polyhead.viz.capture_translation import record
+from polyhead.viz.capture import translation_maps
 
 PAD, VOCAB = 0, 11
 SOURCE = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 2, PAD, PAD], [9, 2, PAD, PAD, PAD]])
@@ -300,7 +300,7 @@ def test_a_state_is_as_large_after_forty_words_as_after_one(name):
 
 
 def test_the_attention_page_sees_every_layer_of_convs2s():
-    maps = record(build("convs2s"), [3, 4, 5, EOS], [6, 7, EOS])
+    maps = translation_maps(build("convs2s"), [3, 4, 5, EOS], [6, 7, EOS])
     assert [(one.kind, one.layer) for one in maps] == [("cross", 1), ("cross", 2), ("cross", 3)]
     for one in maps:
         assert one.weights.shape == (1, 3, 4)
@@ -309,7 +309,7 @@ def test_the_attention_page_sees_every_layer_of_convs2s():
 
 def test_bytenet_looks_at_nothing():
     with pytest.raises(ConfigError, match="has no attention"):
-        record(build("bytenet"), [3, 4, 5, EOS], [6, 7, EOS])
+        translation_maps(build("bytenet"), [3, 4, 5, EOS], [6, 7, EOS])
 
 
 # --- learning ---

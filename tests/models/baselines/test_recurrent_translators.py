@@ -17,7 +17,7 @@ from polyhead.models import registry as models
 from polyhead.models.baselines import bahdanau, deep_att, gnmt, luong, seq2seq
 from polyhead.special_tokens import EOS
 from polyhead.training.losses import TranslationLoss
-from polyhead.viz.capture_translation import record
+from polyhead.viz.capture import translation_maps
 
 PAD, VOCAB, D = 0, 11, 8
 SOURCE = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 2, PAD, PAD], [9, 2, PAD, PAD, PAD]])
@@ -375,7 +375,7 @@ def test_without_teacher_forcing_the_model_reads_what_it_said(name):
 @attentive
 def test_the_attention_page_sees_one_row_for_each_word(name):
     model = build(name)
-    (one,) = record(model, [3, 4, 5, EOS], [6, 7, EOS])
+    (one,) = translation_maps(model, [3, 4, 5, EOS], [6, 7, EOS])
     assert (one.kind, one.layer, one.queries, one.keys) == ("cross", 1, "target", "source")
     assert one.weights.shape == (1, 3, 4)
     sums = torch.from_numpy(one.weights).sum(-1)

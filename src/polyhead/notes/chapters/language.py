@@ -20,11 +20,13 @@ from polyhead.models.bert import BERT, BERTConfig, bert_stack
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.notes.claims import ClaimResult, claim, close, same
 from polyhead.render.svg import PALETTE
-from polyhead.viz.draw_text import svg
-from polyhead.viz.views import AttentionMap, AttentionView, Token, TokenizedText
+from polyhead.viz.draw_text import draw_text
+from polyhead.viz.select import ViewOptions
+from polyhead.viz.tokens import Token
+from polyhead.viz.views import AttentionMap, AttentionView, TokenizedText
 
 
-@claim("K1", record_attention, svg)
+@claim("K1", record_attention, draw_text)
 def figure_3() -> ClaimResult:
     """The weights of layer 5 by torch's own attention, and the colours of the picture."""
     words, stack = (
@@ -45,12 +47,12 @@ def figure_3() -> ClaimResult:
     tokens = tuple(Token(word, number) for number, word in enumerate(words))
     drawn = AttentionMap("encoder", 5, weights[0].detach().numpy(), "source", "source")
     view = AttentionView("", "", TokenizedText(" ".join(words), tokens), None, (), (drawn,))
-    picture = svg(view, "encoder", layer=5, word="making", style="lines")
+    picture = draw_text(view, ViewOptions("encoder", 5, word="making", style="lines"))
     colours = same(expected=8, got=len({colour for colour in PALETTE if colour in picture}))
     return colours if result.holds else result
 
 
-@claim("K2", svg, AttentionView)
+@claim("K2", draw_text, AttentionView)
 def heat_maps() -> ClaimResult:
     """Count the squares of the picture."""
     weights = torch.randn(2, 8, 3, 4).softmax(-1).numpy().astype(np.float32)
@@ -59,7 +61,8 @@ def heat_maps() -> ClaimResult:
         TokenizedText(text, tuple(Token(word, number) for number, word in enumerate(text.split())))
         for text in ("저는 학교에 갑니다 .", "I go there")
     )
-    picture = svg(AttentionView("", "", source, target, (), maps), "cross", layer=1)
+    view = AttentionView("", "", source, target, (), maps)
+    picture = draw_text(view, ViewOptions("cross", 1))
     squares = [e for e in ElementTree.fromstring(picture).iter() if e.get("width") == "1"]
     names = re.findall("학교에", picture)
     return same(expected="96 cells, 학교에", got=f"{len(squares)} cells, {'/'.join(set(names))}")

@@ -19,18 +19,15 @@ from polyhead.server.context import AppContext, Endpoint, reply
 from polyhead.server.errors import HTTPError, refused
 from polyhead.server.registry import ServedModel
 from polyhead.server.request_parsing import is_image, read_image, read_json
-from polyhead.viz.capture_image import look_at_pixels
-from polyhead.viz.capture_text import MAX_TOKENS, look_at_text, packed
+from polyhead.viz.binary import to_binary
+from polyhead.viz.capture import attention_view
+from polyhead.viz.draw_image import ImageViewOptions
+from polyhead.viz.page import render
+from polyhead.viz.select import ViewOptions, narrow
 from polyhead.viz.tokens import read_tokens, written_tokens
-from polyhead.viz.viewer import (
-    ImageViewOptions,
-    ViewOptions,
-    image_picture,
-    narrowed,
-    picture,
-    whole_page,
-)
+from polyhead.viz.writer import draw
 
+MAX_TOKENS = 1024  # of a text: all heads of all layers have its square as weights
 MAX_WEIGHTS = 2**24  # in one page or JSON text: 64 MB of numbers, and several times that as text
 READERS = ("translate", "generate", "fill", "classify")
 TYPES = {
@@ -70,9 +67,9 @@ async def _image_attention(desk: AppContext, request: Request) -> Response:
     pixels = await desk.unpack(book.model, content, request)
 
     def work() -> bytes:
-        view = replace(look_at_pixels(book.model, pixels), model=book.name)
+        view = replace(attention_view(book.model, pixels), model=book.name)
         if asked.format == "svg":
-            return _drawn(lambda: image_picture(view, _image_choice(asked)))
+            return _drawn(lambda: draw(view, _image_choice(asked)))
         return view.to_json().encode("utf-8", "replace") if asked.format == "json" else _page(view)
 
     return _file(await desk.compute(book, work, request), asked.format)
@@ -85,16 +82,18 @@ def _look(book: ServedModel, asked: asking.Look, choice: ViewOptions) -> bytes:
     target_ids = asked.target_ids
     if target_ids is None and asked.target is None and isinstance(book.model, Translator):
         target_ids = _own(book.model, asked.text)
-    view = look_at_text(book.model, asked.text, asked.target, target_ids)
+    view = attention_view(
+        book.model, asked.text, target=asked.target, target_ids=target_ids, max_tokens=MAX_TOKENS
+    )
     view = replace(view, model=book.name)  # not its path
     if asked.format == "svg":
-        return _drawn(lambda: picture(view, choice))
-    view = narrowed(view, choice)
+        return _drawn(lambda: draw(view, choice))
+    view = narrow(view, choice)
     if asked.format == "binary":
         for one in asked.maps or ():
             view.find(one.kind, one.layer)  # says which there are
         wanted = None if asked.maps is None else [(one.kind, one.layer) for one in asked.maps]
-        return packed(view, precision=asked.precision, wanted=wanted, size=asked.size)
+        return to_binary(view, precision=asked.precision, requested=wanted, size=asked.size)
     if sum(one.weights.size for one in view.maps) > MAX_WEIGHTS:
         raise HTTPError(
             422,
@@ -146,7 +145,7 @@ def _own(translator: Translator, text: str) -> list[int]:
 
 
 def _page(view: Any) -> bytes:
-    return whole_page(view).encode("utf-8", "replace")
+    return render(view).encode("utf-8", "replace")
 
 
 def _file(content: bytes, form: str) -> Response:

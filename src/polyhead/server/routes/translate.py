@@ -18,7 +18,7 @@ from polyhead.server.context import AppContext, Endpoint, gone, reply
 from polyhead.server.registry import ServedModel
 from polyhead.server.request_parsing import count_characters, read_json
 from polyhead.server.worker import BatchKey, IsCancelled, QueuedRequest
-from polyhead.viz.capture_translation import alignment
+from polyhead.viz.capture import alignment
 from polyhead.viz.tokens import written_tokens
 
 MAX_TOKENS = 4096  # of a batch, padding included, at a beam of up to 4

@@ -1,0 +1,320 @@
+"""Attention of a model on one input: the input is read once more, with hooks at the attention.
+
+    view = attention_view(polyhead.load("runs/mine"), "내일 회의가 있어요.")
+
+PyTorch's fused kernel does not return its weights, so they are computed by the hooks of
+`polyhead.layers.attention_hooks`; the model itself is not changed.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from polyhead.data.images.folders import visible
+from polyhead.errors import ConfigError
+from polyhead.layers.attention_hooks import AttentionWeights, record_attention
+from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.segments import longest_output
+from polyhead.pipelines.step_through import check_forced, checked_source
+from polyhead.pipelines.text_classifier import TextClassifier
+from polyhead.pipelines.text_generator import TextGenerator
+from polyhead.pipelines.translator import Translator
+from polyhead.special_tokens import BOS, EOS, MASK, SPECIALS
+from polyhead.tokenizers.base import Tokenizer
+from polyhead.tokenizers.mask_tokens import encode_blanks
+from polyhead.tokenizers.normalize import words_of
+from polyhead.viz.rollout import by_patch, rollout
+from polyhead.viz.tokens import Token, to_tokens
+from polyhead.viz.views import KINDS, AttentionMap, AttentionView, ImageView, Kind, TokenizedText
+
+N_CLASSES = 5  # shown for an image
+
+Pixels = UInt8[Tensor, "channel height width"]
+TextPipeline = Translator | TextGenerator | MaskFiller | TextClassifier
+Link = tuple[int, int, float]  # number of the source word, of the target word, and the weight
+
+
+@overload
+def attention_view(pipeline: ImageClassifier, content: str | Path | Pixels) -> ImageView: ...
+
+
+@overload
+def attention_view(
+    pipeline: TextPipeline,
+    content: str,
+    *,
+    target: str | None = None,
+    target_ids: Sequence[int] | None = None,
+    max_tokens: int | None = None,
+) -> AttentionView: ...
+
+
+def attention_view(
+    pipeline: TextPipeline | ImageClassifier,
+    content: Any,
+    *,
+    target: str | None = None,
+    target_ids: Sequence[int] | None = None,
+    max_tokens: int | None = None,
+) -> AttentionView | ImageView:
+    """Return the weights of all heads of all layers for one text or image.
+
+    content: a text; for an image classifier a file, or pixels that it has read.
+    target, target_ids: the translation to show instead of the model's own, as text or ids.
+    max_tokens: raise `ConfigError` for a longer text or target; of a language model, read the end.
+    """
+    if isinstance(pipeline, ImageClassifier):
+        return _image_view(pipeline, content)
+    if isinstance(pipeline, Translator):
+        return _translation_view(pipeline, content, target, target_ids, max_tokens)
+    if target is not None:
+        raise ConfigError("only a translator has a target; leave --target out", "no_target")
+    if isinstance(pipeline, TextGenerator):
+        return _language_model_view(pipeline, content, max_tokens)
+    if isinstance(pipeline, MaskFiller):
+        return _mask_filler_view(pipeline, content, max_tokens)
+    return _classifier_view(pipeline, content)
+
+
+# Text
+
+
+def _translation_view(
+    translator: Translator,
+    text: str,
+    target: str | None,
+    target_ids: Sequence[int] | None,
+    max_tokens: int | None,
+) -> AttentionView:
+    tokenizers = translator.tokenizers
+    if target is not None:
+        target_ids = tokenizers.target.encode(target)[:-1]
+    n_read = 1 + len(target_ids or ())  # after BOS
+    longest = min(max_tokens or 10**9, longest_output(translator))
+    if n_read > longest:
+        raise ConfigError(
+            f"a target of {n_read} tokens; at most {longest} can be looked at", "too_long"
+        )
+    source_ids = checked_source(translator, text)
+    check_forced(target_ids or (), tokenizers.target)
+    if target_ids is None:
+        target_ids = translator.n_best([text])[0][0].ids
+    ids = [*(id for id in target_ids if id != EOS), EOS]
+    text, target = tokenizers.source.normalise(text), tokenizers.target.decode(ids)
+    read = to_tokens(tokenizers.target.pieces_of_ids(ids[:-1]), before=BOS)
+    return AttentionView(
+        title=f"{text} → {target}",
+        model=translator.names[0],
+        source=TokenizedText(text, tuple(to_tokens(tokenizers.source.pieces(text), after=EOS))),
+        target=TokenizedText(target, tuple(read)),
+        predictions=(*(token.text for token in read[1:]), SPECIALS[EOS]),
+        maps=tuple(translation_maps(translator.models[0].model, source_ids, ids)),
+    )
+
+
+def translation_maps(
+    model: Any, source: Sequence[int], target: Sequence[int]
+) -> list[AttentionMap]:
+    """Return the maps of every layer while a model reads a source and a target that ends in EOS."""
+    device = next(model.parameters()).device
+    source_ids, target_ids = (
+        torch.tensor([list(ids)], device=device) for ids in (source, [BOS, *target[:-1]])
+    )
+    with torch.inference_mode(), record_attention(model) as weights:
+        model.hidden(source_ids, target_ids)
+    if not weights:
+        raise ConfigError(
+            "the model has no attention; expected one with attention, e.g. a transformer",
+            "no_attention",
+        )
+    return _maps(weights)
+
+
+def _language_model_view(
+    generator: TextGenerator, text: str, max_tokens: int | None
+) -> AttentionView:
+    """Show the text that a language model reads, and its next token.
+
+    Each row is named by the token that follows. If the text is too long, its end is read, as in
+    generation, and the title starts with "…".
+    """
+    tokenizer = generator.tokenizer
+    text = tokenizer.normalise(text)
+    if not text:
+        raise ConfigError("the text is empty", "empty")
+    ids, pieces = [EOS, *tokenizer.encode(text)[:-1]], tokenizer.pieces(text)
+    n_read = min(generator.context, max_tokens or generator.context)
+    tokens = to_tokens(pieces, before=EOS)
+    if len(ids) > n_read:
+        ids, tokens = ids[-n_read:], to_tokens(pieces[-n_read:])
+        text = f"… {tokenizer.decode(ids)}"
+    model: Any = generator.saved.model
+    with torch.inference_mode(), record_attention(model) as weights:
+        logits = model(torch.tensor([ids], device=generator.device))[0, -1]
+    next_token = tokenizer.symbol(int(logits.argmax()))
+    predictions = [token.text for token in tokens[1:]]
+    return AttentionView(
+        title=text,
+        model=generator.name,
+        source=TokenizedText(text, tuple(tokens)),
+        target=None,
+        predictions=(*predictions, next_token.removeprefix("▁") or next_token),
+        maps=tuple(_maps(weights, "decoder")),
+    )
+
+
+def _mask_filler_view(filler: MaskFiller, text: str, max_tokens: int | None) -> AttentionView:
+    """Show a text with [MASK] tokens, or without."""
+    tokenizer = filler.tokenizer
+    if MASK in text:
+        ids = encode_blanks(tokenizer, text, filler.mask).ids
+    else:
+        ids = [BOS, *tokenizer.encode(text)]
+    longest = min(filler.saved.config.max_length, max_tokens or 10**9)
+    if len(ids) > longest:
+        raise ConfigError(
+            f"a text of {len(ids)} tokens; {filler.name} reads at most {longest}", "too_long"
+        )
+    tokens = _framed_tokens(tokenizer, ids, filler.mask)
+    return _encoder_view(filler.masked_lm.encoder, ids, tokens, title=text, model=filler.name)
+
+
+def _classifier_view(classifier: TextClassifier, text: str) -> AttentionView:
+    """Show a text; the title names its class."""
+    tokenizer = classifier.tokenizer
+    ids = [BOS, *tokenizer.encode(text)[:-1][: classifier.max_length - 2], EOS]
+    (label,) = classifier.classify([text])
+    tokens = _framed_tokens(tokenizer, ids, len(tokenizer))
+    model: Any = classifier.saved.model
+    title = f"{text} → {label.label}"
+    return _encoder_view(model.encoder, ids, tokens, text, title=title, model=classifier.name)
+
+
+def _framed_tokens(tokenizer: Tokenizer, ids: Sequence[int], mask: int) -> tuple[Token, ...]:
+    """Return the tokens of BOS text EOS, where the id `mask` is a masked token."""
+    tokens = [Token(SPECIALS[BOS], 0, special=True)]
+    for id in ids[1:-1]:
+        symbol = MASK if id == mask else tokenizer.symbol(id)
+        starts_word = symbol.startswith("▁") or id == mask or len(tokens) == 1
+        text = symbol if symbol == "▁" else symbol.removeprefix("▁")
+        tokens.append(Token(text, tokens[-1].word + starts_word))
+    return (*tokens, Token(SPECIALS[EOS], tokens[-1].word + 1, special=True))
+
+
+def _encoder_view(
+    encoder: Any,
+    ids: Sequence[int],
+    tokens: tuple[Token, ...],
+    text: str | None = None,
+    *,
+    title: str,
+    model: str,
+) -> AttentionView:
+    device = next(encoder.parameters()).device
+    with torch.inference_mode(), record_attention(encoder) as weights:
+        encoder(torch.tensor([list(ids)], device=device), None)
+    source = TokenizedText(title if text is None else text, tokens)
+    return AttentionView(title, model, source, None, (), tuple(_maps(weights, "encoder")))
+
+
+def _maps(weights: AttentionWeights, kind: Kind | None = None) -> list[AttentionMap]:
+    """Convert what was recorded; `kind` is that of a model with one stack.
+
+    Names are such as decoder.blocks.0.cross_attention, or cross_attention alone.
+    """
+    maps = []
+    for name, batch in weights.items():
+        *stack, module = name.split(".")
+        own: Any = kind or ("cross" if module == "cross_attention" else stack[-3])
+        target: Literal["source", "target"] = "target" if kind is None else "source"
+        seen, buckets = weights.seen.get(name), weights.buckets.get(name)
+        maps.append(
+            AttentionMap(
+                kind=own,
+                layer=int(stack[-1]) + 1 if stack else 1,
+                weights=batch[0].float().cpu().numpy(),
+                queries="source" if own == "encoder" else target,
+                keys=target if own == "decoder" else "source",
+                seen=None if seen is None else seen[0].cpu().numpy(),
+                buckets=None if buckets is None else buckets[:, 0].short().cpu().numpy(),
+            )
+        )
+    return sorted(maps, key=lambda one: (KINDS.index(one.kind), one.layer))
+
+
+# Alignment
+
+
+def alignment(
+    translator: Translator, sources: Sequence[str], outputs: Sequence[Sequence[int]]
+) -> list[list[Link]]:
+    """Return for each target word the source word with the largest weight.
+
+    The weight is the mean over the heads of all cross-attention layers, summed over the pieces of
+    a source word. A text that is empty or too long has no links.
+    """
+    tokenizers = translator.tokenizers
+    links: list[list[Link]] = []
+    for text, ids in zip(sources, outputs, strict=True):
+        text = tokenizers.source.normalise(text)
+        if not text.strip() or not ids or translator.is_long(text):
+            links.append([])
+            continue
+        maps = translation_maps(
+            translator.models[0].model, tokenizers.source.encode(text), list(ids)
+        )
+        cross = [torch.from_numpy(one.weights).mean(0) for one in maps if one.kind == "cross"]
+        source_words = words_of(tokenizers.source.pieces(text))
+        target_words = words_of(tokenizers.target.pieces_of_ids(ids))
+        links.append(_links(torch.stack(cross).mean(0), source_words, target_words))
+    return links
+
+
+def _links(
+    weights: Float[Tensor, "target source"],
+    source_words: Sequence[int],
+    target_words: Sequence[int],
+) -> list[Link]:
+    if not source_words or not target_words:
+        return []
+    rows = torch.tensor(target_words) - target_words[0]
+    columns = torch.tensor(source_words) - source_words[0]
+    n_rows, n_columns = int(rows[-1]) + 1, int(columns[-1]) + 1
+    pieces = weights[: len(rows), : len(columns)]  # without the final EOS
+    by_row = torch.zeros(n_rows, len(columns)).index_add_(0, rows, pieces)
+    table = torch.zeros(n_rows, n_columns).index_add_(1, columns, by_row)
+    best = (table / torch.bincount(rows, minlength=n_rows)[:, None]).max(dim=1)
+    return [
+        (int(source), target, round(float(weight), 4))
+        for target, (weight, source) in enumerate(zip(best.values, best.indices, strict=True))
+    ]
+
+
+# Images
+
+
+def _image_view(classifier: ImageClassifier, image: str | Path | Pixels) -> ImageView:
+    if isinstance(image, str | Path):
+        name = visible(Path(image).name)
+        pixels = classifier.read(Path(image), classifier.shape())
+    else:
+        name, pixels = "", image
+    with record_attention(classifier.saved.model) as recorded:
+        (labels,) = classifier.label(pixels[None], N_CLASSES)
+    weights = [maps[0].float().cpu() for maps in recorded.values()]  # in the order of the layers
+    config = classifier.saved.config
+    grid = pixels.size(1) // config.patch, pixels.size(2) // config.patch
+    return ImageView(
+        title=f"{name} → {labels[0].name}" if name else labels[0].name,
+        model=classifier.name,
+        picture=pixels.permute(1, 2, 0).contiguous().numpy(),
+        labels=tuple((label.name, label.probability) for label in labels),
+        pooled=config.pooling,
+        layers=torch.stack([by_patch(layer, grid) for layer in weights]).numpy(),
+        rollout=by_patch(rollout(weights), grid).numpy(),
+    )

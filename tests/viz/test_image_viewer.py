@@ -1,0 +1,104 @@
+"""The page of an image view, in a real browser."""
+
+import base64
+import html
+import json
+import re
+
+import numpy as np
+import pytest
+from views import ATTACK, image
+
+from polyhead.render.svg import viridis
+from polyhead.viz.page import render
+from polyhead.viz.views import ImageView
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def picture_view():
+    return image()
+
+
+def pixels(tab, name):
+    found = tab.evaluate(
+        """(name) => { const canvas = document.getElementById(name);
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return [canvas.height, canvas.width, ...data]; }""",
+        name,
+    )
+    return np.array(found[2:]).reshape(found[0], found[1], 4)[..., :3]
+
+
+def test_page_loads_nothing_and_escapes_its_data(picture_view):
+    whole = render(picture_view)
+    assert len(whole.encode()) - len(picture_view.to_json()) < 60_000
+    assert not re.findall(r"https?:|//[a-z]+\.|@import|url\(", whole)
+    evil = ImageView(ATTACK, ATTACK, picture_view.picture, ((ATTACK, 1.0),), "mean",
+                     picture_view.layers, picture_view.rollout)  # fmt: skip
+    assert render(evil).count("</script>") == whole.count("</script>") == 2
+
+
+def test_json_has_all_weights_and_pixels(picture_view):
+    data = json.loads(picture_view.to_json())
+    shape = (data["n_layers"], data["n_heads"], data["rows"], data["columns"])
+    assert np.abs(np.array(data["layers"]).reshape(shape) - picture_view.layers).max() < 1e-5
+    assert base64.b64decode(data["picture"]["bytes"]) == picture_view.picture.tobytes()
+
+
+def test_image_and_map_have_the_right_colours(picture_view, show):
+    tab = show(picture_view, "#layer=2&head=3&alone=1")
+    assert np.array_equal(pixels(tab, "seen"), picture_view.picture)
+    weights = picture_view.layers[1, 2]
+    hexes = [[viridis(float(w / weights.max())) for w in row] for row in weights]
+    colours = np.array([[[int(h[i : i + 2], 16) for i in (1, 3, 5)] for h in row] for row in hexes])
+    large = np.kron(colours, np.ones((4, 4, 1)))
+    assert np.abs(pixels(tab, "map") - large).max() <= 1
+    over = pixels(show(picture_view, "#layer=2&head=3"), "map")
+    mixed = 0.62 * large + 0.38 * picture_view.picture
+    assert np.abs(over - mixed).max() <= 2
+
+
+def test_pointer_and_keys_show_the_weight_of_a_patch(picture_view, show):
+    tab = show(picture_view, "#layer=1&head=mean")
+    box = tab.locator("#map").bounding_box()
+    tab.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] * 0.75)
+    mean = picture_view.layers[0].mean(0)
+    assert tab.locator(".readout .pair").inner_text() == "row 2, column 3"
+    assert float(tab.locator(".readout strong").inner_text()) == pytest.approx(mean[1, 2], abs=1e-4)
+    tab.mouse.move(0, 0)
+    tab.focus("#map")
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowRight"):
+        tab.keyboard.press(key)
+    assert tab.locator(".readout .pair").inner_text() == "row 1, column 3"
+    assert float(tab.locator(".readout strong").inner_text()) == pytest.approx(mean[0, 2], abs=1e-4)
+
+
+def test_overview_opens_a_head_and_is_translated_to_korean(picture_view, show):
+    tab = show(picture_view, "#view=all", language="ko-KR", scheme="dark")
+    assert tab.locator(".thumbnails button").count() == 6
+    assert tab.locator("label[for=view-all]").inner_text() == "모든 헤드"
+    tab.click("#head-2-1")
+    assert tab.locator("figcaption").first.inner_text() == "레이어 2, 헤드 1"
+    tab.go_back()
+    assert tab.locator(".thumbnails button").count() == 6
+
+
+def test_entropy_of_every_head_is_shown(picture_view, show):
+    shares = picture_view.layers.reshape(2, 3, -1).astype(float)
+    shares /= shares.sum(-1, keepdims=True)
+    bits = -(shares * np.log2(shares)).sum(-1)
+    tab = show(picture_view, "#view=all")
+    said = [float(text) for text in tab.locator(".thumbnails small").all_inner_texts()]
+    assert said == pytest.approx(bits.ravel(), abs=0.051)
+    tab = show(picture_view, "#layer=2")
+    said = [float(text) for text in tab.locator(".choice.head small").all_inner_texts()]
+    assert said == pytest.approx(bits[1], abs=0.051)
+    assert "eight patches alike" in tab.locator("footer").inner_text()
+
+
+def test_notebook_shows_the_page_in_a_frame(picture_view):
+    shown = html.unescape(picture_view._repr_html_())
+    assert shown.startswith("<iframe srcdoc=")
+    assert render(picture_view) in shown
