@@ -59,7 +59,8 @@ class ImageViewOptions:
             raise ConfigError(message, "unknown_layer")
         check_reduction(self.heads)
         if self.layer == ROLLOUT and self.heads is not None:
-            raise ConfigError("heads: the roll-out combines all heads; omit them", "unknown_head")
+            message = "the roll-out is one map of all heads; omit the heads"
+            raise ConfigError(message, "unknown_head")
 
 
 @dataclass(frozen=True)
