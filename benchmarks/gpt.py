@@ -37,9 +37,8 @@ from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.pipelines.text_generator import LanguageScore, load
 from polyhead.tokenizers.storage import TextConfig, train_tokenizers
-from polyhead.training import loop
 from polyhead.training.config import read_run
-from polyhead.training.loop import Callbacks, Progress, TrainConfig
+from polyhead.training.loop import Progress, TrainConfig, train_loop
 from polyhead.training.losses import NextTokenLoss
 from polyhead.training.optim import OptimizerConfig, build_optimizer
 from polyhead.training.trainer import train
@@ -163,7 +162,6 @@ def polyhead_contestant(task: Task, *, bf16: bool = False) -> Contestant:
     max_tokens = task.rows * task.length
     batches = WindowBatches(task.stream, task.length, max_tokens, SEED).batches(DataPosition())
     progress = Progress()
-    silent = Callbacks(lambda *_: None, lambda _: 0.0, lambda _: None, lambda: False)
     plan = TrainConfig(
         clip_norm=task.clip_norm, smoothing=0.0, max_tokens=max_tokens,
         validate_every=NEVER, save_every=NEVER, bf16=bf16,
@@ -172,7 +170,10 @@ def polyhead_contestant(task: Task, *, bf16: bool = False) -> Contestant:
     def work() -> int:
         before = progress.tokens
         config = replace(plan, steps=progress.step + task.steps)
-        loop.train(model, NextTokenLoss(), batches, adam, lambda _: RATE, config, silent, progress)
+        for _ in train_loop(
+            model, NextTokenLoss(), batches, adam, lambda _: RATE, config, progress
+        ):
+            pass
         return progress.tokens - before
 
     return Contestant(f"{OURS}{MIXED if bf16 else ''}", work)

@@ -33,12 +33,11 @@ from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError, MissingError, PolyheadError
 from polyhead.models.vit import ViT, ViTConfig
 from polyhead.pipelines.image_classifier import load
-from polyhead.training import loop
 from polyhead.training.config import read_run
-from polyhead.training.loop import Callbacks, Progress, TrainConfig
+from polyhead.training.loop import Progress, TrainConfig, train_loop
 from polyhead.training.losses import SoftLabelLoss
 from polyhead.training.optim import OptimizerConfig, build_optimizer
-from polyhead.training.tasks.image_classification import tokens_of
+from polyhead.training.tasks.image_classification import tokens_per_image
 from polyhead.training.trainer import train
 
 SEED, RATE, NEVER, SMOOTHING = 1, 3e-4, 10**9, 0.1
@@ -116,7 +115,7 @@ class Race:
         draw = torch.Generator().manual_seed(SEED)
         pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=draw)
         images = ImageSet(pixels, torch.arange(n) % config.classes)
-        tokens = tokens_of(config)
+        tokens = tokens_per_image(config)
         budget = TokenBudget(self.images * tokens, tokens)
         return ImageBatches(images, config.classes, budget, AugmentConfig(), SEED)
 
@@ -130,12 +129,12 @@ def polyhead_contestant(race: Race) -> Contestant:
         SoftLabelLoss(SMOOTHING),
         Progress(),
     )
-    silent = Callbacks(lambda *_: None, lambda _: 0.0, lambda _: None, lambda: False)
     plan = TrainConfig(validate_every=NEVER, save_every=NEVER)
 
     def work() -> int:
         config = replace(plan, steps=progress.step + race.steps)
-        loop.train(model, objective, batches, adam, lambda _: RATE, config, silent, progress)
+        for _ in train_loop(model, objective, batches, adam, lambda _: RATE, config, progress):
+            pass
         return race.steps * race.images
 
     return Contestant("polyhead", work)

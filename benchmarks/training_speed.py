@@ -45,8 +45,7 @@ from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.storage import PAD, TextConfig, train_tokenizers
-from polyhead.training import loop
-from polyhead.training.loop import Callbacks, Progress, TrainConfig
+from polyhead.training.loop import Progress, TrainConfig, train_loop
 from polyhead.training.losses import TranslationLoss
 from polyhead.training.optim import OptimizerConfig, build_optimizer
 
@@ -114,7 +113,6 @@ def polyhead_contestant(task: Task) -> Contestant:
         DataPosition()
     )
     objective, progress = TranslationLoss(PAD, task.smoothing), Progress()
-    silent = Callbacks(lambda *_: None, lambda _: 0.0, lambda _: None, lambda: False)
     plan = TrainConfig(
         clip_norm=task.clip_norm,
         smoothing=task.smoothing,
@@ -126,7 +124,8 @@ def polyhead_contestant(task: Task) -> Contestant:
     def work() -> int:
         before = progress.tokens
         config = replace(plan, steps=progress.step + task.steps)
-        loop.train(model, objective, batches, adam, lambda _: RATE, config, silent, progress)
+        for _ in train_loop(model, objective, batches, adam, lambda _: RATE, config, progress):
+            pass
         return progress.tokens - before
 
     return Contestant("polyhead", work)

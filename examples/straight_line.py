@@ -24,7 +24,7 @@ from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.storage import BOS, PAD, TextConfig, train_tokenizers
-from polyhead.training.loop import Callbacks, Progress, TrainConfig, train
+from polyhead.training.loop import Progress, TrainConfig, train_loop
 from polyhead.training.losses import TranslationLoss
 from polyhead.training.optim import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate
 
@@ -60,29 +60,22 @@ def main(folder: Path, steps: int = 400) -> str:
     objective = TranslationLoss(PAD, smoothing=0.1)
     schedule = ScheduleConfig(kind="linear", rate=5e-3, warmup=50)
 
-    @torch.no_grad()
-    def validate(progress: Progress) -> float:
-        model.eval()
-        losses = [objective(model, held_out[(0, i)]) for i in range(held_out.n_batches(0))]
-        score = sum(loss.total.item() for loss in losses) / sum(loss.count for loss in losses)
-        print(f"step {progress.step:4d}  loss on held-out sentences {score:.3f}")
-        return score
-
-    train(
+    updates = train_loop(
         model,
         objective,
         epochs.batches(DataPosition()),
         build_optimizer(model, OptimizerConfig()),
         partial(learning_rate, schedule, steps=steps, d_model=48),
-        TrainConfig(steps=steps, validate_every=max(1, steps // 4)),
-        Callbacks(
-            updated=lambda _progress, _update: None,
-            validate=validate,
-            save=lambda _progress: None,
-            stop=lambda: False,
-        ),
+        TrainConfig(steps=steps),
         Progress(),
     )
+    for step, _ in enumerate(updates, start=1):
+        if step == steps or step % max(1, steps // 4) == 0:
+            model.eval()
+            with torch.no_grad():
+                losses = [objective(model, held_out[(0, i)]) for i in range(held_out.n_batches(0))]
+            score = sum(loss.total.item() for loss in losses) / sum(loss.count for loss in losses)
+            print(f"step {step:4d}  loss on held-out sentences {score:.3f}")
 
     # checkpoint: a folder that explains itself, and back
     saved = SavedModel("transformer", config, model, tokenizers)

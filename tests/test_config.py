@@ -1,10 +1,11 @@
-"""Every mistake in a configuration is named, with its place and a way out."""
+"""Configuration files: errors name the option, TOML round trips."""
 
 import tomllib
 from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
+from expected_errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,101 +26,80 @@ class Run:
 GOOD = {"model": {"source_vocab": 10, "target_vocab": 10}}
 
 
-def complaint(values):
-    with pytest.raises(ConfigError) as caught:
-        from_dict(Run, values)
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
-
-
 def test_defaults_come_from_the_dataclasses():
     assert from_dict(Run, GOOD).model.stack.d_model == 512
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "code", "message"),
     [
-        ({"modle": {}}, "modle: no such option; did you mean model?"),
-        ({}, "model: this option is required"),
-        (
-            {"model": GOOD["model"] | {"stack": {"n_head": 4}}},
-            "model.stack.n_head: no such option; did you mean n_heads?",
-        ),
-        (
-            {"model": GOOD["model"] | {"stack": {"norm": "mid"}}},
-            "model.stack.norm = 'mid': should be 'pre' or 'post'",
-        ),
-        (
-            {"model": GOOD["model"] | {"stack": {"d_model": "big"}}},
-            "model.stack.d_model = 'big': should be a valid integer",
-        ),
-        ({**GOOD, "train": {"steps": "5"}}, "train.steps = '5': should be a valid integer"),
-        ({**GOOD, "train": {"steps": 5.0}}, "train.steps = 5.0: should be a valid integer"),
-        ({**GOOD, "train": {"steps": True}}, "train.steps = True: should be a valid integer"),
-        ({**GOOD, "train": {"steps": 0}}, "train: steps = 0: expected at least 1"),
-        ({**GOOD, "train": {"bf16": 1}}, "train.bf16 = 1: should be a valid boolean"),
-        (
-            {**GOOD, "train": {"schedule": {"rate": float("nan")}}},
-            "train.schedule.rate = nan: should be a finite number",
-        ),
-        (
-            {"model": {"source_vocab": 10, "target_vocab": 9, "tie": "all"}},
-            'model: tie = "all" needs one joint vocabulary, but the source has 10',
-        ),
-        ({**GOOD, "train": 5}, "train = 5: should be an object"),
-        ({**GOOD, "names": ["\udcff.txt"]}, "is not text that UTF-8 can hold"),
+        ({"modle": {}}, "unknown_key", "modle: no such option; did you mean model?"),
+        ({}, "missing_key", "model: "),
+        ({"model": GOOD["model"] | {"stack": {"n_head": 4}}}, "unknown_key",
+         "model.stack.n_head: no such option; did you mean n_heads?"),
+        ({"model": GOOD["model"] | {"stack": {"norm": "mid"}}}, "invalid_value",
+         "model.stack.norm = 'mid': should be 'pre' or 'post'"),
+        ({"model": GOOD["model"] | {"stack": {"d_model": "big"}}}, "invalid_value",
+         "model.stack.d_model = 'big': should be a valid integer"),
+        ({**GOOD, "train": {"steps": "5"}}, "invalid_value", "train.steps = '5': should be"),
+        ({**GOOD, "train": {"steps": 5.0}}, "invalid_value", "train.steps = 5.0: should be"),
+        ({**GOOD, "train": {"steps": True}}, "invalid_value", "train.steps = True: should be"),
+        ({**GOOD, "train": {"steps": 0}}, "invalid_value", "train: steps = 0: "),
+        ({**GOOD, "train": {"bf16": 1}}, "invalid_value", "train.bf16 = 1: should be"),
+        ({**GOOD, "train": {"schedule": {"rate": float("nan")}}}, "invalid_value",
+         "train.schedule.rate = nan"),
+        ({"model": {"source_vocab": 10, "target_vocab": 9, "tie": "all"}}, "invalid_value",
+         'model: tie = "all"'),
+        ({**GOOD, "train": 5}, "invalid_value", "train = 5: should be an object"),
+        ({**GOOD, "names": ["\udcff.txt"]}, "invalid_value", "UTF-8"),
+        ({**GOOD, "kind": "x" * 100_000}, "invalid_value", "kind = "),
+        ({**GOOD, "y" * 100_000: 1}, "unknown_key", "yyy"),
     ],
-)
-def test_mistakes_are_explained(values, message):
-    assert message in complaint(values)
+)  # fmt: skip
+def test_errors_name_the_option_in_one_short_line(values, code, message):
+    with raises(ConfigError, code, message) as caught:
+        from_dict(Run, values)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
 
 
-def test_a_long_wrong_value_is_not_repeated_at_length():
-    assert len(complaint({**GOOD, "kind": "x" * 100_000})) < 200
-    assert len(complaint({**GOOD, "y" * 100_000: 1})) < 300
-
-
-def test_a_value_that_is_too_deep_is_refused():
+def test_a_deeply_nested_value_is_refused():
     deep: list = []
     for _ in range(100_000):
         deep = [deep]
-    assert complaint({**GOOD, "kind": deep}) == "configuration: a value is too large or too deep"
+    with raises(ConfigError, "invalid_value"):
+        from_dict(Run, {**GOOD, "kind": deep})
 
 
-def test_a_whole_number_may_stand_for_a_real_one():
+def test_integers_are_accepted_as_floats():
     assert from_dict(TrainConfig, {"clip_norm": 2}).clip_norm == 2.0
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("content", "code"),
     [
-        (b"steps = ", "not valid TOML"),
-        (b"steps = " + b"9" * 5000, "not valid TOML"),
-        (b"steps = '\xff'", "cannot be read as UTF-8 text"),
+        (b"steps = ", "invalid_toml"),
+        (b"steps = " + b"9" * 5000, "invalid_toml"),
+        (b"steps = '\xff'", "unreadable_config"),
+        (None, "no_config_file"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path, text, message):
+def test_an_unreadable_file_is_named(tmp_path, content, code):
     file = tmp_path / "run.toml"
-    file.write_bytes(text)
-    with pytest.raises(ConfigError, match=message) as caught:
+    if content is not None:
+        file.write_bytes(content)
+    with raises(ConfigError, code, str(file)):
         read(file)
-    assert str(file) in str(caught.value)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"there is no configuration file .*/none\.toml"):
-        read(tmp_path / "none.toml")
-
-
-def test_a_byte_order_mark_does_no_harm(tmp_path):
-    """Windows' editor writes one."""
+def test_a_byte_order_mark_is_ignored(tmp_path):
+    """Editors on Windows write one."""
     file = tmp_path / "run.toml"
     file.write_bytes(b"\xef\xbb\xbf[train]\nsteps = 10\n")
     assert read(file) == {"train": {"steps": 10}}
 
 
-def test_overrides_win(tmp_path):
+def test_overrides_replace_values_of_the_file(tmp_path):
     file = tmp_path / "run.toml"
     file.write_text("[train]\nsteps = 10\nclip_norm = 2.0\n")
     train = from_dict(TrainConfig, read(file, ["train.steps=5", "train.bf16=true"])["train"])
@@ -147,18 +127,10 @@ def test_the_right_side_of_an_override_is_toml_or_a_word(override, value):
     assert values == {"a": {"b": value}}
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("steps", "'steps': write an override as name=value, as in train.steps=500"),
-        ("=5", "'=5': write an override as name=value"),
-        ("a.b.c=1", "'a.b.c=1': b is a value, not a table"),
-    ],
-)
-def test_an_override_that_makes_no_sense_is_explained(override, message):
-    with pytest.raises(ConfigError) as caught:
+@pytest.mark.parametrize("override", ["steps", "=5", "a.b.c=1"])
+def test_invalid_overrides_are_refused(override):
+    with raises(ConfigError, "bad_override", override):
         set_by_path({"a": {"b": 1}}, override)
-    assert message in str(caught.value)
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -174,12 +146,11 @@ TABLES = st.recursive(
 
 @settings(deadline=None)
 @given(TABLES)
-def test_a_toml_file_says_what_was_written_into_it(values):
-    """The oracle is Python's own reader."""
+def test_written_toml_is_read_back_by_tomllib(values):
     assert tomllib.loads(to_toml(values)) == values
 
 
-def test_a_configuration_survives_its_file():
+def test_a_configuration_survives_a_round_trip():
     config = TrainConfig(steps=7, epochs=0.1, clip_norm=1e-30)
     assert from_dict(TrainConfig, tomllib.loads(to_toml(plain(config)))) == config
 

@@ -15,7 +15,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_PLACES = {"load": "polyhead.pipelines.load", "train": "polyhead.training.simple"}
+_PLACES = {"load": "polyhead.pipelines.load", "train": "polyhead.training.entry"}
 
 __all__ = ["__version__", "load", "train"]
 

@@ -1,4 +1,4 @@
-"""Which processor to use, and how to make the most of it."""
+"""Devices: choosing one, testing bf16, keeping freed memory."""
 
 import ctypes
 import platform
@@ -18,57 +18,62 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # glibc's <malloc.h>
 
 
 def choose(name: str) -> torch.device:
-    """The device that is meant; "auto" takes a GPU if there is one."""
-    there = {
+    """Return the named device; "auto" takes a GPU if there is one."""
+    available = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
     if name == "auto":
-        name = next(kind for kind, available in there.items() if available)
-    if name not in there:
-        raise ConfigError(f"device = {name!r}: choose one of auto, {', '.join(there)}")
-    if not there[name]:
-        raise ConfigError(f"device = {name!r}: this machine has none; use auto or cpu")
+        name = next(kind for kind, found in available.items() if found)
+    if name not in available:
+        raise ConfigError(
+            f"device = {name!r}: expected one of auto, {', '.join(available)}", "unknown_device"
+        )
+    if not available[name]:
+        raise ConfigError(
+            f"device = {name!r}: not available on this machine. Use auto or cpu.", "no_device"
+        )
     return torch.device(name)
 
 
 def check_bf16(device: torch.device) -> None:
     """Refuse bf16 where it would kill the process.
 
-    Some virtual machines announce instructions for it that they do not allow; the only way to find
-    out is to try, in a process that may die.
+    Some virtual machines announce bf16 instructions that they do not support. This is tried in
+    another process.
     """
     if device.type != "cpu":
         return
     probe = subprocess.run([sys.executable, "-c", BF16_PROBE], capture_output=True, check=False)
     if probe.returncode:
         raise MissingError(
-            "train.bf16 = true: a matrix product in bf16 fails on this processor "
-            f"({_ending(probe.returncode)}); train with bf16 = false"
+            "train.bf16 = true: bf16 matrix products fail on this processor "
+            f"({_describe_exit(probe.returncode)}). Train with bf16 = false.",
+            "no_bf16",
         )
 
 
 def bf16_gain(size: int = 512, rounds: int = 5) -> float:
-    """How many times faster the processor multiplies matrices in bf16: below 1 where it pretends.
+    """Return how many times faster bf16 matrix products are; < 1 where bf16 is emulated.
 
-    Only where `check_bf16` has nothing against it. The best of some rounds counts.
+    Call `check_bf16` first. The fastest of several rounds counts.
     """
     seconds = {}
     for kind in (torch.float32, torch.bfloat16):
-        one = torch.ones(size, size, dtype=kind)
-        torch.nn.functional.linear(one, one)  # the first is always slow
-        found = []
+        matrix = torch.ones(size, size, dtype=kind)
+        torch.nn.functional.linear(matrix, matrix)  # the first is always slow
+        times = []
         for _ in range(rounds):
             started = time.perf_counter()
-            torch.nn.functional.linear(one, one)
-            found.append(time.perf_counter() - started)
-        seconds[kind] = min(found)
+            torch.nn.functional.linear(matrix, matrix)
+            times.append(time.perf_counter() - started)
+        seconds[kind] = min(times)
     return seconds[torch.float32] / seconds[torch.bfloat16]
 
 
-def _ending(code: int) -> str:
-    """How a process ended, in words: a negative code is the signal that killed it."""
+def _describe_exit(code: int) -> str:
+    """Describe an exit code; a negative one is the signal that killed the process."""
     try:
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     except ValueError:
@@ -76,7 +81,7 @@ def _ending(code: int) -> str:
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc not to give memory back between two steps: a third of the time was page faults."""
+    """Keep glibc from returning memory between steps, which cost a third of the time."""
     if platform.libc_ver()[0] != "glibc":
         return
     libc = ctypes.CDLL(None)

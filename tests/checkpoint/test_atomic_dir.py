@@ -1,4 +1,4 @@
-"""Folders are complete or absent, and whatever happens to their bytes is noticed."""
+"""Atomic directories: complete or absent, and every change of their bytes is detected."""
 
 import ctypes
 import errno
@@ -9,6 +9,7 @@ import stat
 from random import Random
 
 import pytest
+from expected_errors import raises
 
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.errors import CheckpointError, PolyheadError
@@ -35,7 +36,7 @@ def sealed(tmp_path):
 # Writing
 
 
-def test_a_folder_appears_complete(tmp_path):
+def test_a_directory_appears_complete(tmp_path):
     place = tmp_path / "new" / "place" / "model"
     with store.atomic_dir(place) as draft:
         (draft / "a").write_text("1")
@@ -46,32 +47,22 @@ def test_a_folder_appears_complete(tmp_path):
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_exception_leaves_nothing(tmp_path, error):
-    def attempt():
-        with store.atomic_dir(tmp_path / "model") as draft:
-            (draft / "a").write_text("1")
+def test_an_exception_leaves_the_previous_state(sealed, error):
+    def fail(directory):
+        with store.atomic_dir(directory) as draft:
+            (draft / "a").write_text("other")
             raise error
 
-    with pytest.raises(error):
-        attempt()
-    assert names(tmp_path) == []
-
-
-def test_an_exception_leaves_what_was_there_before(sealed):
-    def attempt():
-        with store.atomic_dir(sealed) as draft:
-            (draft / "a").write_text("other")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        attempt()
+    for directory in (sealed, sealed.with_name("new")):
+        with pytest.raises(error):
+            fail(directory)
     assert (sealed / "inner" / "a").read_text() == "some text\n"
     store.verify(sealed)
     assert names(sealed.parent) == ["model"]
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
-def test_an_existing_folder_is_replaced_as_a_whole(sealed, monkeypatch, can_exchange):
+def test_an_existing_directory_is_replaced_as_a_whole(sealed, monkeypatch, can_exchange):
     if not can_exchange:
         monkeypatch.setattr(store, "_exchange", lambda *_: False)
     write(sealed, c="new")
@@ -80,22 +71,22 @@ def test_an_existing_folder_is_replaced_as_a_whole(sealed, monkeypatch, can_exch
     assert names(sealed.parent) == ["model"]
 
 
-def test_there_is_no_moment_without_a_model(sealed, monkeypatch):
-    """Where the system can exchange two names, the old folder is there until the new one is."""
-    one, other = (bytes(write(sealed.with_name(name), a=name)) for name in ("x", "y"))
+def test_there_is_no_moment_without_a_directory(sealed, monkeypatch):
+    """Where the system can exchange two names, no other rename is needed."""
+    first, second = (bytes(write(sealed.with_name(name), a=name)) for name in ("x", "y"))
     try:
-        answer = ctypes.CDLL(None).renameat2(-100, one, -100, other, 2)
+        answer = ctypes.CDLL(None).renameat2(-100, first, -100, second, 2)
     except AttributeError:
         answer = -1
     if answer != 0:
         pytest.skip("this file system cannot exchange names")
     monkeypatch.setattr(os, "rename", None)
     monkeypatch.setattr(os, "replace", None)
-    write(sealed, c="new")  # no other renaming was needed
+    write(sealed, c="new")
     store.verify(sealed)
 
 
-def test_a_link_in_the_way_is_replaced_and_its_target_is_not(sealed):
+def test_a_link_is_replaced_and_its_target_is_not(sealed):
     link = sealed.with_name("link")
     store.link(link, sealed)
     write(link, c="new")
@@ -105,7 +96,7 @@ def test_a_link_in_the_way_is_replaced_and_its_target_is_not(sealed):
     assert names(sealed.parent) == ["link", "model"]
 
 
-def test_others_may_read_what_the_umask_allows(tmp_path):
+def test_file_modes_follow_the_umask(tmp_path):
     before = os.umask(0o022)
     try:
         place = tmp_path / "model"
@@ -118,7 +109,7 @@ def test_others_may_read_what_the_umask_allows(tmp_path):
 
 
 @pytest.mark.parametrize("failing", ["write", "fsync", "rename"])
-def test_a_full_disk_is_one_line_and_the_old_folder_stays(sealed, monkeypatch, failing):
+def test_a_full_disk_is_an_error_and_the_old_directory_stays(sealed, monkeypatch, failing):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -132,20 +123,17 @@ def test_a_full_disk_is_one_line_and_the_old_folder_stays(sealed, monkeypatch, f
             if failing == "write":
                 full()
 
-    with pytest.raises(PolyheadError) as caught:
+    with raises(PolyheadError, "io", str(sealed), "No space left on device") as caught:
         attempt()
     monkeypatch.undo()
-    assert str(caught.value) == (
-        f"cannot write {sealed}: No space left on device; what was saved before is intact"
-    )
     assert caught.value.exit_code == 1
     store.verify(sealed)
     assert (sealed / "inner" / "a").read_text() == "some text\n"
     assert names(sealed.parent) == ["model"]
 
 
-def test_a_disk_that_is_really_full_is_told(sealed):
-    """A process whose files may not grow: the kernel itself refuses in the middle of a file."""
+def test_a_limit_of_the_kernel_is_an_error(sealed):
+    """In a process whose files may not grow, writing fails in the middle of a file."""
     read, written = os.pipe()
     if not (pid := os.fork()):
         try:
@@ -159,9 +147,8 @@ def test_a_disk_that_is_really_full_is_told(sealed):
             os._exit(0)
     os.close(written)
     os.waitpid(pid, 0)
-    with os.fdopen(read) as told:
-        line = told.read()
-    assert line == f"cannot write {sealed}: File too large; what was saved before is intact"
+    with os.fdopen(read) as pipe:
+        assert pipe.read().startswith(f"cannot write {sealed}: File too large")
     store.verify(sealed)
     assert names(sealed.parent) == ["model"]
 
@@ -169,7 +156,7 @@ def test_a_disk_that_is_really_full_is_told(sealed):
 # Verifying
 
 
-def test_every_flipped_bit_is_found(sealed):
+def test_every_flipped_bit_is_detected(sealed):
     random = Random(0)
     for path in sorted(p for p in sealed.rglob("*") if p.is_file() and p.stat().st_size):
         good = path.read_bytes()
@@ -184,14 +171,14 @@ def test_every_flipped_bit_is_found(sealed):
     store.verify(sealed)
 
 
-def test_every_truncation_and_every_addition_is_found(sealed):
+def test_every_truncation_and_addition_is_detected(sealed):
     random = Random(0)
     for path in sorted(p for p in sealed.rglob("*") if p.is_file()):
         good = path.read_bytes()
         lengths = random.sample(range(len(good)), min(len(good), 100))
         for bad in [*(good[:length] for length in lengths), good + b" ", good + b"\n"]:
             path.write_bytes(bad)
-            with pytest.raises(CheckpointError, match=r"model: .* is damaged"):
+            with raises(CheckpointError, "damaged"):
                 store.verify(sealed)
         path.write_bytes(good)
     store.verify(sealed)
@@ -199,16 +186,16 @@ def test_every_truncation_and_every_addition_is_found(sealed):
 
 def test_a_missing_file_is_named(sealed):
     (sealed / "inner" / "b").unlink()
-    with pytest.raises(CheckpointError, match=r"model: inner/b is missing; the folder was not"):
+    with raises(CheckpointError, "damaged", "inner/b"):
         store.verify(sealed)
 
 
-def test_a_folder_without_a_manifest_is_not_a_checkpoint(tmp_path):
-    with pytest.raises(CheckpointError, match=r"is not a checkpoint: it has no manifest\.json"):
+def test_a_directory_without_a_manifest_is_not_a_checkpoint(tmp_path):
+    with raises(CheckpointError, "no_manifest"):
         store.verify(tmp_path)
 
 
-def test_the_sums_that_were_checked_are_returned(sealed):
+def test_verify_returns_the_checksums(sealed):
     assert list(store.verify(sealed)) == ["data.bin", "inner/a", "inner/b"]
 
 
@@ -221,72 +208,68 @@ def rewrite(sealed, manifest):
     ["../secret", "inner/../../secret", "/etc/passwd", "..", ".", "", "a\nb", "a\0b", "\ud800",
      "x" * 5000, "inner/a/b", "//etc/passwd", "inner//a", "./data.bin"],
 )  # fmt: skip
-def test_names_that_lead_out_of_the_folder_are_refused(sealed, name):
+def test_names_outside_the_directory_are_refused(sealed, name):
     (sealed.parent / "secret").write_text("x")
     rewrite(sealed, store.verify(sealed) | {name: "0" * 64})
-    with pytest.raises(CheckpointError, match=r"manifest\.json names .*, which no model has") as e:
+    with raises(CheckpointError, "damaged", "invalid name") as e:
         store.verify(sealed)
     assert "\n" not in str(e.value)
     assert len(str(e.value)) < 300
 
 
 @pytest.mark.parametrize("content", ["[]", "1", '{"data.bin": 5}', "[" * 10**6, "\xff", "{}"])
-def test_a_manifest_of_another_form_is_refused(sealed, content):
+def test_manifests_of_another_form_are_refused(sealed, content):
     (sealed / "manifest.json").write_bytes(content.encode("latin-1"))
-    with pytest.raises(CheckpointError, match=r"manifest\.json is damaged|data\.bin is damaged"):
+    with raises(CheckpointError, "damaged"):
         store.verify(sealed)
 
 
 def test_a_huge_manifest_is_not_read(sealed):
     with (sealed / "manifest.json").open("r+b") as file:
-        file.truncate(2**40)  # no disk is taken by it
-    with pytest.raises(CheckpointError, match=r"manifest\.json is damaged"):
+        file.truncate(2**40)  # a sparse file
+    with raises(CheckpointError, "damaged", "manifest.json"):
         store.verify(sealed)
 
 
-@pytest.mark.parametrize("what", ["data.bin", "inner/a", "inner", "manifest.json"])
-def test_links_to_other_places_are_not_followed(sealed, what):
+@pytest.mark.parametrize("name", ["data.bin", "inner/a", "inner", "manifest.json"])
+def test_links_are_not_followed(sealed, name):
     outside = sealed.parent / "outside"
-    (sealed / what).rename(outside)
-    (sealed / what).symlink_to(outside)
-    message = r"is a link to another place|manifest\.json is damaged"
-    with pytest.raises(CheckpointError, match=message):
+    (sealed / name).rename(outside)
+    (sealed / name).symlink_to(outside)
+    with raises(CheckpointError, "damaged"):
         store.verify(sealed)
 
 
-def test_a_pipe_is_not_waited_for(sealed):
+def test_a_named_pipe_is_not_read(sealed):
     (sealed / "data.bin").unlink()
     os.mkfifo(sealed / "data.bin")
-    with pytest.raises(CheckpointError, match=r"data\.bin is missing"):
+    with raises(CheckpointError, "damaged", "data.bin"):
         store.verify(sealed)
 
 
-# Finding and tidying
+# Finding and removing checkpoints
 
 
-def checkpoints(place, *steps):
-    return [write(store.checkpoint_path(place, step), a=str(step)) for step in steps]
+def checkpoints(folder, *steps):
+    return [write(store.checkpoint_path(folder, step), a=str(step)) for step in steps]
 
 
-def test_the_newest_that_verifies_is_found_with_a_word_about_the_others(tmp_path):
-    one, two, three = checkpoints(tmp_path, 5, 10, 15)
+def test_the_newest_valid_checkpoint_is_found_with_messages_about_newer_ones(tmp_path):
+    first, two, three = checkpoints(tmp_path, 5, 10, 15)
     assert store.newest_checkpoint(tmp_path) == (three, [])
     (three / "data.bin").write_bytes(b"")
-    found, complaints = store.newest_checkpoint(tmp_path)
-    assert found == two
-    assert complaints == [
-        f"{three}: data.bin is damaged: its checksum is not the saved one; "
-        "going back to an older checkpoint"
-    ]
+    path, problems = store.newest_checkpoint(tmp_path)
+    assert path == two
+    assert [problem.startswith(f"{three}: data.bin") for problem in problems] == [True]
     (two / "manifest.json").unlink()
-    found, complaints = store.newest_checkpoint(tmp_path)
-    assert (found, len(complaints)) == (one, 2)
-    (one / "manifest.json").unlink()
+    path, problems = store.newest_checkpoint(tmp_path)
+    assert (path, len(problems)) == (first, 2)
+    (first / "manifest.json").unlink()
     assert store.newest_checkpoint(tmp_path)[0] is None
     assert store.newest_checkpoint(tmp_path / "nowhere") == (None, [])
 
 
-def test_steps_are_sorted_as_numbers_and_others_are_not_taken_for_them(tmp_path):
+def test_checkpoints_are_sorted_by_number_and_other_names_ignored(tmp_path):
     checkpoints(tmp_path, 10**8, 99_999_999, 3)
     (tmp_path / "step-5").mkdir()
     (tmp_path / ".tmp-1-step-00000007").mkdir()
@@ -294,7 +277,7 @@ def test_steps_are_sorted_as_numbers_and_others_are_not_taken_for_them(tmp_path)
     assert [step for step, _ in store.list_checkpoints(tmp_path)] == [3, 99_999_999, 10**8]
 
 
-def test_the_last_ones_and_the_best_are_kept(tmp_path):
+def test_the_last_checkpoints_and_the_spared_one_are_kept(tmp_path):
     folders = dict(zip(range(1, 8), checkpoints(tmp_path, *range(1, 8)), strict=True))
     store.remove_old_checkpoints(tmp_path, folders[7], keep=3, spare=folders[2])
     assert [step for step, _ in store.list_checkpoints(tmp_path)] == [2, 5, 6, 7]
@@ -302,15 +285,15 @@ def test_the_last_ones_and_the_best_are_kept(tmp_path):
     assert [step for step, _ in store.list_checkpoints(tmp_path)] == [7]
 
 
-def test_a_damaged_newer_one_does_not_push_the_sound_ones_out(tmp_path):
+def test_a_newer_damaged_checkpoint_does_not_displace_valid_ones(tmp_path):
     folders = dict(zip((4, 8, 12), checkpoints(tmp_path, 4, 8, 12), strict=True))
     (folders[12] / "data.bin").write_bytes(b"")
-    checkpoints(tmp_path, 9)  # a run went back to step 8 and came to step 9
+    checkpoints(tmp_path, 9)  # after a roll-back to step 8
     store.remove_old_checkpoints(tmp_path, store.checkpoint_path(tmp_path, 9), keep=2, spare=None)
     assert [step for step, _ in store.list_checkpoints(tmp_path)] == [8, 9]
 
 
-def test_what_a_crash_left_behind_goes_and_what_is_not_ours_stays(tmp_path):
+def test_only_drafts_are_removed(tmp_path):
     (tmp_path / ".tmp-123-abc").mkdir()
     (tmp_path / ".tmp-123-abc" / "file").write_text("x")
     (tmp_path / ".tmp-123-metrics.jsonl").write_text("x")
@@ -324,10 +307,10 @@ def test_what_a_crash_left_behind_goes_and_what_is_not_ours_stays(tmp_path):
 # Links and small files
 
 
-def test_a_link_is_relative_and_moves_at_once(tmp_path):
-    one, two = checkpoints(tmp_path / "run" / "checkpoints", 1, 2)
+def test_links_are_relative_and_replaced(tmp_path):
+    first, second = checkpoints(tmp_path / "run" / "checkpoints", 1, 2)
     link = tmp_path / "run" / "last"
-    for target in (one, two):
+    for target in (first, second):
         store.link(link, target)
         assert link.resolve() == target
         assert not os.path.isabs(os.readlink(link))
@@ -336,7 +319,7 @@ def test_a_link_is_relative_and_moves_at_once(tmp_path):
     assert names(tmp_path / "moved") == ["checkpoints", "last"]
 
 
-def test_a_small_file_is_replaced_at_once(tmp_path, monkeypatch):
+def test_a_small_file_is_replaced_atomically(tmp_path, monkeypatch):
     path = tmp_path / "file"
     store.write_text(path, "하나")
     store.write_text(path, "둘")
@@ -346,6 +329,6 @@ def test_a_small_file_is_replaced_at_once(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(PolyheadError, match=r"cannot write .*/file: No space left on device"):
+    with raises(PolyheadError, "io", "/file: No space left on device"):
         store.write_text(path, "셋")
     assert path.read_text(encoding="utf-8") == "둘"

@@ -175,9 +175,9 @@ def test_a_corpus_is_trained_interrupted_and_averaged(run, tmp_path):
     assert (code, out) == (0, "")
     assert "held out for validation and not trained on" in err
     assert "use it with: polyhead translate" in err
-    code, _, err = run(*words)  # again: nothing is left to do
+    code, _, err = run(*words)  # again: already finished
     assert code == 0
-    assert "going on from step" in err
+    assert "training already complete" in err
     code, _, err = run(*words, "train.max_tokens=300")
     assert code == 2
     assert "train.max_tokens: 400 → 300" in err

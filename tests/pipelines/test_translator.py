@@ -112,5 +112,5 @@ def test_a_beam_grows_to_hold_the_n_best():
 @pytest.mark.parametrize("name", ["nowhere", "file"])
 def test_what_is_no_model_is_refused(name, tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match=r"there is no model|is a file; a model is a folder"):
+    with pytest.raises(CheckpointError, match=r"there is no model|is a file; a model is"):
         load(tmp_path / name)

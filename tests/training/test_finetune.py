@@ -1,26 +1,31 @@
-"""Fine-tuning: every family goes on from a model of its own, and from no other."""
+"""Initialization from a trained model (train.init) for language models, encoders and images."""
 
 import json
+import math
 import os
 from dataclasses import replace
 
 import pytest
 import torch
+from expected_errors import raises
 from pretrained import TINY, pretrain, write_lines
 from tiny_gpt import SMALL, train_gpt
+from tiny_images import TINY as TINY_IMAGES
+from tiny_images import train_on_pictures, write_pictures
 
-from polyhead.checkpoint import atomic_dir as store
-from polyhead.checkpoint import model_dir as model_folder
+from polyhead.checkpoint.atomic_dir import atomic_dir, remove
+from polyhead.checkpoint.model_dir import load_model, write_model
+from polyhead.convert.conversion import import_model
 from polyhead.cost.report import cost_report
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.models.registry import FAMILIES
-from polyhead.training import finetune as continuing
-from polyhead.training import trainer as training
-from polyhead.training.config import read_run, recipe_names
+from polyhead.models.vit import ViT
+from polyhead.training.config import build, read_run, recipe_names, stack_of
+from polyhead.training.finetune import read_pretrained, with_pretrained_sizes
 from polyhead.training.optim import BLOCK
-from polyhead.training.trainer import train
+from polyhead.training.trainer import Trainer, train
 
-HARDLY = ("train.steps=1", "train.schedule.kind=constant", "train.schedule.rate=1e-12")
+FROZEN = ("train.steps=1", "train.schedule.kind=constant", "train.schedule.rate=1e-12")
 FEW = tuple(word for word in SMALL if not word.startswith("model."))
 SETTINGS = {"gpt-tiny": FEW, "bert-tiny": TINY, "electra-tiny": TINY, "reformer-tiny": FEW}
 STACK = tuple(word for word in SMALL if word.startswith("model.stack") and "dropout" not in word)
@@ -31,7 +36,7 @@ REFORMER = (
 
 
 @pytest.fixture(autouse=True)
-def _a_disk_that_does_not_wait(monkeypatch):
+def _without_fsync(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -39,8 +44,7 @@ def _a_disk_that_does_not_wait(monkeypatch):
 def trained(tmp_path_factory):
     """A model of each family, by recipe."""
     folder = tmp_path_factory.mktemp("models")
-    files = write_lines(folder)
-    train(read_run("reformer-tiny", REFORMER, files), folder / "reformer-tiny")
+    train(read_run("reformer-tiny", REFORMER, write_lines(folder)), folder / "reformer-tiny")
     return {
         "gpt-tiny": train_gpt(folder),
         "bert-tiny": pretrain(folder, "bert-tiny"),
@@ -49,14 +53,20 @@ def trained(tmp_path_factory):
     }
 
 
-def going_on(recipe, folder, init, *overrides):
-    given = (*SETTINGS[recipe], "text.vocab=600", f'train.init="{init}"', *overrides)
-    return read_run(recipe, given, write_lines(folder))
+def configure(recipe, folder, init, *overrides):
+    settings = (*SETTINGS[recipe], "text.vocab=600", f'train.init="{init}"', *overrides)
+    return read_run(recipe, settings, write_lines(folder))
 
 
 def first_validation(run):
     lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return next(entry for entry in map(json.loads, lines) if entry["kind"] == "valid")
+
+
+def save(saved, path):
+    with atomic_dir(path) as draft:
+        write_model(draft, saved, "")
+    return path
 
 
 def logits_of(saved):
@@ -67,162 +77,287 @@ def logits_of(saved):
         return saved.model(ids)
 
 
+@pytest.fixture
+def crash_at_step_3(monkeypatch):
+    """Return a function that trains with a crash at step 3, then resumes."""
+
+    class Crash(Exception):
+        pass
+
+    def report(trainer, update, original=Trainer.report):
+        if trainer.progress.step == 3:
+            raise Crash
+        original(trainer, update)
+
+    def crash_and_resume(config, folder):
+        with monkeypatch.context() as patch:
+            patch.setattr(Trainer, "report", report)
+            with pytest.raises(Crash):
+                train(config, folder)
+        train(config, folder)
+
+    return crash_and_resume
+
+
+def assert_equal_weights(*runs):
+    first, second = (load_model(run / "last").model for run in runs)
+    assert all(map(torch.equal, first.parameters(), second.parameters()))
+
+
 @pytest.mark.parametrize("recipe", SETTINGS)
-def test_a_model_goes_on_where_another_ended(recipe, trained, tmp_path):
-    run = going_on(recipe, tmp_path, trained[recipe], "model.stack.dropout=0.2", *HARDLY)
-    train(run, tmp_path / "run")
-    before, after = (
-        model_folder.load_model(path) for path in (trained[recipe], tmp_path / "run/last")
-    )
+def test_weights_tokenizer_and_sizes_are_adopted_but_not_dropout(recipe, trained, tmp_path):
+    config = configure(recipe, tmp_path, trained[recipe], "model.stack.dropout=0.2", *FROZEN)
+    train(config, tmp_path / "run")
+    before, after = (load_model(path) for path in (trained[recipe], tmp_path / "run/last"))
     torch.testing.assert_close(logits_of(after), logits_of(before), rtol=1e-4, atol=1e-5)
     text = "내일 회의가 있어요."
     assert after.tokenizers.source.encode(text) == before.tokenizers.source.encode(text)
-    sizes = ("n_layers", "d_model", "n_heads", "d_ff", "attention", "window", "lsh")
-    for name in sizes:
+    for name in ("n_layers", "d_model", "n_heads", "d_ff", "attention", "window", "lsh"):
         assert getattr(after.config.stack, name) == getattr(before.config.stack, name)
     assert after.config.vocab == before.config.vocab
     assert after.config.stack.dropout == 0.2
-    scratch = going_on(recipe, tmp_path, trained[recipe], *HARDLY)
+    scratch = configure(recipe, tmp_path, trained[recipe], *FROZEN)
     scratch = replace(scratch, model=before.config, train=replace(scratch.train, init=None))
     train(replace(scratch, text=before.tokenizers.config), tmp_path / "scratch")
-    first, untaught = (first_validation(tmp_path / name) for name in ("run", "scratch"))
+    first, untrained = (first_validation(tmp_path / name) for name in ("run", "scratch"))
     assert first["step"] == 0
-    assert first["loss"] < untaught["loss"] - 0.01
+    assert first["loss"] < untrained["loss"] - 0.01
 
 
 @pytest.mark.parametrize("recipe", SETTINGS)
-def test_an_interrupted_run_ends_with_the_same_bits(recipe, trained, tmp_path, monkeypatch):
-    run = going_on(recipe, tmp_path, trained[recipe], "train.steps=5", "train.save_every=2")
-    train(run, tmp_path / "whole")
-
-    class Leaves(Exception):
-        pass
-
-    def leave(session, progress, update, original=training._updated):
-        if progress.step == 3:
-            raise Leaves
-        original(session, progress, update)
-
-    monkeypatch.setattr(training, "_updated", leave)
-    with pytest.raises(Leaves):
-        train(run, tmp_path / "parts")
-    monkeypatch.undo()
-    assert train(run, tmp_path / "parts").step == 5
-    one, two = (model_folder.load_model(tmp_path / name / "last") for name in ("whole", "parts"))
-    assert all(map(torch.equal, one.model.parameters(), two.model.parameters()))
+def test_an_interrupted_run_ends_with_equal_bits(recipe, trained, tmp_path, crash_at_step_3):
+    config = configure(recipe, tmp_path, trained[recipe], "train.steps=5", "train.save_every=2")
+    train(config, tmp_path / "whole")
+    crash_at_step_3(config, tmp_path / "parts")
+    assert_equal_weights(tmp_path / "whole", tmp_path / "parts")
 
 
-def test_a_model_that_was_trained_further_meanwhile_is_noticed(trained, tmp_path):
-    saved = model_folder.load_model(trained["gpt-tiny"])
-    with store.atomic_dir(tmp_path / "model") as draft:
-        model_folder.write_model(draft, saved, "")
-    run = going_on("gpt-tiny", tmp_path, tmp_path / "model", *HARDLY)
-    train(run, tmp_path / "run")
-    store.remove(tmp_path / "model")
+def test_a_changed_model_is_detected_when_resuming(trained, tmp_path):
+    saved = load_model(trained["gpt-tiny"])
+    save(saved, tmp_path / "model")
+    config = configure("gpt-tiny", tmp_path, tmp_path / "model", *FROZEN)
+    train(config, tmp_path / "run")
+    remove(tmp_path / "model")
     torch.nn.init.zeros_(next(saved.model.parameters()))
-    with store.atomic_dir(tmp_path / "model") as draft:
-        model_folder.write_model(draft, saved, "")
-    with pytest.raises(DataError, match="the pre-trained model or its data are no longer those"):
-        train(run, tmp_path / "run")
+    save(saved, tmp_path / "model")
+    with raises(DataError, "data_changed", "pre-trained model"):
+        train(config, tmp_path / "run")
 
 
 @pytest.mark.parametrize("recipe", SETTINGS)
 def test_another_family_is_refused(recipe, trained, tmp_path):
     other = "bert-tiny" if recipe == "gpt-tiny" else "gpt-tiny"
-    with pytest.raises(ConfigError, match=r"another family than .*, which can begin only from"):
-        train(going_on(recipe, tmp_path, trained[other]), tmp_path / "run")
+    with raises(ConfigError, "init_family"):
+        train(configure(recipe, tmp_path, trained[other]), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("model.stack.d_model=32", r"model.stack.d_model = 32: .* has 16; leave it out"),
-        ("model.positions=learned", r"model.positions = 'learned': .* has 'rotary'"),
-        ("model.stack.d_model=16", None),
-        ("model.stack.dropout=0.3", None),
-    ],
+    ("override", "actual"),
+    [("model.stack.d_model=32", "has 16"), ("model.positions=learned", "has 'rotary'")],
 )
-def test_what_is_asked_for_must_be_as_the_model_has_it(trained, tmp_path, override, words):
-    run = going_on("bert-tiny", tmp_path, trained["bert-tiny"], override, *HARDLY)
-    if words is None:
-        train(run, tmp_path / "run")
-        return
-    with pytest.raises(ConfigError, match=words) as error:
-        train(run, tmp_path / "run")
-    assert "\n" not in str(error.value)
+def test_overrides_that_contradict_the_model_are_refused(trained, tmp_path, override, actual):
+    config = configure("bert-tiny", tmp_path, trained["bert-tiny"], override, *FROZEN)
+    with raises(ConfigError, "init_conflict", override.split("=")[0], actual):
+        train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_overrides_that_agree_with_the_model_are_accepted(trained, tmp_path):
+    config = configure("bert-tiny", tmp_path, trained["bert-tiny"], "model.stack.d_model=16")
+    assert with_pretrained_sizes(config, read_pretrained(config)).model.stack.d_model == 16
 
 
 def test_texts_must_fit_the_positions_of_the_model_not_of_the_recipe(trained, tmp_path):
     init = trained["reformer-tiny"]
-    with pytest.raises(ConfigError, match=r"data.max_length = 65: the model learns only 64"):
-        train(going_on("reformer-tiny", tmp_path, init, "data.max_length=65"), tmp_path / "run")
+    with raises(ConfigError, "too_few_positions", "data.max_length = 65", "64"):
+        train(configure("reformer-tiny", tmp_path, init, "data.max_length=65"), tmp_path / "run")
     recipe = read_run("gpt2")
     longer = read_run("gpt2", [f"data.max_length={recipe.model.max_length + 1}", "train.init=x"])
-    assert longer.data.max_length > recipe.model.max_length  # that of x is looked at later
+    assert longer.data.max_length > recipe.model.max_length  # checked when x is read
 
 
-def test_a_model_without_text_is_refused(trained, tmp_path):
-    saved = model_folder.load_model(trained["bert-tiny"])
-    with store.atomic_dir(tmp_path / "mute") as draft:
-        model_folder.write_model(draft, replace(saved, tokenizers=None), "")
-    with pytest.raises(CheckpointError, match="has no tokenizer"):
-        train(going_on("bert-tiny", tmp_path, tmp_path / "mute"), tmp_path / "run")
+def test_models_without_a_tokenizer_or_with_more_ids_are_refused(trained, tmp_path):
+    saved = load_model(trained["bert-tiny"])
+    path = save(replace(saved, tokenizers=None), tmp_path / "mute")
+    with raises(CheckpointError, "no_tokenizer"):
+        train(configure("bert-tiny", tmp_path, path), tmp_path / "run")
     config = replace(saved.config, vocab=saved.config.vocab + 3)
     larger = replace(saved, config=config, model=type(saved.model)(config), about={"imported": {}})
-    with store.atomic_dir(tmp_path / "larger") as draft:
-        model_folder.write_model(draft, larger, "")
-    with pytest.raises(CheckpointError, match=r"but its tokenizer and \[MASK\]"):
-        train(going_on("bert-tiny", tmp_path, tmp_path / "larger"), tmp_path / "run")
+    path = save(larger, tmp_path / "larger")
+    with raises(CheckpointError, "init_vocabulary", "[MASK]"):
+        train(configure("bert-tiny", tmp_path, path), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_the_weight_of_spotting_is_the_new_runs(trained, tmp_path):
-    run = going_on("electra-tiny", tmp_path, trained["electra-tiny"], "model.spotting=3.0")
-    assert continuing.resized(run, continuing.read_own(run)).model.spotting == 3.0
+def test_the_weight_of_electra_s_second_loss_is_that_of_the_new_run(trained, tmp_path):
+    config = configure("electra-tiny", tmp_path, trained["electra-tiny"], "model.spotting=3.0")
+    assert with_pretrained_sizes(config, read_pretrained(config)).model.spotting == 3.0
 
 
-def test_the_bill_says_that_it_does_not_look_at_the_model():
-    words = "sizes as in the recipe: those of train.init are not looked at"
-    assert words in cost_report(read_run("gpt-tiny", ["train.init=x"])).assumed
-    assert words not in cost_report(read_run("gpt-tiny")).assumed
+def test_the_cost_report_notes_that_the_model_is_not_read():
+    with_init, without = (
+        cost_report(read_run("gpt-tiny", options)).assumed for options in (["train.init=x"], [])
+    )
+    assert [line for line in with_init if "train.init" in line]
+    assert not [line for line in without if "train.init" in line]
 
 
-# Rates that fall from layer to layer
+# Layer-wise rates
 
 
 @pytest.mark.parametrize("recipe", recipe_names())
-def test_models_of_blocks_are_those_whose_parameters_say_so(recipe):
-    run = read_run(recipe)
+def test_configurations_with_a_stack_are_those_of_models_with_blocks(recipe):
+    config = read_run(recipe)
     with torch.device("meta"):
-        model = FAMILIES[run.family].model(run.model)
-    blocks = any(BLOCK.search(name) for name, _ in model.named_parameters())
-    assert blocks == (run.family in training.OF_BLOCKS)
+        model = FAMILIES[config.family].model(config.model)
+    has_blocks = any(BLOCK.search(name) for name, _ in model.named_parameters())
+    assert has_blocks == (stack_of(config.model) is not None)
 
 
-def test_a_model_without_blocks_is_not_trained_by_layers(tmp_path):
-    run = read_run("multi30k-de-en-lstm", ["train.optimizer.layer_decay=0.8"])
-    with pytest.raises(ConfigError) as caught:
-        train(run, tmp_path / "run")
-    assert str(caught.value) == (
-        "train.optimizer.layer_decay = 0.8: a model of family seq2seq has no blocks above each "
-        "other, as transformer, gpt, reformer, bert, electra, classifier, vit have; leave it out"
+def test_fine_tuning_with_layer_decay_hardly_changes_lower_layers(trained, tmp_path):
+    options = ("train.optimizer.layer_decay=0.001", "train.optimizer.weight_decay=0",
+               "train.schedule.kind=constant", "train.schedule.rate=0.01")  # fmt: skip
+    train(configure("bert-tiny", tmp_path, trained["bert-tiny"], *options), tmp_path / "run")
+    before, after = (
+        load_model(path).model.state_dict() for path in (trained["bert-tiny"], tmp_path / "run")
     )
-    assert not (tmp_path / "run").exists()
-
-
-def test_fine_tuning_by_layers_hardly_moves_what_lies_deep(trained, tmp_path):
-    given = ("train.optimizer.layer_decay=0.001", "train.optimizer.weight_decay=0", *HARDLY[1:2])
-    run = going_on("bert-tiny", tmp_path, trained["bert-tiny"], "train.schedule.rate=0.01", *given)
-    train(run, tmp_path / "run")
-    before = model_folder.load_model(trained["bert-tiny"]).model.state_dict()
-    moved = {
-        name: float((weight - before[name]).abs().max())
-        for name, weight in model_folder.load_model(tmp_path / "run/last")
-        .model.state_dict()
-        .items()
-    }
+    moved = {name: float((after[name] - before[name]).abs().max()) for name in before}
     assert min(d for name, d in moved.items() if name.startswith("transform.")) > 1e-3
     assert max(d for name, d in moved.items() if ".blocks.0." in name) < 1e-3
     assert max(d for name, d in moved.items() if ".embed." in name) < 1e-6
+
+
+# Images
+
+RECIPE_STACK = {"n_layers": 1, "d_model": 8, "n_heads": 1, "d_ff": 8, "dropout": 0.1, "norm": "pre"}
+
+
+@pytest.fixture(scope="module")
+def image_run(tmp_path_factory):
+    """A run that has learned three colours."""
+    pytest.importorskip("PIL.Image")
+    return train_on_pictures(tmp_path_factory.mktemp("colours"))
+
+
+@pytest.fixture(scope="module")
+def vit(image_run):
+    return load_model(image_run)
+
+
+def configure_images(init, pictures, *overrides, height=8, width=8, steps=1):
+    """Configure a run whose recipe has other sizes than the model."""
+    model = {"family": "vit", "height": height, "width": width, "patch": 2, "channels": 1,
+             "pooling": "mean", "stack": RECIPE_STACK}  # fmt: skip
+    options = {"steps": steps, "init": str(init),
+               "schedule": {"rate": 1e-12, "kind": "constant", "warmup": 1}}  # fmt: skip
+    values = TINY_IMAGES | {
+        "model": model,
+        "data": {"images": [str(pictures)]},
+        "train": TINY_IMAGES["train"] | options,
+    }
+    return build(values, overrides)
+
+
+def with_other_classes(pictures):
+    (pictures / "red").rename(pictures / "warm")
+    return pictures
+
+
+def random_images(height=8, width=8):
+    return torch.randn(3, 3, height, width, generator=torch.Generator().manual_seed(1))
+
+
+def assert_same_logits(after, before, images):
+    with torch.no_grad():
+        expected = before.model(images)
+        torch.testing.assert_close(after.model(images), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_with_equal_classes_the_whole_image_model_is_kept(image_run, vit, tmp_path):
+    pictures = write_pictures(tmp_path / "pictures")
+    train(configure_images(image_run, pictures), tmp_path / "run")
+    after = load_model(tmp_path / "run" / "last")
+    assert after.config == replace(vit.config, stack=replace(vit.config.stack, dropout=0.1))
+    assert_same_logits(after, vit, random_images())
+    first = first_validation(tmp_path / "run")
+    assert first["step"] == 0  # the initial model may stay the best
+    assert first["loss"] < 0.2 < math.log(3)
+
+
+def test_the_head_is_reordered_to_the_order_of_the_classes(vit, tmp_path):
+    order = [2, 0, 1]
+    model = ViT(vit.config)
+    model.load_state_dict(vit.model.state_dict())
+    with torch.no_grad():
+        for parameter in (model.to_logits.weight, model.to_logits.bias):
+            parameter.copy_(parameter[order].clone())
+    about = {"imported": {}, "classes": [vit.about["classes"][i] for i in order]}
+    path = save(replace(vit, model=model, about=about), tmp_path / "reordered")
+    train(configure_images(path, write_pictures(tmp_path / "pictures")), tmp_path / "run")
+    after = load_model(tmp_path / "run" / "last")
+    assert after.about["classes"] == vit.about["classes"]
+    assert_same_logits(after, vit, random_images())
+
+
+def test_with_other_classes_only_the_head_is_new_and_zero(image_run, vit, tmp_path):
+    pictures = with_other_classes(write_pictures(tmp_path / "pictures"))
+    train(configure_images(image_run, pictures), tmp_path / "run")
+    after = load_model(tmp_path / "run" / "last")
+    assert after.about["classes"] == ["blue", "green", "warm"]
+    with torch.no_grad():
+        expected = vit.model.hidden(random_images())
+        actual = after.model.hidden(random_images())
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+    assert after.model.to_logits.weight.abs().max() < 1e-6
+    first = first_validation(tmp_path / "run")
+    assert (first["step"], first["loss"]) == (1, pytest.approx(math.log(3), abs=1e-4))
+
+
+@pytest.mark.parametrize(("height", "width"), [(16, 16), (12, 8)])
+def test_positions_are_interpolated_to_another_image_size(image_run, vit, tmp_path, height, width):
+    pictures = write_pictures(tmp_path / "pictures")
+    train(configure_images(image_run, pictures, height=height, width=width), tmp_path / "run")
+    after = load_model(tmp_path / "run" / "last")
+    assert after.config.grid == (height // 4, width // 4)
+    assert_same_logits(after, vit, random_images(height, width))
+    log = (tmp_path / "run" / "train.log").read_text(encoding="utf-8")
+    assert f"positions from 2 x 2 to {height // 4} x {width // 4} patches" in log
+
+
+def test_an_interrupted_image_run_ends_with_equal_bits(image_run, tmp_path, crash_at_step_3):
+    pictures = with_other_classes(write_pictures(tmp_path / "pictures"))
+    faster = ("train.schedule.rate=0.01", "train.save_every=2", "train.validate_every=2")
+    config = configure_images(image_run, pictures, *faster, height=12, steps=5)
+    train(config, tmp_path / "whole")
+    crash_at_step_3(config, tmp_path / "parts")
+    assert_equal_weights(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_image_models_that_do_not_fit_are_refused(image_run, tmp_path, tiny_run):
+    pictures = write_pictures(tmp_path / "pictures")
+    for config, code, mention in (
+        (configure_images(tiny_run, pictures), "init_family", "transformer"),
+        (configure_images(image_run, pictures, height=10), "init_conflict", "10 x 8"),
+        (configure_images(image_run, pictures, "model.patch=2"), "init_conflict", "model.patch"),
+    ):
+        with raises(ConfigError, code, mention):
+            train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_imported_image_model_is_fine_tuned(tmp_path):
+    hf = pytest.importorskip("transformers")
+    config = hf.ViTConfig(
+        hidden_size=12, num_hidden_layers=1, num_attention_heads=3, intermediate_size=20,
+        image_size=8, patch_size=4, num_channels=3, num_labels=5,
+    )  # fmt: skip
+    hf.ViTForImageClassification(config).save_pretrained(tmp_path / "theirs")
+    import_model(str(tmp_path / "theirs"), tmp_path / "ours")
+    pictures = write_pictures(tmp_path / "pictures")
+    train(configure_images(tmp_path / "ours", pictures, height=16), tmp_path / "run")
+    before, after = (load_model(tmp_path / name) for name in ("ours", "run/last"))
+    with torch.no_grad():
+        expected = before.model.hidden(random_images(16, 8))
+        torch.testing.assert_close(after.model.hidden(random_images(16, 8)), expected)
+    assert after.config.classes == 3

@@ -1,4 +1,4 @@
-"""kill -9 at any moment: the run that is started again is the run that was never killed."""
+"""A run that is killed by SIGKILL at any moment ends bit-identical after resuming."""
 
 import importlib
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(tmp_path, monkeypatch):
-    """The same, a thousand times: python benchmarks/kill.py."""
+def test_a_run_that_is_killed_repeatedly_ends_equal(tmp_path, monkeypatch):
+    """`python benchmarks/kill.py` repeats this a thousand times."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     kill = importlib.import_module("kill")
     counts = kill.torture(tmp_path, kills=25, seed=1)

@@ -1,4 +1,4 @@
-"""Objectives: sums over what there is to predict, and over nothing else."""
+"""Losses: sums over all real labels."""
 
 import os
 import signal
@@ -43,14 +43,14 @@ def test_the_loss_is_the_cross_entropy_of_all_real_labels(model, smoothing):
         torch.testing.assert_close(a, b)
 
 
-def test_company_does_not_change_a_sentence_s_loss(model):
+def test_the_loss_of_a_sentence_does_not_depend_on_its_batch(model):
     objective = TranslationLoss(0, 0.1)
     alone = sum(objective(model, collate([pair])).total.item() for pair in PAIRS)
     assert objective(model, collate(PAIRS)).total.item() == pytest.approx(alone, rel=1e-12)
 
 
-def test_with_half_the_bits_it_is_nearly_the_same():
-    """float16 stands for bfloat16, which kills the process on some machines; so this is a fork."""
+def test_half_precision_gives_nearly_equal_gradients():
+    """In float16, and in a fork: bfloat16 kills the process on some machines."""
     if not (pid := os.fork()):
         code = 2
         try:
@@ -59,7 +59,7 @@ def test_with_half_the_bits_it_is_nearly_the_same():
             os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code == -signal.SIGILL:
-        pytest.skip("this processor announces instructions that it does not have")
+        pytest.skip("the processor announces instructions that it does not support")
     assert code == 0
 
 
@@ -77,5 +77,5 @@ def _half_is_close():
     return close and same and half.total.dtype == torch.float32 and half.total != whole.total
 
 
-def test_it_is_an_objective():
+def test_losses_are_objectives():
     assert isinstance(TranslationLoss(0), Objective)

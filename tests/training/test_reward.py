@@ -1,4 +1,4 @@
-"""Rewards against sums by hand, and their gradient against the expectation over all sentences."""
+"""Expected reward: GLEU by hand, gradients equal to those of the exact expectation."""
 
 from itertools import product
 
@@ -16,7 +16,7 @@ PAD, BOS, EOS, A, B = range(5)
 
 
 @pytest.fixture(autouse=True)
-def _same_numbers_every_time():
+def _fixed_seed():
     torch.manual_seed(0)
 
 
@@ -39,18 +39,18 @@ def test_gleu_by_hand(output, target, expected):
     assert gleu([ord(c) for c in output], [ord(c) for c in target]) == pytest.approx(expected)
 
 
-def test_gleu_is_nltks():
+def test_gleu_equals_nltk():
     theirs = pytest.importorskip("nltk.translate.gleu_score").sentence_gleu
-    dice = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(1)
     for _ in range(200):
-        one, other = (
-            torch.randint(0, 4, (int(n),), generator=dice).tolist()
-            for n in torch.randint(1, 9, (2,), generator=dice)
+        output, target = (
+            torch.randint(0, 4, (int(n),), generator=generator).tolist()
+            for n in torch.randint(1, 9, (2,), generator=generator)
         )
-        assert gleu(one, other) == pytest.approx(theirs([other], one))
+        assert gleu(output, target) == pytest.approx(theirs([target], output))
 
 
-def test_what_follows_the_end_earns_nothing():
+def test_tokens_after_eos_are_ignored():
     drawn = torch.tensor([[[A, B, EOS, PAD], [A, B, A, B]]])
     labels = torch.tensor([[A, B, EOS]])
     assert rewards(drawn, labels).tolist() == [[1.0, pytest.approx(3 / 10)]]
@@ -60,23 +60,23 @@ def tiny():
     return Luong(LuongConfig(8, 5, d_model=6, n_layers=1, dropout=0.3))
 
 
-def test_log_p_is_that_of_each_sentence_alone():
+def test_log_p_equals_that_of_each_sentence_alone():
     model = tiny().eval()
     source = torch.tensor([[5, 6, EOS], [7, EOS, PAD]])
     drawn = torch.tensor([[[A, B, EOS], [EOS, PAD, PAD]], [[B, EOS, PAD], [A, A, A]]])
-    found = log_p(model, source, drawn)
+    actual = log_p(model, source, drawn)
     for row, sample in product(range(2), range(2)):
-        said = [t for t in drawn[row, sample].tolist() if t != PAD]
-        read = torch.tensor([[BOS, *said[:-1]]])
+        tokens = [t for t in drawn[row, sample].tolist() if t != PAD]
+        read = torch.tensor([[BOS, *tokens[:-1]]])
         steps = model(source[row : row + 1], read)[0].log_softmax(-1)
-        expected = steps[range(len(said)), said].sum()
-        torch.testing.assert_close(found[row, sample], expected, rtol=0, atol=1e-5)
+        expected = steps[range(len(tokens)), tokens].sum()
+        torch.testing.assert_close(actual[row, sample], expected, rtol=0, atol=1e-5)
 
 
-def test_the_gradient_is_on_average_that_of_the_expected_reward():
-    """All sentences of at most two words are listed; their expected reward is differentiated.
+def test_the_estimated_gradient_is_that_of_the_expected_reward():
+    """The exact gradient is computed over all sentences of at most two words.
 
-    Sentences are drawn from that list by their probability, so that both mean the same.
+    The samples of the estimate are drawn from the same list.
     """
     model = tiny().double().eval()
     batch = collate([([5, 6, EOS], [A, B, EOS])])
@@ -95,17 +95,17 @@ def test_the_gradient_is_on_average_that_of_the_expected_reward():
     reward = RewardConfig(samples=4000, likelihood=0.0)
     loss = ExpectedReward(reward, lambda *_: listed[:, chosen])(model, batch)
     estimate = torch.autograd.grad(-loss.total, parameters, allow_unused=True)
-    one = torch.cat([g.flatten() for g in estimate if g is not None])
-    other = torch.cat([g.flatten() for g in exact if g is not None])
-    assert torch.nn.functional.cosine_similarity(one, other, dim=0) > 0.97
-    assert float(one.norm() / other.norm()) == pytest.approx(1.0, abs=0.15)
+    estimated = torch.cat([g.flatten() for g in estimate if g is not None])
+    expected = torch.cat([g.flatten() for g in exact if g is not None])
+    assert torch.nn.functional.cosine_similarity(estimated, expected, dim=0) > 0.97
+    assert float(estimated.norm() / expected.norm()) == pytest.approx(1.0, abs=0.15)
 
 
-def test_the_mixture_is_likelihood_times_alpha_less_the_reward():
+def test_the_loss_is_alpha_times_likelihood_minus_reward():
     model = tiny().train()
     batch = collate([([5, 6, EOS], [A, B, EOS]), ([7, EOS], [B, EOS])])
     drawn = torch.tensor([[[A, B, EOS], [B, EOS, PAD]], [[B, EOS, PAD], [A, A, EOS]]])
-    found = ExpectedReward(RewardConfig(samples=2, likelihood=0.5), lambda *_: drawn)(model, batch)
+    loss = ExpectedReward(RewardConfig(samples=2, likelihood=0.5), lambda *_: drawn)(model, batch)
     assert model.training
     model.eval()  # dropout is off, although the model was in training
     r = torch.tensor([[1.0, 1 / 3], [1.0, 0.0]])
@@ -113,11 +113,11 @@ def test_the_mixture_is_likelihood_times_alpha_less_the_reward():
     torch.testing.assert_close(rewards(drawn, batch.labels), r)
     expected = (advantage * log_p(model, batch.source, drawn)).sum() / 2
     likely = TranslationLoss(PAD)(model, batch)
-    torch.testing.assert_close(found.total, 0.5 * likely.total - expected)
-    assert found.count == likely.count == 5
+    torch.testing.assert_close(loss.total, 0.5 * likely.total - expected)
+    assert loss.count == likely.count == 5
 
 
-def test_gradients_are_not_left_to_cudnn_whose_rnns_want_training_mode(monkeypatch):
+def test_cudnn_is_disabled_because_its_rnns_require_training_mode(monkeypatch):
     model, seen = tiny().train(), []
     inner = model.hidden
     monkeypatch.setattr(model, "hidden", lambda *given: (
@@ -130,34 +130,27 @@ def test_gradients_are_not_left_to_cudnn_whose_rnns_want_training_mode(monkeypat
     assert torch.backends.cudnn.enabled == before
 
 
-def test_reward_teaches_what_likelihood_was_not_told():
-    """A model that draws and is rewarded says the right sentence more and more often."""
+def test_training_on_reward_alone_raises_the_reward():
     torch.manual_seed(3)
     model = Luong(LuongConfig(8, 5, d_model=16, n_layers=1, dropout=0.0)).train()
     batch = collate([([5, 6, EOS], [A, B, EOS]), ([7, EOS], [B, A, A, EOS])])
     objective = ExpectedReward(RewardConfig(samples=16, likelihood=0.0), draw)
     adam = torch.optim.Adam(model.parameters(), lr=0.02)
 
-    def earned():
+    def mean_reward():
         return float(rewards(draw(model.eval(), batch.source, 64), batch.labels).mean())
 
-    before = earned()
+    before = mean_reward()
     for _ in range(60):
         loss = objective(model, batch)
         loss.total.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
         adam.zero_grad()
-    assert earned() > before + 0.3
+    assert mean_reward() > before + 0.3
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"samples": 1}, r"samples = 1: expected 0 \(no reward\) or at least 2"),
-        ({"likelihood": -1.0}, "likelihood = -1.0: expected 0 or more"),
-    ],
-)
-def test_impossible_rewards_are_errors_that_say_so(changes, message):
-    with pytest.raises(ValueError, match=message):
-        RewardConfig(**changes)
+@pytest.mark.parametrize(("name", "value"), [("samples", 1), ("samples", -1), ("likelihood", -1.0)])
+def test_values_out_of_range_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name} = {value}"):
+        RewardConfig(**{name: value})

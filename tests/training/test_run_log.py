@@ -1,4 +1,4 @@
-"""The journal: lines that every reader of JSON understands, and that do not outlive their steps."""
+"""Run logs: valid JSON lines that are removed with the steps they belong to."""
 
 import json
 import math
@@ -7,61 +7,67 @@ import types
 from typing import ClassVar
 
 import pytest
+from expected_errors import raises
 
 from polyhead.errors import MissingError, PolyheadError
-from polyhead.training import run_log as reports
-from polyhead.training.run_log import NullReporter, ProgressReporter, RunLog
+from polyhead.training.run_log import (
+    NullReporter,
+    ProgressReporter,
+    RunLog,
+    with_nan,
+    without_nan,
+)
 
 
 def entries(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_a_line_is_json_even_when_a_number_is_none(tmp_path):
-    journal = RunLog(tmp_path, NullReporter())
-    journal.record("train", 3, {"loss": 0.1 + 0.2, "norm": math.inf, "rate": math.nan})
+def test_numbers_that_are_not_finite_are_null(tmp_path):
+    log = RunLog(tmp_path, NullReporter())
+    log.record("train", 3, {"loss": 0.1 + 0.2, "norm": math.inf, "rate": math.nan})
     (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
     entry = json.loads(line, parse_constant=pytest.fail)
     assert entry == {"kind": "train", "step": 3, "loss": 0.1 + 0.2, "norm": None, "rate": None}
     assert "train step 3  loss 0.3\n" in (tmp_path / "train.log").read_text()
 
 
-def test_the_future_is_forgotten_and_the_past_is_kept_to_the_byte(tmp_path):
-    journal = RunLog(tmp_path, NullReporter())
+def test_later_and_incomplete_lines_are_removed_and_others_unchanged(tmp_path):
+    log = RunLog(tmp_path, NullReporter())
     for step in range(1, 6):
-        journal.record("train", step, {"loss": step / 7})
+        log.record("train", step, {"loss": step / 7})
     before = (tmp_path / "metrics.jsonl").read_text().splitlines(keepends=True)
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "train", "st')
-    journal.forget_after(3)
+    log.forget_after(3)
     assert (tmp_path / "metrics.jsonl").read_text() == "".join(before[:3])
-    journal.record("train", 4, {"loss": 1.0})
+    log.record("train", 4, {"loss": 1.0})
     assert [entry["step"] for entry in entries(tmp_path)] == [1, 2, 3, 4]
 
 
-def test_there_may_be_nothing_to_forget_or_to_wait_for(tmp_path):
-    journal = RunLog(tmp_path, NullReporter())
-    journal.forget_after(3)
-    journal.sync()
+def test_without_metrics_nothing_is_removed_or_created(tmp_path):
+    log = RunLog(tmp_path, NullReporter())
+    log.forget_after(3)
+    log.sync()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_one_line(tmp_path):
+def test_a_full_disk_is_an_error(tmp_path):
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    with pytest.raises(PolyheadError, match=r"cannot write .*/metrics\.jsonl: No space left on"):
+    with raises(PolyheadError, "io", "metrics.jsonl", "No space left on device"):
         RunLog(tmp_path, NullReporter()).record("train", 1, {"loss": 1.0})
 
 
-def test_numbers_that_are_none_come_back_as_such():
+def test_null_is_read_back_as_nan():
     values = {"loss": math.nan, "bleu": 3.0}
-    assert reports.without_nan(values) == {"loss": None, "bleu": 3.0}
-    again = reports.with_nan({"loss": None, "bleu": 3.0})
+    assert without_nan(values) == {"loss": None, "bleu": 3.0}
+    again = with_nan({"loss": None, "bleu": 3.0})
     assert math.isnan(again["loss"])
     assert again["bleu"] == 3.0
-    assert reports.with_nan(None) is reports.without_nan(None) is None
+    assert with_nan(None) is without_nan(None) is None
 
 
-def test_silence_is_a_reporter():
+def test_the_null_reporter_is_a_reporter():
     assert isinstance(NullReporter(), ProgressReporter)
 
 
@@ -69,12 +75,17 @@ def test_silence_is_a_reporter():
 
 
 class FakeWriter:
-    """Remembers what TensorBoard would have been told."""
+    """A writer that records its calls."""
 
     made: ClassVar[list] = []
 
-    def __init__(self, place, purge_step=None):
-        self.place, self.purge_step, self.scalars, self.closed = place, purge_step, [], False
+    def __init__(self, directory, purge_step=None):
+        self.directory, self.purge_step, self.scalars, self.closed = (
+            directory,
+            purge_step,
+            [],
+            False,
+        )
         self.made.append(self)
 
     def add_scalar(self, name, value, step):
@@ -97,21 +108,21 @@ def board(monkeypatch):
     return FakeWriter.made
 
 
-def test_tensorboard_hears_every_number_and_forgets_with_us(tmp_path, board):
-    journal = RunLog(tmp_path, NullReporter(), tensorboard=True)
-    journal.forget_after(0)
-    journal.record("train", 1, {"loss": 2.0, "norm": math.nan, "epoch": 3})
-    journal.forget_after(7)
-    journal.record("valid", 8, {"bleu": 5.0})
+def test_tensorboard_gets_every_number_and_purges_removed_steps(tmp_path, board):
+    log = RunLog(tmp_path, NullReporter(), tensorboard=True)
+    log.forget_after(0)
+    log.record("train", 1, {"loss": 2.0, "norm": math.nan, "epoch": 3})
+    log.forget_after(7)
+    log.record("valid", 8, {"bleu": 5.0})
     first, second = board
     assert first.scalars == [("train/loss", 2.0, 1), ("train/epoch", 3, 1)]
     assert (first.purge_step, first.closed) == (1, True)
     assert (second.purge_step, second.scalars) == (8, [("valid/bleu", 5.0, 8)])
-    assert second.place == str(tmp_path / "tensorboard")
+    assert second.directory == str(tmp_path / "tensorboard")
 
 
-def test_without_tensorboard_one_is_told_how_to_get_it(tmp_path, monkeypatch):
+def test_missing_tensorboard_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
-    with pytest.raises(MissingError, match=r"add it with: pip install 'polyhead\[tb\]'"):
+    with raises(MissingError, "no_tensorboard", "polyhead[tb]"):
         RunLog(tmp_path, NullReporter(), tensorboard=True)

@@ -1,1 +1,1 @@
-"""Models on disk: folders that explain themselves, survive crashes, and never run code."""
+"""Models on disk: self-contained directories that are written atomically and contain no code."""

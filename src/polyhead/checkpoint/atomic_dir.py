@@ -1,9 +1,9 @@
-"""Folders that are complete or absent: how every checkpoint is written and found again.
+"""Directories that are complete or absent: how checkpoints are written, found and removed.
 
     .tmp-<process>-…/  files … → manifest.json with their sha256 → fsync → rename to its final name
 
-A crash at any moment leaves the older folders as they were, and at most a temporary one beside
-them, which the next run removes. A folder whose manifest does not verify is never used.
+A crash at any moment leaves older directories unchanged and at most a temporary one beside them,
+which the next run removes. A directory that does not match its manifest is never used.
 """
 
 import contextlib
@@ -20,83 +20,83 @@ from pathlib import Path
 
 from polyhead.errors import CheckpointError, PolyheadError
 
+CHECKPOINTS = "checkpoints"  # in the directory of a run
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 2**20
 TEMPORARY = ".tmp-"
 DRAFT = re.compile(re.escape(TEMPORARY) + r"\d+-.+")
 STEP = re.compile(r"step-(\d{8,18})")
 NAME = re.compile(r"[\w-][\w.-]{0,99}(/[\w-][\w.-]{0,99})?", re.ASCII)  # of a file in a manifest
-AT_WORKING_FOLDER, EXCHANGE = -100, 2  # Linux's AT_FDCWD and RENAME_EXCHANGE
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux constants of renameat2
 
 
 @contextmanager
-def atomic_dir(folder: Path) -> Iterator[Path]:
-    """A temporary folder to fill; when the block ends well it becomes `folder`, all at once."""
-    draft = _draft(folder, secrets.token_hex(4))
-    with os_errors_as_polyhead_errors(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+def atomic_dir(directory: Path) -> Iterator[Path]:
+    """Yield a temporary directory, which replaces `directory` at once if the block succeeds."""
+    draft = _draft(directory, secrets.token_hex(4))
+    with os_errors_as_polyhead_errors(directory):
+        directory.parent.mkdir(parents=True, exist_ok=True)
         draft.mkdir()
         try:
             yield draft
             seal(draft)
-            _put(draft, folder)
-            sync(folder.parent)
+            _replace(draft, directory)
+            sync(directory.parent)
         finally:
-            remove(draft)  # what came to nothing, or what was replaced
+            remove(draft)  # after a failure, or what was replaced
 
 
 @contextmanager
 def os_errors_as_polyhead_errors(path: Path) -> Iterator[None]:
-    """What the machine refuses while we write is an error of one line, not a traceback."""
+    """Turn an OSError while writing into a PolyheadError with a one-line message."""
     try:
         yield
     except OSError as error:
         raise PolyheadError(
-            f"cannot write {path}: {error.strerror or error}; what was saved before is intact"
+            f"cannot write {path}: {error.strerror or error}; earlier files are intact", "io"
         ) from error
 
 
-def _draft(path: Path, what: str) -> Path:
-    return path.with_name(f"{TEMPORARY}{os.getpid()}-{what}")
+def _draft(path: Path, suffix: str) -> Path:
+    return path.with_name(f"{TEMPORARY}{os.getpid()}-{suffix}")
 
 
-def _put(draft: Path, folder: Path) -> None:
-    """Give a draft its final name. What has that name now is exchanged for it in one step."""
-    if not os.path.lexists(folder):
-        draft.rename(folder)
-    elif not _exchange(draft, folder):
+def _replace(draft: Path, directory: Path) -> None:
+    """Rename a draft to its final name, exchanging it atomically with an existing directory."""
+    if not os.path.lexists(directory):
+        draft.rename(directory)
+    elif not _exchange(draft, directory):
         old = draft.with_name(draft.name + "-old")
-        folder.rename(old)
+        directory.rename(old)
         try:
-            draft.rename(folder)
+            draft.rename(directory)
         except BaseException:  # also a second Ctrl-C
-            old.rename(folder)
+            old.rename(directory)
             raise
         remove(old)
 
 
-def _exchange(one: Path, other: Path) -> bool:
-    """Swap two names at once; False where the system cannot."""
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap two names atomically; return False where the system cannot."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):
         return False
-    names = (os.fsencode(one), os.fsencode(other))
-    result = rename(AT_WORKING_FOLDER, names[0], AT_WORKING_FOLDER, names[1], EXCHANGE)
-    return int(result) == 0
+    names = (os.fsencode(first), os.fsencode(second))
+    return int(rename(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE)) == 0
 
 
-def seal(folder: Path) -> None:
-    """Write down the sha256 of every file, and wait until the disk has everything."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    sums = {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
-    manifest = folder / MANIFEST
+def seal(directory: Path) -> None:
+    """Write the manifest with the sha256 of every file, and flush everything to disk."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    sums = {path.relative_to(directory).as_posix(): _sha256(path) for path in files}
+    manifest = directory / MANIFEST
     manifest.write_text(_manifest(sums), encoding="utf-8")
-    mode = manifest.stat().st_mode  # as the user's umask wants it; safetensors locks others out
+    mode = manifest.stat().st_mode  # by the user's umask; safetensors ignores it
     for path in [*files, manifest]:
         path.chmod(mode)
         sync(path)
-    for path in [folder, *(p for p in folder.rglob("*") if p.is_dir())]:
+    for path in [directory, *(p for p in directory.rglob("*") if p.is_dir())]:
         sync(path)
 
 
@@ -104,36 +104,38 @@ def _manifest(sums: dict[str, str]) -> str:
     return json.dumps(sums, indent=1) + "\n"
 
 
-def verify(folder: Path) -> dict[str, str]:
-    """Every file is there and is what it was, or a CheckpointError says which is not.
+def verify(directory: Path) -> dict[str, str]:
+    """Check every file against the manifest and return all checksums.
 
-    The sums of all files are returned: what is not among them was not checked. Files outside the
-    folder are never touched, whatever the manifest or a symbolic link says.
+    Files that are not in the result were not checked. Files outside the directory are never read,
+    whatever the manifest or a symbolic link says. CheckpointError names the first bad file.
     """
-    sums = _read_manifest(folder)
+    sums = _read_manifest(directory)
     for name, expected in sums.items():
         if not NAME.fullmatch(name):
-            raise CheckpointError(f"{folder}: {MANIFEST} names {name[:80]!r}, which no model has")
+            raise CheckpointError(
+                f"{directory}: {MANIFEST} contains the invalid name {name[:80]!r}", "damaged"
+            )
         try:
-            complaint = _complaint(folder / name, folder, expected)
+            problem = _problem(directory / name, directory, expected)
         except OSError as error:
-            complaint = f"cannot be read: {error.strerror}"
-        if complaint:
-            raise CheckpointError(f"{folder}: {name} {complaint}")
+            problem = f"cannot be read: {error.strerror}"
+        if problem:
+            raise CheckpointError(f"{directory}: {name} {problem}", "damaged")
     return sums
 
 
-def _complaint(path: Path, folder: Path, expected: str) -> str | None:
-    """What is wrong with a file, as the end of a sentence."""
-    if path.is_symlink() or (path.parent != folder and path.parent.is_symlink()):
-        return "is a link to another place; copy the file itself"
+def _problem(path: Path, directory: Path, expected: str) -> str | None:
+    """Return what is wrong with a file, as the end of a sentence."""
+    if path.is_symlink() or (path.parent != directory and path.parent.is_symlink()):
+        return "is a symbolic link; copy the file itself"
     if not path.is_file():
-        return "is missing; the folder was not copied as a whole"
-    return None if _sha256(path) == expected else "is damaged: its checksum is not the saved one"
+        return "is missing; the directory was not copied completely"
+    return None if _sha256(path) == expected else "is damaged: wrong checksum"
 
 
-def _read_manifest(folder: Path) -> dict[str, str]:
-    path = folder / MANIFEST
+def _read_manifest(directory: Path) -> dict[str, str]:
+    path = directory / MANIFEST
     try:
         if path.is_symlink() or path.stat().st_size > MAX_MANIFEST_BYTES:
             raise ValueError
@@ -141,72 +143,76 @@ def _read_manifest(folder: Path) -> dict[str, str]:
         sums = json.loads(text)
         if not isinstance(sums, dict) or not all(isinstance(s, str) for s in sums.values()):
             raise ValueError
-        if _manifest(sums) != text:  # so that not even a changed blank is overlooked
+        if _manifest(sums) != text:  # detects any change, also of white space
             raise ValueError
     except FileNotFoundError:
-        raise CheckpointError(f"{folder} is not a checkpoint: it has no {MANIFEST}") from None
+        raise CheckpointError(
+            f"{directory} is not a checkpoint: it has no {MANIFEST}", "no_manifest"
+        ) from None
     except (OSError, ValueError, RecursionError):
-        raise CheckpointError(f"{folder}: {MANIFEST} is damaged") from None
+        raise CheckpointError(f"{directory}: {MANIFEST} is damaged", "damaged") from None
     return sums
 
 
-def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
-    """All checkpoints below a folder, oldest first, verified or not."""
-    if not folder.is_dir():
+def list_checkpoints(directory: Path) -> list[tuple[int, Path]]:
+    """Return steps and paths of all checkpoints in a directory, oldest first, unverified."""
+    if not directory.is_dir():
         return []
-    found = ((STEP.fullmatch(path.name), path) for path in folder.iterdir())
-    return sorted((int(match[1]), path) for match, path in found if match)
+    matches = ((STEP.fullmatch(path.name), path) for path in directory.iterdir())
+    return sorted((int(match[1]), path) for match, path in matches if match)
 
 
-def checkpoint_path(folder: Path, step: int) -> Path:
-    """The name of a checkpoint."""
-    return folder / f"step-{step:08d}"
+def checkpoint_path(directory: Path, step: int) -> Path:
+    """Return the path of the checkpoint of a step."""
+    return directory / f"step-{step:08d}"
 
 
 def step_of(checkpoint: Path) -> int:
-    """The step in a checkpoint's name; the inverse of `checkpoint_path`."""
+    """Return the step of a checkpoint, given its path."""
     return int(checkpoint.name.removeprefix("step-"))
 
 
-def newest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
-    """The newest checkpoint that verifies, and a line about each newer one that does not."""
-    complaints = []
-    for _, path in reversed(list_checkpoints(folder)):
+def newest_checkpoint(directory: Path) -> tuple[Path | None, list[str]]:
+    """Return the newest checkpoint that verifies, and a message about each newer one."""
+    problems = []
+    for _, path in reversed(list_checkpoints(directory)):
         try:
             verify(path)
         except CheckpointError as error:
-            complaints.append(f"{error}; going back to an older checkpoint")
+            problems.append(f"{error}; using an older checkpoint")
             continue
-        return path, complaints
-    return None, complaints
+        return path, problems
+    return None, problems
 
 
-def remove_old_checkpoints(folder: Path, current: Path, *, keep: int, spare: Path | None) -> None:
-    """Keep `current`, the newest before it up to `keep` in all, and `spare`; remove the rest.
+def remove_old_checkpoints(
+    directory: Path, current: Path, *, keep: int, spare: Path | None
+) -> None:
+    """Keep `current`, the newest before it up to `keep` in all, and `spare`; remove the others.
 
-    What is newer than `current` was damaged, or left behind by a roll-back: it will be written
-    again. Without this it would count among the newest and push the sound ones out.
+    Checkpoints newer than `current` are damaged or were left by a roll-back. They are removed too:
+    otherwise they would count as the newest and displace valid ones.
     """
-    found = list_checkpoints(folder)
-    until_now = [path for step, path in found if step <= step_of(current)]
-    for _, path in found:
-        if path not in until_now[-keep:] and path != spare:
-            dying = _draft(path, path.name)  # half a checkpoint must not have the name of one
+    checkpoints = list_checkpoints(directory)
+    valid = [path for step, path in checkpoints if step <= step_of(current)]
+    for _, path in checkpoints:
+        if path not in valid[-keep:] and path != spare:
+            draft = _draft(path, path.name)  # renamed first: half a checkpoint must not look whole
             with contextlib.suppress(OSError):
-                path.rename(dying)
-            remove(dying)
-    remove_drafts(folder)
+                path.rename(draft)
+            remove(draft)
+    remove_drafts(directory)
 
 
-def remove_drafts(folder: Path) -> None:
-    """Remove what processes that are no more have left half-written."""
-    for draft in folder.glob(f"{TEMPORARY}*"):
+def remove_drafts(directory: Path) -> None:
+    """Remove the temporary files and directories of processes that were killed."""
+    for draft in directory.glob(f"{TEMPORARY}*"):
         if DRAFT.fullmatch(draft.name):
             remove(draft)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a whole folder, as far as one may."""
+    """Remove a file, a link or a directory, ignoring errors."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -215,7 +221,7 @@ def remove(path: Path) -> None:
 
 
 def link(path: Path, to: Path) -> None:
-    """Make `path` a relative symbolic link to a neighbouring folder, replacing it at once."""
+    """Make `path` a relative symbolic link, replacing an existing one atomically."""
     with os_errors_as_polyhead_errors(path):
         draft = _draft(path, path.name)
         draft.unlink(missing_ok=True)
@@ -224,7 +230,7 @@ def link(path: Path, to: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a small file at once."""
+    """Replace a small file atomically."""
     with os_errors_as_polyhead_errors(path):
         draft = _draft(path, path.name)
         draft.write_text(text, encoding="utf-8")
@@ -239,7 +245,7 @@ def _sha256(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has it; folders too, for their names."""
+    """Flush a file or a directory to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

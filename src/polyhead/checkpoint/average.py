@@ -1,8 +1,8 @@
-"""The mean of several checkpoints' weights: often better than each of them.
+"""Averaging the weights of several checkpoints, which is often better than each of them.
 
     θ = 1/n Σ_i θ_i
 
-Vaswani et al. 2017, section 6.1, average the last five of a base model.
+Vaswani et al. 2017, section 6.1, average the last five checkpoints of a base model.
 """
 
 from collections.abc import Sequence
@@ -11,54 +11,72 @@ from pathlib import Path
 
 import torch
 
-from polyhead.checkpoint import atomic_dir as store
-from polyhead.checkpoint import model_dir as model_folder
+from polyhead.checkpoint.atomic_dir import CHECKPOINTS, atomic_dir, list_checkpoints, verify
 from polyhead.checkpoint.model_card import model_card
+from polyhead.checkpoint.model_dir import (
+    CONFIG,
+    TOKENIZER,
+    load_model,
+    resolve,
+    set_weights,
+    weights_of,
+    write_model,
+)
 from polyhead.config import plain
 from polyhead.errors import CheckpointError, ConfigError
 
 
 def average(paths: Sequence[Path], output: Path, *, last: int | None = None) -> list[Path]:
-    """Write the mean of some models as a new one; of a run, the mean of its `last` checkpoints."""
-    members = members_of(paths, last)
+    """Write the average of several models, or of the `last` checkpoints of one run.
+
+    Returns the directories of the averaged models.
+    """
+    members = find_members(paths, last)
     if len(members) < 2:
-        raise CheckpointError(f"averaging needs at least two models; found {len(members)}")
-    if output.is_symlink() or (output.exists() and not (output / model_folder.CONFIG).is_file()):
-        raise CheckpointError(f"{output} exists and is not a model; choose another --output")
-    first = model_folder.load_model(members[0])
-    words = tokenizer_sums(members[0])
-    mean = {n: w.to(torch.float64) for n, w in model_folder.weights_of(first.model).items()}
+        raise CheckpointError(
+            f"averaging requires at least two models; found {len(members)}", "too_few_models"
+        )
+    if output.is_symlink() or (output.exists() and not (output / CONFIG).is_file()):
+        raise CheckpointError(
+            f"{output} exists and is not a model. Choose another --output.", "output_exists"
+        )
+    first = load_model(members[0])
+    vocabulary = tokenizer_sums(members[0])
+    mean = {name: weight.to(torch.float64) for name, weight in weights_of(first.model).items()}
     for path in members[1:]:
-        other = model_folder.load_model(path)
+        other = load_model(path)
         if (other.family, plain(other.config)) != (first.family, plain(first.config)):
-            raise CheckpointError(f"{path} and {members[0]} are models of different sizes")
-        if tokenizer_sums(path) != words:
-            raise CheckpointError(f"{path} and {members[0]} have different vocabularies")
-        for name, tensor in model_folder.weights_of(other.model).items():
-            mean[name] += tensor
-    model_folder.set_weights(first.model, {n: w / len(members) for n, w in mean.items()})
+            raise CheckpointError(
+                f"{path} and {members[0]} have different architectures", "different_models"
+            )
+        if tokenizer_sums(path) != vocabulary:
+            raise CheckpointError(
+                f"{path} and {members[0]} have different vocabularies", "different_models"
+            )
+        for name, weight in weights_of(other.model).items():
+            mean[name] += weight
+    set_weights(first.model, {name: weight / len(members) for name, weight in mean.items()})
     about = {**first.about, "averaged": [path.name for path in members], "valid": None}
     averaged = replace(first, about=about)
-    with store.atomic_dir(output) as draft:
-        model_folder.write_model(draft, averaged, model_card(averaged))
+    with atomic_dir(output) as draft:
+        write_model(draft, averaged, model_card(averaged))
     return members
 
 
-def members_of(paths: Sequence[Path], last: int | None) -> list[Path]:
-    """The models meant: those named, or the newest checkpoints of the one run that is named."""
+def find_members(paths: Sequence[Path], last: int | None) -> list[Path]:
+    """Return the named models, or the newest checkpoints if a single run is named."""
     if last is not None and last < 2:
-        raise ConfigError(f"--last {last}: averaging needs at least two checkpoints")
-    if len(paths) == 1 and (paths[0] / "checkpoints").is_dir():
-        found = [
-            path for step, path in store.list_checkpoints(paths[0] / "checkpoints") if step > 0
-        ]
-        return found if last is None else found[-last:]
+        raise ConfigError(
+            f"--last {last}: averaging requires at least two checkpoints", "out_of_range"
+        )
+    if len(paths) == 1 and (paths[0] / CHECKPOINTS).is_dir():
+        checkpoints = [path for step, path in list_checkpoints(paths[0] / CHECKPOINTS) if step > 0]
+        return checkpoints if last is None else checkpoints[-last:]
     if last is not None:
-        raise ConfigError("--last is for the checkpoints of one run; name just its folder")
-    return [model_folder.resolve(path) for path in paths]
+        raise ConfigError("--last requires the directory of one run", "not_a_run_dir")
+    return [resolve(path) for path in paths]
 
 
 def tokenizer_sums(path: Path) -> dict[str, str]:
-    """The checksums of a model's tokenizer: equal if every id means the same."""
-    sums = store.verify(path)
-    return {n: s for n, s in sums.items() if n.startswith(f"{model_folder.TOKENIZER}/")}
+    """Return the checksums of a model's tokenizer files."""
+    return {name: s for name, s in verify(path).items() if name.startswith(f"{TOKENIZER}/")}

@@ -1,4 +1,4 @@
-"""Model cards: what a folder holds, in words, written with every checkpoint."""
+"""Model cards: the README.md of a model directory, written with every checkpoint."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from polyhead.models.registry import command_of
 
 
 def model_card(saved: SavedModel) -> str:
-    """README.md of a model folder."""
+    """Return the text of README.md."""
     run = saved.about.get("run") or {}
     data: dict[str, Any] = run.get("data", {})
     languages = " to ".join(
@@ -16,8 +16,8 @@ def model_card(saved: SavedModel) -> str:
     size = sum(p.numel() for p in saved.model.parameters())
     valid = saved.about.get("valid") or {}
     measured = "\n".join(f"| {name} | {_number(value)} |" for name, value in valid.items())
-    named = [data.get(kind) for kind in ("source", "target", "pairs", "text", "labelled", "images")]
-    files = ", ".join(str(name) for names in named if isinstance(names, list) for name in names)
+    paths = [data.get(kind) for kind in ("source", "target", "pairs", "text", "labelled", "images")]
+    files = ", ".join(str(path) for group in paths if isinstance(group, list) for path in group)
     return f"""# A {saved.family} model{f": {languages}" if languages else ""}
 
 {run.get("description", "")}
@@ -26,14 +26,14 @@ def model_card(saved: SavedModel) -> str:
 
 | on the validation set | |
 |---|---|
-{measured or "| not measured yet | |"}
+{measured or "| not validated yet | |"}
 
-Trained on: {files or "not recorded"}. The licence of these data may bind what you do with it.
+Trained on: {files or "not recorded"}. The licence of this data may restrict the use of the model.
 
-    {command_of(saved.family)} FOLDER
+    {command_of(saved.family)} DIRECTORY
 
-`config.json` describes the model, `model.safetensors` holds its weights, `tokenizer/` turns text
-into ids; none of them can run code. `training.*`, if present, are needed only to train on.
+`config.json` has the architecture, `model.safetensors` the weights, `tokenizer/` the tokenizers;
+none of them can contain code. `training.*`, if present, is needed only to resume training.
 """
 
 

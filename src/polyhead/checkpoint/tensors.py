@@ -1,10 +1,10 @@
-"""Tensors in a file: the safetensors format, which holds numbers and nothing that could run.
+"""Tensor files in the safetensors format, which cannot contain code.
 
     8 bytes     the length of the header
-    header      JSON: name → dtype, shape, where its bytes lie
+    header      JSON: name → dtype, shape, position of its bytes
     the bytes
 
-Nothing but the header is read until it is known to describe what is expected.
+The header is checked against the expected tensors before anything else is read.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a whole file; what is not one is refused."""
+    """Read all tensors of a file; CheckpointError if it cannot be read."""
     _check_header(path)
     try:
         return load_file(path)
@@ -38,7 +38,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def load_floats(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Read a file that must hold just these floating-point tensors; nothing is read before."""
+    """Read a file that must contain exactly these floating-point tensors."""
     _check_header(path)
     try:
         with safe_open(path, framework="pt") as file:
@@ -49,7 +49,7 @@ def load_floats(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, Ten
 
 
 def count_tensors(path: Path) -> int:
-    """How many tensors a file holds."""
+    """Return the number of tensors in a file."""
     _check_header(path)
     try:
         with safe_open(path, framework="pt") as file:
@@ -59,35 +59,38 @@ def count_tensors(path: Path) -> int:
 
 
 def _check_header(path: Path) -> None:
-    """A header is small; a file that claims otherwise is not worth the memory."""
+    """Refuse a header so large that reading it could exhaust memory."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
     except OSError as error:
         raise _refused(path, error) from None
     if length > MAX_HEADER_BYTES:
-        raise _refused(path, f"its header claims {length} bytes")
+        raise _refused(path, f"header of {length} bytes")
 
 
 def _compare(file: Any, shapes: dict[str, tuple[int, ...]], path: Path) -> None:
     names = set(file.keys())
     missing, extra = sorted(shapes.keys() - names), sorted(names - shapes.keys())
     if missing or extra:
-        what = f"lacks {missing[0]}" if missing else f"has {extra[0][:80]!r}, unlike this model"
-        raise CheckpointError(f"{path} {what}")
+        problem = f"has no {missing[0]}" if missing else f"has the unknown {extra[0][:80]!r}"
+        raise CheckpointError(f"{path} {problem}", "wrong_tensors")
     for name, shape in shapes.items():
-        found = file.get_slice(name)
-        if tuple(found.get_shape()) != shape:
+        stored = file.get_slice(name)
+        if tuple(stored.get_shape()) != shape:
             raise CheckpointError(
-                f"{path}: {name} is {tuple(found.get_shape())}, but config.json says {shape}"
+                f"{path}: {name} has shape {tuple(stored.get_shape())}, but config.json says "
+                f"{shape}",
+                "wrong_tensors",
             )
-        if found.get_dtype() not in FLOATS:
+        if stored.get_dtype() not in FLOATS:
             raise CheckpointError(
-                f"{path}: {name} has numbers of type {found.get_dtype()}; expected one of "
-                f"{', '.join(FLOATS)}"
+                f"{path}: {name} has type {stored.get_dtype()}; expected one of "
+                f"{', '.join(FLOATS)}",
+                "wrong_tensors",
             )
 
 
-def _refused(path: Path, why: object) -> CheckpointError:
-    line = " ".join(str(why).split())[:200]
-    return CheckpointError(f"{path} is not a safetensors file that can be read: {line}")
+def _refused(path: Path, reason: object) -> CheckpointError:
+    line = " ".join(str(reason).split())[:200]
+    return CheckpointError(f"{path} is not a readable safetensors file: {line}", "bad_tensor_file")

@@ -22,8 +22,9 @@ from polyhead.compare.data import CompareData, prepare
 from polyhead.compare.systems import HOME, Contest, System, choose, configuration
 from polyhead.config import read, set_by_path
 from polyhead.errors import ConfigError
+from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.evaluate import Metric
-from polyhead.training.config import DEFAULT_RECIPE, LISTS, SIZES, build, find_recipe
+from polyhead.training.config import DEFAULT_RECIPE, LISTS, build, find_recipe
 from polyhead.training.run_dir import fingerprint
 
 AGREED, BUDGETS = "contest.json", "budget.json"
@@ -151,7 +152,7 @@ def check(system: System, values: dict[str, Any]) -> None:
 def refuse_others(recipe: str | None, base: Mapping[str, Any]) -> None:
     """Only translators compete; a recipe for something else has nothing for them to learn from."""
     family = base.get("model", {}).get("family", "transformer")
-    if SIZES.get(family) != SIZES["transformer"]:
+    if family not in FAMILIES or FAMILIES[family].task != "translation":
         raise ConfigError(
             f"{recipe}: a recipe of the family {family}, which does not translate; compare on one "
             "such as multi30k-de-en, or on your own text with --source FILE --target FILE"

@@ -29,7 +29,7 @@ from polyhead.tokenizers.storage import Tokenizers
 from polyhead.training import run_dir as runs
 from polyhead.training.config import RunConfig, build
 from polyhead.training.run_log import METRICS, ProgressReporter, RunLog
-from polyhead.training.tasks.vocabulary import tokenizers_of
+from polyhead.training.tasks.base import load_or_train_tokenizers
 from polyhead.training.trainer import TrainResult, train
 
 Progress = Callable[[int], None]  # so many more are done
@@ -106,7 +106,9 @@ def share(plan: ComparePlan, watcher: ProgressReporter) -> Shared:
     train_pairs = corpus.load(data, seed=1).train
     _check_text(plan, [*train_pairs.sources, *train_pairs.targets])
     journal = RunLog(plan.folder, watcher)
-    tokens = tokenizers_of(plan.folder, train_pairs.sources, train_pairs.targets, text, journal)
+    tokens = load_or_train_tokenizers(
+        plan.folder / runs.TOKENIZER, train_pairs.sources, train_pairs.targets, text, journal
+    )
     source = tokens.source.encode_batch(train_pairs.sources)
     target = tokens.target.encode_batch(train_pairs.targets)
     pairs = [

@@ -13,6 +13,7 @@ from torch import Tensor
 from polyhead import devices
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.checkpoint.model_dir import SavedModel
+from polyhead.data.batches.images import image_logits
 from polyhead.data.images.dataset import ImageRequest, fitted, load_set
 from polyhead.data.images.files import Unreadable, read_image
 from polyhead.data.images.folders import ImageShape
@@ -20,7 +21,6 @@ from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.metrics.classification import ClassificationReport, report
 from polyhead.models.vit import cut
 from polyhead.pipelines.family_checks import check_use, family_of
-from polyhead.training.tasks.image_classification import logits_of
 
 AT_ONCE = 2**14  # tokens that are read at once, about
 USE = "polyhead classify"
@@ -123,7 +123,7 @@ class ImageClassifier:
         self, pixels: UInt8[Tensor, "image channel height width"]
     ) -> Float[Tensor, "image classes"]:
         """How likely each class is, for images that have the right shape."""
-        return logits_of(self.saved.model, pixels, max(1, len(pixels))).softmax(-1)
+        return image_logits(self.saved.model, pixels, max(1, len(pixels))).softmax(-1)
 
     def read(self, picture: Picture, shape: ImageShape) -> UInt8[Tensor, "channel height width"]:
         """One image in a shape that the model can read."""

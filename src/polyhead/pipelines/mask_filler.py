@@ -17,13 +17,13 @@ from polyhead.config import from_dict
 from polyhead.data.batches.masked import Masker, split_sequences, validation_batches
 from polyhead.data.config import DataConfig
 from polyhead.errors import CheckpointError, ConfigError, DataError
+from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_replaced_tokens
 from polyhead.models.electra import Electra
+from polyhead.models.registry import FAMILIES as REGISTRY
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.family_checks import family_of
 from polyhead.special_tokens import MASK
 from polyhead.tokenizers.mask_tokens import Blanked, candidates, encode_blanks, word_of
-from polyhead.training.tasks.masked_lm import MASKED
-from polyhead.training.tasks.replaced_token import REPLACED
 
 FAMILIES = ("bert", "electra")
 SCORED_AT_ONCE = 4096  # tokens
@@ -88,15 +88,15 @@ class MaskFiller(Pipeline):
             raise ConfigError("score takes a list of lines; write score([text])")
         run: dict[str, Any] = self.saved.about.get("run") or {}
         data = from_dict(DataConfig, run.get("data", {}), "data.")
-        task = {"bert": MASKED, "electra": REPLACED}[self.saved.family]
+        task = REGISTRY[self.saved.family].task
         blanking = Masker(
-            replace(task.masking, share=data.blanks), self.mask, self.saved.config.vocab
+            replace(MASKING[task], share=data.blanks), self.mask, self.saved.config.vocab
         )
         longest = min(data.max_length, self.saved.config.max_length)
         pieces = split_sequences(self.tokenizer.encode_batch(lines), longest)
-        with torch.inference_mode():
-            batches = validation_batches(pieces, blanking, SCORED_AT_ONCE)
-            return task.examine(batches, self.saved.model, 0)
+        batches = validation_batches(pieces, blanking, SCORED_AT_ONCE)
+        score = score_masked_tokens if task == "masked_lm" else score_replaced_tokens
+        return score(batches, self.saved.model)
 
     def fill(self, text: str, top: int = 5) -> Filled:
         """The `top` likeliest guesses for every [MASK]; several blanks are filled together too.

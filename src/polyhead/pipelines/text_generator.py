@@ -12,10 +12,10 @@ from polyhead.decoding.config import DecodeConfig, dice
 from polyhead.decoding.generate import write
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.layers.positions import BOUNDED_POSITIONS
+from polyhead.metrics.perplexity import TextWindows, text_windows
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.family_checks import check_use
 from polyhead.tokenizers.storage import EOS, Tokenizer
-from polyhead.training.tasks.language_modeling import Examination, examination, examine
 
 USE = "polyhead generate"
 UNFINISHED = "\ufffd"  # how a tokenizer shows a character of which some bytes are missing
@@ -114,19 +114,19 @@ class TextGenerator(Pipeline):
         """Predict every token of a text once, window by window: the same result every time."""
         return self.score_of(self.examination(lines))
 
-    def examination(self, lines: Sequence[str]) -> Examination:
+    def examination(self, lines: Sequence[str]) -> TextWindows:
         """A text in windows as long as the model's context."""
         if isinstance(lines, str):
             raise ConfigError("score takes a list of lines; write score([text])")
         if not any(line.strip() for line in lines):
             raise DataError("there is no text to score")
-        return examination(self.tokenizer, lines, self.context, SCORED_AT_ONCE)
+        return text_windows(self.tokenizer, lines, self.context, SCORED_AT_ONCE)
 
     def score_of(
-        self, asked: Examination, progress: Callable[[int], None] = lambda _: None
+        self, asked: TextWindows, progress: Callable[[int], None] = lambda _: None
     ) -> LanguageScore:
         """The score of a text in windows; `progress` hears of tokens as they are read."""
-        found = examine(asked, self.saved.model, progress=progress)
+        found = asked.validate(self.saved.model, progress=progress)
         return LanguageScore(
             found["loss"],
             found["perplexity"],

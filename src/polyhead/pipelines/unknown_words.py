@@ -17,13 +17,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from polyhead.checkpoint import model_dir as model_folder
+from polyhead.checkpoint.atomic_dir import CHECKPOINTS
 from polyhead.data import bilingual_dictionary as lexicon
 from polyhead.data.batches.base import pad
 from polyhead.decoding.batch import MAX_ROWS, Output
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import CROSS_ATTENTION, has_cross_attention, record_attention
 from polyhead.tokenizers.storage import BOS, UNK, UNKNOWN, Tokenizers
-from polyhead.training import run_dir as runs
 
 
 def replace_unknown(
@@ -91,7 +91,7 @@ def spell(
 def find_dictionary(path: Path) -> dict[str, str]:
     """The dictionary that training left beside a model of words; empty if there is none."""
     model = model_folder.resolve(path)
-    run = [model.parents[1]] if model.parent.name == runs.CHECKPOINTS else []
+    run = [model.parents[1]] if model.parent.name == CHECKPOINTS else []
     for folder in (path, model, *run):
         if (folder / lexicon.FILE).is_file():
             return lexicon.read_dictionary(folder / lexicon.FILE)

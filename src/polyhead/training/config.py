@@ -1,16 +1,16 @@
-"""A run's configuration: a recipe or a file of your own, checked and complete.
+"""Configuration of a run: a recipe or a TOML file, checked and completed with defaults.
 
-    [data]    which files              polyhead.data.config.DataConfig
-    [text]    how text becomes ids     polyhead.tokenizers.base.TextConfig
-    [model]   family and size          polyhead.models.FAMILIES
-    [train]   how to train             polyhead.training.loop.TrainConfig
-    [decode]  how to translate         polyhead.decoding.config.DecodeConfig
+    [data]    files                    polyhead.data.config.DataConfig
+    [text]    tokenizer                polyhead.tokenizers.base.TextConfig
+    [model]   family and sizes         polyhead.models.registry.FAMILIES
+    [train]   training                 polyhead.training.loop.TrainConfig
+    [decode]  search of translations   polyhead.decoding.config.DecodeConfig
 
-Each table is a dataclass beside the code that reads it.
+Each table is a dataclass beside the code that uses it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,32 +20,16 @@ from polyhead.data.config import DataConfig
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.layers.positions import BOUNDED_POSITIONS
-from polyhead.models.registry import FAMILIES
+from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models.registry import FAMILIES, vocab_fields
 from polyhead.tokenizers.base import TextConfig
 from polyhead.training.loop import TrainConfig
 
 DEFAULT_RECIPE = "small"
-LISTS = (
+LISTS = (  # options of [data] that take several files
     "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "text",
     "valid_text", "labelled", "valid_labelled", "images", "valid_images",
 )  # fmt: skip
-SIZES = {  # what follows from the size of the vocabulary, until the real one is known
-    "transformer": ("source_vocab", "target_vocab"),
-    "ladder": ("source_vocab", "target_vocab"),
-    "seq2seq": ("source_vocab", "target_vocab"),
-    "bahdanau": ("source_vocab", "target_vocab"),
-    "luong": ("source_vocab", "target_vocab"),
-    "deep_att": ("source_vocab", "target_vocab"),
-    "gnmt": ("source_vocab", "target_vocab"),
-    "convs2s": ("source_vocab", "target_vocab"),
-    "bytenet": ("source_vocab", "target_vocab"),
-    "moe": ("source_vocab", "target_vocab"),
-    "gpt": ("vocab",),
-    "reformer": ("vocab",),
-    "bert": ("vocab",),
-    "electra": ("vocab",),
-}
-CONTINUED = ("gpt", "reformer", "bert", "electra", "vit")  # whose sizes are those of train.init
 TABLES: dict[str, Any] = {
     "data": DataConfig,
     "text": TextConfig,
@@ -56,9 +40,10 @@ TABLES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One configuration, checked: what to read, how large a model, and how to train it.
+    """The checked configuration of a run.
 
-    asked: what of [model] was set by overrides; the rest may give way to the sizes of `train.init`.
+    overridden: values of [model] that were set by overrides; all others may be replaced by the
+    sizes of `train.init`.
     """
 
     description: str
@@ -68,28 +53,31 @@ class RunConfig:
     model: Any
     train: TrainConfig
     decode: DecodeConfig
-    asked: dict[str, Any] = field(default_factory=dict, compare=False)
+    overridden: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def task(self) -> str:
+        """The training task of the model's family."""
+        return FAMILIES[self.family].task
 
     def plain(self) -> dict[str, Any]:
-        """Every value, with the defaults filled in, as it would stand in a file."""
-        tables = {name: plain(getattr(self, name)) for name in ("data", "text", "train", "decode")}
-        model = {"family": self.family, **plain(self.model)}
+        """Return all values, defaults included, as plain TOML types."""
         return {
             "description": self.description,
-            "data": tables["data"],
-            "text": tables["text"],
-            "model": model,
-            "train": tables["train"],
-            "decode": tables["decode"],
+            "data": plain(self.data),
+            "text": plain(self.text),
+            "model": {"family": self.family, **plain(self.model)},
+            "train": plain(self.train),
+            "decode": plain(self.decode),
         }
 
     def toml(self) -> str:
-        """The same as a TOML file."""
+        """Return all values as the text of a TOML file."""
         return to_toml(self.plain())
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with polyhead."""
+    """Return the names of the recipes that come with polyhead."""
     folder = resources.files("polyhead") / "recipes"
     return sorted(
         item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")
@@ -97,12 +85,14 @@ def recipe_names() -> list[str]:
 
 
 def find_recipe(name: str) -> Path:
-    """A file of one's own, or a recipe by its name."""
+    """Return the file of a recipe, given its path or its name."""
     own = Path(name)
     if own.suffix == ".toml" or own.is_file():
         return own
     if name not in recipe_names():
-        raise ConfigError(f"there is no recipe {name!r}{suggest(name, recipe_names())}")
+        raise ConfigError(
+            f"there is no recipe {name!r}{suggest(name, recipe_names())}", "no_recipe"
+        )
     return Path(str(resources.files("polyhead") / "recipes" / f"{name}.toml"))
 
 
@@ -111,7 +101,7 @@ def read_run(
     overrides: Iterable[str] = (),
     files: Mapping[str, Sequence[str]] | None = None,
 ) -> RunConfig:
-    """Read a recipe; then come the user's files, if any, then overrides such as train.steps=5."""
+    """Read a recipe, replace its files if any are given, and apply overrides (train.steps=5)."""
     values = read(find_recipe(recipe or DEFAULT_RECIPE))
     if files:
         data = {k: v for k, v in values.get("data", {}).items() if k not in (*LISTS, "corpus")}
@@ -120,70 +110,101 @@ def read_run(
 
 
 def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
-    """Check plain values and make a `RunConfig` of them."""
-    from_file = {name: table for name, table in values.items() if name != "description"}
-    overrides, asked = list(overrides), {"model": dict[str, Any]()}
+    """Check plain values and return them as a `RunConfig`."""
+    values = dict(values)
+    description = str(values.pop("description", ""))
+    overrides, overridden = list(overrides), {"model": dict[str, Any]()}
     for override in overrides:
-        set_by_path(from_file, override)
-        set_by_path(asked, override)
-    for name in from_file:
-        if name not in (*TABLES, "model"):
-            raise ConfigError(f"{name}: no such table{suggest(name, [*TABLES, 'model'])}")
-        if not isinstance(from_file[name], dict):
-            raise ConfigError(
-                f"{name} = {from_file[name]!r}: expected a table, as in [{name}]; write "
-                f"{name}.NAME=VALUE to set one of its values"
-            )
-    _let_steps_win(from_file, overrides)
-    model = dict(from_file.get("model", {}))
+        set_by_path(values, override)
+        set_by_path(overridden, override)
+    _check_tables(values)
+    _prefer_steps(values, overrides)
+    model = dict(values.get("model", {}))
     family = model.pop("family", "transformer")
     if family not in FAMILIES:
-        raise ConfigError(f"model.family: no family {family!r}{suggest(str(family), FAMILIES)}")
+        raise ConfigError(
+            f"model.family: unknown family {family!r}{suggest(str(family), FAMILIES)}",
+            "unknown_family",
+        )
     tables = {
-        name: from_dict(kind, _listed(from_file.get(name, {})), f"{name}.")
+        name: from_dict(kind, _as_lists(values.get(name, {})), f"{name}.")
         for name, kind in TABLES.items()
     }
-    for name in SIZES.get(family, ()):
+    for name in vocab_fields(FAMILIES[family].config):  # until the tokenizer is trained
         model.setdefault(name, tables["text"].vocab)
     config = from_dict(FAMILIES[family].config, model, "model.")
     if not tables["text"].joint:
         _check_two_vocabularies(family, config)
-    if tables["train"].init is None or family not in CONTINUED:  # else the sizes are another's
-        _check_places(config, tables["data"].max_length)
-    description = str(values.get("description", ""))
-    return RunConfig(description, family, model=config, asked=asked["model"], **tables)
+    if tables["train"].init is None or FAMILIES[family].task == "translation":
+        check_positions(config, tables["data"].max_length)  # else the sizes are those of the model
+    return RunConfig(description, family, model=config, overridden=overridden["model"], **tables)
 
 
-def _check_places(config: Any, longest: int) -> None:
-    """Texts must not be longer than the positions that are learned."""
-    places = getattr(config, "max_length", longest)  # images have as many as there are patches
-    if getattr(config, "positions", None) in BOUNDED_POSITIONS and longest > places:
+def _check_tables(values: Mapping[str, Any]) -> None:
+    for name, table in values.items():
+        if name not in (*TABLES, "model"):
+            raise ConfigError(
+                f"{name}: unknown table{suggest(name, [*TABLES, 'model'])}", "unknown_key"
+            )
+        if not isinstance(table, dict):
+            raise ConfigError(
+                f"{name} = {table!r}: expected a table, as in [{name}]. Write {name}.NAME=VALUE to "
+                "set one of its values.",
+                "not_a_table",
+            )
+
+
+def check_positions(model: Any, max_length: int) -> None:
+    """Refuse texts longer than the positions that a model configuration can learn."""
+    values = _values(model)
+    if values.get("positions") in BOUNDED_POSITIONS and max_length > values.get(
+        "max_length", max_length
+    ):
         raise ConfigError(
-            f"data.max_length = {longest}: the model learns only {places} positions; "
-            "raise model.max_length or lower data.max_length"
+            f"data.max_length = {max_length}: the model has only {values['max_length']} positions. "
+            "Lower data.max_length or raise model.max_length.",
+            "too_few_positions",
         )
+
+
+def _values(config: Any) -> dict[str, Any]:
+    return {item.name: getattr(config, item.name) for item in fields(config)}
+
+
+def stack_of(model: Any) -> StackConfig | None:
+    """Return the Transformer stack in a model configuration or in its encoder, if it has one."""
+    for value in _values(model).values():
+        if isinstance(value, StackConfig):
+            return value
+        if is_dataclass(value) and (stack := stack_of(value)) is not None:
+            return stack
+    return None
 
 
 def _check_two_vocabularies(family: str, config: Any) -> None:
-    """`text.joint = false` is for models of two languages that do not share their tables."""
-    if "source_vocab" not in SIZES.get(family, ()):
+    """Refuse `text.joint = false` where the model has one vocabulary or shares its embeddings."""
+    if FAMILIES[family].task != "translation":
         raise ConfigError(
-            f"text.joint = false: two vocabularies are for two languages, and a model of family "
-            f"{family} reads one; leave it out"
+            f"text.joint = false: only translation models have two vocabularies; {family} is not "
+            "one. Leave it out.",
+            "one_vocabulary",
         )
-    if getattr(config, "tie", None) == "all":
-        raise ConfigError('model.tie = "all" needs text.joint = true; or set model.tie = "target"')
+    if _values(config).get("tie") == "all":
+        raise ConfigError(
+            'model.tie = "all" requires text.joint = true; or set model.tie = "target"',
+            "one_vocabulary",
+        )
 
 
-def _let_steps_win(values: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Who asks for train.steps means it, although the recipe counts in epochs."""
-    asked = {override.partition("=")[0] for override in overrides}
-    if "train.steps" in asked and "train.epochs" not in asked:
+def _prefer_steps(values: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Let an override of train.steps replace the recipe's train.epochs."""
+    names = {override.partition("=")[0] for override in overrides}
+    if "train.steps" in names and "train.epochs" not in names:
         values["train"].pop("epochs", None)
 
 
-def _listed(table: dict[str, Any]) -> dict[str, Any]:
-    """`source = "a.txt"` means the same as `source = ["a.txt"]`."""
+def _as_lists(table: dict[str, Any]) -> dict[str, Any]:
+    """Read `source = "a.txt"` as `source = ["a.txt"]`."""
     return {
         name: [value] if name in LISTS and isinstance(value, str) else value
         for name, value in table.items()

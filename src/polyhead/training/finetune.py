@@ -1,164 +1,304 @@
-"""Going on from a whole model of the same family: `train.init` for fine-tuning.
+"""Initialization from a trained model: `train.init`.
 
-    translators                   the model as it is
-    gpt, reformer, bert, electra  the same, with the dropout of the new run
-    vit                           the same, with the new run's classes and size of images
+    translation               a model of the same family, as it is; a Transformer also takes the
+                              encoder blocks of BERT, ELECTRA or a text classifier that fit
+    language modeling, masked_lm, replaced_token
+                              a model of the same family, with the dropout of the new run
+    image classification      likewise; classes and image size may change
+    text classification       the encoder of BERT, ELECTRA or another classifier, likewise
 
-The new run takes the old one's sizes, weights and tokenizers; data, optimiser and objective are its
-own. A translator that was trained on likelihood can so be trained on reward (`train.reward`), or on
-other text. What an override asks for (`model.stack.n_layers=3`) is refused if the model has it
-otherwise; what only the recipe says gives way.
+Sizes and tokenizers are those of the model; data, optimizer and loss are those of the new run.
+An override (`model.stack.n_layers=3`) that contradicts the model is an error, values of the recipe
+are replaced.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Literal
 
-from polyhead.checkpoint import atomic_dir as store
-from polyhead.checkpoint import model_dir as model_folder
-from polyhead.checkpoint.model_dir import MORE_IDS, SavedModel
+import torch
+
+from polyhead.checkpoint.atomic_dir import atomic_dir, verify
+from polyhead.checkpoint.model_dir import (
+    WEIGHTS,
+    SavedModel,
+    load_model,
+    resolve,
+    set_weights,
+    weights_of,
+)
 from polyhead.config import plain
 from polyhead.errors import CheckpointError, ConfigError
+from polyhead.layers.positions import PositionKind
 from polyhead.layers.transformer_stack import StackConfig
-from polyhead.tokenizers import storage as tokenizer
-from polyhead.training import run_dir as runs
+from polyhead.models.bert import BERT, BERTConfig, BERTEncoder
+from polyhead.models.electra import Electra
+from polyhead.models.registry import has_mask_token
+from polyhead.models.text_classifier import Classifier
+from polyhead.models.transformer import TransformerConfig
+from polyhead.tokenizers.storage import Tokenizers, sampled
+from polyhead.tokenizers.storage import save as save_tokenizers
 from polyhead.training.config import RunConfig
+from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 
-OF_THE_RUN = {"electra": ("spotting",), "vit": ("height", "width", "classes")}
-OF_THE_DATA = ("family", "vocab")  # known or found out without asking
+OF_THE_RUN = ("spotting", "height", "width", "classes")  # not adopted from the model
+OF_THE_DATA = ("family", "vocab")  # overrides that cannot contradict the model
+HEAD, POSITIONS = ("to_logits.weight", "to_logits.bias"), "positions.table.weight"
+EQUAL = (  # options of a block that must be equal
+    "d_model", "n_heads", "d_ff", "norm", "activation", "score", "attention", "experts",
+    "reversible",
+)  # fmt: skip
+EQUAL_IF = {"local": "window", "lsh": "lsh"}  # only if the stack has such attention
+EPS_TOLERANCE = 1e-4  # of norm_eps, which is added to a variance of about 1
 
-Data = TypeVar("Data")
+
+@dataclass(frozen=True)
+class PretrainedEncoder:
+    """A BERT-like encoder; `head` is the kind of classification head that belongs to it."""
+
+    encoder: BERTEncoder
+    config: BERTConfig
+    head: Literal["bert", "electra"]
 
 
 @dataclass(frozen=True)
 class PretrainedModel:
-    """A model to go on from. `fingerprint` changes whenever the model does."""
+    """The model that `train.init` names. `fingerprint` is the sha256 of its weights.
+
+    encoder: set if only the encoder is used.
+    """
 
     path: str
     saved: SavedModel
     fingerprint: str
+    encoder: PretrainedEncoder | None = None
 
 
-@dataclass(frozen=True)
-class Material(Generic[Data]):
-    """What a task has read, and the model to go on from if there is one."""
+def read_pretrained(config: RunConfig) -> PretrainedModel | None:
+    """Load and check the model that `train.init` names, if any.
 
-    data: Data
-    whole: PretrainedModel | None
-    notices: tuple[str, ...]
-
-    @property
-    def fingerprints(self) -> dict[str, str]:
-        """Of the model: a run that goes on must find the same."""
-        return {} if self.whole is None else {"pre-trained model or its": self.whole.fingerprint}
-
-
-def read_whole(run: RunConfig) -> SavedModel | None:
-    """The model that `train.init` names, if it is of the run's own family."""
-    if run.train.init is None:
-        return None
-    place = model_folder.resolve(Path(run.train.init))
-    if model_folder.read_config(place)["family"] != run.family:
-        return None
-    saved = model_folder.load_model(place)
-    if saved.tokenizers is None and run.family != "vit":
-        raise CheckpointError(
-            f"{run.train.init} has no tokenizer, so that its ids mean nothing here; train.init "
-            "needs a model with one"
-        )
-    return saved
-
-
-def another_family(run: RunConfig) -> ConfigError:
-    """The error for a model that a run cannot begin from."""
-    return ConfigError(
-        f"train.init: {run.train.init} is of another family than {run.family}, which can begin "
-        "only from one of its own"
-    )
-
-
-def read_own(run: RunConfig) -> PretrainedModel | None:
-    """The model that `train.init` names, which must be of the run's family and have what it needs.
-
-    One that was made elsewhere may have no [MASK], or ids that its tokenizer does not know.
+    ConfigError if its family does not fit, CheckpointError if it lacks what training needs.
     """
-    if run.train.init is None:
+    if config.train.init is None:
         return None
-    saved = read_whole(run)
-    if saved is None:
-        raise another_family(run)
-    if saved.tokenizers is not None:
-        expected = len(saved.tokenizers.source) + MORE_IDS[run.family]
-        if saved.config.vocab != expected:
-            more = " and [MASK]" if MORE_IDS[run.family] else ""
-            raise CheckpointError(
-                f"train.init: {run.train.init} has {saved.config.vocab} ids, but its tokenizer"
-                f"{more} {expected}; it can be used, but not trained further"
-            )
-    sums = store.verify(model_folder.resolve(Path(run.train.init)))
-    return PretrainedModel(run.train.init, saved, sums[model_folder.WEIGHTS])
-
-
-def resized(run: RunConfig, whole: PretrainedModel | None) -> RunConfig:
-    """The run with the sizes of the model that it goes on from, if there is one.
-
-    Dropout is the run's own: it belongs to training, as do the names in `OF_THE_RUN`.
-    """
-    if whole is None:
-        return run
-    given = whole.saved.config
-    own = {name: getattr(run.model, name) for name in OF_THE_RUN.get(run.family, ())}
-    try:
-        config = replace(given, stack=with_dropout(given.stack, run.model.stack), **own)
-    except ValueError as error:
-        raise ConfigError(f"train.init: {whole.path} cannot go on so: {error}") from None
-    for name, asked, found in _unlike(run.asked, plain(config)):
+    path, directory = config.train.init, resolve(Path(config.train.init))
+    saved = load_model(directory)
+    encoder = None
+    if config.task == "text_classification" or (
+        saved.family != config.family and isinstance(config.model, TransformerConfig)
+    ):
+        encoder = encoder_of(saved)
+    if encoder is None and saved.family != config.family:
         raise ConfigError(
-            f"{name} = {asked!r}: {whole.path}, from which train.init begins, has {found!r}; leave "
-            "it out, or train from scratch"
+            f"train.init: {path} is a {saved.family} model, which cannot initialize "
+            f"{config.family}. Use a model of the same family, or for text classifiers and "
+            "Transformers one with a BERT or ELECTRA encoder.",
+            "init_family",
         )
-    return replace(run, model=config)
+    only_blocks = encoder is not None and config.task == "translation"
+    if saved.tokenizers is None and config.task != "image_classification" and not only_blocks:
+        raise CheckpointError(
+            f"train.init: {path} has no tokenizer, which training requires", "no_tokenizer"
+        )
+    if config.task in ("language_modeling", "masked_lm", "replaced_token"):
+        _check_vocabulary(saved, path)
+    if encoder is not None and isinstance(config.model, TransformerConfig):
+        check_blocks(path, encoder.config, config.model.encoder_stack, config.model.positions)
+    return PretrainedModel(path, saved, verify(directory)[WEIGHTS], encoder)
 
 
-def with_dropout(stack: StackConfig, ours: StackConfig) -> StackConfig:
-    """A stack with the dropout of another."""
+def pretrained_fingerprint(pretrained: PretrainedModel | None) -> dict[str, str]:
+    """Return the fingerprint of a pre-trained model as an entry of `TaskData.fingerprints`."""
+    return {} if pretrained is None else {"pre-trained model or its": pretrained.fingerprint}
+
+
+def _check_vocabulary(saved: SavedModel, path: str) -> None:
+    """Refuse imported models without [MASK], or with ids that their tokenizer does not have."""
+    assert saved.tokenizers is not None
+    mask = has_mask_token(saved.family)
+    expected = len(saved.tokenizers.source) + mask
+    if saved.config.vocab != expected:
+        raise CheckpointError(
+            f"train.init: {path} has {saved.config.vocab} ids, but its tokenizer"
+            f"{' and [MASK]' if mask else ''} {expected}; it cannot be trained further",
+            "init_vocabulary",
+        )
+
+
+def encoder_of(saved: SavedModel) -> PretrainedEncoder | None:
+    """Return the encoder of a BERT, an ELECTRA (its discriminator) or a text classifier."""
+    model, config = saved.model, saved.config
+    if isinstance(model, BERT):
+        return PretrainedEncoder(model.encoder, config, "bert")
+    if isinstance(model, Electra):
+        return PretrainedEncoder(model.discriminator, config.discriminator, "electra")
+    if isinstance(model, Classifier):
+        return PretrainedEncoder(model.encoder, config.encoder, config.head)
+    return None
+
+
+def check_blocks(
+    path: str, encoder: BERTConfig, stack: StackConfig, positions: PositionKind
+) -> None:
+    """Refuse blocks that would compute something else in another stack."""
+    kinds = {encoder.stack.kind(layer) for layer in range(encoder.stack.n_layers)}
+    names = [*EQUAL, *(name for kind, name in EQUAL_IF.items() if kind in kinds)]
+    if abs(stack.norm_eps - encoder.stack.norm_eps) > EPS_TOLERANCE:
+        names.append("norm_eps")
+    given = {f"stack.{name}": getattr(encoder.stack, name) for name in names}
+    wanted = {f"stack.{name}": getattr(stack, name) for name in names}
+    if "rotary" in (encoder.positions, positions):  # the only positions inside blocks
+        given["positions"], wanted["positions"] = encoder.positions, positions
+    for name, value in given.items():
+        if value != wanted[name]:
+            raise ConfigError(
+                f"train.init: the blocks of {path} have {name} = {value!r}, but model.{name} = "
+                f"{wanted[name]!r}. Make them equal, or leave train.init out.",
+                "init_conflict",
+            )
+
+
+def with_pretrained_sizes(config: RunConfig, pretrained: PretrainedModel | None) -> RunConfig:
+    """Return the configuration with the sizes of the pre-trained model.
+
+    Dropout belongs to training and stays that of the run, except for translators.
+    """
+    if pretrained is None or (pretrained.encoder is not None and config.task == "translation"):
+        return config
+    if config.task == "translation":
+        return replace(config, model=pretrained.saved.config)
+    if pretrained.encoder is not None:
+        given = pretrained.encoder.config
+        stack = _with_dropout(given.stack, config.model.encoder.stack)
+        model = replace(
+            config.model, encoder=replace(given, stack=stack), head=pretrained.encoder.head
+        )
+        return replace(config, model=model)
+    given, wanted = pretrained.saved.config, config.model
+    names = {item.name for item in fields(wanted)}
+    own = {name: getattr(wanted, name) for name in OF_THE_RUN if name in names}
+    if "stack" in names:
+        own["stack"] = _with_dropout(given.stack, wanted.stack)
+    try:
+        model = replace(given, **own)
+    except ValueError as error:
+        raise ConfigError(
+            f"train.init: {pretrained.path} is incompatible: {error}", "init_conflict"
+        ) from None
+    for name, value, actual in config_conflicts(config.overridden, plain(model)):
+        raise ConfigError(
+            f"{name} = {value!r}, but {pretrained.path} (train.init) has {actual!r}. Leave it out, "
+            "or train from scratch.",
+            "init_conflict",
+        )
+    return replace(config, model=model)
+
+
+def _with_dropout(stack: StackConfig, other: StackConfig) -> StackConfig:
+    """Return a stack with the dropout of another."""
     return replace(
         stack,
-        dropout=ours.dropout,
-        attention_dropout=ours.attention_dropout,
-        activation_dropout=ours.activation_dropout,
+        dropout=other.dropout,
+        attention_dropout=other.attention_dropout,
+        activation_dropout=other.activation_dropout,
     )
 
 
-def _unlike(
-    asked: Mapping[str, Any], found: Mapping[str, Any], where: str = "model."
+def config_conflicts(
+    overridden: Mapping[str, Any], actual: Mapping[str, Any], table: str = "model."
 ) -> Iterator[tuple[str, Any, Any]]:
-    """The name of each value that was asked for and is another, with both."""
-    for name, value in asked.items():
+    """Yield name, wanted and actual value of each override that contradicts the model."""
+    for name, value in overridden.items():
         if isinstance(value, Mapping):
-            yield from _unlike(value, found[name], f"{where}{name}.")
-        elif name not in OF_THE_DATA and value != found[name]:
-            yield f"{where}{name}", value, found[name]
+            yield from config_conflicts(value, actual[name], f"{table}{name}.")
+        elif name not in OF_THE_DATA and value != actual[name]:
+            yield f"{table}{name}", value, actual[name]
 
 
-def take_over(run: RunConfig, saved: SavedModel, folder: Path) -> RunConfig:
-    """The run with the model's own sizes; its tokenizers are put where a run looks for them."""
-    return replace(take_tokenizers(run, saved, folder), model=saved.config)
+def adopt_config(
+    config: RunConfig, pretrained: PretrainedModel | None, run_dir: RunDir
+) -> RunConfig:
+    """Adopt sizes and tokenizers of a pre-trained model, which are copied into the run.
+
+    Text classifiers may sample subwords to another degree than the model did.
+    """
+    adopted = with_pretrained_sizes(config, pretrained)
+    tokenizers = None if pretrained is None else pretrained.saved.tokenizers
+    if tokenizers is None or (config.task == "translation" and adopted is config):
+        return adopted
+    if config.task == "text_classification":
+        copy_tokenizers(sampled(tokenizers, config.text.sampling), run_dir)
+        return adopted
+    copy_tokenizers(tokenizers, run_dir)
+    return replace(adopted, text=tokenizers.config)
 
 
-def take_tokenizers(run: RunConfig, saved: SavedModel, folder: Path) -> RunConfig:
-    """Put a model's tokenizers where a run looks for them."""
-    assert saved.tokenizers is not None
-    place = folder / runs.TOKENIZER
-    if not place.exists():
-        with store.atomic_dir(place) as draft:
-            tokenizer.save(saved.tokenizers, draft)
-    return replace(run, text=saved.tokenizers.config)
+def copy_tokenizers(tokenizers: Tokenizers, run_dir: RunDir) -> None:
+    """Write tokenizers into a run that has none yet."""
+    if not run_dir.tokenizer.exists():
+        with atomic_dir(run_dir.tokenizer) as draft:
+            save_tokenizers(tokenizers, draft)
 
 
-def set_all(saved: SavedModel, path: str, journal: RunLog, model: Any) -> None:
-    """Begin with all of its weights."""
-    model_folder.set_weights(model, model_folder.weights_of(saved.model))
-    journal.notice(f"sizes and all weights are those of {path}")
+def load_weights(
+    pretrained: PretrainedModel, model: Any, log: RunLog, classes: Sequence[str] = ()
+) -> bool:
+    """Copy the pre-trained weights into a new model; return True if none of its weights is new.
+
+    classes: those of the new run, for image classifiers.
+    """
+    path = pretrained.path
+    if pretrained.encoder is not None and isinstance(model, Classifier):
+        model.encoder.load_state_dict(pretrained.encoder.encoder.state_dict())
+        log.notice(f"initialized the encoder from {path}")
+        return False
+    if pretrained.encoder is not None:
+        copied = copy_blocks(pretrained.encoder, model)
+        log.notice(f"initialized {copied} tensors of the encoder from {path}; all others are new")
+        return False
+    if classes:
+        return _load_image_weights(pretrained, model, log, classes)
+    set_weights(model, weights_of(pretrained.saved.model))
+    log.notice(f"initialized architecture and weights from {path}")
+    return True
+
+
+def copy_blocks(pretrained: PretrainedEncoder, model: Any) -> int:
+    """Copy weights of equal name and shape into a Transformer's encoder; return their number."""
+    given = dict(pretrained.encoder.stack.named_parameters())
+    copied = 0
+    with torch.no_grad():
+        for name, parameter in model.encoder.named_parameters():
+            if name in given and given[name].shape == parameter.shape:
+                parameter.copy_(given[name])
+                copied += 1
+    return copied
+
+
+def _load_image_weights(
+    pretrained: PretrainedModel, model: Any, log: RunLog, classes: Sequence[str]
+) -> bool:
+    """Copy all weights; learned positions are interpolated, the head is kept if classes match."""
+    old: Any = pretrained.saved.model
+    weights, new = weights_of(old), weights_of(model)
+    if POSITIONS in weights and old.grid != model.grid:
+        weights[POSITIONS] = old.places(model.grid).detach()
+        before, after = (f"{height} x {width}" for height, width in (old.grid, model.grid))
+        log.notice(f"interpolated positions from {before} to {after} patches")
+    rows = head_rows(pretrained.saved, classes)
+    for name in HEAD:
+        weights[name] = new[name] if rows is None else weights[name][rows]
+    set_weights(model, weights)
+    head = "new output layer for other classes" if rows is None else "same classes"
+    log.notice(f"initialized architecture and weights from {pretrained.path}; {head}")
+    return rows is not None
+
+
+def head_rows(saved: SavedModel, classes: Sequence[str]) -> list[int] | None:
+    """Return the row of each class in a model's output layer; None if it has other classes."""
+    known = [str(name) for name in saved.about.get("classes") or ()]
+    if sorted(known) != sorted(classes) or len(known) != saved.config.classes:
+        return None
+    return [known.index(name) for name in classes]

@@ -32,6 +32,8 @@ from polyhead.data.batches.masked import MaskedBatch
 from polyhead.data.batches.translation import TranslationBatch
 from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.layers.mixture_of_experts import has_experts, listening
+from polyhead.metrics.masked_tokens import replaced_token_loss
+from polyhead.metrics.perplexity import next_token_nll
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,7 @@ class NextTokenLoss:
     smoothing: float = 0.0
 
     def __call__(self, model: Any, batch: LanguageBatch) -> Loss:
-        labels = batch.labels.flatten()
-        states = model.hidden(batch.ids).flatten(0, 1)
-        layer = model.to_logits
-        total = linear_cross_entropy(states, layer.weight, layer.bias, labels, self.smoothing)
-        return Loss(total, len(labels))
+        return Loss(next_token_nll(model, batch, self.smoothing), batch.labels.numel())
 
 
 @dataclass(frozen=True)
@@ -106,17 +104,8 @@ class ReplacedTokenLoss:
     pad: int
 
     def __call__(self, model: Any, batch: MaskedBatch) -> Loss:
-        return self.of(model(batch.ids, batch.blanked, batch.chosen), batch, model.spotting)
-
-    def of(self, output: Any, batch: MaskedBatch, weight: float) -> Loss:
-        """Return the loss of a model's output; `weight` is λ."""
-        fill = F.cross_entropy(output.generated.float(), batch.ids[batch.chosen], reduction="sum")
-        real = batch.ids != self.pad
-        spot = F.binary_cross_entropy_with_logits(
-            output.suspicion.float()[real], output.replaced[real].float(), reduction="sum"
-        )
-        total = batch.tokens_per_blank * fill + weight * spot
-        return Loss(total, batch.n_tokens)
+        output = model(batch.ids, batch.blanked, batch.chosen)
+        return Loss(replaced_token_loss(output, batch, model.spotting, self.pad), batch.n_tokens)
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,16 @@
-"""Training for what is wanted, not for the next word: expected reward, Wu et al. 2016, section 5.
+"""Training on expected reward (Wu et al. 2016, section 5).
 
-    O_ML = Σ log P(y* | x)                                       likelihood of the right sentence
+    O_ML = Σ log P(y* | x)                                       likelihood of the reference
     O_RL = Σ Σ_y P(y | x) r(y, y*)                               expected reward, eq. 8
     loss = -(α O_ML + O_RL)                                      eq. 9
 
-The expectation is estimated from N sentences that the model draws itself, and its gradient is
+The expectation is estimated from N sentences sampled from the model, and its gradient is
 
     ∇ O_RL ≈ Σ 1/N Σ_n (r(y_n) - r̄) ∇ log P(y_n | x)              r̄: the mean reward of the N
 
-The reward is the GLEU of a sentence: of all n-grams of one to four tokens, those that output and
-target share, divided by those of the longer of the two (the smaller of precision and recall).
-Unlike BLEU it is made for single sentences. Dropout is off, as in the paper: the model that draws
-is the model that learns.
+The reward is the GLEU of a sentence: the number of n-grams of one to four tokens that output and
+target share, divided by that of the longer of the two (the minimum of precision and recall).
+Dropout is off, as in the paper, so that sampling and training use the same model.
 """
 
 from collections import Counter
@@ -29,12 +28,12 @@ from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.training.losses import Loss, TranslationLoss
 
 Draw = Callable[[nn.Module, Tensor, int], Tensor]  # model, source, N → (batch, sample, length)
-LONGEST = 4  # tokens of an n-gram
+MAX_N = 4  # of n-grams
 
 
 @dataclass(frozen=True)
 class RewardConfig:
-    """The table [train.reward]: no `samples`, no reward. `likelihood` is the α of the paper."""
+    """The table [train.reward]; 0 `samples` disable it. `likelihood` is the α of the paper."""
 
     samples: int = 0
     likelihood: float = 0.017
@@ -50,23 +49,23 @@ class RewardConfig:
 
 
 def gleu(output: Sequence[int], target: Sequence[int]) -> float:
-    """The share of n-grams that two sentences have in common: 1 for equal ones, 0 for strangers."""
-    ours, theirs = n_grams(output), n_grams(target)
-    most = max(ours.total(), theirs.total())
-    return (ours & theirs).total() / most if most else 0.0
+    """Return the share of common n-grams: 1 for equal sentences, 0 if nothing is shared."""
+    first, second = n_grams(output), n_grams(target)
+    most = max(first.total(), second.total())
+    return (first & second).total() / most if most else 0.0
 
 
 def n_grams(tokens: Sequence[int]) -> Counter[tuple[int, ...]]:
-    """All sequences of one to four neighbours, and how often each occurs."""
+    """Count all n-grams of one to four tokens."""
     return Counter(
         tuple(tokens[start : start + n])
-        for n in range(1, LONGEST + 1)
+        for n in range(1, MAX_N + 1)
         for start in range(len(tokens) - n + 1)
     )
 
 
-def words_of(ids: Sequence[int]) -> list[int]:
-    """A row's tokens before its end."""
+def strip_padding(ids: Sequence[int]) -> list[int]:
+    """Return the tokens before EOS."""
     row = list(ids)
     end = row.index(EOS) if EOS in row else len(row)
     return [id for id in row[:end] if id != PAD]
@@ -75,18 +74,18 @@ def words_of(ids: Sequence[int]) -> list[int]:
 def rewards(
     drawn: Int[Tensor, "batch sample length"], labels: Int[Tensor, "batch target"]
 ) -> Float[Tensor, "batch sample"]:
-    """The GLEU of every drawn sentence with the right one."""
-    right = [words_of(row) for row in labels.tolist()]
+    """Return the GLEU of every sampled sentence."""
+    targets = [strip_padding(row) for row in labels.tolist()]
     rows = [
-        [gleu(words_of(one), target) for one in of_sentence]
-        for of_sentence, target in zip(drawn.tolist(), right, strict=True)
+        [gleu(strip_padding(sample), target) for sample in samples]
+        for samples, target in zip(drawn.tolist(), targets, strict=True)
     ]
     return torch.tensor(rows, device=drawn.device)
 
 
 @dataclass(frozen=True)
 class ExpectedReward:
-    """The mixed objective. `draw` lets a model write sentences of its own."""
+    """The mixed objective of equation 9. `draw` samples sentences from a model."""
 
     config: RewardConfig
     draw: Draw
@@ -96,9 +95,9 @@ class ExpectedReward:
         model.eval()
         try:
             drawn = self.draw(model, batch.source, self.config.samples)
-            found = rewards(drawn, batch.labels)
-            advantage = found - found.mean(1, keepdim=True)
-            with torch.backends.cudnn.flags(enabled=False):  # its RNNs learn in training mode only
+            reward = rewards(drawn, batch.labels)
+            advantage = reward - reward.mean(1, keepdim=True)
+            with torch.backends.cudnn.flags(enabled=False):  # its RNNs require training mode
                 expected = (advantage * log_p(model, batch.source, drawn)).sum() / drawn.size(1)
                 likely = TranslationLoss(PAD)(model, batch)
         finally:
@@ -109,7 +108,7 @@ class ExpectedReward:
 def log_p(
     model: Any, source: Int[Tensor, "batch source"], drawn: Int[Tensor, "batch sample length"]
 ) -> Float[Tensor, "batch sample"]:
-    """The log P of every drawn sentence, its end included."""
+    """Return log P of every sampled sentence, with its EOS."""
     n, flat = drawn.size(1), drawn.flatten(0, 1)
     read = F.pad(flat[:, :-1], (1, 0), value=BOS)
     real = flat != PAD

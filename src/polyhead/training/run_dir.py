@@ -1,13 +1,13 @@
-"""The folder of a run: what belongs to it, who works in it, and what was agreed at its start.
+"""The directory of a run: its layout, its lock, and the checks before a run is resumed.
 
-    config.toml     the whole configuration, every default filled in
-    data.json       a fingerprint of the text it was trained on
-    tokenizer/      learned once, then kept
-    checkpoints/    step-00001000/ …, each a complete model with what is needed to go on
+    config.toml     the whole configuration, with all defaults
+    data.json       a fingerprint of the training data
+    tokenizer/      trained once, then kept
+    checkpoints/    step-00001000/ …, each a complete model with its training state
     best, last      links to two of them
     metrics.jsonl, train.log, tensorboard/, samples/
 
-Whatever else lies there belongs to somebody else and is left alone.
+Other files in the directory are ignored.
 """
 
 import fcntl
@@ -18,188 +18,210 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from polyhead.checkpoint import atomic_dir as store
+from polyhead.checkpoint.atomic_dir import (
+    CHECKPOINTS,
+    DRAFT,
+    os_errors_as_polyhead_errors,
+    remove_drafts,
+    write_text,
+)
 from polyhead.config import differences
-from polyhead.data import bilingual_dictionary as lexicon
+from polyhead.data.bilingual_dictionary import FILE as DICTIONARY
 from polyhead.errors import ConfigError, DataError, PolyheadError
 from polyhead.training.config import LISTS, RunConfig, build
 
-CONFIG, DATA, TOKENIZER, CHECKPOINTS = "config.toml", "data.json", "tokenizer", "checkpoints"
+CONFIG, DATA, TOKENIZER, SAMPLES = "config.toml", "data.json", "tokenizer", "samples"
 LOCK = ".lock"
-OURS = (
+OWN_FILES = (
     CONFIG, DATA, TOKENIZER, CHECKPOINTS, "best", "last", "metrics.jsonl", "train.log",
-    "tensorboard", "samples", lexicon.FILE,
+    "tensorboard", SAMPLES, DICTIONARY,
 )  # fmt: skip
 TABLES = {"data", "text", "model", "train", "decode"}
-# cannot change once training has begun
-FIXED = ("data.", "text.", "model.", "train.seed:", "train.init:")
-FREE = {"train": ("workers", "keep")}  # may change at any time: the result does not depend on it
+FIXED = ("data.", "text.", "model.", "train.seed:", "train.init:")  # cannot change within a run
+WITHOUT_EFFECT = {"train": ("workers", "keep")}  # may always change: the result stays equal
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Only one process at a time may train in a folder, and only in one that is meant for it.
+@dataclass(frozen=True)
+class RunDir:
+    """The directory of one run."""
 
-    The lock belongs to this process alone. (flock's would be shared with the workers that prepare
-    batches, and outlive a killed parent by seconds.)
-    """
-    refuse_foreign(folder)
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("a+")
-    except OSError as error:
-        raise PolyheadError(f"cannot write to {folder}: {error.strerror}") from None
-    with file:
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """The directory of all checkpoints."""
+        return self.path / CHECKPOINTS
+
+    @property
+    def tokenizer(self) -> Path:
+        """The directory of the tokenizers."""
+        return self.path / TOKENIZER
+
+    @contextmanager
+    def exclusive_lock(self) -> Iterator[None]:
+        """Create the directory and lock it for this process.
+
+        The lock is fcntl's: flock's would be inherited by the workers that prepare batches and
+        outlive a killed parent.
+        """
+        self.check_is_run_dir()
+        created = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise PolyheadError(
-                f"{folder} is being trained by another process ({file.read(20).strip()}); wait for "
-                "it, or choose another --run"
-            ) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / LOCK).open("a+")
+        except OSError as error:
+            raise PolyheadError(f"cannot write to {self.path}: {error.strerror}", "io") from None
+        with file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                raise PolyheadError(
+                    f"{self.path} is in use by another training process "
+                    f"({file.read(20).strip()}). Wait for it, or choose another --run directory.",
+                    "run_in_use",
+                ) from None
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            try:
+                yield
+            finally:
+                self._remove_if_empty(created)
+
+    def _remove_if_empty(self, created: Sequence[Path]) -> None:
+        """Remove the directory of a run that never started, e.g. because its data is missing."""
+        if [path.name for path in self.path.iterdir()] != [LOCK]:
+            return
+        (self.path / LOCK).unlink()
+        with suppress(OSError):  # another process may have created a file
+            for path in created:
+                path.rmdir()
+
+    def is_run(self) -> bool:
+        """Return True if the directory has the configuration of a run."""
         try:
-            yield
-        finally:
-            _remove_if_empty(folder, made)
+            return TABLES <= tomllib.loads((self.path / CONFIG).read_text(encoding="utf-8")).keys()
+        except (OSError, ValueError, RecursionError):
+            return False
 
-
-def _remove_if_empty(folder: Path, made: Sequence[Path]) -> None:
-    """A run that never began, because its data were not there, say, leaves no folder behind."""
-    if [path.name for path in folder.iterdir()] != [LOCK]:
-        return
-    (folder / LOCK).unlink()
-    with suppress(OSError):  # somebody else may have put something there
-        for path in made:
-            path.rmdir()
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a folder holds a run: it has a configuration with the tables of one."""
-    try:
-        return TABLES <= tomllib.loads((folder / CONFIG).read_text(encoding="utf-8")).keys()
-    except (OSError, ValueError, RecursionError):
-        return False
-
-
-def refuse_foreign(folder: Path) -> None:
-    """A folder with other people's things is no place for a run; a run may have guests."""
-    if not folder.is_dir() or is_run(folder):
-        return
-    for path in sorted(folder.iterdir()):
-        if path.name not in (*OURS, LOCK) and not store.DRAFT.fullmatch(path.name):
-            raise ConfigError(
-                f"{folder} holds other things than a run, such as {path.name}; choose another --run"
-            )
-
-
-def refuse_own(folder: Path, run: RunConfig) -> None:
-    """A run cannot begin from its own things: `clear` would remove them."""
-    own = folder.resolve()
-    named = {f"data.{name}": getattr(run.data, name) for name in LISTS}
-    named["train.init"] = () if run.train.init is None else (run.train.init,)
-    for name, paths in named.items():
-        for path in paths:
-            place = Path(path).resolve()
-            if place == own or any(place.is_relative_to(own / part) for part in OURS):
+    def check_is_run_dir(self) -> None:
+        """Reject a non-empty directory that is not a run."""
+        if not self.path.is_dir() or self.is_run():
+            return
+        for path in sorted(self.path.iterdir()):
+            if path.name not in (*OWN_FILES, LOCK) and not DRAFT.fullmatch(path.name):
                 raise ConfigError(
-                    f"{name} = {path!r} belongs to {folder}, the run that is to begin from it; "
-                    "choose another --run"
+                    f"{self.path} is not a run directory (contains {path.name}). Choose another "
+                    "--run directory.",
+                    "not_a_run_dir",
+                )
+
+    def check_no_self_reference(self, config: RunConfig) -> None:
+        """Reject data or a model inside this directory: `clear` would remove them."""
+        own = self.path.resolve()
+        paths = {f"data.{name}": getattr(config.data, name) for name in LISTS}
+        paths["train.init"] = () if config.train.init is None else (config.train.init,)
+        for name, values in paths.items():
+            for value in values:
+                path = Path(value).resolve()
+                if path == own or any(path.is_relative_to(own / part) for part in OWN_FILES):
+                    raise ConfigError(
+                        f"{name} = {value!r} is inside {self.path}, the directory of this run. "
+                        "Choose another --run directory.",
+                        "self_reference",
+                    )
+
+    def check_config(self, config: RunConfig, *, fresh: bool, accept_changes: bool) -> list[str]:
+        """Check that a run would be resumed as it was started; return the accepted changes."""
+        self.check_no_self_reference(config)
+        if fresh or not (self.path / CONFIG).exists():
+            return []
+        changes = self.changes(config)
+        for change in changes:
+            if change.startswith(FIXED):
+                raise ConfigError(
+                    f"{self.path} was created with a different configuration, and {change} cannot "
+                    "change within a run. Use --fresh to start over, or another --run directory.",
+                    "config_changed",
+                )
+        if changes and not accept_changes:
+            raise ConfigError(
+                f"{self.path} was created with a different configuration ({'; '.join(changes)}). "
+                "Use the original configuration to resume, --accept-changes to resume with the new "
+                "one, --fresh to start over, or another --run directory.",
+                "config_changed",
+            )
+        return changes
+
+    def changes(self, config: RunConfig) -> list[str]:
+        """Return the differences between the saved configuration and this one.
+
+        Options that a file of an earlier version lacks had their present default.
+        """
+        path = self.path / CONFIG
+        try:
+            before = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}", "unreadable_config") from None
+        with suppress(ConfigError):  # values that are invalid now are reported as differences
+            before = tomllib.loads(build(before).toml())
+        after = tomllib.loads(config.toml())
+        for values in (before, after):
+            values.pop("description", None)
+            for table, names in WITHOUT_EFFECT.items():
+                for name in names:
+                    values.get(table, {}).pop(name, None)
+        return differences(before, after)
+
+    def start(self, config: RunConfig, *, fresh: bool) -> None:
+        """Remove what interrupted processes left half-written, and save the configuration."""
+        if fresh:
+            self.clear()
+        remove_drafts(self.path)
+        remove_drafts(self.path / SAMPLES)
+        write_text(self.path / CONFIG, config.toml())
+
+    def clear(self) -> None:
+        """Remove all files of the run, and no others."""
+        with os_errors_as_polyhead_errors(self.path):
+            for name in OWN_FILES:
+                path = self.path / name
+                if path.is_symlink() or path.is_file():
+                    path.unlink()
+                elif path.is_dir():
+                    shutil.rmtree(path)
+
+    def check_data(self, fingerprints: dict[str, str]) -> None:
+        """Check that the data is unchanged since the run was started; record it at the start."""
+        path = self.path / DATA
+        if not path.exists():
+            write_text(path, json.dumps(fingerprints, indent=1) + "\n")
+            return
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            before = None
+        if not isinstance(before, dict):
+            raise DataError(
+                f"{path} is damaged, so that the data of this run cannot be checked. Start over "
+                "with --fresh.",
+                "damaged_fingerprints",
+            )
+        for name, value in fingerprints.items():
+            if before.get(name) != value:
+                raise DataError(
+                    f"{self.path}: the {name} data changed since the run was started. Restore the "
+                    "files, or start over with --fresh.",
+                    "data_changed",
                 )
 
 
-def check(folder: Path, run: RunConfig, *, fresh: bool, accept_changes: bool) -> list[str]:
-    """Make sure that an old run would go on as it began; what changed, if that is accepted."""
-    refuse_own(folder, run)
-    if fresh or not (folder / CONFIG).exists():
-        return []
-    changed = compare(folder, run)
-    for line in changed:
-        if line.startswith(FIXED):
-            raise ConfigError(
-                f"{folder} was begun with another configuration, and {line} cannot change within a "
-                "run; start over with --fresh, or choose another --run"
-            )
-    if changed and not accept_changes:
-        raise ConfigError(
-            f"{folder} was begun with another configuration ({'; '.join(changed)}); go on with "
-            "the old one, start over with --fresh, choose another --run, or go on with the new "
-            "one with --accept-changes"
-        )
-    return changed
-
-
-def begin(folder: Path, run: RunConfig, *, fresh: bool) -> None:
-    """Make a folder ready: nothing half-written is left, and the configuration is written down."""
-    if fresh:
-        clear(folder)
-    store.remove_drafts(folder)
-    store.remove_drafts(folder / "samples")
-    store.write_text(folder / CONFIG, run.toml())
-
-
-def compare(folder: Path, run: RunConfig) -> list[str]:
-    """What differs between the configuration of a folder and this one, as far as it matters.
-
-    What a file of an earlier version does not name had the value that is the default now.
-    """
-    try:
-        before = tomllib.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{folder / CONFIG} cannot be read: {error}") from None
-    with suppress(ConfigError):  # what cannot be understood is told as a difference below
-        before = tomllib.loads(build(before).toml())
-    now = tomllib.loads(run.toml())
-    for values in (before, now):
-        values.pop("description", None)
-        for table, names in FREE.items():
-            for name in names:
-                values.get(table, {}).pop(name, None)
-    return differences(before, now)
-
-
-def clear(folder: Path) -> None:
-    """Remove what belongs to a run, and nothing else."""
-    with store.os_errors_as_polyhead_errors(folder):
-        for name in OURS:
-            path = folder / name
-            if path.is_symlink() or path.is_file():
-                path.unlink()
-            elif path.is_dir():
-                shutil.rmtree(path)
-
-
-def check_data(folder: Path, now: dict[str, str]) -> None:
-    """The data, given by their fingerprints, must be those that the run began with."""
-    path = folder / DATA
-    if not path.exists():
-        store.write_text(path, json.dumps(now, indent=1) + "\n")
-        return
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        before = None
-    if not isinstance(before, dict):
-        raise DataError(
-            f"{path} is damaged: which text this run began with is not known; "
-            "start over with --fresh"
-        )
-    for name, value in now.items():
-        if before.get(name) != value:
-            raise DataError(
-                f"{folder}: the {name} data are no longer those that this run began with; restore "
-                "the files, or start over with --fresh"
-            )
-
-
 def fingerprint(lines: Sequence[str]) -> str:
-    """A sha256 of all lines."""
+    """Return the sha256 of all lines."""
     digest = hashlib.sha256()
     for line in lines:
         digest.update(line.encode("utf-8") + b"\n")

@@ -1,8 +1,8 @@
-"""What a run says while it works: to whoever watches, to a log, and to metrics.jsonl.
+"""Logs of a run: progress reports, train.log, metrics.jsonl and TensorBoard.
 
-metrics.jsonl has one JSON object a line: {"kind": "train", …} every `log_every` steps and
-{"kind": "valid", …} at each validation. A resumed run first removes what lies after its checkpoint,
-so that the file is the same as that of a run that was never interrupted.
+metrics.jsonl has one JSON object per line: {"kind": "train", …} every `log_every` steps and
+{"kind": "valid", …} at each validation. A resumed run first removes the lines after its checkpoint,
+so that the file equals that of an uninterrupted run.
 """
 
 import json
@@ -20,50 +20,50 @@ METRICS, LOG = "metrics.jsonl", "train.log"
 
 @runtime_checkable
 class ProgressReporter(Protocol):
-    """Whoever watches a run. The command line draws a progress bar; a program may be silent."""
+    """Receiver of progress reports, such as the progress bar of the command line."""
 
-    def stage(self, what: str) -> None:
-        """Something that takes a while begins."""
+    def stage(self, text: str) -> None:
+        """Report the start of a stage that takes a while."""
         ...
 
-    def notice(self, what: str) -> None:
-        """Something worth a line."""
+    def notice(self, text: str) -> None:
+        """Report one line."""
         ...
 
     def begin(self, step: int, steps: int) -> None:
-        """Training goes from `step` to `steps`."""
+        """Report the start of training, from `step` to `steps`."""
         ...
 
     def step(self, metrics: dict[str, Any]) -> None:
-        """One update was made."""
+        """Report one update."""
         ...
 
     def end(self) -> None:
-        """Training is over, or was interrupted."""
+        """Report that training ended or was interrupted."""
         ...
 
 
 class NullReporter:
-    """A reporter that says nothing."""
+    """A reporter that ignores everything."""
 
-    def stage(self, what: str) -> None:
-        """Say nothing."""
+    def stage(self, text: str) -> None:
+        """Ignore the stage."""
 
-    def notice(self, what: str) -> None:
-        """Say nothing."""
+    def notice(self, text: str) -> None:
+        """Ignore the line."""
 
     def begin(self, step: int, steps: int) -> None:
-        """Say nothing."""
+        """Ignore the start."""
 
     def step(self, metrics: dict[str, Any]) -> None:
-        """Say nothing."""
+        """Ignore the update."""
 
     def end(self) -> None:
-        """Say nothing."""
+        """Ignore the end."""
 
 
 class RunLog:
-    """A run's memory: train.log for people, metrics.jsonl for programs, TensorBoard if asked."""
+    """The log files of a run; every notice also goes to the reporter."""
 
     def __init__(
         self, folder: Path, reporter: ProgressReporter, *, tensorboard: bool = False
@@ -73,21 +73,21 @@ class RunLog:
         self._writer_class = summary_writer() if tensorboard else None
         self._writer: Any = None
 
-    def stage(self, what: str) -> None:
-        """Something that takes a while begins."""
-        self._log(what)
-        self.reporter.stage(what)
+    def stage(self, text: str) -> None:
+        """Log the start of a stage that takes a while."""
+        self._log(text)
+        self.reporter.stage(text)
 
-    def notice(self, what: str) -> None:
-        """Something worth a line."""
-        self._log(what)
-        self.reporter.notice(what)
+    def notice(self, text: str) -> None:
+        """Log one line."""
+        self._log(text)
+        self.reporter.notice(text)
 
     def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        """One line of metrics.jsonl, and the same in words."""
+        """Write one line of metrics.jsonl, train.log and TensorBoard."""
         entry = {"kind": kind, "step": step, **(without_nan(values) or {})}
         self._append(METRICS, json.dumps(entry, allow_nan=False))
-        self._log(in_words(entry))
+        self._log(as_text(entry))
         if self._writer is not None:
             for name, value in entry.items():
                 if isinstance(value, int | float) and name != "step":
@@ -95,12 +95,12 @@ class RunLog:
             self._writer.flush()
 
     def forget_after(self, step: int) -> None:
-        """Remove the metrics of steps that will be done again, and a line torn by a crash."""
+        """Remove metrics of later steps, and a line that a crash left incomplete."""
         if self._writer_class is not None:
             if self._writer is not None:
                 self._writer.close()
-            place = str(self.folder / "tensorboard")
-            self._writer = self._writer_class(place, purge_step=step + 1)
+            directory = str(self.folder / "tensorboard")
+            self._writer = self._writer_class(directory, purge_step=step + 1)
         path = self.folder / METRICS
         if not path.exists():
             return
@@ -114,14 +114,14 @@ class RunLog:
         write_text(path, "".join(kept))
 
     def sync(self) -> None:
-        """Wait until the disk has the metrics: a checkpoint must not know more than they do."""
+        """Flush the metrics to disk, before a checkpoint of the same step is written."""
         path = self.folder / METRICS
         if path.exists():
             with os_errors_as_polyhead_errors(path):
                 sync(path)
 
-    def _log(self, what: str) -> None:
-        self._append(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {what}")
+    def _log(self, text: str) -> None:
+        self._append(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}")
 
     def _append(self, name: str, line: str) -> None:
         path = self.folder / name
@@ -133,7 +133,7 @@ class RunLog:
 
 
 def without_nan(values: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The same with null for what is not finite, because JSON has no word for it."""
+    """Replace numbers that are not finite by None, because JSON cannot hold them."""
     if values is None:
         return None
     return {
@@ -143,29 +143,30 @@ def without_nan(values: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def with_nan(values: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The inverse of `without_nan`, as far as there is one."""
+    """Replace None by NaN: the inverse of `without_nan` up to infinities."""
     if values is None:
         return None
     return {name: math.nan if value is None else value for name, value in values.items()}
 
 
-def in_words(entry: dict[str, Any]) -> str:
-    """A line of metrics as a line to read."""
-    shown = [f"{entry['kind']} step {entry['step']}"]
+def as_text(entry: dict[str, Any]) -> str:
+    """Return a line of metrics for train.log."""
+    words = [f"{entry['kind']} step {entry['step']}"]
     for name, value in entry.items():
         if name in ("kind", "step") or value is None:
             continue
         number = f"{value:.4g}" if isinstance(value, float) else str(value)
-        shown.append(f"{name} {number}")
-    return "  ".join(shown)
+        words.append(f"{name} {number}")
+    return "  ".join(words)
 
 
 def summary_writer() -> Any:
-    """TensorBoard's writer, or an error that says how to get it."""
+    """Return TensorBoard's writer class; MissingError if it is not installed."""
     try:
         from torch.utils.tensorboard.writer import SummaryWriter
     except ImportError:
         raise MissingError(
-            "TensorBoard is not installed; add it with: pip install 'polyhead[tb]'"
+            "TensorBoard is not installed. Install it with: pip install 'polyhead[tb]'",
+            "no_tensorboard",
         ) from None
     return SummaryWriter

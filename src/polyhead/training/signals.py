@@ -1,4 +1,4 @@
-"""Signals: how somebody outside asks a run to save and leave."""
+"""Signals that ask a run to save and stop."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -7,32 +7,32 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 @dataclass
-class Stop:
-    """Somebody asked to leave: by which signal, if any."""
+class StopRequest:
+    """The number of the signal that asked to stop, if any."""
 
     signal: int | None = None
 
 
 @contextmanager
-def listening() -> Iterator[Stop]:
-    """The first of the polite signals asks to save and leave; a second Ctrl-C leaves at once."""
-    stop = Stop()
+def handle_signals() -> Iterator[StopRequest]:
+    """Record the first signal instead of being killed; a second Ctrl-C stops at once."""
+    stop = StopRequest()
 
-    def ask(number: int, _: FrameType | None) -> None:
+    def record(number: int, _: FrameType | None) -> None:
         if stop.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         stop.signal = number
 
     before: dict[int, Callable[..., Any] | int | None] = {}
     try:
-        for number in POLITE:
-            before[number] = signal.signal(number, ask)
+        for number in HANDLED:
+            before[number] = signal.signal(number, record)
     except ValueError:
-        pass  # not in the main thread: signals are somebody else's business
+        pass  # not in the main thread, where signals cannot be handled
     try:
         yield stop
     finally:

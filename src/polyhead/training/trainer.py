@@ -1,264 +1,270 @@
-"""Train a model: the one place where text, data, model, loop and checkpoints are put together."""
+"""The trainer: reads the data, builds the model, resumes, trains, validates and saves."""
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
 
 from polyhead import devices
-from polyhead.checkpoint import atomic_dir as store
-from polyhead.checkpoint import model_dir as model_folder
-from polyhead.checkpoint import tensors
-from polyhead.checkpoint import train_state as training_state
+from polyhead.checkpoint import train_state
+from polyhead.checkpoint.atomic_dir import (
+    atomic_dir,
+    checkpoint_path,
+    link,
+    list_checkpoints,
+    newest_checkpoint,
+    remove,
+    remove_old_checkpoints,
+    verify,
+)
 from polyhead.checkpoint.model_card import model_card
+from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_weights, write_model
 from polyhead.config import from_dict
 from polyhead.data.batches.base import DataPosition
 from polyhead.errors import CheckpointError, ConfigError, Diverged, PolyheadError
-from polyhead.training import loop
-from polyhead.training import run_dir as runs
-from polyhead.training import run_log as reports
-from polyhead.training import signals as interrupts
-from polyhead.training.config import RunConfig
-from polyhead.training.loop import Callbacks, NotFinite, Progress, Update
+from polyhead.layers.mixture_of_experts import (
+    describe_usage,
+    has_experts,
+    listening,
+    usage_metrics,
+    usage_shares,
+)
+from polyhead.models.registry import FAMILIES
+from polyhead.training import finetune
+from polyhead.training.config import RunConfig, stack_of
+from polyhead.training.loop import NotFinite, Progress, Update, finished, out_of_memory, train_loop
 from polyhead.training.losses import with_balancing
-from polyhead.training.optim import learning_rate
-from polyhead.training.run_log import NullReporter, ProgressReporter, RunLog
-from polyhead.training.session import Session, open_session
-from polyhead.training.tasks import task_of
-from polyhead.training.validation import validate
-
-OF_BLOCKS = ("transformer", "gpt", "reformer", "bert", "electra", "classifier", "vit")
+from polyhead.training.optim import build_optimizer, learning_rate
+from polyhead.training.run_dir import RunDir
+from polyhead.training.run_log import NullReporter, ProgressReporter, RunLog, with_nan, without_nan
+from polyhead.training.signals import StopRequest, handle_signals
+from polyhead.training.tasks import TASKS
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """How a run ended. `best` is the model to use."""
+    """The outcome of a run. `best` is the model to use.
+
+    signal: the number of the signal that interrupted it, if any.
+    """
 
     folder: Path
     best: Path
     step: int
-    signal: int | None  # what interrupted it, if anything
+    signal: int | None
     metrics: dict[str, Any]
 
 
 def train(
-    run: RunConfig,
-    folder: Path,
+    config: RunConfig,
+    run_dir: Path,
     *,
     fresh: bool = False,
     accept_changes: bool = False,
     reporter: ProgressReporter | None = None,
     tensorboard: bool = False,
 ) -> TrainResult:
-    """Train a run in a folder, or go on with it: the result is the same to the last bit.
+    """Train a run, or resume it: the result is bit-identical to that of an uninterrupted run.
 
-    Nothing in the folder is touched before the configuration and the text are known to be usable.
+    Nothing is written before configuration and data have been checked.
+
+    fresh: delete an earlier run in this directory.
+    accept_changes: resume even if the configuration changed.
     """
-    watcher = NullReporter() if reporter is None else reporter
-    task = task_of(run.family)
-    _check_layers(run)
-    device = devices.choose(run.train.device)
-    if run.train.bf16:
-        devices.check_bf16(device)
-    if tensorboard:
-        reports.summary_writer()
-    devices.keep_freed_memory()
-    with runs.alone(folder), interrupts.listening() as stop, _memory_told():
-        changed = runs.check(folder, run, fresh=fresh, accept_changes=accept_changes)
-        watcher.stage("reading the data")
-        material = task.read(run)
-        runs.begin(folder, run, fresh=fresh)
-        runs.check_data(folder, task.fingerprints(material))
-        journal = RunLog(folder, watcher, tensorboard=tensorboard)
-        if changed:
-            journal.notice(f"going on with a changed configuration: {'; '.join(changed)}")
-        for notice in material.notices:
-            journal.notice(notice)
-        prepared = task.prepare(run, folder, material, journal)
-        session = open_session(prepared, folder, device, journal, stop)
-        _resume(session)
-        _train(session)
-        return _result(session)
+    reporter = NullReporter() if reporter is None else reporter
+    trainer = Trainer(config, RunDir(run_dir), reporter, tensorboard=tensorboard)
+    return trainer.fit(fresh=fresh, accept_changes=accept_changes)
 
 
-def _check_layers(run: RunConfig) -> None:
-    """Rates that fall from layer to layer are for models of blocks."""
-    decay = run.train.optimizer.layer_decay
-    if decay != 1 and run.family not in OF_BLOCKS:
-        raise ConfigError(
-            f"train.optimizer.layer_decay = {decay}: a model of family {run.family} has no blocks "
-            f"above each other, as {', '.join(OF_BLOCKS)} have; leave it out"
-        )
+class Trainer:
+    """Training of one run: `fit` calls the other methods in the order in which they stand here."""
 
+    def __init__(
+        self,
+        config: RunConfig,
+        run_dir: RunDir,
+        reporter: ProgressReporter,
+        *,
+        tensorboard: bool = False,
+    ) -> None:
+        if config.train.optimizer.layer_decay != 1 and stack_of(config.model) is None:
+            raise ConfigError(
+                f"train.optimizer.layer_decay = {config.train.optimizer.layer_decay}: "
+                f"{config.family} models have no Transformer blocks. Leave it out.",
+                "no_blocks",
+            )
+        self.config, self.run_dir = config, run_dir
+        self.device = devices.choose(config.train.device)
+        if config.train.bf16:
+            devices.check_bf16(self.device)
+        devices.keep_freed_memory()
+        self.log = RunLog(run_dir.path, reporter, tensorboard=tensorboard)
+        self.task = TASKS[config.task]
+        self.progress = Progress()
+        self.metrics: dict[str, Any] | None = None  # of the last validation
+        self.stop = StopRequest()
 
-@contextmanager
-def _memory_told() -> Iterator[None]:
-    """Memory that runs out where nothing can be made smaller is the machine's fault, not a bug."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not loop.out_of_memory(error):
-            raise
-        raise PolyheadError(
-            "memory is exhausted; lower train.max_tokens or data.max_length, make the model "
-            "smaller, or close other programs; what was saved before is intact"
-        ) from error
-
-
-def _resume(session: Session) -> None:
-    """Take up the newest sound checkpoint; without one, save the beginning.
-
-    A beginning that is a trained model is judged as all later ones are: it may stay the best.
-    """
-    newest, complaints = store.newest_checkpoint(session.folder / runs.CHECKPOINTS)
-    for complaint in complaints:
-        session.journal.notice(complaint)
-    if newest is None:
-        if complaints:
-            session.journal.notice("no checkpoint is left that can be used; starting over")
-        session.journal.forget_after(0)
-        if session.prepared.trained:
-            session.progress.judge(validate(session, session.progress))
-        _save(session, session.progress)
-        return
-    _take_up(session, newest)
-    session.journal.forget_after(session.progress.step)
-    _point(session, newest)  # a crash may have come between a checkpoint and its links
-    step = f"step {session.progress.step:,}"
-    if loop.over(session.run.train, session.progress):
-        session.journal.notice(f"going on from {step}: nothing is left to do")
-    elif session.progress.step:
-        session.journal.notice(f"going on from {step}")
-
-
-def _take_up(session: Session, checkpoint: Path) -> None:
-    """Put model, optimiser, random state and progress back to where a checkpoint has them."""
-    shapes = {name: tuple(w.shape) for name, w in model_folder.weights_of(session.model).items()}
-    weights = tensors.load_floats(checkpoint / model_folder.WEIGHTS, shapes)
-    numbers = training_state.restore_state(checkpoint, session.model, session.optimizer)
-    model_folder.set_weights(session.model, weights)
-    try:
-        session.progress = from_dict(Progress, numbers["progress"])
-    except ConfigError as error:
-        raise CheckpointError(f"{checkpoint / training_state.NUMBERS}: {error}") from None
-    session.metrics = reports.with_nan(numbers.get("metrics"))
-
-
-def _train(session: Session) -> None:
-    """Run the loop; if it loses its way, roll back once and go slower, then give up."""
-    reporter = session.journal.reporter
-    reporter.begin(session.progress.step, session.run.train.steps)
-    try:
-        while True:
+    def fit(self, *, fresh: bool = False, accept_changes: bool = False) -> TrainResult:
+        """Train until all steps are done, patience is, or a signal arrives."""
+        with self.run_dir.exclusive_lock(), handle_signals() as self.stop, _memory_errors():
+            self.read_data(fresh=fresh, accept_changes=accept_changes)
+            self.build_model()
+            self.resume()
+            self.log.reporter.begin(self.progress.step, self.config.train.steps)
             try:
-                _loop(session)
-                break
-            except NotFinite as error:
-                _roll_back(session, str(error))
-    finally:
-        reporter.end()
+                while not self.run_loop():
+                    pass
+            finally:
+                self.log.reporter.end()
+            return self.result()
 
+    def read_data(self, *, fresh: bool, accept_changes: bool) -> None:
+        """Check the directory, read the data, and set the task up."""
+        changes = self.run_dir.check_config(self.config, fresh=fresh, accept_changes=accept_changes)
+        self.log.reporter.stage("reading the data")
+        self.data = self.task.read_data(self.config)
+        self.run_dir.start(self.config, fresh=fresh)
+        self.run_dir.check_data(self.data.fingerprints)
+        if changes:
+            self.log.notice(f"resuming with a changed configuration: {'; '.join(changes)}")
+        for notice in self.data.notices:
+            self.log.notice(notice)
+        self.setup = self.task.setup(self.config, self.run_dir, self.data, self.log)
+        self.config = self.setup.config
+        if self.config.train.epochs is not None:
+            n_batches = self.setup.batches.n_batches(0)
+            steps = math.ceil(self.config.train.epochs * n_batches / self.config.train.accumulate)
+            options = replace(self.config.train, steps=max(1, steps))
+            self.config = replace(self.config, train=options)
 
-def _loop(session: Session) -> None:
-    config, progress = session.run.train, session.progress
-    session.started = time.perf_counter() - progress.seconds
-    rate = partial(
-        learning_rate,
-        config.schedule,
-        steps=config.steps,
-        d_model=width_of(session.run.model),
-    )
-    loop.train(
-        session.model,
-        with_balancing(session.prepared.objective, session.model),
-        session.prepared.batches.batches(
-            DataPosition(progress.epoch, progress.batch), config.workers
-        ),
-        session.optimizer,
-        lambda step: rate(step),
-        config,
-        Callbacks(
-            updated=partial(_updated, session),
-            validate=partial(validate, session),
-            save=partial(_save, session),
-            stop=lambda: session.stop.signal is not None,
-        ),
-        progress,
-    )
-
-
-def width_of(model: Any) -> int:
-    """The d_model of a configuration, wherever its family has it; the schedule of 2017 asks."""
-    while not hasattr(model, "d_model"):
-        if not hasattr(model, "stack") and isinstance(model.encoder, tuple):
-            return int(model.d_embed)  # ConvS2S: every layer has a width of its own
-        model = model.stack if hasattr(model, "stack") else model.encoder
-    return int(model.d_model)
-
-
-def _roll_back(session: Session, why: str) -> None:
-    """Go back to the last checkpoint before the trouble began, and go on at half the rate."""
-    good = _last_good(session.folder / runs.CHECKPOINTS)
-    if session.progress.rolled_back or good is None:
-        raise Diverged(
-            f"{why}: not finite again after going back once with half the rate; lower "
-            "train.schedule.rate, lengthen its warm-up, or look for broken data with "
-            "`polyhead data check`"
+    def build_model(self) -> None:
+        """Create or initialize the model, and its optimizer."""
+        options, pretrained = self.config.train, self.data.pretrained
+        torch.manual_seed(options.seed)
+        model: Any = FAMILIES[self.config.family].model(self.config.model)
+        classes = self.setup.about.get("classes", ())
+        self.all_pretrained = pretrained is not None and finetune.load_weights(
+            pretrained, model, self.log, classes
         )
-    seconds = session.progress.seconds  # the time was spent, though in vain
-    _take_up(session, good)
-    session.progress.seconds = seconds
-    session.progress.rolled_back += 1
-    session.progress.rate_factor /= 2
-    session.journal.forget_after(session.progress.step)
-    session.journal.notice(
-        f"{why}: went back to step {session.progress.step:,} and halved the learning rate"
-    )
+        self.model = model.to(self.device)
+        if options.compile and has_experts(self.model):
+            raise ConfigError(
+                "train.compile does not support mixture-of-experts models", "no_compile"
+            )
+        if options.compile:
+            self.model.hidden = torch.compile(self.model.hidden, dynamic=True)
+        n_parameters = sum(p.numel() for p in self.model.parameters())
+        self.log.notice(
+            f"{self.setup.summary}; {n_parameters / 1e6:.1f} million parameters; "
+            f"{options.steps:,} steps on {self.device}"
+        )
+        self.objective = with_balancing(self.setup.objective, self.model)
+        self.optimizer = build_optimizer(self.model, options.optimizer)
 
+    def resume(self) -> None:
+        """Restore the newest valid checkpoint; without one, save the initial state.
 
-def _last_good(place: Path) -> Path | None:
-    """The newest sound checkpoint that was not saved between two steps that were skipped."""
-    for _, path in reversed(store.list_checkpoints(place)):
+        An initial model that is trained already is validated: it may stay the best.
+        """
+        newest, damaged = newest_checkpoint(self.run_dir.checkpoints)
+        for problem in damaged:
+            self.log.notice(problem)
+        if newest is None:
+            if damaged:
+                self.log.notice("no usable checkpoint found; starting from scratch")
+            self.log.forget_after(0)
+            if self.all_pretrained:
+                self.progress.judge(self.validate())
+            self.save()
+            return
+        self.restore(newest)
+        self.update_links(newest)  # the process may have been killed before it did so
+        step = f"step {self.progress.step:,}"
+        if finished(self.config.train, self.progress):
+            self.log.notice(f"{step}: training already complete")
+        elif self.progress.step:
+            self.log.notice(f"resuming from {step}")
+
+    def restore(self, checkpoint: Path) -> None:
+        """Set model, optimizer, random state, progress and metrics to those of a checkpoint."""
+        load_weights(checkpoint, self.model)
+        state = train_state.restore_state(checkpoint, self.model, self.optimizer)
         try:
-            store.verify(path)
-            numbers = training_state.read_progress(path)
-        except CheckpointError:
-            continue
-        if not numbers["progress"].get("skipped_in_a_row"):
-            return path
-    return None
+            self.progress = from_dict(Progress, state["progress"])
+        except ConfigError as error:
+            path = checkpoint / train_state.NUMBERS
+            raise CheckpointError(f"{path}: {error}", "damaged_state") from None
+        self.metrics = with_nan(state.get("metrics"))
+        self.log.forget_after(self.progress.step)
 
+    def run_loop(self) -> bool:
+        """Train, validate and save; return False if training diverged and was rolled back."""
+        options, progress = self.config.train, self.progress
+        self.started = time.perf_counter() - progress.seconds
+        position = DataPosition(progress.epoch, progress.batch)
+        rate = partial(
+            learning_rate,
+            options.schedule,
+            steps=options.steps,
+            d_model=model_width(self.config.model),
+        )
+        updates = train_loop(
+            self.model,
+            self.objective,
+            self.setup.batches.batches(position, options.workers),
+            self.optimizer,
+            rate,
+            options,
+            progress,
+        )
+        try:
+            for update in updates:
+                self.report(update)
+                improved = False
+                if progress.step >= options.steps or progress.step % options.validate_every == 0:
+                    improved = progress.judge(self.validate())
+                stopping = finished(options, progress) or self.stop.signal is not None
+                if stopping or improved or progress.step % options.save_every == 0:
+                    self.save()
+                if stopping:
+                    break
+        except NotFinite as error:
+            self.roll_back(str(error))
+            return False
+        return True
 
-def _updated(session: Session, progress: Progress, update: Update) -> None:
-    """Tell whoever watches; every `log_every` steps write a line of metrics."""
-    _look_at_the_clock(session, progress)
-    config = session.run.train
-    speed = progress.tokens / max(progress.seconds, 1e-9)
-    valid = session.metrics or {}
-    session.journal.reporter.step(
-        {**asdict(update), "step": progress.step, "tokens_per_second": speed, "valid": valid}
-    )
-    if progress.skipped_in_a_row:
-        session.journal.notice(
-            f"step {progress.step:,} skipped: loss {update.loss} or its gradient is not finite"
-        )
-    if update.pieces > config.accumulate:
-        session.journal.notice(
-            f"step {progress.step:,}: memory ran out, and the batch was cut into {update.pieces} "
-            "pieces; a smaller train.max_tokens would be faster"
-        )
-    if progress.step % config.log_every == 0 and progress.window_count:
-        loss = progress.window_total / progress.window_count
-        progress.window_total, progress.window_count = 0.0, 0
-        session.journal.record(
-            "train",
-            progress.step,
+    def report(self, update: Update) -> None:
+        """Report an update; write a line of metrics every `log_every` steps."""
+        self.measure_time()
+        progress = self.progress
+        speed = progress.tokens / max(progress.seconds, 1e-9)
+        self.log.reporter.step(
             {
+                **asdict(update),
+                "step": progress.step,
+                "tokens_per_second": speed,
+                "valid": self.metrics or {},
+            }
+        )
+        if progress.skipped_in_a_row:
+            self.log.notice(
+                f"step {progress.step:,} skipped: loss {update.loss} or its gradient is not finite"
+            )
+        if update.pieces > self.config.train.accumulate:
+            self.log.notice(
+                f"step {progress.step:,}: out of memory; the batch was split into {update.pieces} "
+                "pieces. A smaller train.max_tokens would be faster."
+            )
+        if progress.step % self.config.train.log_every == 0 and progress.window_count:
+            loss = progress.window_total / progress.window_count
+            progress.window_total, progress.window_count = 0.0, 0
+            values = {
                 "loss": loss,
                 "norm": update.norm,
                 "rate": update.rate,
@@ -266,64 +272,128 @@ def _updated(session: Session, progress: Progress, update: Update) -> None:
                 "tokens": progress.tokens,
                 "tokens_per_second": round(speed, 1),
                 "seconds": round(progress.seconds, 2),
-            },
+            }
+            self.log.record("train", progress.step, values)
+
+    def measure_time(self) -> None:
+        """Update the seconds of training over all sessions, with validation and saving."""
+        if self.progress.step:
+            self.progress.seconds = time.perf_counter() - self.started
+
+    def validate(self) -> float:
+        """Measure and log the validation metrics; return the score, lower is better."""
+        step, judge_by = self.progress.step, self.config.train.judge_by
+        with listening(self.model) as usages:
+            metrics = self.setup.valid.validate(self.model.eval(), step)
+        words = [f"step {step:,}", *(f"{name} {value:.3f}" for name, value in metrics.items())]
+        if usages:
+            metrics |= usage_metrics(usages)
+            words.append(describe_usage(usages))
+            self.log.record("experts", step, usage_shares(usages))
+        self.log.record("valid", step, metrics)
+        self.log.reporter.notice("  ".join(words))
+        self.metrics = metrics
+        return metrics["loss"] if judge_by == "loss" else -float(metrics[judge_by])
+
+    def save(self) -> None:
+        """Write a checkpoint, update the links, and remove old checkpoints."""
+        progress = self.progress
+        broken = first_not_finite(self.model)
+        if broken is not None:
+            raise NotFinite(f"step {progress.step}: {broken} is no longer finite")
+        self.measure_time()
+        self.log.sync()
+        metrics = without_nan(self.metrics)
+        about = {"run": self.config.plain(), "step": progress.step, "valid": metrics}
+        saved = SavedModel(
+            self.config.family,
+            self.config.model,
+            self.model,
+            self.setup.tokenizers,
+            about | self.setup.about,
+        )
+        checkpoint = checkpoint_path(self.run_dir.checkpoints, progress.step)
+        with atomic_dir(checkpoint) as draft:
+            write_model(draft, saved, model_card(saved))
+            state = {"progress": progress.plain(), "metrics": metrics}
+            train_state.write_state(draft, self.model, self.optimizer, state)
+        self.update_links(checkpoint)
+        best = checkpoint_path(checkpoint.parent, progress.best_step) if progress.judged else None
+        remove_old_checkpoints(
+            checkpoint.parent, checkpoint, keep=self.config.train.keep, spare=best
+        )
+
+    def update_links(self, last: Path) -> None:
+        """Let `last` and `best` point to their checkpoints; remove `best` if there is none."""
+        link(self.run_dir.path / "last", last)
+        best = checkpoint_path(last.parent, self.progress.best_step)
+        if self.progress.judged and best.exists():
+            link(self.run_dir.path / "best", best)
+        elif (self.run_dir.path / "best").is_symlink():
+            remove(self.run_dir.path / "best")
+
+    def roll_back(self, reason: str) -> None:
+        """Restore the last checkpoint before the divergence and halve the learning rate, once."""
+        good = self.last_good_checkpoint()
+        if self.progress.rolled_back or good is None:
+            raise Diverged(
+                f"training diverged again after one roll-back ({reason}). Lower "
+                "train.schedule.rate, lengthen its warm-up, or check the data with "
+                "`polyhead data check`.",
+                "diverged",
+            )
+        seconds = self.progress.seconds
+        self.restore(good)
+        self.progress.seconds = seconds
+        self.progress.rolled_back += 1
+        self.progress.rate_factor /= 2
+        self.log.notice(
+            f"{reason}: rolled back to step {self.progress.step:,} and halved the learning rate"
+        )
+
+    def last_good_checkpoint(self) -> Path | None:
+        """Return the newest valid checkpoint that was not saved between skipped steps."""
+        for _, path in reversed(list_checkpoints(self.run_dir.checkpoints)):
+            try:
+                verify(path)
+                state = train_state.read_progress(path)
+            except CheckpointError:
+                continue
+            if not state["progress"].get("skipped_in_a_row"):
+                return path
+        return None
+
+    def result(self) -> TrainResult:
+        """Return the outcome; a signal after the last step interrupted nothing."""
+        best = self.run_dir.path / "best"
+        return TrainResult(
+            self.run_dir.path,
+            best if best.exists() else self.run_dir.path / "last",
+            self.progress.step,
+            None if finished(self.config.train, self.progress) else self.stop.signal,
+            self.metrics or {},
         )
 
 
-def _look_at_the_clock(session: Session, progress: Progress) -> None:
-    """Seconds count everything since the start, over all sessions: updates, validation, saving."""
-    if progress.step:
-        progress.seconds = time.perf_counter() - session.started
+@contextmanager
+def _memory_errors() -> Iterator[None]:
+    """Report that memory ran out, where no batch can be split, as a PolyheadError."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        raise PolyheadError(
+            "out of memory; saved checkpoints are intact. Lower train.max_tokens or "
+            "data.max_length, make the model smaller, or close other programs.",
+            "out_of_memory",
+        ) from error
 
 
-def _save(session: Session, progress: Progress) -> None:
-    """A checkpoint of everything; then the links, then what is too old goes."""
-    model: nn.Module = session.model
-    broken = model_folder.first_not_finite(model)
-    if broken is not None:
-        raise NotFinite(f"step {progress.step}: {broken} is no longer finite")
-    _look_at_the_clock(session, progress)
-    session.journal.sync()
-    place = session.folder / runs.CHECKPOINTS
-    checkpoint = store.checkpoint_path(place, progress.step)
-    metrics = reports.without_nan(session.metrics)
-    saved = model_folder.SavedModel(
-        session.run.family,
-        session.run.model,
-        model,
-        session.prepared.tokenizers,
-        {
-            "run": session.run.plain(),
-            "step": progress.step,
-            "valid": metrics,
-            **session.prepared.about,
-        },
-    )
-    with store.atomic_dir(checkpoint) as draft:
-        model_folder.write_model(draft, saved, model_card(saved))
-        numbers = {"progress": progress.plain(), "metrics": metrics}
-        training_state.write_state(draft, model, session.optimizer, numbers)
-    _point(session, checkpoint)
-    best = store.checkpoint_path(place, progress.best_step) if progress.judged else None
-    store.remove_old_checkpoints(place, checkpoint, keep=session.run.train.keep, spare=best)
-
-
-def _point(session: Session, last: Path) -> None:
-    """Let `last` and `best` lead to the checkpoints that they should, or `best` nowhere."""
-    store.link(session.folder / "last", last)
-    best, link = (
-        store.checkpoint_path(last.parent, session.progress.best_step),
-        session.folder / "best",
-    )
-    if session.progress.judged and best.exists():
-        store.link(link, best)
-    elif link.is_symlink():
-        store.remove(link)
-
-
-def _result(session: Session) -> TrainResult:
-    """What came out; a signal that came when all was done has interrupted nothing."""
-    link, progress = session.folder / "best", session.progress
-    best = link if link.exists() else session.folder / "last"
-    interrupted_by = None if loop.over(session.run.train, progress) else session.stop.signal
-    return TrainResult(session.folder, best, progress.step, interrupted_by, session.metrics or {})
+def model_width(config: Any) -> int:
+    """Return the d_model of a model configuration, or d_embed where layers differ in width."""
+    stack = stack_of(config)
+    if stack is not None:
+        return stack.d_model
+    names = {item.name for item in fields(config)}
+    return int(getattr(config, "d_model" if "d_model" in names else "d_embed"))

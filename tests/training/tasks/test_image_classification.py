@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from expected_errors import raises
 from tiny_images import COLOURS, TINY, train_on_pictures, write_pictures
 from torch.nn import functional as F
 
@@ -19,7 +20,7 @@ from polyhead.models.vit import PUBLISHED, ViT, ViTConfig
 from polyhead.pipelines.image_classifier import ImageClassifier, load
 from polyhead.training.config import build, read_run, recipe_names
 from polyhead.training.losses import SoftLabelLoss, soft_cross_entropy
-from polyhead.training.tasks.image_classification import tokens_of
+from polyhead.training.tasks.image_classification import tokens_per_image
 from polyhead.training.trainer import train
 
 Image = pytest.importorskip("PIL.Image")
@@ -143,7 +144,7 @@ def test_changed_pictures_are_noticed(tmp_path):
     run = train_on_pictures(tmp_path)
     path = next((tmp_path / "pictures" / "red").iterdir())
     Image.new("RGB", (8, 8), "white").save(path)
-    with pytest.raises(DataError, match="no longer those"):
+    with raises(DataError, "data_changed"):
         train_on_pictures(tmp_path, run.name)
 
 
@@ -153,8 +154,12 @@ def test_every_recipe_for_images_makes_a_model(name):
     with torch.device("meta"):
         model = ViT(run.model)
     rows, columns = run.model.grid
-    assert tokens_of(run.model) == model.n_tokens == rows * columns + (run.model.pooling == "class")
-    assert run.train.max_tokens // tokens_of(run.model) >= 32
+    assert (
+        tokens_per_image(run.model)
+        == model.n_tokens
+        == rows * columns + (run.model.pooling == "class")
+    )
+    assert run.train.max_tokens // tokens_per_image(run.model) >= 32
 
 
 def test_the_recipe_of_the_published_size_has_it():

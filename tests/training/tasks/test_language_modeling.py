@@ -14,13 +14,13 @@ from torch import nn
 
 import polyhead
 from polyhead.errors import ConfigError
+from polyhead.metrics.perplexity import text_windows
 from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.text_generator import load
 from polyhead.tokenizers.storage import EOS, TextConfig, train_tokenizers
 from polyhead.training.config import read_run, recipe_names
 from polyhead.training.run_log import NullReporter
-from polyhead.training.tasks import task_of
-from polyhead.training.tasks.language_modeling import examination, examine
+from polyhead.training.tasks.language_modeling import LanguageModelingTask
 from polyhead.training.trainer import train
 
 
@@ -29,7 +29,7 @@ def _a_disk_that_does_not_wait(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-class Always(nn.Module):
+class FixedModel(nn.Module):
     """Gives every token but EOS the probability (1 - p) / (vocab - 1), and EOS p."""
 
     def __init__(self, vocab, p):
@@ -51,12 +51,12 @@ def letters(lines):
 def test_the_full_pass_predicts_every_token_once(length):
     lines = ["abc", "", "a b"]
     tokenizer = letters(lines)
-    asked = examination(tokenizer, lines, length, max_tokens=8)
-    said = [label for batch in asked.batches for label in batch.labels.flatten().tolist()]
+    windows = text_windows(tokenizer, lines, length, max_tokens=8)
+    said = [label for batch in windows.batches for label in batch.labels.flatten().tolist()]
     assert said == [id for line in lines for id in tokenizer.encode(line)]
-    assert asked.n_tokens == len(said) == asked.n_characters == len("abc\n\na b\n")
-    assert asked.batches[0].ids[0, 0] == EOS
-    assert all(batch.ids.size(1) <= length for batch in asked.batches)
+    assert windows.n_tokens == len(said) == windows.n_characters == len("abc\n\na b\n")
+    assert windows.batches[0].ids[0, 0] == EOS
+    assert all(batch.ids.size(1) <= length for batch in windows.batches)
 
 
 def test_bits_per_character_by_hand():
@@ -64,23 +64,23 @@ def test_bits_per_character_by_hand():
     lines = ["abc", "", "a  bc "]  # the second line end is all of its line; spaces are tidied
     tokenizer = letters(lines)
     assert len(tokenizer) == 4 + 4
-    asked = examination(tokenizer, lines, 4, max_tokens=8)
-    found = examine(asked, Always(len(tokenizer), 0.5))
+    windows = text_windows(tokenizer, lines, 4, max_tokens=8)
+    scores = windows.validate(FixedModel(len(tokenizer), 0.5))
     bits = 3 * 1 + 7 * math.log2(2 * 7)
-    assert asked.n_characters == 10
-    assert found["bits_per_character"] == pytest.approx(bits / 10)
-    assert found["loss"] == pytest.approx(bits * math.log(2) / 10)
-    assert found["perplexity"] == pytest.approx(2 ** (bits / 10))
+    assert windows.n_characters == 10
+    assert scores["bits_per_character"] == pytest.approx(bits / 10)
+    assert scores["loss"] == pytest.approx(bits * math.log(2) / 10)
+    assert scores["perplexity"] == pytest.approx(2 ** (bits / 10))
 
 
 def test_bits_per_character_do_not_depend_on_the_cut_into_tokens_but_the_loss_does():
     lines = ["abab", "abba"] * 20
     pieces = train_tokenizers(lines, [], TextConfig(vocab=270)).source
-    asked = examination(pieces, lines, 8, max_tokens=64)
-    assert asked.n_tokens < asked.n_characters == 40 * 5
-    found = examine(asked, Always(len(pieces), 0.1))
-    total = found["loss"] * asked.n_tokens
-    assert found["bits_per_character"] == pytest.approx(total / math.log(2) / 200)
+    windows = text_windows(pieces, lines, 8, max_tokens=64)
+    assert windows.n_tokens < windows.n_characters == 40 * 5
+    scores = windows.validate(FixedModel(len(pieces), 0.1))
+    total = scores["loss"] * windows.n_tokens
+    assert scores["bits_per_character"] == pytest.approx(total / math.log(2) / 200)
 
 
 class Leaving(NullReporter):
@@ -123,12 +123,12 @@ def test_a_run_that_is_interrupted_ends_the_same_to_the_last_bit(tmp_path):
 def test_a_finished_model_scores_what_its_last_validation_said(tmp_path):
     run = tiny_gpt(tmp_path)
     result = train(run, tmp_path / "run")
-    held_out = task_of("gpt").read(run).data.valid
+    held_out = LanguageModelingTask().read_data(run).corpus.valid
     found = load(tmp_path / "run" / "last", device="cpu").score(held_out)
     for name in ("loss", "perplexity", "bits_per_character"):
         assert getattr(found, name) == pytest.approx(result.metrics[name], rel=1e-5)
     card = (tmp_path / "run" / "last" / "README.md").read_text(encoding="utf-8")
-    assert "polyhead generate FOLDER" in card
+    assert "polyhead generate DIRECTORY" in card
     assert "train.ko" in card
 
 

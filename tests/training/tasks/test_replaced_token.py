@@ -18,13 +18,13 @@ from polyhead.data.batches.masked import (
     split_sequences,
     validation_batches,
 )
+from polyhead.metrics.masked_tokens import score_replaced_tokens
 from polyhead.models import electra
 from polyhead.models.bert import bert_stack
 from polyhead.models.electra import Electra, ElectraConfig, ElectraOutput
 from polyhead.special_tokens import EOS, PAD
 from polyhead.training.loop import TrainConfig, accumulate, average_and_clip
 from polyhead.training.losses import ReplacedTokenLoss
-from polyhead.training.tasks.replaced_token import examine
 
 VOCAB = 23
 SPOTTING = ReplacedTokenLoss(PAD)
@@ -158,7 +158,7 @@ class Knowing(nn.Module):
 
 def test_precision_and_recall_are_those_of_replaced_tokens():
     batches = some_batches()
-    found = examine(batches, Knowing(forgery=7), 0)
+    found = score_replaced_tokens(batches, Knowing(forgery=7))
     real = sum(int(((b.ids == 7) | b.chosen).sum()) for b in batches)
     hits = sum(int((b.chosen & (b.ids != 7)).sum()) for b in batches)
     assert found["generator_accuracy"] == 1
@@ -172,10 +172,10 @@ def test_validation_says_the_same_twice_and_leaves_the_dice_alone():
     model = players(dropout=0.1).eval()
     batches = some_batches()
     before = torch.get_rng_state()
-    first = examine(batches, model, 0)
+    first = score_replaced_tokens(batches, model)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(99)
-    assert examine(batches, model, 0) == pytest.approx(first, nan_ok=True)
+    assert score_replaced_tokens(batches, model) == pytest.approx(first, nan_ok=True)
 
 
 def test_a_run_shows_both_players_and_its_generator_fills_blanks(tmp_path):

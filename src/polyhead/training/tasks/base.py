@@ -1,71 +1,135 @@
-"""What a task promises: it turns files into batches, a loss, and a way to see how good a model is.
+"""The interface of a training task: files in, batches, a loss and validation metrics out.
 
-`training.trainer` does everything else, for all tasks alike: the loop, checkpoints, resuming,
-reports. A task knows nothing of steps, optimisers or folders beyond where its tokenizer lies.
+`training.trainer` does the rest for all tasks: the loop, checkpoints, resuming, logs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from torch import nn
-
+from polyhead.checkpoint.atomic_dir import atomic_dir
 from polyhead.data.batches.base import DataPosition
-from polyhead.tokenizers.storage import Tokenizers
-from polyhead.training.config import RunConfig
+from polyhead.errors import ConfigError
+from polyhead.tokenizers.storage import TextConfig, Tokenizers, train_tokenizers
+from polyhead.tokenizers.storage import load as load_tokenizers
+from polyhead.tokenizers.storage import save as save_tokenizers
+from polyhead.training.config import RunConfig, check_positions
+from polyhead.training.finetune import PretrainedModel
 from polyhead.training.losses import Objective
+from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
+
+Corpus = TypeVar("Corpus")
+SHORTEST = 3  # tokens: BOS, EOS and one between them
 
 
 @runtime_checkable
 class Batches(Protocol):
-    """All batches of all epochs; which is which is a pure function of (seed, epoch, step)."""
+    """All batches of all epochs, a pure function of (seed, epoch, step)."""
 
     def n_batches(self, epoch: int) -> int:
-        """How many batches this epoch has."""
+        """Return the number of batches of an epoch."""
         ...
 
     def batches(self, start: DataPosition, workers: int = 0) -> Iterator[tuple[DataPosition, Any]]:
-        """Batches for ever from `start` on, each with the place that follows it."""
+        """Yield batches without end from `start`, each with the position after it."""
+        ...
+
+
+@runtime_checkable
+class ValidationSet(Protocol):
+    """Held-out data of a run."""
+
+    def validate(self, model: Any, step: int) -> dict[str, float]:
+        """Return the metrics of a model after `step` updates; "loss" must be among them."""
         ...
 
 
 @dataclass(frozen=True)
-class TaskSetup:
-    """What a task has made of its files.
+class TaskData(Generic[Corpus]):
+    """The data of a run, as read from its files.
 
-    run: the configuration, with the sizes that follow from the data filled in.
-    valid: measures a model after so many steps. "loss" must be among the metrics.
-    summary: one line about the data, for the log.
-    about: what a model must remember beside its configuration, such as the names of classes.
-    begin: puts pre-trained weights into a new model, if there are any.
-    trained: whether `begin` leaves nothing new: what is trained must be better than the beginning.
+    fingerprints: sha256 by name; a resumed run must read the same data.
+    notices: lines for the log.
+    pretrained: the model of `train.init`.
     """
 
-    run: RunConfig
+    corpus: Corpus
+    fingerprints: dict[str, str]
+    notices: tuple[str, ...]
+    pretrained: PretrainedModel | None
+
+
+@dataclass(frozen=True)
+class TaskSetup:
+    """Everything that the trainer needs from a task.
+
+    config: the configuration with the sizes that follow from the data.
+    summary: one line about the data, for the log.
+    about: facts that a model needs beside its configuration, such as the names of classes.
+    """
+
+    config: RunConfig
     tokenizers: Tokenizers | None
     batches: Batches
     objective: Objective
-    valid: Callable[[Any, int], dict[str, float]]
+    valid: ValidationSet
     summary: str
     about: dict[str, Any] = field(default_factory=dict)
-    begin: Callable[[nn.Module], None] | None = None
-    trained: bool = False
 
 
 @runtime_checkable
 class Task(Protocol):
-    """One way of training."""
+    """A training task."""
 
-    def read(self, run: RunConfig) -> Any:
-        """Read the files of a configuration. The result has `notices`, lines worth telling."""
+    def read_data(self, config: RunConfig) -> TaskData[Any]:
+        """Read the files of a run and the model of `train.init`, after checking the options."""
         ...
 
-    def fingerprints(self, material: Any) -> dict[str, str]:
-        """What was read, by name, each as a sha256: a run that goes on must find the same."""
+    def setup(
+        self, config: RunConfig, run_dir: RunDir, data: TaskData[Any], log: RunLog
+    ) -> TaskSetup:
+        """Train or load the tokenizers, encode the data and cut it into batches."""
         ...
 
-    def prepare(self, run: RunConfig, folder: Path, material: Any, journal: RunLog) -> TaskSetup:
-        """Learn or load what turns the data into numbers; cut them into batches."""
-        ...
+
+def load_or_train_tokenizers(
+    directory: Path,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    config: TextConfig,
+    log: RunLog,
+) -> Tokenizers:
+    """Load the tokenizers of a run, or train and save them. Plain text is all source."""
+    if directory.exists():
+        return load_tokenizers(directory)
+    log.stage("training the tokenizer")
+    tokenizers = train_tokenizers(sources, targets, config)
+    with atomic_dir(directory) as draft:
+        save_tokenizers(tokenizers, draft)
+    return tokenizers
+
+
+def check_lengths(config: RunConfig, model: Any) -> None:
+    """Refuse a data.max_length that is too short for BOS and EOS or too long for the model.
+
+    model: the model configuration that reads the sequences, or that of its encoder.
+    """
+    length = config.data.max_length
+    if length < SHORTEST:
+        raise ConfigError(
+            f"data.max_length = {length}: expected at least {SHORTEST} (BOS, EOS and a token)",
+            "out_of_range",
+        )
+    check_positions(model, length)
+
+
+def check_no_sampling(config: RunConfig) -> None:
+    """Refuse subword sampling for tasks that encode their text only once."""
+    if config.text.sampling:
+        raise ConfigError(
+            f"text.sampling = {config.text.sampling}: only translators and text classifiers sample "
+            "subwords. Leave it out.",
+            "no_sampling",
+        )

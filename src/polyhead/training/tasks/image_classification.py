@@ -1,154 +1,113 @@
 """Image classification: images in folders, cross-entropy of their classes, accuracy.
 
-Fine-tuning (`train.init`, section 3.1 of the paper) takes over patches, class token and stack. The
-head is kept if the classes are the same and else begins anew at zero; learned positions are
-stretched if the images are larger or smaller.
+Fine-tuning (`train.init`, section 3.1 of the paper) adopts patches, class token and stack. The head
+is kept if the classes are the same, else it starts at zero; learned positions are interpolated if
+the image size changes.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
 from torch.nn import functional as F
 
-from polyhead.checkpoint import model_dir as model_folder
-from polyhead.data.batches.images import ImageBatches, TokenBudget, scaled
+from polyhead.data.batches.images import ImageBatches, TokenBudget, image_logits
 from polyhead.data.images.dataset import Collection, ImageRequest, ImageSet, load_collection
 from polyhead.data.images.folders import ImageShape
 from polyhead.errors import ConfigError
 from polyhead.models.vit import ViTConfig
 from polyhead.training.config import RunConfig
-from polyhead.training.finetune import Material, PretrainedModel, read_own, resized
+from polyhead.training.finetune import (
+    PretrainedModel,
+    adopt_config,
+    pretrained_fingerprint,
+    read_pretrained,
+    with_pretrained_sizes,
+)
 from polyhead.training.losses import SoftLabelLoss
+from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
-from polyhead.training.tasks.base import TaskSetup
-
-HEAD, POSITIONS = ("to_logits.weight", "to_logits.bias"), "positions.table.weight"
+from polyhead.training.tasks.base import TaskData, TaskSetup
 
 
 @dataclass(frozen=True)
 class ImageClassificationTask:
-    """For models that say what an image shows.
+    """Assign one of several classes to each image.
 
-    Images are brought to the size and the channels of the model; how many classes there are, and
-    what they are called, follows from the data. `train.max_tokens` counts patches (and the class
-    token): a batch has max_tokens // tokens-of-one-image images.
+    Images are resized to the size and channels of the model; the classes follow from the data.
+    `train.max_tokens` counts patches and the class token: a batch has max_tokens // n_tokens(image)
+    images.
     """
 
-    def read(self, run: RunConfig) -> Material[Collection]:
-        """All images, in the size that the model reads; the model to go on from, if it can be."""
-        whole = read_own(run)
-        config, data = resized(run, whole).model, run.data
-        if whole is not None:
-            _check_stretching(whole, config)
+    def read_data(self, config: RunConfig) -> TaskData[Collection]:
+        """Read all images in the size that the model takes."""
+        pretrained = read_pretrained(config)
+        model, data = with_pretrained_sizes(config, pretrained).model, config.data
+        if pretrained is not None:
+            _check_interpolation(pretrained, model)
         request = ImageRequest(
-            ImageShape(config.height, config.width, config.channels),
+            ImageShape(model.height, model.width, model.channels),
             data.images,
             data.valid_images,
             data.corpus,
             data.on_bad_line,
             data.hold_out,
         )
-        images = load_collection(request, run.train.seed)
-        return Material(images, whole, images.notices)
-
-    def fingerprints(self, material: Material[Collection]) -> dict[str, str]:
-        """Both sets, with the names of the classes, and the model to go on from."""
-        images = material.data
-        return {
+        images = load_collection(request, config.train.seed)
+        fingerprints = {
             "training": images.train.fingerprint(images.classes),
             "validation": images.valid.fingerprint(images.classes),
-            **material.fingerprints,
+            **pretrained_fingerprint(pretrained),
         }
+        return TaskData(images, fingerprints, images.notices, pretrained)
 
-    def prepare(
-        self, run: RunConfig, folder: Path, material: Material[Collection], journal: RunLog
+    def setup(
+        self, config: RunConfig, run_dir: RunDir, data: TaskData[Collection], _log: RunLog
     ) -> TaskSetup:
-        """Batches of images; there is nothing to learn first."""
-        del folder
-        images, whole = material.data, material.whole
-        n_classes = len(images.classes)
-        run = resized(run, whole)
-        run = replace(run, model=replace(run.model, classes=n_classes))
-        rows = None if whole is None else rows_of(whole, images.classes)
-        budget = TokenBudget(run.train.max_tokens, tokens_of(run.model))
-        seed, change = run.train.seed, run.data.augment
-        shape = f"{run.model.height} x {run.model.width} pixels"
+        """Cut the images into batches."""
+        images, n_classes = data.corpus, len(data.corpus.classes)
+        config = adopt_config(config, data.pretrained, run_dir)
+        config = replace(config, model=replace(config.model, classes=n_classes))
+        budget = TokenBudget(config.train.max_tokens, tokens_per_image(config.model))
+        size = f"{config.model.height} x {config.model.width} pixels"
         return TaskSetup(
-            run,
+            config,
             None,
-            ImageBatches(images.train, n_classes, budget, change, seed),
-            SoftLabelLoss(run.train.smoothing),
-            partial(examine, images.valid, 4 * budget.images),
-            f"{len(images.train):,} training images of {shape} in {n_classes:,} classes, "
+            ImageBatches(images.train, n_classes, budget, config.data.augment, config.train.seed),
+            SoftLabelLoss(config.train.smoothing),
+            LabelledImages(images.valid, 4 * budget.images),
+            f"{len(images.train):,} training images of {size} in {n_classes:,} classes, "
             f"{len(images.valid):,} for validation",
             {"classes": list(images.classes)},
-            begin=_beginning(whole, rows, journal),
-            trained=rows is not None,
         )
 
 
-def _check_stretching(whole: PretrainedModel, config: ViTConfig) -> None:
-    """Free vectors can be stretched to another grid of patches; sums of two tables cannot."""
-    given = whole.saved.config
+def _check_interpolation(pretrained: PretrainedModel, config: ViTConfig) -> None:
+    """Refuse another image size for axial positions, which cannot be interpolated."""
+    given = pretrained.saved.config
     if config.positions == "axial" and config.grid != given.grid:
         raise ConfigError(
-            f"train.init: {whole.path} has axial positions for {given.height} x {given.width} "
-            f"pixels, which cannot be stretched to {config.height} x {config.width}"
+            f"train.init: {pretrained.path} has axial positions for {given.height} x {given.width} "
+            f"pixels, which cannot be interpolated to {config.height} x {config.width}",
+            "init_conflict",
         )
 
 
-def rows_of(whole: PretrainedModel, classes: Sequence[str]) -> list[int] | None:
-    """Which row of a model's head belongs to each class; None if its classes are others."""
-    known = [str(name) for name in whole.saved.about.get("classes") or ()]
-    if sorted(known) != sorted(classes) or len(known) != whole.saved.config.classes:
-        return None
-    return [known.index(name) for name in classes]
-
-
-def _beginning(
-    whole: PretrainedModel | None, rows: list[int] | None, journal: RunLog
-) -> Callable[[nn.Module], None] | None:
-    """How a new model begins, if not from nothing."""
-    return None if whole is None else partial(_begin, whole, rows, journal)
-
-
-def _begin(whole: PretrainedModel, rows: list[int] | None, journal: RunLog, model: Any) -> None:
-    """Set the weights of a pre-trained model, as far as they fit the new images and classes."""
-    old: Any = whole.saved.model
-    found, new = model_folder.weights_of(old), model_folder.weights_of(model)
-    if POSITIONS in found and old.grid != model.grid:
-        found[POSITIONS] = old.places(model.grid).detach()
-        before, after = (f"{high} x {wide}" for high, wide in (old.grid, model.grid))
-        journal.notice(f"positions are stretched from {before} to {after} patches")
-    for name in HEAD:
-        found[name] = new[name] if rows is None else found[name][rows]
-    model_folder.set_weights(model, found)
-    head = "the output layer is new, for other classes" if rows is None else "its classes are kept"
-    journal.notice(f"sizes and weights are those of {whole.path}; {head}")
-
-
-def tokens_of(config: ViTConfig) -> int:
-    """How many tokens a model makes of one image."""
+def tokens_per_image(config: ViTConfig) -> int:
+    """Return the number of tokens of one image: patches and the class token."""
     rows, columns = config.grid
     return rows * columns + int(config.pooling == "class")
 
 
-def examine(images: ImageSet, at_once: int, model: Any, _step: int) -> dict[str, float]:
-    """Loss and accuracy over all validation images, as they are."""
-    logits = logits_of(model, images.pixels, at_once)
-    loss = F.cross_entropy(logits, images.labels).item()
-    right = (logits.argmax(-1) == images.labels).float().mean().item()
-    return {"loss": loss, "accuracy": right}
+@dataclass(frozen=True)
+class LabelledImages:
+    """Validation images, evaluated without augmentation."""
 
+    images: ImageSet
+    batch_size: int
 
-@torch.inference_mode()
-def logits_of(model: Any, pixels: Tensor, at_once: int) -> Tensor:
-    """What a model says of each image."""
-    device = next(model.parameters()).device
-    parts = [model(scaled(some.to(device))).float().cpu() for some in pixels.split(at_once)]
-    return torch.cat(parts)
+    def validate(self, model: Any, _step: int) -> dict[str, float]:
+        """Return loss and accuracy."""
+        logits = image_logits(model, self.images.pixels, self.batch_size)
+        loss = F.cross_entropy(logits, self.images.labels).item()
+        accuracy = (logits.argmax(-1) == self.images.labels).float().mean().item()
+        return {"loss": loss, "accuracy": accuracy}

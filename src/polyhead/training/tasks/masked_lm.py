@@ -1,37 +1,99 @@
-"""Masked language modelling: BERT learns to fill in blanks (Devlin et al. 2019)."""
+"""Masked language modeling (BERT) and replaced-token detection (ELECTRA)."""
 
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
+from polyhead.data.batches.masked import (
+    MaskedBatch,
+    MaskedBatches,
+    Masker,
+    split_sequences,
+    validation_batches,
+)
+from polyhead.data.config import load_plain
+from polyhead.data.plain_text import Lines
+from polyhead.errors import ConfigError
+from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_replaced_tokens
+from polyhead.special_tokens import PAD
+from polyhead.training.config import RunConfig
+from polyhead.training.finetune import (
+    adopt_config,
+    pretrained_fingerprint,
+    read_pretrained,
+    with_pretrained_sizes,
+)
+from polyhead.training.losses import MaskedTokenLoss, ReplacedTokenLoss
+from polyhead.training.run_dir import RunDir, fingerprint
+from polyhead.training.run_log import RunLog
+from polyhead.training.tasks.base import (
+    TaskData,
+    TaskSetup,
+    check_lengths,
+    check_no_sampling,
+    load_or_train_tokenizers,
+)
 
-from polyhead.data.batches.masked import BERT_MASKING, MaskedBatch
-from polyhead.training.losses import MaskedTokenLoss
-from polyhead.training.tasks.sequences import Pretraining
+
+@dataclass(frozen=True)
+class MaskedTexts:
+    """Validation texts whose masked positions never change."""
+
+    task: str
+    batches: Sequence[MaskedBatch]
+
+    def validate(self, model: Any, _step: int) -> dict[str, float]:
+        """Return loss and accuracy, of ELECTRA also precision, recall and AUC."""
+        score = score_masked_tokens if self.task == "masked_lm" else score_replaced_tokens
+        return score(self.batches, model)
 
 
-@torch.inference_mode()
-def examine(batches: Sequence[MaskedBatch], model: Any, _step: int) -> dict[str, float]:
-    """How well the same blanks are filled in every time.
+@dataclass(frozen=True)
+class MaskedLMTask:
+    """Predict masked tokens (BERT), and detect which tokens were replaced (ELECTRA)."""
 
-    Accuracy counts how often the likeliest token is the true one.
-    """
-    total, right, count = 0.0, 0, 0
-    device = next(model.parameters()).device
-    for batch in batches:
-        moved = batch.to(device)
-        logits = model.fill(moved.blanked, moved.chosen).float()
-        labels = moved.ids[moved.chosen]
-        total += torch.nn.functional.cross_entropy(logits, labels, reduction="sum").item()
-        right += int((logits.argmax(-1) == labels).sum())
-        count += len(labels)
-    loss = total / max(1, count)
-    return {
-        "loss": loss,
-        "perplexity": math.exp(min(700.0, loss)),
-        "accuracy": right / max(1, count),
-    }
+    def read_data(self, config: RunConfig) -> TaskData[Lines]:
+        """Read the training and the validation text, of which at most `data.hold_out` lines."""
+        pretrained = read_pretrained(config)
+        check_no_sampling(config)
+        check_lengths(config, with_pretrained_sizes(config, pretrained).model)
+        if config.train.compile and config.task != "masked_lm":
+            raise ConfigError(
+                f"train.compile is not supported for {config.family}. Leave it out.", "no_compile"
+            )
+        text = load_plain(config.data, most=config.data.hold_out)
+        fingerprints = {
+            "training": fingerprint(text.train),
+            "validation": fingerprint(text.valid),
+            **pretrained_fingerprint(pretrained),
+        }
+        return TaskData(text, fingerprints, text.notices, pretrained)
 
+    def setup(
+        self, config: RunConfig, run_dir: RunDir, data: TaskData[Lines], log: RunLog
+    ) -> TaskSetup:
+        """Encode the text; masked positions are drawn again in every epoch.
 
-MASKED = Pretraining(BERT_MASKING, MaskedTokenLoss(), examine)
+        The id of [MASK] is the one after the tokenizer's last.
+        """
+        text = data.corpus
+        config = adopt_config(config, data.pretrained, run_dir)
+        tokenizers = load_or_train_tokenizers(run_dir.tokenizer, text.train, (), config.text, log)
+        tokenizer = tokenizers.source
+        masking = replace(MASKING[config.task], share=config.data.blanks)
+        masker = Masker(masking, mask=len(tokenizer), vocab=len(tokenizer) + 1)
+        config = replace(config, model=replace(config.model, vocab=masker.vocab))
+        log.stage("encoding the text")
+        max_length, max_tokens = config.data.max_length, config.train.max_tokens
+        train = split_sequences(tokenizer.encode_batch(text.train), max_length)
+        valid = split_sequences(tokenizer.encode_batch(text.valid), max_length)
+        n_tokens = sum(map(len, train))
+        return TaskSetup(
+            config,
+            tokenizers,
+            MaskedBatches(train, masker, max_tokens, config.train.seed),
+            MaskedTokenLoss() if config.task == "masked_lm" else ReplacedTokenLoss(PAD),
+            MaskedTexts(config.task, validation_batches(valid, masker, max_tokens)),
+            f"{len(train):,} training sequences of {n_tokens:,} tokens, {len(valid):,} for "
+            f"validation; vocabulary {len(tokenizer):,}",
+        )

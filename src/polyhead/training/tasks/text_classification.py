@@ -3,180 +3,139 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 
-from polyhead.checkpoint import atomic_dir as store
 from polyhead.data import labelled
 from polyhead.data.batches.labelled import TextBatch, TextBatches, framed
 from polyhead.data.labelled import Examples, LabelledCorpus
 from polyhead.errors import ConfigError
 from polyhead.metrics.classification import report
-from polyhead.models.bert import BERTConfig
-from polyhead.tokenizers import storage as tokenizer
-from polyhead.tokenizers.storage import Tokenizers, sampled
-from polyhead.training import run_dir as runs
+from polyhead.tokenizers.storage import Tokenizers
 from polyhead.training.config import RunConfig
-from polyhead.training.finetune import with_dropout
+from polyhead.training.finetune import adopt_config, pretrained_fingerprint, read_pretrained
 from polyhead.training.losses import ClassificationLoss
-from polyhead.training.pretrained_encoder import (
-    PretrainedEncoder,
-    copy_encoder,
-    read_initial,
-    require_tokenizers,
-)
-from polyhead.training.run_dir import fingerprint
+from polyhead.training.run_dir import RunDir, fingerprint
 from polyhead.training.run_log import RunLog
-from polyhead.training.tasks.base import TaskSetup
-from polyhead.training.tasks.sequences import check_lengths
-from polyhead.training.tasks.vocabulary import tokenizers_of
-
-
-@dataclass(frozen=True)
-class LabelledData:
-    """The examples, and the model to begin from if there is one."""
-
-    corpus: LabelledCorpus
-    initial: PretrainedEncoder | None
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What there is to say about them."""
-        if self.initial is None:
-            return self.corpus.notices
-        return (*self.corpus.notices, f"beginning from the encoder of {self.initial.path}")
+from polyhead.training.tasks.base import (
+    TaskData,
+    TaskSetup,
+    check_lengths,
+    load_or_train_tokenizers,
+)
 
 
 @dataclass(frozen=True)
 class TextClassificationTask:
-    """For models that put a text into one of several classes."""
+    """Assign one of several classes to each text."""
 
-    def read(self, run: RunConfig) -> LabelledData:
-        """Texts with labels; the pre-trained model, once it is clear that it can read them."""
-        if run.train.compile:
-            raise ConfigError("train.compile: not for classifiers; leave it out")
-        initial = read_initial(run.train.init)
-        if initial is not None:
-            require_tokenizers(initial)
-        check_lengths(run, run.model.encoder if initial is None else initial.config)
-        return LabelledData(labelled.load(run.data, run.train.seed), initial)
+    def read_data(self, config: RunConfig) -> TaskData[LabelledCorpus]:
+        """Read labelled texts and the pre-trained encoder."""
+        if config.train.compile:
+            raise ConfigError(
+                "train.compile is not supported for text classifiers. Leave it out.", "no_compile"
+            )
+        pretrained = read_pretrained(config)
+        encoder = None if pretrained is None else pretrained.encoder
+        check_lengths(config, config.model.encoder if encoder is None else encoder.config)
+        corpus = labelled.load(config.data, config.train.seed)
+        fingerprints = {
+            name: fingerprint([*examples.texts, *examples.labels])
+            for name, examples in (("training", corpus.train), ("validation", corpus.valid))
+        } | pretrained_fingerprint(pretrained)
+        return TaskData(corpus, fingerprints, corpus.notices, pretrained)
 
-    def fingerprints(self, material: LabelledData) -> dict[str, str]:
-        """All texts with their labels, and the pre-trained weights."""
-        corpus = material.corpus
-        found = {"training": _fingerprint(corpus.train), "validation": _fingerprint(corpus.valid)}
-        if material.initial is not None:
-            found["pre-trained model or its"] = material.initial.fingerprint
-        return found
-
-    def prepare(
-        self, run: RunConfig, folder: Path, material: LabelledData, journal: RunLog
+    def setup(
+        self, config: RunConfig, run_dir: RunDir, data: TaskData[LabelledCorpus], log: RunLog
     ) -> TaskSetup:
-        """A tokenizer, texts as ids, batches of equal length."""
-        corpus, initial = material.corpus, material.initial
-        tokenizers = _tokenizers(run, folder, material, journal)
-        model = replace(run.model, classes=len(corpus.classes))
-        if initial is None:  # one id more than the tokenizer's, as in pre-training: [MASK]
+        """Encode the texts and cut them into batches of similar length."""
+        corpus = data.corpus
+        config = adopt_config(config, data.pretrained, run_dir)
+        tokenizers = load_or_train_tokenizers(
+            run_dir.tokenizer, corpus.train.texts, (), config.text, log
+        )
+        model = replace(config.model, classes=len(corpus.classes))
+        if data.pretrained is None:  # [MASK] is the id after the tokenizer's last, as in BERT
             encoder = replace(model.encoder, vocab=len(tokenizers.source) + 1)
             model = replace(model, encoder=encoder)
-        else:
-            model = replace(model, encoder=_as_given(initial, run), head=initial.head)
-        run = replace(run, model=model)
-        journal.stage("encoding the text")
-        train = _encode(tokenizers, corpus.train, run.data.max_length, "training", journal)
-        valid = _encode(tokenizers, corpus.valid, run.data.max_length, "validation", journal)
-        labels = [
+        config = replace(config, model=model)
+        log.stage("encoding the text")
+        max_length, max_tokens = config.data.max_length, config.train.max_tokens
+        train = _encode(tokenizers, corpus.train, max_length, "training", log)
+        valid = _encode(tokenizers, corpus.valid, max_length, "validation", log)
+        labels, valid_labels = (
             labelled.numbers(part.labels, corpus.classes, "the data")
             for part in (corpus.train, corpus.valid)
-        ]
-        validation = TextBatches(lambda _: valid, labels[1], run.train.max_tokens, seed=0)
+        )
+        sampler = SubwordSampler(
+            tokenizers, corpus.train.texts, train, config.train.seed, max_length
+        )
+        valid_batches = TextBatches(lambda _: valid, valid_labels, max_tokens, seed=0)
         return TaskSetup(
-            run,
+            config,
             tokenizers,
-            TextBatches(
-                Cutter(tokenizers, corpus.train.texts, train, run),
-                labels[0],
-                run.train.max_tokens,
-                run.train.seed,
-            ),
-            ClassificationLoss(run.train.smoothing),
-            partial(examine, validation.of_epoch(0), corpus.classes),
+            TextBatches(sampler, labels, max_tokens, config.train.seed),
+            ClassificationLoss(config.train.smoothing),
+            LabelledTexts(valid_batches.of_epoch(0), corpus.classes),
             f"{len(train):,} training examples of {len(corpus.classes)} classes, {len(valid):,} "
             f"for validation; vocabulary {len(tokenizers.source):,}",
-            about={"classes": list(corpus.classes)},
-            begin=None if initial is None else partial(copy_encoder, initial),
+            {"classes": list(corpus.classes)},
         )
 
 
 @dataclass(frozen=True)
-class Cutter:
-    """The ids of an epoch: always the same, or cut anew each time if subwords are sampled."""
+class SubwordSampler:
+    """The ids of all texts in an epoch: constant, or sampled again if `text.sampling` is set."""
 
     tokenizers: Tokenizers
     texts: Sequence[str]
-    uncut: Sequence[list[int]]
-    run: RunConfig
+    ids: Sequence[list[int]]
+    seed: int
+    max_length: int
 
     def __call__(self, epoch: int) -> Sequence[list[int]]:
         if not self.tokenizers.config.sampling:
-            return self.uncut
-        draw = random.Random(f"{self.run.train.seed} {epoch}")
+            return self.ids
+        generator = random.Random(f"{self.seed} {epoch}")
         encode = self.tokenizers.source.encode
-        return framed((encode(t, sample=draw) for t in self.texts), self.run.data.max_length)
-
-
-def _as_given(initial: PretrainedEncoder, run: RunConfig) -> BERTConfig:
-    """The pre-trained encoder as it is, but with this run's dropout: that belongs to training."""
-    stack = with_dropout(initial.config.stack, run.model.encoder.stack)
-    return replace(initial.config, stack=stack)
-
-
-def _fingerprint(examples: Examples) -> str:
-    return fingerprint([*examples.texts, *examples.labels])
-
-
-def _tokenizers(
-    run: RunConfig, folder: Path, material: LabelledData, journal: RunLog
-) -> Tokenizers:
-    """Those of the pre-trained model, or some learned from the training texts."""
-    if material.initial is None:
-        return tokenizers_of(folder, material.corpus.train.texts, (), run.text, journal)
-    place = folder / runs.TOKENIZER
-    found = sampled(require_tokenizers(material.initial), run.text.sampling)
-    if not place.exists():
-        with store.atomic_dir(place) as draft:
-            tokenizer.save(found, draft)
-    return found
+        return framed((encode(text, sample=generator) for text in self.texts), self.max_length)
 
 
 def _encode(
-    tokenizers: Tokenizers, examples: Examples, max_length: int, what: str, journal: RunLog
+    tokenizers: Tokenizers, examples: Examples, max_length: int, part: str, log: RunLog
 ) -> list[list[int]]:
     ids = tokenizers.source.encode_batch(examples.texts)
     too_long = sum(len(line) + 1 > max_length for line in ids)
     if too_long:
-        journal.notice(
-            f"{too_long:,} of {len(ids):,} {what} texts are longer than {max_length} tokens and "
-            "lose their end"
+        log.notice(
+            f"{too_long:,} of {len(ids):,} {part} texts are longer than {max_length} tokens and "
+            "were truncated"
         )
     return framed(ids, max_length)
 
 
-@torch.inference_mode()
-def examine(
-    batches: Sequence[TextBatch], classes: Sequence[str], model: Any, _step: int
-) -> dict[str, float]:
-    """Loss, accuracy and macro F1 on all validation texts."""
-    device = next(model.parameters()).device
-    total, right, said = 0.0, [], []
-    for batch in (batch.to(device) for batch in batches):
-        logits = model(batch.ids).float()
-        total += F.cross_entropy(logits, batch.labels, reduction="sum").item()
-        right += batch.labels.tolist()
-        said += logits.argmax(-1).tolist()
-    found = report(right, said, classes)
-    return {"loss": total / len(right), "accuracy": found.accuracy, "macro_f1": found.macro_f1}
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Validation texts with their classes."""
+
+    batches: Sequence[TextBatch]
+    classes: Sequence[str]
+
+    @torch.inference_mode()
+    def validate(self, model: Any, _step: int) -> dict[str, float]:
+        """Return loss, accuracy and macro F1."""
+        device = next(model.parameters()).device
+        total, labels, predictions = 0.0, [], []
+        for batch in (batch.to(device) for batch in self.batches):
+            logits = model(batch.ids).float()
+            total += F.cross_entropy(logits, batch.labels, reduction="sum").item()
+            labels += batch.labels.tolist()
+            predictions += logits.argmax(-1).tolist()
+        scores = report(labels, predictions, self.classes)
+        return {
+            "loss": total / len(labels),
+            "accuracy": scores.accuracy,
+            "macro_f1": scores.macro_f1,
+        }

@@ -1,0 +1,76 @@
+"""Perplexity and bits per character of a language model on running text."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from polyhead.data.batches.language_model import LanguageBatch, consecutive_windows, join_lines
+from polyhead.layers.cross_entropy import linear_cross_entropy
+from polyhead.special_tokens import EOS, UNK
+from polyhead.tokenizers.base import Tokenizer
+
+
+@dataclass(frozen=True)
+class TextWindows:
+    """A text in windows, in which a model predicts every token once.
+
+    n_characters: of the text as it is encoded; an end of line counts as one.
+    n_unknown: tokens outside the vocabulary, whose bits mean little.
+    """
+
+    batches: list[LanguageBatch]
+    n_tokens: int
+    n_characters: int
+    n_unknown: int
+
+    @torch.inference_mode()
+    def validate(
+        self, model: Any, _step: int = 0, progress: Callable[[int], None] = lambda _: None
+    ) -> dict[str, float]:
+        """Return loss (nats per token), perplexity and bits per character.
+
+        progress: called with the number of tokens of each batch.
+        """
+        total, count = 0.0, 0
+        device = next(model.parameters()).device
+        for batch in self.batches:
+            total += next_token_nll(model, batch.to(device)).item()
+            count += batch.labels.numel()
+            progress(batch.labels.numel())
+        return {
+            "loss": total / count,
+            "perplexity": math.exp(min(700.0, total / count)),
+            "bits_per_character": total / math.log(2) / self.n_characters,
+        }
+
+
+def next_token_nll(model: Any, batch: LanguageBatch, smoothing: float = 0.0) -> Tensor:
+    """Return the summed cross-entropy of all labels, with label smoothing."""
+    states = model.hidden(batch.ids).flatten(0, 1)
+    layer = model.to_logits
+    labels = batch.labels.flatten()
+    return linear_cross_entropy(states, layer.weight, layer.bias, labels, smoothing)
+
+
+def encode_running_text(tokenizer: Tokenizer, lines: Sequence[str]) -> Int[Tensor, "token"]:
+    """Encode a text as one sequence; each line ends with its line end, or with EOS."""
+    if tokenizer.reads_line_ends():
+        return join_lines([tokenizer.encode("".join(f"{line}\n" for line in lines))[:-1]])
+    return join_lines(tokenizer.encode_batch(lines))
+
+
+def text_windows(
+    tokenizer: Tokenizer, lines: Sequence[str], length: int, max_tokens: int
+) -> TextWindows:
+    """Cut a text into windows of `length` tokens. An EOS precedes its first token."""
+    stream = torch.cat([torch.tensor([EOS]), encode_running_text(tokenizer, lines)])
+    n_characters = sum(len(tokenizer.normalise(line)) + 1 for line in lines)
+    n_unknown = int((stream == UNK).sum())
+    return TextWindows(
+        consecutive_windows(stream, length, max_tokens), len(stream) - 1, n_characters, n_unknown
+    )
