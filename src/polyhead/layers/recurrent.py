@@ -120,7 +120,7 @@ class Recurrence(nn.Module):
         weight = self.cells.weight_ih_l0[:, start : start + x.size(-1)]
         return F.linear(x, weight, None if start else self.cells.bias_ih_l0)
 
-    def turn(
+    def step(
         self, gates: Float[Tensor, "*any gates"], parts: tuple[Float[Tensor, "layer *any d"], ...]
     ) -> tuple[Float[Tensor, "*any d"], tuple[Float[Tensor, "layer *any d"], ...]]:
         """Compute one step of all layers from the first's gates; return top layer and states."""
@@ -133,7 +133,7 @@ class Recurrence(nn.Module):
             news.append(STEPS[self.kind](gates, F.linear(state[0], w_h, b_h), state))
         return news[-1][0], tuple(torch.stack(part) for part in zip(*news, strict=True))
 
-    def read(
+    def encode(
         self, x: Float[Tensor, "batch length d_in"], lengths: Int[Tensor, "batch"]
     ) -> tuple[Float[Tensor, "batch length d_model"], Parts]:
         """Encode sentences of these lengths; padding is never read."""

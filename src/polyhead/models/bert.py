@@ -1,13 +1,13 @@
-"""BERT (Devlin et al. 2019): an encoder that learns by filling in blanks.
+"""BERT (Devlin et al. 2019): an encoder trained by masked language modeling.
 
     h            = make_stack(LayerNorm(E[token] + P[position] + S[segment]))
     masked token = softmax(E · LayerNorm(GELU(h W + b)) + c)
 
-E is the embedding matrix, used at both ends. The head is applied only where something was masked:
-the product with E costs more than several layers, and six positions of seven need none.
+E is the embedding matrix, used for input and output. The head is applied at masked positions only:
+the product with E costs more than several layers.
 
-`BERTEncoder` is the part that others build on: ELECTRA's two players and every text classifier. Its
-embedding may be narrower than its stack (ELECTRA-Small: 128 and 256), with a projection between.
+`BERTEncoder` is also used by ELECTRA and text classifiers. Its embedding may be narrower than its
+stack (ELECTRA-Small: 128 and 256), with a projection in between.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from polyhead.layers.transformer_stack import StackConfig
 
 
 def bert_stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:
-    """A stack as BERT and ELECTRA have it: norms after each sub-layer, with a tiny epsilon."""
+    """Return the post-norm stack of BERT and ELECTRA."""
     return StackConfig(
         n_layers, d_model, n_heads, 4 * d_model,
         attention_dropout=0.1, norm="post", norm_eps=1e-12, activation="gelu",
@@ -34,20 +34,20 @@ def bert_stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:
 
 @dataclass(frozen=True)
 class BERTConfig:
-    """The defaults are BERT-base. `tie` uses the embedding as the output layer too."""
+    """The defaults are BERT-base. `tie` shares embedding and output layer."""
 
     vocab: int = 30_522
-    max_length: int = 512  # how many positions can be learned
+    max_length: int = 512  # number of learned positions
     segments: int = 2
     pad: int = 0
-    d_embed: int | None = None  # as wide as the stack unless given
+    d_embed: int | None = None  # default: as wide as the stack
     tie: bool = True
     positions: PositionKind = "learned"
     stack: StackConfig = bert_stack(12, 768, 12)
 
     @property
     def embedding_width(self) -> int:
-        """The width of the embedding, given or not."""
+        """Width of the embedding."""
         return self.stack.d_model if self.d_embed is None else self.d_embed
 
 
@@ -62,7 +62,7 @@ PUBLISHED = {
 
 
 class BERTEncoder(nn.Module):
-    """A vector for every token, in view of all the others."""
+    """Bidirectional encoder: one vector per token."""
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
@@ -105,9 +105,9 @@ class Pooler(nn.Module):
 
 
 class BERT(nn.Module):
-    """The encoder, and the head that fills in the blanks.
+    """Encoder with a masked language modeling head.
 
-    `transform` and `to_logits` are the head's two halves; a loss may fuse the second with itself.
+    `transform` and `to_logits` are the head's two parts; a loss may fuse the second with itself.
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -131,7 +131,7 @@ class BERT(nn.Module):
         segments: Int[Tensor, "batch length"] | None = None,
         only: Int[Tensor, "chosen"] | None = None,
     ) -> Float[Tensor, "*positions d_model"]:
-        """What the head sees."""
+        """Return the input of the head."""
         return self.encoder(ids, segments, only)
 
     def forward(
@@ -145,6 +145,6 @@ class BERT(nn.Module):
         chosen: Bool[Tensor, "batch length"],
         segments: Int[Tensor, "batch length"] | None = None,
     ) -> Float[Tensor, "chosen vocab"]:
-        """The logits at the chosen positions only, row after row."""
+        """Return the logits at the chosen positions only."""
         (only,) = chosen.flatten().nonzero(as_tuple=True)
         return self.to_logits(self.transform(self.hidden(ids, segments, only)))

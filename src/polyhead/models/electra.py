@@ -1,4 +1,4 @@
-"""ELECTRA (Clark et al. 2020): a small BERT forges tokens, a large one learns to spot them.
+"""ELECTRA (Clark et al. 2020): a discriminator detects tokens replaced by a small generator.
 
     x̂_t ~ softmax(generator(masked text))_t     at the masked positions, x̂_t = x_t elsewhere
     D_t = discriminator(x̂)_t                     for *every* t: was x_t replaced?
@@ -7,9 +7,9 @@
     L_fill   cross-entropy of the generator, mean over the masked positions
     L_spot   binary cross-entropy of [x̂_t ≠ x_t], mean over all tokens that are not padding
 
-This is no adversarial game: the generator is trained by maximum likelihood, and no gradient passes
-through the draw. A forgery that happens to be the true token counts as original. Afterwards the
-discriminator is kept and the generator dropped.
+The training is not adversarial: the generator is trained by maximum likelihood, and no gradient
+passes through the sample. A sampled token that equals the original counts as original. After
+training the discriminator is kept and the generator dropped.
 """
 
 import math
@@ -26,7 +26,7 @@ from polyhead.layers.positions import PositionKind
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERT, BERTConfig, BERTEncoder, bert_stack
 
-SPOTTING_WEIGHT = 50.0  # λ: one yes or no per token says far less than one word of 30,000
+SPOTTING_WEIGHT = 50.0  # λ: binary losses are small beside those of 30,000 words
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,17 @@ class ElectraConfig:
     """The defaults are ELECTRA-Small. `stack` is the discriminator's.
 
     sharing: "embeddings" shares token, position and segment tables and their norm, as in the paper;
-        "all" the whole encoder, which needs two players of the same size.
+        "all" the whole encoder, which needs a generator of the same size.
     generator_size: the generator's width as a fraction of the discriminator's; its depth is the
-        same. A quarter to a half works best: a better forger leaves nothing to be spotted.
-    spotting: λ. Two players with one encoder need less of it: else filling is hardly learned.
+        same. A quarter to a half works best (Clark et al. 2020, section 3.2).
+    spotting: λ. With a shared encoder a smaller λ is needed for the generator to learn.
     """
 
     vocab: int = 30_522
     max_length: int = 512
     segments: int = 2
     pad: int = 0
-    d_embed: int | None = 128  # as wide as the discriminator if None
+    d_embed: int | None = 128  # default: as wide as the discriminator
     sharing: Literal["none", "embeddings", "all"] = "embeddings"
     generator_size: float = 0.25
     stack: StackConfig = bert_stack(12, 256, 4)
@@ -66,7 +66,7 @@ class ElectraConfig:
 
     @property
     def discriminator(self) -> BERTConfig:
-        """The encoder that is kept."""
+        """Configuration of the discriminator's encoder."""
         return BERTConfig(
             self.vocab, self.max_length, self.segments, self.pad, self.d_embed,
             positions=self.positions, stack=self.stack,
@@ -74,7 +74,7 @@ class ElectraConfig:
 
     @property
     def generator(self) -> BERTConfig:
-        """The same, narrower; the embedding stays as wide, so that it can be shared."""
+        """Configuration of the generator: narrower, with an embedding as wide, to be shared."""
         kept = self.discriminator
         return replace(
             kept, d_embed=kept.embedding_width, stack=narrowed(self.stack, self.generator_size)
@@ -91,7 +91,7 @@ PUBLISHED = {
 
 
 def narrowed(stack: StackConfig, fraction: float) -> StackConfig:
-    """A stack of the same depth and a fraction of the width, with one head for 64 dimensions."""
+    """Return a stack of the same depth and a fraction of the width, one head per 64 features."""
     if fraction == 1:
         return stack
     d_model, d_ff = round(stack.d_model * fraction), round(stack.d_ff * fraction)
@@ -102,16 +102,16 @@ def narrowed(stack: StackConfig, fraction: float) -> StackConfig:
 
 
 class ElectraOutput(NamedTuple):
-    """What the two players said, and the truth about the second one's question."""
+    """Outputs of generator and discriminator, and the discriminator's labels."""
 
     suspicion: Float[Tensor, "batch length"]  # logits of "this token was replaced"
     generated: Float[Tensor, "chosen vocab"]  # the generator's logits at the masked positions
-    forged: Int[Tensor, "batch length"]  # what the discriminator read
-    replaced: Bool[Tensor, "batch length"]  # where that differs from the original
+    forged: Int[Tensor, "batch length"]  # the discriminator's input
+    replaced: Bool[Tensor, "batch length"]  # True where it differs from the original
 
 
 class Electra(nn.Module):
-    """Both players; `forward` is one round of the game, `suspect` what the model is kept for."""
+    """Generator and discriminator; `suspect` applies the discriminator alone."""
 
     def __init__(self, config: ElectraConfig) -> None:
         super().__init__()
@@ -136,9 +136,9 @@ class Electra(nn.Module):
         blanked: Int[Tensor, "batch length"],
         chosen: Bool[Tensor, "batch length"],
     ) -> ElectraOutput:
-        """One round. `ids` is the text, `blanked` the same with masks at the `chosen` positions."""
+        """Run both models; `blanked` is the text `ids` with masks at the `chosen` positions."""
         generated = self.generator.fill(blanked, chosen)
-        written = blanked[blanked != ids].unique().tolist()  # [MASK], which is no forgery
+        written = blanked[blanked != ids].unique().tolist()  # [MASK]
         never = [self.discriminator.pad, *written]
         forged = ids.masked_scatter(chosen, draw(generated, never=never))
         return ElectraOutput(self.suspect(forged), generated, forged, forged != ids)
@@ -146,20 +146,19 @@ class Electra(nn.Module):
     def suspect(
         self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
     ) -> Float[Tensor, "batch length"]:
-        """The logit, for every token, of its being a forgery."""
+        """Return for every token the logit of being replaced."""
         return self.spot(self.discriminator(ids, segments))[..., 0]
 
 
 @torch.no_grad()
 def draw(logits: Float[Tensor, "chosen vocab"], *, never: list[int]) -> Int[Tensor, "chosen"]:
-    """One token from each softmax(z): where the running sum of its shares passes u ~ U(0, 1).
+    """Sample one token from each softmax(z) by inversion of the cumulative distribution.
 
-    One random number a token, where the Gumbel trick needs one for each word of the vocabulary.
-    `never` has padding, which would be hidden from the one who is to spot it, and [MASK], which
-    stands in no text.
+    This needs one random number per token; the Gumbel trick needs one per word of the vocabulary.
+    `never` lists ids that must not be sampled: padding and [MASK].
     """
     shares = logits.float().index_fill(1, torch.tensor(never, device=logits.device), -torch.inf)
     sums = shares.softmax(-1).cumsum(-1)
-    total = sums[:, -1:]  # nearly 1: what rounding has taken must not fall to the last word
+    total = sums[:, -1:]  # nearly 1, so that rounding errors do not select the last word
     u = torch.rand(total.shape, device=total.device) * total
     return torch.searchsorted(sums, u, right=True)[:, 0]

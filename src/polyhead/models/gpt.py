@@ -1,9 +1,9 @@
-"""GPT-2 (Radford et al. 2019): a stack that looks only at the past and predicts the next token.
+"""GPT-2 (Radford et al. 2019): a causal stack that predicts the next token.
 
     p(x) = Π_t p(x_t | x_1 … x_{t-1})
     h    = LayerNorm(Stack(E[x] + P)),    p(x_{t+1} | …) = softmax(E h_t)
 
-E is the embedding matrix, used at both ends. Norms stand before each sub-layer and after the last.
+E is the embedding matrix, used for input and output. Norms precede each sub-layer and the output.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from polyhead.layers.transformer_stack import StackConfig
 
 
 def _stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:
-    """A stack as GPT-2 has it: the feed-forward network is four times as wide as the stream."""
+    """Return the stack of GPT-2; the feed-forward network is four times as wide as the stream."""
     return StackConfig(
         n_layers, d_model, n_heads, 4 * d_model,
         attention_dropout=0.1, norm="pre", activation="gelu_tanh",
@@ -32,14 +32,14 @@ def _stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:
 
 @dataclass(frozen=True)
 class GPTConfig:
-    """The defaults are the smallest GPT-2. `tie` uses the embedding as the output layer too."""
+    """The defaults are the smallest GPT-2. `tie` shares embedding and output layer."""
 
     vocab: int = 50_257
-    max_length: int = 1024  # how many positions can be learned; sinusoids know no end
+    max_length: int = 1024  # number of learned positions; sinusoids are unbounded
     positions: PositionKind = "learned"
     tie: bool = True
     stack: StackConfig = _stack(12, 768, 12)
-    axial: AxialConfig = field(default_factory=AxialConfig)  # if positions are axial
+    axial: AxialConfig = field(default_factory=AxialConfig)  # for axial positions
 
     def __post_init__(self) -> None:
         if self.positions == "axial":
@@ -55,16 +55,16 @@ PUBLISHED = {
 
 
 class GPT(nn.Module):
-    """A language model. `forward` trains, `begin` and `step` write.
+    """Language model: `forward` for training, `begin` and `step` for decoding.
 
-    Padding, if any, stands right: hiding the future hides it too.
+    Padding, if any, is on the right, so the causal mask covers it.
     """
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         d_model = config.stack.d_model
         positions = make_positions(config.positions, d_model, config.max_length, config.axial)
-        # sinusoids have size 1 and would drown tokens of size 0.02: these are scaled as in 2017
+        # sinusoids of size 1 would dominate embeddings of size 0.02: scale these as in 2017
         self.embed = TokenEmbedding(
             config.vocab,
             d_model,
@@ -80,7 +80,7 @@ class GPT(nn.Module):
         quiet_residuals(self.stack, config.stack.n_layers)
 
     def hidden(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
-        """What the output layer sees."""
+        """Return the input of the output layer."""
         return self.stack(self.embed(ids), CAUSAL)
 
     def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length vocab"]:
@@ -89,9 +89,9 @@ class GPT(nn.Module):
     def begin(
         self, prompt: Int[Tensor, "batch prompt"], *, width: int = 1, max_length: int = 256
     ) -> DecoderState:
-        """Read a prompt, which may be empty; make room for `width` continuations of `max_length`.
+        """Read a prompt, possibly empty, and allocate `width` continuations of `max_length`.
 
-        All beams share the prompt's slots, which come first.
+        All beams share the prompt's slots.
         """
         batch, n_read = prompt.shape
         slots = n_read + width * max_length
@@ -107,7 +107,7 @@ class GPT(nn.Module):
     ) -> Float[Tensor, "batch beam vocab"]:
         """Read one more token of every continuation, score the next one, and advance `state`.
 
-        The beams stand side by side where training has positions, all of them at the same place.
+        Beams use the axis of positions; all are at the same position.
         """
         mask, places = state.advance(last.size(1)), state.here(last.size(1))
         x = self.embed(last.view(-1, 1), state.length).view(*last.shape, -1)

@@ -1,18 +1,17 @@
-"""The Reformer (Kitaev et al. 2020): a language model for texts too long for GPT.
+"""Reformer (Kitaev et al. 2020): a language model for long texts.
 
-It reads and writes as GPT does, and chooses other parts for what grows with the length:
+It is GPT with other parts where cost grows with the length:
 
-    attention     to neighbours and, in one layer of four, to those that hashing finds   local, lsh
-    activations   computed anew on the way back instead of being kept                    reversible
-    positions     a row and a column of a grid instead of a free vector for each         axial
+    attention     local, and in one layer of four by hashing                  local, lsh
+    activations   recomputed in the backward pass                             reversible
+    positions     a row and a column of a grid instead of a vector for each   axial
 
-The two streams of the reversible stack both begin as the embedded text. At the end,
+Both streams of the reversible stack start as the embedded text. At the end,
 
     h = LayerNorm((y_1 + y_2) / 2),    p(x_{t+1} | …) = softmax(W h_t)
 
-The authors concatenate the streams and give W twice the width, one half for each stream; the mean
-is that with two equal halves. It keeps the width, so that W may be the embedding (`tie`), and every
-other stack of this package may be made reversible without changing what is built on it.
+The authors concatenate the streams and give W twice the width; the mean is that with two equal
+halves. It keeps the width, so that W may be the embedding (`tie`) and any stack can be reversible.
 """
 
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ PATTERN: tuple[AttentionKind, ...] = ("local", "local", "lsh", "local")  # the a
 
 @dataclass(frozen=True)
 class ReformerConfig(GPTConfig):
-    """The defaults are the sizes that the authors published for enwik8, read byte by byte."""
+    """The defaults are the sizes published for enwik8 (bytes)."""
 
     vocab: int = 258
     max_length: int = 65_536
@@ -45,10 +44,10 @@ PUBLISHED = {"reformer-enwik8": ReformerConfig(axial=AxialConfig((128, 512), (25
 
 
 class Reformer(GPT):
-    """GPT with the parts above. While writing, a step looks at all that was written before.
+    """GPT with the parts above.
 
-    Only the prompt is hashed: one query has nothing to sort. A step of an LSH layer therefore sees
-    whom infinitely many rounds would find, and costs as much as one of dense attention.
+    Only the prompt is hashed. A decoding step of an LSH layer attends to all earlier positions, the
+    limit of infinitely many rounds, and costs as much as dense attention.
     """
 
     def __init__(self, config: ReformerConfig) -> None:

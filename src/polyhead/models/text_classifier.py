@@ -1,10 +1,10 @@
-"""A text classifier: any BERT encoder, pre-trained or not, and a small head on one vector of it.
+"""Text classifier: a BERT encoder, pre-trained or not, with a small head.
 
     p(class | text) = softmax(W φ(V h + b) + c)
 
-h is that of the first token, as in the papers, or the mean of all tokens, which asks nothing of a
-first token that pre-training has taught nothing. φ is tanh in BERT, whose "pooler" is the first of
-the two layers, and GELU in ELECTRA. Dropout stands before W, and in ELECTRA before V too.
+h is the vector of the first token, as in the papers, or the mean of all tokens, useful if
+pre-training did not train the first token. φ is tanh in BERT, whose "pooler" is the first
+layer, and GELU in ELECTRA. Dropout is before W, and in ELECTRA before V too.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,16 @@ from polyhead.models.bert import PUBLISHED, BERTConfig, BERTEncoder
 
 @dataclass(frozen=True)
 class ClassifierConfig:
-    """head: the tradition of the encoder, "bert" or "electra".
-    pooling: whether the "first" token speaks for the text, or the "mean" of all.
+    """Sizes of a text classifier.
+
+    head: kind of the head, "bert" or "electra".
+    pooling: classify from the "first" token or from the "mean" of all.
     """
 
     classes: int = 2
     head: Literal["bert", "electra"] = "bert"
     pooling: Literal["first", "mean"] = "first"
-    dropout: Share = 0.1  # of the head; the encoder has its own
+    dropout: Share = 0.1  # of the head
     encoder: BERTConfig = PUBLISHED["bert-base"]
 
     def __post_init__(self) -> None:
@@ -37,7 +39,7 @@ class ClassifierConfig:
 
 
 class Classifier(nn.Module):
-    """What is fine-tuned. To begin from a pre-trained model, load its encoder's weights here:
+    """Encoder with a classification head. Pre-trained weights are loaded into its encoder.
 
     classifier.encoder.load_state_dict(electra.discriminator.state_dict())
 
@@ -68,7 +70,7 @@ class Classifier(nn.Module):
     def summary(
         self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None
     ) -> Float[Tensor, "batch d_model"]:
-        """One vector for each text."""
+        """Return one vector per text."""
         if self.pooling == "first":
             return self.encoder(ids, segments, first_positions(ids))
         return mean_of_tokens(self.encoder(ids, segments), ids != self.encoder.pad)
@@ -77,6 +79,6 @@ class Classifier(nn.Module):
 def mean_of_tokens(
     states: Float[Tensor, "batch length d_model"], real: Bool[Tensor, "batch length"]
 ) -> Float[Tensor, "batch d_model"]:
-    """The mean over all tokens that are not padding."""
+    """Return the mean over all tokens that are not padding."""
     shares = real / real.sum(dim=1, keepdim=True)
     return (shares.to(states.dtype).unsqueeze(1) @ states).squeeze(1)

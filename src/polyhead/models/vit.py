@@ -1,14 +1,14 @@
-"""The Vision Transformer (Dosovitskiy et al. 2021): an image is a sentence of 16 x 16 patches.
+"""Vision Transformer (Dosovitskiy et al. 2021): an image as a sequence of 16 x 16 patches.
 
     z_0 = [class ; patch_1 E ; … ; patch_N E] + P                (1)
     y   = LayerNorm(z_L)[class] W                                (4)
 
-Between the two stands the same stack that reads text. E is one linear map for every patch, written
-as a convolution whose kernel and stride are the patch. The patches are read row by row.
+In between is the same stack as for text. E is one linear map for every patch, written as a
+convolution whose kernel and stride are the patch size. Patches are ordered row by row.
 
-With a `stem` they are cut from what a few convolutions made of the image instead (the hybrid of
-section 3.1, here as in Xiao et al. 2021): each halves it, so a patch covers as many pixels as
-before. What lies beside what need not be learned then, which few images teach badly.
+With a `stem` the patches are those of a feature map made by a few convolutions (the hybrid of
+section 3.1, as in Xiao et al. 2021); each halves the image, and a patch covers as many pixels as
+before. This helps with small data sets.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ Grid = tuple[int, int]  # rows and columns of patches
 
 
 def cut(height: int, width: int, patch: int) -> Grid:
-    """The grid of patches of an image, which must fit exactly: a rest would be dropped silently."""
+    """Return the grid of patches of an image, whose size must be a multiple of the patch."""
     if patch < 1 or height < patch or width < patch or height % patch or width % patch:
         raise ValueError(
             f"an image of {height} x {width} pixels cannot be cut into patches of {patch} x {patch}"
@@ -40,7 +40,7 @@ def cut(height: int, width: int, patch: int) -> Grid:
 
 
 def _stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:
-    """A stack as ViT has it: norms before each sub-layer, and no dropout unless asked for."""
+    """Return the pre-norm stack of ViT, without dropout by default."""
     return StackConfig(
         n_layers, d_model, n_heads, 4 * d_model,
         dropout=0.0, norm="pre", norm_eps=1e-6, activation="gelu",
@@ -51,9 +51,8 @@ def _stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:
 class ViTConfig:
     """The defaults are ViT-B/16 for 224 x 224 pixels and ImageNet's thousand classes.
 
-    pooling: "class" reads the result from an extra token, "mean" from the average of the patches.
-    stem: the channels of convolutions before the patches are cut, each halving the image; none in
-        the paper's own models.
+    pooling: "class" classifies from an extra token, "mean" from the average of the patches.
+    stem: channels of convolutions before the patches, each halving the image; none in the paper.
     """
 
     classes: int = 1000
@@ -63,7 +62,7 @@ class ViTConfig:
     patch: int = 16
     pooling: Literal["class", "mean"] = "class"
     stack: StackConfig = _stack(12, 768, 12)
-    positions: PositionKind = "learned"  # the others count the patches row by row
+    positions: PositionKind = "learned"  # the others number the patches row by row
     stem: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -79,7 +78,7 @@ class ViTConfig:
 
     @property
     def grid(self) -> Grid:
-        """How many patches stand below and beside each other."""
+        """Rows and columns of patches."""
         return cut(self.height, self.width, self.patch)
 
 
@@ -94,7 +93,7 @@ PUBLISHED = {
 
 
 class Halving(nn.Module):
-    """relu(norm(conv(x))), with half the rows and half the columns: one step of a stem."""
+    """Stem layer relu(norm(conv(x))) that halves rows and columns."""
 
     def __init__(self, channels: int, wider: int) -> None:
         super().__init__()
@@ -104,12 +103,12 @@ class Halving(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch wider rows columns"]:
-        x = self.convolution(x).movedim(1, -1)  # the norm is over the channels of each place
+        x = self.convolution(x).movedim(1, -1)  # the norm is over the channels of each pixel
         return F.relu(self.norm(x)).movedim(-1, 1)
 
 
 class PatchEmbed(nn.Module):
-    """Cut an image, or what a stem made of it, into patches, row by row; map each to a vector."""
+    """Projection of the patches of an image, or of its stem's output, to vectors."""
 
     def __init__(self, patch: int, channels: int, d_model: int, stem: tuple[int, ...] = ()) -> None:
         super().__init__()
@@ -123,13 +122,13 @@ class PatchEmbed(nn.Module):
         self, images: Float[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch patch d_model"]:
         cut(images.size(-2), images.size(-1), self.patch)
-        if len(self.stem):  # channels side by side in memory, where the norms need them
+        if len(self.stem):  # channels last in memory, for the norms
             images = images.contiguous(memory_format=torch.channels_last)
         return self.project(self.stem(images)).flatten(2).transpose(1, 2)
 
 
 class ViT(nn.Module):
-    """An image classifier. Its output layer begins at zero: the first loss is ln(classes)."""
+    """Image classifier. Its output layer is initialized to zero: the first loss is ln(classes)."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
@@ -149,7 +148,7 @@ class ViT(nn.Module):
     def tokens(
         self, images: Float[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch token d_model"]:
-        """z_0: the patches as vectors, after the class token if there is one."""
+        """Return z_0: the patches as vectors, after the class token if there is one."""
         x = self.embed(images)
         if self.class_token is not None:
             x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)
@@ -158,7 +157,7 @@ class ViT(nn.Module):
     def hidden(
         self, images: Float[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch token d_model"]:
-        """z_L with its norm: what the stack has to say of every token."""
+        """Return z_L with its norm."""
         return self.stack(self.tokens(images), places=self.turns(self.grid_of(images)))
 
     def forward(
@@ -170,11 +169,11 @@ class ViT(nn.Module):
         return self.to_logits(self.stack(x, places=turns, only=first_positions(x)))
 
     def grid_of(self, images: Float[Tensor, "batch channel height width"]) -> Grid:
-        """How many patches these images have below and beside each other."""
+        """Return the rows and columns of patches of these images."""
         return cut(images.size(-2), images.size(-1), self.embed.patch)
 
     def places(self, grid: Grid) -> Float[Tensor, "token d_model"]:
-        """The position vectors for a grid: as learned, or interpolated if it is another one."""
+        """Return the position vectors for a grid: as learned, or interpolated."""
         table = self.positions(self.n_tokens)
         if grid == self.grid:
             return table
@@ -182,10 +181,10 @@ class ViT(nn.Module):
         return torch.cat([table[:first], interpolate(table[first:], self.grid, grid)])
 
     def turns(self, grid: Grid) -> Float[Tensor, "token"] | None:
-        """For rotary positions, where the tokens of another grid lie in the one that was learned.
+        """Return rotary positions of another grid's tokens in the learned one.
 
-        The middle of each patch is looked up there, so that a patch of twice the resolution lies
-        half as far from its neighbour. None stands for 0, 1, 2, …
+        Positions are those of the patches' centres, so that patches of twice the resolution have
+        half the distance. None means 0, 1, 2, …
         """
         if grid == self.grid:
             return None
@@ -203,9 +202,9 @@ class ViT(nn.Module):
 def interpolate(
     table: Float[Tensor, "old d_model"], old: Grid, new: Grid
 ) -> Float[Tensor, "new d_model"]:
-    """Position vectors of one grid of patches stretched to another (section 3.2).
+    """Interpolate position vectors from one grid of patches to another (section 3.2).
 
-    The old grid is told, not guessed: 12 patches may be 3 x 4, 4 x 3 or 2 x 6.
+    The old grid is an argument: 12 patches may be 3 x 4, 4 x 3 or 2 x 6.
     """
     assert len(table) == old[0] * old[1], f"{len(table)} vectors are not a grid of {old}"
     picture = table.float().t().unflatten(1, old)[None]  # (1, d_model, rows, columns)

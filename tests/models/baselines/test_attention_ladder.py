@@ -158,7 +158,7 @@ def test_a_bridge_is_built_where_it_is_needed():
     assert len(build(bidirectional=True).bridge) == 1
     model = build(bidirectional=True, cell="lstm", n_layers=2)
     h, c = model.encode(SOURCE).state
-    _, (last_h, last_c) = model.encoder.read(model.embed_source(SOURCE), LENGTHS)
+    _, (last_h, last_c) = model.encoder.encode(model.embed_source(SOURCE), LENGTHS)
     over_h, over_c = model.bridge
     torch.testing.assert_close(h, torch.tanh(last_h @ over_h.weight.T + over_h.bias))
     torch.testing.assert_close(c, last_c @ over_c.weight.T + over_c.bias)  # no tanh: it may grow

@@ -108,7 +108,7 @@ def test_a_projected_layer_turns_as_pytorchs_own_does():
     expected, last = theirs(x)
     parts = (torch.zeros(1, 3, 6), torch.zeros(1, 3, 10))
     for t in range(7):
-        top, parts = layer.turn(layer.gates(x[t]), parts)
+        top, parts = layer.step(layer.gates(x[t]), parts)
         torch.testing.assert_close(top, expected[t], rtol=0, atol=1e-6)
     for one, other in zip(parts, last, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)

@@ -106,7 +106,7 @@ def test_one_turn_after_the_other_is_pytorchs_own_recurrence(cell):
     parts = tuple(torch.zeros(2, 3, 6) for _ in range(2 if cell == "lstm" else 1))
     for t in range(7):
         gates = ours.gates(x[:, t, :2]) + ours.gates(x[:, t, 2:], start=2)  # in two parts
-        top, parts = ours.turn(gates, parts)
+        top, parts = ours.step(gates, parts)
         torch.testing.assert_close(top, expected[:, t], rtol=0, atol=1e-6)
     for one, other in zip(parts, last if cell == "lstm" else (last,), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
@@ -138,7 +138,7 @@ def test_bahdanau_by_hand():
     look = model.cross_attention
     assert isinstance(look, AdditiveLookBack)
     score = look.kernel.score
-    last = model.encoder.read(model.embed_source(source), LENGTHS[:1])[1][0][-1]
+    last = model.encoder.encode(model.embed_source(source), LENGTHS[:1])[1][0][-1]
     s = torch.tanh(model.bridge.over[0](last))
     for t, word in enumerate(target[0]):
         y = model.embed_target(word)[None]
@@ -183,7 +183,7 @@ def test_luongs_monotonic_attention_sees_the_words_around_the_same_place(name):
     parts = tuple(part[:, :, None] for part in encoding.state)
     for t in range(4):
         x = model.prepare(model.embed_target(TARGET[:, t : t + 1]))
-        found, parts = model.turn(x, tuple(part.detach() for part in parts), encoding)
+        found, parts = model.decode_step(x, tuple(part.detach() for part in parts), encoding)
         (felt,) = torch.autograd.grad(found.sum(), h)
         for row, length in enumerate(LENGTHS.tolist()):
             centre = min(t, length - 1)
@@ -288,7 +288,7 @@ def test_gnmt_adds_from_the_third_layer_on_and_gives_the_context_to_all_but_the_
     torch.testing.assert_close(model(source, target), model.to_logits(x), rtol=0, atol=1e-5)
 
 
-def test_gnmt_asks_with_the_past_as_the_paper_does():
+def test_gnmt_queries_past_as_the_paper_does():
     """The first word asks with zeros; a change of the third word changes no look before the 4th."""
     model = build("gnmt past")
     asked = []
@@ -306,7 +306,7 @@ def test_deep_att_reads_in_turn_from_both_sides_and_has_a_linear_way_down():
     """The lower layer of a column reads from one side only: its state knows one side of a word."""
     model = build("deep_att", n_layers=1)
     x = torch.randn(1, 5, 6, requires_grad=True)
-    states, _ = model.read(x, torch.tensor([5]))
+    states, _ = model.run_encoder(x, torch.tensor([5]))
     assert states.shape == (1, 5, 10 * D // 4)
     left, right = (column[0] for column in model.encoder)
     f, g = left.w_f(x), right.w_f(x)
@@ -319,7 +319,7 @@ def test_deep_att_reads_in_turn_from_both_sides_and_has_a_linear_way_down():
     above = deep.encoder[0][1]
     f2 = above.w_f(torch.cat([f[..., : 2 * D], h], dim=-1))
     h2 = above(f2.flip(1)).flip(1)  # against the direction of the one below
-    states, _ = deep.read(x, torch.tensor([5]))
+    states, _ = deep.run_encoder(x, torch.tensor([5]))
     other = deep.encoder[1]
     g = other[0].w_f(x)
     k = other[0](g.flip(1)).flip(1)

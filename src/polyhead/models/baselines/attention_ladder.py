@@ -1,20 +1,20 @@
-"""The ladder from sequence-to-sequence to attention: five models that differ in one vector.
+"""Five models from sequence-to-sequence to attention that differ in the context vector.
 
     h_1 … h_n = encoder(source)                    one state for every word
-    s_t       = decoder(y_{t-1}, s_{t-1})          begins with the encoder's last state
+    s_t       = decoder(y_{t-1}, s_{t-1})          starts with the encoder's last state
     c_t       = the context, by `context`:
 
         none         h_n                              one vector for all      Sutskever et al. 2014
-        mean         1/n Σ_i h_i                      every word alike
-        positional   Σ_i softmax_i(b_i) h_i           a weight for every place
+        mean         1/n Σ_i h_i                      equal weights
+        positional   Σ_i softmax_i(b_i) h_i           a weight per position
         content      Σ_i softmax_i(f(h_i)) h_i        a function of h
         query        Σ_i softmax_i(f(s_t, h_i)) h_i   a function of s and h   Bahdanau et al. 2015
 
     p(y_t)    = softmax(W tanh(W_c [c_t; s_t]))                               Luong et al. 2015
 
-Everything but c_t is the same in all five, and so is the number of parameters, but for those of the
-score. s_t has read y_{t-1} when it asks, as in Luong et al. 2015 without their input feeding:
-the states of a known target can be computed at once, and looked back from at once.
+All but c_t is the same in the five, also the number of parameters except those of the score. The
+query is s_t, as in Luong et al. 2015 without input feeding: the states of a known target can be
+computed at once, and so can attention.
 
 Axes: batch, source, target, beam, d_model.
 """
@@ -31,17 +31,21 @@ from polyhead.layers.attention_scores import ScoredAttention, ScoreKind, make_sc
 from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Cell, Encoding, LookBack, Parts, Recurrence
-from polyhead.models.baselines.seq2seq import SequenceToSequence, Turn, brought_over, check_reading
+from polyhead.models.baselines.seq2seq import (
+    SequenceToSequence,
+    StepOutput,
+    bridged,
+    check_recurrent,
+)
 
 Context = Literal["none", "mean", "positional", "content", "query"]
 
 
 @dataclass(frozen=True)
 class LadderConfig:
-    """`score` is that of `context = "query"`, `max_length` the longest source of "positional".
+    """Sizes: `score` is for `context = "query"`, `max_length` for "positional".
 
-    `teacher_forcing` is how often training reads the right last word, and not the model's own: 1
-    always, 0 never. Outside training the target is read as it is given.
+    teacher_forcing: probability of the reference word, not the model's own, as input in training.
     """
 
     source_vocab: int = 8_000
@@ -55,11 +59,11 @@ class LadderConfig:
     score: ScoreKind = "general"
     max_length: int = 256
     teacher_forcing: float = 1.0
-    bidirectional: bool = False  # the encoder reads from both ends, each with half of d_model
-    reverse_source: bool = False  # Sutskever et al. 2014: the first words shall be fresh
+    bidirectional: bool = False  # bidirectional encoder, d_model / 2 each
+    reverse_source: bool = False  # Sutskever et al. 2014
 
     def __post_init__(self) -> None:
-        check_reading(self.teacher_forcing, self.bidirectional, self.reverse_source)
+        check_recurrent(self.teacher_forcing, self.bidirectional, self.reverse_source)
 
 
 class Vectors(NamedTuple):
@@ -71,7 +75,7 @@ class Vectors(NamedTuple):
 
 
 class Equal(nn.Module):
-    """Every word scores 0: their weights are all 1/n."""
+    """Score 0 for every word: all weights are 1/n."""
 
     def forward(
         self,
@@ -82,7 +86,7 @@ class Equal(nn.Module):
 
 
 class ByPosition(nn.Module):
-    """A learned score b_i for place i, whatever stands there. It begins as the mean."""
+    """Learned score b_i of position i, initialized to the mean."""
 
     def __init__(self, max_length: int) -> None:
         super().__init__()
@@ -103,7 +107,7 @@ class ByPosition(nn.Module):
 
 
 class ByContent(nn.Module):
-    """f(h) = v · tanh(W h): the additive score of Bahdanau et al. 2015 without the asking state."""
+    """f(h) = v · tanh(W h): the additive score of Bahdanau et al. 2015 without the query."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -120,7 +124,7 @@ class ByContent(nn.Module):
 
 
 class Ladder(SequenceToSequence):
-    """Recurrent encoder and decoder. `forward` trains, `begin` and `step` decode."""
+    """Recurrent translator with a choice of context."""
 
     def __init__(self, config: LadderConfig) -> None:
         super().__init__(config.pad, config.teacher_forcing, config.reverse_source)
@@ -142,36 +146,36 @@ class Ladder(SequenceToSequence):
         self.dropout = Dropout(config.dropout)
         self.to_logits = nn.Linear(d_model, config.target_vocab)
 
-    def offer(self, memory: Memory, last: Parts) -> Encoding:
-        """The encoder's last state as the decoder's first: two directions need a bridge."""
-        return Encoding(memory, brought_over(self.bridge, last) if self.bridge else last)
+    def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
+        """Initialize the decoder with the encoder's last state; two directions need a bridge."""
+        return Encoding(memory, bridged(self.bridge, last) if self.bridge else last)
 
     def vectors(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
     ) -> Vectors:
-        """C, H and S for this target, read as it is given."""
+        """Return C, H and S for this target."""
         encoding = self.encode(source)
         states, _ = self.decoder(self.dropout(self.embed_target(target)), encoding.state)
         return Vectors(self.context(states, encoding), encoding.memory.states, states)
 
-    def write(
+    def decode_all(
         self, x: Float[Tensor, "batch target d_model"], encoding: Encoding
     ) -> Float[Tensor, "batch target d_model"]:
-        """tanh(W_c [c_t; s_t]) of all words: the states need no context, and are found at once."""
+        """Return tanh(W_c [c_t; s_t]) of all words at once."""
         states, _ = self.decoder(x, encoding.state)
         return self.combine(self.context(states, encoding), states)
 
-    def turn(
+    def decode_step(
         self, x: Float[Tensor, "batch beam d_model"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> Turn:
-        """The same of one word. The beams are positions to what looks back."""
-        s, parts = self.decoder.turn(self.decoder.gates(x), parts)
+    ) -> StepOutput:
+        """Return tanh(W_c [c_t; s_t]) of one word; beams are queries."""
+        s, parts = self.decoder.step(self.decoder.gates(x), parts)
         return self.combine(self.context(s, encoding), s), parts
 
     def context(
         self, states: Float[Tensor, "batch target d_model"], encoding: Encoding
     ) -> Float[Tensor, "batch target d_model"]:
-        """C: what each state of the decoder gets from the source."""
+        """Return C, the context of each decoder state."""
         if self.cross_attention is None:
             return encoding.summary[:, None].expand_as(states)
         return self.cross_attention(states, encoding.memory)
@@ -181,12 +185,12 @@ class Ladder(SequenceToSequence):
         c: Float[Tensor, "batch target d_model"],
         s: Float[Tensor, "batch target d_model"],
     ) -> Float[Tensor, "batch target d_model"]:
-        """tanh(W_c [c; s]), Luong et al. 2015, eq. 5."""
+        """Return tanh(W_c [c; s]) (Luong et al. 2015, eq. 5)."""
         return torch.tanh(self.w_c(torch.cat([c, s], dim=-1)))
 
 
 def _look_back(config: LadderConfig) -> LookBack | None:
-    """The rung: a score for every word, or nothing to look back at."""
+    """Return the attention of this kind of context, or None."""
     if config.context == "none":
         return None
     scores: dict[Context, Callable[[], nn.Module]] = {

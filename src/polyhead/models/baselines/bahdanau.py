@@ -1,4 +1,4 @@
-"""RNNsearch, Bahdanau et al. 2015: look back at the source before every word.
+"""RNNsearch (Bahdanau et al. 2015): attention before every word.
 
     h_1 … h_n = a bidirectional encoder(source)
     α_t       = softmax_i vᵀ tanh(W_s s_{t-1} + W_h h_i)       s_{t-1}: the state *before* the word
@@ -6,9 +6,9 @@
     s_t       = cell([y_{t-1}; c_t], s_{t-1})                  the context enters the cell
     p(y_t)    = softmax(W maxout([s_t; y_{t-1}; c_t]))         a deep output, A.2.2
 
-s_0 = tanh(W_0 h̄), h̄ being the last states of both directions (the paper takes that of the direction
-from the right alone). The output reads s_t, as equation 4 has it, where A.2.2 prints s_{t-1}.
-Nothing can be computed ahead but W_h h_i and what y_{t-1} adds to the gates.
+s_0 = tanh(W_0 h̄), h̄ being the last states of both directions (the paper takes the backward
+one alone). The output reads s_t, as in equation 4, where A.2.2 prints s_{t-1}. Only W_h h_i and the
+contribution of y_{t-1} to the gates can be computed ahead.
 
 Axes: batch, source, target, beam, d_model, d_embed, d_memory (both directions together).
 """
@@ -28,18 +28,17 @@ from polyhead.models.baselines.seq2seq import (
     Bridge,
     Maxout,
     SequenceToSequence,
-    Turn,
-    check_reading,
+    StepOutput,
+    check_recurrent,
     tie,
 )
 
 
 @dataclass(frozen=True)
 class BahdanauConfig:
-    """`d_encoder` is the width of h, both directions together; d_model unless given.
+    """Sizes: `d_encoder` (both directions), `d_embed` and `d_output` default to d_model.
 
-    `d_embed` is the width of a word and `d_output` that of the maxout, both d_model unless given.
-    `teacher_forcing` is how often training reads the right last word, and not the model's own.
+    teacher_forcing: probability of the reference word, not the model's own, as input in training.
     """
 
     source_vocab: int = 8_000
@@ -50,15 +49,15 @@ class BahdanauConfig:
     d_encoder: int | None = None
     d_embed: int | None = None
     d_output: int | None = None
-    n_layers: int = 1  # of the encoder; the decoder has one
+    n_layers: int = 1  # of the encoder; the decoder has one layer
     dropout: Share = 0.2
     score: ScoreKind = "additive"
     teacher_forcing: float = 1.0
     bidirectional: bool = True
-    tie: bool = False  # one table for the target's embedding and the output layer
+    tie: bool = False  # share the target's embedding with the output layer
 
     def __post_init__(self) -> None:
-        check_reading(self.teacher_forcing, self.bidirectional, reverse_source=False)
+        check_recurrent(self.teacher_forcing, self.bidirectional, reverse_source=False)
 
 
 PUBLISHED = {
@@ -69,7 +68,7 @@ PUBLISHED = {
 
 
 class Bahdanau(SequenceToSequence):
-    """A recurrent encoder, and a decoder that looks back at it before every word."""
+    """Recurrent translator with attention before every word."""
 
     def __init__(self, config: BahdanauConfig) -> None:
         super().__init__(config.pad, config.teacher_forcing, reverse_source=False)
@@ -94,31 +93,31 @@ class Bahdanau(SequenceToSequence):
         if config.tie:
             tie(self.to_logits, self.embed_target)
 
-    def offer(self, memory: Memory, last: Parts) -> Encoding:
-        """The decoder begins with the top layer's last state, over a bridge."""
+    def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
+        """Initialize the decoder with the top layer's last state through a bridge."""
         state = self.bridge(tuple(part[-1:] for part in last))
         return Encoding(memory, state, self.cross_attention.keys(memory.states))
 
     def prepare(
         self, x: Float[Tensor, "batch length d_embed"]
     ) -> Float[Tensor, "batch length gates"]:
-        """What y_{t-1} adds to the gates."""
+        """Return the contribution of y_{t-1} to the gates."""
         return self.decoder.gates(x)
 
-    def turn(
+    def decode_step(
         self, x: Float[Tensor, "batch beam gates"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> Turn:
-        """Look back with the old state, then take a step with what was found: [s_t; c_t]."""
+    ) -> StepOutput:
+        """Attend with the old state, then compute a step with the context: [s_t; c_t]."""
         c = self.cross_attention(parts[0][-1], encoding.memory, encoding.keys)
-        s, parts = self.decoder.turn(x + self.decoder.gates(c, start=self.d_embed), parts)
+        s, parts = self.decoder.step(x + self.decoder.gates(c, start=self.d_embed), parts)
         return torch.cat([s, c], dim=-1), parts
 
     def output(
         self,
-        found: Float[Tensor, "batch target d_found"],
+        h: Float[Tensor, "batch target d_h"],
         x: Float[Tensor, "batch target d_embed"],
         encoding: Encoding,
     ) -> Float[Tensor, "batch target d_output"]:
-        """maxout([s_t; c_t; y_{t-1}]) of all words at once."""
+        """Return maxout([s_t; c_t; y_{t-1}]) of all words at once."""
         del encoding
-        return self.dropout(self.deep_output(torch.cat([found, x], dim=-1)))
+        return self.dropout(self.deep_output(torch.cat([h, x], dim=-1)))

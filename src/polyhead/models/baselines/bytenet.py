@@ -1,24 +1,23 @@
-"""ByteNet, Kalchbrenner et al. 2016: translation in linear time, by dilated convolutions alone.
+"""ByteNet (Kalchbrenner et al. 2016): translation in linear time by dilated convolutions.
 
     block      x ← x + W_2 relu(norm(conv(relu(norm(W_1 relu(norm(x)))))))
                the stream x is d_model wide (2d in the paper), the inside half of that; dilations
                1, 2, 4, 8, 16, 1, 2, … from block to block
-    encoder    z = norm(blocks(E[source]))                     conv looks to both sides
+    encoder    z = norm(blocks(E[source]))                     conv sees both sides
     unfolding  |t̂| = a |s| + b                                 columns of z for each sentence
     decoder    x_t = E[y_(t-1)] + z_t                          z_t = 0 beyond |t̂|
-               p(y_t) = softmax(W relu(norm(W_o blocks(x)))_t)      conv looks at the past only
+               p(y_t) = softmax(W relu(norm(W_o blocks(x)))_t)      conv sees the past only
 
-There is no attention, and nothing squeezes the sentence into one vector: the decoder stands on top
-of the encoder, column on column, whether or not word t of the target is about word t of the source.
-What has to move was moved by convolutions that see far: five blocks with kernel 3 see 31 places to
-each side. The source is padded to |t̂| columns before the encoder reads it, so that these are about
-something too; a decoder that writes on beyond them gets zeros (section 3.2).
+There is no attention and no single vector for the sentence: the decoder is stacked on the encoder,
+column by column. Reordering is left to convolutions with large receptive fields: five blocks with
+kernel 3 see 31 positions to each side. The source is padded to |t̂| columns; beyond them the
+decoder gets zeros (section 3.2).
 
-The paper gives the block (section 3.6, with ReLUs, as in its translations), what follows the last
-one, and the unfolding; that z is normalised and added, the norm behind W_o, and dropout, are our
-choices. Its texts were characters; any ids will do.
+The paper gives the block (section 3.6, with ReLUs), the layers after the last one, and unfolding;
+that z is normalised and added, the norm after W_o, and dropout, are our choices. The paper used
+characters; any ids work.
 
-Axes: batch, source, column, target, beam (hypotheses of one sentence, side by side), d_model.
+Axes: batch, source, column, target, beam (hypotheses of one sentence), d_model.
 """
 
 from collections.abc import Callable
@@ -43,10 +42,10 @@ from polyhead.models.baselines.seq2seq import tie
 
 @dataclass(frozen=True)
 class ByteNetConfig:
-    """`n_layers` blocks that read, and `decoder_layers` that write: as many unless given.
+    """Sizes: `n_layers` encoder blocks; `decoder_layers` defaults to the same.
 
-    Dilations double from block to block up to `max_dilation`, then start over at 1. `a` and `b` say
-    how many columns a source of |s| tokens is unfolded to: a |s| + b, but at least |s|.
+    Dilations double from block to block up to `max_dilation`, then restart at 1. A source of |s|
+    tokens is unfolded to a |s| + b columns, at least |s|.
     """
 
     source_vocab: int = 8_000
@@ -61,7 +60,7 @@ class ByteNetConfig:
     a: float = 1.2
     b: int = 0
     dropout: Share = 0.1
-    tie: bool = False  # one table for the target's embedding and the output layer
+    tie: bool = False  # share the target's embedding with the output layer
 
     def __post_init__(self) -> None:
         check_kernel("kernel", self.kernel, causal=False)
@@ -84,7 +83,7 @@ class ByteNetConfig:
 
 
 # Section 6: characters of both sides, 30 blocks each way, kernel 3, d = 800 (d_model is 2d); a and
-# b: 3.2. So says a summary of the paper (buriburisuri/ByteNet speaks of d = 892). That there is no
+# b: 3.2. Source: a summary of the paper (buriburisuri/ByteNet has d = 892). That there is no
 # dropout is unconfirmed.
 PUBLISHED = {
     "wmt-en-de": ByteNetConfig(296, 323, d_model=1600, n_layers=30, a=1.2, b=0, dropout=0.0),
@@ -92,7 +91,7 @@ PUBLISHED = {
 
 
 class ByteNetBlock(nn.Module):
-    """A residual block with ReLUs (figure 3 of the paper, left)."""
+    """Residual block with ReLUs (figure 3 of the paper, left)."""
 
     def __init__(
         self, d_model: int, kernel: int, dilation: int, dropout: float, *, causal: bool
@@ -100,7 +99,7 @@ class ByteNetBlock(nn.Module):
         super().__init__()
         d = d_model // 2
         self.norm_1 = nn.LayerNorm(d_model)
-        self.w_1 = Convolution(d_model, d, gain=2.0)  # a ReLU lets half of the variance pass
+        self.w_1 = Convolution(d_model, d, gain=2.0)  # a ReLU halves the variance
         self.norm_2 = nn.LayerNorm(d)
         self.convolution = Convolution(d, d, kernel, dilation=dilation, causal=causal, gain=2.0)
         self.norm_3 = nn.LayerNorm(d)
@@ -116,7 +115,7 @@ class ByteNetBlock(nn.Module):
 
 
 class ByteNet(Convolutional):
-    """Blocks that see both sides below, blocks that see the past on top of them."""
+    """Translator of stacked dilated convolutions."""
 
     def __init__(self, config: ByteNetConfig) -> None:
         super().__init__()
@@ -137,7 +136,7 @@ class ByteNet(Convolutional):
             tie(self.to_logits, self.embed_target.tokens)
 
     def encode(self, source: Int[Tensor, "batch source"]) -> Encoding:
-        """Read the source, unfolded: one column for each word that may be written."""
+        """Encode the unfolded source: one column per target position."""
         source, real = self.unfold(source)
         inside = None if bool(real.all()) else real[..., None]
         x = self.embed_source(source)
@@ -153,21 +152,21 @@ class ByteNet(Convolutional):
     def unfold(
         self, source: Int[Tensor, "batch source"]
     ) -> tuple[Int[Tensor, "batch column"], Bool[Tensor, "batch column"]]:
-        """The source with |t̂| columns for each sentence, and which columns are within."""
+        """Return the source padded to |t̂| columns, and a mask of these columns."""
         lengths = (source != self.pad).sum(1)
         columns = torch.ceil(self.a * lengths.double() + self.b).long().maximum(lengths)
         widest = max(1, int(columns.max()))
         unfolded = F.pad(source, (0, widest - source.size(1)), value=self.pad)
         return unfolded, torch.arange(widest, device=source.device) < columns[:, None]
 
-    def write(
+    def decode_all(
         self,
         y: Float[Tensor, "batch target d_model"],
         encoding: Encoding,
         convolve: Convolve,
         place: int | None = None,
     ) -> Float[Tensor, "batch target d_model"]:
-        """Up the decoder, each word on its column, each hypothesis on that of its `place`."""
+        """Run the decoder, each word on its column, each hypothesis on that of `place`."""
         z = encoding.memory.states
         z = z[:, : y.size(1)] if place is None else z[:, place : place + 1]
         if place is None:
@@ -179,7 +178,7 @@ class ByteNet(Convolutional):
 
 
 def _embedding(vocab: int, config: ByteNetConfig) -> TokenEmbedding:
-    """Vectors of unit variance, as large as the z they are added to."""
+    """Return an embedding of unit variance, as large as z."""
     nowhere = NoPositions(config.d_model)
     embedding = TokenEmbedding(vocab, config.d_model, nowhere, config.dropout, scale=True)
     nn.init.normal_(embedding.tokens.weight, std=config.d_model**-0.5)

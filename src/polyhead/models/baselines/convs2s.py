@@ -1,24 +1,23 @@
-"""ConvS2S, Gehring et al. 2017: gated convolutions that read and write, attention in every layer.
+"""ConvS2S (Gehring et al. 2017): gated convolutions with attention in every decoder layer.
 
-    layer      h = glu(conv(dropout(x)))            glu([a; b]) = a · σ(b): the gate decides
+    layer      h = glu(conv(dropout(x)))            glu([a; b]) = a · σ(b)
     encoder    x ← (h + x) √½                       conv sees k/2 words to each side
-               z = W x,   e = E[word] + P[place]    what the top layer says; what went in
-    decoder    conv sees the last k words; then each layer looks at the source by itself:
+               z = W x,   e = E[word] + P[place]    top layer; input
+    decoder    conv sees the last k words; each layer has its own attention:
                q = (W_in h + y) √½                  y = E[last word] + P[place]
                c = √s Σ_i α_i (z_i + e_i) √½,   α = softmax_i qᵀ z_i          s words in the source
                x ← ((W_out c + h) √½ + x) √½
                p(next word) = softmax(W W_o x)
 
 Every sum of two is multiplied by √½, and the mean over s words by √s (= s √(1/s), as if all were
-independent and weighed alike): the variance stays what it was, and no other normalisation is needed
-than that of the weights (section 3.5). For the same reason convolutions begin with variance
-4 (1 - p) / (k d): a gate halves what passes, and dropout p makes it larger. The gradient of the
-encoder, which comes from n layers twice each (z and z + e), is divided by 2n.
+independent with equal weights): the variance is preserved, and only weight normalisation is needed
+(section 3.5). For the same reason convolutions are initialized with variance 4 (1 - p) / (k d). The
+gradient of the encoder, which comes from n layers twice each (z and z + e), is divided by 2n.
 
-`Convolutional` is what both convolutional translators share (this one and ByteNet): the protocol of
-decoding, in which every convolution remembers its last inputs.
+`Convolutional` is the base of both convolutional translators (this one and ByteNet): the decoding
+protocol, in which every convolution keeps its last inputs.
 
-Axes: batch, source, target, beam (hypotheses of one sentence, side by side), d_embed.
+Axes: batch, source, target, beam (hypotheses of one sentence), d_embed.
 """
 
 import math
@@ -47,15 +46,15 @@ from polyhead.models.baselines.seq2seq import tie
 
 HALF = math.sqrt(0.5)
 MOST_LAYERS = 1000
-Layers = tuple[tuple[int, int], ...]  # width and kernel of each, from the bottom
-Convolve = Callable[[int, Tensor], Tensor]  # what the convolution of the n-th layer makes of x
+Layers = tuple[tuple[int, int], ...]  # width and kernel per layer
+Convolve = Callable[[int, Tensor], Tensor]  # convolution of the n-th layer applied to x
 
 
 class Convolutional(nn.Module):
-    """A convolutional encoder and decoder. `forward` trains, `begin` and `step` decode.
+    """Base of convolutional translators: `forward` for training, `begin` and `step` for decoding.
 
-    Whoever inherits has `embed_target`, `to_logits` and a `decoder` whose every layer has a causal
-    `convolution`, and says how to read (`encode`) and write (`write`).
+    Subclasses have `embed_target`, `to_logits` and a `decoder` whose layers have a causal
+    `convolution`, and define `encode` and `decode_all`.
     """
 
     embed_target: TokenEmbedding
@@ -63,31 +62,31 @@ class Convolutional(nn.Module):
     to_logits: Any
 
     def encode(self, source: Int[Tensor, "batch source"]) -> Encoding:
-        """Read the source."""
+        """Encode the source."""
         raise NotImplementedError
 
-    def write(
+    def decode_all(
         self,
         y: Float[Tensor, "batch target d_embed"],
         encoding: Encoding,
         convolve: Convolve,
         place: int | None = None,
     ) -> Float[Tensor, "batch target d_out"]:
-        """From the embedded target to what the last layer sees.
+        """Return the input of the output layer for the embedded target.
 
-        With a `place`, y are not positions but hypotheses, whose newest words all stand there.
+        With a `place`, y are hypotheses whose newest words are at that position.
         """
         raise NotImplementedError
 
     def hidden(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
     ) -> Float[Tensor, "batch target d_out"]:
-        """What the last layer sees."""
+        """Return the input of the output layer."""
 
         def convolve(number: int, x: Tensor) -> Tensor:
             return self.decoder[number].convolution(x)
 
-        return self.write(self.embed_target(target), self.encode(source), convolve)
+        return self.decode_all(self.embed_target(target), self.encode(source), convolve)
 
     def forward(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
@@ -97,7 +96,7 @@ class Convolutional(nn.Module):
     def begin(
         self, source: Int[Tensor, "batch source"], *, width: int = 1, max_length: int = 256
     ) -> ConvolutionalState:
-        """Read the source for `width` hypotheses; their state is as large for any `max_length`."""
+        """Encode the source for `width` hypotheses; the state does not depend on `max_length`."""
         del max_length
         pasts = (layer.convolution.no_past(len(source), width) for layer in self.decoder)
         return ConvolutionalState(tuple(pasts), self.encode(source))
@@ -107,24 +106,23 @@ class Convolutional(nn.Module):
     ) -> Float[Tensor, "batch beam vocab"]:
         """Read one more token of every hypothesis, score the next one, and advance `state`.
 
-        The beams stand side by side where training has positions, all of them at the same place.
+        Beams use the axis of positions; all are at the same position.
         """
 
         def convolve(number: int, x: Tensor) -> Tensor:
             return self.decoder[number].convolution.step(x, state.parts[number], state.place)
 
         y = self.embed_target(last.view(-1, 1), state.place).view(*last.shape, -1)
-        h = self.write(y, state.encoding, convolve, state.place)
+        h = self.decode_all(y, state.encoding, convolve, state.place)
         state.place += 1
         return self.to_logits(h)
 
 
 @dataclass(frozen=True)
 class ConvS2SConfig:
-    """`encoder` and `decoder` list their layers from the bottom: [width, kernel] of each.
+    """Sizes: `encoder` and `decoder` list [width, kernel] of their layers from the bottom.
 
-    `d_output` is what the decoder's top is brought to before the output layer, d_embed unless
-    given. A kernel of 1 makes a layer that looks at no neighbour.
+    d_output: width before the output layer, d_embed by default.
     """
 
     source_vocab: int = 8_000
@@ -136,8 +134,8 @@ class ConvS2SConfig:
     d_output: int | None = None
     dropout: Share = 0.1
     positions: Literal["learned", "sinusoidal", "none"] = "learned"
-    max_length: int = 1024  # how many positions can be learned
-    tie: bool = False  # one table for the target's embedding and the output layer
+    max_length: int = 1024  # number of learned positions
+    tie: bool = False  # share the target's embedding with the output layer
 
     def __post_init__(self) -> None:
         for name, layers in (("encoder", self.encoder), ("decoder", self.decoder)):
@@ -153,11 +151,11 @@ class ConvS2SConfig:
 
     @property
     def d_model(self) -> int:
-        """The width of a word: what schedules that depend on a model's width take for it."""
+        """Width used by learning rate schedules: that of a word."""
         return self.d_embed
 
 
-# Vocabularies: section 4.1; words: 4.2; layers: 5.1, which speaks of 15 for French but lists these
+# Vocabularies: section 4.1; words: 4.2; layers: 5.1, which names 15 for French but lists these
 # 14, and they see the 25 words that it gives. Dropout is that of fairseq's examples; for Romanian
 # it is unconfirmed. fairseq's own models differ: words of 768; for German 9 layers of 512 and 4 of
 # 1024; for French 6 of 512.
@@ -172,7 +170,7 @@ PUBLISHED = {
 
 
 class Gated(nn.Module):
-    """One layer of the encoder: (glu(conv(x)) + x) √½, and x through a matrix if it must widen."""
+    """Encoder layer (glu(conv(x)) + x) √½; x is projected if widths differ."""
 
     def __init__(
         self, d_in: int, d_out: int, kernel: int, dropout: float, *, causal: bool = False
@@ -190,7 +188,7 @@ class Gated(nn.Module):
 
 
 class ConvAttention(Gated):
-    """One layer of the decoder: a convolution over the past, then a look at the source."""
+    """Decoder layer: causal convolution, then attention to the source."""
 
     def __init__(self, d_in: int, d_out: int, kernel: int, dropout: float, d_embed: int) -> None:
         super().__init__(d_in, d_out, kernel, dropout, causal=True)
@@ -198,14 +196,14 @@ class ConvAttention(Gated):
         self.w_out = Convolution(d_embed, d_out, normed=True)
         self.cross_attention = LookBack(ScoredAttention(Dot()))
 
-    def look(
+    def attend(
         self,
         x: Float[Tensor, "batch target d_in"],
         y: Float[Tensor, "batch target d_embed"],
         encoding: Encoding,
         convolve: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, "batch target d_out"]:
-        """The whole layer, for positions or hypotheses: `convolve` knows where their past is."""
+        """Apply the layer to positions or hypotheses; `convolve` supplies the past."""
         h = F.glu(convolve(self.dropout(x)), dim=-1)
         q = (self.w_in(h) + y) * HALF
         c = self.cross_attention(q, encoding.memory, encoding.keys) * _root_length(encoding.memory)
@@ -214,7 +212,7 @@ class ConvAttention(Gated):
 
 
 class ConvS2S(Convolutional):
-    """Gated layers that read, gated layers that write and look, weights normalised throughout."""
+    """Convolutional translator with attention in every decoder layer."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
@@ -248,7 +246,7 @@ class ConvS2S(Convolutional):
             self.to_logits = Convolution(d_output, config.target_vocab, normed=True, gain=1 - p)
 
     def encode(self, source: Int[Tensor, "batch source"]) -> Encoding:
-        """Keys are z, values (z + e) √½. No convolution reads padding: it is zero before each."""
+        """Return keys z and values (z + e) √½; padding is set to zero before each convolution."""
         mask = not_padding(source, self.pad)
         e = self.embed_source(source)
         x = self.enter_source(e)
@@ -257,18 +255,18 @@ class ConvS2S(Convolutional):
         z = ScaledGradient.apply(self.w_z(x), 1 / (2 * len(self.decoder)))
         return Encoding(Memory((z + e) * HALF, mask), (), z)
 
-    def write(
+    def decode_all(
         self,
         y: Float[Tensor, "batch target d_embed"],
         encoding: Encoding,
         convolve: Convolve,
         place: int | None = None,
     ) -> Float[Tensor, "batch target d_output"]:
-        """Up the decoder; positions are known to the embedding already."""
+        """Run the decoder on the embedded target."""
         del place
         x = self.enter_target(y)
         for number, layer in enumerate(self.decoder):
-            x = layer.look(x, y, encoding, lambda h, number=number: convolve(number, h))
+            x = layer.attend(x, y, encoding, lambda h, number=number: convolve(number, h))
         return self.dropout(self.w_o(x))
 
 
@@ -278,12 +276,12 @@ def _embedding(vocab: int, config: ConvS2SConfig) -> TokenEmbedding:
 
 
 def _below(layers: Layers) -> list[int]:
-    """How wide the input of each layer is: as wide as what the layer below makes."""
+    """Return the input width of each layer."""
     return [layers[0][0], *(width for width, _ in layers[:-1])]
 
 
 def _root_length(memory: Memory) -> Float[Tensor, "batch 1 1"] | float:
-    """√s, for the s words of each source that are not padding."""
+    """Return √s for the s words of each source."""
     if memory.mask.keys is None:
         return math.sqrt(memory.states.size(1))
     return memory.mask.keys.sum(1).to(memory.states.dtype).sqrt()[:, None, None]

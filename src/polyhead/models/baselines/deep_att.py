@@ -1,10 +1,9 @@
-"""Deep-Att, Zhou et al. 2016: deep LSTM stacks with fast-forward connections.
+"""Deep-Att (Zhou et al. 2016): deep LSTM stacks with fast-forward connections.
 
-An LSTM layer first applies a matrix to its input, then steps through time. Fast-forward connections
-lead from matrix to matrix past the steps, so that from the top to the words there is a way without
-any non-linearity:
+An LSTM layer applies a matrix to its input, then steps through time. Fast-forward connections link
+these matrices, giving a linear path from the words to the top:
 
-    f^1_t = W^1 x_t                                   what the gates get from below (4 d_model wide)
+    f^1_t = W^1 x_t                                   input of the gates (4 d_model wide)
     f^k_t = W^k [half(f^{k-1}_t); dropout(h^{k-1}_t)]     half: the first half of its numbers
     h^k_t = LSTM(f^k_t, h^k_{t∓1})
 
@@ -15,9 +14,9 @@ any non-linearity:
     decoder    f^1_t = W^1 [y_{t-1}; c_t], then as above, all from the left
                p(y_t) = softmax(W [h^n_t; f^n_t])
 
-Only the decoder's first layer has to wait for what it found; those above take all words at once.
-Where the paper leaves things open, the simplest was chosen: the decoder begins with zeros, and f
-enters the output through a matrix that brings [h; f] back to the width of a word.
+Only the decoder's first layer depends on attention; those above process all words at once. Where
+the paper leaves details open, we chose the simplest: the decoder starts with zeros; a matrix maps
+[h; f] to the width of a word for the output.
 
 Axes: batch, source, target, beam, d_model.
 """
@@ -35,15 +34,14 @@ from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.init import uniform
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Encoding, Parts, lstm_step, make_look_back, turned
-from polyhead.models.baselines.seq2seq import SequenceToSequence, Turn, check_reading, tie
+from polyhead.models.baselines.seq2seq import SequenceToSequence, StepOutput, check_recurrent, tie
 
 
 @dataclass(frozen=True)
 class DeepAttConfig:
-    """`n_layers` of each column of the encoder, `decoder_layers` of the decoder.
+    """Sizes: `n_layers` per encoder column; `d_embed` defaults to d_model.
 
-    `d_embed` is the width of a word, d_model unless given. `teacher_forcing` is how often training
-    reads the right last word, and not the model's own.
+    teacher_forcing: probability of the reference word, not the model's own, as input in training.
     """
 
     source_vocab: int = 8_000
@@ -56,10 +54,10 @@ class DeepAttConfig:
     dropout: Share = 0.1
     score: ScoreKind = "additive"
     teacher_forcing: float = 1.0
-    tie: bool = False  # one table for the target's embedding and the output layer
+    tie: bool = False  # share the target's embedding with the output layer
 
     def __post_init__(self) -> None:
-        check_reading(self.teacher_forcing, bidirectional=True, reverse_source=False)
+        check_recurrent(self.teacher_forcing, bidirectional=True, reverse_source=False)
         if self.n_layers < 1 or self.decoder_layers < 1:
             raise ValueError(
                 f"n_layers = {self.n_layers}, decoder_layers = {self.decoder_layers}: "
@@ -67,8 +65,8 @@ class DeepAttConfig:
             )
 
 
-# Depths, cells, words (section 4.2) and dropout (4.3) agree with a review of the paper, as does the
-# width of e. The vocabularies (4.1) are unconfirmed: no source for them was found.
+# Depths, cells, words (section 4.2), dropout (4.3) and the width of e agree with a review of the
+# paper. The vocabularies (4.1) are unconfirmed: no source was found.
 PUBLISHED = {
     "deep-att": DeepAttConfig(
         30_000, 30_000, d_model=512, d_embed=256, n_layers=9, decoder_layers=7, dropout=0.1
@@ -77,7 +75,7 @@ PUBLISHED = {
 
 
 class Layer(nn.Module):
-    """An LSTM layer whose input matrix shows what it made: f, then h."""
+    """LSTM layer that also returns f, the output of its input matrix."""
 
     def __init__(self, d_in: int, d_model: int) -> None:
         super().__init__()
@@ -85,36 +83,36 @@ class Layer(nn.Module):
         self.w_h = nn.Linear(d_model, 4 * d_model, bias=False)
 
     def begin(self) -> None:
-        """Matrices that f passes without growing or fading, many as they are; open forget gates."""
+        """Initialize matrices so that f keeps its size, and open the forget gates."""
         nn.init.normal_(self.w_f.weight, std=self.w_f.in_features**-0.5)
         nn.init.zeros_(self.w_f.bias)
         nn.init.ones_(self.w_f.bias[self.w_h.in_features : 2 * self.w_h.in_features])
 
-    def turn(
+    def step(
         self, f: Float[Tensor, "*any gates"], h: Float[Tensor, "*any d"], c: Float[Tensor, "*any d"]
     ) -> tuple[Float[Tensor, "*any d"], Float[Tensor, "*any d"]]:
-        """One step in time."""
+        """Compute one step in time."""
         new_h, new_c = lstm_step(f, self.w_h(h), (h, c))
         return new_h, new_c
 
     def forward(self, f: Float[Tensor, "batch length gates"]) -> Float[Tensor, "batch length d"]:
-        """All steps, from zeros."""
+        """Compute all steps, from zeros."""
         h = c = f.new_zeros(len(f), self.w_h.in_features)
         states = []
-        for one in f.unbind(1):
-            h, c = self.turn(one, h, c)
+        for gates in f.unbind(1):
+            h, c = self.step(gates, h, c)
             states.append(h)
         return torch.stack(states, dim=1)
 
 
 def column(d_in: int, d_model: int, n_layers: int) -> nn.ModuleList:
-    """Layers on top of each other, with fast-forward connections between them."""
+    """Return a column of layers with fast-forward connections."""
     widths = [d_in] + [3 * d_model] * (n_layers - 1)  # above: half of 4 d, and d
     return nn.ModuleList(Layer(width, d_model) for width in widths)
 
 
 class DeepAtt(SequenceToSequence):
-    """Two interleaved columns that read, one that writes, attention between them."""
+    """Recurrent translator with two interleaved encoder columns and attention."""
 
     def __init__(self, config: DeepAttConfig) -> None:
         super().__init__(config.pad, config.teacher_forcing, reverse_source=False)
@@ -137,15 +135,15 @@ class DeepAtt(SequenceToSequence):
         for module in self.modules():
             if isinstance(module, Layer):
                 module.begin()
-        # e as small as an LSTM's h: larger, it would drown the question in the scores' tanh
+        # e as small as an LSTM's h; larger values would saturate the scores' tanh
         nn.init.normal_(self.w_p.weight, std=0.4 * self.w_p.in_features**-0.5)
         if config.tie:
             tie(self.to_logits, self.embed_target)
 
-    def read(
+    def run_encoder(
         self, x: Float[Tensor, "batch source d_embed"], lengths: Int[Tensor, "batch"]
     ) -> tuple[Float[Tensor, "batch source d_memory"], Parts]:
-        """Up both columns; in each, every layer reads against the direction of the one below."""
+        """Run both columns; every layer reads in the opposite direction of the one below."""
         tops = []
         for starts_right, column in enumerate(self.encoder):
             below = x
@@ -160,11 +158,11 @@ class DeepAtt(SequenceToSequence):
         return self.w_p(torch.cat(tops, dim=-1)), ()
 
     def forward_fast(self, f: Tensor, h: Tensor) -> Tensor:
-        """[half(f); dropout(h)]: what a layer gives to the next."""
+        """Return [half(f); dropout(h)], the input of the next layer."""
         return torch.cat([f[..., : f.size(-1) // 2], self.dropout(h)], dim=-1)
 
-    def offer(self, memory: Memory, last: Parts) -> Encoding:
-        """The decoder begins with zeros."""
+    def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
+        """Initialize the decoder with zeros."""
         del last
         d_model = self.decoder[0].w_h.in_features
         zeros = memory.states.new_zeros(len(self.decoder), len(memory.states), d_model)
@@ -173,27 +171,27 @@ class DeepAtt(SequenceToSequence):
     def prepare(
         self, x: Float[Tensor, "batch length d_embed"]
     ) -> Float[Tensor, "batch length gates"]:
-        """What y_{t-1} adds to f^1."""
+        """Return the contribution of y_{t-1} to f^1."""
         first = self.decoder[0].w_f
         return F.linear(x, first.weight[:, : self.d_embed], first.bias)
 
-    def ask(
+    def attend_and_step(
         self, x: Float[Tensor, "batch beam gates"], h: Tensor, c: Tensor, encoding: Encoding
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Look back with h^1_{t-1}, and let the first layer take a step: f^1, h^1 and its cell."""
+        """Attend with h^1_{t-1} and compute a step of the first layer: f^1, h^1 and its cell."""
         layer = self.decoder[0]
-        found = self.cross_attention(h, encoding.memory, encoding.keys)
-        f = x + F.linear(found, layer.w_f.weight[:, self.d_embed :])
-        return f, *layer.turn(f, h, c)
+        context = self.cross_attention(h, encoding.memory, encoding.keys)
+        f = x + F.linear(context, layer.w_f.weight[:, self.d_embed :])
+        return f, *layer.step(f, h, c)
 
-    def write(
+    def decode_all(
         self, x: Float[Tensor, "batch target gates"], encoding: Encoding
-    ) -> Float[Tensor, "batch target d_found"]:
-        """The first layer word by word, then all words of each layer: [h; f] of the last."""
+    ) -> Float[Tensor, "batch target d_h"]:
+        """Run the first layer word by word, then the others on all words; return [h; f]."""
         h, c = (part[0][:, None] for part in encoding.state)
         rows = []
         for word in x.split(1, dim=1):
-            f, h, c = self.ask(word, h, c, encoding)
+            f, h, c = self.attend_and_step(word, h, c, encoding)
             rows.append(torch.cat([h, f], dim=-1))
         h, f = torch.cat(rows, dim=1).split([h.size(-1), x.size(-1)], dim=-1)
         for number in range(1, len(self.decoder)):
@@ -202,26 +200,26 @@ class DeepAtt(SequenceToSequence):
             h = layer(f)
         return torch.cat([h, f], dim=-1)
 
-    def turn(
+    def decode_step(
         self, x: Float[Tensor, "batch beam gates"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> Turn:
-        """All layers of one word: [h; f] of the last."""
-        f, h, c = self.ask(x, parts[0][0], parts[1][0], encoding)
+    ) -> StepOutput:
+        """Run all layers on one word; return [h; f] of the last."""
+        f, h, c = self.attend_and_step(x, parts[0][0], parts[1][0], encoding)
         states = [(h, c)]
         for number in range(1, len(self.decoder)):
             layer = self.decoder[number]
             f = layer.w_f(self.forward_fast(f, h))
-            h, c = layer.turn(f, parts[0][number], parts[1][number])
+            h, c = layer.step(f, parts[0][number], parts[1][number])
             states.append((h, c))
         new = tuple(torch.stack(part) for part in zip(*states, strict=True))
         return torch.cat([h, f], dim=-1), new
 
     def output(
         self,
-        found: Float[Tensor, "batch target d_found"],
+        h: Float[Tensor, "batch target d_h"],
         x: Float[Tensor, "batch target d_embed"],
         encoding: Encoding,
     ) -> Float[Tensor, "batch target d_embed"]:
-        """W_o [h; f] of the last layer."""
+        """Return W_o [h; f] of the last layer."""
         del x, encoding
-        return self.dropout(self.w_o(self.dropout(found)))
+        return self.dropout(self.w_o(self.dropout(h)))

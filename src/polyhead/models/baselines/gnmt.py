@@ -1,17 +1,16 @@
-"""GNMT, Wu et al. 2016: deep stacks of LSTM layers with residual connections.
+"""GNMT (Wu et al. 2016): deep stacks of LSTM layers with residual connections.
 
-    encoder    layer 1 reads from both ends, layers 2 … N from the left; from the third layer on,
-               what goes in is added to what comes out
+    encoder    layer 1 is bidirectional, layers 2 … N are not; residual connections from the third
+               layer on
     decoder    u_t = LSTM_1(y_{t-1})                                  the bottom layer
                c_t = Σ_i α_ti h_i,   α_t = softmax_i vᵀ tanh(W_s u + W_h h_i)
                x_t = LSTM_k([x_t; c_t])                               every layer above gets c_t
                p(y_t) = softmax(W x_t)
 
 Attention connects the *bottom* layer of the decoder with the top of the encoder, and the bottom
-layer does not read c_t: so the whole of it runs in one call, then all attention, then layer after
-layer. `query = "past"` asks with u_{t-1}, as the paper does (section 3); `"current"` asks with u_t,
-one step fresher, as later versions do. The decoder begins with zeros: all it knows of the source it
-has from attention.
+layer does not read c_t: so all its steps run in one call, then attention, then the other layers.
+`query = "past"` attends with u_{t-1}, as in the paper (section 3); `"current"` with u_t, as later
+versions do. The decoder starts with zeros and gets the source through attention only.
 
 Axes: batch, source, target, beam, d_model.
 """
@@ -29,14 +28,14 @@ from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.init import uniform
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Encoding, Parts, Recurrence, make_look_back
-from polyhead.models.baselines.seq2seq import SequenceToSequence, Turn, check_reading, tie
+from polyhead.models.baselines.seq2seq import SequenceToSequence, StepOutput, check_recurrent, tie
 
-FIRST_RESIDUAL = 2  # the third layer from the bottom, counted from 0
+FIRST_RESIDUAL = 2  # the third layer, counted from 0
 
 
 @dataclass(frozen=True)
 class GNMTConfig:
-    """`n_layers` each way. `teacher_forcing` is how often training reads the right last word."""
+    """Sizes: `n_layers` of encoder and of decoder; `teacher_forcing` as in `Seq2SeqConfig`."""
 
     source_vocab: int = 8_000
     target_vocab: int = 8_000
@@ -47,10 +46,10 @@ class GNMTConfig:
     score: ScoreKind = "additive"
     query: Literal["past", "current"] = "past"
     teacher_forcing: float = 1.0
-    tie: bool = False  # one table for the target's embedding and the output layer
+    tie: bool = False  # share the target's embedding with the output layer
 
     def __post_init__(self) -> None:
-        check_reading(self.teacher_forcing, bidirectional=True, reverse_source=False)
+        check_recurrent(self.teacher_forcing, bidirectional=True, reverse_source=False)
         if self.n_layers < 2:
             raise ValueError(
                 f"n_layers = {self.n_layers}: expected at least 2, because attention goes from the "
@@ -65,12 +64,12 @@ PUBLISHED = {"gnmt": GNMTConfig(32_000, 32_000, d_model=1024, n_layers=8, dropou
 
 
 class GNMT(SequenceToSequence):
-    """Two stacks of LSTM layers; every layer of the decoder above the first gets the context."""
+    """Deep LSTM translator; every decoder layer above the first gets the context."""
 
     def __init__(self, config: GNMTConfig) -> None:
         super().__init__(config.pad, config.teacher_forcing, reverse_source=False)
         d_model, above = config.d_model, range(config.n_layers - 1)
-        self.asks_with_the_past = config.query == "past"
+        self.queries_past = config.query == "past"
         self.embed_source = nn.Embedding(config.source_vocab, d_model)
         self.embed_target = nn.Embedding(config.target_vocab, d_model)
         first = Recurrence("lstm", 2 * d_model, 1, 0.0, d_in=d_model, bidirectional=True)
@@ -88,60 +87,60 @@ class GNMT(SequenceToSequence):
         if config.tie:
             tie(self.to_logits, self.embed_target)
 
-    def read(
+    def run_encoder(
         self, x: Float[Tensor, "batch source d_model"], lengths: Int[Tensor, "batch"]
     ) -> tuple[Float[Tensor, "batch source d_model"], Parts]:
-        """Up the encoder; it hands over nothing but the top layer's states."""
+        """Run the encoder; only the top layer's states are passed on."""
         for number, layer in enumerate(self.encoder):
             below = self.dropout(x) if number else x
-            states, _ = layer.read(below, lengths)
+            states, _ = layer.encode(below, lengths)
             x = states + x if number >= FIRST_RESIDUAL else states
         return x, ()
 
-    def offer(self, memory: Memory, last: Parts) -> Encoding:
-        """The decoder begins with zeros."""
+    def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
+        """Initialize the decoder with zeros."""
         del last
         batch, _, d_model = memory.states.shape
         zeros = memory.states.new_zeros(len(self.decoder), batch, d_model)
         return Encoding(memory, (zeros, zeros), self.cross_attention.keys(memory.states))
 
-    def write(
+    def decode_all(
         self, x: Float[Tensor, "batch target d_model"], encoding: Encoding
     ) -> Float[Tensor, "batch target d_model"]:
-        """All words of a layer before those of the next."""
+        """Decode all words, layer by layer."""
         start = tuple(part[:1] for part in encoding.state)
         u, _ = self.decoder[0](x, start)
         before = torch.cat([start[0].transpose(0, 1), u[:, :-1]], dim=1)
-        c = self.look(before if self.asks_with_the_past else u, encoding)
-        return self.climb(u, c, lambda number, below: self.decoder[number](below, start)[0])
+        c = self.attend(before if self.queries_past else u, encoding)
+        return self.upper_layers(u, c, lambda number, below: self.decoder[number](below, start)[0])
 
-    def turn(
+    def decode_step(
         self, x: Float[Tensor, "batch beam d_model"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> Turn:
-        """All layers of one word."""
+    ) -> StepOutput:
+        """Run all layers on one word."""
         states = [(h[None], c[None]) for h, c in zip(*parts, strict=True)]  # by layer
 
         def take(number: int, below: Tensor) -> Tensor:
             layer = self.decoder[number]
-            out, states[number] = layer.turn(layer.gates(below), states[number])
+            out, states[number] = layer.step(layer.gates(below), states[number])
             return out
 
         before = parts[0][0]
         u = take(0, x)
-        c = self.look(before if self.asks_with_the_past else u, encoding)
-        top = self.climb(u, c, take)
+        c = self.attend(before if self.queries_past else u, encoding)
+        top = self.upper_layers(u, c, take)
         return top, tuple(torch.cat(part) for part in zip(*states, strict=True))
 
-    def look(
+    def attend(
         self, asking: Float[Tensor, "batch target d_model"], encoding: Encoding
     ) -> Float[Tensor, "batch target d_model"]:
-        """c: what the bottom layer finds in the source."""
+        """Return the context c of the bottom layer's states."""
         return self.cross_attention(asking, encoding.memory, encoding.keys)
 
-    def climb(
+    def upper_layers(
         self, u: Tensor, c: Tensor, run: Callable[[int, Tensor], Tensor]
     ) -> Float[Tensor, "batch target d_model"]:
-        """From the bottom layer's u to the top: each layer gets c, and adds from the third on."""
+        """Run the layers above the bottom: each gets c; residual from the third on."""
         x = u
         for number in range(1, len(self.decoder)):
             new = run(number, torch.cat([self.dropout(x), c], dim=-1))

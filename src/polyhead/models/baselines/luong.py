@@ -1,4 +1,4 @@
-"""Luong et al. 2015: look back at the source after every step of a stacked decoder.
+"""Luong et al. 2015: attention after every step of a stacked decoder.
 
     h_1 … h_n = encoder(source)
     s_t       = decoder([y_{t-1}; a_{t-1}], s_{t-1})       input feeding: a_0 = 0
@@ -9,17 +9,17 @@
 
     score     dot  sᵀh,   general  sᵀWh,   scaled_dot  sᵀh / √d,   additive  vᵀ tanh(W_s s + W_h h)
 
-Without input feeding (a_{t-1} not read) all s_t of a known target are found in one call, and looked
-back from in another.
+Without input feeding (a_{t-1} not read) all s_t of a known target are computed in one call, and
+attention in another.
 
-Global attention looks at the whole source; local attention at the words within D of a place p_t:
+Global attention covers the whole source, local attention the words within D of a position p_t:
 
-    local_m   p_t = t                                      both sentences go on at the same pace
+    local_m   p_t = t                                      monotonic alignment
     local_p   p_t = S σ(v_pᵀ tanh(W_p s_t))                eq. 9; S words in the source
               α_ti = softmax_i score(s_t, h_i) · exp(-(i - p_t)² / 2σ²),   σ = D / 2     eq. 10
 
-A Gaussian takes from the weights, which are not made to sum to 1 again. Words are counted from 0,
-and a target that is longer than its source stays at the source's last word.
+The weights are not renormalised after the Gaussian. Words are counted from 0, and a target longer
+than its source stays at the source's last word.
 
 Axes: batch, source, target, beam, d_model, d_embed.
 """
@@ -38,14 +38,20 @@ from polyhead.layers.init import uniform
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.layers.recurrent import Cell, Encoding, Parts, Recurrence, make_look_back
-from polyhead.models.baselines.seq2seq import Bridge, SequenceToSequence, Turn, check_reading, tie
+from polyhead.models.baselines.seq2seq import (
+    Bridge,
+    SequenceToSequence,
+    StepOutput,
+    check_recurrent,
+    tie,
+)
 
 
 @dataclass(frozen=True)
 class LuongConfig:
-    """`d_embed` is the width of a word, d_model unless given. `window` is the D of local attention.
+    """Sizes: `d_embed` defaults to d_model; `window` is the D of local attention.
 
-    `teacher_forcing` is how often training reads the right last word, and not the model's own.
+    teacher_forcing: probability of the reference word, not the model's own, as input in training.
     """
 
     source_vocab: int = 8_000
@@ -61,12 +67,12 @@ class LuongConfig:
     window: int = 10
     input_feeding: bool = True
     teacher_forcing: float = 1.0
-    bidirectional: bool = False  # the encoder reads from both ends, each with half of d_model
+    bidirectional: bool = False  # bidirectional encoder, d_model / 2 each
     reverse_source: bool = False
-    tie: bool = False  # one table for the target's embedding and the output layer
+    tie: bool = False  # share the target's embedding with the output layer
 
     def __post_init__(self) -> None:
-        check_reading(self.teacher_forcing, self.bidirectional, self.reverse_source)
+        check_recurrent(self.teacher_forcing, self.bidirectional, self.reverse_source)
         if self.window < 1:
             raise ValueError(f"window = {self.window}: expected at least 1 word to each side")
 
@@ -83,7 +89,7 @@ PUBLISHED = {
 
 
 class Predictive(ScoredAttention):
-    """A kernel for local_p: where to look is found first, then how much of each word there."""
+    """Kernel for local_p: predicts the position first, then the weights around it."""
 
     def __init__(self, score: nn.Module, d_query: int, window: int) -> None:
         super().__init__(score)
@@ -106,7 +112,7 @@ class Predictive(ScoredAttention):
         k: Float[Tensor, "batch head key d_key"],
         mask: Mask = NO_MASK,
     ) -> Float[Tensor, "batch head query key"]:
-        """Equation 10; rows sum to less than 1."""
+        """Return the weights of equation 10; rows sum to less than 1."""
         length = lengths_of(mask, k)[:, None, None]
         place = length * torch.sigmoid(self.v_p(torch.tanh(self.w_p(q[:, 0]))))
         away = torch.arange(k.size(-2), device=k.device) - place  # (batch, query, key)
@@ -114,19 +120,19 @@ class Predictive(ScoredAttention):
         return softmax_of_visible(self.score(q, k), near) * self.gaussian(away)[:, None]
 
     def gaussian(self, away: Float[Tensor, "batch query key"]) -> Float[Tensor, "batch query key"]:
-        """exp(-(i - p_t)² / 2σ²) with σ = D / 2."""
+        """Return exp(-(i - p_t)² / 2σ²) with σ = D / 2."""
         return torch.exp(-2.0 * (away / self.window).square())
 
 
 def lengths_of(mask: Mask, h: Float[Tensor, "batch *_ source d"]) -> Float[Tensor, "batch"]:
-    """S: how many words each source has."""
+    """Return S, the number of words of each source."""
     if mask.keys is None:
         return h.new_full((len(h),), h.size(-2))
     return mask.keys.sum(1).to(h.dtype)
 
 
 class Luong(SequenceToSequence):
-    """A stack that reads and a stack that writes, with attention between their tops."""
+    """Recurrent translator with attention between the top layers."""
 
     def __init__(self, config: LuongConfig) -> None:
         super().__init__(config.pad, config.teacher_forcing, config.reverse_source)
@@ -154,8 +160,8 @@ class Luong(SequenceToSequence):
         if config.tie:
             tie(self.to_logits, self.embed_target)
 
-    def offer(self, memory: Memory, last: Parts) -> Encoding:
-        """The encoder's last states, with input feeding an a_0 of zeros, with local_m t = 0."""
+    def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
+        """Initialize with the encoder's last states, a_0 = 0 and t = 0."""
         state = last if self.bridge is None else self.bridge(last)
         top = state[0][-1:]
         if self.input_feeding:
@@ -165,41 +171,41 @@ class Luong(SequenceToSequence):
         return Encoding(memory, state, self.cross_attention.keys(memory.states))
 
     def prepare(self, x: Float[Tensor, "batch length d_embed"]) -> Float[Tensor, "batch length _"]:
-        """What y_{t-1} adds to the gates of the first layer, if the rest comes word by word."""
+        """Return the contribution of y_{t-1} to the first layer's gates, if input is fed."""
         return self.decoder.gates(x) if self.input_feeding else x
 
-    def write(
+    def decode_all(
         self, x: Float[Tensor, "batch target _"], encoding: Encoding
     ) -> Float[Tensor, "batch target d_model"]:
-        """All words: in one call if nothing is fed back."""
+        """Decode all words; in one call without input feeding."""
         if self.input_feeding:
-            return super().write(x, encoding)
+            return super().decode_all(x, encoding)
         if self.window is None:
             return self.attend(self.decoder(x, encoding.state)[0], encoding)
         *cells, start = encoding.state
         places = start[0] + torch.arange(x.size(1), device=x.device)
         return self.attend(self.decoder(x, tuple(cells))[0], encoding, places)
 
-    def turn(
+    def decode_step(
         self, x: Float[Tensor, "batch beam _"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> Turn:
-        """A step of the stack, then a look back: a_t."""
+    ) -> StepOutput:
+        """Compute a step of the stack, then attention: a_t."""
         if self.window is None:
-            return self.turn_at(None, x, parts, encoding)
+            return self.decode_step_at(None, x, parts, encoding)
         *before, t = parts
-        a, states = self.turn_at(t[0, ..., 0], x, tuple(before), encoding)
+        a, states = self.decode_step_at(t[0, ..., 0], x, tuple(before), encoding)
         return a, (*states, t + 1)
 
-    def turn_at(
+    def decode_step_at(
         self, place: Tensor | None, x: Tensor, parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> Turn:
-        """The same, where the place is known if it matters."""
+    ) -> StepOutput:
+        """Compute `decode_step` at a known position (None for global attention)."""
         if not self.input_feeding:
-            s, states = self.decoder.turn(self.decoder.gates(x), parts)
+            s, states = self.decoder.step(self.decoder.gates(x), parts)
             return self.attend(s, encoding, place), states
         *cells, fed = parts
         gates = x + self.decoder.gates(fed[0], start=self.d_embed)
-        s, states = self.decoder.turn(gates, tuple(cells))
+        s, states = self.decoder.step(gates, tuple(cells))
         a = self.attend(s, encoding, place)
         return a, (*states, a[None])
 
@@ -209,7 +215,7 @@ class Luong(SequenceToSequence):
         encoding: Encoding,
         place: Float[Tensor, "batch target"] | None = None,
     ) -> Float[Tensor, "batch target d_model"]:
-        """The vector a = tanh(W_c [c; s]); with a place, c is from the words around it."""
+        """Return a = tanh(W_c [c; s]); with a position, c is from the words around it."""
         memory = encoding.memory
         if place is not None and self.window is not None:
             memory = Memory(memory.states, around(place, memory, self.window))
@@ -218,7 +224,7 @@ class Luong(SequenceToSequence):
 
 
 def around(place: Float[Tensor, "batch target"], memory: Memory, window: int) -> Mask:
-    """The words within D of p_t = t, or of the last one if there are no more."""
+    """Return a mask of the words within D of p_t = t, at most the last word."""
     centre = place.minimum(lengths_of(memory.mask, memory.states)[:, None] - 1)
     words = torch.arange(memory.states.size(1), device=place.device)
     return memory.mask._replace(pairs=(words - centre[..., None]).abs() <= window)

@@ -1,25 +1,24 @@
-"""A mixture of experts between LSTM layers: Shazeer et al. 2017, their translator (appendix E).
+"""Mixture of experts between LSTM layers: the translator of Shazeer et al. 2017, appendix E.
 
-It is GNMT made shallow (three layers that read, two that write), with experts before the last layer
-of the encoder and after the first of the decoder. All layers are as wide as a word, and whatever a
-layer finds is added to what it was given:
+A shallow GNMT (three encoder layers, two decoder layers) with experts before the last layer of the
+encoder and after the first of the decoder. All layers are as wide as a word and residual:
 
-    x = x + dropout(LSTM(x))                             layers; the first one reads from both ends
+    x = x + dropout(LSTM(x))                             layers; the first one is bidirectional
     x = x + dropout(σ(Σ_i G(x)_i E_i(x)))                experts: layers/mixture_of_experts.py
 
     c_t   = Σ_i α_ti h_i,   α_t = softmax_i A(h_i, s_{t-1})           h: the encoder's top
-    s_t   = LSTM_1([y_{t-1}; c_t])                       the first layer of the decoder asks and is
-    A     = Σ_d v_d tanh(U h)_d tanh(W s)_d              told (appendix G: a product of two tanh)
+    s_t   = LSTM_1([y_{t-1}; c_t])                       attention of the first decoder layer
+    A     = Σ_d v_d tanh(U h)_d tanh(W s)_d              appendix G: a product of two tanh
     p(y_t) = softmax(W x)
 
-An LSTM may be wider inside than outside (`d_hidden`): its output, which is also its state h, is
-then projected (Sak et al. 2014). The first layer of the decoder has to wait for what it found;
-experts and layers above it take all words at once.
+An LSTM may be wider inside (`d_hidden`): its output, also its state h, is projected (Sak et al.
+2014). Only the decoder's first layer depends on attention; experts and layers above process all
+words at once.
 
 Gating is flat and noisy (top k), as in the paper's multilingual model. Its models of one language
-pair choose experts so that all get equally many words of a batch (appendix F), and the one of which
-Vaswani et al. 2017 speak in their table 2 has a hierarchy: 2048 experts on two levels, of each of
-which 2 are chosen (appendices B and E). There is no preset of it.
+pair balance the experts per batch (appendix F), and the model in table 2 of Vaswani et al. 2017 has
+a hierarchy of 2048 experts on two levels, 2 chosen on each (appendices B and E). There is no preset
+of it.
 
 Axes: batch, source, target, beam, d_model.
 """
@@ -40,14 +39,14 @@ from polyhead.layers.kv_cache import Memory
 from polyhead.layers.masks import not_padding
 from polyhead.layers.mixture_of_experts import Experts, ExpertsConfig
 from polyhead.layers.recurrent import Encoding, LookBack, Parts, Recurrence, lstm_step
-from polyhead.models.baselines.seq2seq import SequenceToSequence, Turn, tie
+from polyhead.models.baselines.seq2seq import SequenceToSequence, StepOutput, tie
 
-CLOSED = -3.0  # where experts' sums begin: σ(-3) is 0.05
+CLOSED = -3.0  # initial bias of the experts' sums: σ(-3) is 0.05
 
 
 @dataclass(frozen=True)
 class MoEConfig:
-    """`d_ff` is the inner width of an expert, `d_hidden` that of an LSTM: d_model unless given."""
+    """Sizes: `d_ff` of an expert; `d_hidden` of an LSTM defaults to d_model."""
 
     source_vocab: int = 8_000
     target_vocab: int = 8_000
@@ -58,7 +57,7 @@ class MoEConfig:
     decoder_layers: int = 2
     d_ff: int = 512
     dropout: Share = 0.2
-    tie: bool = False  # one table for the target's embedding and the output layer
+    tie: bool = False  # share the target's embedding with the output layer
     experts: ExpertsConfig = field(default_factory=lambda: ExpertsConfig(n=8, k=2))
 
     def __post_init__(self) -> None:
@@ -95,11 +94,11 @@ PUBLISHED = {
 
 
 class ProjectedLSTM(Recurrence):
-    """An LSTM layer of `d_hidden` cells whose output is brought down to d_model."""
+    """LSTM layer of `d_hidden` cells whose output is projected to d_model."""
 
     def __init__(self, d_model: int, d_hidden: int, d_in: int, *, bidirectional: bool) -> None:
         super().__init__("lstm", d_model, 1, 0.0, d_in=d_in, bidirectional=bidirectional)
-        ways = 2 if bidirectional else 1  # which share both widths
+        ways = 2 if bidirectional else 1  # both directions
         self.cells: Any = nn.LSTM(
             d_in,
             d_hidden // ways,
@@ -108,10 +107,10 @@ class ProjectedLSTM(Recurrence):
             proj_size=d_model // ways,
         )
 
-    def turn(
+    def step(
         self, gates: Float[Tensor, "*any gates"], parts: tuple[Float[Tensor, "layer *any _"], ...]
     ) -> tuple[Float[Tensor, "*any d"], tuple[Float[Tensor, "layer *any _"], ...]]:
-        """One step, given the gates: the output, and the states."""
+        """Compute one step from the gates; return output and states."""
         _, w_h, _, b_h, w_r = self.cells.all_weights[0]
         before = parts[0][0], parts[1][0]
         out, c = lstm_step(gates, F.linear(before[0], w_h, b_h), before)
@@ -120,14 +119,14 @@ class ProjectedLSTM(Recurrence):
 
 
 def layer_of(config: MoEConfig, d_in: int, *, bidirectional: bool = False) -> Recurrence:
-    """An LSTM layer, projected or not."""
+    """Return an LSTM layer, projected if `d_hidden` differs."""
     if config.d_hidden is None:
         return Recurrence("lstm", config.d_model, 1, 0.0, d_in=d_in, bidirectional=bidirectional)
     return ProjectedLSTM(config.d_model, config.d_hidden, d_in, bidirectional=bidirectional)
 
 
 class Mixture(nn.Module):
-    """x + dropout(σ(experts(x))): what stands between two layers."""
+    """Expert layer x + dropout(σ(experts(x)))."""
 
     def __init__(self, config: MoEConfig) -> None:
         super().__init__()
@@ -143,7 +142,7 @@ class Mixture(nn.Module):
 
 
 class Product(Dot):
-    """v tanh(W s): the query whose dot product with a key tanh(U h) is A."""
+    """Query v tanh(W s), whose dot product with a key tanh(U h) is A."""
 
     def __init__(self, d_query: int, d_key: int) -> None:
         super().__init__()
@@ -153,13 +152,13 @@ class Product(Dot):
     def prepare(
         self, q: Float[Tensor, "batch head query d_query"], d_key: int
     ) -> Float[Tensor, "batch head query d_key"]:
-        """Weigh each number by v."""
+        """Multiply each feature by v."""
         del d_key
         return self.v * torch.tanh(self.w_s(q))
 
 
 class ProductLookBack(LookBack):
-    """Attention by A, whose keys are the same for every word written."""
+    """Attention with score A; its keys are computed once per sentence."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__(ScoredAttention(Product(d_model, d_model)))
@@ -168,12 +167,12 @@ class ProductLookBack(LookBack):
     def keys(
         self, h: Float[Tensor, "batch source d_model"]
     ) -> Float[Tensor, "batch source d_model"]:
-        """tanh(U h)."""
+        """Return tanh(U h)."""
         return torch.tanh(self.w_h(h))
 
 
 class MoE(SequenceToSequence):
-    """Few LSTM layers and many experts."""
+    """Translator with few LSTM layers and many experts."""
 
     def __init__(self, config: MoEConfig) -> None:
         super().__init__(config.pad, 1.0, reverse_source=False)
@@ -192,31 +191,31 @@ class MoE(SequenceToSequence):
         self.d_cell = d_model if config.d_hidden is None else config.d_hidden
         self.dropout = Dropout(config.dropout)
         self.to_logits = nn.Linear(d_model, config.target_vocab)
-        uniform(self, words=0.1)  # they go up to the output layer, which may be their own table
-        self._quieten()
+        uniform(self, words=0.1)  # they reach the output layer through the residual connections
+        self._scale_down()
         if config.tie:
             tie(self.to_logits, self.embed_target)
 
-    def _quieten(self) -> None:
-        """Let σ begin near 0: dropout of 0.5 everywhere is noise five times as large as words."""
+    def _scale_down(self) -> None:
+        """Initialize σ near 0: dropout of 0.5 would be noise five times as large as words."""
         for mixture in (self.encoder_experts, self.decoder_experts):
             experts: Any = mixture.layer.experts
             for expert in experts:
                 nn.init.constant_(expert.w_2.bias, CLOSED)
 
-    def read(
+    def run_encoder(
         self, x: Float[Tensor, "batch source d_model"], lengths: Int[Tensor, "batch"]
     ) -> tuple[Float[Tensor, "batch source d_model"], Parts]:
-        """Up the encoder; it hands over nothing but the top layer's states."""
+        """Run the encoder; only the top layer's states are passed on."""
         real = torch.arange(x.size(1), device=x.device) < lengths[:, None]
         for number, layer in enumerate(self.encoder):
             if number == len(self.encoder) - 1:
                 x = self.encoder_experts(x, real)
-            x = self.dropout.onto(x, layer.read(x, lengths)[0])
+            x = self.dropout.onto(x, layer.encode(x, lengths)[0])
         return x, ()
 
-    def offer(self, memory: Memory, last: Parts) -> Encoding:
-        """The decoder begins with zeros."""
+    def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
+        """Initialize the decoder with zeros."""
         del last
         batch, _, d_model = memory.states.shape
         h, c = (
@@ -228,55 +227,55 @@ class MoE(SequenceToSequence):
     def hidden(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
     ) -> Float[Tensor, "batch target d_model"]:
-        """What the last layer sees; experts are not asked about the target's padding either."""
+        """Return the input of the output layer; experts skip the target's padding."""
         encoding = self.encode(source)
         x = self.dropout(self.embed_target(target))
-        return self.write(x, encoding, not_padding(target, self.pad).keys)
+        return self.decode_all(x, encoding, not_padding(target, self.pad).keys)
 
-    def write(
+    def decode_all(
         self,
         x: Float[Tensor, "batch target d_model"],
         encoding: Encoding,
         real: Bool[Tensor, "batch target"] | None = None,
     ) -> Float[Tensor, "batch target d_model"]:
-        """The first layer word by word, then all words of each layer."""
+        """Run the first layer word by word, then the others on all words."""
         parts = tuple(part[:1, :, None] for part in encoding.state)
-        found = []
+        steps = []
         for word in self.decoder[0].gates(x).split(1, dim=1):
-            one, parts = self.ask(word, parts, encoding)
-            found.append(one)
+            h, parts = self.attend_and_step(word, parts, encoding)
+            steps.append(h)
         start = tuple(part[:1] for part in encoding.state)
-        return self.climb(
-            x, torch.cat(found, dim=1), real, lambda n, below: self.decoder[n](below, start)[0]
+        return self.upper_layers(
+            x, torch.cat(steps, dim=1), real, lambda n, below: self.decoder[n](below, start)[0]
         )
 
-    def turn(
+    def decode_step(
         self, x: Float[Tensor, "batch beam d_model"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> Turn:
-        """All layers of one word."""
+    ) -> StepOutput:
+        """Run all layers on one word."""
         states = [(h[None], c[None]) for h, c in zip(*parts, strict=True)]  # by layer
 
         def take(number: int, below: Tensor) -> Tensor:
             layer = self.decoder[number]
-            out, states[number] = layer.turn(layer.gates(below), states[number])
+            out, states[number] = layer.step(layer.gates(below), states[number])
             return out
 
-        one, states[0] = self.ask(self.decoder[0].gates(x), states[0], encoding)
-        top = self.climb(x, one, None, take)
+        h, states[0] = self.attend_and_step(self.decoder[0].gates(x), states[0], encoding)
+        top = self.upper_layers(x, h, None, take)
         return top, tuple(torch.cat(part) for part in zip(*states, strict=True))
 
-    def ask(
+    def attend_and_step(
         self, gates: Float[Tensor, "batch beam gates"], state: Any, encoding: Encoding
     ) -> tuple[Tensor, Any]:
-        """Look back with s_{t-1}, and let the first layer take a step with what was found."""
+        """Attend with s_{t-1} and compute a step of the first layer."""
         first = self.decoder[0]
         c = self.cross_attention(state[0][0], encoding.memory, encoding.keys)
-        return first.turn(gates + first.gates(c, start=c.size(-1)), state)
+        return first.step(gates + first.gates(c, start=c.size(-1)), state)
 
-    def climb(
+    def upper_layers(
         self, x: Tensor, first: Tensor, real: Tensor | None, run: Callable[[int, Tensor], Tensor]
     ) -> Float[Tensor, "batch target d_model"]:
-        """From what the first layer found to the top."""
+        """Run the layers above the first."""
         x = self.decoder_experts(self.dropout.onto(x, first), real)
         for number in range(1, len(self.decoder)):
             x = self.dropout.onto(x, run(number, x))
@@ -284,10 +283,10 @@ class MoE(SequenceToSequence):
 
     def output(
         self,
-        found: Float[Tensor, "batch target d_model"],
+        h: Float[Tensor, "batch target d_model"],
         x: Float[Tensor, "batch target d_model"],
         encoding: Encoding,
     ) -> Float[Tensor, "batch target d_model"]:
-        """The top as it is: every layer has had its dropout."""
+        """Return the top layer unchanged; every layer has had its dropout."""
         del x, encoding
-        return found
+        return h

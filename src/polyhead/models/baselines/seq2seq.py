@@ -1,4 +1,4 @@
-"""Sequence to sequence without attention: one vector stands for the whole sentence.
+"""Sequence to sequence without attention: the source as one vector.
 
     h_1 … h_n = encoder(source)                     a stack of RNN, GRU or LSTM layers
     s_t       = decoder(y_{t-1}, s_{t-1})           s_0 = h_n
@@ -9,17 +9,16 @@
 
     s_0 = tanh(V' c),   c = tanh(V h_n) in place of h_n   `bridge = true`: Cho et al. 2014, A.1
 
-A model with a bridge has these two layers between its halves, as that of Cho et al.; ours for small
-data do without. Their GRU applies r to h before the matrix, PyTorch's behind it, and their output
-layer was factored into two matrices.
+The bridge is these two layers between encoder and decoder; the recipes for small data have none.
+Cho's GRU applies r to h before the matrix, PyTorch's after it; its output layer had two factors.
 
-Sutskever et al. let the encoder read the words backwards (`reverse_source`): the first words of
-both sentences then lie close together, which was worth 4.7 BLEU.
+Sutskever et al. reverse the source (`reverse_source`), which gained 4.7 BLEU: the first words of
+both sentences are then close together.
 
-`SequenceToSequence` is what all recurrent translators share (this one, Bahdanau's, Luong's, the
-ladder, Deep-Att, GNMT): reading, teacher forcing, and the protocol of decoding.
+`SequenceToSequence` is the base of all recurrent translators (this one, Bahdanau, Luong, ladder,
+Deep-Att, GNMT): encoding, teacher forcing, and the decoding protocol.
 
-Axes: batch, source, target, beam (hypotheses of one sentence, side by side), d_model, d_embed.
+Axes: batch, source, target, beam (hypotheses of one sentence), d_model, d_embed.
 """
 
 from dataclasses import dataclass
@@ -42,15 +41,15 @@ from polyhead.layers.recurrent import (
     turned,
 )
 
-Turn = tuple[Tensor, tuple[Tensor, ...]]  # what one step found, and the states it leaves
+StepOutput = tuple[Tensor, tuple[Tensor, ...]]  # output of one step, and the new states
 
 
 class SequenceToSequence(nn.Module):
-    """A recurrent encoder and decoder. `forward` trains, `begin` and `step` decode.
+    """Base of recurrent encoder-decoders: `forward` for training, `begin` and `step` for decoding.
 
-    Whoever inherits has `embed_source`, `embed_target`, `dropout`, `to_logits`, and says how to
-    read (`read`), what the decoder begins with (`offer`), and what it does with a word (`turn`). It
-    may say faster what it does with all words at once (`write`).
+    Subclasses have `embed_source`, `embed_target`, `dropout`, `to_logits`, and define the encoder
+    (`run_encoder`), the decoder's initial state (`init_decoder`) and one step (`decode_step`). They
+    may compute all words at once faster (`decode_all`).
     """
 
     embed_source: nn.Embedding
@@ -65,72 +64,72 @@ class SequenceToSequence(nn.Module):
         self.teacher_forcing = teacher_forcing
         self.reverse_source = reverse_source
 
-    # --- reading ---
+    # --- encoding ---
 
     def encode(self, source: Int[Tensor, "batch source"]) -> Encoding:
-        """Read the source. h_i belongs to word i, even if the words were read backwards."""
+        """Encode the source. h_i belongs to word i, also if the source is reversed."""
         lengths = (source != self.pad).sum(1).clamp(min=1)
         x = self.dropout(self.embed_source(source))
         if self.reverse_source:
-            states, last = self.read(turned(x, lengths), lengths)
+            states, last = self.run_encoder(turned(x, lengths), lengths)
             states = turned(states, lengths)
         else:
-            states, last = self.read(x, lengths)
-        return self.offer(Memory(states, not_padding(source, self.pad)), last)
+            states, last = self.run_encoder(x, lengths)
+        return self.init_decoder(Memory(states, not_padding(source, self.pad)), last)
 
-    def read(
+    def run_encoder(
         self, x: Float[Tensor, "batch source d_embed"], lengths: Int[Tensor, "batch"]
     ) -> tuple[Float[Tensor, "batch source d_memory"], Parts]:
-        """The encoder's state after every word, and that of all layers after the last."""
-        states, last = self.encoder.read(x, lengths)
+        """Return the encoder's state after every word, and that of all layers after the last."""
+        states, last = self.encoder.encode(x, lengths)
         return states, last
 
-    def offer(self, memory: Memory, last: Parts) -> Encoding:
-        """What the decoder gets: `state` is what it begins with."""
+    def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
+        """Return the encoding with the decoder's initial state."""
         return Encoding(memory, last)
 
-    # --- writing ---
+    # --- decoding ---
 
     def prepare(self, x: Float[Tensor, "batch length d_embed"]) -> Float[Tensor, "batch length _"]:
-        """What of a word's work needs no state, done for all words at once."""
+        """Compute the part of a step that needs no state, for all words at once."""
         return x
 
-    def turn(
+    def decode_step(
         self, x: Float[Tensor, "batch beam _"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> Turn:
-        """One more word of every hypothesis: what `output` needs, and the new states."""
+    ) -> StepOutput:
+        """Read one more word of every hypothesis; return the input of `output` and new states."""
         raise NotImplementedError
 
-    def write(
+    def decode_all(
         self, x: Float[Tensor, "batch target _"], encoding: Encoding
     ) -> Float[Tensor, "batch target _"]:
-        """All words of a known target: one after the other, unless the model knows better."""
+        """Decode all words of a known target, by default one after the other."""
         parts = tuple(part[:, :, None] for part in encoding.state)
-        found = []
+        steps = []
         for word in x.split(1, dim=1):
-            one, parts = self.turn(word, parts, encoding)
-            found.append(one)
-        return torch.cat(found, dim=1)
+            h, parts = self.decode_step(word, parts, encoding)
+            steps.append(h)
+        return torch.cat(steps, dim=1)
 
     def output(
         self,
-        found: Float[Tensor, "batch target _"],
+        h: Float[Tensor, "batch target _"],
         x: Float[Tensor, "batch target d_embed"],
         encoding: Encoding,
     ) -> Float[Tensor, "batch target d_out"]:
-        """What the last layer sees, of all words at once."""
+        """Return the input of the output layer, for all words at once."""
         del x, encoding
-        return self.dropout(found)
+        return self.dropout(h)
 
     def hidden(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
     ) -> Float[Tensor, "batch target d_out"]:
-        """What the last layer sees."""
+        """Return the input of the output layer."""
         if self.training and self.teacher_forcing < 1.0:
-            return self._written_alone(source, target)
+            return self._decode_free_running(source, target)
         encoding = self.encode(source)
         x = self.dropout(self.embed_target(target))
-        return self.output(self.write(self.prepare(x), encoding), x, encoding)
+        return self.output(self.decode_all(self.prepare(x), encoding), x, encoding)
 
     def forward(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
@@ -140,7 +139,7 @@ class SequenceToSequence(nn.Module):
     def begin(
         self, source: Int[Tensor, "batch source"], *, width: int = 1, max_length: int = 256
     ) -> RecurrentState:
-        """Read the source for `width` hypotheses; their state is as large for any `max_length`."""
+        """Encode the source for `width` hypotheses; the state does not depend on `max_length`."""
         del max_length
         encoding = self.encode(source)
         parts = (part[:, :, None].expand(-1, -1, width, -1) for part in encoding.state)
@@ -151,33 +150,33 @@ class SequenceToSequence(nn.Module):
     ) -> Float[Tensor, "batch beam vocab"]:
         """Read one more token of every hypothesis, score the next one, and advance `state`.
 
-        The beams stand side by side where training has positions.
+        Beams use the axis of positions.
         """
         x = self.dropout(self.embed_target(last))
-        found, state.parts = self.turn(self.prepare(x), state.parts, state.encoding)
-        return self.to_logits(self.output(found, x, state.encoding))
+        h, state.parts = self.decode_step(self.prepare(x), state.parts, state.encoding)
+        return self.to_logits(self.output(h, x, state.encoding))
 
-    def _written_alone(self, source: Tensor, target: Tensor) -> Tensor:
-        """`hidden` where each word after the first is the model's own, unless a coin says no."""
+    def _decode_free_running(self, source: Tensor, target: Tensor) -> Tensor:
+        """Compute `hidden` with the model's own words as input, mixed by teacher forcing."""
         encoding = self.encode(source)
         parts = tuple(part[:, :, None] for part in encoding.state)
         rows: list[Tensor] = []
         for right in target.split(1, dim=1):
-            last = self._right_or_own(right, rows[-1]) if rows else right
+            last = self._choose_input(right, rows[-1]) if rows else right
             x = self.dropout(self.embed_target(last))
-            found, parts = self.turn(self.prepare(x), parts, encoding)
-            rows.append(self.output(found, x, encoding))
+            h, parts = self.decode_step(self.prepare(x), parts, encoding)
+            rows.append(self.output(h, x, encoding))
         return torch.cat(rows, dim=1)
 
     @torch.no_grad()
-    def _right_or_own(self, right: Tensor, h: Tensor) -> Tensor:
-        """The right word with probability `teacher_forcing`, else the likeliest, for each row."""
+    def _choose_input(self, right: Tensor, h: Tensor) -> Tensor:
+        """Return the reference word with probability `teacher_forcing`, else the likeliest."""
         forced = torch.rand(right.shape, device=right.device) < self.teacher_forcing
         return torch.where(forced, right, self.to_logits(h).argmax(-1))
 
 
 class Bridge(nn.Module):
-    """From the encoder's last state to the decoder's first, where their widths or ways differ."""
+    """Layers from the encoder's last state to the decoder's first."""
 
     def __init__(self, cell: Cell, d_encoder: int, d_model: int) -> None:
         super().__init__()
@@ -185,17 +184,17 @@ class Bridge(nn.Module):
         self.over = nn.ModuleList(nn.Linear(d_encoder, d_model) for _ in range(n_parts))
 
     def forward(self, last: Parts) -> Parts:
-        return brought_over(self.over, last)
+        return bridged(self.over, last)
 
 
-def brought_over(layers: nn.ModuleList, last: Parts) -> Parts:
-    """Each part of a state through its own layer."""
+def bridged(layers: nn.ModuleList, last: Parts) -> Parts:
+    """Apply its own layer to each part of a state."""
     parts = [layer(part) for layer, part in zip(layers, last, strict=True)]
-    return (torch.tanh(parts[0]), *parts[1:])  # h is a tanh's value, the c of an LSTM is not
+    return (torch.tanh(parts[0]), *parts[1:])  # h is the output of a tanh, the c of an LSTM is not
 
 
 class Maxout(nn.Module):
-    """The larger of two linear functions, for each number that comes out: Cho et al. 2014, A.2."""
+    """Maximum of two linear functions for each output (Cho et al. 2014, A.2)."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
@@ -205,8 +204,8 @@ class Maxout(nn.Module):
         return self.w(x).unflatten(-1, (-1, 2)).amax(-1)
 
 
-def check_reading(teacher_forcing: float, bidirectional: bool, reverse_source: bool) -> None:
-    """What no recurrent translator can be asked for is a ValueError that says so."""
+def check_recurrent(teacher_forcing: float, bidirectional: bool, reverse_source: bool) -> None:
+    """Check the options shared by all recurrent translators."""
     if not 0.0 <= teacher_forcing <= 1.0:
         raise ValueError(f"teacher_forcing = {teacher_forcing}: expected 0 to 1")
     if bidirectional and reverse_source:
@@ -217,7 +216,7 @@ def check_reading(teacher_forcing: float, bidirectional: bool, reverse_source: b
 
 
 def tie(to_logits: nn.Linear, embedding: nn.Embedding) -> None:
-    """Let the output layer use the embedding's table: Press & Wolf 2017."""
+    """Share the embedding with the output layer (Press & Wolf 2017)."""
     if to_logits.in_features != embedding.embedding_dim:
         raise ValueError(
             f"tie = true: the output layer reads {to_logits.in_features} numbers, but a word has "
@@ -228,11 +227,10 @@ def tie(to_logits: nn.Linear, embedding: nn.Embedding) -> None:
 
 @dataclass(frozen=True)
 class Seq2SeqConfig:
-    """`d_embed` is the width of a word, `d_output` that of the maxout: d_model unless given.
+    """Sizes: `d_embed` of words and `d_output` of the maxout default to d_model.
 
-    `bridge` puts two layers between encoder and decoder, those of Cho et al. 2014.
-    `teacher_forcing` is how often training reads the right last word, and not the model's own: 1
-    always, 0 never. Outside training the target is read as it is given.
+    bridge: two layers between encoder and decoder (Cho et al. 2014).
+    teacher_forcing: probability of the reference word, not the model's own, as input in training.
     """
 
     source_vocab: int = 8_000
@@ -247,12 +245,12 @@ class Seq2SeqConfig:
     bridge: bool = False
     d_output: int | None = None
     teacher_forcing: float = 1.0
-    bidirectional: bool = False  # the encoder reads from both ends, each with half of d_model
+    bidirectional: bool = False  # bidirectional encoder, d_model / 2 each
     reverse_source: bool = False
-    tie: bool = False  # one table for the target's embedding and the output layer
+    tie: bool = False  # share the target's embedding with the output layer
 
     def __post_init__(self) -> None:
-        check_reading(self.teacher_forcing, self.bidirectional, self.reverse_source)
+        check_recurrent(self.teacher_forcing, self.bidirectional, self.reverse_source)
         if self.d_output is not None and self.context == "first":
             raise ValueError(
                 f"d_output = {self.d_output}: it is the width of a maxout, which only "
@@ -272,7 +270,7 @@ PUBLISHED = {
 
 
 class Seq2Seq(SequenceToSequence):
-    """The sentence as one vector: the decoder's first state, or a part of its every input."""
+    """Translator whose decoder gets the source as one vector."""
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__(config.pad, config.teacher_forcing, config.reverse_source)
@@ -300,41 +298,41 @@ class Seq2Seq(SequenceToSequence):
         if config.tie:
             tie(self.to_logits, self.embed_target)
 
-    def offer(self, memory: Memory, last: Parts) -> Encoding:
-        """The encoder's last state is all that the decoder gets; two directions need a bridge."""
+    def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
+        """Initialize the decoder with the encoder's last state; two directions need a bridge."""
         if self.bridge is None:
             return Encoding(memory, last)
         if self.v is None:
             return Encoding(memory, self.bridge(last))
         c = torch.tanh(self.v(last[0][-1]))
-        everywhere = c.expand(len(last[0]), -1, -1)  # in all layers alike; the paper has one
+        everywhere = c.expand(len(last[0]), -1, -1)  # in all layers; the paper has one layer
         return Encoding(memory, self.bridge((everywhere,) * len(last)), context=c)
 
-    def write(
+    def decode_all(
         self, x: Float[Tensor, "batch target d_embed"], encoding: Encoding
     ) -> Float[Tensor, "batch target d_model"]:
-        """All words in one call: nothing depends on what was found before."""
+        """Decode all words in one call; there is no attention to wait for."""
         if self.everywhere:
             x = torch.cat([x, encoding.summary[:, None].expand(-1, x.size(1), -1)], dim=-1)
         return self.decoder(x, encoding.state)[0]
 
-    def turn(
+    def decode_step(
         self, x: Float[Tensor, "batch beam d_embed"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> Turn:
-        """One step of the decoder."""
+    ) -> StepOutput:
+        """Run one step of the decoder."""
         gates = self.decoder.gates(x)
         if self.everywhere:
             gates = gates + self.decoder.gates(encoding.summary[:, None], start=x.size(-1))
-        return self.decoder.turn(gates, parts)
+        return self.decoder.step(gates, parts)
 
     def output(
         self,
-        found: Float[Tensor, "batch target d_model"],
+        h: Float[Tensor, "batch target d_model"],
         x: Float[Tensor, "batch target d_embed"],
         encoding: Encoding,
     ) -> Float[Tensor, "batch target d_output"]:
-        """s_t, or the maxout of all that is known."""
+        """Return s_t, or the maxout of state, word and context."""
         if self.everywhere:
             summary = encoding.summary[:, None].expand(-1, x.size(1), -1)
-            found = torch.cat([found, x, summary], dim=-1)
-        return self.dropout(self.deep_output(found))
+            h = torch.cat([h, x, summary], dim=-1)
+        return self.dropout(self.deep_output(h))

@@ -196,7 +196,7 @@ def three_vectors() -> ClaimResult:
     return close(expected=F.scaled_dot_product_attention(s, h, h), got=c, within=1e-6)
 
 
-@claim("A14", TransformerStack, Recurrence.read)
+@claim("A14", TransformerStack, Recurrence.encode)
 def order() -> ClaimResult:
     """Five words shuffled before and after a stack; and before and after a recurrence."""
     x, shuffled, lengths = torch.randn(1, 5, 8), [3, 0, 4, 1, 2], torch.tensor([5])
@@ -205,11 +205,11 @@ def order() -> ClaimResult:
         Recurrence("rnn", 8, 1, 0.0),
     )
     result = close(expected=stack(x)[:, shuffled], got=stack(x[:, shuffled]), within=1e-5)
-    before, after = rnn.read(x[:, shuffled], lengths)[0], rnn.read(x, lengths)[0][:, shuffled]
+    before, after = rnn.encode(x[:, shuffled], lengths)[0], rnn.encode(x, lengths)[0][:, shuffled]
     return replace(result, holds=result.holds and not torch.allclose(before, after, atol=0.01))
 
 
-@claim("A15", MultiHeadAttention, Recurrence.read)
+@claim("A15", MultiHeadAttention, Recurrence.encode)
 def who_reaches_whom() -> ClaimResult:
     """Count the pairs with a gradient in three layers of the same width."""
     attention, rnn = MultiHeadAttention(4, 2, FullAttention()), Recurrence("rnn", 4, 1, 0.0)
@@ -217,7 +217,7 @@ def who_reaches_whom() -> ClaimResult:
     layers: list[Callable[[Tensor], Tensor]] = [
         lambda x: attention(x, attention.project(x)),
         lambda x: convolution(x.mT).mT,
-        lambda x: rnn.read(x, n)[0],
+        lambda x: rnn.encode(x, n)[0],
     ]
     x = torch.randn(1, 10, 4)
     slopes = [jacobian(layer, x)[0, :, :, 0].abs().sum((1, 3)) for layer in layers]
