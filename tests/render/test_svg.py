@@ -1,4 +1,4 @@
-"""Colours that can be told apart, and PNG files in which every letter is drawn."""
+"""Colours, PNG files in which every letter is drawn, truncated text and ticks."""
 
 import io
 import re

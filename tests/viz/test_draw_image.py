@@ -98,11 +98,11 @@ def test_rollout_and_reduced_heads_are_one_map(view):
 def test_classes_and_names_are_labelled(view):
     said = labels(draw_image(view, ImageViewOptions(2, "mean")))
     most = f"{view.layers[1].mean(0).max():.2g}"
-    assert said == ["cat.png → cat", "75.0 %", "cat", "20.0 %", "dog", "what the model saw",
+    assert said == ["cat.png → cat", "75.0 %", "cat", "20.0 %", "dog", "input image",
                     f"layer 2, mean of 3 heads · 0 to {most}"]  # fmt: skip
     names = [text.split(" · ")[0] for text in labels(draw_image(view, ImageViewOptions()))[5:]]
     heads = [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2, 3)]
-    assert names == ["what the model saw", "roll-out", *heads]
+    assert names == ["input image", "roll-out", *heads]
 
 
 def test_maps_are_inside_the_drawing_and_do_not_overlap(view):
@@ -146,7 +146,7 @@ def test_pixels_mix_the_map_and_the_image(view):
         expected = OPACITY * map_colour + (1 - OPACITY) * view.picture[row, column]
         found = seen[int(y + (row + 0.5) * scale), int(x + (column + 0.5) * scale)]
         assert np.abs(found - expected).max() <= 3
-    assert f"OPAQUE = {OPACITY};" in read("picture.js")  # as on the page
+    assert f"OPACITY = {OPACITY};" in read("picture.js")  # as on the page
 
 
 def test_markup_in_names_is_escaped(view):

@@ -86,7 +86,7 @@ def test_hiding_special_tokens_keeps_the_other_weights(view, show):
     page.locator("label[for=special]").click()
     rest, _ = shown_colours(page)
     assert (rest == everything[:-1, :-1]).all()  # </s> is the last row and the last column
-    assert "not scaled up" in page.locator("footer").inner_text()
+    assert "not renormalized" in page.locator("footer").inner_text()
 
 
 def test_masked_positions_of_a_decoder_are_empty(view, show):
@@ -95,7 +95,7 @@ def test_masked_positions_of_a_decoder_are_empty(view, show):
     assert (painted == np.tri(len(painted), dtype=bool)).all()
     cell = page.locator("#cells").bounding_box()["width"] / len(painted)
     page.locator("#cells").hover(position={"x": 3.5 * cell, "y": 0.5 * cell})
-    assert "may not look ahead" in page.locator(".readout").inner_text()
+    assert "masked: later position" in page.locator(".readout").inner_text()
 
 
 def test_pointer_on_a_cell_shows_its_tokens_and_weight(view, show):
@@ -137,7 +137,7 @@ def test_one_kind_of_attention_is_shown_in_all_views(show, kind, one_text):
 
 def test_view_without_maps_shows_a_message(view, show):
     page = show(AttentionView("none", "", view.source, None, (), ()))
-    assert page.inner_text("#attention") == "This file holds no attention maps."
+    assert page.inner_text("#attention") == "This file contains no attention maps."
 
 
 def test_page_follows_the_dark_theme(view, show):
@@ -160,14 +160,14 @@ def test_pairs_that_hashing_separates_are_empty(show):
     page = show(view, "#head=mean")
     _, painted = shown_colours(page)
     assert (painted == one.seen.any(axis=0)).all()
-    assert "Hatched cells could not be seen" in page.inner_text("footer")
+    assert "Hatched cells are not visible" in page.inner_text("footer")
     _, painted = shown_colours(show(view, "#head=1&merge=1"))
     assert (painted == view.merged().maps[0].seen[0]).all()
     row, column = np.argwhere(~one.seen[1])[0]
     page = show(view, "#head=2")
     cell = page.locator("#cells").bounding_box()["width"] / 8
     page.locator("#cells").hover(position={"x": (column + 0.5) * cell, "y": (row + 0.5) * cell})
-    assert "could not be seen from here" in page.inner_text(".readout")
+    assert "not visible to this query" in page.inner_text(".readout")
 
 
 def test_tokens_are_numbered_and_sorted_by_bucket(show):
@@ -187,4 +187,4 @@ def test_tokens_are_numbered_and_sorted_by_bucket(show):
     assert page.locator("#sorted").is_checked()
     page.locator("label[for=head-mean]").click()
     assert page.locator(badges).count() == 0
-    assert "Choose a single head" in page.inner_text("footer")
+    assert "Select a single head" in page.inner_text("footer")

@@ -185,7 +185,7 @@ def test_arrows_move_over_the_thumbnails(view, show):
     assert (address(page)["layer"], address(page)["head"]) == ("1", "3")
 
 
-# Whoever looks, with whatever
+# Languages, screens and hostile texts
 
 
 def test_page_is_in_both_languages(view, show):

@@ -27,7 +27,7 @@ VIRIDIS = bytes.fromhex(
     "20928c1f978b1e9c891fa18821a58524aa8328ae802eb37c35b7793dbc7446c06f50c46a5ac864"
     "65cb5e70cf577cd25089d54895d840a2da37b0dd2fbddf26cae11fd8e219e5e419f1e51dfde725"
 )
-# Eight colours that can be told apart with every kind of colour vision.
+# Eight colours that are distinguishable with every kind of colour vision.
 PALETTE = ("#0060c4", "#d25b27", "#05986b", "#c35d9d", "#e0a21b", "#61c1f5", "#601e7f", "#4a4f57")
 MASKED, INK, SOFT, FADED, GRID = "#ececef", "#1d2129", "#5d6673", "#b9bec6", "#e4e4e8"
 

@@ -40,11 +40,12 @@ def to_binary(
     maps: list[dict[str, Any]] = []
     parts: list[bytes] = []
     offset = 0
-    for one in view.maps:
-        fields = one.describe() | {"entropy": [round(float(bits), 4) for bits in one.entropy()]}
+    for attention in view.maps:
+        entropy = [round(float(bits), 4) for bits in attention.entropy()]
+        fields = attention.describe() | {"entropy": entropy}
         fields |= {"stored": None, "offset": None, "bytes": 0}
-        if requested is None or (one.kind, one.layer) in requested:
-            weights = max_pool(one.weights, size)
+        if requested is None or (attention.kind, attention.layer) in requested:
+            weights = max_pool(attention.weights, size)
             content = quantize(weights, precision)
             if not parts or offset + len(content) <= MAX_BYTES:
                 fields |= {"stored": weights.shape, "offset": offset, "bytes": len(content)}

@@ -244,7 +244,7 @@ def _maps(weights: AttentionWeights, kind: Kind | None = None) -> list[Attention
                 buckets=None if buckets is None else buckets[:, 0].short().cpu().numpy(),
             )
         )
-    return sorted(maps, key=lambda one: (KINDS.index(one.kind), one.layer))
+    return sorted(maps, key=lambda attention: (KINDS.index(attention.kind), attention.layer))
 
 
 # Alignment
@@ -268,7 +268,7 @@ def alignment(
         maps = translation_maps(
             translator.models[0].model, tokenizers.source.encode(text), list(ids)
         )
-        cross = [torch.from_numpy(one.weights).mean(0) for one in maps if one.kind == "cross"]
+        cross = [torch.from_numpy(each.weights).mean(0) for each in maps if each.kind == "cross"]
         source_words = words_of(tokenizers.source.pieces(text))
         target_words = words_of(tokenizers.target.pieces_of_ids(ids))
         links.append(_links(torch.stack(cross).mean(0), source_words, target_words))

@@ -43,7 +43,7 @@ ROLLOUT = "rollout"
 
 @dataclass(frozen=True)
 class ImageViewOptions:
-    """What is drawn of an image view: everything unless selected.
+    """Selection of an image view: everything by default.
 
     layer: a number from 1, or "rollout".
     alone: leave out the image under the maps.
@@ -90,7 +90,7 @@ def draw_image(view: ImageView, options: ImageViewOptions) -> str:
     name, image = _embedded(view.picture)
     parts, right, y = _classes(view)
     beside = rows.pop(0) if len(rows[0]) == 1 else []
-    rows = [[Tile("what the model saw"), *beside], *rows]
+    rows = [[Tile("input image"), *beside], *rows]
     apart = max(side, *(11 * text_width(tile.caption) for row in rows for tile in row))
     for row in rows:
         for place, tile in enumerate(row):

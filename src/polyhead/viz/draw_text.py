@@ -53,19 +53,19 @@ def draw_text(view: AttentionView, options: ViewOptions) -> str:
 
 def _heatmaps(title: str, maps: Sequence[SelectedMap], log: bool) -> str:
     """Draw small heat-maps: a row for each layer, or four to a row if there is one layer."""
-    n_cells = sum(len(one.panels) * one.panels[0].weights.size for one in maps)
+    n_cells = sum(len(selected.panels) * selected.panels[0].weights.size for selected in maps)
     check_cells(n_cells, "a kind, a layer or heads")
     parts: list[str] = []
     width, y = 0.0, float(MARGIN)
-    for one in maps:
-        rows, columns = one.rows, one.columns
+    for selected in maps:
+        rows, columns = selected.rows, selected.columns
         side, (top, overhang) = _widest(rows) + 8, _tilted_size(columns)
-        parts.append(label(MARGIN, y + 12, _heading(one), size=13, bold=True))
+        parts.append(label(MARGIN, y + 12, _heading(selected), size=13, bold=True))
         y += 26
-        per_row = 4 if len(maps) == 1 else len(one.panels)
-        for start in range(0, len(one.panels), per_row):
+        per_row = 4 if len(maps) == 1 else len(selected.panels)
+        for start in range(0, len(selected.panels), per_row):
             parts.append(_row_names(rows, MARGIN + side, y + 18 + top))
-            for place, panel in enumerate(one.panels[start : start + per_row]):
+            for place, panel in enumerate(selected.panels[start : start + per_row]):
                 x = MARGIN + side + place * (len(columns) * CELL + GAP)
                 parts.append(label(x, y + 12, panel.name, colour=SOFT))
                 parts.append(_column_names(columns, x, y + 18 + top))
@@ -84,8 +84,8 @@ def check_cells(n_cells: int, options: str) -> None:
         raise ConfigError(message, "too_many_cells")
 
 
-def _heading(one: SelectedMap) -> str:
-    return f"{NAMES[one.kind]}, layer {one.layer}"
+def _heading(selected: SelectedMap) -> str:
+    return f"{NAMES[selected.kind]}, layer {selected.layer}"
 
 
 def _cells(panel: Panel, x: Length, y: Length, log: bool) -> str:
@@ -125,36 +125,36 @@ def _column_names(tokens: Sequence[Token], x: Length, y: Length) -> str:
 # Lines
 
 
-def _lines(title: str, one: SelectedMap) -> str:
+def _lines(title: str, selected: SelectedMap) -> str:
     """Draw two columns of words, with a curve for each head between highlighted words."""
-    side, between, top = _widest(one.rows, 14) + 8, 300, MARGIN + 64
+    side, between, top = _widest(selected.rows, 14) + 8, 300, MARGIN + 64
     left = MARGIN + side
     right = left + between
-    parts = [label(MARGIN, MARGIN + 12, _heading(one), size=13, bold=True)]
-    for place, panel in enumerate(one.panels):
+    parts = [label(MARGIN, MARGIN + 12, _heading(selected), size=13, bold=True)]
+    for place, panel in enumerate(selected.panels):
         x = MARGIN + 38 * place
         square = f'<rect x="{x}" y="{MARGIN + 26}" width="12" height="12" rx="2"'
         parts.append(f'{square} fill="{_colour(panel)}"/>')
         parts.append(label(x + 16, MARGIN + 36, str(panel.head), colour=SOFT))
     for tokens, highlighted, edge, anchor in (
-        (one.rows, one.highlighted_rows, left - 8, "end"),
-        (one.columns, one.highlighted_columns, right + 8, "start"),
+        (selected.rows, selected.highlighted_rows, left - 8, "end"),
+        (selected.columns, selected.highlighted_columns, right + 8, "start"),
     ):
         for number, token in enumerate(tokens):
             colour, y = INK if number in highlighted else FADED, _middle(top, number) + 5
             parts.append(label(edge, y, _label(token), size=14, anchor=anchor, colour=colour))
-    for place, panel in enumerate(one.panels):
-        offset = _offset(place, len(one.panels))
+    for place, panel in enumerate(selected.panels):
+        offset = _offset(place, len(selected.panels))
         curves = [
             _curve((left, _middle(top, row)), (right, _middle(top, column) + offset), weight)
-            for row in sorted(one.highlighted_rows)
+            for row in sorted(selected.highlighted_rows)
             for column, weight in enumerate(panel.weights[row].tolist())
-            if weight >= MIN_WEIGHT and column in one.highlighted_columns
+            if weight >= MIN_WEIGHT and column in selected.highlighted_columns
         ]
         group = f'<g class="head" data-head="{panel.head}" fill="none" stroke-width="2"'
         parts.append(f'{group} stroke="{_colour(panel)}">{"".join(curves)}</g>')
-    width = max(right + _widest(one.columns, 14) + 8, MARGIN + 38 * len(one.panels))
-    height = top + max(len(one.rows), len(one.columns)) * ROW
+    width = max(right + _widest(selected.columns, 14) + 8, MARGIN + 38 * len(selected.panels))
+    height = top + max(len(selected.rows), len(selected.columns)) * ROW
     return document(title, width + MARGIN, height + MARGIN, parts)
 
 

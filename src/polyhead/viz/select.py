@@ -1,7 +1,9 @@
 """Selection of what a drawing shows of a view: maps, heads, rows and columns.
 
-ViewOptions(kind="cross", layer=3, heads="mean")           # one matrix
-ViewOptions(style="lines", word="school", heads=[1, 4])    # the lines of one word in two heads
+    ViewOptions(kind="cross", layer=3, heads="mean")           # one matrix
+    ViewOptions(style="lines", word="school", heads=[1, 4])    # the lines of one word in two heads
+
+Layers, heads, words and columns are counted from 1.
 """
 
 from collections.abc import Sequence
@@ -22,9 +24,7 @@ Heads = Sequence[int] | str | None  # numbers from 1, "mean" or "max" of all; No
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """What is drawn of a view: everything unless selected, but lines show only the last layer.
-
-    Layers, heads, words and columns are counted from 1.
+    """Selection of a view: everything by default, but lines show only the last layer.
 
     word, column: draw only the lines of this row (by number or text), or of this column.
     style: "heatmap" or "lines".
@@ -87,13 +87,13 @@ def select_maps(view: AttentionView, options: ViewOptions) -> list[SelectedMap]:
     shown, maps = _find_maps(view, options)
     if options.style == "lines":
         maps = maps[-1:]
-    return [_select(shown, one, options) for one in maps]
+    return [_select(shown, attention, options) for attention in maps]
 
 
 def narrow(view: AttentionView, options: ViewOptions) -> AttentionView:
     """Return the view with only the selected maps, and their heads in the given order."""
     shown, maps = _find_maps(view, options)
-    return replace(shown, maps=tuple(_select_heads(one, options.heads) for one in maps))
+    return replace(shown, maps=tuple(_select_heads(attention, options.heads) for attention in maps))
 
 
 def check_reduction(heads: Heads) -> None:
@@ -123,39 +123,41 @@ def _find_maps(
         maps = [shown.find(kind, 1 if layer is None else layer)]
     else:
         maps = [
-            one
+            attention
             for name in shown.kinds
-            for one in sorted(shown.maps, key=lambda one: one.layer)
-            if one.kind == name and kind in (None, name) and layer in (None, one.layer)
+            for attention in sorted(shown.maps, key=lambda attention: attention.layer)
+            if attention.kind == name and kind in (None, name) and layer in (None, attention.layer)
         ]
     if not maps and layer is not None:
-        expected = ", ".join(map(str, sorted({one.layer for one in view.maps}))) or "none"
+        layers = sorted({attention.layer for attention in view.maps})
+        expected = ", ".join(map(str, layers)) or "none"
         raise ConfigError(f"layer {layer}: no such layer; there are {expected}", "unknown_layer")
     if not maps:
         raise ConfigError("the view has no attention maps", "no_attention")
-    for one in maps:
-        check_heads(options.heads, len(one.weights), f"{one.kind} layer {one.layer}")
+    for attention in maps:
+        owner = f"{attention.kind} layer {attention.layer}"
+        check_heads(options.heads, len(attention.weights), owner)
     return shown, maps
 
 
-def _select_heads(one: AttentionMap, heads: Heads) -> AttentionMap:
+def _select_heads(attention: AttentionMap, heads: Heads) -> AttentionMap:
     if heads is None:
-        return one
+        return attention
     if isinstance(heads, str):
-        (panel,) = _panels(one, heads)
-        seen = None if one.seen is None else ~panel.unseen[None]
-        return replace(one, weights=panel.weights[None], seen=seen, buckets=None)
+        (panel,) = _panels(attention, heads)
+        seen = None if attention.seen is None else ~panel.unseen[None]
+        return replace(attention, weights=panel.weights[None], seen=seen, buckets=None)
     places = [head - 1 for head in heads]
     return replace(
-        one,
-        weights=one.weights[places],
-        seen=None if one.seen is None else one.seen[places],
-        buckets=None if one.buckets is None else one.buckets[:, places],
+        attention,
+        weights=attention.weights[places],
+        seen=None if attention.seen is None else attention.seen[places],
+        buckets=None if attention.buckets is None else attention.buckets[:, places],
     )
 
 
-def _select(view: AttentionView, one: AttentionMap, options: ViewOptions) -> SelectedMap:
-    rows, columns = view.rows(one), view.columns(one)
+def _select(view: AttentionView, attention: AttentionMap, options: ViewOptions) -> SelectedMap:
+    rows, columns = view.rows(attention), view.columns(attention)
     visible_rows, visible_columns = (
         [place for place, token in enumerate(tokens) if options.special or not token.special]
         for tokens in (rows, columns)
@@ -165,35 +167,35 @@ def _select(view: AttentionView, one: AttentionMap, options: ViewOptions) -> Sel
     chosen_rows, chosen_columns = _rows(rows, options.word), _columns(columns, options.column)
     field = np.ix_(visible_rows, visible_columns)
     return SelectedMap(
-        one.kind,
-        one.layer,
+        attention.kind,
+        attention.layer,
         tuple(rows[i] for i in visible_rows),
         tuple(columns[i] for i in visible_columns),
         tuple(
             Panel(panel.head, panel.weights[field], panel.unseen[field])
-            for panel in _panels(one, options.heads)
+            for panel in _panels(attention, options.heads)
         ),
         frozenset(place for place, i in enumerate(visible_rows) if i in chosen_rows),
         frozenset(place for place, i in enumerate(visible_columns) if i in chosen_columns),
     )
 
 
-def _panels(one: AttentionMap, heads: Heads) -> list[Panel]:
-    n_heads = len(one.weights)
-    unseen = ~one.seen if one.seen is not None else _masked(one)
+def _panels(attention: AttentionMap, heads: Heads) -> list[Panel]:
+    n_heads = len(attention.weights)
+    unseen = ~attention.seen if attention.seen is not None else _masked(attention)
     if isinstance(heads, str):
-        weights = one.weights.mean(axis=0) if heads == "mean" else one.weights.max(axis=0)
+        weights = (np.mean if heads == "mean" else np.max)(attention.weights, axis=0)
         return [Panel(REDUCTIONS[heads].format(n_heads), weights, np.logical_and.reduce(unseen))]
     return [
-        Panel(head, one.weights[head - 1], unseen[head - 1])
+        Panel(head, attention.weights[head - 1], unseen[head - 1])
         for head in heads or range(1, n_heads + 1)
     ]
 
 
-def _masked(one: AttentionMap) -> Bool[np.ndarray, "head query key"]:
+def _masked(attention: AttentionMap) -> Bool[np.ndarray, "head query key"]:
     """Mark the later positions, which a decoder cannot see."""
-    later = np.triu(np.ones(one.weights.shape[1:], dtype=np.bool_), k=1)
-    return (one.weights == 0) & later & (one.kind == "decoder")
+    later = np.triu(np.ones(attention.weights.shape[1:], dtype=np.bool_), k=1)
+    return (attention.weights == 0) & later & (attention.kind == "decoder")
 
 
 def _rows(tokens: Sequence[Token], word: str | int | None) -> list[int]:

@@ -156,19 +156,20 @@ class AttentionView:
     maps: tuple[AttentionMap, ...]
 
     def __post_init__(self) -> None:
-        names = [(one.kind, one.layer) for one in self.maps]
+        names = [(attention.kind, attention.layer) for attention in self.maps]
         if len(set(names)) < len(names):
             raise ValueError(f"two maps of the same kind and layer: {sorted(names)}")
-        for one in self.maps:
-            expected = (len(self.rows(one)), len(self.columns(one)))
-            if one.weights.shape[1:] != expected:
-                got = f"{one.weights.shape[1:]} weights for {expected} tokens"
-                raise ValueError(f"{one.kind} layer {one.layer}: {got} (queries, keys)")
+        for attention in self.maps:
+            expected = (len(self.rows(attention)), len(self.columns(attention)))
+            if attention.weights.shape[1:] != expected:
+                got = f"{attention.weights.shape[1:]} weights for {expected} tokens"
+                raise ValueError(f"{attention.kind} layer {attention.layer}: {got} (queries, keys)")
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of attention that the model has."""
-        return tuple(kind for kind in KINDS if any(one.kind == kind for one in self.maps))
+        present = {attention.kind for attention in self.maps}
+        return tuple(kind for kind in KINDS if kind in present)
 
     @property
     def written(self) -> tuple[Token, ...]:
@@ -187,22 +188,22 @@ class AttentionView:
             for row, text in enumerate(self.predictions)
         )
 
-    def rows(self, one: AttentionMap) -> tuple[Token, ...]:
+    def rows(self, attention: AttentionMap) -> tuple[Token, ...]:
         """Return the tokens that name the queries of a map."""
-        if one.kind != "encoder" and self.predictions:
+        if attention.kind != "encoder" and self.predictions:
             return self.written
-        return self._side(one.queries).tokens
+        return self._side(attention.queries).tokens
 
-    def columns(self, one: AttentionMap) -> tuple[Token, ...]:
+    def columns(self, attention: AttentionMap) -> tuple[Token, ...]:
         """Return the tokens that name the keys of a map."""
-        return self._side(one.keys).tokens
+        return self._side(attention.keys).tokens
 
     def find(self, kind: str, layer: int) -> AttentionMap:
         """Return the map of one layer; raise `ConfigError` if there is none."""
         if kind not in self.kinds:
             expected = ", ".join(self.kinds) or "no kind"
             raise ConfigError(f"kind {kind!r}: the model has {expected}", "unknown_kind")
-        layers = {one.layer: one for one in self.maps if one.kind == kind}
+        layers = {attention.layer: attention for attention in self.maps if attention.kind == kind}
         if layer not in layers:
             expected = ", ".join(str(number) for number in sorted(layers))
             raise ConfigError(f"layer {layer}: {kind} has the layers {expected}", "unknown_layer")
@@ -218,13 +219,13 @@ class AttentionView:
         Columns are merged by the word that was read, and the rows of a decoder by the word that was
         written.
         """
-        return AttentionView(
-            title=self.title,
-            model=self.model,
+        maps = [each.merged(self.rows(each), self.columns(each)) for each in self.maps]
+        return replace(
+            self,
             source=self.source.merged(),
             target=self.target and self.target.merged(),
             predictions=tuple(word.text for word in _join(self.written)),
-            maps=tuple(one.merged(self.rows(one), self.columns(one)) for one in self.maps),
+            maps=tuple(maps),
         )
 
     def describe(self) -> dict[str, Any]:
@@ -242,7 +243,7 @@ class AttentionView:
     def to_json(self) -> str:
         """Return the JSON form as one line of ASCII."""
         maps = [
-            one.describe() | {"weights": _encode(one.weights.astype("<f4"))} for one in self.maps
+            each.describe() | {"weights": _encode(each.weights.astype("<f4"))} for each in self.maps
         ]
         return json.dumps(self.describe() | {"maps": maps}, separators=(",", ":"))
 
@@ -264,7 +265,7 @@ class AttentionView:
                 source=_parse_text(content["source"]),
                 target=None if content["target"] is None else _parse_text(content["target"]),
                 predictions=tuple(_string(word) for word in content["predictions"]),
-                maps=tuple(_parse_map(one) for one in content["maps"]),
+                maps=tuple(map(_parse_map, content["maps"])),
             )
         except (KeyError, TypeError, ValueError) as problem:
             reason = f"lacks {problem}" if isinstance(problem, KeyError) else str(problem)
@@ -346,7 +347,7 @@ def _join(tokens: Sequence[Token]) -> tuple[Token, ...]:
 
 
 def _describe(tokens: Sequence[Token]) -> list[dict[str, Any]]:
-    return [{"text": one.text, "word": one.word, "special": one.special} for one in tokens]
+    return [{"text": t.text, "word": t.word, "special": t.special} for t in tokens]
 
 
 def _parse_text(content: Any) -> TokenizedText:

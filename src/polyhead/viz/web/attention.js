@@ -1,4 +1,4 @@
-// The page: one view of the data, one state, drawn anew whenever the state changes.
+// The page of a text: one state, redrawn whenever it changes.
 
 import { controls, header, notes } from "./controls.js";
 import { element } from "./elements.js";
@@ -12,9 +12,9 @@ import { say } from "./words.js";
 
 const FIGURES = { heat: heatmap, lines, model: overview };
 
-// Show a view (`readView`) inside `root`. `top` makes what stands above the controls. Where weights
-// are missing, `load(maps)` promises them, and `failed(error, again)` says that they did not come; where
-// files can be had, `tools(state)` has the buttons.
+// Show a view (`readView`) inside `root`. `top` builds the part above the controls, and `tools(state)`
+// buttons below the figure. `load(maps)` returns a promise of missing weights; `failed(error, again)`
+// builds the message if it is rejected.
 export function mount(root, view, { top = header, load, failed, tools, signal } = {}) {
   if (!view.maps.length) {
     root.replaceChildren(element("p", {}, say({ lang: defaultLanguage() }, "no_maps")));

@@ -1,6 +1,6 @@
-// Colours: viridis for weights (readable without colour vision and in grey), eight colours for heads.
+// Colours: viridis for weights (readable with every colour vision and in grey), eight colours for heads.
 
-// Every fifth of the 256 colours of viridis (van der Walt and Smith, CC0), straight between two.
+// Every fifth of the 256 colours of viridis (van der Walt and Smith, CC0); linear in between.
 const VIRIDIS =
   "44015446085c471063481769481d6f482475472a7a46307e453781433d844142873f48893d4e8a" +
   "3a538b38598c355e8d33638d31688e2e6d8e2c718e2a768e297b8e27808e25848e23898e218e8d" +
@@ -8,9 +8,9 @@ const VIRIDIS =
   "65cb5e70cf577cd25089d54895d840a2da37b0dd2fbddf26cae11fd8e219e5e419f1e51dfde725";
 const STEPS = Float64Array.from(VIRIDIS.match(/../g), (pair) => parseInt(pair, 16));
 const LAST = STEPS.length / 3 - 1;
-const FAINTEST = -4; // the logarithmic scale begins at 10^-4
+const MIN_EXPONENT = -4; // the logarithmic scale starts at 10^-4
 
-// The colour for t between 0 and 1 as one pixel: red in the lowest byte, then green, blue and opacity.
+// Return the colour for t between 0 and 1 as one pixel: red in the lowest byte, then green, blue, opacity.
 function shade(t) {
   const place = (t < 0 ? 0 : t > 1 ? 1 : t) * LAST;
   const step = Math.min(Math.floor(place), LAST - 1);
@@ -22,10 +22,10 @@ function shade(t) {
   return (255 << 24) | (blue << 16) | (green << 8) | red;
 }
 
-// Where a weight stands on the scale: the same for every head, so that maps can be compared.
+// Map a weight onto 0 to 1, alike for every head, so that maps can be compared.
 export function scale(weight, log) {
   if (!log) return weight;
-  return weight > 0 ? 1 - Math.log10(weight) / FAINTEST : 0;
+  return weight > 0 ? 1 - Math.log10(weight) / MIN_EXPONENT : 0;
 }
 
 export function headColour(head) {
@@ -33,8 +33,8 @@ export function headColour(head) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// One pixel for each shown cell, coloured by `levelOf` (0 to 1, or null for an empty cell). CSS makes
-// the pixels as large as cells: thousands of cells cost no more than one picture.
+// Paint one pixel for each cell, coloured by `levelOf` (0 to 1, or null for an empty cell). CSS enlarges
+// the pixels to cells, so thousands of cells cost no more than one image.
 export function paint(canvas, rows, columns, levelOf) {
   canvas.width = columns.length;
   canvas.height = rows.length;

@@ -1,9 +1,9 @@
-// The controls above the figure: which view, which attention, which layer, which heads.
+// The controls above the figure: view, kind of attention, layer and heads.
 
 import { headColour } from "./colours.js";
 import { button, choice, count, element, footer, languages, toggle } from "./elements.js";
-import { faintest } from "./lines.js";
-import { chosenMap, entropy, layersOf, waysOf } from "./weights.js";
+import { minWeight } from "./lines.js";
+import { chosenMap, entropy, layersOf, reductions } from "./weights.js";
 import { say } from "./words.js";
 
 export function header(view, state, change) {
@@ -29,14 +29,14 @@ export function controls(view, state, change) {
   const whole = state.view === "model";
   const { buckets, rounds } = chosenMap(view, state);
   const hashed = state.view === "heat" && buckets && typeof state.head === "number";
-  const turns = count(rounds).map((value) => ({ value }));
+  const roundOptions = count(rounds).map((value) => ({ value }));
   return element(
     "section", { class: "controls", "aria-label": say(state, "options") },
     choice("view", say(state, "view"), views, state.view, (value) => change({ view: value })),
     choice("kind", say(state, "kind"), kinds, state.kind, (kind) => change({ kind, word: "" })),
     whole ? null : choice("layer", say(state, "layer"), layers, state.layer, (layer) => change({ layer })),
-    whole ? null : state.view === "lines" ? headSquares(view, state, change) : headChoice(view, state, change),
-    hashed && rounds > 1 ? choice("round", say(state, "round"), turns, state.round, (round) => change({ round })) : null,
+    whole ? null : state.view === "lines" ? headSwitches(view, state, change) : headChoice(view, state, change),
+    hashed && rounds > 1 ? choice("round", say(state, "round"), roundOptions, state.round, (round) => change({ round })) : null,
     element("div", { class: "switches" },
       toggle("merge", say(state, "merge"), state.merge, (merge) => change({ merge, word: "" })),
       toggle("special", say(state, "special"), state.special, (special) => change({ special, word: "" })),
@@ -47,7 +47,7 @@ export function controls(view, state, change) {
 
 function headChoice(view, state, change) {
   const map = chosenMap(view, state);
-  const options = waysOf(map).map((value) => ({ value, label: say(state, value) }));
+  const options = reductions(map).map((value) => ({ value, label: say(state, value) }));
   for (const value of count(map.heads)) {
     const note = entropy(map, value - 1);
     options.push({ value, note, hint: say(state, "bits", { n: note }) });
@@ -55,8 +55,8 @@ function headChoice(view, state, change) {
   return choice("head", say(state, "head"), options, state.head, (head) => change({ head }));
 }
 
-// A coloured square for each head switches its lines on and off; a double click leaves it alone.
-function headSquares(view, state, change) {
+// A coloured square for each head switches its lines on and off; a double click shows only that head.
+function headSwitches(view, state, change) {
   const map = chosenMap(view, state);
   const heads = count(map.heads);
   const squares = heads.map((head) => {
@@ -84,7 +84,7 @@ export function notes(view, state) {
   const map = chosenMap(view, state);
   if (map.seen && state.view !== "lines") lines.push(say(state, "unseen_note"));
   if (map.buckets && state.view === "heat") lines.push(say(state, typeof state.head === "number" ? "bucket_note" : "bucket_hint"));
-  if (state.view === "lines") lines.push(say(state, "faint_note", { n: faintest(view, state) }));
+  if (state.view === "lines") lines.push(say(state, "faint_note", { n: minWeight(view, state) }));
   lines.push(say(state, "bits_note"));
   return footer(state, lines, "a_word", "Jain & Wallace 2019 · Wiegreffe & Pinter 2019");
 }

@@ -1,10 +1,10 @@
-// Building elements. Text only ever goes in as text: there is no way to pass markup.
+// Builders of elements. Texts are inserted as text nodes; there is no way to pass markup.
 
 import { say } from "./words.js";
 
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-// 1, 2, … n: layers, heads and places are counted as readers count.
+// Return 1, 2, … n: layers, heads and places are counted from 1.
 export function count(n) {
   return Array.from({ length: n }, (_, i) => i + 1);
 }
@@ -29,7 +29,7 @@ export function button(attributes, ...children) {
   return element("button", { type: "button", ...attributes }, ...children);
 }
 
-// One choice out of several, as native radio buttons: arrow keys and screen readers work by themselves.
+// A choice of one option, as native radio buttons: arrow keys and screen readers work without code.
 export function choice(name, legend, options, chosen, change) {
   const items = options.map(({ value, label = value, note, hint }) => {
     const id = `${name}-${value}`;
@@ -51,7 +51,7 @@ export function toggle(name, label, checked, change) {
   return element("label", { class: "switch", for: name }, input, element("span", { class: "track" }), label);
 }
 
-// The line that says what is being pointed at; a screen reader reads it when it changes.
+// The line that describes the cell under the pointer; screen readers read it when it changes.
 export function readout(hint) {
   const node = element("output", { class: "readout", "aria-live": "polite" });
   const tell = (main, weight = "", rest = "") => {
@@ -65,16 +65,16 @@ export function readout(hint) {
   return { node, tell, clear: () => tell(hint) };
 }
 
-// What goes down and what goes across.
+// The names of both axes.
 export function axes(state, down, across) {
   return element("p", { class: "axes" }, element("span", {}, `↓ ${say(state, down)}`), element("span", {}, `→ ${say(state, across)}`));
 }
 
-// Width in pixels of the widest text, as the labels will show it.
+// Return the width of the widest text in pixels.
 export function widest(texts, font) {
   const context = document.createElement("canvas").getContext("2d");
   context.font = font;
-  return Math.ceil(texts.reduce((most, text) => Math.max(most, context.measureText(text).width), 0));
+  return Math.ceil(texts.reduce((width, text) => Math.max(width, context.measureText(text).width), 0));
 }
 
 // A probability as a bar.
@@ -89,10 +89,10 @@ export function shares(labels) {
   return element("ol", { class: "answer" }, ...items);
 }
 
-// The pointer and the arrow keys both move over a field of n rows and m columns; show(null) when they leave it.
+// Call show(row, column) for the cell under the pointer or reached by arrow keys, show(null) outside.
 export function follow(canvas, n, m, show) {
   let at = null;
-  const within = (i, most) => Math.max(0, Math.min(most - 1, Math.floor(i)));
+  const within = (i, length) => Math.max(0, Math.min(length - 1, Math.floor(i)));
   const go = (row, column) => {
     at = [within(row, n), within(column, m)];
     show(...at);
@@ -116,15 +116,15 @@ export function follow(canvas, n, m, show) {
   });
 }
 
-// A button for each head, layers from top to bottom: `draw(canvas, layer, head)` paints its picture,
-// note(layer, head) stands below it; null if there is no such head. Arrow keys go from one to the next.
-export function thumbnails(state, layers, most, { draw, note, open }) {
-  const node = element("div", { class: "thumbnails", style: { "--heads": most }, keydown: walk });
+// A button for each head, layers from top to bottom: draw(canvas, layer, head) paints its map, and
+// note(layer, head) is the text below it, or null if there is no such head. Arrow keys move the focus.
+export function thumbnails(state, layers, nHeads, { draw, note, open }) {
+  const node = element("div", { class: "thumbnails", style: { "--heads": nHeads }, keydown: moveFocus });
   const name = (n) => element("span", { class: "count-name" }, n);
-  node.append(element("span"), ...count(most).map(name));
+  node.append(element("span"), ...count(nHeads).map(name));
   for (const layer of layers) {
     node.append(name(layer));
-    for (const head of count(most)) node.append(thumbnail(layer, head) ?? element("span"));
+    for (const head of count(nHeads)) node.append(thumbnail(layer, head) ?? element("span"));
   }
   function thumbnail(layer, head) {
     const below = note(layer, head);
@@ -134,7 +134,7 @@ export function thumbnails(state, layers, most, { draw, note, open }) {
     const label = say(state, "open_head", { layer, head }) + (below && ` · ${say(state, "bits", { n: below })}`);
     return button({ id: `head-${layer}-${head}`, "aria-label": label, title: label, click: () => open(layer, head) }, canvas, element("small", {}, below));
   }
-  function walk(event) {
+  function moveFocus(event) {
     const [step, from] = [ARROWS[event.key], event.target.id.split("-").map(Number)];
     if (!step) return;
     event.preventDefault();
@@ -143,7 +143,7 @@ export function thumbnails(state, layers, most, { draw, note, open }) {
   return [element("p", { class: "hint" }, say(state, "model_hint")), axes(state, "layer", "head"), element("div", { class: "scroll" }, node)];
 }
 
-// What is to be known about a figure, and what it does not show.
+// Notes below a figure, and a caveat.
 export function footer(state, lines, chosen, sources) {
   return element(
     "footer", {}, ...lines.map((line) => element("p", {}, line)),

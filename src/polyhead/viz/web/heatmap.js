@@ -1,4 +1,4 @@
-// The heat-map of one matrix: cells on a canvas, labels as text, the row and column pointed at lit up.
+// The heat-map of one matrix: cells on a canvas, labels as text, the pointed row and column highlighted.
 
 import { axes, element, follow, readout, widest } from "./elements.js";
 import { headColour, paint } from "./colours.js";
@@ -25,17 +25,17 @@ export function heatmap(place, view, state) {
   const weights = matrix(map, state.head);
   paint(canvas, rows, columns, levels(map, state.head, state.log, weights));
   const told = readout(say(state, "heat_hint"));
-  const parts = grid(canvas, size, axes(state, map.named ? "written" : "asking", "looked"), map, rows, columns, buckets);
-  const light = spotlight(parts, size);
+  const parts = grid(canvas, size, axes(state, map.named ? "written" : "query", "key"), map, rows, columns, buckets);
+  const highlight = highlighter(parts, size);
   follow(canvas, rows.length, columns.length, (i, j) => {
-    light(i, j);
+    highlight(i, j);
     if (i === null) told.clear();
-    else tell(told, state, map, rows[i], columns[j], weights[rows[i] * map.columns.length + columns[j]]);
+    else describe(told, state, map, rows[i], columns[j], weights[rows[i] * map.columns.length + columns[j]]);
   });
   place.append(element("div", { class: "above" }, told.node, legend(state)), parts.node);
 }
 
-// How large a cell can be, and how much room the labels need. On a phone wide maps scroll sideways.
+// Return the size of a cell and of the labels. On a small screen wide maps scroll sideways.
 function measures(place, map, rows, columns, badge) {
   const room = place.clientWidth;
   const most = room < 500 ? 84 : 140;
@@ -75,38 +75,38 @@ function grid(canvas, size, caption, map, rows, columns, buckets) {
   return { node, above, beside, band, post };
 }
 
-// The labels of one side. Beside small cells only the one that is pointed at exists: thousands would take long.
+// The labels of one side. Beside small cells only the pointed one exists, since thousands would be slow.
 function names(side, chosen, size, make) {
   const readable = size.cell >= 12;
   const all = readable ? chosen.map(make) : [];
   const node = element("div", { class: `names ${side}`, "aria-hidden": "true" }, ...all);
-  const lit = (n) => {
+  const highlight = (n) => {
     if (readable) return all[n];
-    const one = make(chosen[n], n);
-    one.classList.add("quiet");
-    node.replaceChildren(one);
-    return one;
+    const label = make(chosen[n], n);
+    label.classList.add("quiet");
+    node.replaceChildren(label);
+    return label;
   };
-  return { node, lit, dark: () => readable || node.replaceChildren() };
+  return { node, highlight, clear: () => readable || node.replaceChildren() };
 }
 
-// The number of a token's bucket, beside one of eight colours.
+// The number of a token's bucket, with one of eight colours.
 function badge(bucket) {
   return element("small", { class: "bucket", style: { "--colour": headColour(bucket + 1) } }, bucket);
 }
 
-// Lights up one row and one column; `show(null)` puts the light out.
-function spotlight({ above, beside, band, post }, size) {
+// Highlight one row and one column; show(null) removes the highlight.
+function highlighter({ above, beside, band, post }, size) {
   let on = [];
   return function show(i, j) {
     on.forEach((node) => node.classList.remove("on"));
     if (i === null) {
       on = [];
-      beside.dark();
-      above.dark();
+      beside.clear();
+      above.clear();
       return;
     }
-    on = [beside.lit(i), above.lit(j), band, post];
+    on = [beside.highlight(i), above.highlight(j), band, post];
     on.forEach((node) => node.classList.add("on"));
     band.style.top = `${i * size.cell}px`;
     band.style.height = post.style.width = `${size.cell}px`;
@@ -114,7 +114,7 @@ function spotlight({ above, beside, band, post }, size) {
   };
 }
 
-function tell(told, state, map, row, column, weight) {
+function describe(told, state, map, row, column, weight) {
   const pair = `‘${shown(map.columns[column])}’ → ‘${shown(map.rows[row])}’`;
   const many = { mean: "mean_of", max: "max_of" }[state.head];
   const rest = [

@@ -1,5 +1,5 @@
-// The head view: two columns of words and a curve from each word to what it looked at, one colour
-// for each head, as strong as the weight (as in Figure 3 of "Attention Is All You Need").
+// The lines: two columns of words, and curves between query and key, one colour for each head, as
+// opaque as the weight (as in Figure 3 of "Attention Is All You Need").
 
 import { headColour } from "./colours.js";
 import { button, count, element, readout } from "./elements.js";
@@ -7,9 +7,9 @@ import { chosenMap, number, shown, visible } from "./weights.js";
 import { say } from "./words.js";
 
 const ROW = 30; // height of a word in pixels, as in the style sheet
-const MANY = 200000; // from so many curves on, only the stronger ones are drawn
+const MANY = 200000; // with more weights than this, only the larger ones are drawn
 
-export function faintest(view, state) {
+export function minWeight(view, state) {
   const map = chosenMap(view, state);
   return map.weights?.length > MANY ? 0.05 : 0.01;
 }
@@ -20,7 +20,7 @@ export function lines(place, view, state, change) {
   const told = readout(say(state, "lines_hint"));
   const height = `${Math.max(rows.length, columns.length) * ROW}px`;
   const canvas = element("canvas", { class: "curves", "aria-hidden": "true", style: { height } });
-  const picture = { map, rows, columns, canvas, told, state, heads: count(map.heads).filter((head) => !state.off.includes(head)), faint: faintest(view, state) };
+  const picture = { map, rows, columns, canvas, told, state, heads: count(map.heads).filter((head) => !state.off.includes(head)), threshold: minWeight(view, state) };
   const alone = isShown(state.word, rows, columns) ? state.word : "";
   const show = (word) => draw(picture, word);
   const list = (letter, tokens, chosen) =>
@@ -38,7 +38,7 @@ export function lines(place, view, state, change) {
     class: "pair-of-columns", pointerleave: () => show(alone),
     keydown: (event) => event.key === "Escape" && change({ word: "" }),
   }, left, canvas, right);
-  const [first, second] = [map.named ? "written" : "asking", "looked"].map((key) => element("span", {}, say(state, key)));
+  const [first, second] = [map.named ? "written" : "query", "key"].map((key) => element("span", {}, say(state, key)));
   place.append(element("div", { class: "above" }, told.node), element("p", { class: "axes ends" }, first, second), node);
   show(alone);
 }
@@ -49,21 +49,21 @@ function isShown(word, rows, columns) {
 
 // Draw all curves, or only those of one word (r3: third row, c1: first column).
 function draw(picture, word) {
-  const { map, rows, columns, canvas, heads, faint } = picture;
+  const { map, rows, columns, canvas, heads, threshold } = picture;
   const alone = { letter: word[0], index: Number(word.slice(1)) - 1 };
-  const context = fitted(canvas);
+  const context = sharpContext(canvas);
   const width = canvas.clientWidth;
   heads.forEach((head, place) => {
     context.strokeStyle = headColour(head);
-    // Heads that look at the same word end side by side: on top of each other all are grey.
-    const apart = (place - (heads.length - 1) / 2) * Math.min(2.5, (0.6 * ROW) / heads.length);
+    // Curves of several heads to the same word end side by side, so that all colours are visible.
+    const offset = (place - (heads.length - 1) / 2) * Math.min(2.5, (0.6 * ROW) / heads.length);
     rows.forEach((row, i) => {
       if (alone.letter === "r" && alone.index !== row) return;
       columns.forEach((column, j) => {
         if (alone.letter === "c" && alone.index !== column) return;
         const weight = map.weights[((head - 1) * map.rows.length + row) * map.columns.length + column];
-        if (weight < faint) return;
-        const [from, to] = [(i + 0.5) * ROW, (j + 0.5) * ROW + apart];
+        if (weight < threshold) return;
+        const [from, to] = [(i + 0.5) * ROW, (j + 0.5) * ROW + offset];
         context.globalAlpha = Math.min(1, weight);
         context.beginPath();
         context.moveTo(0, from);
@@ -75,18 +75,18 @@ function draw(picture, word) {
   mark(picture, alone);
 }
 
-// As many canvas pixels as the screen has, for sharp curves.
-function fitted(canvas) {
-  const sharp = window.devicePixelRatio || 1;
-  canvas.width = Math.round(canvas.clientWidth * sharp);
-  canvas.height = Math.round(canvas.clientHeight * sharp);
+// Give the canvas the resolution of the screen.
+function sharpContext(canvas) {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.round(canvas.clientWidth * ratio);
+  canvas.height = Math.round(canvas.clientHeight * ratio);
   const context = canvas.getContext("2d");
-  context.scale(sharp, sharp);
+  context.scale(ratio, ratio);
   context.lineWidth = 2;
   return context;
 }
 
-// Beside the word that stands alone, say how much each word on the other side got: the mean of the heads.
+// Write beside each word its mean weight over the heads for the selected word on the other side.
 function mark({ map, rows, columns, heads, buttons, told, state }, { letter, index }) {
   const mean = (row, column) =>
     heads.reduce((sum, head) => sum + map.weights[((head - 1) * map.rows.length + row) * map.columns.length + column], 0) /

@@ -1,6 +1,6 @@
-// One state, kept in the address: it can be sent, and Back works. Everything is drawn anew when it changes.
+// The state of a page, kept in its address so that links and Back work; every change redraws the page.
 
-// `keys` are the parts of the address that are ours; what others keep there stays.
+// Return the address with `parts` in place of `keys`; other parts are kept.
 export function address(parts, keys) {
   const all = new URLSearchParams(location.hash.slice(1));
   for (const key of keys) all.delete(key);
@@ -8,18 +8,18 @@ export function address(parts, keys) {
   return `#${all}`;
 }
 
-// Write to the address. What turns the page is a new one for Back; the rest is not.
+// Write the address, as a new history entry if the page `turned`.
 export function remember(hash, turned) {
   const target = location.href.split("#")[0] + hash;
   try {
     if (turned && window.parent === window) history.pushState(null, "", target);
     else history.replaceState(null, "", target);
   } catch {
-    // Some notebooks forbid it; the page works without.
+    // Forbidden in some notebooks; the page works without.
   }
 }
 
-// What an address asks for, if it is one of the options.
+// Read values of the address that are among the options.
 export function picker(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   return { given, pick: (name, options, otherwise) => (options.includes(given.get(name)) ? given.get(name) : otherwise) };
@@ -29,10 +29,10 @@ export function defaultLanguage() {
   return (navigator.language ?? "").toLowerCase().startsWith("ko") ? "ko" : "en";
 }
 
-// read(hash) makes a state, write(state) a hash; draw(state, change) fills `root`. Ends with `signal`.
+// Run a page: read(hash) parses a state, write(state) returns a hash, draw(state, change) fills `root`.
 export function run(root, { read, write, turned, draw, signal }) {
   let state = read(location.hash);
-  const redraw = () => root.isConnected && keepPlace(root, () => draw(state, change)); // not what is put aside
+  const redraw = () => root.isConnected && keepScroll(root, () => draw(state, change)); // not if it was removed
   const change = (part) => {
     const before = state;
     state = read(write({ ...state, ...part }));
@@ -45,7 +45,7 @@ export function run(root, { read, write, turned, draw, signal }) {
   };
   let width = root.clientWidth;
   const resize = () => {
-    if (root.clientWidth === width) return; // a phone's address bar came or went
+    if (root.clientWidth === width) return; // only the address bar of a phone changed
     width = root.clientWidth;
     redraw();
   };
@@ -56,7 +56,7 @@ export function run(root, { read, write, turned, draw, signal }) {
   return again;
 }
 
-// Draw something anew and stay on the control that was focused, or, if it is gone, on the first of them.
+// Redraw, and keep the focus on the same control, or on the first one if it is gone.
 export function keepFocus(root, draw) {
   const focused = document.activeElement;
   const inside = root.contains(focused);
@@ -66,8 +66,8 @@ export function keepFocus(root, draw) {
   next?.focus({ preventScroll: true });
 }
 
-// What the reader has focused and scrolled to is kept.
-function keepPlace(root, draw) {
+// Redraw, and keep focus and scroll position.
+function keepScroll(root, draw) {
   const [across, down] = [root.querySelector(".scroll")?.scrollLeft, window.scrollY];
   keepFocus(root, draw);
   if (across) root.querySelector(".scroll")?.scrollTo(across, 0);

@@ -1,4 +1,4 @@
-// The model view: one thumbnail for each head, layers from top to bottom, heads from left to right.
+// The overview: one thumbnail for each head, layers from top to bottom, heads from left to right.
 
 import { paint, scale } from "./colours.js";
 import { thumbnails } from "./elements.js";
@@ -10,7 +10,7 @@ export function overview(place, view, state, change) {
   const draw = (canvas, layer, head) => {
     const map = mapOf(layer);
     if (map.weights) paint(canvas, visible(map.rows, state), visible(map.columns, state), levels(map, head, state.log));
-    else reduced(canvas, map.small, head, state);
+    else paintPooled(canvas, map.small, head, state);
   };
   place.append(...thumbnails(state, maps.map((map) => map.layer), Math.max(...maps.map((map) => map.heads)), {
     draw,
@@ -19,8 +19,8 @@ export function overview(place, view, state, change) {
   }));
 }
 
-// A map that is too large to be sent whole for a thumbnail.
-function reduced(canvas, { rows, columns, weights }, head, state) {
+// Paint a map of which the server sent only a smaller version.
+function paintPooled(canvas, { rows, columns, weights }, head, state) {
   const all = (n) => Array.from({ length: n }, (_, i) => i);
   paint(canvas, all(rows), all(columns), (row, column) =>
     scale(weights[((head - 1) * rows + row) * columns + column], state.log));

@@ -1,4 +1,4 @@
-// The page for images: a picture, and over it where the model looked. One state, drawn anew on change.
+// The page of an image: the image with attention maps over it; one state, redrawn when it changes.
 
 import { paint } from "./colours.js";
 import { bytesOf, choice, count, element, follow, footer, languages, readout, shares, thumbnails, toggle } from "./elements.js";
@@ -7,11 +7,11 @@ import { LANGUAGES, say } from "./words.js";
 
 const VIEWS = ["one", "all"];
 const KEYS = ["view", "layer", "head", "alone", "lang"];
-const OPAQUE = 0.62; // of the map over the picture
+const OPACITY = 0.62; // of the map over the image
 
 const numbers = (n) => count(n).map(String);
 
-// Any text makes a valid state: what makes no sense for this model is replaced by what does.
+// Parse any text into a valid state; invalid values are replaced by defaults.
 function readState(hash, view) {
   const { given, pick } = picker(hash);
   return {
@@ -27,8 +27,8 @@ function writeState({ view, layer, head, alone, lang }) {
   return address({ view, layer, head, ...(alone && { alone: 1 }), lang }, KEYS);
 }
 
-// The weights of all patches, row by row, for what is chosen.
-function chosen(view, state) {
+// Return the selected weights of all patches, row by row.
+function selected(view, state) {
   if (state.layer === "rollout") return view.rollout;
   const heads = view.layers[Number(state.layer) - 1];
   if (state.head === "mean") return heads[0].map((_, i) => heads.reduce((sum, head) => sum + head[i], 0) / heads.length);
@@ -36,10 +36,10 @@ function chosen(view, state) {
   return heads[Number(state.head) - 1];
 }
 
-// How spread out a map is over the patches, in bits.
+// Return the entropy of a map over the patches, in bits.
 function bits(weights) {
   const all = weights.reduce((sum, weight) => sum + weight, 0) || 1;
-  const sum = weights.reduce((most, weight) => (weight > 0 ? most - (weight / all) * Math.log2(weight / all) : most), 0);
+  const sum = weights.reduce((bits, weight) => (weight > 0 ? bits - (weight / all) * Math.log2(weight / all) : bits), 0);
   return Math.abs(sum).toFixed(1);
 }
 
@@ -50,7 +50,7 @@ function nameOf(view, state) {
   return `${say(state, "layer_n", { n: state.layer })}, ${head}`;
 }
 
-// Canvas pixels are picture pixels: CSS makes them as large as there is room.
+// Canvas pixels are image pixels; CSS enlarges them.
 function paintPicture(canvas, picture) {
   const bytes = bytesOf(picture.bytes);
   [canvas.width, canvas.height] = [picture.width, picture.height];
@@ -64,25 +64,25 @@ function paintPicture(canvas, picture) {
   context.putImageData(image, 0, 0);
 }
 
-// The picture with a map over it, or the map alone; colours reach from 0 to the strongest patch.
+// Paint the image with a map over it, or the map alone; colours range from 0 to the largest weight.
 function paintMap(canvas, view, weights, alone) {
-  const most = Math.max(...weights) || 1;
+  const largest = Math.max(...weights) || 1;
   const [rows, columns] = [view.rows, view.columns].map((n) => Array.from({ length: n }, (_, i) => i));
   const map = element("canvas");
-  paint(map, rows, columns, (row, column) => weights[row * view.columns + column] / most);
+  paint(map, rows, columns, (row, column) => weights[row * view.columns + column] / largest);
   paintPicture(canvas, view.picture);
   const context = canvas.getContext("2d");
   context.imageSmoothingEnabled = false;
-  context.globalAlpha = alone ? 1 : OPAQUE;
+  context.globalAlpha = alone ? 1 : OPACITY;
   context.drawImage(map, 0, 0, canvas.width, canvas.height);
 }
 
-function stage(width, ...children) {
+function frame(width, ...children) {
   return element("div", { class: "stage", style: { width: `${width}px`, "max-width": "100%" } }, ...children);
 }
 
 function oneMap(place, view, state) {
-  const weights = chosen(view, state);
+  const weights = selected(view, state);
   const room = place.clientWidth;
   const width = Math.min(420, room >= 760 ? (room - 20) / 2 : room);
   const canvas = element("canvas", { id: "map", tabindex: 0, role: "img", "aria-label": say(state, "map_label") });
@@ -103,14 +103,14 @@ function oneMap(place, view, state) {
   const figure = (name, node) => element("figure", {}, element("figcaption", {}, name), node);
   place.append(
     element("div", { class: "above" }, told.node),
-    element("div", { class: "pictures" }, figure(nameOf(view, state), stage(width, canvas, spot)), figure(say(state, "seen"), stage(width, seen))),
+    element("div", { class: "pictures" }, figure(nameOf(view, state), frame(width, canvas, spot)), figure(say(state, "seen"), frame(width, seen))),
   );
 }
 
 function allMaps(place, view, state, change) {
   place.append(...thumbnails(state, count(view.n_layers), view.n_heads, {
     draw(canvas, layer, head) {
-      canvas.style.aspectRatio = "auto"; // as the picture's
+      canvas.style.aspectRatio = "auto"; // that of the image
       paintMap(canvas, view, view.layers[layer - 1][head - 1], state.alone);
     },
     note: (layer, head) => bits(view.layers[layer - 1][head - 1]),

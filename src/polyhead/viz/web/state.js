@@ -1,22 +1,22 @@
-// What is being looked at (#view=heat&kind=cross&…).
+// The state of the page in its address (#view=heat&kind=cross&…).
 
 import { address, defaultLanguage, picker } from "./loop.js";
 import { count } from "./elements.js";
-import { layersOf, waysOf } from "./weights.js";
+import { layersOf, reductions } from "./weights.js";
 import { LANGUAGES } from "./words.js";
 
 const VIEWS = ["heat", "lines", "model"];
 const KEYS = ["view", "kind", "layer", "head", "off", "word", "merge", "special", "log", "round", "sorted", "lang"];
 
-// Any text makes a valid state: what makes no sense for this view is replaced by what does.
+// Parse any text into a valid state; invalid values are replaced by defaults.
 export function readState(hash, view) {
   const { given, pick } = picker(hash);
   const kind = pick("kind", view.kinds, view.kinds[view.kinds.length - 1]);
   const layers = layersOf(view, kind);
   const map = layers.find((one) => String(one.layer) === given.get("layer")) ?? layers[layers.length - 1];
   const heads = count(map.heads);
-  const ways = [...waysOf(map), ...heads.map(String)];
-  const head = pick("head", ways, ways[0]);
+  const options = [...reductions(map), ...heads.map(String)];
+  const head = pick("head", options, options[0]);
   const off = (given.get("off") ?? "").split(".").map(Number).filter((one) => heads.includes(one));
   return {
     view: pick("view", VIEWS, "heat"),
@@ -24,7 +24,7 @@ export function readState(hash, view) {
     layer: map.layer,
     head: head === "mean" || head === "max" ? head : Number(head),
     off: [...new Set(off)].sort((a, b) => a - b), // heads whose lines are switched off
-    word: /^[rc]\d+$/.test(given.get("word") ?? "") ? given.get("word") : "", // r3: the third row alone; c1: the first column
+    word: /^[rc]\d+$/.test(given.get("word") ?? "") ? given.get("word") : "", // r3: only the third row; c1: only the first column
     merge: given.get("merge") === "1",
     special: given.get("special") !== "0",
     log: given.get("log") === "1",

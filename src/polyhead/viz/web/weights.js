@@ -1,10 +1,10 @@
-// The numbers: reading a view (polyhead-attention-1, parsed), merging subwords, entropy, one matrix of many heads.
-// A server sends weights apart, as `floats`.
+// The weights: parsing a view (polyhead-attention-1), merging subwords, entropy, reductions of heads.
+// A server sends weights separately, as `floats`.
 //
 // A map here is {kind, layer, heads, rows, columns, weights}: rows and columns are tokens, and
 // weights is one Float32Array with the axes (head, row, column), or null if it has not been loaded.
-// Where not everyone can see everyone, `seen` has one bit for each weight, and `buckets` the numbers
-// that hashing gave, with the axes (round, head, position).
+// For local and LSH attention `seen` has one bit for each weight, and `buckets` the numbers of the
+// buckets with the axes (round, head, position).
 
 import { scale } from "./colours.js";
 import { bytesOf, count } from "./elements.js";
@@ -18,12 +18,12 @@ export function readView(content) {
       kind: packed.kind,
       layer: packed.layer,
       heads: packed.shape[0],
-      named, // the rows are named by what was written there
+      named, // rows are named by the written tokens
       rows: named ? content.written : content[packed.queries].tokens,
       reads: named ? (content.target ?? content.source).tokens : null,
       columns: content[packed.keys].tokens,
       bits: packed.entropy ?? null,
-      // Every machine that runs a browser is little-endian, as the format is.
+      // Browsers run on little-endian machines, and the format is little-endian.
       weights: packed.floats ?? (packed.weights ? new Float32Array(bytesOf(packed.weights).buffer) : null),
       small: packed.small ?? null,
       seen: packed.seen ? bytesOf(packed.seen) : null,
@@ -39,22 +39,22 @@ export function layersOf(view, kind) {
   return view.maps.filter((map) => map.kind === kind).sort((a, b) => a.layer - b.layer);
 }
 
-// How heads can be put together; one alone cannot.
-export function waysOf(map) {
+// Reductions of several heads.
+export function reductions(map) {
   return map.heads > 1 ? ["mean", "max"] : [];
 }
 
-// The map that the state asks for: of its kind and layer, with words instead of subwords if wished.
+// Return the map of the kind and layer of the state, with subwords merged if requested.
 export function chosenMap(view, state) {
   const map = view.maps.find((one) => one.kind === state.kind && one.layer === state.layer);
   return state.merge && map.weights ? mergedMap(map) : map;
 }
 
-const known = new WeakMap();
+const mergedMaps = new WeakMap();
 
-// Columns of a word are summed and its rows averaged, so rows still sum to one.
+// Sum the columns of each word and average its rows, so that rows still sum to one.
 export function mergedMap(map) {
-  if (known.has(map)) return known.get(map);
+  if (mergedMaps.has(map)) return mergedMaps.get(map);
   const [rowOf, rows] = words(map.rows);
   const [columnOf, columns] = words(map.columns);
   const sums = new Float64Array(map.heads * rows.length * columns.length);
@@ -64,18 +64,18 @@ export function mergedMap(map) {
       for (let j = 0; j < m; j++)
         sums[(head * rows.length + rowOf[i]) * columns.length + columnOf[j]] +=
           map.weights[(head * n + i) * m + j] / rows[rowOf[i]].pieces;
-  const seen = map.seen && new Uint8Array(Math.ceil(sums.length / 8)); // a word, if any of its pieces
+  const seen = map.seen && new Uint8Array(Math.ceil(sums.length / 8)); // a word sees what any of its pieces sees
   for (let at = 0; seen && at < map.weights.length; at++) {
     const [head, i, j] = [Math.floor(at / (n * m)), Math.floor(at / m) % n, at % m];
     const to = (head * rows.length + rowOf[i]) * columns.length + columnOf[j];
     if (bit(map.seen, at)) seen[to >> 3] |= 1 << (to & 7);
   }
   const merged = { ...map, rows, columns, reads: null, bits: null, weights: Float32Array.from(sums), seen, buckets: null };
-  known.set(map, merged);
+  mergedMaps.set(map, merged);
   return merged;
 }
 
-// For each token the number of its word, and the words themselves as tokens.
+// Return for each token the number of its word, and the words as tokens.
 function words(tokens) {
   const found = [];
   const wordOf = tokens.map((token, i) => {
@@ -89,7 +89,7 @@ function words(tokens) {
   return [wordOf, found.map((word) => ({ ...word, text: word.text.trim() }))];
 }
 
-// Bits of one head: 0 looks at one key, log2(n) at n keys alike. The mean over all rows.
+// Return the entropy of one head in bits, mean over all rows: 0 for one key, log2(n) for n keys alike.
 export function entropy(map, head) {
   if (map.bits || !map.weights) return map.bits ? map.bits[head].toFixed(1) : "";
   const size = map.rows.length * map.columns.length;
@@ -102,13 +102,13 @@ function add(sums, weights, share) {
   for (let i = 0; i < sums.length; i++) sums[i] += share * weights[i];
 }
 
-// One matrix: a single head (counted from 1), or the mean or the largest of all.
+// Return one matrix: a single head (counted from 1), or the mean or the maximum of all.
 export function matrix(map, head) {
   const size = map.rows.length * map.columns.length;
   if (head !== "mean" && head !== "max") return map.weights.subarray((head - 1) * size, head * size);
   const result = new Float64Array(size);
   for (let one = 0; one < map.heads; one++) {
-    const weights = map.weights.subarray(one * size, (one + 1) * size); // in the order of memory: it may be millions
+    const weights = map.weights.subarray(one * size, (one + 1) * size); // in memory order, since there may be millions
     if (head === "mean") add(result, weights, 1 / map.heads);
     else for (let i = 0; i < size; i++) if (weights[i] > result[i]) result[i] = weights[i];
   }
@@ -117,8 +117,8 @@ export function matrix(map, head) {
 
 const bit = (bytes, at) => (bytes[at >> 3] >> (at & 7)) & 1;
 
-// Which cells are not zero by choice: a decoder may not look at what comes later, and hashing or a
-// window hides what is far. Of several heads none could see such a cell.
+// Return a test for masked cells: later positions of a decoder, and what a window or hashing hides
+// from all of the heads.
 export function hidden(map, head) {
   const [n, m] = [map.rows.length, map.columns.length];
   if (!map.seen) return map.kind === "decoder" ? (row, column, weight) => column > row && weight === 0 : () => false;
@@ -126,7 +126,7 @@ export function hidden(map, head) {
   return (row, column) => !heads.some((one) => bit(map.seen, ((one - 1) * n + row) * m + column));
 }
 
-// How to colour the cells of a matrix: from 0 to 1, or null for what is hidden.
+// Return the levels of the cells of a matrix: from 0 to 1, or null for masked cells.
 export function levels(map, head, log, weights = matrix(map, head)) {
   const [unseen, m] = [hidden(map, head), map.columns.length];
   return (row, column) => {
@@ -135,7 +135,7 @@ export function levels(map, head, log, weights = matrix(map, head)) {
   };
 }
 
-// The bucket of every position in the round and head that the state asks for, or null.
+// Return the bucket of every position in the round and head of the state, or null.
 export function bucketsOf(map, state) {
   if (!map.buckets || typeof state.head !== "number") return null;
   const length = map.rows.length;
@@ -143,7 +143,7 @@ export function bucketsOf(map, state) {
   return map.buckets.subarray(start, start + length);
 }
 
-// The positions of the tokens to show.
+// Return the positions of the tokens to show.
 export function visible(tokens, state) {
   return tokens.map((_, i) => i).filter((i) => state.special || !tokens[i].special);
 }

@@ -1,4 +1,4 @@
-// Every word of the interface, in English and Korean. Tokens and sentences are data and stay as they are.
+// All texts of the interface, in English and Korean. Tokens and sentences are data and are not translated.
 
 export const LANGUAGES = ["en", "ko"];
 
@@ -26,14 +26,14 @@ export const WORDS = {
   merge: ["Merge subwords into words", "서브워드를 단어로 합치기"],
   special: ["Show special tokens", "특수 토큰 보이기"],
   log: ["Logarithmic colours", "로그 색 눈금"],
-  asking: ["token that looks", "보는 토큰"],
-  written: ["token written", "쓴 토큰"],
-  looked: ["token looked at", "본 토큰"],
+  query: ["query token", "쿼리 토큰"],
+  written: ["written token", "출력 토큰"],
+  key: ["key token", "키 토큰"],
   heat_label: ["Attention weights; move with the arrow keys", "어텐션 가중치, 방향키로 이동"],
   heat_hint: ["Point at a cell, or focus the map and use the arrow keys.", "칸을 가리키거나, 히트맵을 선택한 뒤 방향키를 쓰세요."],
-  lines_hint: ["Point at a word to see its lines alone; click to keep them.", "단어를 가리키면 그 단어의 선만 보입니다. 누르면 고정됩니다."],
+  lines_hint: ["Point at a word to see only its lines; click to keep them.", "단어를 가리키면 그 단어의 선만 보입니다. 누르면 고정됩니다."],
   model_hint: [
-    "Every head of the model, layers from top to bottom. Choose one to open it.",
+    "Every head of the model, layers from top to bottom. Select one to open it.",
     "모델의 모든 헤드입니다. 위에서 아래로 레이어 순서이며, 누르면 크게 열립니다.",
   ],
   mean_of: ["mean of {n} heads", "헤드 {n}개의 평균"],
@@ -41,70 +41,70 @@ export const WORDS = {
   head_n: ["head {n}", "헤드 {n}"],
   layer_n: ["layer {n}", "레이어 {n}"],
   after: ["after reading ‘{text}’", "‘{text}’까지 읽은 뒤"],
-  masked: ["masked: may not look ahead", "마스크: 뒤는 볼 수 없음"],
-  unseen: ["could not be seen from here", "여기서는 볼 수 없음"],
+  masked: ["masked: later position", "마스크: 뒤의 위치"],
+  unseen: ["not visible to this query", "이 쿼리에서는 볼 수 없음"],
   unseen_note: [
-    "Hatched cells could not be seen: outside of the window, or hashed into a far bucket in every round.",
-    "빗금 칸은 볼 수 없던 칸입니다. 창 밖에 있거나, 모든 라운드에서 먼 버킷으로 해시되었습니다.",
+    "Hatched cells are not visible to the query: outside of the window, or in a distant bucket in every round.",
+    "빗금 칸은 쿼리가 볼 수 없는 칸입니다. 창 밖에 있거나, 모든 라운드에서 먼 버킷에 있습니다.",
   ],
   bucket_pair: ["bucket {from} → bucket {to}", "버킷 {from} → 버킷 {to}"],
   bucket_note: ["The number beside a token, with a colour, is its bucket in this round.", "토큰 옆의 색 띠와 숫자는 이 라운드에서의 버킷입니다."],
-  bucket_hint: ["Choose a single head to see the buckets of its tokens.", "헤드 하나를 고르면 토큰의 버킷이 보입니다."],
-  round: ["Round of hashing", "해시 라운드"],
+  bucket_hint: ["Select a single head to see the buckets of its tokens.", "헤드 하나를 고르면 토큰의 버킷이 보입니다."],
+  round: ["Hashing round", "해시 라운드"],
   sorted: ["Sort by bucket", "버킷 순으로 정렬"],
   loading: ["Loading …", "불러오는 중 …"],
-  nothing: ["nothing to show with these choices", "이 설정으로는 보여 줄 것이 없습니다"],
+  nothing: ["nothing to show with these options", "이 설정으로는 보여 줄 것이 없습니다"],
   bits: ["{n} bits", "{n}비트"],
   merged_note: ["Words: columns are summed, rows are averaged.", "단어 단위: 열은 더하고 행은 평균했습니다."],
   hidden_note: [
-    "Special tokens are hidden. The other weights are not scaled up, so a row may sum to less than 1.",
+    "Special tokens are hidden. The other weights are not renormalized, so a row may sum to less than 1.",
     "특수 토큰을 숨겼습니다. 나머지 가중치를 다시 정규화하지 않으므로 한 행의 합이 1보다 작을 수 있습니다.",
   ],
   faint_note: ["Weights below {n} are not drawn.", "{n}보다 작은 가중치는 그리지 않습니다."],
   bits_note: [
-    "Bits: how spread out a head is (entropy, mean over all rows). 0 is a single token, 3 is like eight tokens alike.",
-    "비트: 헤드의 시선이 퍼진 정도(엔트로피, 모든 행의 평균). 0은 한 토큰만, 3은 여덟 토큰을 고르게 본 것과 같습니다.",
+    "Bits: the entropy of a head, mean over all rows. 0 means a single token, 3 means eight tokens alike.",
+    "비트: 헤드의 엔트로피(모든 행의 평균). 0은 토큰 하나만, 3은 토큰 여덟 개를 고르게 본 것과 같습니다.",
   ],
   caveat: [
-    "Attention shows where a head looked, not why the model chose a {n}. Read it as a lead, not as an explanation.",
-    "어텐션은 헤드가 어디를 보았는지 보여 줄 뿐, 모델이 왜 그 {n}를 골랐는지 말해 주지는 않습니다. 설명이 아니라 단서로 읽어 주세요.",
+    "Attention shows what a head attends to, not why the model chose a {n}. It is a hint, not an explanation.",
+    "어텐션은 헤드가 어디에 주목했는지 보여 줄 뿐, 모델이 왜 그 {n}를 골랐는지는 알려 주지 않습니다. 설명이 아니라 단서입니다.",
   ],
   a_word: ["word", "단어"],
   a_class: ["class", "분류"],
-  no_maps: ["This file holds no attention maps.", "이 파일에는 어텐션이 들어 있지 않습니다."],
-  one: ["One map", "한 장"],
+  no_maps: ["This file contains no attention maps.", "이 파일에는 어텐션 맵이 없습니다."],
+  one: ["One map", "맵 하나"],
   rollout: ["Roll-out", "롤아웃"],
-  alone: ["Map without the picture", "그림 없이 지도만"],
-  seen: ["What the model saw", "모델이 본 그림"],
-  patch_hint: ["Point at a patch, or focus the map and use the arrow keys.", "패치를 가리키거나, 지도를 선택한 뒤 방향키를 쓰세요."],
+  alone: ["Map without the image", "이미지 없이 맵만"],
+  seen: ["Input image", "입력 이미지"],
+  patch_hint: ["Point at a patch, or focus the map and use the arrow keys.", "패치를 가리키거나, 맵을 선택한 뒤 방향키를 쓰세요."],
   patch: ["row {row}, column {column}", "{row}행 {column}열"],
-  share: ["{n} of the strongest patch", "가장 강한 패치의 {n}"],
-  map_label: ["Attention over the picture; move with the arrow keys", "그림 위의 어텐션, 방향키로 이동"],
+  share: ["{n} of the largest weight", "가장 큰 가중치의 {n}"],
+  map_label: ["Attention over the image; move with the arrow keys", "이미지 위의 어텐션, 방향키로 이동"],
   open_head: ["Layer {layer}, head {head}: open", "레이어 {layer}, 헤드 {head}: 열기"],
   rollout_of: ["roll-out over all layers", "모든 레이어의 롤아웃"],
   class_note: [
-    "Shown is what the class token takes from each patch; its own share is not in the picture.",
-    "클래스 토큰이 각 패치에서 가져온 몫입니다. 클래스 토큰 자신의 몫은 그림에 없습니다.",
+    "The weights of the class token over the patches; its weight for itself is not shown.",
+    "클래스 토큰이 각 패치에 준 가중치입니다. 클래스 토큰 자신에게 준 가중치는 표시하지 않습니다.",
   ],
   mean_note: [
-    "The model averages its patches: shown is what all of them together take from each patch.",
-    "이 모델은 패치를 평균합니다. 모든 패치가 각 패치에서 가져온 몫의 평균을 보여 줍니다.",
+    "The model averages its patches: the mean weight of all patches for each patch.",
+    "이 모델은 패치를 평균합니다. 모든 패치가 각 패치에 준 가중치의 평균입니다.",
   ],
   scale_note: [
-    "Colours reach from 0 to the strongest patch of the map shown, so they cannot be compared between maps.",
-    "색은 0부터 지금 보이는 지도에서 가장 강한 패치까지입니다. 서로 다른 지도의 색은 비교할 수 없습니다.",
+    "Colours range from 0 to the largest weight of the map, so they cannot be compared between maps.",
+    "색의 범위는 0부터 그 맵의 가장 큰 가중치까지입니다. 서로 다른 맵의 색은 비교할 수 없습니다.",
   ],
   patch_bits_note: [
-    "Bits: how spread out a head is over the patches (entropy). 0 is a single patch, 3 is like eight patches alike.",
-    "비트: 헤드의 시선이 패치들에 퍼진 정도(엔트로피). 0은 한 패치만, 3은 여덟 패치를 고르게 본 것과 같습니다.",
+    "Bits: the entropy of a head over the patches. 0 means a single patch, 3 means eight patches alike.",
+    "비트: 패치에 대한 헤드의 엔트로피. 0은 패치 하나만, 3은 패치 여덟 개를 고르게 본 것과 같습니다.",
   ],
   rollout_note: [
-    "Roll-out multiplies the mean attention of all layers, half of each for the residual connection.",
-    "롤아웃은 모든 레이어의 평균 어텐션을 곱한 것이며, 레이어마다 절반은 잔차 연결의 몫입니다.",
+    "Roll-out is the product of the mean attention of all layers, each averaged with the residual connection.",
+    "롤아웃은 모든 레이어의 평균 어텐션을 잔차 연결과 평균하여 곱한 것입니다.",
   ],
 };
 
-// The word for `key` with {names} filled in.
+// Return the text for `key` with {names} filled in.
 export function say(state, key, values = {}) {
   return WORDS[key][LANGUAGES.indexOf(state.lang)].replace(/\{(\w+)\}/g, (_, name) => values[name]);
 }
