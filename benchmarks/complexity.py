@@ -47,7 +47,7 @@ FIGURE = measuring.FOLDER / "complexity.svg"
 
 
 class Sizes(NamedTuple):
-    """What is measured: lengths at one width, widths at one length, and lengths for the paths.
+    """Sizes to measure: lengths at one width, widths at one length, and lengths for the paths.
 
     Those for the paths are all longer than a block of restricted attention, which takes fewer steps
     where there is only one.
@@ -64,7 +64,7 @@ QUICK = Sizes((32, 64, 128), 16, (16, 32, 64), 32, (40, 80))
 
 
 class Theory(NamedTuple):
-    """What Table 1 says of the exponents; None where it says nothing."""
+    """Exponents of Table 1; None where it has none."""
 
     n: int
     d: int
@@ -92,12 +92,12 @@ class Recurrent(nn.Module):
         self.cells = nn.RNN(d_model, d_model, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The state at every position."""
+        """Return the state at every position."""
         return self.cells(x)[0]
 
 
 def with_one_head(kernel: Callable[..., Tensor]) -> Layer:
-    """A kernel as a layer: everyone asks, answers and is taken as they are."""
+    """Return a kernel as a layer: everyone asks, answers and is taken as they are."""
     return lambda x: kernel(x[:, None], x[:, None], x[:, None])[:, 0]
 
 
@@ -116,7 +116,7 @@ KINDS = {
 
 
 class Point(NamedTuple):
-    """What a layer of one size needs."""
+    """Time and memory of a layer of one size."""
 
     seconds: float
     n_bytes: int
@@ -124,7 +124,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one kind of layer: seconds and bytes by size, steps and layers by length."""
+    """Measurements of one kind of layer: seconds and bytes by size, steps and layers by length."""
 
     by_length: dict[int, Point]
     by_width: dict[int, Point]
@@ -150,7 +150,7 @@ def there_and_back(layer: Layer, n: int, d_model: int) -> Callable[[], int]:
 
 
 def peak_bytes(work: Callable[[], Any]) -> int:
-    """The most that torch had allocated at one time, beyond what was there before."""
+    """Return the most that torch had allocated at one time, beyond what was there before."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         work()
     events = profiler.profiler.kineto_results.events()  # type: ignore[union-attr]
@@ -172,18 +172,18 @@ def one_size(n: int, d_model: int, rounds: int, warm_up: int, *, same: bool) -> 
         name: there_and_back(kind.make(d_model, 0), n if same else n * kind.longer, d_model)
         for name, kind in KINDS.items()
     }
-    contestants = [Contestant(name, one) for name, one in work.items()]
+    contestants = [Contestant(name, item) for name, item in work.items()]
     measuring.interleave(contestants, warm_up, tell=lambda _: None)
     samples = measuring.interleave(contestants, rounds, tell=lambda _: None)
     print(f"n = {n:5,}, d = {d_model:5,}: measured")
     return {
-        name: Point(median(sample.seconds for sample in samples[name]), peak_bytes(one))
-        for name, one in work.items()
+        name: Point(median(sample.seconds for sample in samples[name]), peak_bytes(item))
+        for name, item in work.items()
     }
 
 
 def layers_needed(kind: One, n: int) -> int:
-    """How many layers connect n positions; no weight may cancel another one out."""
+    """Return how many layers connect n positions; weights are positive so that none cancel."""
 
     def positive(number: int) -> Layer:
         layer = kind.make(PATH_WIDTH, number)
@@ -201,8 +201,8 @@ def measure(sizes: Sizes, rounds: int, warm_up: int) -> dict[str, Measured]:
     widths = {d: one_size(sizes.at_length, d, rounds, warm_up, same=True) for d in sizes.widths}
     return {
         name: Measured(
-            {n * kind.longer: found[name] for n, found in lengths.items()},
-            {d: found[name] for d, found in widths.items()},
+            {n * kind.longer: results[name] for n, results in lengths.items()},
+            {d: results[name] for d, results in widths.items()},
             {n: sequential_steps(kind.make(PATH_WIDTH, 0), n, PATH_WIDTH) for n in sizes.paths},
             {n: layers_needed(kind, n) for n in sizes.paths},
         )
@@ -211,53 +211,53 @@ def measure(sizes: Sizes, rounds: int, warm_up: int) -> dict[str, Measured]:
 
 
 def slope(by_size: dict[int, Point], column: int) -> float:
-    """The exponent over the larger sizes, of seconds (0) or bytes (1)."""
+    """Return the exponent over the larger sizes, of seconds (0) or bytes (1)."""
     values = [point[column] for point in by_size.values()]
     return exponent(list(by_size), values, larger=LARGER)
 
 
-def exponents(found: dict[str, Measured]) -> list[str]:
-    """The table of all exponents, with what the paper says in brackets."""
+def exponents(results: dict[str, Measured]) -> list[str]:
+    """Return the table of all exponents, with what the paper says in brackets."""
     rows = []
-    for name, one in found.items():
+    for name, item in results.items():
         theory = KINDS[name].theory
         rows.append(
             [
                 name,
-                f"n^{slope(one.by_length, 0):.2f} ({theory.n})",
-                f"d^{slope(one.by_width, 0):.2f} ({theory.d})",
-                f"n^{slope(one.by_length, 1):.2f}",
-                f"d^{slope(one.by_width, 1):.2f}",
+                f"n^{slope(item.by_length, 0):.2f} ({theory.n})",
+                f"d^{slope(item.by_width, 0):.2f} ({theory.d})",
+                f"n^{slope(item.by_length, 1):.2f}",
+                f"d^{slope(item.by_width, 1):.2f}",
             ]
         )
     return measuring.table(["layer", "time (paper)", "time (paper)", "memory", "memory"], rows)
 
 
-def paths(found: dict[str, Measured]) -> list[str]:
-    """The table of steps and layers, for every length, with their exponents."""
-    lengths = list(next(iter(found.values())).steps)
+def paths(results: dict[str, Measured]) -> list[str]:
+    """Return the table of steps and layers, for every length, with their exponents."""
+    lengths = list(next(iter(results.values())).steps)
     rows = []
-    for name, one in found.items():
+    for name, item in results.items():
         theory = KINDS[name].theory
-        said = "log n" if theory.path is None else f"n^{theory.path}"
-        steps = exponent(lengths, list(one.steps.values()), larger=LARGER)
-        path = exponent(lengths, list(one.path.values()), larger=LARGER)
-        cells = [" ".join(str(value[n]) for n in lengths) for value in (one.steps, one.layers)]
+        text = "log n" if theory.path is None else f"n^{theory.path}"
+        steps = exponent(lengths, list(item.steps.values()), larger=LARGER)
+        path = exponent(lengths, list(item.path.values()), larger=LARGER)
+        cells = [" ".join(str(value[n]) for n in lengths) for value in (item.steps, item.layers)]
         rows.append([name, cells[0], f"{steps:.2f} ({theory.steps})", cells[1],
-                     f"{path:.2f} ({said})"])  # fmt: skip
+                     f"{path:.2f} ({text})"])  # fmt: skip
     at = ", ".join(map(str, lengths))
     columns = ["layer", f"steps in a layer at n = {at}", "exponent (paper)",
                "layers until the last sees the first", "path: exponent (paper)"]  # fmt: skip
     return measuring.table(columns, rows)
 
 
-def draw(found: dict[str, Measured], sizes: Sizes) -> str:
+def draw(results: dict[str, Measured], sizes: Sizes) -> str:
     """Time and memory over n and d."""
 
     def panel(title: str, across: str, column: int) -> curves.Panel:
         lines = {}
-        for name, one in found.items():
-            by_size = one.by_length if across.startswith("n") else one.by_width
+        for name, item in results.items():
+            by_size = item.by_length if across.startswith("n") else item.by_width
             lines[name] = [(size, point[column]) for size, point in by_size.items()]
         tick = (seconds, size_of)[column]
         return curves.Panel(title, across, lines, logarithmic=True, logarithmic_x=True, tick=tick)
@@ -272,7 +272,7 @@ def draw(found: dict[str, Measured], sizes: Sizes) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration as an axis shows it; not every font has the µ of µs."""
+    """Return a duration as an axis shows it; not every font has the µ of µs."""
     return f"{value:g} s" if value > 0.9 else f"{value / 1e-3:g} ms"
 
 
@@ -285,7 +285,7 @@ def size_of(value: float) -> str:
 
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the command."""
+    """Return the options of the command."""
     parser = measuring.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warm-up", type=int, default=1, help="rounds that do not count")
@@ -311,7 +311,7 @@ def main(arguments: Sequence[str]) -> int:
     gc.freeze()  # what is loaded stays; else tidying up before every sample takes longer than it
     where = measuring.environment("complexity.py", arguments)
     sizes = QUICK if words.quick else Sizes()
-    found = measure(sizes, words.rounds, words.warm_up)
+    results = measure(sizes, words.rounds, words.warm_up)
     lines = [
         *where,
         f"- {words.rounds} rounds, interleaved; medians; exponents over the {LARGER} largest sizes",
@@ -321,13 +321,13 @@ def main(arguments: Sequence[str]) -> int:
         f"and back; kernels of {KERNEL}, {WINDOW} neighbours on either side. Convolutions and "
         f"restricted attention: {LONGER} times as long. In brackets what Table 1 says.",
         "",
-        *exponents(found),
+        *exponents(results),
         "",
-        *paths(found),
+        *paths(results),
     ]
     figure = words.figure or (FIGURE if words.record else None)
     if figure is not None:
-        drawn = draw(found, sizes)
+        drawn = draw(results, sizes)
         figure.write_bytes(rasterize(drawn) if figure.suffix == ".png" else drawn.encode())
     print("\n".join(["", *lines]))
     if words.record:

@@ -92,7 +92,7 @@ def _panel(panel: Panel, colours: Mapping[str, str]) -> str:
 
 
 def _share(low: float, high: float, *, logarithmic: bool) -> Callable[[float], float]:
-    """Where a value stands between two others: 0 at the lower one, 1 at the higher one."""
+    """Return a function from values to 0 … 1 between `low` and `high`."""
     if logarithmic:
         return lambda value: math.log(value / low) / (math.log(high / low) or 1)
     return lambda value: (value - low) / ((high - low) or 1)

@@ -68,7 +68,7 @@ SETTINGS = (
 
 
 class Agreement(NamedTuple):
-    """How many outputs are the same; of the others, how many part where two tokens are equal."""
+    """Count equal outputs, and among the others those that differ first at a tie."""
 
     same: int
     ties: int
@@ -91,7 +91,7 @@ def batches_of(sources: Sequence[list[int]], size: int) -> list[Tensor]:
 
 
 def decode_ours(model: Any, batches: Sequence[Tensor], beam: int) -> list[list[int]]:
-    """The best output of every sentence, by our search."""
+    """Return the best output of every sentence, by our search."""
     config = DecodeConfig(beam=beam, length_penalty=0.0)
     return [
         written(row)
@@ -101,7 +101,7 @@ def decode_ours(model: Any, batches: Sequence[Tensor], beam: int) -> list[list[i
 
 
 def decode_theirs(marian: Any, batches: Sequence[Tensor], beam: int) -> list[list[int]]:
-    """The best output of every sentence, by transformers; as long as ours may be."""
+    """Return the best output of every sentence, by transformers; as long as ours may be."""
     config = DecodeConfig(beam=beam, length_penalty=0.0)
     return [
         written(row)
@@ -113,7 +113,7 @@ def decode_theirs(marian: Any, batches: Sequence[Tensor], beam: int) -> list[lis
 
 
 def written(row: Sequence[int]) -> list[int]:
-    """The tokens up to the closing one, with it; all if the limit came first."""
+    """Return the tokens up to the closing one, with it; all if the limit came first."""
     ids = [token for token in row if token != PAD]
     return ids[: ids.index(EOS) + 1] if EOS in ids else ids
 
@@ -130,7 +130,7 @@ def agreement(
 
 @torch.inference_mode()
 def is_tie(model: Any, source: Tensor, ours: Sequence[int], theirs: Sequence[int]) -> bool:
-    """Whether two outputs part where the model likes both next tokens equally."""
+    """Return True if two outputs differ first at tokens of equal probability."""
     lengths = range(min(len(ours), len(theirs)))
     parting = next((i for i in lengths if ours[i] != theirs[i]), None)
     if parting is None:  # one is the beginning of the other
@@ -141,7 +141,7 @@ def is_tie(model: Any, source: Tensor, ours: Sequence[int], theirs: Sequence[int
 
 def check(model: Any, marian: Any, tasks: Sequence[Task]) -> dict[str, Agreement]:
     """Both must write the same, or the comparison is of two different things."""
-    found = {}
+    results = {}
     for setting, batches in tasks:
         ours = decode_ours(model, batches, setting.beam)
         theirs = decode_theirs(marian, batches, setting.beam)
@@ -154,8 +154,8 @@ def check(model: Any, marian: Any, tasks: Sequence[Task]) -> dict[str, Agreement
                 f"{setting.name}: only {seen} outputs are the same, but {setting.same:.0%} must "
                 "be; nothing was measured"
             )
-        found[setting.name] = seen
-    return found
+        results[setting.name] = seen
+    return results
 
 
 def count(decode: Decoder, model: Any, batches: Sequence[Tensor], beam: int) -> int:
@@ -164,7 +164,7 @@ def count(decode: Decoder, model: Any, batches: Sequence[Tensor], beam: int) -> 
 
 
 def compare(model: Any, marian: Any, tasks: Sequence[Task], rounds: int) -> list[list[str]]:
-    """A row of the table for every setting."""
+    """Return a row of the table for every setting."""
     same = check(model, marian, tasks)
     rows = []
     for setting, batches in tasks:
@@ -189,13 +189,11 @@ def compare(model: Any, marian: Any, tasks: Sequence[Task], rounds: int) -> list
 
 
 def trained(words: argparse.Namespace) -> SavedModel:
-    """The model that was named, or one that is trained for this."""
+    """Return the model that was named, or one that is trained for this."""
     place = words.model
     if place is None:
         place = words.run
-        print(
-            f"training a small model for {words.train_steps} steps in {place}, or going on with it"
-        )
+        print(f"training a small model for {words.train_steps} steps in {place}, or resuming it")
         train(build(recipe(words.train_steps, words.vocab)), place, reporter=Talking())
     saved = model_folder.load_model(place)
     if saved.tokenizers is None:
@@ -204,7 +202,7 @@ def trained(words: argparse.Namespace) -> SavedModel:
 
 
 def recipe(steps: int, vocab: int) -> dict[str, Any]:
-    """The small model of the comparison, post-norm as Marian is."""
+    """Return the small model of the comparison, post-norm as Marian is."""
     sides = {"source": "de", "target": "en"}
     data = {side: [f"multi30k/train.{language}"] for side, language in sides.items()}
     valid = {f"valid_{side}": [f"multi30k/val.{language}"] for side, language in sides.items()}
@@ -229,13 +227,13 @@ def recipe(steps: int, vocab: int) -> dict[str, Any]:
 class Talking(NullReporter):
     """Shows only what is worth a line."""
 
-    def notice(self, what: str) -> None:
+    def notice(self, help_text: str) -> None:
         """Print it."""
-        print(what)
+        print(help_text)
 
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the command."""
+    """Return the options of the command."""
     parser = measuring.parser(__doc__)
     parser.add_argument("--model", type=Path, default=None, help="a run or a model, post-norm")
     parser.add_argument("--run", type=Path, default=Path("runs/benchmark-decoding"))
@@ -252,7 +250,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def choose(saved: SavedModel, words: argparse.Namespace) -> tuple[list[Task], float]:
-    """The sentences of every setting in batches, and how good the model is on all of them."""
+    """Return the batches of every setting, and the model's score on all of them."""
     assert saved.tokenizers is not None
     lines, references = (find_file(Path(f"{TEST}.{language}")) for language in ("de", "en"))
     sources = saved.tokenizers.source.encode_batch(lines[: words.sentences])
@@ -276,7 +274,7 @@ def of_all_lengths(sources: Sequence[list[int]], wanted: int) -> list[list[int]]
 
 
 def describe(saved: SavedModel, tasks: Sequence[Task], bleu: float) -> str:
-    """What is compared, for the record."""
+    """Describe the comparison for the record."""
     stack, n_parameters = saved.config.stack, sum(p.numel() for p in saved.model.parameters())
     sentences = ", ".join(f"{sum(map(len, b)):,} ({setting.name})" for setting, b in tasks)
     return (

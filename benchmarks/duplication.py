@@ -2,7 +2,7 @@
 
     0 w 0 w        w: random symbols from 1 to 127, as many as fill the length
 
-Nothing predicts the second w but the first: whoever writes it must look half the length back, at
+Nothing predicts the second w but the first: the model must attend half the length back, at
 one position among all. Everyone has one layer, learns from the same sequences, and is judged on
 others by how many symbols of the second w are right.
 
@@ -37,7 +37,7 @@ SEEN_SEED, UNSEEN_SEED = 1, 2
 
 @dataclass(frozen=True)
 class Task:
-    """How long the sequences are, how large the model, how long everyone may learn."""
+    """Length of the sequences, size of the model, number of steps."""
 
     length: int = 256
     symbols: int = 128  # 0 is the separator
@@ -51,7 +51,7 @@ class Task:
     stages: int = 0  # shorter lengths to begin with: a half, a quarter, …, the shortest first
 
     def length_at(self, step: int) -> int:
-        """The length at a step: each of the shorter ones is learned for a tenth of the steps.
+        """Return the length at a step; each shorter length takes a tenth of the steps.
 
         What to do with a position once it is found can be learned from short sequences, and then
         it is easier to see which position to look for in long ones.
@@ -85,7 +85,7 @@ QUICK = Task(length=16, symbols=8, chunk=4, d_model=16, n_heads=2, batch=4, step
 def second_half(
     model: Reformer, sequences: Int[Tensor, "batch length"]
 ) -> tuple[Float[Tensor, "position d_model"], Int[Tensor, "position"]]:
-    """What the output layer sees where the second w has to be predicted, and that w."""
+    """Return the output layer's input where the second w is predicted, and that w."""
     half = sequences.size(1) // 2
     states = model.hidden(sequences[:, :-1])[:, half:]
     return states.flatten(0, 1), sequences[:, half + 1 :].flatten()
@@ -115,7 +115,7 @@ def train(model: Reformer, task: Task) -> float:
 
 @torch.inference_mode()
 def judge(model: Reformer, task: Task, rounds: int) -> float:
-    """The share of symbols of the second w that are right, with so many rounds."""
+    """Return the share of symbols of the second w that are right, with so many rounds."""
     use_rounds(model.eval(), rounds)
     dice = torch.Generator().manual_seed(UNSEEN_SEED)
     right = total = 0
@@ -134,16 +134,16 @@ def compete(task: Task, trained: Sequence[int], judged: Sequence[int]) -> list[s
         model = task.model(rounds)
         seconds = train(model, task)
         # a chunk as long as the sequence finds everyone at once: all rounds say the same
-        found = [judge(model, task, n) for n in (judged if rounds else (1,) * len(judged))]
+        results = [judge(model, task, n) for n in (judged if rounds else (1,) * len(judged))]
         name = f"LSH-{rounds}" if rounds else "dense"
-        rows.append([name, *(f"{share:.2%}" for share in found), f"{seconds:.0f}"])
+        rows.append([name, *(f"{share:.2%}" for share in results), f"{seconds:.0f}"])
         print(f"{name}: {', '.join(rows[-1][1:-1])} in {seconds:.0f} s")
     columns = ["trained with", *(f"judged with {n}" for n in judged), "seconds"]
     return measuring.table(columns, rows)
 
 
 def describe(task: Task) -> str:
-    """What was compared, for the record."""
+    """Describe the comparison for the record."""
     return (
         f"0 w 0 w of {task.length} positions and {task.symbols} symbols; one layer, d_model "
         f"{task.d_model}, {task.n_heads} heads, chunks of {task.chunk}; {task.steps:,} steps of "
@@ -153,7 +153,7 @@ def describe(task: Task) -> str:
 
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the command."""
+    """Return the options of the command."""
     parser = measuring.parser(__doc__)
     parser.add_argument("--length", type=int, default=Task.length, help="positions, an even number")
     parser.add_argument("--steps", type=int, default=Task.steps, help="updates of each model")

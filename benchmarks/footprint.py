@@ -1,4 +1,4 @@
-"""How much memory one training step needs at its peak: the step runs in a process of its own.
+"""Peak memory of one training step, run in a process of its own.
 
     python benchmarks/footprint.py '{"length": 4096, "n_layers": 2, "reversible": true}'
 
@@ -54,7 +54,7 @@ class Step:
     threads: int = 1
 
     def model(self) -> GPT:
-        """A GPT with the parts of the Reformer."""
+        """Return a GPT with the parts of the Reformer."""
         stack = StackConfig(
             self.n_layers,
             self.d_model,
@@ -73,11 +73,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a step needed, in bytes and seconds."""
+    """Bytes and seconds of a step."""
 
     peak: int  # beyond what was resident before the model was built
     parameters: int
-    kept: int  # by autograd, between the way forward and the way back
+    kept: int  # by autograd, saved for backward
     seconds: float
     loss: float
 
@@ -128,10 +128,10 @@ def measure(step: Step) -> Footprint:
     environment = {**os.environ, **SMALL_PIECES, "OMP_NUM_THREADS": str(step.threads)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
-        said = (done.stderr.strip() or "nothing").split("\n")[-1]
+        reason = (done.stderr.strip() or "nothing").split("\n")[-1]
         raise PolyheadError(
             f"a step of {step.length:,} tokens and {step.n_layers} layers ended with code "
-            f"{done.returncode} ({said}); it may need more memory than there is"
+            f"{done.returncode} ({reason}); it may need more memory than there is"
         )
     return Footprint(**json.loads(done.stdout.strip().split("\n")[-1]))
 

@@ -67,13 +67,13 @@ OURS, PLAIN, MIXED = "polyhead", "plain PyTorch", ", bf16"
 
 
 def read_text(quick: bool) -> str:
-    """The plays, as one text; its beginning if there is no time."""
+    """Return the plays, as one text; its beginning if there is no time."""
     text = find(Path(TEXT)).read_text(encoding="utf-8")
     return text[:QUICK_CHARACTERS] if quick else text
 
 
 def cut(text: str, folder: Path) -> tuple[Path, Path]:
-    """The two parts as files in a folder: cut by characters, wherever in a line that may be."""
+    """Write both parts, split by characters, as files in a folder."""
     place = int(len(text) * TRAINED_ON)
     folder.mkdir(parents=True, exist_ok=True)
     files = folder / "first-90-percent.txt", folder / "last-10-percent.txt"
@@ -95,12 +95,14 @@ def quality(words: argparse.Namespace) -> int:
         run = read_run(words.recipe, [*overrides, f"train.seed={seed}"], given)
         result = train(run, folder, fresh=words.fresh or words.quick, reporter=TrainingScreen())
         if result.signal is not None:
-            raise PolyheadError(f"interrupted at step {result.step:,}; the same command goes on")
+            raise PolyheadError(
+                f"interrupted at step {result.step:,}; run the same command again to resume"
+            )
         steps, minutes = training_time(folder)
-        found = judge(folder / "last", files[1])
-        losses.append(found.bits_per_character * math.log(2))
+        results = judge(folder / "last", files[1])
+        losses.append(results.bits_per_character * math.log(2))
         about = [" ".join([name, *words.overrides]), str(seed), f"{minutes:.1f}", f"{steps:,}"]
-        row = row_of(about, found, BARS.get(name))
+        row = row_of(about, results, BARS.get(name))
         print(measuring.table_row(row))
         if words.record:
             measuring.record_row(measuring.RESULTS, QUALITY, COLUMNS, row)
@@ -111,23 +113,23 @@ def quality(words: argparse.Namespace) -> int:
 
 
 def judge(model: Path, text: Path) -> LanguageScore:
-    """The score of a text, every token predicted once; nothing may be unknown to the model."""
+    """Return the score of a text, every token predicted once."""
     lines = text.read_text(encoding="utf-8").split("\n")
-    found = load(model).score(lines[:-1] if lines[-1] == "" else lines)
-    if found.n_unknown:
-        print(f"{found.n_unknown} tokens are unknown to the model, which flatters it")
-    return found
+    results = load(model).score(lines[:-1] if lines[-1] == "" else lines)
+    if results.n_unknown:
+        print(f"{results.n_unknown} tokens are unknown to the model, which flatters it")
+    return results
 
 
-def row_of(about: Sequence[str], found: LanguageScore, bar: float | None) -> list[str]:
-    """A row of the table: `about` is the recipe, the seed, the minutes and the steps."""
-    nats = found.bits_per_character * math.log(2)
+def row_of(about: Sequence[str], results: LanguageScore, bar: float | None) -> list[str]:
+    """Return a row of the table: `about` is the recipe, the seed, the minutes and the steps."""
+    nats = results.bits_per_character * math.log(2)
     verdict = "none" if bar is None else f"{bar:g}: {'reached' if nats <= bar else 'MISSED'}"
     return [
         f"{time.strftime('%Y-%m-%d', time.gmtime())}, {measuring.commit()}",
         *about,
         f"{nats:.4f}",
-        f"{found.bits_per_character:.4f}",
+        f"{results.bits_per_character:.4f}",
         verdict,
         f"{measuring.processor()}, {torch.get_num_threads()} threads",
     ]
@@ -135,7 +137,7 @@ def row_of(about: Sequence[str], found: LanguageScore, bar: float | None) -> lis
 
 @dataclass(frozen=True)
 class Task:
-    """What both contestants are to learn, and how much of it in one round."""
+    """Task of both systems, and the work of one round."""
 
     stream: Tensor
     model: GPTConfig
@@ -149,13 +151,13 @@ class Task:
         return self.model.max_length
 
     def fresh_model(self) -> GPT:
-        """The same weights for both."""
+        """Return a model with the weights that both systems use."""
         torch.manual_seed(SEED)
         return GPT(self.model).train()
 
 
 def polyhead_contestant(task: Task, *, bf16: bool = False) -> Contestant:
-    """The loop that `polyhead train` runs, without its validations and checkpoints."""
+    """Return the loop that `polyhead train` runs, without its validations and checkpoints."""
     model = task.fresh_model()
     config = OptimizerConfig("adamw", BETAS[0], BETAS[1], EPSILON, DECAY)
     adam = build_optimizer(model, config)
@@ -180,7 +182,7 @@ def polyhead_contestant(task: Task, *, bf16: bool = False) -> Contestant:
 
 
 def plain_contestant(task: Task, *, bf16: bool = False) -> Contestant:
-    """The loop that nanoGPT's readers write."""
+    """Return the loop that nanoGPT's readers write."""
     model = peers_gpt.to_plain(task.fresh_model(), task.model).train()
     adam = peers_gpt.optimiser(model, BETAS, DECAY, EPSILON)
     for group in adam.param_groups:
@@ -249,22 +251,22 @@ def speed(words: argparse.Namespace) -> int:
 
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the command."""
+    """Return the options of the command."""
     parser = measuring.parser(__doc__)
     modes = parser.add_subparsers(dest="mode", required=True)
-    one = modes.add_parser("quality", help="nats per character after a recipe")
-    one.add_argument("overrides", nargs="*", metavar="key=value", help="as in polyhead train")
-    one.add_argument("--recipe", default="gpt-shakespeare-small", help=", ".join(BARS))
-    one.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="SEED")
-    one.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs' folders go")
-    one.add_argument("--fresh", action="store_true", help="start over")
+    entry = modes.add_parser("quality", help="nats per character after a recipe")
+    entry.add_argument("overrides", nargs="*", metavar="key=value", help="as in polyhead train")
+    entry.add_argument("--recipe", default="gpt-shakespeare-small", help=", ".join(BARS))
+    entry.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="SEED")
+    entry.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs' folders go")
+    entry.add_argument("--fresh", action="store_true", help="start over")
     other = modes.add_parser("speed", help="tokens per second beside plain PyTorch")
     other.add_argument("--size", choices=["small", "medium"], default="small")
     other.add_argument("--rounds", type=int, default=5)
     other.add_argument("--steps", type=int, default=40, help="updates of each in every round")
     other.add_argument("--bf16", action="store_true", help="mixed precision too, for both")
     other.add_argument("--dropout", type=float, default=0.0, help="of both; nanoGPT's CPU run: 0")
-    for mode in (one, other):
+    for mode in (entry, other):
         mode.add_argument("--quick", action="store_true", help="only to see that it works")
         measuring.add_threads(mode)
         mode.add_argument("--record", action="store_true", help="append to RESULTS.md")
@@ -279,7 +281,7 @@ MODES: dict[str, Callable[[argparse.Namespace], int]] = {"quality": quality, "sp
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what was asked for."""
+    """Run the chosen benchmark."""
     words = read_words(arguments)
     measuring.use_threads(words)
     return MODES[words.mode](words)

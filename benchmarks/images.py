@@ -76,35 +76,37 @@ QUICK = (
 
 
 def examine(task: Examination, seed: int, words: argparse.Namespace) -> list[str]:
-    """Train once, or go on with it, and test once; a row for the record."""
+    """Train or resume one run, test it once, and return a row for the record."""
     folder = words.runs / f"{task.recipe}-{seed}"
     changes = (*words.overrides, *(QUICK if words.quick else ()), f"train.seed={seed}")
     run = read_run(task.recipe, changes)
     result = train(run, folder, fresh=words.fresh or words.quick, reporter=TrainingScreen())
     if result.signal is not None:
-        raise PolyheadError(f"interrupted at step {result.step:,}; the same command goes on")
+        raise PolyheadError(
+            f"interrupted at step {result.step:,}; run the same command again to resume"
+        )
     _, minutes = training_time(folder)
-    found, _ = load(folder / task.model).evaluate(task.test, corpus=task.corpus)
-    print(found)
-    verdict = "goal" if found.accuracy >= task.goal else "bar"
-    reached = "reached" if found.accuracy >= task.bar else "MISSED"
+    results, _ = load(folder / task.model).evaluate(task.test, corpus=task.corpus)
+    print(results)
+    verdict = "goal" if results.accuracy >= task.goal else "bar"
+    reached = "reached" if results.accuracy >= task.bar else "MISSED"
     where = f"{measuring.processor()}, {torch.get_num_threads()} threads, {measuring.commit()}"
     return [
-        task.recipe, str(seed), f"{found.accuracy:.4f}", f"{found.macro_f1:.4f}",
+        task.recipe, str(seed), f"{results.accuracy:.4f}", f"{results.macro_f1:.4f}",
         f"{task.bar:g} / {task.goal:g}: {verdict} {reached}", f"{minutes:.1f}", where,
     ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Race:
-    """What all contestants train on, and how much of it in one round."""
+    """Training data of all systems, and the work of one round."""
 
     config: ViTConfig
     images: int
     steps: int
 
     def fresh_model(self) -> ViT:
-        """The same weights for everyone."""
+        """Return a model with the weights that all systems use."""
         torch.manual_seed(SEED)
         return ViT(self.config).train()
 
@@ -121,7 +123,7 @@ class Race:
 
 
 def polyhead_contestant(race: Race) -> Contestant:
-    """The loop that `polyhead train` runs, without its validations and checkpoints."""
+    """Return the loop that `polyhead train` runs, without its validations and checkpoints."""
     model = race.fresh_model()
     adam = build_optimizer(model, OptimizerConfig(kind="adamw", weight_decay=0.05))
     batches, objective, progress = (
@@ -141,7 +143,7 @@ def polyhead_contestant(race: Race) -> Contestant:
 
 
 def peer_contestant(race: Race, name: str, model: nn.Module) -> Contestant:
-    """The loop that everybody writes first, on our batches."""
+    """Train with a plain loop on our batches."""
     adam = torch.optim.AdamW(
         model.parameters(), lr=RATE, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.05, fused=True
     )
@@ -162,13 +164,13 @@ def peer_contestant(race: Race, name: str, model: nn.Module) -> Contestant:
 
 def contestants(race: Race) -> list[Contestant]:
     """Ours, timm's if it is here, and plain PyTorch."""
-    found = [polyhead_contestant(race)]
+    results = [polyhead_contestant(race)]
     try:
-        found.append(peer_contestant(race, "timm", peers_vit.to_timm(race.config)))
+        results.append(peer_contestant(race, "timm", peers_vit.to_timm(race.config)))
     except MissingError as error:
         print(f"left out: {error}")
     plain = peers_vit.to_plain(race.fresh_model(), race.config)
-    return [*found, peer_contestant(race, "torch", plain)]
+    return [*results, peer_contestant(race, "torch", plain)]
 
 
 def measure_speed(words: argparse.Namespace, arguments: Sequence[str]) -> None:
@@ -201,7 +203,7 @@ def measure_speed(words: argparse.Namespace, arguments: Sequence[str]) -> None:
 
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the command."""
+    """Return the options of the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Kill training at random moments, many times, and compare with a run that nobody killed.
+"""Kill training at random moments, many times, and compare with an uninterrupted run.
 
     python benchmarks/kill.py --kills 1000
 
@@ -48,7 +48,7 @@ WATCHED = ("open", "os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir
 
 @dataclass
 class Counts:
-    """What happened. All but the first three must be zero in the end."""
+    """Counts of events. All but the first three must be zero in the end."""
 
     kills: int = 0
     in_mid_save: int = 0
@@ -60,13 +60,13 @@ class Counts:
 
     @property
     def failures(self) -> int:
-        """How often something went wrong."""
+        """Number of failures."""
         broken = self.wrong_checkpoints + self.damaged_checkpoints
         return self.different_runs + broken + self.lost_saves
 
 
 def prepare(folder: Path) -> RunConfig:
-    """A corpus of a few hundred pairs, and the run that learns from it."""
+    """Return a corpus of a few hundred pairs, and the run that learns from it."""
     pairs = schedules.generate(240, 0, 0, 3).train
     files = {"source": folder / "train.ko", "target": folder / "train.en"}
     for path, side in zip(files.values(), zip(*pairs, strict=True), strict=True):
@@ -76,14 +76,14 @@ def prepare(folder: Path) -> RunConfig:
 
 
 def trace(folder: Path) -> dict[str, Any]:
-    """What a finished run leaves behind, but for the time it took."""
+    """Return the files of a finished run without times."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     curve = [{name: v for name, v in line.items() if name not in TIMES} for line in lines]
     return {"curve": curve, "state": state(folder / "last")}
 
 
 def state(checkpoint: Path) -> dict[str, Any]:
-    """A checkpoint's bits."""
+    """Return a checkpoint's bits."""
     numbers = json.loads((checkpoint / "training.json").read_text())
     del numbers["progress"]["seconds"]
     sums = {
@@ -94,7 +94,7 @@ def state(checkpoint: Path) -> dict[str, Any]:
 
 
 def undisturbed(run: RunConfig, folder: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """The run that nobody kills: its trace, and its state after every step.
+    """Run without kills; return its trace and its state after every step.
 
     It runs in this process, so that the forks find everything imported that they will need.
     """
@@ -122,12 +122,12 @@ def session(run: RunConfig, folder: Path, prologue: Callable[[], None]) -> int:
 
 
 def wait(process: int) -> int:
-    """The exit code of a fork; negative for a signal."""
+    """Return the exit code of a fork; negative for a signal."""
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def slow_disk() -> None:
-    """Waiting for the disk takes long, and is all that is done: no power will fail here."""
+    """Skip fsync, which takes long and only protects against power failures."""
     os.fsync = lambda _: time.sleep(DISK_SECONDS)  # type: ignore[assignment]
 
 
@@ -152,7 +152,7 @@ def torture(folder: Path, *, kills: int, seed: int) -> Counts:
     expected, states = undisturbed(run, folder / "whole")
     started = time.perf_counter()
     if wait(session(run, folder / "timed", lambda: None)) != 0:
-        raise SystemExit("a session that nobody killed has failed")
+        raise SystemExit("an uninterrupted session has failed")
     seconds = time.perf_counter() - started
     counts.different_runs += trace(folder / "timed") != expected
     place = folder / "run"
@@ -183,7 +183,7 @@ def one_session(run: RunConfig, place: Path, random: Random, seconds: float | No
 
 
 def inspect(place: Path, states: dict[int, dict[str, Any]], counts: Counts) -> None:
-    """What a kill has left behind."""
+    """Return the state that a kill has left behind."""
     checkpoints = place / "checkpoints"
     counts.in_mid_save += any(checkpoints.glob(f"{store.TEMPORARY}*"))
     newest, complaints = store.newest_checkpoint(checkpoints)
@@ -198,7 +198,7 @@ def inspect(place: Path, states: dict[int, dict[str, Any]], counts: Counts) -> N
 
 
 def last_logged(place: Path) -> int:
-    """The last step that the metrics know of; a torn line does not count."""
+    """Return the last step that the metrics know of; a torn line does not count."""
     if not (place / "metrics.jsonl").exists():
         return 0
     whole = (place / "metrics.jsonl").read_text().split("\n")[:-1]

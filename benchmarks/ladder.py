@@ -1,4 +1,4 @@
-"""What attention is good for: five recurrent models and a Transformer write sequences backwards.
+"""Compare five recurrent models and a Transformer on reversing sequences.
 
     source   g a d … k .          up to 24 different letters out of 32
     target   k … d a g .          the same from right to left
@@ -59,7 +59,7 @@ SEEN_SEED, UNSEEN_SEED = 1, 2
 
 @dataclass(frozen=True)
 class Task:
-    """How hard it is, and how long everyone may learn."""
+    """Difficulty of the task, and number of steps."""
 
     letters: int = 32
     shortest: int = 8
@@ -83,12 +83,12 @@ class Task:
             yield collate([self.pair(length, dice) for _ in range(self.batch)])
 
     def pair(self, length: int, dice: torch.Generator) -> Pair:
-        """A sequence and the same backwards, both closed."""
+        """Return a sequence and the same backwards, both closed."""
         letters = (torch.randperm(self.letters, generator=dice)[:length] + FIRST).tolist()
         return [*letters, EOS], [*letters[::-1], EOS]
 
     def unseen(self) -> list[TranslationBatch]:
-        """What everyone is judged on: as many of every length; chance makes them new."""
+        """Return the test set: equally many sequences of every length."""
         dice = torch.Generator().manual_seed(UNSEEN_SEED)
         lengths = range(self.shortest, self.longest + 1)
         each = -(-self.judged // len(lengths))
@@ -130,7 +130,7 @@ def train(model: nn.Module, task: Task, rate: float = 3e-3) -> float:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one contestant learned."""
+    """Result of one system."""
 
     loss: float
     accuracy: float
@@ -145,8 +145,8 @@ def judge(model: Any, task: Task) -> Outcome:
     loss, count, sequences = 0.0, 0, 0
     objective = TranslationLoss(PAD)
     for source, target, labels in task.unseen():
-        found = objective(model, TranslationBatch(source, target, labels))
-        loss, count = loss + float(found.total), count + found.count
+        results = objective(model, TranslationBatch(source, target, labels))
+        loss, count = loss + float(results.total), count + results.count
         hits = model(source, target).argmax(-1) == labels
         n = labels.size(1) - 1  # the closing EOS is no letter
         right[:n] += hits[:, :n].sum(0)
@@ -161,7 +161,7 @@ def judge(model: Any, task: Task) -> Outcome:
 
 
 def arriving(model: Any, task: Task, sentences: int = 32) -> dict[int, float]:
-    """The relative gradient of the first step's vector by the letters, by places from the end."""
+    """Return the relative gradient of the first step's vector by letters from the end."""
     dice = torch.Generator().manual_seed(UNSEEN_SEED)
     n = task.longest
     pairs = [task.pair(n, dice) for _ in range(sentences)]
@@ -173,7 +173,7 @@ def arriving(model: Any, task: Task, sentences: int = 32) -> dict[int, float]:
 
 
 def buckets(by_distance: dict[int, float], n: int = 4) -> dict[str, float]:
-    """The same in a few columns of equal width."""
+    """Format the results in columns of equal width."""
     keys = sorted(by_distance)
     size = -(-len(keys) // n)
     groups = [keys[start : start + size] for start in range(0, len(keys), size)]
@@ -192,16 +192,16 @@ def compete(task: Task) -> tuple[list[str], list[Panel]]:
         model = build()
         n_parameters = sum(p.numel() for p in model.parameters())
         seconds = train(model, task)
-        found = judge(model, task)
-        accuracies[name] = sorted(found.by_distance.items())
+        results = judge(model, task)
+        accuracies[name] = sorted(results.by_distance.items())
         if name in (RUNGS["none"], RUNGS["query"], TRANSFORMER):
             gradients[f"{name}, trained"] = arriving(model, task)
-        shares = buckets(found.by_distance)
+        shares = buckets(results.by_distance)
         rows.append(
-            [name, f"{n_parameters:,}", f"{seconds:.0f}", f"{found.loss:.3f}"]
-            + [f"{share:.1%}" for share in (found.accuracy, *shares.values(), found.exact)]
+            [name, f"{n_parameters:,}", f"{seconds:.0f}", f"{results.loss:.3f}"]
+            + [f"{share:.1%}" for share in (results.accuracy, *shares.values(), results.exact)]
         )
-        print(f"{name}: loss {found.loss:.3f}, accuracy {found.accuracy:.1%}, {seconds:.0f} s")
+        print(f"{name}: loss {results.loss:.3f}, accuracy {results.accuracy:.1%}, {seconds:.0f} s")
     columns = ["context", "parameters", "seconds", "loss", "accuracy"]
     columns += [f"at {distances}" for distances in shares] + ["exact"]
     places = sorted({round(i * (task.longest - 1) / 5) for i in range(6)})
@@ -226,7 +226,7 @@ def compete(task: Task) -> tuple[list[str], list[Panel]]:
 
 
 def before_training(task: Task) -> dict[str, dict[int, float]]:
-    """The plain network of the notes, tanh and no gates, as it begins; and the Transformer."""
+    """Return the gradients of an untrained plain RNN and the Transformer."""
     plain = builders(replace(task, cell="rnn"))
     gradients = {}
     for name in (RUNGS["none"], RUNGS["query"], TRANSFORMER):
@@ -237,7 +237,7 @@ def before_training(task: Task) -> dict[str, dict[int, float]]:
 
 
 def describe(task: Task, seconds: float) -> str:
-    """What was compared, for the record."""
+    """Describe the comparison for the record."""
     n_judged = sum(len(batch.source) for batch in task.unseen())
     return (
         f"{task.shortest} to {task.longest} different letters out of {task.letters}, to be written "
@@ -249,7 +249,7 @@ def describe(task: Task, seconds: float) -> str:
 
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the command."""
+    """Return the options of the command."""
     parser = measuring.parser(__doc__)
     parser.add_argument("--steps", type=int, default=Task.steps, help="updates of each model")
     parser.add_argument("--longest", type=int, default=Task.longest, help="letters in a sequence")

@@ -26,7 +26,7 @@ from polyhead.errors import ConfigError
 
 
 class Mode(NamedTuple):
-    """What can be measured, and under which heading it is recorded."""
+    """Measurement and the heading of its record."""
 
     measure: Callable[[argparse.Namespace], tuple[list[str], list[curves.Panel]]]
     heading: str
@@ -44,7 +44,7 @@ MODES = {
 
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the command."""
+    """Return the options of the command."""
     parser = measuring.parser(__doc__)
     commands = parser.add_subparsers(dest="mode", required=True)
     modes = {name: commands.add_parser(name, help=mode.help) for name, mode in MODES.items()}
@@ -78,8 +78,8 @@ def main(arguments: Sequence[str]) -> int:
     measuring.use_threads(words)
     mode = MODES[words.mode]
     where = measuring.environment("long.py", arguments)
-    found, panels = mode.measure(words)
-    lines = [*where, *found]
+    results, panels = mode.measure(words)
+    lines = [*where, *results]
     print("\n".join(["", *lines]))
     recorded = measuring.FOLDER / f"long_{words.mode}.svg"
     figure = words.figure or (recorded if words.record else None)

@@ -1,7 +1,7 @@
-"""A language model with a long context beside its dense twin: what does looking away cost?
+"""Compare a language model with sparse attention and a long context with its dense twin.
 
 Both have the same parameters under the same names, the same first weights, the same batches and
-the same number of steps, on the characters of tiny Shakespeare. The twin looks at everybody:
+the same number of steps, on the characters of tiny Shakespeare. The twin has dense attention:
 
     local    →  full      a window as long as the text
     lsh      →  lsh       one chunk as long as the text: dense attention, queries are keys
@@ -40,7 +40,7 @@ QUICK = (
 
 
 def add_words(parser: argparse.ArgumentParser) -> None:
-    """The options of this part."""
+    """Return the options of this part."""
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as in polyhead train")
     parser.add_argument("--recipe", default=RECIPE)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="SEED")
@@ -53,14 +53,14 @@ def add_words(parser: argparse.ArgumentParser) -> None:
 
 
 def twin(kinds: str | tuple[str, ...], context: int, *, keep_windows: bool = False) -> list[str]:
-    """What to override so that a model of these kinds of attention looks at everybody."""
+    """Return the overrides that make these kinds of attention dense."""
     kinds = (kinds,) if isinstance(kinds, str) else kinds
     dense = [kind if kind != "local" or keep_windows else "full" for kind in kinds]
     names = ", ".join(f'"{kind}"' for kind in dense)
     return [
         f"model.stack.attention=[{names}]",
         f"model.stack.lsh.chunk={context}",
-        "model.stack.lsh.rounds=1",  # a second one would find nobody new
+        "model.stack.lsh.rounds=1",  # a second one would add nothing
         "model.stack.lsh.eval_rounds=0",
     ]
 
@@ -80,11 +80,13 @@ def language(words: argparse.Namespace) -> tuple[list[str], list[curves.Panel]]:
         nats = {}
         for name, changed in sides.items():
             folder = words.runs / f"benchmark-long-{name}-{seed}"
-            one = read_run(words.recipe, [*changed, f"train.seed={seed}"], given)
-            result = train(one, folder, fresh=words.fresh or words.quick, reporter=TrainingScreen())
+            item = read_run(words.recipe, [*changed, f"train.seed={seed}"], given)
+            result = train(
+                item, folder, fresh=words.fresh or words.quick, reporter=TrainingScreen()
+            )
             if result.signal is not None:
                 raise PolyheadError(
-                    f"interrupted at step {result.step:,}; the same command goes on"
+                    f"interrupted at step {result.step:,}; run the same command again to resume"
                 )
             steps, minutes = training_time(folder)
             score = gpt.judge(folder / "last", files[1])
@@ -100,7 +102,7 @@ def language(words: argparse.Namespace) -> tuple[list[str], list[curves.Panel]]:
         f"{stack.n_layers} layers, d_model {stack.d_model}, a context of {context:,} characters. "
         f"Sparse: {kinds} in turn, a window of {stack.window}, chunks of {stack.lsh.chunk}, "
         f"{stack.lsh.rounds} rounds. Dense: the same parameters, "
-        f"{'no hashing' if words.keep_windows else 'everybody looks at everybody'}.",
+        f"{'no hashing' if words.keep_windows else 'dense attention'}.",
         "",
         *measuring.table(["", "seed", "steps", "minutes", "nats per character"], rows),
         "",

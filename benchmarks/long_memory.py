@@ -22,15 +22,15 @@ Found = tuple[list[str], list[curves.Panel]]
 
 
 def memory(words: argparse.Namespace) -> Found:
-    """The peak of a step by depth, reversible and not."""
+    """Return the peak of a step by depth, reversible and not."""
     step = Step(threads=torch.get_num_threads())
     if words.quick:
         step = replace(step, length=256, d_model=32)
-    found: dict[str, dict[int, Footprint]] = {"reversible": {}, "ordinary": {}}
+    results: dict[str, dict[int, Footprint]] = {"reversible": {}, "ordinary": {}}
     for depth in QUICK_DEPTHS if words.quick else DEPTHS:
-        for kind, by_depth in found.items():
-            one = replace(step, n_layers=depth, reversible=kind == "reversible")
-            by_depth[depth] = footprint.measure(one)
+        for kind, by_depth in results.items():
+            item = replace(step, n_layers=depth, reversible=kind == "reversible")
+            by_depth[depth] = footprint.measure(item)
             print(f"{depth} layers, {kind}: {by_depth[depth].peak / 1e6:,.0f} MB")
     lines = [
         f"- each {HOW}",
@@ -39,38 +39,38 @@ def memory(words: argparse.Namespace) -> Found:
         f"{step.d_model}, {' and '.join(step.attention)} attention in turn. The rest is the peak "
         "without parameters and gradients; kept is what autograd kept of it.",
         "",
-        *by_depth_table(found),
+        *by_depth_table(results),
         "",
-        growth(found["reversible"]),
+        growth(results["reversible"]),
     ]
     by_kind = {
-        kind: [(depth, one.activations / 1e6) for depth, one in by_depth.items()]
-        for kind, by_depth in found.items()
+        kind: [(depth, item.activations / 1e6) for depth, item in by_depth.items()]
+        for kind, by_depth in results.items()
     }
     title = "peak without parameters and gradients, MB"
     return lines, [curves.Panel(title, "layers", by_kind, logarithmic=True, logarithmic_x=True)]
 
 
-def by_depth_table(found: dict[str, dict[int, Footprint]]) -> list[str]:
+def by_depth_table(results: dict[str, dict[int, Footprint]]) -> list[str]:
     """Everything in megabytes, and the seconds."""
     columns = ["layers"]
-    for kind in found:
+    for kind in results:
         columns += [f"{kind}: peak, MB", "the rest", "kept", "seconds"]
     rows = []
-    for depth in found["reversible"]:
+    for depth in results["reversible"]:
         row = [str(depth)]
-        for by_depth in found.values():
-            one = by_depth[depth]
-            row += [f"{size / 1e6:,.0f}" for size in (one.peak, one.activations, one.kept)]
-            row.append(f"{one.seconds:.1f}")
+        for by_depth in results.values():
+            item = by_depth[depth]
+            row += [f"{size / 1e6:,.0f}" for size in (item.peak, item.activations, item.kept)]
+            row.append(f"{item.seconds:.1f}")
         rows.append(row)
     return table(columns, rows)
 
 
-def growth(found: dict[int, Footprint]) -> str:
-    """How much more the deepest stack needs than the shallowest, parameters aside."""
-    low, high = min(found), max(found)
-    grown = found[high].activations / found[low].activations - 1
+def growth(results: dict[int, Footprint]) -> str:
+    """Return the ratio of activation memory of the deepest and the shallowest stack."""
+    low, high = min(results), max(results)
+    grown = results[high].activations / results[low].activations - 1
     verdict = "reached" if grown < GROWTH_BAR else "MISSED"
     return (
         f"- reversible, from {low} to {high} layers: grows {100 * grown:.1f} % beyond parameters "
@@ -83,8 +83,8 @@ def document(words: argparse.Namespace) -> Found:
     step = replace(DOCUMENT, length=words.length, threads=torch.get_num_threads())
     if words.quick:
         step = replace(step, length=1000, d_model=32, n_layers=2, feed_chunk=256)
-    found = footprint.measure(step)
-    size = found.peak / 1e9
+    results = footprint.measure(step)
+    size = results.peak / 1e9
     verdicts = [
         f"{name} {most} GB: {'reached' if size <= most else 'MISSED'}"
         for name, most in (("bar", BAR), ("goal", GOAL))
@@ -93,11 +93,11 @@ def document(words: argparse.Namespace) -> Found:
         f"- {HOW}",
         "",
         f"One document of {step.length:,} tokens, forward, back and one update by AdamW; d_model "
-        f"{step.d_model}, {step.n_layers} layers, {found.parameters / 4e6:.1f} million parameters, "
-        f"{' and '.join(step.attention)} attention in turn, reversible, feed-forward "
+        f"{step.d_model}, {step.n_layers} layers, {results.parameters / 4e6:.1f} million "
+        f"parameters, {' and '.join(step.attention)} attention in turn, reversible, feed-forward "
         f"{step.feed_chunk:,} positions at a time, axial positions, a vocabulary of "
         f"{footprint.VOCAB}.",
         "",
         f"- peak: {size:.2f} GB ({', '.join(verdicts)})",
-        f"- time: {found.seconds:,.0f} seconds",
+        f"- time: {results.seconds:,.0f} seconds",
     ], []

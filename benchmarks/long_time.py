@@ -45,11 +45,11 @@ class Comparison:
     samples: dict[str, list[Sample]]
 
     def seconds(self, name: str) -> float:
-        """The median time of one token."""
+        """Return the median time of one token."""
         return median(1 / sample.rate for sample in self.samples[name])
 
     def ratio(self, name: str, other: str) -> Spread:
-        """How many times faster than another one."""
+        """Return the speed relative to another system."""
         return measuring.spread(measuring.paired_ratios(self.samples[name], self.samples[other]))
 
 
@@ -78,11 +78,11 @@ def there_and_back(layer: Layer, x: Tensor, times: int = 1) -> Callable[[], int]
 def take_turns(
     work: dict[str, Callable[[], int]], rounds: int, cold: Sequence[str] = ()
 ) -> Comparison:
-    """Some rounds, after one that does not count, for which some have no time."""
-    for name, one in work.items():
+    """Return some rounds, after one that does not count, for which some have no time."""
+    for name, item in work.items():
         if name not in cold:
-            one()
-    contestants = [Contestant(name, one) for name, one in work.items()]
+            item()
+    contestants = [Contestant(name, item) for name, item in work.items()]
     return Comparison(measuring.interleave(contestants, rounds, tell=lambda _: None))
 
 
@@ -96,13 +96,13 @@ def time(words: argparse.Namespace) -> Found:
     measuring.require_rounds(words.rounds, words.record)
     keep_freed_memory()
     lengths = QUICK if words.quick else tuple(n for n in LENGTHS if n <= words.longest)
-    layers, found = kinds(), {}
+    layers, results = kinds(), {}
     for n in lengths:
         slow = n > SLOW
         work = {name: there_and_back(layer, one_sequence(n)) for name, layer in layers.items()}
         rounds = words.slow_rounds if slow else words.rounds
-        found[n] = take_turns(work, rounds, cold=["dense"] if slow else [])
-        print(measuring.table_row(row_of(n, found[n])))
+        results[n] = take_turns(work, rounds, cold=["dense"] if slow else [])
+        print(measuring.table_row(row_of(n, results[n])))
     lines = [
         f"- {words.rounds} rounds, interleaved, {words.slow_rounds} beyond {SLOW:,} tokens; "
         "medians, and ratios within a round; the memory allocator keeps freed memory, for all",
@@ -113,20 +113,22 @@ def time(words: argparse.Namespace) -> Found:
         *measuring.table(
             ["tokens", *(f"{name}, µs per token" for name in layers),
              "LSH: times as fast as dense", "local: times as fast as dense"],
-            [row_of(n, one) for n, one in found.items()],
+            [row_of(n, item) for n, item in results.items()],
         ),
         "",
-        *verdicts(found, grow([n for n in lengths if n >= GROWS_FROM] or lengths, words.rounds)),
+        *verdicts(results, grow([n for n in lengths if n >= GROWS_FROM] or lengths, words.rounds)),
     ]  # fmt: skip
-    by_name = {name: [(n, 1e6 * one.seconds(name)) for n, one in found.items()] for name in layers}
+    by_name = {
+        name: [(n, 1e6 * item.seconds(name)) for n, item in results.items()] for name in layers
+    }
     title = "microseconds per token, forward and back"
     return lines, [curves.Panel(title, "tokens", by_name, logarithmic=True, logarithmic_x=True)]
 
 
-def row_of(n: int, one: Comparison) -> list[str]:
-    """A length, microseconds per token of everyone, and two ratios."""
-    times = [f"{1e6 * one.seconds(name):.2f}" for name in one.samples]
-    return [f"{n:,}", *times, str(one.ratio("LSH", "dense")), str(one.ratio("local", "dense"))]
+def row_of(n: int, item: Comparison) -> list[str]:
+    """Return a length, microseconds per token of everyone, and two ratios."""
+    times = [f"{1e6 * item.seconds(name):.2f}" for name in item.samples]
+    return [f"{n:,}", *times, str(item.ratio("LSH", "dense")), str(item.ratio("local", "dense"))]
 
 
 def grow(lengths: Sequence[int], rounds: int) -> Comparison:
@@ -136,33 +138,33 @@ def grow(lengths: Sequence[int], rounds: int) -> Comparison:
     return take_turns(work, rounds)
 
 
-def verdicts(found: dict[int, Comparison], grown: Comparison) -> list[str]:
+def verdicts(results: dict[int, Comparison], grown: Comparison) -> list[str]:
     """Growth, crossovers, and ratios where there are bars for them."""
     lengths = list(grown.samples)
     first, last = lengths[0], lengths[-1]
     growth = grown.ratio(first, last)
-    said = "reached" if growth.median < GROWTH_BAR else "MISSED"
+    text = "reached" if growth.median < GROWTH_BAR else "MISSED"
     lines = [
         f"- LSH, time per token from {first} to {last} tokens, the same number of tokens in every "
-        f"turn: grows {growth} times (bar: less than {GROWTH_BAR:g}: {said})"
+        f"turn: grows {growth} times (bar: less than {GROWTH_BAR:g}: {text})"
     ]
     for name in ("LSH", "local"):
-        start = crossover(found, name)
+        start = crossover(results, name)
         since = "at none of these lengths" if start is None else f"from {start:,} tokens on"
         lines.append(f"- {name} is faster than dense {since}")
     for n, bars in RATIO_BARS.items():
-        if n in found:
-            ratio = found[n].ratio("LSH", "dense")
-            said = ", ".join(measuring.verdict(ratio.median, bar) for bar in bars)
-            lines.append(f"- at {n:,} tokens LSH is {ratio} times as fast as dense ({said})")
+        if n in results:
+            ratio = results[n].ratio("LSH", "dense")
+            text = ", ".join(measuring.verdict(ratio.median, bar) for bar in bars)
+            lines.append(f"- at {n:,} tokens LSH is {ratio} times as fast as dense ({text})")
     return lines
 
 
-def crossover(found: dict[int, Comparison], name: str) -> int | None:
-    """The length from which on somebody is always faster than dense attention."""
+def crossover(results: dict[int, Comparison], name: str) -> int | None:
+    """Return the length from which on this kind is always faster than dense attention."""
     start = None
-    for n in sorted(found, reverse=True):
-        if found[n].ratio(name, "dense").median <= 1:
+    for n in sorted(results, reverse=True):
+        if results[n].ratio(name, "dense").median <= 1:
             break
         start = n
     return start
@@ -181,7 +183,7 @@ def peers(words: argparse.Namespace) -> Found:
     for name in words.peers:
         layers[name] = peers_long.PEERS[name](ours, length)
     x = one_sequence(length)
-    found = take_turns({name: there_and_back(layer, x) for name, layer in layers.items()},
+    results = take_turns({name: there_and_back(layer, x) for name, layer in layers.items()},
                        words.rounds)  # fmt: skip
     bars = dict.fromkeys(words.peers, PEER_BAR)
     return [
@@ -190,12 +192,12 @@ def peers(words: argparse.Namespace) -> Found:
         f"{length:,} tokens, d_model {D_MODEL}, {N_HEADS} heads, chunks of {CHUNK}, {ROUNDS} "
         "rounds, causal, forward and back.",
         "",
-        *measuring.ranking(found.samples, "polyhead", bars, "tokens per second"),
+        *measuring.ranking(results.samples, "polyhead", bars, "tokens per second"),
     ], []
 
 
 def parts(n_layers: int) -> dict[str, StackConfig]:
-    """Encoders of equal size: an ordinary one, and those with a part for long inputs."""
+    """Return encoders of equal size: an ordinary one, and those for long inputs."""
     plain = StackConfig(n_layers, D_MODEL, N_HEADS, 4 * D_MODEL, dropout=0.0, norm="pre")
     return {
         "full": plain,
@@ -206,7 +208,7 @@ def parts(n_layers: int) -> dict[str, StackConfig]:
 
 
 def short(words: argparse.Namespace) -> Found:
-    """The parts for long inputs on sentences."""
+    """Return the parts for long inputs on sentences."""
     measuring.require_rounds(words.rounds, words.record)
     keep_freed_memory()
     torch.manual_seed(1)
@@ -216,9 +218,9 @@ def short(words: argparse.Namespace) -> Found:
     for n in SENTENCES:
         x = one_sequence(n, tokens // n)
         work = {name: there_and_back(stack, x) for name, stack in stacks.items()}
-        one = take_turns(work, words.rounds)
-        others = [str(one.ratio(name, "full")) for name in stacks if name != "full"]
-        rows.append([str(n), f"{1e6 * one.seconds('full'):.1f}", *others])
+        item = take_turns(work, words.rounds)
+        others = [str(item.ratio(name, "full")) for name in stacks if name != "full"]
+        rows.append([str(n), f"{1e6 * item.seconds('full'):.1f}", *others])
         print(measuring.table_row(rows[-1]))
     names = [f"{name}: times as fast" for name in stacks if name != "full"]
     return [

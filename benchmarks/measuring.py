@@ -1,4 +1,4 @@
-"""How to compare speeds on a machine that is never quite still.
+"""Compare speeds on a machine with changing load.
 
 The same program runs 20 to 40 % faster or slower from one minute to the next, because others use
 the machine, or because it is warm. So nothing is measured alone: in every round each contestant
@@ -37,7 +37,7 @@ PACKAGES = ("polyhead", "torch", "transformers", "sentencepiece", "sacrebleu")
 
 @dataclass(frozen=True)
 class Contestant:
-    """Somebody who can do one round's work and then says how much it was."""
+    """System that does one round's work and returns its amount."""
 
     name: str
     work: Callable[[], int]
@@ -68,7 +68,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """The median and the range of some numbers."""
+    """Return the median and the range of some numbers."""
     return Spread(median(values), min(values), max(values))
 
 
@@ -84,7 +84,7 @@ def interleave(
     for number in range(rounds):
         first = number % len(contestants)
         for contestant in [*contestants[first:], *contestants[:first]]:
-            gc.collect()  # nobody pays for what another one left behind
+            gc.collect()  # garbage of one system must not slow another
             started = clock()
             units = contestant.work()
             sample = Sample(units, clock() - started)
@@ -94,7 +94,7 @@ def interleave(
 
 
 def paired_ratios(ours: Sequence[Sample], theirs: Sequence[Sample]) -> list[float]:
-    """How many times faster ours was, round by round."""
+    """Return the ratio of speeds, round by round."""
     return [a.rate / b.rate for a, b in zip(ours, theirs, strict=True)]
 
 
@@ -104,7 +104,7 @@ def rates(samples: Sequence[Sample]) -> Spread:
 
 
 def verdict(ratio: float, bar: float | None) -> str:
-    """Whether a ratio is as high as it has to be."""
+    """Return whether a ratio reaches its bar, as text."""
     if bar is None:
         return "none"
     return f"{bar:g}: {'reached' if ratio >= bar else 'MISSED'}"
@@ -113,19 +113,19 @@ def verdict(ratio: float, bar: float | None) -> str:
 def ranking(
     samples: Mapping[str, Sequence[Sample]], ours: str, bars: Mapping[str, float | None], unit: str
 ) -> list[str]:
-    """A table of all contestants: their rates, and how many times faster ours is."""
+    """Return a table of all contestants: their rates, and how many times faster ours is."""
     rows = []
-    for name, found in samples.items():
+    for name, results in samples.items():
         if name == ours:
-            rows.append([name, str(rates(found)), "", ""])
+            rows.append([name, str(rates(results)), "", ""])
             continue
-        ratio = spread(paired_ratios(samples[ours], found))
-        rows.append([name, str(rates(found)), str(ratio), verdict(ratio.median, bars.get(name))])
+        ratio = spread(paired_ratios(samples[ours], results))
+        rows.append([name, str(rates(results)), str(ratio), verdict(ratio.median, bars.get(name))])
     return table(["", unit, f"{ours} is so many times faster", "bar"], rows)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     return [table_row(columns), "|" + "---|" * len(columns), *map(table_row, rows)]
 
 
@@ -135,7 +135,7 @@ def table_row(cells: Sequence[str]) -> str:
 
 
 def environment(script: str, arguments: Sequence[str]) -> list[str]:
-    """Where, when and how something was measured: whatever is needed to do it again."""
+    """Describe machine, time and command, enough to repeat a measurement."""
     load = os.getloadavg()[0]
     busy = "; THE MACHINE WAS BUSY, these figures mean little" if load > 0.5 else ""
     return [
@@ -149,18 +149,18 @@ def environment(script: str, arguments: Sequence[str]) -> list[str]:
 
 
 def versions() -> list[str]:
-    """The packages that matter, as far as they are installed."""
-    found = []
+    """Return the packages that matter, as far as they are installed."""
+    results = []
     for name in PACKAGES:
         try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
+            results.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return results
 
 
 def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The name of the processor, as its maker sells it."""
+    """Return the name of the processor, as its maker sells it."""
     if cpuinfo.is_file():
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").split("\n"):
             if line.startswith("model name"):
@@ -169,14 +169,14 @@ def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def cores() -> int:
-    """How many cores this process may use; not every system can say more than what is built in."""
+    """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def commit() -> str:
-    """The commit that is being measured, with a mark if files were changed since."""
+    """Return the commit that is being measured, with a mark if files were changed since."""
     command = ["git", "-C", str(FOLDER), "describe", "--always", "--dirty=, with changes"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -186,20 +186,20 @@ def commit() -> str:
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """A parser that shows what a script says of itself as it is written."""
+    """Return a parser that shows what a script says of itself as it is written."""
     return argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
 
 
 def add_threads(options: argparse.ArgumentParser) -> None:
-    """The option --threads, for `use_threads`."""
-    what = "of torch; its own choice if not given"
-    options.add_argument("--threads", type=int, default=None, help=what)
+    """Return the option --threads, for `use_threads`."""
+    help_text = "of torch; its own choice if not given"
+    options.add_argument("--threads", type=int, default=None, help=help_text)
 
 
 def use_threads(words: argparse.Namespace) -> None:
-    """Give torch as many threads as were asked for."""
+    """Set the number of torch threads."""
     if words.threads is not None:
         torch.set_num_threads(words.threads)
 
@@ -222,7 +222,7 @@ def record(path: Path, heading: str, lines: Sequence[str]) -> None:
 
 
 def record_row(path: Path, heading: str, columns: Sequence[str], row: Sequence[str]) -> None:
-    """Append a row to the table of a section, which is made if it is not there."""
+    """Append a row to the table of a section, creating it if necessary."""
     lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n") if path.exists() else []
     if f"## {heading}" not in lines:
         record(path, heading, table(columns, [row]))

@@ -42,7 +42,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Quality:
-    """What one way of decoding scores on one set."""
+    """Scores of one decoding method on one set."""
 
     lowercased: float
     cased: float
@@ -65,7 +65,7 @@ def measure(outputs: Sequence[str], references: Sequence[str]) -> Quality:
 
 
 def file_of_the_test_set(valid: str) -> str:
-    """The file of the test set that belongs to one of the validation set."""
+    """Return the file of the test set that belongs to one of the validation set."""
     path = Path(valid)
     if not path.name.startswith(f"{VAL}."):
         raise ConfigError(
@@ -75,7 +75,7 @@ def file_of_the_test_set(valid: str) -> str:
 
 
 def read_sets(run: RunConfig) -> dict[str, tuple[list[str], list[str]]]:
-    """Sources and references of both sets."""
+    """Return sources and references of both sets."""
     if len(run.data.valid_source) != 1 or len(run.data.valid_target) != 1:
         raise ConfigError("this benchmark needs a recipe with one pair of validation files")
     valid = (run.data.valid_source[0], run.data.valid_target[0])
@@ -87,7 +87,7 @@ def read_sets(run: RunConfig) -> dict[str, tuple[list[str], list[str]]]:
 
 
 def training_time(folder: Path) -> tuple[int, float]:
-    """Steps and minutes of a finished run, from its metrics.
+    """Return steps and minutes of a finished run, from its metrics.
 
     The clock is written every `log_every` steps; the last few after it are taken to have been as
     fast as the others.
@@ -111,36 +111,36 @@ def judge(
     translator: Translator, sets: dict[str, tuple[list[str], list[str]]], beam: DecodeConfig
 ) -> dict[tuple[str, str], Quality]:
     """Both sets, greedy and with a beam; the test set comes last."""
-    found = {}
+    results = {}
     for name, (sources, references) in sets.items():
         for way, options in {"greedy": replace(beam, beam=1), "beam": beam}.items():
             outputs = translator.translate(sources, options=options)
-            found[name, way] = measure(outputs, references)
+            results[name, way] = measure(outputs, references)
             shown = f"beam {options.beam}, α {options.length_penalty:g}" if way == "beam" else way
-            print(f"{name:<17} {shown:<16} {found[name, way]}")
-    return found
+            print(f"{name:<17} {shown:<16} {results[name, way]}")
+    return results
 
 
 def row_of(
-    about: Sequence[str], beam: DecodeConfig, found: dict[tuple[str, str], Quality]
+    about: Sequence[str], beam: DecodeConfig, results: dict[tuple[str, str], Quality]
 ) -> list[str]:
-    """A row of the table: `about` is the recipe, the seed, the minutes and the steps."""
+    """Return a row of the table: `about` is the recipe, the seed, the minutes and the steps."""
     return [
         f"{time.strftime('%Y-%m-%d', time.gmtime())}, {measuring.commit()}",
         *about,
         f"{beam.beam}, {beam.length_penalty:g}",
-        f"{found[VAL, 'greedy'].lowercased:.2f}",
-        f"{found[VAL, 'beam'].lowercased:.2f}",
-        f"{found[TEST, 'greedy'].lowercased:.2f}",
-        f"{found[TEST, 'beam'].lowercased:.2f}",
-        f"{found[TEST, 'beam'].cased:.2f}",
-        f"{found[TEST, 'beam'].chrf:.2f}",
+        f"{results[VAL, 'greedy'].lowercased:.2f}",
+        f"{results[VAL, 'beam'].lowercased:.2f}",
+        f"{results[TEST, 'greedy'].lowercased:.2f}",
+        f"{results[TEST, 'beam'].lowercased:.2f}",
+        f"{results[TEST, 'beam'].cased:.2f}",
+        f"{results[TEST, 'beam'].chrf:.2f}",
         f"{measuring.processor()}, {torch.get_num_threads()} threads",
     ]
 
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the command."""
+    """Return the options of the command."""
     parser = measuring.parser(__doc__)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as in polyhead train")
     parser.add_argument("--recipe", default="multi30k-de-en")
@@ -167,16 +167,18 @@ def main(arguments: Sequence[str]) -> int:
     folder = words.run or Path("runs") / f"benchmark-{name}-{words.seed}"
     result = train(run, folder, fresh=words.fresh, reporter=TrainingScreen())
     if result.signal is not None:
-        raise PolyheadError(f"interrupted at step {result.step:,}; the same command goes on")
+        raise PolyheadError(
+            f"interrupted at step {result.step:,}; run the same command again to resume"
+        )
     steps, minutes = training_time(folder)
     print(
         "\n".join([*where, f"- {name}: {steps:,} steps in {minutes:.1f} minutes of training", ""])
     )
     translator = load(folder, device=run.train.device)
-    asked = {"beam": words.beam, "length_penalty": words.length_penalty}
-    beam = replace(with_options(translator.defaults, asked), n_best=1, sample=False)
-    found = judge(translator, sets, beam)
-    signatures = dict.fromkeys(s for quality in found.values() for s in quality.signatures)
+    wanted = {"beam": words.beam, "length_penalty": words.length_penalty}
+    beam = replace(with_options(translator.defaults, wanted), n_best=1, sample=False)
+    results = judge(translator, sets, beam)
+    signatures = dict.fromkeys(s for quality in results.values() for s in quality.signatures)
     print("\n".join(["", *signatures]))
     if words.record:
         about = [
@@ -185,7 +187,7 @@ def main(arguments: Sequence[str]) -> int:
             f"{minutes:.1f}",
             f"{steps:,}",
         ]
-        measuring.record_row(measuring.RESULTS, HEADING, COLUMNS, row_of(about, beam, found))
+        measuring.record_row(measuring.RESULTS, HEADING, COLUMNS, row_of(about, beam, results))
     return 0
 
 

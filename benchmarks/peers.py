@@ -1,4 +1,4 @@
-"""The same Transformer as others have written it, with our weights: to compare speed fairly.
+"""The Transformer in other libraries with our weights, to compare speed.
 
     to_marian   transformers' MarianMTModel
     to_torch    torch.nn.Transformer, with an embedding, sinusoids and an output layer around it
@@ -132,9 +132,9 @@ def forbid_specials(marian: Any) -> None:
 def generate(
     marian: Any, source: Int[Tensor, "batch source"], *, beam: int, limit: int, exact: bool = False
 ) -> Int[Tensor, "batch length"]:
-    """What Marian writes after BOS, in at most `limit` tokens; a beam of 1 is greedy search.
+    """Return Marian's output after BOS, at most `limit` tokens; a beam of 1 is greedy search.
 
-    Without a length penalty, because Marian's is not ours; a search goes on until no living
+    Without a length penalty, because Marian's is not ours; a search continues until no live
     hypothesis can enter the pool (early_stopping=False), as ours does. `exact` forbids PAD and BOS
     in the way that leaves all other probabilities alone, and takes longer.
     """
@@ -193,7 +193,7 @@ class TorchTransformer(nn.Module):
     def hidden(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
     ) -> Float[Tensor, "batch target d_model"]:
-        """What the last layer sees."""
+        """Return the input of the output layer."""
         length = target.size(1)
         padding: Tensor | None = source == PAD
         if not self.as_built and not bool((source == PAD).any()):
@@ -275,7 +275,7 @@ def _lighten(transformer: nn.Transformer, config: TransformerConfig) -> None:
 
 
 def _additive(hidden: Tensor) -> Tensor:
-    """A mask in the dtype of the causal one; torch complains about a mixture."""
+    """Return a mask in the dtype of the causal one; torch complains about a mixture."""
     return torch.zeros(hidden.shape).masked_fill(hidden, -math.inf)
 
 

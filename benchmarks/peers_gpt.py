@@ -79,7 +79,7 @@ class PlainGPT(nn.Module):
 
 
 def to_plain(ours: GPT, config: GPTConfig) -> PlainGPT:
-    """The same function in plain PyTorch: a copy of our weights in its own layers."""
+    """Build the same function in plain PyTorch with a copy of our weights."""
     stack = config.stack
     if (config.positions, config.tie, stack.norm, stack.activation) != (
         "learned", True, "pre", "gelu_tanh",

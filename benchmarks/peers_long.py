@@ -61,7 +61,7 @@ class Transformers(nn.Module):
 
 
 def without_biases(ours: Ours) -> Ours:
-    """The same layer with biases of zero, since the peers have none."""
+    """Return the layer with biases of zero, since the peers have none."""
     for name, parameter in ours.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
@@ -69,7 +69,7 @@ def without_biases(ours: Ours) -> Ours:
 
 
 def to_transformers(ours: Ours, max_length: int) -> Layer:
-    """The layer of transformers with our weights; `max_length` decides how it factorises hashes."""
+    """Return the layer of transformers with our weights and `max_length`."""
     require("transformers")
     from transformers import ReformerConfig
     from transformers.models.reformer import modeling_reformer as theirs
@@ -103,7 +103,7 @@ def to_transformers(ours: Ours, max_length: int) -> Layer:
 
 
 def to_reformer_pytorch(ours: Ours, max_length: int) -> Layer:  # noqa: ARG001
-    """The layer of reformer-pytorch with our weights; it takes lengths as they come."""
+    """Return the layer of reformer-pytorch with our weights; it takes lengths as they come."""
     require("reformer-pytorch")
     from reformer_pytorch import LSHSelfAttention
 
@@ -130,7 +130,7 @@ PEERS: dict[str, Callable[[Ours, int], Layer]] = {
 
 
 def require(name: str) -> None:
-    """Say what to install if a peer is not there."""
+    """Name the package to install if a peer is missing."""
     module, command = INSTALL[name]
     if importlib.util.find_spec(module) is None:
         others = " ".join(other for other in INSTALL if other != name)

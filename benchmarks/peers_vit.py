@@ -52,7 +52,7 @@ class PlainViT(nn.Module):
 
 
 def to_plain(ours: ViT, config: ViTConfig) -> PlainViT:
-    """A plain ViT with our weights: it gives the same logits."""
+    """Return a plain ViT with our weights: it gives the same logits."""
     _check(config)
     plain = PlainViT(config)
     with torch.no_grad():

@@ -50,7 +50,7 @@ SMALL = (
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything."""
+    """Amounts of data, time and seeds."""
 
     runs: Path
     minutes: float
@@ -63,26 +63,26 @@ class Plan:
 
     @property
     def cut(self) -> int | None:
-        """How many lines of each file are read, if not all."""
+        """Maximum number of lines per file, or None for all."""
         return 300 if self.quick else None
 
 
 def files(plan: Plan) -> dict[str, Path]:
-    """The four files, cut short for a trial; one clear line if they are not there."""
+    """Return the four files, shortened for a trial; an error if they are missing."""
     names = {
         "unlabelled": "unlabelled.txt.gz", "train": "train.tsv.gz", "valid": "valid.tsv.gz",
         "test": "test.tsv.gz",
     }  # fmt: skip
     try:
-        found = {name: corpora.find(Path("nsmc") / file) for name, file in names.items()}
+        results = {name: corpora.find(Path("nsmc") / file) for name, file in names.items()}
     except DataError as error:
         raise MissingError(
             f"this benchmark needs the corpus nsmc below $POLYHEAD_DATA: {error}"
         ) from None
     if plan.cut is None:
-        return found
+        return results
     short = {}
-    for name, path in found.items():
+    for name, path in results.items():
         short[name] = plan.runs / path.name.removesuffix(".gz")
         text = "".join(f"{line}\n" for line in read_lines(path)[: plan.cut])
         short[name].write_text(text, encoding="utf-8")
@@ -101,13 +101,13 @@ class Watch(NullReporter):
 
     @property
     def seconds(self) -> float:
-        """Of a step, over the second half: the first ones are slower."""
+        """Seconds of a step, over the second half, because the first steps are slower."""
         half = self.moments[len(self.moments) // 2 :]
         return (half[-1] - half[0]) / (len(half) - 1)
 
 
 def pretrain(plan: Plan, recipe: str, text: Path, seed: int) -> Path:
-    """Pre-train for the time given, or go on with it; the folder of the run."""
+    """Pre-train for the time given, or resume; return the run directory."""
     folder = plan.runs / f"{recipe}-{seed}"
     fixed = [*(SMALL if plan.quick else ()), f"train.seed={seed}"]
     fixed += ["train.bf16=true"] if plan.bf16 else []
@@ -116,19 +116,19 @@ def pretrain(plan: Plan, recipe: str, text: Path, seed: int) -> Path:
                 f"train.validate_every={max(1, steps // 5)}"]  # fmt: skip
     result = train(read_run(recipe, settings, {"text": [str(text)]}), folder)
     stop_if_interrupted(result)
-    said = "  ".join(f"{name} {value:.3f}" for name, value in result.metrics.items())
-    print(f"{recipe}, seed {seed}: {steps:,} steps; {said}")
+    said_value = "  ".join(f"{name} {value:.3f}" for name, value in result.metrics.items())
+    print(f"{recipe}, seed {seed}: {steps:,} steps; {said_value}")
     return folder
 
 
 def stop_if_interrupted(result: TrainResult) -> None:
-    """Half a run is not measured; the same command goes on with it."""
+    """Raise an error if a run was interrupted."""
     if result.signal is not None:
         raise KeyboardInterrupt
 
 
 def steps_of(folder: Path) -> int | None:
-    """How many steps a run was begun with, if it was begun."""
+    """Return the number of steps of an existing run, or None."""
     path = folder / "config.toml"
     if not path.is_file():
         return None
@@ -136,7 +136,7 @@ def steps_of(folder: Path) -> int | None:
 
 
 def steps_in_time(plan: Plan, recipe: str, text: Path, fixed: list[str]) -> int:
-    """How many steps this machine makes in the time given."""
+    """Return how many steps this machine makes in the time given."""
     n = 4 if plan.quick else PROBE_STEPS
     settings = [*fixed, f"train.steps={n}", "train.validate_every=100000"]
     watch, folder = Watch(), plan.runs / f"{recipe}-probe"
@@ -146,7 +146,7 @@ def steps_in_time(plan: Plan, recipe: str, text: Path, fixed: list[str]) -> int:
 
 
 def untrained(plan: Plan, text: Path) -> Path:
-    """The same net and the same vocabulary with random weights: a run that learns nothing."""
+    """Create a run of the same network and vocabulary with random weights."""
     folder = plan.runs / "untrained"
     settings = [*(SMALL if plan.quick else ()), "train.steps=1", "train.schedule.rate=1e-12"]
     train(read_run(PRETRAINED["BERT"], settings, {"text": [str(text)]}), folder)
@@ -154,7 +154,7 @@ def untrained(plan: Plan, text: Path) -> Path:
 
 
 def finetune(plan: Plan, init: Path, data: dict[str, Path], n_labels: int, seed: int) -> float:
-    """The accuracy on the test set after fine-tuning on so many labels."""
+    """Return the accuracy on the test set after fine-tuning on so many labels."""
     folder = plan.runs / f"{init.name}-{n_labels}-{seed}"
     part = plan.runs / f"labels-{n_labels}-{seed}.tsv"
     if not part.exists():
@@ -178,31 +178,31 @@ def examples(path: Path) -> Examples:
 
 
 def sample(path: Path, n: int, seed: int) -> Examples:
-    """Some of them, drawn by a seed; all if there are no more."""
-    found = examples(path)
-    chosen = random.Random(seed).sample(range(len(found)), min(n, len(found)))
-    return Examples([found.texts[i] for i in chosen], [found.labels[i] for i in chosen])
+    """Return some of them, drawn by a seed; all if there are no more."""
+    results = examples(path)
+    chosen = random.Random(seed).sample(range(len(results)), min(n, len(results)))
+    return Examples([results.texts[i] for i in chosen], [results.labels[i] for i in chosen])
 
 
-def rows(found: Examples) -> str:
-    """The same as a file."""
-    pairs = zip(found.texts, found.labels, strict=True)
+def rows(results: Examples) -> str:
+    """Return the examples as the text of a file."""
+    pairs = zip(results.texts, results.labels, strict=True)
     return "document\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in pairs)
 
 
 def peer(data: dict[str, Path], n_labels: int, seed: int) -> float | None:
-    """The accuracy of the usual quick way, None without scikit-learn."""
+    """Return the accuracy of the usual quick way, None without scikit-learn."""
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.linear_model import LogisticRegression
     except ImportError:
         return None
-    known, asked = sample(data["train"], n_labels, seed), examples(data["test"])
+    known, options = sample(data["train"], n_labels, seed), examples(data["test"])
     vectors = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 3), min_df=2, sublinear_tf=True)
     model = LogisticRegression(C=4, max_iter=1000)
     model.fit(vectors.fit_transform(known.texts), known.labels)
-    said = model.predict(vectors.transform(asked.texts))
-    return float(mean(a == b for a, b in zip(said, asked.labels, strict=True)))
+    said_value = model.predict(vectors.transform(options.texts))
+    return float(mean(a == b for a, b in zip(said_value, options.labels, strict=True)))
 
 
 def compare(plan: Plan) -> list[str]:
@@ -216,11 +216,11 @@ def compare(plan: Plan) -> list[str]:
     scores: dict[str, dict[int, list[float]]] = {name: {} for name in plan.systems}
     for n in plan.labels:
         for seed in range(1, plan.seeds + 1):
-            found = {PEER: peer(data, n, seed)} if PEER in plan.systems else {}
+            results = {PEER: peer(data, n, seed)} if PEER in plan.systems else {}
             for name, folders in inits.items():
                 folder = folders[(seed - 1) % len(folders)]
-                found[name] = finetune(plan, folder, data, n, seed)
-            for name, accuracy in found.items():
+                results[name] = finetune(plan, folder, data, n, seed)
+            for name, accuracy in results.items():
                 if accuracy is not None:
                     scores[name].setdefault(n, []).append(accuracy)
                     print(f"{n:,} labels, seed {seed}, {name}: {accuracy:.4f}")
@@ -232,7 +232,7 @@ def compare(plan: Plan) -> list[str]:
 
 
 def spoken(values: Sequence[float]) -> str:
-    """A mean, and the range if there are several."""
+    """Return a mean, and the range if there are several."""
     if not values:
         return "not measured"
     if len(values) == 1:

@@ -46,17 +46,17 @@ def one_by_one(translator: Translator, texts: Sequence[str], beam: int) -> int:
 
 
 def ask_all(server: Server, texts: Sequence[str], clients: int, requests: int, beam: int) -> int:
-    """A closed loop; everything must be answered."""
-    found = closed(server, texts, clients, requests, beam)
-    if set(found.statuses) != {200}:
-        raise PolyheadError(f"{clients} clients: {dict(found.statuses)}; nothing was measured")
+    """Return a closed loop; everything must be answered."""
+    results = closed(server, texts, clients, requests, beam)
+    if set(results.statuses) != {200}:
+        raise PolyheadError(f"{clients} clients: {dict(results.statuses)}; nothing was measured")
     return requests
 
 
 def throughput(
     server: Server, translator: Translator, texts: Sequence[str], words: argparse.Namespace
 ) -> tuple[list[str], float]:
-    """A table of rates, and the capacity: requests a second with the most clients."""
+    """Return a table of rates, and the capacity: requests a second with the most clients."""
     contestants = [
         Contestant(LIBRARY, partial(one_by_one, translator, texts[: words.single], words.beam))
     ]
@@ -66,11 +66,11 @@ def throughput(
         contestants.append(Contestant(name_of(clients), work))
     samples = measuring.interleave(contestants, words.rounds)
     rows = []
-    for name, found in samples.items():
-        ratio = measuring.spread(measuring.paired_ratios(found, samples[LIBRARY]))
+    for name, results in samples.items():
+        ratio = measuring.spread(measuring.paired_ratios(results, samples[LIBRARY]))
         bar = THROUGHPUT_BAR if name == name_of(CLIENTS[-1]) else None
         shown = measuring.verdict(ratio.median, bar)
-        rows.append([name, str(measuring.rates(found)), str(ratio), shown])
+        rows.append([name, str(measuring.rates(results)), str(ratio), shown])
     columns = ["", "sentences a second", "times the library one by one", "bar"]
     return measuring.table(columns, rows), measuring.rates(samples[name_of(CLIENTS[-1])]).median
 
@@ -83,7 +83,7 @@ def name_of(clients: int) -> str:
 def waiting(
     server: Server, texts: Sequence[str], capacity: float, words: argparse.Namespace
 ) -> list[str]:
-    """How long a lone client waits, and everybody at 70 % of the capacity."""
+    """Measure the latency of a single client, and at 70 % of the capacity."""
     alone = closed(server, texts, 1, words.single, words.beam)
     rows = [_waiting_row("a lone client", alone, alone, None)]
     for share in (0.3, 0.5, 0.7):
@@ -94,12 +94,12 @@ def waiting(
     return measuring.table(columns, rows)
 
 
-def _waiting_row(name: str, found: Load, alone: Load, bar: float | None) -> list[str]:
-    ratio = found.quantile(0.99) / alone.quantile(0.5)
+def _waiting_row(name: str, results: Load, alone: Load, bar: float | None) -> list[str]:
+    ratio = results.quantile(0.99) / alone.quantile(0.5)
     shown = "none" if bar is None else f"{bar:g}: {'kept' if ratio <= bar else 'MISSED'}"
     return [
-        name, f"{found.rate:.1f}", _statuses(found), _ms(found.quantile(0.5)),
-        _ms(found.quantile(0.99)), f"{ratio:.2f}", shown,
+        name, f"{results.rate:.1f}", _statuses(results), _ms(results.quantile(0.5)),
+        _ms(results.quantile(0.99)), f"{ratio:.2f}", shown,
     ]  # fmt: skip
 
 
@@ -108,15 +108,15 @@ def overload(
 ) -> list[str]:
     """Three times too much, and then nothing."""
     before = closed(server, texts, 1, words.single, words.beam).quantile(0.5)
-    found = opened(server, texts, 3 * capacity, words.overload, words.beam)
+    results = opened(server, texts, 3 * capacity, words.overload, words.beam)
     time.sleep(RECOVERY_SECONDS)
     after = closed(server, texts, 1, words.single, words.beam)
-    only = set(found.statuses) <= ALLOWED
+    only = set(results.statuses) <= ALLOWED
     recovered = set(after.statuses) == {200} and after.quantile(0.5) < 2 * before
     rows = [
-        ["answers", _statuses(found), f"only 200, 429, 503: {'kept' if only else 'MISSED'}"],
-        ["answered a second", f"{found.rate:.1f} of {capacity:.1f}", "none"],
-        ["p99 of what was accepted", _ms(found.quantile(0.99)), "none"],
+        ["answers", _statuses(results), f"only 200, 429, 503: {'kept' if only else 'MISSED'}"],
+        ["answered a second", f"{results.rate:.1f} of {capacity:.1f}", "none"],
+        ["p99 of what was accepted", _ms(results.quantile(0.99)), "none"],
         [
             "a lone client, p50 before and 2 s after",
             f"{_ms(before)}, {_ms(after.quantile(0.5))}",
@@ -140,8 +140,8 @@ def memory(server: Server, texts: Sequence[str], words: argparse.Namespace) -> l
     return measuring.table([name, "growth", "bar"], [[sizes, f"{growth:+.1%}", shown]])
 
 
-def _statuses(found: Load) -> str:
-    return ", ".join(f"{status}: {n:,}" for status, n in sorted(found.statuses.items()))
+def _statuses(results: Load) -> str:
+    return ", ".join(f"{status}: {n:,}" for status, n in sorted(results.statuses.items()))
 
 
 def _ms(seconds: float) -> str:
@@ -149,17 +149,17 @@ def _ms(seconds: float) -> str:
 
 
 def trained(words: argparse.Namespace) -> Path:
-    """The model that was named, or the demo's."""
+    """Return the model that was named, or the demo's."""
     if words.model is not None:
         return Path(words.model)
     quick = ("train.epochs=0.2", "train.validate_every=20") if words.quick else ()
-    print(f"training the demo's model in {words.run}, or going on with it")
+    print(f"training the demo's model in {words.run}, or resuming it")
     train(read_run(RECIPE, quick), words.run, reporter=NullReporter())
     return Path(words.run)
 
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the command."""
+    """Return the options of the command."""
     parser = measuring.parser(__doc__)
     parser.add_argument("--model", type=Path, default=None, help="a translator")
     parser.add_argument("--run", type=Path, default=Path("runs/benchmark-serve"))
@@ -190,7 +190,7 @@ def main(arguments: Sequence[str]) -> int:
     translator = load(place, device="cpu")
     texts = [line for line in find_file(words.source) if line.strip()]
     with started(place, words.threads) as server:
-        ask_all(server, texts, 8, 8 * min(len(texts), 8), words.beam)  # nobody is cold
+        ask_all(server, texts, 8, 8 * min(len(texts), 8), words.beam)  # warm up
         rates, capacity = throughput(server, translator, texts, words)
         waits = waiting(server, texts, capacity, words)
         over = overload(server, texts, capacity, words)

@@ -30,7 +30,7 @@ IDLE_SECONDS = 5.0  # the server ends a connection that is idle for 30
 
 @dataclass
 class Load:
-    """What came back: how often each status, and the seconds of those that were answered."""
+    """Responses: counts by status, and seconds of the successful ones."""
 
     seconds: float = 0.0
     statuses: Counter[int] = field(default_factory=Counter)
@@ -42,7 +42,7 @@ class Load:
         return self.statuses[200] / self.seconds
 
     def quantile(self, share: float) -> float:
-        """So many of the answers came within this time."""
+        """Return the time within which this share of the responses came."""
         ordered = sorted(self.waits)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -58,9 +58,9 @@ class Server:
     def memory(self) -> int:
         """Its resident memory, in kB (Linux)."""
         text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
-        found = re.search(r"^VmRSS:\s+(\d+) kB$", text, re.M)
-        assert found is not None
-        return int(found[1])
+        results = re.search(r"^VmRSS:\s+(\d+) kB$", text, re.M)
+        assert results is not None
+        return int(results[1])
 
     def stop(self) -> int:
         """Ask it to end; its exit code."""
@@ -70,20 +70,20 @@ class Server:
 
 @contextlib.contextmanager
 def started(model: Path, threads: int) -> Iterator[Server]:
-    """A server in a process of its own."""
+    """Return a server in a process of its own."""
     command = [sys.executable, "-m", "polyhead", "serve", str(model), "--port", "0"]
     command += ["--threads", str(threads)]
     surroundings = {**os.environ, "PYTHONPATH": str(SOURCE)}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=surroundings)
     assert process.stderr is not None
     try:
-        said = []
+        said_value = []
         for line in process.stderr:
-            said.append(line)
-            if found := READY.search(line):
-                yield Server(process, found[1], int(found[2]))
+            said_value.append(line)
+            if results := READY.search(line):
+                yield Server(process, results[1], int(results[2]))
                 return
-        raise PolyheadError(f"the server did not start: {' '.join(said)}")
+        raise PolyheadError(f"the server did not start: {' '.join(said_value)}")
     finally:
         process.kill()
         process.wait()
@@ -133,7 +133,7 @@ class Connection:
 
 
 def closed(server: Server, texts: Sequence[str], clients: int, requests: int, beam: int) -> Load:
-    """So many clients, so many requests in all."""
+    """Send `requests` requests by `clients` clients."""
     return asyncio.run(_closed(server, texts, clients, requests, beam))
 
 
@@ -159,7 +159,7 @@ async def _closed(
 
 
 def opened(server: Server, texts: Sequence[str], rate: float, seconds: float, beam: int) -> Load:
-    """So many requests a second on average, for so long."""
+    """Send requests at a mean rate for some seconds."""
     return asyncio.run(_opened(server, texts, rate, seconds, beam))
 
 

@@ -4,7 +4,7 @@
     g2p         how Korean words are pronounced, word error rate     polyhead compare g2p-ko
     ladder      from one vector to attention, and the scores         polyhead ladder multi30k-de-en
 
-This only calls what the commands call. It goes on where it was interrupted.
+This calls the same functions as the commands. An interrupted run is resumed.
 """
 
 import argparse
@@ -30,7 +30,7 @@ QUICK = ("train.bleu_sentences=2", "decode.max_length=8")
 
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the command."""
+    """Return the options of the command."""
     parser = measuring.parser(__doc__)
     parser.add_argument("what", choices=CONTESTS_ON)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for all systems")
@@ -50,7 +50,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def asked_by(words: argparse.Namespace) -> CompareRequest:
-    """The same as the command line would ask."""
+    """Return the request that the command line would make."""
     contest, recipe, _ = CONTESTS_ON[words.what]
     time = words.budget if words.budget or words.flops else "20m"
     flops = "1e9" if words.quick else words.flops
@@ -72,12 +72,12 @@ def main(arguments: Sequence[str]) -> int:
     measuring.use_threads(words)
     where = measuring.environment("table2.py", arguments)
     try:
-        found = compete(asked_by(words), watcher=TrainingScreen())
+        results = compete(asked_by(words), watcher=TrainingScreen())
     except DataError as error:
         raise MissingError(f"this benchmark needs its data below $POLYHEAD_DATA: {error}") from None
     except Interrupted:
-        raise PolyheadError("interrupted; the same command goes on") from None
-    table = [line for line in found.text.split("\n## ")[0].splitlines()[2:] if line]
+        raise PolyheadError("interrupted; run the same command again to resume") from None
+    table = [line for line in results.text.split("\n## ")[0].splitlines()[2:] if line]
     lines = [*where, "", table[0], "", *spaced(table[1:])]
     print("\n".join(lines))
     if words.record:
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def spaced(lines: Sequence[str]) -> list[str]:
-    """The table, an empty line, and the notes below it."""
+    """Return the table, an empty line, and the notes below it."""
     rows = [line for line in lines if line.startswith("|")]
     return [*rows, "", *(line for line in lines if not line.startswith("|"))]
 

@@ -57,7 +57,7 @@ BETAS, EPSILON = (0.9, 0.98), 1e-9
 
 @dataclass(frozen=True)
 class Task:
-    """What all contestants are to learn, and how much of it in one round."""
+    """Task of all systems, and the work of one round."""
 
     pairs: list[Pair]
     model: TransformerConfig
@@ -68,7 +68,7 @@ class Task:
     attention: str = "sdpa"  # how transformers is to compute it
 
     def fresh_model(self) -> Transformer:
-        """The same weights for everyone."""
+        """Return a model with the weights that all systems use."""
         torch.manual_seed(SEED)
         return Transformer(self.model).train()
 
@@ -78,7 +78,7 @@ class Task:
         return (batch for _, batch in epochs.batches(DataPosition()))
 
     def random_batches(self) -> Iterator[TranslationBatch]:
-        """What `DataLoader(shuffle=True)` gives, for ever; on average as large as ours may be."""
+        """Yield batches of `DataLoader(shuffle=True)` forever, on average as large as ours."""
         size = random_batch_size(self.pairs, self.max_tokens)
         order = torch.Generator().manual_seed(SEED)
         loader: DataLoader[Any] = DataLoader(
@@ -93,7 +93,7 @@ class Task:
 
 
 def random_batch_size(pairs: Sequence[Pair], max_tokens: int, draws: int = 200) -> int:
-    """How many sentences, drawn at random, take `max_tokens` padded tokens on average."""
+    """Return how many random sentences take `max_tokens` padded tokens on average."""
     lengths = np.array([(len(source), len(target)) for source, target in pairs])
     rng = np.random.default_rng(SEED)
     mean = lengths.sum(1).mean()  # no batch is larger than one without any padding
@@ -104,7 +104,7 @@ def random_batch_size(pairs: Sequence[Pair], max_tokens: int, draws: int = 200) 
 
 
 def polyhead_contestant(task: Task) -> Contestant:
-    """The loop that `polyhead train` runs, without its validations and checkpoints."""
+    """Return the loop that `polyhead train` runs, without its validations and checkpoints."""
     model = task.fresh_model()
     adam = build_optimizer(
         model, OptimizerConfig(beta_1=BETAS[0], beta_2=BETAS[1], epsilon=EPSILON)
@@ -132,7 +132,7 @@ def polyhead_contestant(task: Task) -> Contestant:
 
 
 def marian_contestant(task: Task, name: str) -> Contestant:
-    """A loop as in transformers' own examples: the model computes its loss."""
+    """Return a loop as in transformers' own examples: the model computes its loss."""
     model = peers.to_marian(task.fresh_model(), task.model, attention=task.attention)
     adam = torch.optim.AdamW(model.parameters(), lr=RATE, betas=BETAS, eps=EPSILON, fused=True)
     ours = name == "marian-our-batches"
@@ -141,7 +141,7 @@ def marian_contestant(task: Task, name: str) -> Contestant:
 
 
 def marian_loss(marian: Any, batch: TranslationBatch) -> torch.Tensor:
-    """The mean over all predictions, as the model computes it."""
+    """Return the mean over all predictions, as the model computes it."""
     labels = batch.labels.masked_fill(batch.labels == PAD, IGNORED)
     real = (batch.source != PAD).long()
     return marian(input_ids=batch.source, attention_mask=real, labels=labels).loss
@@ -157,7 +157,7 @@ def torch_contestant(task: Task, name: str) -> Contestant:
 
 
 def torch_loss(model: nn.Module, smoothing: float, batch: TranslationBatch) -> torch.Tensor:
-    """The mean over all predictions, with label smoothing."""
+    """Return the mean over all predictions, with label smoothing."""
     logits = model(batch.source, batch.target).flatten(0, 1)
     labels = batch.labels.flatten()
     return F.cross_entropy(logits, labels, ignore_index=PAD, label_smoothing=smoothing)
@@ -170,7 +170,7 @@ def plain_loop(
     loss: Callable[[TranslationBatch], torch.Tensor],
     batches: Iterator[TranslationBatch],
 ) -> Callable[[], int]:
-    """The loop that everybody writes first; it returns the number of real tokens."""
+    """Train with a plain loop; return the number of real tokens."""
 
     def work() -> int:
         tokens = 0
@@ -218,7 +218,7 @@ def read_task(words: argparse.Namespace) -> Task:
 
 
 def read_words(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the command."""
+    """Return the options of the command."""
     parser = measuring.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20, help="updates of each in every round")
@@ -242,7 +242,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def describe(task: Task) -> list[str]:
-    """What is compared, for the record."""
+    """Describe the comparison for the record."""
     stack, vocab = task.model.stack, task.model.target_vocab
     n_parameters = sum(p.numel() for p in task.fresh_model().parameters())
     ours = padding_share(list(islice(task.our_batches(), 50)))

@@ -30,7 +30,7 @@ from polyhead.training.optim import OptimizerConfig, ScheduleConfig, build_optim
 
 
 def main(folder: Path, steps: int = 400) -> str:
-    """The whole line; returns what the model makes of one sentence."""
+    """Return the whole line; returns what the model makes of one sentence."""
     torch.manual_seed(0)
 
     # text files: line i of one translates line i of the other
@@ -87,8 +87,8 @@ def main(folder: Path, steps: int = 400) -> str:
     sentence = "a b c d e f"
     source = pad([tokenizers.source.encode(sentence)])
     best = beam_search(translator, source, replace(DecodeConfig(), beam=4))
-    said = tokenizers.target.decode(best.tokens[0, 0].tolist())
-    print(f"{sentence!r} → {said!r}")
+    text = tokenizers.target.decode(best.tokens[0, 0].tolist())
+    print(f"{sentence!r} → {text!r}")
 
     # inspect: what did every head look at while it wrote?
     read = torch.cat([torch.tensor([[BOS]]), best.tokens[:1, 0, :-1]], dim=1)
@@ -96,7 +96,7 @@ def main(folder: Path, steps: int = 400) -> str:
         translator(source, read)
     for name, weights in maps.items():
         print(f"{name:38s} {tuple(weights.shape)}  (batch, head, query, key)")
-    return said
+    return text
 
 
 if __name__ == "__main__":
