@@ -15,9 +15,8 @@ import measuring
 
 from polyhead.cli.console import TrainingScreen
 from polyhead.compare.budget import read_budget
-from polyhead.compare.comparison import compete
 from polyhead.compare.plan import CompareRequest
-from polyhead.compare.runner import Interrupted
+from polyhead.compare.runner import Interrupted, compare_systems
 from polyhead.compare.systems import CONTESTS
 from polyhead.errors import ConfigError, DataError, MissingError, PolyheadError
 
@@ -72,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     measuring.use_threads(words)
     where = measuring.environment("table2.py", arguments)
     try:
-        results = compete(asked_by(words), watcher=TrainingScreen())
+        results = compare_systems(asked_by(words), reporter=TrainingScreen())
     except DataError as error:
         raise MissingError(f"this benchmark needs its data below $POLYHEAD_DATA: {error}") from None
     except Interrupted:

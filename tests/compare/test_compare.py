@@ -1,4 +1,4 @@
-"""`polyhead compare` and `polyhead ladder`: the same for everybody, done once, told honestly."""
+"""`polyhead compare` and `polyhead ladder`: training, resuming, data and budgets."""
 
 import base64
 import hashlib
@@ -10,24 +10,27 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from expected_errors import raises
+from pydantic import TypeAdapter
 
 from polyhead.cli.main import main
-from polyhead.compare import runner as running
+from polyhead.compare import runner
 from polyhead.compare.budget import (
     TimeBudget,
     TimingReporter,
-    affordable,
-    fitted,
+    affordable_steps,
     read_budget,
+    with_steps,
 )
 from polyhead.compare.data import prepare
 from polyhead.compare.page import render
-from polyhead.compare.scoring import remembered_bytes, scores_of
-from polyhead.compare.systems import CONTESTS, HOME, LADDER, TABLE, choose, configuration
+from polyhead.compare.results import ComparisonTable
+from polyhead.compare.scoring import decoding_state_bytes, score_outputs
+from polyhead.compare.systems import CONTESTS, HOME, LADDER, TABLE, select_systems, system_values
 from polyhead.config import read
 from polyhead.cost.breakdown import cache_size
 from polyhead.cost.formulas import Shape
-from polyhead.cost.published import TABLE_2
+from polyhead.cost.published import TABLE_2, PublishedSystem
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
@@ -58,7 +61,7 @@ TINY = (
 
 
 def shrunk(system):
-    """The same system, but small."""
+    """Return a small version of a system."""
     small = ("model.d_model=16",) if system.recipe else TINY
     return replace(system, changes=(*system.changes, *small))
 
@@ -87,6 +90,12 @@ def compared(tmp_path_factory):
     more = ("--systems", "lstm,transformer", "--seeds", "2", "--lang", "en")
     assert main(words_of(folder, *more, "--ensemble", "lstm+transformer")) == 0
     return folder
+
+
+def read_table(folder, contest="compare"):
+    values = table_of(folder, contest)
+    paper = {key: PublishedSystem(**row) for key, row in values["paper"].items()}
+    return TypeAdapter(ComparisonTable).validate_python(values | {"paper": paper})
 
 
 def table_of(folder, contest="compare"):
@@ -137,8 +146,8 @@ class Tags(HTMLParser):
 
 
 @pytest.mark.parametrize("language", ["en", "ko"])
-def test_the_page_has_no_script_and_asks_nobody_for_anything(compared, language):
-    page = render(table_of(compared), language)
+def test_the_page_has_no_script_and_makes_no_request(compared, language):
+    page = render(read_table(compared), language)
     tags = Tags()
     tags.feed(page)
     names = {tag for tag, _ in tags.seen}
@@ -155,16 +164,16 @@ def test_the_page_has_no_script_and_asks_nobody_for_anything(compared, language)
     assert ("예산" in page) == (language == "ko")
 
 
-def test_names_from_outside_are_text(compared):
-    table = table_of(compared)
-    table["data"] = "<script>alert(1)</script>"
-    table["rows"][0]["title"] = '"><img src=x>'
+def test_names_are_escaped_in_the_page(compared):
+    table = read_table(compared)
+    rows = [replace(row, title='"><img src=x>') for row in table.rows]
+    table = replace(table, data="<script>alert(1)</script>", rows=rows)
     tags = Tags()
     tags.feed(render(table))
     assert not {"script", "img"} & {tag for tag, _ in tags.seen}
 
 
-def test_everybody_has_the_same_vocabulary_and_the_same_text(compared):
+def test_every_run_has_the_same_vocabulary_and_text(compared):
     runs = sorted((compared / "compare" / "runs").iterdir())
     assert [run.name for run in runs] == ["lstm-1", "lstm-2", "transformer-1", "transformer-2"]
     for name in ("data.json", "tokenizer/tokenizer.json"):
@@ -179,18 +188,18 @@ def test_everybody_has_the_same_vocabulary_and_the_same_text(compared):
     assert not (sides[1] & sides[2])
 
 
-def test_what_is_finished_is_not_done_again(compared, monkeypatch):
+def test_finished_systems_are_not_run_again(compared, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("this has been done")
 
-    for name in ("train", "judge", "share"):
-        monkeypatch.setattr(running, name, refuse)
+    for name in ("train", "score_system", "read_shared"):
+        monkeypatch.setattr(runner, name, refuse)
     before = table_of(compared)
     assert main(words_of(compared, "--systems", "lstm,transformer", "--seeds", "2")) == 0
     assert table_of(compared)["rows"] == before["rows"][:2]
 
 
-def test_a_lost_result_is_judged_again_without_training(compared):
+def test_a_deleted_result_is_scored_again_without_training(compared):
     path = compared / "compare" / "results" / "lstm-2.json"
     before = json.loads(path.read_text())
     weights = sorted((compared / "compare" / "runs" / "lstm-2").rglob("*.safetensors"))
@@ -204,11 +213,11 @@ def test_a_lost_result_is_judged_again_without_training(compared):
     assert [file.stat().st_mtime_ns for file in weights] == written
 
 
-def test_an_interrupted_comparison_says_how_to_go_on(compared, monkeypatch, capsys):
+def test_an_interrupted_comparison_says_how_to_resume(compared, monkeypatch, capsys):
     def interrupted(_, folder, **__):
         return TrainResult(folder, folder, 1, signal.SIGINT, {})
 
-    monkeypatch.setattr(running, "train", interrupted)
+    monkeypatch.setattr(runner, "train", interrupted)
     assert main(words_of(compared, "--systems", "gru")) == 130
     assert "the same command goes on" in capsys.readouterr().err
 
@@ -217,19 +226,22 @@ def test_an_interrupted_comparison_says_how_to_go_on(compared, monkeypatch, caps
     ("more", "said"),
     [
         (("--systems", "lstm,transfomer"), "--systems transfomer: no such system; did you mean"),
-        (("--budget", "20m"), "one of the two"),
+        (("--budget", "20m"), "give either --budget 20m"),
         (("--seeds", "0"), "--seeds 0: expected at least 1"),
         (("--ensemble", "lstm"), "--ensemble lstm: expected seeds, or at least two"),
-        (("--ensemble", "seeds"), "--ensemble seeds: needs several"),
+        (("--ensemble", "seeds"), "--ensemble seeds: needs several seeds"),
         (("--metric", "chrf"), "--metric chrf: expected bleu or wer"),
         (("trian.steps=3",), "polyhead: trian.steps=3: write an override as"),
-        (("--ensemble", "lstm+lstm", "--systems", "lstm"), "lstm+lstm: a system twice says"),
-        (("train.steps=3",), "train.steps cannot be set in a comparison: the budget decides; say"),
-        (("train.seed=3",), "train.seed cannot be set in a comparison: seeds are 1, 2, …; say how"),
-        (("train.validate_every=3",), "everybody is validated and saved ten times"),
-        (("model.family=gpt",), "model.family cannot be set in a comparison: it is what is comp"),
+        (("--ensemble", "lstm+lstm", "--systems", "lstm"), "lstm+lstm lists the same system twice"),
+        (("train.steps=3",), "train.steps cannot be set in a comparison: use --budget or --flops"),
+        (
+            ("train.seed=3",),
+            "train.seed cannot be set in a comparison: seeds are 1, 2, …; use",
+        ),
+        (("train.validate_every=3",), "every system is validated and saved ten times"),
+        (("model.family=gpt",), "model.family cannot be set in a comparison: systems are chosen"),
         (("g2p-ko", "small"), "small: neither a second recipe (g2p-ko is the first) nor"),
-        (("bert-tiny",), "bert-tiny: a recipe of the family bert, which does not translate"),
+        (("bert-tiny",), "bert-tiny: the family bert does not translate"),
         (("--systems", "lstm", "model.d_modle=8"), "no such option; did you mean d_model?"),
         (("--systems", ","), "--systems ',': names nobody; write some, such as lstm,gru, or"),
         (("--systems", ""), "--systems '': names nobody"),
@@ -239,7 +251,7 @@ def test_an_interrupted_comparison_says_how_to_go_on(compared, monkeypatch, caps
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(compared, capsys, more, said):
+def test_invalid_options_are_refused_in_one_line(compared, capsys, more, said):
     assert main(words_of(compared, *more)) == 2
     error = capsys.readouterr().err
     assert said in " ".join(error.split())
@@ -255,7 +267,7 @@ def test_the_recipe_may_stand_behind_the_overrides(tmp_path, capsys):
     assert "there is no recipe 'gp2-ko'; did you mean g2p-ko?" in capsys.readouterr().err
 
 
-def test_who_gives_text_instead_of_a_recipe_is_told_how_to_give_it(tmp_path, monkeypatch, capsys):
+def test_the_error_for_text_instead_of_a_recipe_names_the_options(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("a.ko", "a.en"):
         (tmp_path / name).write_text("저는 강사입니다\n", encoding="utf-8")
@@ -269,7 +281,7 @@ def test_who_gives_text_instead_of_a_recipe_is_told_how_to_give_it(tmp_path, mon
 
 
 @pytest.mark.parametrize("name", CONTESTS)
-def test_the_list_says_who_must_be_named_to_take_part(name, capsys):
+def test_the_list_marks_systems_that_must_be_named(name, capsys):
     assert main([name, "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     contest = CONTESTS[name]
@@ -278,14 +290,14 @@ def test_the_list_says_who_must_be_named_to_take_part(name, capsys):
         assert line.endswith("; only if named with --systems") == (system.name not in contest.usual)
 
 
-def test_too_little_text_says_what_it_is_too_little_for(tmp_path, capsys):
+def test_too_little_text_for_a_held_out_set_is_an_error(tmp_path, capsys):
     write_corpus(tmp_path, 1)
     assert main(words_of(tmp_path, "--systems", "lstm")) == 4
     assert "1 training pair is too few to hold out some for" in capsys.readouterr().err
     write_corpus(tmp_path, 2)
     assert main(words_of(tmp_path, "--systems", "lstm")) == 4
     said = capsys.readouterr().err
-    assert "2 training pairs are too few to hold out some for the test and validation;" in said
+    assert "2 training pairs are too few to hold out some for the test and validation." in said
     write_corpus(tmp_path, 4)
     assert main(words_of(tmp_path, "--systems", "lstm", flops="1e4")) == 0
 
@@ -309,7 +321,7 @@ def test_files_may_have_another_encoding(tmp_path, given):
 
 def test_another_budget_needs_another_folder(compared, capsys):
     assert main(words_of(compared, "--systems", "lstm", flops="2e6")) == 2
-    assert "begun with another budget (1e+06 FLOPs, not 2e+06 FLOPs)" in capsys.readouterr().err
+    assert "started with another budget (1e+06 FLOPs, not 2e+06 FLOPs)" in capsys.readouterr().err
 
 
 def test_other_files_need_another_folder(compared, tmp_path, capsys):
@@ -317,14 +329,14 @@ def test_other_files_need_another_folder(compared, tmp_path, capsys):
     words = words_of(tmp_path, "--systems", "lstm", "--run", compared / "compare")
     assert main(words) == 2
     said = capsys.readouterr().err
-    assert "was begun with other files" in said
-    assert f"not --source {tmp_path / 'train.ko'} --target {tmp_path / 'train.en'});" in said
+    assert "was started with other files" in said
+    assert f"not --source {tmp_path / 'train.ko'} --target {tmp_path / 'train.en'})." in said
     words = words_of(compared, "--systems", "lstm", "train.clip_norm=2")
     assert main(words) == 2
     assert "with other overrides (train." in capsys.readouterr().err
 
 
-def test_what_came_to_nothing_binds_nobody(tmp_path):
+def test_a_comparison_that_never_started_can_be_changed(tmp_path):
     write_corpus(tmp_path)
     too_long = words_of(tmp_path, "--systems", "lstm", "data.max_length=1")
     assert main(too_long) == 4
@@ -332,21 +344,21 @@ def test_what_came_to_nothing_binds_nobody(tmp_path):
     assert main(words_of(tmp_path, "--systems", "lstm")) == 0
 
 
-def test_text_that_changed_meanwhile_is_noticed(compared, capsys):
+def test_a_changed_training_text_is_an_error(compared, capsys):
     path = compared / "compare" / "data" / "train.source"
     before = path.read_text(encoding="utf-8")
     path.write_text("z" + before[1:], encoding="utf-8")
     try:
         assert main(words_of(compared, "--systems", "luong")) == 4
-        assert "no longer the one that this comparison began with" in capsys.readouterr().err
+        assert "the training text changed since" in capsys.readouterr().err
     finally:
         path.write_text(before, encoding="utf-8")
 
 
-def test_a_folder_with_other_things_is_left_alone(compared, tmp_path, capsys):
+def test_a_directory_with_other_files_is_refused(compared, tmp_path, capsys):
     (tmp_path / "thesis.txt").write_text("mine")
     assert main(words_of(compared, "--systems", "lstm", "--run", tmp_path)) == 2
-    assert "holds other things than a comparison" in capsys.readouterr().err
+    assert "is not a comparison's directory" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
@@ -360,7 +372,7 @@ def test_the_ladder_has_a_table_too(tmp_path):
     assert table["paper"] == {}
 
 
-def test_gnmt_learns_by_likelihood_and_then_by_reward(tmp_path):
+def test_gnmt_is_trained_by_likelihood_and_then_by_reward(tmp_path):
     write_corpus(tmp_path)
     assert main(words_of(tmp_path, "--systems", "gnmt-rl")) == 0
     runs = tmp_path / "compare" / "runs"
@@ -371,8 +383,8 @@ def test_gnmt_learns_by_likelihood_and_then_by_reward(tmp_path):
     assert table_of(tmp_path)["rows"][0]["training"]["steps"] == steps
 
 
-def test_what_needs_attention_is_left_out_for_those_who_have_none(tmp_path):
-    """PosUnk and coverage are told to all; a system that looks at nothing must not end the rest."""
+def test_options_that_need_attention_are_ignored_without_it(tmp_path):
+    """PosUnk and coverage are set for all systems; one without attention must not fail."""
     write_corpus(tmp_path)
     told = ("text.vocab=8", "decode.replace_unknown=true", "decode.coverage=0.2")
     systems = ("--systems", "lstm,gru-attention", "--lang", "en")
@@ -405,10 +417,10 @@ def test_the_balance_of_experts_is_that_of_the_last_validation(tmp_path):
     table = table_of(tmp_path)
     assert table["rows"][0]["experts"] == pytest.approx({"used": used, "most": most}, abs=1e-4)
     text = (tmp_path / "compare" / "table.md").read_text(encoding="utf-8")
-    assert f"Experts of MoE: {100 * used:.3g} % of them were asked" in text
+    assert f"Experts of MoE: {100 * used:.3g} % of them were used" in text
 
 
-def test_words_that_must_be_exactly_right_are_scored_by_wer(tmp_path):
+def test_pronunciations_are_scored_by_wer(tmp_path):
     pairs = [("가 나 다", "k a"), ("각", "k a k"), ("나", "n a"), ("간", "k a n"), ("낙", "n a k")]
     text = "".join(f"{source}{i}\t{target}\n" for i in range(9) for source, target in pairs)
     (tmp_path / "words.tsv").write_text(text, encoding="utf-8")
@@ -430,32 +442,32 @@ def test_words_that_must_be_exactly_right_are_scored_by_wer(tmp_path):
     ("given", "seconds"),
     [("20m", 1200), ("90s", 90), ("1h30m", 5400), ("1.5h", 5400), ("2m5s", 125)],
 )
-def test_times_are_read_as_people_write_them(given, seconds):
+def test_budgets_are_parsed(given, seconds):
     assert read_budget(given, None) == TimeBudget(seconds=float(seconds))
 
 
 @pytest.mark.parametrize("given", ["20", "20 minutes", "m", "", "-5m", "0s", "30m1h"])
 def test_a_budget_spelled_wrongly_is_refused(given):
-    with pytest.raises(ConfigError, match=f"--budget {given}: expected"):
+    with raises(ConfigError, "invalid_budget", f"--budget {given}:"):
         read_budget(given, None)
 
 
 @pytest.mark.parametrize("given", ["lots", "0", "-1", "inf", "nan"])
 def test_flops_spelled_wrongly_are_refused(given):
-    with pytest.raises(ConfigError, match=f"--flops {given}: expected a number such as 5e14"):
+    with raises(ConfigError, "invalid_budget", f"--flops {given}:"):
         read_budget(None, given)
 
 
 def test_a_budget_buys_as_many_steps_as_fit():
     cost = {"seconds_per_step": 0.25, "flops_per_step": 2e9}
-    assert affordable(TimeBudget(seconds=100.0), 1.0, cost) == 400
-    assert affordable(TimeBudget(seconds=100.0), 0.25, cost) == 100
-    assert affordable(TimeBudget(flops=1e12), 1.0, cost) == 500
+    assert affordable_steps(TimeBudget(seconds=100.0), 1.0, cost) == 400
+    assert affordable_steps(TimeBudget(seconds=100.0), 0.25, cost) == 100
+    assert affordable_steps(TimeBudget(flops=1e12), 1.0, cost) == 500
 
 
 def test_the_schedule_is_made_for_the_steps():
     values = {"train": {"schedule": {"kind": "linear", "warmup": 400}}}
-    short, long = fitted(values, 1000)["train"], fitted(values, 50_000)["train"]
+    short, long = with_steps(values, 1000)["train"], with_steps(values, 50_000)["train"]
     assert (short["steps"], short["schedule"]["warmup"], short["validate_every"]) == (
         1000,
         100,
@@ -465,7 +477,7 @@ def test_the_schedule_is_made_for_the_steps():
     assert values["train"]["schedule"]["warmup"] == 400
 
 
-def test_the_clock_leaves_validation_out(monkeypatch):
+def test_timing_leaves_validation_out(monkeypatch):
     clock, now = TimingReporter(), [0.0]
     monkeypatch.setattr(TimingReporter, "now", lambda _: now[0])
     clock.begin(0, 3)
@@ -486,7 +498,7 @@ def test_the_clock_leaves_validation_out(monkeypatch):
 @pytest.mark.parametrize("recipe", [HOME, "g2p-ko"])
 def test_every_system_can_be_configured_on_every_data(system, recipe):
     base = read(find_recipe(recipe))
-    run = build(configuration(system, base, home=recipe == HOME))
+    run = build(system_values(system, base, home=recipe == HOME))
     assert run.data.pairs == tuple(base["data"].get("pairs", ()))
     assert run.text.kind == base["text"].get("kind", "bpe")
     if recipe != HOME:
@@ -496,7 +508,7 @@ def test_every_system_can_be_configured_on_every_data(system, recipe):
 
 def test_the_published_rows_are_those_of_the_paper():
     assert {s.published for s in TABLE if s.published} <= set(TABLE_2)
-    assert [s.name for s in choose(CONTESTS["compare"], ("moe", "lstm"))] == ["lstm", "moe"]
+    assert [s.name for s in select_systems(CONTESTS["compare"], ("moe", "lstm"))] == ["lstm", "moe"]
     assert CONTESTS["compare"].baseline in CONTESTS["compare"].usual
     assert CONTESTS["ladder"].baseline in CONTESTS["ladder"].usual
 
@@ -516,17 +528,17 @@ def test_a_recipes_test_set_lies_beside_its_validation_set(tmp_path, monkeypatch
     assert not (tmp_path / "work").exists()
 
 
-def test_what_decoding_remembers_is_what_the_formula_says():
+def test_the_decoding_state_is_as_large_as_the_formula_says():
     stack = StackConfig(n_layers=2, d_model=16, n_heads=2, d_ff=24)
     config = TransformerConfig(30, 30, max_length=64, stack=stack)
     options = DecodeConfig(beam=3, max_length=40)
     source = [5] * 8 + [2]
     shape = Shape(1, options.limit(len(source)), len(source))
-    found = remembered_bytes(Transformer(config).eval(), source, options)
+    found = decoding_state_bytes(Transformer(config).eval(), source, options)
     assert found == pytest.approx(cache_size("transformer", config, shape, 3), rel=0.01)
 
 
 def test_scores_are_cased_and_not():
-    found = scores_of(["A dog runs home ."], ["a dog runs home ."], "bleu")
-    assert found["BLEU lower-cased"]["value"] == pytest.approx(100.0)
-    assert found["BLEU cased"]["value"] < 90
+    found = score_outputs(["A dog runs home ."], ["a dog runs home ."], "bleu")
+    assert found["BLEU lower-cased"].value == pytest.approx(100.0)
+    assert found["BLEU cased"].value < 90

@@ -4,7 +4,7 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -12,11 +12,11 @@ from rich.table import Table
 
 from polyhead.cli.console import TrainingScreen, counting, say
 from polyhead.compare.budget import read_budget
-from polyhead.compare.comparison import compete
 from polyhead.compare.plan import CompareRequest
-from polyhead.compare.runner import Interrupted
+from polyhead.compare.results import ComparisonTable, TableRow
+from polyhead.compare.runner import Interrupted, compare_systems
 from polyhead.compare.systems import CONTESTS, Contest
-from polyhead.compare.table import best, brief, lead, warnings
+from polyhead.compare.table import best_row, brief, lead, warnings
 from polyhead.errors import ConfigError
 from polyhead.i18n import chosen_language
 from polyhead.pipelines.evaluate import Metric
@@ -68,7 +68,9 @@ def run_contest(words: ContestWords) -> int:
         words.ensembles,
     )
     try:
-        found = compete(asked, language=language, watcher=TrainingScreen(), counting=counting)
+        found = compare_systems(
+            asked, language=language, reporter=TrainingScreen(), counting=counting
+        )
     except Interrupted as stopped:
         say("saved; the same command goes on from there")
         return 130 if stopped.signal == signal.SIGINT else 0
@@ -80,7 +82,7 @@ def run_contest(words: ContestWords) -> int:
     else:
         print(found.text, end="")
     say(f"written: {', '.join(str(path) for path in found.files)}")
-    models = " ".join(map(str, models_of(best(found.table), asked.folder)))
+    models = " ".join(map(str, models_of(best_row(found.table), asked.folder)))
     say(f"the best can be used with: polyhead translate {models}")
     return 0
 
@@ -128,20 +130,19 @@ def told_apart(words: ContestWords) -> tuple[str | None, tuple[str, ...]]:
     return next(iter(recipes), None), tuple(overrides)
 
 
-def models_of(row: dict[str, Any], folder: Path) -> list[Path]:
+def models_of(row: TableRow, folder: Path) -> list[Path]:
     """The folders of the models behind a row: its first seed's, or those of an ensemble."""
-    names = row.get("members") or [f"{row['system']}-{row['seeds'][0]}"]
-    return [folder / "runs" / name for name in names]
+    return [folder / "runs" / name for name in row.runs]
 
 
-def show(table: dict[str, Any], language: str) -> None:
+def show(table: ComparisonTable, language: str) -> None:
     """The table as a terminal can hold it: what matters most, the best in bold."""
     heads, *rows = brief(table, language)
     shown = Table(box=SIMPLE_HEAD)
     for number, head in enumerate(heads):
         shown.add_column(head, justify="right" if number else "left", overflow="fold")
-    top = best(table)
-    for one, row in zip(table["rows"], rows, strict=True):
+    top = best_row(table)
+    for one, row in zip(table.rows, rows, strict=True):
         shown.add_row(*row, style="bold" if one is top else None)
     screen = Console(highlight=False, markup=False)
     screen.print(lead(table, language))

@@ -1,8 +1,7 @@
-"""How long everybody may learn: a time of the processors, or a number of FLOPs.
+"""Training budget of each system: CPU time, or a number of FLOPs.
 
-Equal time means equal time of this machine's processors, whatever else it does meanwhile: a few
-steps are timed first, and the learning rate's schedule is made for as many steps as the budget
-allows. Validation is not counted. With FLOPs nothing is timed: what a step costs is counted.
+A few steps are timed first, and the learning rate schedule is made for as many steps as the budget
+allows. Validation is not counted. With FLOPs nothing is timed: the FLOPs of a step are counted.
 """
 
 import re
@@ -26,7 +25,7 @@ LEAST_STEPS = 2
 
 @dataclass(frozen=True)
 class TimeBudget:
-    """One of the two is given."""
+    """Seconds of CPU time, or FLOPs: exactly one is given."""
 
     seconds: float | None = None
     flops: float | None = None
@@ -42,23 +41,24 @@ class TimeBudget:
 
 
 def read_budget(time_given: str | None, flops_given: str | None) -> TimeBudget:
-    """`20m`, `90s`, `1h30m`; or FLOPs such as 5e14. One of the two, not both."""
+    """Parse a time such as `20m`, `90s`, `1h30m`, or FLOPs such as `5e14`: exactly one."""
     if (time_given is None) == (flops_given is None):
         raise ConfigError(
-            "give each system a budget: --budget 20m (time of the processors) or --flops 5e14, "
-            "one of the two"
+            "give either --budget 20m (CPU time per system) or --flops 5e14", "budget_missing"
         )
     if flops_given is not None:
         return TimeBudget(flops=_read_flops(flops_given))
     assert time_given is not None
-    found = TIME.fullmatch(time_given.strip())
-    if not time_given.strip() or found is None:
-        raise ConfigError(f"--budget {time_given}: expected a time such as 90s, 20m or 1h30m")
+    parsed = TIME.fullmatch(time_given.strip())
+    if not time_given.strip() or parsed is None:
+        raise ConfigError(
+            f"--budget {time_given}: expected a time such as 90s, 20m or 1h30m", "invalid_budget"
+        )
     seconds = sum(
-        float(n) * unit for n, unit in zip(found.groups(), UNITS.values(), strict=True) if n
+        float(n) * unit for n, unit in zip(parsed.groups(), UNITS.values(), strict=True) if n
     )
     if seconds <= 0:
-        raise ConfigError(f"--budget {time_given}: expected more than no time, such as 20m")
+        raise ConfigError(f"--budget {time_given}: must be positive, e.g. 20m", "invalid_budget")
     return TimeBudget(seconds=seconds)
 
 
@@ -68,15 +68,15 @@ def _read_flops(given: str) -> float:
     except ValueError:
         flops = 0.0
     if not 0 < flops < float("inf"):
-        raise ConfigError(f"--flops {given}: expected a number such as 5e14")
+        raise ConfigError(f"--flops {given}: expected a number such as 5e14", "invalid_budget")
     return flops
 
 
 @dataclass
 class TimingReporter(NullReporter):
-    """A reporter that takes the time of every update and passes everything on to another one.
+    """Reporter that times every update and forwards everything to another reporter.
 
-    What happens between a validation's report and the next update is taken for the update's.
+    The time between a validation's report and the next update counts as the update's.
     """
 
     inner: ProgressReporter = field(default_factory=NullReporter)
@@ -85,27 +85,27 @@ class TimingReporter(NullReporter):
     last: float | None = None
 
     def now(self) -> float:
-        """The processors' time divided by their number; where others compute, plain time."""
+        """Return CPU time divided by the number of threads; wall-clock time on other devices."""
         if self.on_cpu:
             return time.process_time() / torch.get_num_threads()
         return time.perf_counter()
 
     def stage(self, what: str) -> None:
-        """Pass it on."""
+        """Forward a stage."""
         self.inner.stage(what)
 
     def notice(self, what: str) -> None:
-        """Pass it on; a validation has ended, and its time is nobody's."""
+        """Forward a notice; it ends a validation, whose time is not counted."""
         self.last = self.now()
         self.inner.notice(what)
 
     def begin(self, step: int, steps: int) -> None:
-        """Start."""
+        """Start the clock."""
         self.last = self.now()
         self.inner.begin(step, steps)
 
     def step(self, metrics: dict[str, Any]) -> None:
-        """One more update is done."""
+        """Record the time of an update."""
         now = self.now()
         if self.last is not None:
             self.moments.append(now - self.last)
@@ -113,33 +113,33 @@ class TimingReporter(NullReporter):
         self.inner.step(metrics)
 
     def end(self) -> None:
-        """Stop."""
+        """Stop the clock."""
         self.last = None
         self.inner.end()
 
     @property
     def seconds_per_step(self) -> float:
-        """The mean over the second half of a probe: the first steps are slower."""
+        """Mean over the second half of the updates: the first ones are slower."""
         half = self.moments[len(self.moments) // 2 :]
         return max(1e-9, sum(half) / max(1, len(half)))
 
 
 def probe_steps(budget: TimeBudget) -> int:
-    """How many steps are timed."""
+    """Return how many steps are timed."""
     short = budget.seconds is not None and budget.seconds < SHORT
     return SHORT_PROBE_STEPS if short else PROBE_STEPS
 
 
-def affordable(budget: TimeBudget, share: float, cost: Mapping[str, float]) -> int:
-    """How many steps a share of the budget allows, given what one of them takes."""
+def affordable_steps(budget: TimeBudget, share: float, cost: Mapping[str, float]) -> int:
+    """Return how many steps a share of the budget allows, given the cost of one."""
     if budget.flops is None:
         assert budget.seconds is not None
         return max(LEAST_STEPS, round(share * budget.seconds / cost["seconds_per_step"]))
     return max(LEAST_STEPS, round(share * budget.flops / cost["flops_per_step"]))
 
 
-def fitted(values: Mapping[str, Any], steps: int) -> dict[str, Any]:
-    """The same run for so many steps: schedule, validations and checkpoints follow."""
+def with_steps(values: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    """Return a run's values with this many steps; schedule and validations follow."""
     train = dict(values["train"])
     schedule = dict(train.get("schedule", {}))
     schedule["warmup"] = max(1, min(schedule.get("warmup", 4000), steps // 10))

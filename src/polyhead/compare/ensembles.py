@@ -1,82 +1,82 @@
-"""Ensembles of what was trained: of all seeds of a system, or of several systems.
+"""Ensembles of trained systems: of all seeds of one system, or of several systems.
 
-They cost what their members cost together, in training and in memory.
+An ensemble costs what its members cost together, in training and in memory.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import fields, replace
 
-from polyhead.checkpoint import atomic_dir as store
-from polyhead.compare import scoring as judging
-from polyhead.compare.plan import SEEDS, ComparePlan, read_json
-from polyhead.compare.runner import (
-    Counting,
-    Progress,
-    output_file,
+from polyhead.compare.plan import SEEDS, ComparePlan
+from polyhead.compare.results import (
+    SystemResult,
+    TrainingCost,
+    read_result,
     result_file,
+    to_json,
     write_json,
 )
+from polyhead.compare.scoring import n_translations, translate_test_set
 from polyhead.pipelines.translator import load
 from polyhead.training.run_log import ProgressReporter
 
-TRAINING = ("steps", "tokens", "seconds", "flops", "flops_measured")
-
 
 def members(plan: ComparePlan) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """Every ensemble that was asked for: its name, and who is in it."""
+    """Yield the name of every requested ensemble, and the systems and seeds of its members."""
     if plan.ensembles_of_seeds:
         for system in plan.systems:
             yield system.name, [(system.name, seed) for seed in range(1, plan.seeds + 1)]
-    for team in plan.ensembles:
-        yield "+".join(team), [(name, 1) for name in team]
+    for names in plan.ensembles:
+        yield "+".join(names), [(name, 1) for name in names]
 
 
-def run_teams(
+def run_ensembles(
     plan: ComparePlan,
-    results: Sequence[dict[str, Any]],
-    watcher: ProgressReporter,
-    counting: Counting,
-) -> list[dict[str, Any]]:
-    """The results of all ensembles, in the form of those of single systems."""
-    by_name = {(one["system"], one["seed"]): one for one in results}
-    found = []
-    for name, team in members(plan):
-        seed = SEEDS if len({member for member, _ in team}) == 1 else "team"
-        count = f"{len(team)}" if seed == SEEDS else ""
-        path = result_file(plan, name, f"{seed}{count}")
+    results: Sequence[SystemResult],
+    reporter: ProgressReporter,
+    counting: Callable[[str, int], AbstractContextManager[Callable[[int], None]]],
+) -> list[SystemResult]:
+    """Return the results of all ensembles."""
+    by_run = {(result.system, result.seed): result for result in results}
+    scored = []
+    for name, runs in members(plan):
+        of_seeds = len({member for member, _ in runs}) == 1
+        path = result_file(plan.folder, name, f"{SEEDS}{len(runs)}" if of_seeds else "team")
         if not path.exists():
-            watcher.stage(f"examining the ensemble {name} ({len(team)} members)")
-            with counting("examining", judging.n_examined(plan.material.sources)) as progress:
-                found_here = judge_team(plan, name, [by_name[one] for one in team], progress)
-            write_json(path, found_here)
-        found.append(read_json(path))
-    return found
+            reporter.stage(f"evaluating the ensemble {name} ({len(runs)} members)")
+            with counting("evaluating", n_translations(plan.test.sources)) as progress:
+                result = score_ensemble(plan, name, [by_run[run] for run in runs], progress)
+            write_json(path, to_json(result))
+        scored.append(read_result(path))
+    return scored
 
 
-def judge_team(
-    plan: ComparePlan, name: str, team: Sequence[dict[str, Any]], progress: Progress
-) -> dict[str, Any]:
-    """Examine an ensemble like a system."""
-    folders = [plan.folder / "runs" / f"{one['system']}-{one['seed']}" for one in team]
-    material = plan.material
-    examined = judging.examine(
-        load(*folders), material.sources, material.references, plan.metric, progress
+def score_ensemble(
+    plan: ComparePlan,
+    name: str,
+    results: Sequence[SystemResult],
+    progress: Callable[[int], None],
+) -> SystemResult:
+    """Translate and score the test set with an ensemble of these systems."""
+    translator = load(*(plan.folder / "runs" / result.key for result in results))
+    seed = f"ensemble{len(results)}"
+    scores, speeds = translate_test_set(plan, translator, (name, seed), progress)
+    costs = {
+        field.name: sum(getattr(result.training, field.name) for result in results)
+        for field in fields(TrainingCost)
+    }
+    decoding = replace(
+        results[0].decoding,
+        remembered_bytes=sum(result.decoding.remembered_bytes for result in results),
+        sentences_per_second=speeds,
     )
-    for way, one in examined.items():
-        lines = "".join(f"{line}\n" for line in one.outputs)
-        store.write_text(output_file(plan, name, f"ensemble{len(team)}", way), lines)
-    speeds = {way: len(material.sources) / max(one.seconds, 1e-9) for way, one in examined.items()}
-    decoding = team[0]["decoding"] | {
-        "remembered_bytes": sum(one["decoding"]["remembered_bytes"] for one in team),
-        "sentences_per_second": speeds,
-    }
-    return {
-        "system": name,
-        "seed": f"ensemble{len(team)}",
-        "members": [f"{one['system']}-{one['seed']}" for one in team],
-        "parameters": sum(one["parameters"] for one in team),
-        "training": {key: sum(one["training"][key] for one in team) for key in TRAINING},
-        "decoding": decoding,
-        "scores": {way: one.scores for way, one in examined.items()},
-        "curve": [],
-    }
+    return SystemResult(
+        system=name,
+        seed=seed,
+        parameters=sum(result.parameters for result in results),
+        training=TrainingCost(**costs),
+        decoding=decoding,
+        scores=scores,
+        curve=[],
+        members=[result.key for result in results],
+    )

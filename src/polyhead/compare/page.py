@@ -1,6 +1,6 @@
-"""The table as one HTML file: no script, no request, light and dark.
+"""The table as one HTML file, without scripts or requests, for light and dark screens.
 
-Whatever comes from names and files is escaped; the page's Content-Security-Policy allows its own
+Names and text from files are escaped; the page's Content-Security-Policy allows its own
 style, by its hash, and nothing else.
 """
 
@@ -11,19 +11,20 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
+from polyhead.compare.results import ComparisonTable
 from polyhead.compare.table import (
     HEADLINE,
-    best,
+    best_row,
     cells,
     columns,
     heading,
+    in_words,
     lead,
     notes,
     power_of_ten,
     score_in_words,
     title_of,
 )
-from polyhead.compare.words import in_words
 from polyhead.render.html import page
 from polyhead.render.svg import Frame, Point, path, round_ticks, svg, text
 
@@ -35,11 +36,11 @@ BETWEEN = ((1.0,), (1.0, 2.0, 5.0), range(1, 10), [half / 2 for half in range(2,
 LONGEST = 28  # letters that fit there; Korean ones are twice as wide
 
 
-def render(table: dict[str, Any], language: str = "en") -> str:
-    """The whole page in one language."""
+def render(table: ComparisonTable, language: str = "en") -> str:
+    """Return the whole page in one language."""
     style = files("polyhead.compare").joinpath("table.css").read_text(encoding="utf-8")
     title = heading(table, language)
-    told = "".join(f"<li>{_code(note)}</li>" for note in notes(table, language))
+    listed = "".join(f"<li>{_code(note)}</li>" for note in notes(table, language))
     pictures = "".join(
         f"<figure><h2>{html.escape(name)}</h2>{drawn}</figure>"
         for name, drawn in charts(table, language)
@@ -49,26 +50,28 @@ def render(table: dict[str, Any], language: str = "en") -> str:
         f"<main>\n<h1>{html.escape(title)}</h1>\n"
         f"<p class='lead'>{html.escape(lead(table, language))}</p>\n"
         f"<div class='wide'>{_table(table, language)}</div>\n"
-        f"<div class='pictures'>{pictures}</div>\n<ul class='notes'>{told}</ul>\n</main>"
+        f"<div class='pictures'>{pictures}</div>\n<ul class='notes'>{listed}</ul>\n</main>"
     )
     return page(body, title=title, style=style, language=language)
 
 
-def _table(table: dict[str, Any], language: str) -> str:
-    heads = "".join(f"<th scope='col'>{html.escape(one)}</th>" for one in columns(table, language))
-    top, rows = best(table), []
-    for number, one in enumerate(table["rows"]):
-        first, *rest = cells(table, one, language)
+def _table(table: ComparisonTable, language: str) -> str:
+    heads = "".join(
+        f"<th scope='col'>{html.escape(name)}</th>" for name in columns(table, language)
+    )
+    top, lines = best_row(table), []
+    for number, row in enumerate(table.rows):
+        first, *rest = cells(table, row, language)
         mark = f"<i class='mark c{number % COLOURS}'></i>"
-        kind = " class='best'" if one is top else ""
-        name = _two_lines(*first.rpartition(" (")[::2]) if one["paper"] else html.escape(first)
+        kind = " class='best'" if row is top else ""
+        name = _two_lines(*first.rpartition(" (")[::2]) if row.paper else html.escape(first)
         body = "".join(f"<td>{_two_lines(*cell.partition(' (')[::2])}</td>" for cell in rest)
-        rows.append(f"<tr{kind}><th scope='row'>{mark}<span>{name}</span></th>{body}</tr>")
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        lines.append(f"<tr{kind}><th scope='row'>{mark}<span>{name}</span></th>{body}</tr>")
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def _two_lines(above: str, below: str) -> str:
-    """What stands in brackets goes below, and is smaller."""
+    """Put the second text below the first, in small letters."""
     small = f"<small>{html.escape(below.removesuffix(')'))}</small>" if below else ""
     return html.escape(above) + small
 
@@ -76,40 +79,47 @@ def _two_lines(above: str, below: str) -> str:
 # Charts
 
 
-def charts(table: dict[str, Any], language: str) -> list[tuple[str, str]]:
-    """Quality against cost, learning curves, and the former in the paper, for both languages."""
-    name = HEADLINE[table["metric"]]
+def charts(table: ComparisonTable, language: str) -> list[tuple[str, str]]:
+    """Return titled charts: quality against cost, learning curves, and the paper's own."""
+    name = HEADLINE[table.metric]
     ours = [
         (
-            title_of(one, language),
-            one["training"]["flops_measured"],
-            one["scores"]["greedy"][name]["mean"],
+            title_of(row, language),
+            row.training.flops_measured,
+            row.scores["greedy"][name].mean,
             i % COLOURS,
         )
-        for i, one in enumerate(table["rows"])
+        for i, row in enumerate(table.rows)
     ]
-    places = {
-        one["published"]: i % COLOURS for i, one in enumerate(table["rows"]) if one["published"]
-    }
-    said, scored = in_words("training FLOPs", language), score_in_words(name, language)
-    found = [(in_words("quality against cost", language), scatter(ours, said, scored))]
-    found.append((in_words("learning curves", language), curves(table, language)))
+    colours = {row.published: i % COLOURS for i, row in enumerate(table.rows) if row.published}
+    x_name, y_name = in_words("training FLOPs", language), score_in_words(name, language)
+    drawn = [(in_words("quality against cost", language), scatter(ours, x_name, y_name))]
+    drawn.append((in_words("learning curves", language), curves(table, language)))
     for pair in ("en_de", "en_fr"):
         paper = [
-            (row["name"], row[f"cost_{pair}"], row[pair], places.get(key, OTHER))
-            for key, row in table["paper"].items()
-            if row[f"cost_{pair}"] and row[pair]
+            (name, cost, bleu, colours.get(key, OTHER))
+            for key, (name, cost, bleu) in _of_pair(table, pair).items()
+            if cost and bleu
         ]
-        told = in_words("paper chart", language).format(pair=pair.upper().replace("_", "-"))
-        found.append((told, scatter(paper, said, "BLEU")))
-    return found
+        title = in_words("paper chart", language).format(pair=pair.upper().replace("_", "-"))
+        drawn.append((title, scatter(paper, x_name, "BLEU")))
+    return drawn
+
+
+def _of_pair(
+    table: ComparisonTable, pair: str
+) -> dict[str, tuple[str, float | None, float | None]]:
+    """Return name, cost and BLEU of the paper's systems for one pair of languages."""
+    if pair == "en_de":
+        return {key: (row.name, row.cost_en_de, row.en_de) for key, row in table.paper.items()}
+    return {key: (row.name, row.cost_en_fr, row.en_fr) for key, row in table.paper.items()}
 
 
 Dot = tuple[str, float, float, int]  # name, x, y, colour
 
 
 def scatter(dots: Sequence[Dot], x_name: str, y_name: str) -> str:
-    """Dots with names over a logarithmic axis."""
+    """Draw named dots over a logarithmic axis."""
     usable = [dot for dot in dots if dot[1] > 0]
     if not usable:
         return ""
@@ -125,28 +135,28 @@ def scatter(dots: Sequence[Dot], x_name: str, y_name: str) -> str:
     return _picture(f"{y_name} / {x_name}", [*parts, *_labels(ends)])
 
 
-def curves(table: dict[str, Any], language: str) -> str:
-    """The validation loss of every system's first seed over the share of the budget."""
+def curves(table: ComparisonTable, language: str) -> str:
+    """Draw the validation loss of every system's first seed over the share of the budget."""
     lines = [
         (
-            title_of(one, language),
-            [(p["share"], p["loss"]) for p in one["curves"][0] if p["loss"]],
+            title_of(row, language),
+            [(point.share, point.loss) for point in row.curves[0] if point.loss],
             number % COLOURS,
         )
-        for number, one in enumerate(table["rows"])
-        if one["curves"] and one["curves"][0]
+        for number, row in enumerate(table.rows)
+        if row.curves and row.curves[0]
     ]
     values = [y for _, points, _ in lines for _, y in points]
     if not values:
         return ""
     frame = _frame((0.0, 1.0), _padded(values))
     shares = {share: f"{share:.0%}" for share in (0.0, 0.25, 0.5, 0.75, 1.0)}
-    said = in_words("share", language), in_words("validation loss", language)
-    parts, ends = [frame.axes(shares, round_ticks(*frame.y)), *_names_of_axes(*said)], []
+    names = in_words("share", language), in_words("validation loss", language)
+    parts, ends = [frame.axes(shares, round_ticks(*frame.y)), *_names_of_axes(*names)], []
     for name, points, colour in lines:
         parts.append(frame.line([Point(x, y) for x, y in points], f"line c{colour}"))
         ends.append((name, frame.at(Point(*points[-1])), colour))
-    return _picture(f"{said[1]} / {said[0]}", [*parts, *_labels(ends)])
+    return _picture(f"{names[1]} / {names[0]}", [*parts, *_labels(ends)])
 
 
 def _frame(x: tuple[float, float], y: tuple[float, float]) -> Frame:
@@ -154,15 +164,15 @@ def _frame(x: tuple[float, float], y: tuple[float, float]) -> Frame:
 
 
 def _padded(values: Sequence[float]) -> tuple[float, float]:
-    """A range with some room, never empty."""
+    """Return a non-empty range with a margin around the values."""
     low, high = min(values), max(values)
     room = max(0.08 * (high - low), 0.02 * abs(high), 1e-3)
     return low - room, high + room
 
 
 def powers(low: float, high: float) -> dict[Any, str]:
-    """Powers of ten; where there are few, with more and more numbers between them."""
-    found: dict[Any, str] = {}
+    """Return ticks at powers of ten; where there are few, with numbers between them."""
+    ticks: dict[Any, str] = {}
     for factors in BETWEEN:
         numbers = [
             factor * 10.0**power
@@ -170,14 +180,14 @@ def powers(low: float, high: float) -> dict[Any, str]:
             for factor in factors
         ]
         inside = [number for number in numbers if low <= math.log10(number) <= high]
-        found = {math.log10(number): _power(number) for number in inside}
-        if len(found) >= 3:
+        ticks = {math.log10(number): _power(number) for number in inside}
+        if len(ticks) >= 3:
             break
-    return found
+    return ticks
 
 
 def _power(number: float) -> str:
-    """1e11, 1.5e11."""
+    """Write a number like 1e11 or 1.5e11."""
     return power_of_ten(number, 1).replace(".0e", "e")
 
 
@@ -186,7 +196,7 @@ def _names_of_axes(x: str, y: str) -> list[str]:
 
 
 def _labels(ends: Sequence[tuple[str, Point, int]]) -> list[str]:
-    """Names in a column on the right, in the order of their heights, with lines that lead there."""
+    """Draw names in a column on the right, ordered by height, with lines to their points."""
     placed, y, parts = sorted(ends, key=lambda end: end[1].y), 0.0, []
     lowest = HEIGHT - 40 - LINE * len(placed)
     for number, (name, at, colour) in enumerate(placed):
@@ -198,7 +208,7 @@ def _labels(ends: Sequence[tuple[str, Point, int]]) -> list[str]:
 
 
 def shortened(name: str) -> str:
-    """A name that fits beside a chart: what stands behind the comma (an ensemble of 3) remains."""
+    """Shorten a name to fit beside a chart, keeping the text after the last comma."""
     if width(name) <= LONGEST:
         return name
     before, comma, behind = name.rpartition(", ")
@@ -209,7 +219,7 @@ def shortened(name: str) -> str:
 
 
 def width(name: str) -> int:
-    """In narrow letters."""
+    """Return the width in narrow letters."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in name)
 
 
@@ -218,6 +228,6 @@ def _picture(title: str, parts: Sequence[str]) -> str:
 
 
 def _code(note: str) -> str:
-    """A note whose `code` is marked as such."""
+    """Return a note as HTML, with its `code` marked."""
     pieces = html.escape(note).split("`")
     return "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(pieces))

@@ -1,11 +1,11 @@
-"""From what was asked to what will be done: who competes, on what, for how long, in which folder.
+"""Plan of a comparison: systems, data, budget and directory.
 
-contest.json     what was agreed at the start: a comparison that goes on must agree with it
-tokenizer/       learned once, used by everybody
-data/            what was held out, if something had to be
-budget.json      what a step of each system takes, and how many steps the budget allows
-runs/NAME-SEED   a run each, as `polyhead train` makes them
-results/, outputs/    what the examination found, and the translations
+contest.json     the plan: a comparison that is resumed must have the same
+tokenizer/       learned once, used by every system
+data/            held-out text, if the data has no test or validation set
+budget.json      cost of a step of each system, and how many steps the budget allows
+runs/NAME-SEED   run directories of `polyhead train`
+results/, outputs/    scores and translations
 table.md, table.html, table.json
 """
 
@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from polyhead.checkpoint import atomic_dir as store
+from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors
 from polyhead.compare.budget import TimeBudget
 from polyhead.compare.data import CompareData, prepare
-from polyhead.compare.systems import HOME, Contest, System, choose, configuration
+from polyhead.compare.results import read_json, write_json
+from polyhead.compare.systems import HOME, Contest, System, select_systems, system_values
 from polyhead.config import read, set_by_path
 from polyhead.errors import ConfigError
 from polyhead.models.registry import FAMILIES
@@ -27,17 +28,17 @@ from polyhead.pipelines.evaluate import Metric
 from polyhead.training.config import DEFAULT_RECIPE, LISTS, build, find_recipe
 from polyhead.training.run_dir import fingerprint
 
-AGREED, BUDGETS = "contest.json", "budget.json"
-OTHER = {  # of what is not one thing
+PLAN, BUDGETS = "contest.json", "budget.json"
+OTHERS = {  # plural names of differences
     "files": "other files", "test files": "other test files", "data": "other data",
     "changes": "other overrides",
 }  # fmt: skip
-TEN = "everybody is validated and saved ten times"
-DECIDED = {  # overrides that would not count, and why
-    "model.family": "it is what is compared; choose with --systems",
-    "train.steps": "the budget decides; say --budget or --flops",
-    "train.epochs": "the budget decides; say --budget or --flops",
-    "train.seed": "seeds are 1, 2, …; say how many with --seeds",
+TEN = "every system is validated and saved ten times"
+FIXED = {  # overrides that would have no effect, and why
+    "model.family": "systems are chosen with --systems",
+    "train.steps": "use --budget or --flops",
+    "train.epochs": "use --budget or --flops",
+    "train.seed": "seeds are 1, 2, …; use --seeds",
     "train.validate_every": TEN, "train.save_every": TEN, "train.log_every": TEN, "train.keep": TEN,
 }  # fmt: skip
 SEEDS = "seeds"  # --ensemble seeds: of all seeds of each system
@@ -45,7 +46,7 @@ SEEDS = "seeds"  # --ensemble seeds: of all seeds of each system
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """What was said."""
+    """Options of a comparison."""
 
     contest: Contest
     folder: Path
@@ -62,7 +63,7 @@ class CompareRequest:
 
 @dataclass(frozen=True)
 class ComparePlan:
-    """What will be done."""
+    """A checked comparison, ready to run."""
 
     contest: Contest
     folder: Path
@@ -71,203 +72,203 @@ class ComparePlan:
     base: dict[str, Any]
     home: bool
     changes: tuple[str, ...]
-    material: CompareData
+    test: CompareData
     systems: tuple[System, ...]
     seeds: int
     metric: Metric
-    ensembles: tuple[tuple[str, ...], ...] = ()  # of the best-known names; see `members`
+    ensembles: tuple[tuple[str, ...], ...] = ()  # names of systems
     ensembles_of_seeds: bool = False
 
     def values(self, system: System) -> dict[str, Any]:
-        """The configuration of a system before its steps are known."""
-        return configuration(system, self.base, home=self.home, changes=self.changes)
+        """Return the configuration of a system before its steps are known."""
+        return system_values(system, self.base, home=self.home, changes=self.changes)
 
 
-def make_plan(asked: CompareRequest) -> ComparePlan:
-    """Check everything that can be checked before hours are spent."""
-    if asked.seeds < 1:
-        raise ConfigError(f"--seeds {asked.seeds}: expected at least 1")
-    own = any(asked.files.values())
-    if asked.recipe is None and not own:
+def make_plan(request: CompareRequest) -> ComparePlan:
+    """Check the options, prepare the data, and return the plan."""
+    if request.seeds < 1:
+        raise ConfigError(f"--seeds {request.seeds}: expected at least 1", "out_of_range")
+    own = any(request.files.values())
+    if request.recipe is None and not own:
         raise ConfigError(
-            "say what to compare on: a recipe such as multi30k-de-en, or your own text with "
-            "--source FILE --target FILE"
+            "no data to compare on: give a recipe such as multi30k-de-en, or your own text with "
+            "--source FILE --target FILE",
+            "no_data",
         )
-    systems = choose(asked.contest, asked.systems)
-    teams = read_teams(asked, systems)
-    base = read_recipe(asked.recipe or DEFAULT_RECIPE)
-    refuse_others(asked.recipe, base)
+    systems = select_systems(request.contest, request.systems)
+    ensembles = read_ensembles(request, systems)
+    base = read_recipe(request.recipe or DEFAULT_RECIPE)
+    check_translates(request.recipe, base)
     home = not own and base.get("data") == read(find_recipe(HOME)).get("data")
     if own:
         kept = {k: v for k, v in base.get("data", {}).items() if k not in (*LISTS, "corpus")}
-        base["data"] = kept | {name: list(paths) for name, paths in asked.files.items() if paths}
-    changes = change_material(base, asked.changes)
-    for system in systems:  # a wrong name or type is found now
-        check(system, configuration(system, base, home=home, changes=changes))
-    refuse_foreign(asked.folder)
-    forget_unbegun(asked.folder)
-    material = prepare(base.get("data", {}), asked.tests, asked.folder / "data", own=own)
-    metric = asked.metric or ("wer" if base.get("text", {}).get("jamo") else "bleu")
+        base["data"] = kept | {name: list(paths) for name, paths in request.files.items() if paths}
+    changes = apply_data_overrides(base, request.changes)
+    for system in systems:
+        check_values(system, system_values(system, base, home=home, changes=changes))
+    check_is_comparison_dir(request.folder)
+    discard_unstarted(request.folder)
+    test = prepare(base.get("data", {}), request.tests, request.folder / "data", own=own)
+    metric = request.metric or ("wer" if base.get("text", {}).get("jamo") else "bleu")
     plan = ComparePlan(
-        asked.contest,
-        asked.folder,
-        asked.budget,
-        Path(asked.recipe or "own text").stem,
-        {**base, "data": material.data},
+        request.contest,
+        request.folder,
+        request.budget,
+        Path(request.recipe or "own text").stem,
+        {**base, "data": test.data},
         home,
         changes,
-        material,
+        test,
         systems,
-        asked.seeds,
+        request.seeds,
         metric,
-        tuple(team for team in teams if team != (SEEDS,)),
-        (SEEDS,) in teams,
+        tuple(names for names in ensembles if names != (SEEDS,)),
+        (SEEDS,) in ensembles,
     )
-    agree(plan, asked)
+    check_same_plan(plan, request)
     return plan
 
 
 def read_recipe(name: str) -> dict[str, Any]:
-    """A recipe; who gave text instead of one is told how to give it."""
+    """Read a recipe; the error for a text file says how to give text."""
     try:
         return read(find_recipe(name))
     except ConfigError as error:
         if not Path(name).is_file() or Path(name).suffix == ".toml":
             raise
         raise ConfigError(
-            f"{error}; if this is text to learn from, write --source {name} --target FILE"
+            f"{error}. If this is training text, write --source {name} --target FILE.",
+            "text_as_recipe",
         ) from None
 
 
-def check(system: System, values: dict[str, Any]) -> None:
-    """Say whose sizes and training an override does not fit; data and tokens are everybody's."""
+def check_values(system: System, values: dict[str, Any]) -> None:
+    """Raise ConfigError, naming the system, if its model or training cannot be configured so."""
     try:
         build(values)
     except ConfigError as error:
         if not str(error).startswith(("model.", "train.")):
             raise
-        raise ConfigError(f"{system.name}: {error}") from None
+        raise ConfigError(f"{system.name}: {error}", error.code) from None
 
 
-def refuse_others(recipe: str | None, base: Mapping[str, Any]) -> None:
-    """Only translators compete; a recipe for something else has nothing for them to learn from."""
-    family = base.get("model", {}).get("family", "transformer")
-    if family not in FAMILIES or FAMILIES[family].task != "translation":
+def check_translates(recipe: str | None, base: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a recipe of another task than translation."""
+    family = base.get("model", {}).get("family")
+    if family in FAMILIES and FAMILIES[family].task != "translation":
         raise ConfigError(
-            f"{recipe}: a recipe of the family {family}, which does not translate; compare on one "
-            "such as multi30k-de-en, or on your own text with --source FILE --target FILE"
+            f"{recipe}: the family {family} does not translate. Use a recipe such as "
+            "multi30k-de-en, or your own text with --source FILE --target FILE.",
+            "not_translation",
         )
 
 
-def change_material(base: dict[str, Any], changes: Sequence[str]) -> tuple[str, ...]:
-    """Make the changes that concern the material; return those that concern each system."""
-    of_systems = []
+def apply_data_overrides(base: dict[str, Any], changes: Sequence[str]) -> tuple[str, ...]:
+    """Apply the overrides of data, text and decode; return those of the systems."""
+    system_changes = []
     for change in changes:
         name = change.partition("=")[0].strip()
-        if name in DECIDED:
-            raise ConfigError(f"{name} cannot be set in a comparison: {DECIDED[name]}")
+        if name in FIXED:
+            raise ConfigError(
+                f"{name} cannot be set in a comparison: {FIXED[name]}", "fixed_in_comparison"
+            )
         if change.startswith(("data.", "text.", "decode.")):
             set_by_path(base, change)
         elif change.startswith(("model.", "train.")):
-            of_systems.append(change)
+            system_changes.append(change)
         else:
             raise ConfigError(
                 f"{change}: write an override as data.NAME=VALUE, or with text., model., train. or "
-                "decode."
+                "decode.",
+                "invalid_override",
             )
-    return tuple(of_systems)
+    return tuple(system_changes)
 
 
-def read_teams(asked: CompareRequest, systems: Sequence[System]) -> list[tuple[str, ...]]:
-    """`seeds`, or names joined by +, each of which must compete."""
+def read_ensembles(request: CompareRequest, systems: Sequence[System]) -> list[tuple[str, ...]]:
+    """Parse --ensemble: `seeds`, or names of systems in the comparison, joined by +."""
     names = [system.name for system in systems]
-    teams = []
-    for given in asked.ensembles:
-        team = tuple(given.split("+"))
-        if team == (SEEDS,):
-            if asked.seeds < 2:
-                raise ConfigError("--ensemble seeds: needs several, such as --seeds 3")
-        elif len(set(team)) < len(team):
+    ensembles = []
+    for given in request.ensembles:
+        members = tuple(given.split("+"))
+        if members == (SEEDS,):
+            if request.seeds < 2:
+                raise ConfigError(
+                    "--ensemble seeds: needs several seeds, e.g. --seeds 3", "invalid_ensemble"
+                )
+        elif len(set(members)) < len(members):
             raise ConfigError(
-                f"--ensemble {given}: a system twice says the same twice; for several seeds of it "
-                "write --seeds 3 --ensemble seeds"
+                f"--ensemble {given} lists the same system twice. For several seeds of it write "
+                "--seeds 3 --ensemble seeds.",
+                "invalid_ensemble",
             )
-        elif len(team) < 2 or set(team) - set(names):
+        elif len(members) < 2 or set(members) - set(names):
             raise ConfigError(
-                f"--ensemble {given}: expected seeds, or at least two of the systems that compete "
-                f"joined by +, such as {'+'.join(names[:2])}"
+                f"--ensemble {given}: expected seeds, or at least two compared systems joined "
+                f"by +, such as {'+'.join(names[:2])}",
+                "invalid_ensemble",
             )
-        teams.append(team)
-    return teams
+        ensembles.append(members)
+    return ensembles
 
 
-def refuse_foreign(folder: Path) -> None:
-    """A comparison gets a folder of its own."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / AGREED).is_file():
-        raise ConfigError(f"{folder} holds other things than a comparison; choose another --run")
+def check_is_comparison_dir(folder: Path) -> None:
+    """Raise ConfigError for a file, or for a non-empty directory that is not a comparison's."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / PLAN).is_file():
+        raise ConfigError(
+            f"{folder} is not a comparison's directory. Choose another --run.", "not_a_comparison"
+        )
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file; choose another --run")
+        raise ConfigError(f"{folder} is a file. Choose another --run.", "not_a_comparison")
 
 
-def forget_unbegun(folder: Path) -> None:
-    """What was agreed before anything was trained, and then came to nothing, binds nobody."""
-    if (folder / AGREED).is_file() and not (folder / BUDGETS).exists():
-        with store.os_errors_as_polyhead_errors(folder):
-            (folder / AGREED).unlink()
+def discard_unstarted(folder: Path) -> None:
+    """Delete the plan of a comparison that never started training."""
+    if (folder / PLAN).is_file() and not (folder / BUDGETS).exists():
+        with os_errors_as_polyhead_errors(folder):
+            (folder / PLAN).unlink()
             for name in ("data", "tokenizer"):
                 if (folder / name).is_dir():
                     shutil.rmtree(folder / name)
 
 
-def agree(plan: ComparePlan, asked: CompareRequest) -> None:
-    """Write down what was agreed, or make sure that this is the same comparison.
+def check_same_plan(plan: ComparePlan, request: CompareRequest) -> None:
+    """Write the plan, or raise ConfigError if it differs from the one that was started.
 
-    Systems and seeds may be added later: what is finished is not done again.
+    Systems and seeds may be added later.
     """
     now = {
         "contest": plan.contest.name,
         "budget": str(plan.budget),
-        "recipe": asked.recipe,
-        "files": {name: list(paths) for name, paths in asked.files.items() if paths},
-        "test files": {name: list(paths) for name, paths in asked.tests.items() if paths},
+        "recipe": request.recipe,
+        "files": {name: list(paths) for name, paths in request.files.items() if paths},
+        "test files": {name: list(paths) for name, paths in request.tests.items() if paths},
         "data": {k: v for k, v in plan.base.items() if k in ("data", "text", "decode")},
         "changes": list(plan.changes),
         "metric": plan.metric,
-        "test set": fingerprint([*plan.material.sources, *plan.material.references]),
+        "test set": fingerprint([*plan.test.sources, *plan.test.references]),
     }
     now = json.loads(json.dumps(now))
-    path = plan.folder / AGREED
+    path = plan.folder / PLAN
     if not path.exists():
-        with store.os_errors_as_polyhead_errors(path):
-            plan.folder.mkdir(parents=True, exist_ok=True)
-        store.write_text(path, json.dumps(now, ensure_ascii=False, indent=1) + "\n")
+        write_json(path, now)
         return
     before = read_json(path)
     for name, value in now.items():
         if before.get(name) != value:
             shown = ""
             if name not in ("data", "test set"):
-                shown = f" ({_told(before.get(name))}, not {_told(value)})"
+                shown = f" ({_as_options(before.get(name))}, not {_as_options(value)})"
             raise ConfigError(
-                f"{plan.folder} was begun with {OTHER.get(name, f'another {name}')}{shown}; go on "
-                "as it began, or choose another --run"
+                f"{plan.folder} was started with {OTHERS.get(name, f'another {name}')}{shown}. "
+                "Use the original options to resume, or choose another --run.",
+                "plan_changed",
             )
 
 
-def _told(value: Any) -> str:
-    """A value of an agreement as it was written on the command line."""
+def _as_options(value: Any) -> str:
+    """Return a value of the plan as it was written on the command line."""
     if isinstance(value, dict):
         options = [(name.replace("_", "-"), path) for name in value for path in value[name]]
-        return _told([f"--{name} {path}" for name, path in options])
+        return _as_options([f"--{name} {path}" for name, path in options])
     return (" ".join(value) if isinstance(value, list) else value) or "none"
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A file of ours; whatever is wrong with it is said in one line."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} is damaged; remove it, and the same command makes it anew")
-    return values

@@ -1,11 +1,11 @@
-"""The systems that can be compared: a row each, with the recipe that says how large it is.
+"""Systems that can be compared: a row each, with the recipe of its sizes.
 
-A system's sizes, its optimiser and its learning rate are those of its recipe, multi30k-de-en-NAME;
-data and tokens are those of whatever it is compared on. Trained on the recipe's own data, batches
-are as large as the recipe has them; elsewhere as large as the data's recipe has them.
+Sizes, optimizer and learning rate of a system are those of its recipe, multi30k-de-en-NAME; data
+and tokenizer are those of the comparison. Batches are as large as in the recipe on the recipe's own
+data, else as in the recipe of the data.
 
-A system may be trained in several stages that share the budget: GNMT first learns by likelihood,
-then by reward (Wu et al. 2016, section 5).
+A system may be trained in several stages that share the budget: GNMT is trained by likelihood, then
+by reward (Wu et al. 2016, section 5).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,8 @@ from typing import Any
 
 from polyhead.config import read, set_by_path, suggest
 from polyhead.errors import ConfigError
-from polyhead.training.config import find_recipe
+from polyhead.models.registry import FAMILIES
+from polyhead.training.config import DEFAULT_FAMILY, find_recipe
 
 HOME = "multi30k-de-en"
 CARRIED = ("optimizer", "schedule", "clip_norm", "smoothing", "accumulate")  # to other data
@@ -22,7 +23,7 @@ CARRIED = ("optimizer", "schedule", "clip_norm", "smoothing", "accumulate")  # t
 
 @dataclass(frozen=True)
 class Stage:
-    """A share of the budget, and what is different while it lasts."""
+    """A share of the budget, and the overrides of this stage."""
 
     share: float = 1.0
     changes: tuple[str, ...] = ()
@@ -30,10 +31,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class System:
-    """One contestant. `published` is its row of the paper's Table 2.
+    """One row of the table.
 
-    `bar` is the BLEU that a well-known series of tutorials reports on Multi30k, German to English
-    (bentrevett/pytorch-seq2seq; greedy, lower-cased, tokenised by spaCy).
+    published: its row of the paper's Table 2.
+    bar: BLEU reported by bentrevett/pytorch-seq2seq on Multi30k, German to English (greedy,
+        lower-cased, tokenised by spaCy).
     """
 
     name: str
@@ -78,7 +80,7 @@ TABLE = (
 LADDER = (
     System("none", "last state", "Sutskever et al. 2014", "ladder", ("model.context=none",)),
     System("mean", "mean of all states", "", "ladder", ("model.context=mean",)),
-    System("positional", "a weight for each place", "", "ladder", ("model.context=positional",)),
+    System("positional", "a weight for each position", "", "ladder", ("model.context=positional",)),
     System("content", "a function of h", "", "ladder", ("model.context=content",)),
     System("dot", "dot, sᵀh", "Luong et al. 2015", "ladder", ("model.score=dot",)),
     System("scaled-dot", "scaled dot, sᵀh / √d", "Vaswani et al. 2017", "ladder",
@@ -96,7 +98,7 @@ LADDER = (
 
 @dataclass(frozen=True)
 class Contest:
-    """Who may take part, who does unless told otherwise, and whom all are tested against."""
+    """A set of systems, those compared by default, and the baseline of the significance tests."""
 
     name: str
     systems: tuple[System, ...]
@@ -120,22 +122,24 @@ CONTESTS = {
 }
 
 
-def choose(contest: Contest, names: Sequence[str]) -> tuple[System, ...]:
-    """The systems of these names in the order of the table; the usual ones if none is named."""
+def select_systems(contest: Contest, names: Sequence[str]) -> tuple[System, ...]:
+    """Return the named systems, or the usual ones, in the order of the table."""
     known = {system.name: system for system in contest.systems}
     for name in names:
         if name not in known:
-            raise ConfigError(f"--systems {name}: no such system{suggest(name, known)}")
+            raise ConfigError(
+                f"--systems {name}: no such system{suggest(name, known)}", "unknown_system"
+            )
     wanted = names or contest.usual
     return tuple(system for system in contest.systems if system.name in wanted)
 
 
-def configuration(
+def system_values(
     system: System, base: Mapping[str, Any], *, home: bool, changes: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The plain values of a run: the system's model and training on the base's data and tokens.
+    """Return the values of a run: the system's model and training, the base's data and tokenizer.
 
-    `home` says that the base has the data which the system's recipe was made for.
+    home: the base has the data that the system's recipe was made for.
     """
     own = read(find_recipe(f"{HOME}-{system.recipe}" if system.recipe else HOME))
     train = own["train"] if home else _carried(own["train"], base.get("train", {}))
@@ -149,20 +153,22 @@ def configuration(
     }
     for change in (*system.changes, *changes):
         set_by_path(values, change)
-    _part_vocabularies(values)
+    _untie_vocabularies(values)
     return values
 
 
 def _carried(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """What a system takes along to other data, and what it finds there."""
-    taken = {name: value for name, value in own.items() if name in CARRIED}
+    """Return training values on other data: those of the system, and those of the data."""
+    kept = {name: value for name, value in own.items() if name in CARRIED}
     size = base.get("max_tokens", own.get("max_tokens"))
-    found = {n: base[n] for n in ("bleu_sentences", "device", "bf16", "workers") if n in base}
-    return {**taken, **found, **({} if size is None else {"max_tokens": size})}
+    given = {n: base[n] for n in ("bleu_sentences", "device", "bf16", "workers") if n in base}
+    return {**kept, **given, **({} if size is None else {"max_tokens": size})}
 
 
-def _part_vocabularies(values: dict[str, Any]) -> None:
-    """Two vocabularies cannot share a table; a Transformer would, unless told otherwise."""
-    joint = values["text"].get("joint", True)
-    if not joint and values["model"].get("family", "transformer") == "transformer":
-        values["model"].setdefault("tie", "target")
+def _untie_vocabularies(values: dict[str, Any]) -> None:
+    """Share no table between two vocabularies where the model's default would."""
+    if values["text"].get("joint", True) or "tie" in values["model"]:
+        return
+    family = values["model"].get("family", DEFAULT_FAMILY)
+    if getattr(FAMILIES[family].config(), "tie", None) == "all":
+        values["model"]["tie"] = "target"

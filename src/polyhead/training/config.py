@@ -26,6 +26,7 @@ from polyhead.tokenizers.base import TextConfig
 from polyhead.training.loop import TrainConfig
 
 DEFAULT_RECIPE = "small"
+DEFAULT_FAMILY = "transformer"
 LISTS = (  # options of [data] that take several files
     "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "text",
     "valid_text", "labelled", "valid_labelled", "images", "valid_images",
@@ -120,7 +121,7 @@ def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
     _check_tables(values)
     _prefer_steps(values, overrides)
     model = dict(values.get("model", {}))
-    family = model.pop("family", "transformer")
+    family = model.pop("family", DEFAULT_FAMILY)
     if family not in FAMILIES:
         raise ConfigError(
             f"model.family: unknown family {family!r}{suggest(str(family), FAMILIES)}",

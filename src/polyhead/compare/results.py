@@ -1,0 +1,217 @@
+"""Results of a comparison: their classes, and their files in the comparison's directory.
+
+results/NAME-SEED.json    a `SystemResult`
+outputs/NAME-SEED.*.txt   translations of the test set
+table.json                a `ComparisonTable`
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors, write_text
+from polyhead.cost.published import PublishedSystem
+from polyhead.errors import ConfigError
+from polyhead.metrics.bleu import Score
+from polyhead.pipelines.evaluate import Metric
+
+DECODINGS = ("greedy", "beam")
+OF_ENSEMBLES = ("members", "names")  # keys that the rows of single systems do not have
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """Cost of a training: CPU seconds, and FLOPs by formula and measured on real batches."""
+
+    steps: int | float
+    tokens: int | float
+    seconds: float
+    flops: float
+    flops_measured: float
+
+
+@dataclass(frozen=True)
+class DecodingCost:
+    """Memory and speed of decoding, and its options."""
+
+    remembered_bytes: int  # the state of one sentence
+    source_tokens: int  # of that sentence
+    beam: int
+    length_penalty: float
+    sentences_per_second: dict[str, float]  # greedy, beam
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One validation, after this share of the budget."""
+
+    share: float
+    step: int
+    loss: float | None
+    bleu: float | None = None
+
+
+@dataclass(frozen=True)
+class ExpertBalance:
+    """Share of the experts that were used, and the largest share of tokens that one got."""
+
+    used: float
+    most: float
+
+
+@dataclass(frozen=True)
+class SystemResult:
+    """Everything measured on one trained system, or on an ensemble of `members`."""
+
+    system: str
+    seed: int | str
+    parameters: int
+    training: TrainingCost
+    decoding: DecodingCost
+    scores: dict[str, dict[str, Score]]  # greedy, beam; then by the score's name
+    curve: list[CurvePoint]
+    experts: ExpertBalance | None = None
+    members: list[str] | None = None
+
+    @property
+    def key(self) -> str:
+        """Name of the run."""
+        return f"{self.system}-{self.seed}"
+
+
+@dataclass(frozen=True)
+class ScoreRange:
+    """A score over all seeds."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class RowDecoding:
+    """Memory and speed of decoding, as the table shows them."""
+
+    remembered_bytes: int
+    parameter_bytes: int
+    sentences_per_second: dict[str, float]
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One system: means over its seeds. `members` and `names` are those of an ensemble."""
+
+    system: str
+    title: str
+    paper: str
+    published: str | None
+    bar: float | None
+    seeds: list[int | str]
+    scores: dict[str, dict[str, ScoreRange]]
+    interval: tuple[float, float] | None
+    p_value: float | None
+    parameters: int
+    training: TrainingCost
+    decoding: RowDecoding
+    curves: list[list[CurvePoint]]
+    experts: ExpertBalance | None = None
+    members: list[str] | None = None
+    names: list[str] | None = None
+
+    @property
+    def runs(self) -> list[str]:
+        """Names of the runs to use: that of the first seed, or those of the members."""
+        return self.members or [f"{self.system}-{self.seeds[0]}"]
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Origin and size of the test set."""
+
+    where: str
+    sentences: int
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """The whole table, and the conditions of the comparison."""
+
+    contest: str
+    data: str
+    test: EvaluationSet
+    budget: str
+    seeds: int
+    baseline: str
+    metric: Metric
+    at_home: bool
+    beam: int
+    length_penalty: float
+    coverage: float
+    replace_unknown: bool
+    signatures: list[str]
+    rows: list[TableRow]
+    paper: dict[str, PublishedSystem]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of table.json."""
+        published = {key: row._asdict() for key, row in self.paper.items()}
+        return to_json(self) | {"paper": published}
+
+
+def to_json(value: Any) -> dict[str, Any]:
+    """Return a result as JSON values; keys of ensembles are left out where they are None."""
+
+    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: item for name, item in pairs if item is not None or name not in OF_ENSEMBLES}
+
+    return asdict(value, dict_factory=fields)
+
+
+def result_file(folder: Path, name: str, seed: int | str) -> Path:
+    """Return the path of a system's result in a comparison's directory."""
+    return folder / "results" / f"{name}-{seed}.json"
+
+
+def output_file(folder: Path, name: str, seed: int | str, decoding: str) -> Path:
+    """Return the path of a system's translations in a comparison's directory."""
+    return folder / "outputs" / f"{name}-{seed}.{decoding}.txt"
+
+
+def read_result(path: Path) -> SystemResult:
+    """Read a file that `write_json` wrote."""
+    try:
+        return TypeAdapter(SystemResult).validate_python(read_json(path))
+    except ValidationError:
+        raise _damaged(path) from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; raises ConfigError if the file is damaged."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise _damaged(path)
+    return values
+
+
+def _damaged(path: Path) -> ConfigError:
+    return ConfigError(
+        f"{path} is damaged. Delete it and run the same command again.", "damaged_file"
+    )
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Write a JSON object atomically."""
+    write_file(path, json.dumps(values, ensure_ascii=False, indent=1) + "\n")
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a text file atomically, creating its directory."""
+    with os_errors_as_polyhead_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text)
