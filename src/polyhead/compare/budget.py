@@ -90,14 +90,14 @@ class TimingReporter(NullReporter):
             return time.process_time() / torch.get_num_threads()
         return time.perf_counter()
 
-    def stage(self, what: str) -> None:
+    def stage(self, text: str) -> None:
         """Forward a stage."""
-        self.inner.stage(what)
+        self.inner.stage(text)
 
-    def notice(self, what: str) -> None:
+    def notice(self, text: str) -> None:
         """Forward a notice; it ends a validation, whose time is not counted."""
         self.last = self.now()
-        self.inner.notice(what)
+        self.inner.notice(text)
 
     def begin(self, step: int, steps: int) -> None:
         """Start the clock."""
