@@ -1,12 +1,12 @@
-// A language model: it goes on with a text, which runs onto the page as it is written.
+// Panel of a language model: it continues a prompt, and the text is shown while it is generated.
 
 import { button, element, toggle } from "../viewer/elements.js";
 import { keepFocus } from "../viewer/loop.js";
-import { explorer, latest, nothing, openTab, tabs, textBox, trouble } from "./parts.js";
-import { stepping } from "./stepping.js";
-import { ask, events, Refusal } from "./wire.js";
+import { explorer, abortPrevious, emptyNote, openTab, tabs, textBox, errorMessage } from "./panel_parts.js";
+import { stepsTab } from "./steps_tab.js";
+import { send, events, RequestError } from "./http.js";
 
-export function writing(root, page) {
+export function generatePanel(root, page) {
   const { kept, model: { defaults } } = page;
   const options = (kept.options ??= { temperature: defaults.temperature, greedy: false, tokens: Math.min(80, defaults.max_length), seed: 1 });
   const text = textBox(page, { hint: "prompt_here", typed: (q) => page.change({ q, forced: [] }) });
@@ -15,8 +15,8 @@ export function writing(root, page) {
   const [tabPlace, below] = [element("div", { class: "tabs" }), element("div", { class: "below" })];
   const note = element("p", { class: "hint line-note" });
   const places = { attention: element("div", { class: "place" }), steps: element("div", { class: "place" }) };
-  const shows = { attention: explorer(page, places.attention), steps: stepping(page, places.steps) };
-  const fresh = latest();
+  const shows = { attention: explorer(page, places.attention), steps: stepsTab(page, places.steps) };
+  const fresh = abortPrevious();
   let [running, written] = [false, kept.q === page.state.q ? kept.written : ""];
 
   root.append(
@@ -41,17 +41,17 @@ export function writing(root, page) {
       model: page.model.name, prompt: q, max_tokens: options.tokens, seed: options.seed, greedy: options.greedy, temperature: options.temperature,
     };
     try {
-      for await (const [event, data] of events(await ask("/v1/generate", body, signal))) {
-        if (event === "error") throw new Refusal(422, data);
+      for await (const [event, data] of events(await send("/v1/generate", body, signal))) {
+        if (event === "error") throw new RequestError(422, data);
         if (event === "text") more.append(data.text);
         if (event === "text") written += data.text;
         Object.assign(kept, { q, written });
       }
     } catch (error) {
       if (signal.aborted) return;
-      paper.append(trouble(page, error));
+      paper.append(errorMessage(page, error));
     }
-    options.seed += 1; // another text when the button is pressed again
+    options.seed += 1; // the next click gives another text
     halt();
   }
 
@@ -61,7 +61,7 @@ export function writing(root, page) {
     const ready = tab === "steps" ? page.state.q : (lines.at(-1) ?? "");
     note.textContent = tab === "attention" && lines.length > 1 ? page.say("last_line_note") : "";
     keepFocus(tabPlace, () => tabPlace.replaceChildren(tabs(page, Object.keys(places))));
-    if (!ready.trim()) return below.replaceChildren(nothing(page));
+    if (!ready.trim()) return below.replaceChildren(emptyNote(page));
     const back = below.lastChild !== places[tab];
     if (back) below.replaceChildren(note, places[tab]);
     return shows[tab]({ model: page.model.name, text: ready }, back);

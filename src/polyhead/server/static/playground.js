@@ -1,33 +1,33 @@
-// The playground: one model at a time, its state in the address. Each use of a model has its own panel.
+// Playground: shows one model at a time, with the state in the URL. Each task has its own panel.
 
 import { element, languages } from "../viewer/elements.js";
 import { address, defaultLanguage, picker, remember } from "../viewer/loop.js";
-import { trouble } from "./parts.js";
-import { say } from "./playwords.js";
-import { json, useKey } from "./wire.js";
+import { errorMessage } from "./panel_parts.js";
+import { say } from "./messages.js";
+import { json, useKey } from "./http.js";
 
-// Only the panel that is needed is loaded.
+// Panels are loaded when they are needed.
 const PANELS = {
-  translate: async () => (await import("./translating.js")).translating,
-  generate: async () => (await import("./writing.js")).writing,
-  fill: async () => (await import("./understanding.js")).filling,
-  classify: async () => (await import("./understanding.js")).classifying,
-  "classify-image": async () => (await import("./seeing.js")).seeing,
+  translate: async () => (await import("./translate_panel.js")).translatePanel,
+  generate: async () => (await import("./generate_panel.js")).generatePanel,
+  fill: async () => (await import("./text_panels.js")).fillPanel,
+  classify: async () => (await import("./text_panels.js")).classifyPanel,
+  "classify-image": async () => (await import("./image_panel.js")).imagePanel,
 };
 const TABS = ["attention", "steps", "beam"];
 const KEYS = ["model", "q", "tab", "n", "forced", "beam"];
 const root = document.getElementById("play");
 
-function readPlay(hash, { models, limits }) {
+function readState(hash, { models, limits }) {
   const { given, pick } = picker(hash);
   const whole = (name, least, otherwise) => Math.max(least, parseInt(given.get(name)) || otherwise);
   return {
     model: models.find((model) => model.name === given.get("model")) ?? models[0],
     q: given.get("q") ?? "",
     tab: pick("tab", TABS, "attention"),
-    n: whole("n", 1, 1), // which of the n-best is looked at
-    forced: (given.get("forced") ?? "").split(".").map(Number).filter((id) => Number.isInteger(id) && id > 0), // ids, for step by step
-    beam: Math.min(limits.max_beam, whole("beam", 0, 0)), // 0: as the model's maker thought
+    n: whole("n", 1, 1), // selected translation of the n-best list
+    forced: (given.get("forced") ?? "").split(".").map(Number).filter((id) => Number.isInteger(id) && id > 0), // ids, for the steps tab
+    beam: Math.min(limits.max_beam, whole("beam", 0, 0)), // 0: the model's default
     lang: languageOf({ pick }),
   };
 }
@@ -36,31 +36,31 @@ function languageOf({ pick }) {
   return pick("lang", ["ko", "en"], defaultLanguage());
 }
 
-function writePlay({ model, q, tab, n, forced, beam }, isAnother = false) {
+function stateToURL({ model, q, tab, n, forced, beam }, isAnother = false) {
   const parts = { model: model.name };
   if (q) parts.q = q;
   if (tab !== "attention") parts.tab = tab;
   if (n > 1) parts.n = n;
   if (forced.length) parts.forced = forced.join(".");
   if (beam) parts.beam = beam;
-  return address(parts, isAnother ? [...KEYS, "word"] : KEYS); // of another text another word would be alone
+  return address(parts, isAnother ? [...KEYS, "word"] : KEYS); // a selected word belongs to its text
 }
 
-// Everything that a panel may know: the model, the limits, the state, and how to change it.
-function start(found) {
+// Builds the page. Panels get `page`: the model, the limits, the state, and `change`.
+function showPlayground(found) {
   const { models, limits } = found;
-  let state = readPlay(location.hash, found);
+  let state = readState(location.hash, found);
   let panel;
   const kept = Object.create(null);
   const page = {
     limits,
-    get kept() { return (kept[state.model.name] ??= {}); }, // what is not in the address, for the same model in another language
+    get kept() { return (kept[state.model.name] ??= {}); }, // state outside the URL, kept when the language changes
     get state() { return state; },
     get model() { return state.model; },
     say: (key, values) => say(state, key, values),
     change(part, turned = false) {
       state = { ...state, ...part };
-      remember(writePlay(state, "q" in part || "n" in part), turned);
+      remember(stateToURL(state, "q" in part || "n" in part), turned);
       panel.update();
     },
   };
@@ -68,21 +68,21 @@ function start(found) {
     document.documentElement.lang = state.lang;
     document.title = `${state.model.name} · Polyhead`;
     const place = element("div", { class: "panel" });
-    root.replaceChildren(bar(page, models, choose, speak), place, foot(page));
+    root.replaceChildren(bar(page, models, changeModel, changeLanguage), place, footer(page));
     panel?.end?.();
     panel = null;
-    const make = await PANELS[state.model.use]().catch((error) => place.replaceChildren(trouble(page, error)));
-    if (!make || !place.isConnected) return; // another was chosen meanwhile
+    const make = await PANELS[state.model.use]().catch((error) => place.replaceChildren(errorMessage(page, error)));
+    if (!make || !place.isConnected) return; // another model was selected meanwhile
     panel = make(place, page);
     panel.update();
   };
-  const choose = (model) => {
+  const changeModel = (model) => {
     state = { ...state, model, n: 1, forced: [], tab: "attention" };
-    remember(writePlay(state, true), true);
+    remember(stateToURL(state, true), true);
     build();
     document.getElementById("model")?.focus();
   };
-  const speak = (lang) => {
+  const changeLanguage = (lang) => {
     state = { ...state, lang };
     remember(address({ lang }, ["lang"]), false);
     build();
@@ -90,32 +90,32 @@ function start(found) {
   };
   window.addEventListener("popstate", () => {
     const before = state;
-    state = readPlay(location.hash, found);
+    state = readState(location.hash, found);
     if (before.model !== state.model || before.lang !== state.lang) build();
     else panel?.update();
   });
   build();
 }
 
-function bar(page, models, choose, speak) {
+function bar(page, models, changeModel, changeLanguage) {
   const { model } = page;
   const name = (one) => {
     const way = one.source_language && one.target_language ? ` · ${one.source_language} → ${one.target_language}` : "";
     return `${one.name}${way}`;
   };
   const options = models.map((one, i) => element("option", { value: i, selected: one === model }, name(one)));
-  const select = element("select", { id: "model", "aria-label": page.say("model"), change: () => choose(models[select.value]) }, ...options);
+  const select = element("select", { id: "model", "aria-label": page.say("model"), change: () => changeModel(models[select.value]) }, ...options);
   return element(
     "header", { class: "top" },
     element("div", { class: "brand" },
       element("img", { src: "/page/icon.svg", alt: "", width: 30, height: 30 }),
       element("div", {}, element("h1", {}, "Polyhead"), element("p", {}, page.say("tagline")))),
     models.length > 1 ? select : element("p", { class: "only" }, element("bdi", {}, name(model))),
-    languages(page.state, speak),
+    languages(page.state, changeLanguage),
   );
 }
 
-function foot(page) {
+function footer(page) {
   const { family, parameters } = page.model;
   const size = parameters >= 1e6 ? `${(parameters / 1e6).toFixed(1)} M` : `${Math.round(parameters / 1e3)} k`;
   return element(
@@ -123,15 +123,15 @@ function foot(page) {
   );
 }
 
-// A server with a key says 401 to whoever has none.
-function askForKey(state, isWrong) {
+// Shown after 401 or 403: asks for the API key.
+function showKeyForm(state, isWrong) {
   const input = element("input", { type: "password", id: "key", autocomplete: "off", required: true, "aria-label": say(state, "key") });
   const form = element("form", {
     class: "card key",
     submit: (event) => {
       event.preventDefault();
       useKey(input.value);
-      begin();
+      loadModels();
     },
   }, element("h1", {}, say(state, "key")), isWrong ? element("p", { class: "trouble", role: "alert" }, say(state, "key_wrong")) : null,
   input, element("button", { class: "primary" }, say(state, "key_send")));
@@ -139,17 +139,17 @@ function askForKey(state, isWrong) {
   input.focus();
 }
 
-async function begin() {
+async function loadModels() {
   const state = { lang: languageOf(picker(location.hash)) };
   document.documentElement.lang = state.lang;
   try {
     const found = await json("/v1/models");
-    if (found.models.length) start(found);
+    if (found.models.length) showPlayground(found);
     else root.replaceChildren(element("p", { class: "card" }, say(state, "no_models")));
   } catch (error) {
-    if (error.status === 401 || error.status === 403) askForKey(state, error.status === 403);
-    else root.replaceChildren(trouble({ say: (...words) => say(state, ...words) }, error, begin));
+    if (error.status === 401 || error.status === 403) showKeyForm(state, error.status === 403);
+    else root.replaceChildren(errorMessage({ say: (...words) => say(state, ...words) }, error, loadModels));
   }
 }
 
-begin();
+loadModels();

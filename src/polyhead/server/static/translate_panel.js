@@ -1,25 +1,25 @@
-// Translate as you type: the text, its translations, and three ways to look at how they came about.
+// Panel of a translation model: translations while typing, and tabs for attention, steps and beam search.
 
 import { bar, button, element } from "../viewer/elements.js";
 import { keepFocus } from "../viewer/loop.js";
-import { explorer, guarded, nothing, openTab, tabs, textBox } from "./parts.js";
-import { stepping } from "./stepping.js";
-import { growing } from "./tree.js";
-import { json } from "./wire.js";
+import { explorer, latestOnly, emptyNote, openTab, tabs, textBox } from "./panel_parts.js";
+import { stepsTab } from "./steps_tab.js";
+import { beamTab } from "./beam_tab.js";
+import { json } from "./http.js";
 
-const TABS = { attention: explorer, steps: stepping, beam: growing };
-const MOST = 5; // translations that are listed, if the model's own beam is as wide
+const TABS = { attention: explorer, steps: stepsTab, beam: beamTab };
+const MOST = 5; // translations in the list, at most the model's beam width
 
-export function translating(root, page) {
+export function translatePanel(root, page) {
   const { source_language: from, target_language: to } = page.model;
   const text = textBox(page, { hint: "type_here", lang: from, typed: (q) => page.change({ q, n: 1, forced: [] }) });
   const answer = element("div", { class: "answer-box", "aria-live": "polite", lang: to ?? null });
   const [choices, tabPlace, below] = ["choices", "tabs", "below"].map((name) => element("div", { class: name }));
-  const guard = guarded(page, answer);
-  const look = looking(page, below);
+  const guard = latestOnly(page, answer);
+  const look = explorerTabs(page, below);
   let found = null;
 
-  const moved = () => found?.of === text.box.value && look(found, lineAt(text.box)); // not while one types
+  const moved = () => found?.of === text.box.value && look(found, lineAt(text.box)); // not during typing
   for (const event of ["selectionchange", "click"]) text.box.addEventListener(event, moved);
   root.append(
     element("section", { class: "card twins" }, text.node, element("div", { class: "box out" }, answer)),
@@ -29,21 +29,21 @@ export function translating(root, page) {
   function update() {
     const { q } = page.state;
     text.set(q);
-    const begun = guard(q, async (signal) => {
-      // A wider beam than the model's own would find another translation than every other client gets.
+    const started = guard(q, async (signal) => {
+      // A beam wider than the model's default could give another translation than other clients get.
       const n_best = Math.min(MOST, page.model.defaults.beam);
       const body = { model: page.model.name, text: q, n_best, tokens: true };
       try {
         const answers = q.trim() ? await json("/v1/translate", body, signal) : null;
         found = answers && { ...answers.translations[0], of: q };
       } catch (error) {
-        if (!signal.aborted) found = null; // nothing old beside a new text
+        if (!signal.aborted) found = null; // no old translation beside a new text
         throw error;
       } finally {
         if (!signal.aborted) show();
       }
     });
-    if (!begun && found?.of === q) show(); // and not while a new one is on its way
+    if (!started && found?.of === q) show(); // not while a new one is loading
   }
 
   const show = () => keepFocus(root, () => {
@@ -65,7 +65,7 @@ function chosen(page, found) {
   return found.hypotheses[place(page, found)];
 }
 
-// The line in which the cursor stands, or the first one that says something.
+// Returns the line with the cursor, or the first line that is not blank.
 function lineAt(box) {
   const lines = box.value.split("\n");
   const at = box.value.slice(0, box.selectionStart).split("\n").length - 1;
@@ -78,7 +78,7 @@ function output(page, text, pieces) {
     class: "plain", id: "copy",
     click: async () => {
       if (navigator.clipboard) await navigator.clipboard.writeText(text);
-      else copySelected(shown); // a browser has no clipboard for pages that come from another machine without TLS
+      else copySelected(shown); // browsers offer no clipboard to pages of other machines without TLS
       copy.textContent = page.say("copied");
     },
   }, page.say("copy"));
@@ -92,7 +92,7 @@ function copySelected(node) {
   document.execCommand("copy");
 }
 
-// All hypotheses with their scores, as radio buttons: the one chosen is the one looked at.
+// All hypotheses with their scores as radio buttons; the tabs show the selected one.
 function list(page, found) {
   if (found.hypotheses.length < 2) return "";
   const best = found.hypotheses[0].score;
@@ -113,8 +113,8 @@ function tabsOf(page) {
   return Object.keys(TABS).filter((tab) => tab !== "attention" || page.model.attention.length);
 }
 
-// The tabs below. Only the one that is open asks the server.
-function looking(page, below) {
+// The tabs; only the open one sends requests.
+function explorerTabs(page, below) {
   const places = {};
   const shows = {};
   for (const [tab, make] of Object.entries(TABS)) {
@@ -124,7 +124,7 @@ function looking(page, below) {
   const note = element("p", { class: "hint line-note" });
   return function look(found, line) {
     const tab = openTab(page, tabsOf(page));
-    if (!found) return below.replaceChildren(page.state.q.trim() ? "" : nothing(page));
+    if (!found) return below.replaceChildren(page.state.q.trim() ? "" : emptyNote(page));
     const many = page.state.q.trim().includes("\n");
     note.textContent = many ? page.say("line_note") : "";
     const back = below.lastChild !== places[tab];
@@ -132,7 +132,7 @@ function looking(page, below) {
     const { tokens, ended } = chosen(page, found);
     const ids = tokens?.filter((token) => !token.special).map((token) => token.id);
     const request = { model: page.model.name, text: line };
-    if (tab !== "beam" && !many && ids?.length) request.target_ids = ids; // the one that is shown
+    if (tab !== "beam" && !many && ids?.length) request.target_ids = ids; // of the translation shown
     if (tab === "steps") request.ended = ended;
     return shows[tab](request, back);
   };

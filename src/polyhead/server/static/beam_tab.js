@@ -1,30 +1,30 @@
-// Beam search as a tree: steps from left to right, the best child beside its parent, the others below.
+// Beam search tab: a tree with steps from left to right, the best child beside its parent, the others below.
 
 import { button, choice, element, readout } from "../viewer/elements.js";
 import { keepFocus } from "../viewer/loop.js";
-import { guarded, piece } from "./parts.js";
-import { json } from "./wire.js";
+import { latestOnly, piece } from "./panel_parts.js";
+import { json } from "./http.js";
 
-const [WIDTH, ROW, GAP] = [104, 34, 22]; // of a node with the gap before the next, in pixels
+const [WIDTH, ROW, GAP] = [104, 34, 22]; // width and height of a node with the gap, in pixels
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTHS = [1, 2, 4, 8];
 
-export function growing(page, place) {
-  const guard = guarded(page, place);
+export function beamTab(page, place) {
+  const guard = latestOnly(page, place);
   return function show({ model, text }) {
     const beam = page.state.beam || page.model.defaults.beam;
     guard(JSON.stringify([model, text, beam]), async (signal) => {
       const found = await json("/v1/beam", { model, text, beam }, signal);
-      keepFocus(place, () => place.replaceChildren(drawing(page, found, beam)));
+      keepFocus(place, () => place.replaceChildren(drawTree(page, found, beam)));
     });
   };
 }
 
-function drawing(page, { nodes, hypotheses }, beam) {
-  const tree = laidOut(nodes);
+function drawTree(page, { nodes, hypotheses }, beam) {
+  const tree = layOut(nodes);
   const paths = hypotheses.map(({ node }) => new Set(ancestors(tree, node)));
   const kept = new Set(paths.flatMap((path) => [...path]));
-  const told = readout(page.say("beam_hint", { n: beam }));
+  const status = readout(page.say("beam_hint", { n: beam }));
   const lines = document.createElementNS(SVG, "svg");
   const height = ROW * (1 + Math.max(...tree.map((one) => one.row)));
   const width = WIDTH * (1 + Math.max(...nodes.map((one) => one.step)));
@@ -35,24 +35,24 @@ function drawing(page, { nodes, hypotheses }, beam) {
     button({
       class: `node ${stateOf(one)}`, id: `node-${one.node}`, tabindex: one.node === 0 ? 0 : -1, title: one.text,
       style: { left: `${one.step * WIDTH}px`, top: `${one.row * ROW + 4}px` },
-      focus: () => tell(page, told, tree, one), pointerenter: () => tell(page, told, tree, one), pointerleave: told.clear,
+      focus: () => describeNode(page, status, tree, one), pointerenter: () => describeNode(page, status, tree, one), pointerleave: status.clear,
     }, element("bdi", {}, piece(one))));
-  const field = element("div", { class: "tree", style: { width: `${width}px`, height: `${height}px` }, keydown: (event) => climb(event, tree, buttons) });
+  const field = element("div", { class: "tree", style: { width: `${width}px`, height: `${height}px` }, keydown: (event) => moveFocus(event, tree, buttons) });
   field.append(lines, ...buttons);
   const widths = [...new Set([...WIDTHS, beam])].sort((a, b) => a - b).map((value) => ({ value }));
   const ends = hypotheses.map(({ text, score }, i) =>
     element("li", { class: i ? null : "best" }, element("bdi", {}, text), element("small", { title: page.say("score_hint") }, score.toFixed(2))));
   return element("section", { class: "card" },
     choice("beam", page.say("beam"), widths, beam, (value) => page.change({ beam: value }, true)),
-    element("div", { class: "above" }, told.node), element("div", { class: "scroll" }, field), element("ol", { class: "results" }, ...ends));
+    element("div", { class: "above" }, status.node), element("div", { class: "scroll" }, field), element("ol", { class: "results" }, ...ends));
 }
 
-// Give every node a row: the child that was followed farthest goes on in its parent's; each other one
-// begins in the first row below that is free as far as it reaches.
-function laidOut(nodes) {
+// Assigns a row to every node: the deepest child stays in its parent's row, each other one starts in the first row below that
+// is free for its whole depth.
+function layOut(nodes) {
   const tree = nodes.map((one) => ({ ...one, children: [], row: 0 }));
   for (const one of tree) if (one.parent !== null) tree[one.parent].children.push(one);
-  const taken = []; // for each row, the stretches of steps that are used
+  const taken = []; // for each row, the occupied ranges of steps
   const todo = [tree[0]];
   while (todo.length) {
     const first = todo.pop();
@@ -69,7 +69,7 @@ function laidOut(nodes) {
   return tree;
 }
 
-// How far a branch was followed.
+// Returns the number of steps of the longest path from a node.
 function depth(one) {
   one.depth ??= 1 + Math.max(0, ...one.children.map(depth));
   return one.depth;
@@ -91,13 +91,13 @@ function branch(from, to, state) {
   return path;
 }
 
-function tell(page, told, tree, one) {
+function describeNode(page, status, tree, one) {
   const text = ancestors(tree, one.node).slice(1).map((node) => piece(tree[node])).join(" ");
-  told.tell(text || piece(one), "", page.say("node", { p: one.probability.toFixed(3), sum: one.log_p.toFixed(2) }));
+  status.tell(text || piece(one), "", page.say("node", { p: one.probability.toFixed(3), sum: one.log_p.toFixed(2) }));
 }
 
-// Left to the parent, right to the best child, up and down within a step.
-function climb(event, tree, buttons) {
+// Arrow keys: left to the parent, right to the best child, up and down within a step.
+function moveFocus(event, tree, buttons) {
   const one = tree[buttons.indexOf(event.target)];
   if (!one) return;
   const peers = tree.filter((other) => other.step === one.step).sort((a, b) => a.row - b.row);

@@ -1,17 +1,17 @@
-// An image classifier: drop a picture, see its classes, and the heads and the roll-out laid over its patches.
+// Panel of an image classifier: its classes, and attention maps and rollout over the patches.
 
 import { element, shares } from "../viewer/elements.js";
 import { mountPicture } from "../viewer/picture.js";
-import { guarded } from "./parts.js";
-import { buttons } from "./saving.js";
-import { ask, json } from "./wire.js";
+import { latestOnly } from "./panel_parts.js";
+import { saveButtons } from "./save_buttons.js";
+import { send, json } from "./http.js";
 
-const LARGE = 768; // pixels of a saved PNG, at least
-const GAP = 8; // … between two heads
+const LARGE = 768; // minimum size of a saved PNG in pixels
+const GAP = 8; // pixels between two heads
 
-export function seeing(root, page) {
+export function imagePanel(root, page) {
   const [answer, below] = [element("div", { class: "answer-box", "aria-live": "polite" }), element("div", { class: "below" })];
-  const guard = guarded(page, below);
+  const guard = latestOnly(page, below);
   const { kept } = page;
   const way = (format, choice) => `/v1/attention?${new URLSearchParams({ model: page.model.name, format, ...choice })}`;
   const take = (file) => {
@@ -23,8 +23,8 @@ export function seeing(root, page) {
       const view = await json(way("json"), file, signal);
       if (signal.aborted) return;
       answer.replaceChildren(element("h2", {}, page.say("classes")), shares(view.labels));
-      const made = (...words) => async () => (await ask(way(...words), file)).blob();
-      const tools = (state) => buttons(page, { PNG: enlarged, SVG: made("svg", choice(state)), HTML: made("html") });
+      const made = (...words) => async () => (await send(way(...words), file)).blob();
+      const tools = (state) => saveButtons(page, { PNG: toLargePNG, SVG: made("svg", choice(state)), HTML: made("html") });
       mountPicture(below, view, { top: () => null, tools, signal });
     });
   };
@@ -49,15 +49,15 @@ export function seeing(root, page) {
   return { update() {}, end: () => window.removeEventListener("paste", paste) };
 }
 
-// What is shown, in the server's words.
+// Returns the view as options of /v1/attention.
 function choice({ view, layer, head, alone }) {
   const shown = alone ? { alone } : {};
   if (view === "all") return shown;
   return { ...shown, layer, ...(layer !== "rollout" && { head }) };
 }
 
-// What is shown, with every pixel as a square: one map, or all heads, layers from top to bottom.
-function enlarged() {
+// Returns the map, or all heads with one row per layer, as a PNG without smoothing.
+function toLargePNG() {
   const shown = [...document.querySelectorAll("#map, .thumbnails canvas")];
   const across = Number(document.querySelector(".thumbnails")?.style.getPropertyValue("--heads")) || 1;
   const down = shown.length / across;

@@ -1,18 +1,18 @@
-// The step player: the output grows token by token; at each step the likeliest tokens, one of which can be forced.
+// Steps tab: the output token by token, with the alternatives of every step, which can be forced.
 
 import { headColour } from "../viewer/colours.js";
 import { button, element } from "../viewer/elements.js";
 import { keepFocus } from "../viewer/loop.js";
 import { layersOf, matrix, shown } from "../viewer/weights.js";
-import { guarded, option, piece } from "./parts.js";
-import { attention, json } from "./wire.js";
+import { latestOnly, option, piece } from "./panel_parts.js";
+import { attention, json } from "./http.js";
 
-const BEAT = 650; // milliseconds a step when playing
-const WRITTEN = 60; // tokens that are written at most after those that are given
+const BEAT = 650; // milliseconds per step while playing
+const WRITTEN = 60; // maximum number of tokens after the prefix
 const END = 2; // the id of </s>
 
-export function stepping(page, place) {
-  const guard = guarded(page, place);
+export function stepsTab(page, place) {
+  const guard = latestOnly(page, place);
   let [at, timer, walk] = [0, null, null];
   const stop = () => {
     clearInterval(timer);
@@ -43,8 +43,8 @@ export function stepping(page, place) {
         player(page, walk, { at, playing: Boolean(timer), go, play }),
         element("div", { class: "columns" }, at ? alternatives(page, walk, at, force) : "", at && walk.looks ? looks(page, walk, at) : "")),
     ));
-  // `target_ids` are those of the translation that is shown: it grows unless other tokens are forced, and
-  // stops where it was cut off if the model has not `ended` it.
+  // `target_ids`: the translation shown, used as prefix unless other tokens are forced. It is closed only if the model
+  // has `ended` it.
   return function show({ model, text, target_ids: usual, ended }) {
     const { forced } = page.state;
     const isWriter = page.model.use !== "translate";
@@ -58,11 +58,11 @@ export function stepping(page, place) {
       const max_tokens = Math.min(page.limits.max_tokens, prefix.length + more);
       walk = await json("/v1/steps", { model, text, prefix, top: 5, ...((isWriter || usual) && { max_tokens }) }, signal);
       walk.asked = text;
-      walk.steps = marked(walk.steps, whole);
+      walk.steps = markForced(walk.steps, whole);
       at = forced.length || Math.min(before, walk.steps.length) || walk.steps.length;
       draw();
       if (!looksAcross) return;
-      const ids = walk.tokens.map((token) => token.id).slice(0, walk.ended ? undefined : -1); // after the last one nothing was written
+      const ids = walk.tokens.map((token) => token.id).slice(0, walk.ended ? undefined : -1); // the last token has no successor
       const { view } = await attention({ model, text, target_ids: ids }, signal);
       walk.looks = layersOf(view, "cross").at(-1);
       draw();
@@ -70,9 +70,8 @@ export function stepping(page, place) {
   };
 }
 
-// Which tokens were chosen by hand: where they leave what would have been written, and again wherever
-// they are not the likeliest.
-function marked(steps, usual) {
+// Marks tokens that the user chose: the first one that differs from the usual output, then each that is not the most probable.
+function markForced(steps, usual) {
   let left = false;
   return steps.map((step, i) => {
     const expected = left || i >= usual.length ? step.alternatives[0].id : usual[i];
@@ -84,7 +83,7 @@ function marked(steps, usual) {
 
 const percent = (p) => `${(100 * p).toFixed(p < 0.0995 ? 1 : 0)} %`;
 
-// What stands there so far; the bar under a token is its probability.
+// Output so far; the bar under a token is its probability.
 function written(page, { steps, ended }, at, go) {
   const cut = at === steps.length && !ended;
   const items = steps.slice(0, at).map((step, i) =>
@@ -99,7 +98,7 @@ function written(page, { steps, ended }, at, go) {
 
 function player(page, { steps }, { at, playing, go, play }) {
   const all = steps.length;
-  // What cannot go on is not disabled, or it would lose the focus; the name of "play" changes, its place does not.
+  // Inactive buttons are not disabled, so that they keep the focus.
   const knob = (id, sign, click, idle = false, name = page.say(id)) =>
     button({ id: `step-${id}`, class: "knob", "aria-label": name, title: name, "aria-disabled": String(idle), click }, sign);
   const slider = element("input", {
@@ -125,7 +124,7 @@ function alternatives(page, { steps }, at, force) {
   return element("div", {}, element("h2", {}, page.say("likeliest")), element("ol", { class: "options" }, ...items));
 }
 
-// The source as this step saw it: the stronger the colour, the more it took from there.
+// Source tokens, coloured by their attention weight in this step.
 function looks(page, { looks: map }, at) {
   const weights = matrix(map, "mean");
   const row = Math.min(at, map.rows.length) - 1;

@@ -1,24 +1,24 @@
-// Files of what is shown: the picture as SVG and PNG, and the page of `polyhead attention`. The server makes them.
+// Buttons that save the current view as SVG, PNG or an HTML page; the server renders them.
 
 import { button, count, element } from "../viewer/elements.js";
-import { ask, reason } from "./wire.js";
+import { send, errorText } from "./http.js";
 
-const SHARP = 2; // pixels of a PNG for each unit of the SVG
+const SHARP = 2; // PNG pixels per SVG unit
 
-// Buttons that save what the state shows of a request.
-export function saving(page, request, state) {
+// Buttons for the attention of a text.
+export function attentionButtons(page, request, state) {
   const picture = async () => {
-    const response = await ask("/v1/attention", { ...request, ...choice(state), format: "svg" });
+    const response = await send("/v1/attention", { ...request, ...choice(state), format: "svg" });
     return new Blob([await response.text()], { type: "image/svg+xml" });
   };
-  return buttons(page, {
+  return saveButtons(page, {
     PNG: async () => toPNG(await picture()),
     SVG: picture,
-    HTML: async () => (await ask("/v1/attention", { ...request, format: "html" })).blob(),
+    HTML: async () => (await send("/v1/attention", { ...request, format: "html" })).blob(),
   });
 }
 
-// What is shown, in the server's words.
+// Returns the view as options of /v1/attention.
 function choice({ view, kind, layer, head, off, word, merge, special, log }) {
   const shown = { kind, merge, special };
   if (view === "model") return { ...shown, log };
@@ -31,22 +31,22 @@ function headsOn(off) {
   return count(document.querySelectorAll(".head .square").length).filter((head) => !off.includes(head));
 }
 
-// `makers` are promises of files by their kind.
-export function buttons(page, makers) {
-  const told = element("span", { role: "status" });
+// `makers`: by file type, a function that returns a promise of the file.
+export function saveButtons(page, makers) {
+  const status = element("span", { role: "status" });
   const one = (kind) =>
     button({
       class: "plain", id: `save-${kind.toLowerCase()}`, "aria-label": page.say("saved_as", { n: kind }),
       click: async () => {
-        told.textContent = "";
+        status.textContent = "";
         try {
           download(await makers[kind](), `attention.${kind.toLowerCase()}`);
         } catch (error) {
-          told.textContent = reason(page, error);
+          status.textContent = errorText(page, error);
         }
       },
     }, kind);
-  return element("div", { class: "saving" }, element("span", {}, page.say("save")), ...Object.keys(makers).map(one), told);
+  return element("div", { class: "saving" }, element("span", {}, page.say("save")), ...Object.keys(makers).map(one), status);
 }
 
 function download(blob, name) {

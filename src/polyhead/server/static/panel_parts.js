@@ -1,17 +1,17 @@
-// What several panels are made of: the box for text, tabs, the latest request, the explorer with its files.
+// Parts of several panels: text box, tabs, cancellation of old requests, attention viewer.
 
 import { mount } from "../viewer/attention.js";
 import { bar, button, choice, element } from "../viewer/elements.js";
 import { keepFocus } from "../viewer/loop.js";
 import { shown } from "../viewer/weights.js";
-import { attention, reason } from "./wire.js";
-import { saving } from "./saving.js";
+import { attention, errorText } from "./http.js";
+import { attentionButtons } from "./save_buttons.js";
 
-const PAUSE = 250; // milliseconds without a key before the server is asked
-const LONG = 600; // characters from which on maps are loaded one by one
+const PAUSE = 250; // milliseconds without input before a request is sent
+const LONG = 600; // characters above which maps are loaded one by one
 const THUMBNAIL = 128; // rows and columns of a long text's thumbnails
 
-// A box to type in. `typed` runs after a pause, or at once with Enter and a control key.
+// Text box. `typed` is called after a pause, or at once on Ctrl+Enter.
 export function textBox(page, { hint, lang, typed }) {
   let timer;
   const box = element("textarea", {
@@ -46,8 +46,8 @@ export function textBox(page, { hint, lang, typed }) {
   return { node, box, set };
 }
 
-// Each call gives a signal for a new request and ends the one before.
-export function latest() {
+// Returns a function that aborts the previous request and returns the signal of a new one.
+export function abortPrevious() {
   let running;
   return () => {
     running?.abort();
@@ -56,40 +56,40 @@ export function latest() {
   };
 }
 
-// What went wrong; what may pass by itself can be tried again.
-export function trouble(page, error, again) {
+// Error message, with a button to try again if the error may be temporary.
+export function errorMessage(page, error, again) {
   return element(
-    "p", { class: "trouble", role: "alert" }, element("strong", {}, `${page.say("trouble")}. `), reason(page, error), " ",
+    "p", { class: "trouble", role: "alert" }, element("strong", {}, `${page.say("trouble")}. `), errorText(page, error), " ",
     again && error.passing ? button({ class: "plain", id: "again", click: again }, page.say("again")) : null,
   );
 }
 
-// Work for one place: only the latest, and none twice in a row (`asked` says what for). Says whether it
-// has begun. What went wrong is said there, and can be tried again: by a button, or by asking once more.
-export function guarded(page, place) {
-  const fresh = latest();
+// Returns a function that starts work for a place of the page, unless its key equals that of the last work; older work is
+// aborted. It returns whether the work was started. Errors are shown in that place.
+export function latestOnly(page, place) {
+  const fresh = abortPrevious();
   let last;
-  const attempt = async (asked, work) => {
+  const attempt = async (key, work) => {
     const signal = fresh();
-    last = asked;
+    last = key;
     place.classList.add("busy");
     try {
       await work(signal);
     } catch (error) {
       if (signal.aborted) return;
       last = null;
-      keepFocus(place, () => place.replaceChildren(trouble(page, error, () => attempt(asked, work))));
+      keepFocus(place, () => place.replaceChildren(errorMessage(page, error, () => attempt(key, work))));
     }
     if (!signal.aborted) place.classList.remove("busy");
   };
-  return (asked, work) => {
-    if (asked === last) return false;
-    attempt(asked, work);
+  return (key, work) => {
+    if (key === last) return false;
+    attempt(key, work);
     return true;
   };
 }
 
-// The tab that is open: the first, if the address names one that this model does not have.
+// Returns the open tab: the first one if the address names a tab that this model lacks.
 export function openTab(page, names) {
   return names.includes(page.state.tab) ? page.state.tab : names[0];
 }
@@ -99,26 +99,26 @@ export function tabs(page, names) {
   return choice("tab", page.say("explore"), options, openTab(page, names), (tab) => page.change({ tab }, true));
 }
 
-// A token as it is to be read: SentencePiece marks the beginning of a word by ▁.
+// Returns the text of a token without ▁, which SentencePiece puts before a word.
 export function piece({ text }) {
   return shown({ text: text.replace(/^▁/, "") });
 }
 
-export function nothing(page) {
+export function emptyNote(page) {
   return element("p", { class: "card empty" }, page.say("empty"));
 }
 
-// A candidate to choose, with its probability as a bar.
+// Candidate with its probability as a bar.
 export function option(attributes, text, probability, said) {
   return element("li", {}, button({ class: "option", ...attributes }, element("bdi", {}, text), bar(probability), element("small", {}, said)));
 }
 
-// The viewer of `polyhead attention`, fed by the server. `back`: the place has just come back onto the page.
+// Attention viewer with data of the server. `back`: its place was attached to the page again.
 export function explorer(page, place) {
-  const guard = guarded(page, place);
+  const guard = latestOnly(page, place);
   let again;
   return function show(request, back = false) {
-    const begun = guard(JSON.stringify(request), async (signal) => {
+    const started = guard(JSON.stringify(request), async (signal) => {
       again = null;
       const long = request.text.length > LONG;
       const found = await attention({ ...request, ...(long && { maps: [] }) }, signal);
@@ -126,9 +126,9 @@ export function explorer(page, place) {
       const load = (maps, state) =>
         found.load(maps.map(({ kind, layer }) => ({ kind, layer })), long && state.view === "model" ? THUMBNAIL : undefined);
       again = mount(place, found.view, {
-        top: () => null, load, failed: (error, retry) => trouble(page, error, retry), signal, tools: (state) => saving(page, request, state),
+        top: () => null, load, failed: (error, retry) => errorMessage(page, error, retry), signal, tools: (state) => attentionButtons(page, request, state),
       });
     });
-    if (!begun && back) again?.();
+    if (!started && back) again?.();
   };
 }

@@ -1,22 +1,22 @@
-// Models that understand a text: one that fills gaps, and one that says what class a text is of.
+// Panels of models that read a text: mask filling and classification.
 
 import { button, element, shares } from "../viewer/elements.js";
 import { keepFocus } from "../viewer/loop.js";
-import { explorer, guarded, nothing, option, textBox } from "./parts.js";
-import { json } from "./wire.js";
+import { explorer, latestOnly, emptyNote, option, textBox } from "./panel_parts.js";
+import { json } from "./http.js";
 
-const GAP = "[MASK]";
+const MASK = "[MASK]";
 
-// A box to type in, the answer beside it, and the attention below.
-function reading(root, page, { hint, answered, extra }) {
+// Text box, the result beside it, and the attention below.
+function textPanel(root, page, { hint, answered, extra }) {
   const text = textBox(page, { hint, typed: (q) => page.change({ q }) });
   const answer = element("div", { class: "answer-box", "aria-live": "polite" });
   const [below, place] = [element("div", { class: "below" }), element("div", { class: "place" })];
   const show = explorer(page, place);
-  const guard = guarded(page, answer);
+  const guard = latestOnly(page, answer);
   root.append(element("section", { class: "card twins" }, text.node, element("div", { class: "box out" }, answer)), below);
   const failed = (signal) => (error) => {
-    if (!signal.aborted) below.replaceChildren(); // nothing old below a new text
+    if (!signal.aborted) below.replaceChildren(); // no old attention below a new text
     throw error;
   };
   if (extra) text.node.lastChild.prepend(extra(text));
@@ -27,7 +27,7 @@ function reading(root, page, { hint, answered, extra }) {
       guard(q, async (signal) => {
         const found = q.trim() ? await answered(q, signal).catch(failed(signal)) : [];
         keepFocus(root, () => answer.replaceChildren(...found));
-        if (!found.length) return below.replaceChildren(nothing(page));
+        if (!found.length) return below.replaceChildren(emptyNote(page));
         if (!page.model.attention.length) return null;
         if (below.firstChild !== place) below.replaceChildren(place);
         return show({ model: page.model.name, text: q });
@@ -36,8 +36,8 @@ function reading(root, page, { hint, answered, extra }) {
   };
 }
 
-export function classifying(root, page) {
-  return reading(root, page, {
+export function classifyPanel(root, page) {
+  return textPanel(root, page, {
     hint: "type_here",
     answered: async (text, signal) => {
       const { results } = await json("/v1/classify", { model: page.model.name, text, top: 8 }, signal);
@@ -48,17 +48,17 @@ export function classifying(root, page) {
   });
 }
 
-export function filling(root, page) {
+export function fillPanel(root, page) {
   const insert = (text) => () => {
-    text.box.setRangeText(GAP, text.box.selectionStart, text.box.selectionEnd, "end");
+    text.box.setRangeText(MASK, text.box.selectionStart, text.box.selectionEnd, "end");
     page.change({ q: text.box.value });
     text.box.focus();
   };
-  return reading(root, page, {
+  return textPanel(root, page, {
     hint: "blank_here",
     extra: (text) => button({ class: "plain", id: "gap", click: insert(text) }, page.say("add_blank")),
     answered: async (text, signal) => {
-      if (!text.includes(GAP)) return [element("p", { class: "hint" }, page.say("blank_here"))];
+      if (!text.includes(MASK)) return [element("p", { class: "hint" }, page.say("blank_here"))];
       const { blanks, together } = await json("/v1/fill", { model: page.model.name, text, top: 5 }, signal);
       const lists = blanks.map((candidates, i) => gap(page, text, candidates, i));
       const whole = blanks.length > 1 && together.length
@@ -69,12 +69,12 @@ export function filling(root, page) {
   });
 }
 
-// The candidates for one gap; a click puts one there.
+// Candidates for one blank; a click inserts one.
 function gap(page, text, candidates, number) {
   const items = candidates.map(({ text: word, probability }, i) => {
     const put = () => {
       let seen = -1;
-      page.change({ q: text.replaceAll(GAP, (found) => (++seen === number ? word : found)) }, true);
+      page.change({ q: text.replaceAll(MASK, (found) => (++seen === number ? word : found)) }, true);
     };
     return option({ id: `gap-${number + 1}-${i + 1}`, click: put }, word, probability, `${(100 * probability).toFixed(1)} %`);
   });
