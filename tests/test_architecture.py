@@ -42,7 +42,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
         "tokenizers", "data", "layers", "models", "training", "decoding", "viz", "cost", "render",
         *FOUNDATION,
     },
-    "server": {"pipelines", "viz", "decoding", "tokenizers", "data", "training", *FOUNDATION},
+    "server": {"pipelines", "viz", "decoding", "data", *FOUNDATION},  # data: image files
     "cli": {
         "training", "pipelines", "viz", "convert", "cost", "compare", "notes", "data", "server",
         "checkpoint", "models", *FOUNDATION,

@@ -1,7 +1,7 @@
-"""Whatever is sent, the answer is never an accident of ours: 20,000 requests, no 5xx, still alive.
+"""20,000 hostile requests: no response is a 5xx, and the server stays alive.
 
-Most of them are calls without a socket (this is where the code is); raw bytes and the generator
-that reads our own description (schemathesis) talk to a real process.
+Most are calls without a socket; random bytes and schemathesis, which generates requests from the
+API description, use a real process.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ HOSTILE = {
     "a long name": b'{"' + b"n" * 900_000 + b'": 1, "text": "a"}',
     "an unknown field": b'{"text": "a", "__class__": {}}',
 }
-READ = {  # strange, but texts
+READ = {  # unusual, but valid
     "NUL": b'{"text": "a\\u0000b", "max_length": 4}',
     "right to left": '{"text": "\u202eabc\u2066", "max_length": 4}'.encode(),
     "noncharacters": '{"text": "\uffff\ufdd0\U0010ffff", "max_length": 4}'.encode(),
@@ -70,7 +70,7 @@ READ = {  # strange, but texts
 
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_json_is_refused(server, body):
+def test_hostile_json_is_rejected(server, body):
     answer = server.post("/v1/translate", body)
     assert 400 <= answer.status < 500
     assert set(answer.json()) <= {"error", "field", "code"}
@@ -78,13 +78,13 @@ def test_hostile_json_is_refused(server, body):
 
 
 @pytest.mark.parametrize("body", READ.values(), ids=READ)
-def test_strange_texts_are_texts(server, body):
+def test_unusual_texts_are_translated(server, body):
     answer = server.post("/v1/translate", body)
     assert answer.status == 200, answer.body
     answer.body.decode("utf-8")
 
 
-def test_five_megabytes_are_too_large(server):
+def test_a_body_of_five_megabytes_is_rejected(server):
     body = json.dumps({"text": "x" * 5_000_000}).encode()
     assert server.call("POST", "/v1/translate", body, [JSON]).status == 413
 
@@ -128,11 +128,11 @@ PARTS = (
 
 
 def any_request(draw):
-    """A request that is nearly right, quite wrong, or nonsense; what it costs stays small."""
+    """Return a random request: nearly valid, invalid or garbage, but always cheap."""
     method = draw.choice(("POST",) * 12 + ("GET", "PUT", "HEAD", "OPTIONS", "DELETE", "\u00e9"))
     path, kind = draw.choice(ROUTES), draw.choice(TYPES)
     fields = {draw.choice(FIELDS): draw.choice(VALUES) for _ in range(draw.randrange(5))}
-    if path in GOOD and draw.random() < 0.12:  # at most one thing is strange
+    if path in GOOD and draw.random() < 0.12:  # at most one field is wrong
         fields = {**GOOD[path], **dict(list(fields.items())[:1])}
     if path in ("/v1/generate", "/v1/steps"):
         fields["max_tokens"] = 2
@@ -140,7 +140,7 @@ def any_request(draw):
         fields["max_length"] = 2
     if kind.startswith("application/json"):
         body = json.dumps(fields).encode()
-        if draw.random() < 0.3:  # a few bytes of it are changed, lost or doubled
+        if draw.random() < 0.3:  # with some bytes changed, dropped or doubled
             mutable = bytearray(body)
             for _ in range(draw.randint(1, 4)):
                 at = draw.randrange(len(mutable) + 1)
@@ -164,7 +164,7 @@ def any_request(draw):
     return method, path, body, headers, query
 
 
-def test_eighteen_thousand_strange_requests_meet_no_mistake_of_ours(server):
+def test_random_requests_never_cause_a_server_error(server):
     statuses = {}
 
     async def send(number):
@@ -181,17 +181,17 @@ def test_eighteen_thousand_strange_requests_meet_no_mistake_of_ours(server):
 
     server.run(send_all(), timeout=600)
     assert sum(statuses.values()) == N_CALLS
-    assert statuses[200] > 0.03 * N_CALLS  # it is not all refused at the door
+    assert statuses[200] > 0.03 * N_CALLS  # not all are rejected early
     assert {400, 404, 405, 413, 415, 422} <= set(statuses)
     assert server.app.scheduler.worker.depth == 0
-    assert server.app.border.n_open == 0
+    assert server.app.security.n_open == 0
 
 
 # Sent through a socket
 
 
 def raw(draw, host):
-    """Bytes that begin like HTTP, or not."""
+    """Return bytes that may start like HTTP."""
     whole = (
         f"POST /v1/translate HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
         'Content-Length: 30\r\n\r\n{"text": "a", "max_length": 2}'
@@ -229,7 +229,7 @@ def raw(draw, host):
     return bytes(mutable)
 
 
-def test_raw_bytes_do_not_bring_it_down(process):
+def test_random_bytes_do_not_stop_the_process(process):
     draw = random.Random(7)
     for _ in range(N_RAW):
         with socket.create_connection((process.host, process.port), timeout=20) as connection:
@@ -247,7 +247,7 @@ def test_raw_bytes_do_not_bring_it_down(process):
     _is_alive(process)
 
 
-def test_headers_have_a_limit(process):
+def test_request_headers_are_limited(process):
     with socket.create_connection((process.host, process.port), timeout=20) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000)
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
@@ -263,7 +263,7 @@ def _is_alive(process):
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
-def test_the_description_is_kept(process, mode):
+def test_responses_conform_to_the_api_description(process, mode):
     session = requests.Session()
     api = schemathesis.openapi.from_url(f"{process.url}/openapi.json")
     sent = []
@@ -288,7 +288,7 @@ def test_the_description_is_kept(process, mode):
 
 
 def cheap(case):
-    """A text of ten thousand letters with a beam of 16 takes its time."""
+    """Limit the output of slow routes."""
     limit = "max_tokens" if case.path in ("/v1/generate", "/v1/steps") else "max_length"
     slow = ("/v1/translate", "/v1/generate", "/v1/steps", "/v1/beam")
     if case.path in slow and isinstance(case.body, dict) and isinstance(case.body.get("text"), str):

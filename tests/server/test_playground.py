@@ -1,4 +1,4 @@
-"""The playground in a real browser: what it asks, what it shows, and that it asks nobody else."""
+"""Playground in a browser: translation and attention, with a stand-in server."""
 
 import gzip
 import re
@@ -17,15 +17,17 @@ from standin import LONG
 from views import ATTACK, build
 
 from polyhead.render.svg import MASKED, viridis
-from polyhead.server.answer_schemas import Code
 from polyhead.server.openapi import REASONS
+from polyhead.server.schemas import Code
 from polyhead.viz.binary import to_binary
 from polyhead.viz.tokens import Token
 from polyhead.viz.views import AttentionView, TokenizedText
 
+pytestmark = pytest.mark.browser
+
 TEXT = "저는 내일 친구와 학교에 갑니다."
 SVG = "{http://www.w3.org/2000/svg}"
-BUDGET = 80_000  # bytes that travel, compressed, for all that the page can do
+BUDGET = 80_000  # bytes of all files, compressed
 
 
 def address(page):
@@ -40,28 +42,28 @@ def type_text(page, text=TEXT):
 # Translating
 
 
-def test_it_translates_as_one_types_and_the_last_text_wins(play, stand_in):
+def test_typing_translates_the_last_text(play, stand_in):
     stand_in.slow = 0.2
     page = play()
     page.locator("#text").press_sequentially("abcdefgh", delay=60)
     until(page, "document.querySelector('.text')?.textContent.startsWith('abcdefgh')")
-    page.locator("#text").press_sequentially("ij", delay=300)  # the first is cancelled on its way
+    page.locator("#text").press_sequentially("ij", delay=300)  # the first request is cancelled
     until(page, "document.querySelector('.text')?.textContent.startsWith('abcdefghij')")
     page.wait_for_timeout(400)
     assert page.inner_text(".text") == "abcdefghij in English, 0"
     asked = [body["text"] for body in stand_in.bodies("/v1/translate")]
     assert asked[-1] == "abcdefghij"
-    assert len(asked) <= 3  # not once for every key
+    assert len(asked) <= 3  # not one per key
     looked = [body["text"] for body in stand_in.bodies("/v1/attention")]
-    assert set(looked) <= set(asked)  # never a new text with an old translation
+    assert set(looked) <= set(asked)  # no new text with an old translation
     assert address(page)["q"] == "abcdefghij"
 
 
-def test_other_translations_are_listed_with_scores_and_can_be_looked_at(play, stand_in):
+def test_n_best_translations_have_scores_and_can_be_selected(play, stand_in):
     page = play()
     type_text(page)
     assert page.locator(".hypothesis small").all_inner_texts() == ["-0.40", "-0.65", "-0.90"]
-    assert stand_in.bodies("/v1/translate")[0]["n_best"] == 4  # the model's beam, and no wider
+    assert stand_in.bodies("/v1/translate")[0]["n_best"] == 4  # the model's beam width
     page.locator("label[for=n-2]").click()
     assert page.inner_text(".text") == f"{TEXT} in English, 1"
     until(page, "location.hash.includes('n=2')")
@@ -70,7 +72,7 @@ def test_other_translations_are_listed_with_scores_and_can_be_looked_at(play, st
     assert ids == [list(range(10, 19)), list(range(10, 18))]
 
 
-def test_a_text_of_several_lines_shows_the_line_with_the_cursor(play, stand_in):
+def test_the_line_with_the_cursor_is_shown(play, stand_in):
     page = play()
     page.locator("#text").fill("first line\nsecond line")
     page.wait_for_selector("#cells")
@@ -81,25 +83,25 @@ def test_a_text_of_several_lines_shows_the_line_with_the_cursor(play, stand_in):
     assert stand_in.bodies("/v1/attention")[-1]["text"] == "first line"
 
 
-def test_an_empty_text_asks_nothing(play, stand_in):
+def test_an_empty_text_sends_no_request(play, stand_in):
     page = play()
     type_text(page)
     page.locator("#clear").click()
     page.wait_for_selector(".empty")
-    before = len(stand_in.asked)
+    before = len(stand_in.requests)
     page.locator("#text").fill("   ")
     page.wait_for_timeout(500)
-    assert len(stand_in.asked) == before
+    assert len(stand_in.requests) == before
     assert page.locator(".hypothesis").count() == 0
 
 
 # Attention
 
 
-def test_the_pixel_of_a_cell_has_the_colour_of_the_servers_value(play, stand_in):
+def test_cells_have_the_colours_of_the_weights(play, stand_in):
     page = play(f"#q={TEXT}&kind=cross&layer=2&head=3")
     page.wait_for_selector("#cells")
-    sent = to_binary(stand_in.view, requested=[("cross", 2)])  # the very bytes
+    sent = to_binary(stand_in.view, requested=[("cross", 2)])  # as the server sends it
     expected = np.frombuffer(sent[-8 * 100 * 2 :], dtype="<f2").reshape(8, 10, 10)[2]
     seen = page.evaluate("""() => {
       const canvas = document.querySelector("#cells");
@@ -131,14 +133,14 @@ WATCH = """
 
 
 def slowdown():
-    """How many times longer everything takes because others use the processor too."""
+    """Return the factor by which other processes slow this one down."""
     wall, mine = time.perf_counter(), time.process_time()
     while time.process_time() - mine < 0.1:
         pass
     return (time.perf_counter() - wall) / (time.process_time() - mine)
 
 
-def test_512_tokens_are_painted_within_a_tenth_of_a_second_after_their_data(play):
+def test_maps_of_512_tokens_are_drawn_within_100_ms(play):
     times = []
     for _ in range(5):
         page = play()
@@ -149,7 +151,7 @@ def test_512_tokens_are_painted_within_a_tenth_of_a_second_after_their_data(play
     assert min(times) < 100, times
 
 
-def test_a_long_text_loads_its_maps_one_by_one(play, stand_in):
+def test_maps_of_a_long_text_are_loaded_one_by_one(play, stand_in):
     page = play()
     page.locator("#text").fill("long " * 200)
     page.wait_for_selector("#cells")
@@ -166,7 +168,7 @@ def test_a_long_text_loads_its_maps_one_by_one(play, stand_in):
     assert width == 128
 
 
-def test_the_address_keeps_everything_and_back_returns(play):
+def test_the_url_keeps_the_state_and_back_restores_it(play):
     page = play()
     type_text(page)
     for choice in ("view-lines", "kind-encoder", "view-model"):
@@ -185,7 +187,7 @@ def test_the_address_keeps_everything_and_back_returns(play):
     assert address(page)["model"] == "schedules"
 
 
-def test_a_word_that_stands_alone_does_so_in_its_own_text_only(play):
+def test_a_selected_word_is_cleared_with_its_text(play):
     page = play(f"#q={TEXT}&view=lines&kind=cross")
     page.locator("#word-r4").click()
     until(page, "location.hash.includes('word=r4')")
@@ -196,7 +198,7 @@ def test_a_word_that_stands_alone_does_so_in_its_own_text_only(play):
     assert "word" not in address(page)
 
 
-def test_files_can_be_saved(play):
+def test_views_can_be_saved_as_files(play):
     page = play()
     type_text(page)
     found = {}
@@ -224,7 +226,7 @@ def saved(page, kind):
         "kind=cross&head=mean&merge=1&special=0&log=1",
     ],
 )  # fmt: skip
-def test_a_picture_has_the_cells_that_are_shown(play, state):
+def test_a_saved_svg_has_the_cells_shown(play, state):
     page = play(f"#q={TEXT}&layer=2&{state}")
     page.wait_for_selector("#cells")
     rows, columns, *seen = page.evaluate("""() => {
@@ -238,16 +240,16 @@ def test_a_picture_has_the_cells_that_are_shown(play, state):
     (fills,) = ([rect.get("fill") for rect in group] for group in groups)
     assert len(fills) == len(shown)
     for fill, (*colour, opacity) in zip(fills, shown, strict=True):
-        if not opacity:  # hatched: it could not be looked at
+        if not opacity:  # hatched: masked
             assert fill == MASKED
-        else:  # numbers of 16 bits came to the page
+        else:  # the page has float16
             assert np.abs(np.array(colour) - list(bytes.fromhex(fill[1:]))).max() <= 2
 
 
 @pytest.mark.parametrize(
     ("word", "rows", "columns"), [("r4", [3], range(10)), ("c2", range(10), [1])]
 )
-def test_a_picture_has_the_lines_that_are_shown(play, stand_in, word, rows, columns):
+def test_a_saved_svg_has_the_lines_shown(play, stand_in, word, rows, columns):
     page = play(f"#q={TEXT}&view=lines&kind=cross&layer=2&off=1.5&word={word}")
     page.wait_for_selector(".curves")
     picture = ElementTree.parse(saved(page, "svg")).getroot()
@@ -260,7 +262,7 @@ def test_a_picture_has_the_lines_that_are_shown(play, stand_in, word, rows, colu
         np.testing.assert_allclose(opacities, expected[expected >= 0.01], rtol=1e-3)
 
 
-def test_a_picture_of_all_heads_has_words_if_words_are_shown(play):
+def test_a_saved_svg_of_all_heads_merges_subwords(play):
     page = play(f"#q={TEXT}&view=model&kind=cross&merge=1")
     page.wait_for_selector(".thumbnails")
     picture = ElementTree.parse(saved(page, "svg")).getroot()
@@ -278,7 +280,7 @@ def hostile_view():
     return AttentionView(ATTACK, ATTACK, source, view.target, written, view.maps)
 
 
-def test_hostile_tokens_are_shown_and_do_nothing(play, stand_in, monkeypatch):
+def test_hostile_tokens_are_shown_as_text(play, stand_in, monkeypatch):
     monkeypatch.setattr("standin.NEXT", dict.fromkeys((*range(10, 19), 2, 20, 21), ATTACK))
     stand_in.view = hostile_view()
     page = play()
@@ -289,11 +291,11 @@ def test_hostile_tokens_are_shown_and_do_nothing(play, stand_in, monkeypatch):
         page.locator(f"label[for={choice}]").click()
         page.wait_for_selector(visible)
         assert page.evaluate("window.hacked") is None
-    assert page.locator("img").count() == 1  # our own
+    assert page.locator("img").count() == 1  # the icon
     assert ATTACK in page.inner_text(".text")
 
 
-def test_the_policy_forbids_scripts_that_are_not_ours(play, windows):
+def test_the_content_policy_blocks_inline_scripts(play, windows):
     page = play()
     page.evaluate("""() => {
       const script = document.createElement("script");
@@ -307,8 +309,8 @@ def test_the_policy_forbids_scripts_that_are_not_ours(play, windows):
 # What it weighs
 
 
-def test_the_page_is_small(stand_in):
-    found = {name: content for name, (content, _) in stand_in.files.items() if content}
+def test_the_page_has_less_than_80_kb_and_no_external_links(stand_in):
+    found = {name: file.content for name, file in stand_in.files.items() if file.content}
     sizes = {name: len(gzip.compress(content)) for name, content in found.items()}
     assert len(found) > 20
     assert sum(sizes.values()) < BUDGET, sizes
@@ -316,17 +318,17 @@ def test_the_page_is_small(stand_in):
     assert b"https://" not in b"".join(found.values())
 
 
-def test_only_the_panel_that_is_needed_is_loaded(play, windows):
-    others = {"seeing.js", "picture.js", "writing.js", "understanding.js"}
+def test_only_the_needed_panel_is_loaded(play, windows):
+    others = {"image_panel.js", "picture.js", "generate_panel.js", "text_panels.js"}
     page = play()
     page.wait_for_selector("#text")
     loaded = {url.rsplit("/", 1)[1] for url in windows.requested}
-    assert "translating.js" in loaded
+    assert "translate_panel.js" in loaded
     assert not loaded & others
     page.locator("#model").select_option("4")
     page.wait_for_selector(".drop")
     loaded = {url.rsplit("/", 1)[1] for url in windows.requested}
-    assert loaded & others == {"seeing.js", "picture.js"}
+    assert loaded & others == {"image_panel.js", "picture.js"}
 
 
 # The modules
@@ -340,20 +342,20 @@ def modules():
 PAIR = r'^  (\w+): \[\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)",?\s*\],$'
 
 
-def test_both_languages_say_everything_the_modules_say():
+def test_all_messages_exist_in_both_languages():
     viewer = files("polyhead.viz").joinpath("web", "words.js").read_text(encoding="utf-8")
-    text = modules()["playwords.js"] + viewer
+    text = modules()["messages.js"] + viewer
     words = {key: pair for key, *pair in re.findall(PAIR, text, re.M)}
-    assert len(words) == len(re.findall(r"^  \w+: \[", text, re.M))  # none twice, all in both
+    assert len(words) == len(re.findall(r"^  \w+: \[", text, re.M))  # unique, in both languages
     for english, korean in words.values():
         assert set(re.findall(r"\{\w+\}", english)) == set(re.findall(r"\{\w+\}", korean))
     for code in (*get_args(Code), *REASONS):
-        assert f"refused_{code}" in words or code in (429, 503)  # which are busy
+        assert f"refused_{code}" in words or code in (429, 503)  # shown as busy
     said = {key for text in modules().values() for key in re.findall(r'say\("(\w+)"', text)}
     assert said <= words.keys()
 
 
-def test_tokens_can_only_enter_as_text():
+def test_modules_never_insert_html():
     for name, text in modules().items():
         for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
             assert way not in text, (name, way)

@@ -1,4 +1,4 @@
-"""The playground with the real server behind it, and tiny models of all uses."""
+"""Playground in a browser, with a real server and tiny models of all tasks."""
 
 import json
 import urllib.request
@@ -9,19 +9,21 @@ import pytest
 from polyhead.render.svg import viridis
 from polyhead.viz.views import AttentionView
 
+pytestmark = pytest.mark.browser
+
 TEXT = "민준 씨는 내일 부산에 가요."
 
 
 @pytest.fixture
-def served(windows, process):
-    """Open the page of the real server; a request to anyone else fails the test."""
+def open_page(windows, process):
+    """Open the page of the real server; requests to other hosts fail the test."""
 
-    def served(state=""):
+    def open_page(state=""):
         page = windows.open(f"{process.url}/{state}", locale="en-US")
         page.wait_for_selector(".panel")
         return page
 
-    yield served
+    yield open_page
     assert all(url.startswith((process.url, "blob:")) for url in windows.requested)
 
 
@@ -32,8 +34,8 @@ def ask(process, path, body):
         return answer.read()
 
 
-def test_what_is_painted_is_what_the_server_says(served, process):
-    page = served(f"#q={TEXT}&kind=cross&layer=2&head=1")
+def test_cells_have_the_colours_of_the_servers_weights(open_page, process):
+    page = open_page(f"#q={TEXT}&kind=cross&layer=2&head=1")
     page.wait_for_selector("#cells")
     (best, *_) = json.loads(ask(process, "/v1/translate", {"text": TEXT, "tokens": True}))[
         "translations"
@@ -55,8 +57,8 @@ def test_what_is_painted_is_what_the_server_says(served, process):
         assert np.abs(colours[row, column] - wanted).max() <= 1
 
 
-def test_steps_and_the_tree_of_the_beam_are_shown(served):
-    page = served(f"#q={TEXT}&tab=steps")
+def test_steps_and_the_beam_tree_are_shown(open_page):
+    page = open_page(f"#q={TEXT}&tab=steps")
     page.wait_for_selector(".looks")
     page.locator("#token-1").click()
     page.locator("#option-3").click()
@@ -74,17 +76,17 @@ def test_steps_and_the_tree_of_the_beam_are_shown(served):
         ("classify", "좋아요", ".answer"),
     ],
 )
-def test_every_kind_of_model_has_its_panel(served, process, use, text, shown):
+def test_every_task_has_its_panel(open_page, process, use, text, shown):
     with urllib.request.urlopen(f"{process.url}/v1/models") as answer:
         (name,) = (one["name"] for one in json.load(answer)["models"] if one["use"] == use)
-    page = served(f"#model={name}&q={text}")
+    page = open_page(f"#model={name}&q={text}")
     page.wait_for_selector(shown)
     page.wait_for_selector("#cells")
 
 
-def test_what_is_written_is_looked_at_however_long_it_is(served, book):
-    name, context = book("generate").name, book("generate").model.context
-    page = served(f"#model={name}&q={'내일 ' * context}")
+def test_attention_of_a_long_generated_text_is_shown(open_page, served):
+    name, context = served("generate").name, served("generate").model.context
+    page = open_page(f"#model={name}&q={'내일 ' * context}")
     page.wait_for_selector("#cells")
     assert page.evaluate("document.querySelector('#cells').width") == context
     with page.expect_response("**/v1/attention") as answer:
@@ -93,15 +95,15 @@ def test_what_is_written_is_looked_at_however_long_it_is(served, book):
     assert answer.value.status == 200
 
 
-def test_a_picture_is_seen(served, picture):
-    page = served("#model=colours")
+def test_an_image_is_classified(open_page, picture):
+    page = open_page("#model=colours")
     page.locator("#file").set_input_files(picture)
     page.wait_for_selector("#map")
     assert page.locator(".answer bdi").count() >= 2
 
 
-def test_the_picture_can_be_saved(served, picture):
-    page = served("#model=colours&layer=2&head=1")
+def test_the_image_view_can_be_saved(open_page, picture):
+    page = open_page("#model=colours&layer=2&head=1")
     page.locator("#file").set_input_files(picture)
     page.wait_for_selector("#map")
     with page.expect_download() as waiting:
@@ -118,8 +120,8 @@ def test_the_picture_can_be_saved(served, picture):
         (f"#q={'가 나 다 라 ' * 90}&tab=beam", "글이 너무 깁니다.", "the text is longer than"),
     ],
 )
-def test_what_is_refused_is_said_in_korean(served, windows, state, korean, english):
-    page = served(f"{state}&lang=ko")
+def test_errors_are_shown_in_korean(open_page, windows, state, korean, english):
+    page = open_page(f"{state}&lang=ko")
     page.wait_for_selector(".trouble")
     said = page.inner_text(".trouble")
     assert korean in said
@@ -128,8 +130,8 @@ def test_what_is_refused_is_said_in_korean(served, windows, state, korean, engli
     windows.problems.clear()
 
 
-def test_less_than_80_kilobytes_travel(served):
-    page = served()
+def test_less_than_80_kb_are_transferred(open_page):
+    page = open_page()
     sizes = page.evaluate("""() => ["navigation", "resource"]
       .flatMap((kind) => performance.getEntriesByType(kind))
       .map((one) => [one.name, one.encodedBodySize])""")

@@ -1,4 +1,4 @@
-"""The playground in a real browser: all its panels, by keys, on a phone, in both languages."""
+"""Playground in a browser: all panels, keyboard, small screens, errors and both languages."""
 
 import io
 
@@ -13,13 +13,15 @@ from standin import image_view
 
 from polyhead.viz.draw_image import ImageViewOptions, draw_image
 
+pytestmark = pytest.mark.browser
+
 TEXT = "저는 내일 친구와 학교에 갑니다."
 
 
 # Step by step
 
 
-def test_the_player_grows_the_translation_token_by_token(play):
+def test_the_player_shows_the_translation_token_by_token(play):
     page = play(f"#q={TEXT}&tab=steps")
     page.wait_for_selector(".looks")
     page.locator("#step-first").click()
@@ -32,26 +34,26 @@ def test_the_player_grows_the_translation_token_by_token(play):
     assert page.locator(".option small").all_inner_texts() == ["60 %", "20 %", "10 %"]
     page.locator("#step-play").click()
     until(page, "document.querySelectorAll('.token').length === 10", 12)
-    page.wait_for_selector("#step-play[aria-label=Play]")  # it stops at the end
+    page.wait_for_selector("#step-play[aria-label=Play]")  # stopped at the end
 
 
-def test_the_translation_that_grows_is_the_one_that_is_shown(play, stand_in):
+def test_the_player_shows_the_selected_translation(play, stand_in):
     page = play(f"#q={TEXT}&tab=steps")
     page.wait_for_selector(".looks")
     page.locator("label[for=n-3]").click()
     until(page, "document.querySelectorAll('.token').length === 8")
     asked = [body["prefix"] for body in stand_in.bodies("/v1/steps")]
     assert asked == [[*range(10, 19), 2], [*range(10, 17), 2]]
-    assert page.locator(".token.forced").count() == 0  # by nobody who looks on
+    assert page.locator(".token.forced").count() == 0  # the user forced none
 
 
-def test_of_several_lines_the_likeliest_tokens_grow(play, stand_in):
+def test_the_player_decodes_greedily_for_several_lines(play, stand_in):
     page = play("#q=first line%0Asecond line&tab=steps")
     page.wait_for_selector(".looks")
     assert [body["prefix"] for body in stand_in.bodies("/v1/steps")] == [[]]
 
 
-def test_the_row_of_a_step_is_what_the_model_looked_at(play, stand_in):
+def test_a_step_shows_its_attention_weights(play, stand_in):
     page = play(f"#q={TEXT}&tab=steps")
     page.wait_for_selector(".looks")
     page.locator("#token-2").click()
@@ -60,7 +62,7 @@ def test_the_row_of_a_step_is_what_the_model_looked_at(play, stand_in):
     assert [float(title) for title in titles] == pytest.approx(weights.tolist(), abs=2e-3)
 
 
-def test_a_forced_token_changes_what_follows_and_back_undoes_it(play, stand_in):
+def test_a_forced_token_changes_what_follows_and_back_restores_it(play, stand_in):
     page = play(f"#q={TEXT}&tab=steps")
     page.wait_for_selector(".looks")
     page.locator("#token-3").click()
@@ -69,7 +71,7 @@ def test_a_forced_token_changes_what_follows_and_back_undoes_it(play, stand_in):
     assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [10, 11, 20]
     page.wait_for_selector(".looks")
     assert page.locator(".token bdi").all_inner_texts() == ["Tom", "orrow", "A"]
-    assert page.locator(".token.forced bdi").all_inner_texts() == ["A"]  # the others were not
+    assert page.locator(".token.forced bdi").all_inner_texts() == ["A"]  # the only one chosen
     page.locator("#step-last").click()
     assert page.locator(".token").count() == 10
     page.locator("#token-5").click()
@@ -91,9 +93,7 @@ def test_a_forced_token_changes_what_follows_and_back_undoes_it(play, stand_in):
 @pytest.mark.parametrize(
     ("language", "said"), [("en-US", "Cut off here"), ("ko-KR", "여기서 잘렸습니다")]
 )
-def test_a_translation_that_was_cut_off_is_not_closed_but_said_to_be_cut(
-    play, stand_in, language, said
-):
+def test_a_translation_that_was_cut_off_is_marked(play, stand_in, language, said):
     stand_in.ended = False
     page = play(f"#q={TEXT}&tab=steps", language=language)
     page.wait_for_selector(".looks")
@@ -104,26 +104,26 @@ def test_a_translation_that_was_cut_off_is_not_closed_but_said_to_be_cut(
     assert said in page.inner_text(".written .cut")
     assert stand_in.bodies("/v1/attention")[-1]["target_ids"] == [*range(10, 18)]
     page.locator("#step-back").click()
-    assert page.locator(".cut").count() == 0  # not before its end
+    assert page.locator(".cut").count() == 0  # only at the end
     page.locator("#step-last").click()
-    page.locator("#option-1").click()  # the same once more: now it may go on
+    page.locator("#option-1").click()  # forcing it again continues the text
     until(page, "!document.querySelector('.cut')")
     page.locator("#step-last").click()
     assert page.locator(".token bdi").all_inner_texts() == [*tokens, "</s>"]
     page.locator("#option-1").click()
     page.wait_for_timeout(500)
     assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [*range(10, 19), 2]
-    assert page.locator(".token.forced, .cut").count() == 0  # they are what it would have written
+    assert page.locator(".token.forced, .cut").count() == 0  # they equal the usual output
 
 
-def test_a_translation_that_has_ended_is_not_said_to_be_cut(play):
+def test_a_complete_translation_is_not_marked_as_cut_off(play):
     page = play(f"#q={TEXT}&tab=steps")
     page.wait_for_selector(".looks")
     assert page.locator(".token bdi").all_inner_texts()[-1] == "</s>"
     assert page.locator(".cut").count() == 0
 
 
-def test_a_translator_without_attention_can_be_stepped_through(play, stand_in):
+def test_a_translator_without_attention_has_steps(play, stand_in):
     stand_in.attends = []
     page = play(f"#q={TEXT}")
     page.wait_for_selector(".token")
@@ -137,7 +137,7 @@ def test_a_translator_without_attention_can_be_stepped_through(play, stand_in):
 # Beam search
 
 
-def test_beam_search_is_a_tree_that_keys_can_climb(play, stand_in):
+def test_the_beam_tree_is_navigated_by_keys(play, stand_in):
     page = play(f"#q={TEXT}&tab=beam")
     page.wait_for_selector(".tree")
     states = page.locator(".node").evaluate_all("(all) => all.map((one) => one.className)")
@@ -150,7 +150,7 @@ def test_beam_search_is_a_tree_that_keys_can_climb(play, stand_in):
     assert "A meeting" in page.inner_text(".readout")
     assert "0.700" in page.inner_text(".readout")
     rows = page.locator(".node").evaluate_all("(all) => all.map((one) => one.style.top)")
-    assert rows[1] == rows[4] == rows[6]  # a path goes straight on
+    assert rows[1] == rows[4] == rows[6]  # a path stays in its row
     assert len({rows[1], rows[2], rows[3]}) == 3
     page.locator("label[for=beam-8]").click()
     until(page, "location.hash.includes('beam=8')")
@@ -161,7 +161,7 @@ def test_beam_search_is_a_tree_that_keys_can_climb(play, stand_in):
 # The other kinds of models
 
 
-def test_a_language_model_writes_onto_the_page_as_it_goes(play, stand_in):
+def test_generated_text_is_streamed_to_the_page(play, stand_in):
     page = play("#model=writer&q=Once")
     page.wait_for_selector("#cells")
     page.locator("#write").click()
@@ -180,16 +180,16 @@ def test_a_language_model_writes_onto_the_page_as_it_goes(play, stand_in):
     assert page.locator(".trouble").count() == 0
 
 
-def test_of_a_text_with_several_lines_the_last_one_is_shown_and_said_to_be(play, stand_in):
+def test_the_last_line_of_a_prompt_is_shown(play, stand_in):
     page = play("#model=writer&q=Once%0Athere was")
     page.wait_for_selector("#cells")
     assert stand_in.bodies("/v1/attention")[-1]["text"] == "there was"
-    assert page.inner_text(".line-note") == "Shown is the last line."
+    assert page.inner_text(".line-note") == "The last line is shown."
     page.locator("#text").fill("Once")
     until(page, "document.querySelector('.line-note').textContent === ''")
 
 
-def test_gaps_are_filled_by_a_click(play, stand_in):
+def test_blanks_are_filled_by_a_click(play, stand_in):
     page = play("#model=gaps")
     page.locator("#text").fill("Time for ")
     page.locator("#text").press("End")
@@ -208,17 +208,17 @@ def test_gaps_are_filled_by_a_click(play, stand_in):
 def test_a_text_is_classified_with_its_attention(play, stand_in):
     page = play("#model=reviews&q=fine")
     page.wait_for_selector("#cells")
-    assert "only its beginning" not in page.inner_text(".answer-box")
+    assert "only its start" not in page.inner_text(".answer-box")
     height = page.evaluate("document.querySelector('.answer').clientHeight")
-    assert height < 80  # two short lines, however narrow their words could be
+    assert height < 80  # two lines
     stand_in.cut = True
     page.locator("#text").fill("fine " * 9)
-    until(page, "document.querySelector('.answer-box').textContent.includes('only its beginning')")
+    until(page, "document.querySelector('.answer-box').textContent.includes('only its start')")
     assert page.locator(".answer bdi").all_inner_texts() == ["good", "bad"]
     assert page.locator(".answer small").all_inner_texts() == ["90.0 %", "10.0 %"]
 
 
-def test_a_picture_is_classified_and_its_patches_shown(play, stand_in):
+def test_an_image_is_classified_and_its_attention_shown(play, stand_in):
     page = play("#model=digits")
     content = io.BytesIO()
     Image.new("RGB", (9, 9), (200, 30, 30)).save(content, "PNG")
@@ -233,7 +233,7 @@ def test_a_picture_is_classified_and_its_patches_shown(play, stand_in):
     with page.expect_download() as waiting:
         page.locator("#save-png").click()
     heads = Image.open(waiting.value.path()).convert("RGB")
-    assert heads.size == (776, 776)  # two layers of two heads, and a gap
+    assert heads.size == (776, 776)  # two layers of two heads
     for layer, head in np.ndindex(2, 2):
         canvas = page.locator(f"#head-{layer + 1}-{head + 1} canvas")
         corner = canvas.evaluate("(one) => [...one.getContext('2d').getImageData(0, 0, 1, 1).data]")
@@ -264,7 +264,7 @@ def dropped(page):
         ("&view=all", ImageViewOptions()),
     ],
 )  # fmt: skip
-def test_of_an_image_the_picture_that_is_saved_is_what_is_shown(play, state, choice):
+def test_a_saved_image_view_is_the_one_shown(play, state, choice):
     page = play(f"#model=digits{state}")
     dropped(page)
     page.wait_for_selector(".figure canvas")
@@ -274,7 +274,7 @@ def test_of_an_image_the_picture_that_is_saved_is_what_is_shown(play, state, cho
     assert waiting.value.path().read_text(encoding="utf-8") == draw_image(image_view(), choice)
 
 
-def test_a_saved_picture_has_the_pixels_that_are_shown(play, windows, tmp_path):
+def test_a_saved_image_has_the_pixels_shown(play, windows, tmp_path):
     page = play("#model=digits&layer=2&head=1")
     dropped(page)
     page.wait_for_selector("#map")
@@ -296,10 +296,10 @@ def test_a_saved_picture_has_the_pixels_that_are_shown(play, windows, tmp_path):
         assert np.abs(found.astype(int) - expected).max() <= 2
 
 
-# Whoever looks, with whatever
+# Keyboard, screens, languages and errors
 
 
-def test_the_keyboard_is_enough(play):
+def test_everything_can_be_reached_by_keyboard(play):
     page = play()
     reached = []
     page.keyboard.press("Tab")
@@ -317,7 +317,7 @@ def test_the_keyboard_is_enough(play):
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".looks")
     page.locator("#step-first").focus()
-    for key in ("Enter", "Tab", "Tab", "Enter"):  # past "back" to "play"
+    for key in ("Enter", "Tab", "Tab", "Enter"):  # from "first" to "play"
         page.keyboard.press(key)
     page.wait_for_selector(".token")
 
@@ -326,12 +326,12 @@ def focused(page):
     return page.evaluate("document.activeElement.id")
 
 
-def test_the_focus_stays_where_it_was_when_a_step_is_chosen(play):
+def test_the_focus_is_kept_when_a_step_is_selected(play):
     page = play(f"#q={TEXT}&tab=steps")
     page.wait_for_selector(".looks")
     page.locator("#token-9").press("Enter")
     page.locator("#step-next").press("Enter")
-    assert focused(page) == "step-next"  # though there is no next one
+    assert focused(page) == "step-next"  # at the last step
     page.locator("#step-play").press("Enter")
     until(page, "document.querySelectorAll('.token').length === 2")
     assert focused(page) == "step-play"
@@ -344,10 +344,10 @@ def test_the_focus_stays_where_it_was_when_a_step_is_chosen(play):
     assert focused(page) == "option-2"
     page.locator("#unforce").press("Enter")
     until(page, "!document.querySelector('.token.forced')")
-    assert focused(page) == "token-1"  # the button is gone, the first one is near
+    assert focused(page) == "token-1"  # the button was removed
 
 
-def test_the_focus_stays_where_it_was_when_a_choice_is_made(play):
+def test_the_focus_is_kept_when_an_option_is_selected(play):
     page = play(f"#q={TEXT}")
     page.wait_for_selector("#cells")
     page.locator("#n-1").press("ArrowDown")
@@ -366,7 +366,7 @@ def test_the_focus_stays_where_it_was_when_a_choice_is_made(play):
 
 
 @pytest.mark.parametrize("language", ["ko-KR", "en-US"])
-def test_a_phone_need_not_scroll_sideways(play, language):
+def test_the_page_fits_a_phone(play, language):
     shown = {
         f"#q={TEXT}": "#cells", f"#q={TEXT}&view=lines": ".curves",
         f"#q={TEXT}&view=model": ".thumbnails", f"#q={TEXT}&tab=steps": ".looks",
@@ -380,8 +380,8 @@ def test_a_phone_need_not_scroll_sideways(play, language):
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, state
 
 
-def test_scores_are_not_broken_on_a_phone(play, stand_in):
-    stand_in.worse = 900  # a long text may have such a score
+def test_long_scores_fit_a_phone(play, stand_in):
+    stand_in.worse = 900  # as for a long text
     page = play(f"#q={TEXT}", width=360)
     page.wait_for_selector(".hypothesis")
     assert page.locator(".hypothesis small").first.inner_text() == "-900.40"
@@ -391,7 +391,7 @@ def test_scores_are_not_broken_on_a_phone(play, stand_in):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_another_language_loses_nothing(play, stand_in):
+def test_changing_the_language_keeps_the_state(play, stand_in):
     page = play("#model=writer&q=Once")
     page.locator("#write").click()
     until(page, "document.querySelector('.new')?.textContent === ' there was a king'")
@@ -419,14 +419,14 @@ def test_another_language_loses_nothing(play, stand_in):
     ("state", "figure"),
     [("tab=steps&forced=x.-4.0", ".looks"), ("tab=beam&beam=99", ".tree"), ("n=99", "#cells")],
 )
-def test_any_address_is_a_page(play, stand_in, state, figure):
+def test_invalid_urls_show_a_page(play, stand_in, state, figure):
     page = play(f"#q={TEXT}&{state}")
     page.wait_for_selector(figure)
     assert page.locator(".hypothesis input:checked").count() == 1
     assert all(body["beam"] == 16 for body in stand_in.bodies("/v1/beam"))
 
 
-def test_everything_can_be_read_in_both_languages(play):
+def test_the_page_is_shown_in_both_languages(play):
     page = play(f"#q={TEXT}", language="ko-KR")
     page.wait_for_selector("#cells")
     assert page.locator("html").get_attribute("lang") == "ko"
@@ -444,7 +444,7 @@ def test_the_translation_can_be_copied(play, is_secure):
     page = play(f"#q={TEXT}")
     page.wait_for_selector("#copy")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    if not is_secure:  # as over plain HTTP from another machine
+    if not is_secure:  # plain HTTP from another machine
         page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page.locator("#copy").click()
     until(page, "document.querySelector('#copy').textContent === 'Copied'")
@@ -453,7 +453,7 @@ def test_the_translation_can_be_copied(play, is_secure):
     assert page.locator("#text").input_value() == f"{TEXT} in English, 0"
 
 
-def test_another_model_is_another_page(play):
+def test_selecting_a_model_adds_to_the_history(play):
     page = play()
     page.locator("#model").select_option("3")
     page.locator("#text").fill("fine")
@@ -464,7 +464,7 @@ def test_another_model_is_another_page(play):
     assert page.locator("#model").input_value() == "0"
 
 
-def test_trouble_is_told_in_one_line_and_a_busy_server_asked_again(play, stand_in, windows):
+def test_errors_are_shown_and_busy_servers_retried(play, stand_in, windows):
     page = play()
     stand_in.refuse = [(422, "the text is too long: 300 tokens of 256")]
     page.locator("#text").fill("a")
@@ -477,7 +477,7 @@ def test_trouble_is_told_in_one_line_and_a_busy_server_asked_again(play, stand_i
     stand_in.refuse = [(422, "no")]
     page.locator("#text").fill("c")
     page.wait_for_selector(".trouble")
-    page.locator("#text").press("Control+Enter")  # asks again, and shows nothing of "b"
+    page.locator("#text").press("Control+Enter")  # retries
     page.wait_for_selector(".text")
     assert page.inner_text(".text") == "c in English, 0"
     assert all("Failed to load resource" in problem for problem in windows.problems)
@@ -495,16 +495,16 @@ def test_trouble_is_told_in_one_line_and_a_busy_server_asked_again(play, stand_i
         ("#model=reviews&q=fine", "/v1/classify", ".answer"),
     ],
 )
-def test_what_did_not_work_can_be_tried_again(play, stand_in, windows, state, route, figure):
+def test_failed_requests_can_be_retried(play, stand_in, windows, state, route, figure):
     stand_in.down[route] = (500, "out of order")
     page = play(state)
     page.wait_for_selector(".trouble")
-    assert page.inner_text(".trouble") == "That did not work. out of order Try again"
+    assert page.inner_text(".trouble") == "Error. out of order Try again"
     assert page.locator(f".place {figure}, .answer-box {figure}").count() == 0
     page.locator("#again").focus()
     page.keyboard.press("Enter")
     page.wait_for_timeout(200)
-    assert page.evaluate("document.activeElement.id") == "again"  # still out of order
+    assert page.evaluate("document.activeElement.id") == "again"  # failed again
     stand_in.down.clear()
     page.keyboard.press("Enter")
     page.wait_for_selector(figure)
@@ -514,26 +514,26 @@ def test_what_did_not_work_can_be_tried_again(play, stand_in, windows, state, ro
     windows.problems.clear()
 
 
-def test_a_busy_server_and_one_that_is_gone_are_told_apart(play, stand_in, windows):
+def test_busy_and_unreachable_servers_have_different_messages(play, stand_in, windows):
     page = play(f"#q={TEXT}", language="ko-KR")
     page.wait_for_selector("#cells")
     page.context.set_offline(True)
     page.locator("#text").fill("a")
     page.wait_for_selector(".trouble")
     assert "서버에 연결할 수 없습니다." in page.inner_text(".trouble")
-    assert page.locator(".hypothesis, #cells").count() == 0  # nothing of the text before
+    assert page.locator(".hypothesis, #cells").count() == 0  # no old results
     page.context.set_offline(False)
     stand_in.down["/v1/translate"] = (429, "too many requests wait")
     page.locator("#again").click()
     until(page, "document.querySelector('.trouble')?.textContent.includes('(too many')")
     assert page.inner_text("#again") == "다시 시도"
     stand_in.down.clear()
-    page.locator("#text").press("Control+Enter")  # asking once more is trying again, too
+    page.locator("#text").press("Control+Enter")  # retries too
     page.wait_for_selector("#cells")
     windows.problems.clear()
 
 
-def test_maps_that_do_not_come_later_can_be_tried_again(play, stand_in, windows):
+def test_failed_maps_can_be_retried(play, stand_in, windows):
     stand_in.refuse = [None, None, (500, "no maps")]
     page = play(f"#q={'long ' * 200}")
     page.wait_for_selector(".figure .trouble")
@@ -555,22 +555,20 @@ def test_maps_that_do_not_come_later_can_be_tried_again(play, stand_in, windows)
         (418, {}, "서버가 요청을 거절했습니다"),
     ],
 )
-def test_what_the_server_refuses_is_said_in_korean_with_its_own_line(
+def test_server_errors_are_shown_in_korean_with_the_english_message(
     play, stand_in, windows, status, more, korean
 ):
     stand_in.down["/v1/translate"] = (status, "its own line", more)
     page = play("#q=a", language="ko-KR")
     page.wait_for_selector(".trouble")
-    assert page.inner_text(".trouble").startswith(f"잘되지 않았습니다. {korean} (its own line).")
+    assert page.inner_text(".trouble").startswith(f"오류. {korean} (its own line).")
     page.locator("label[for=lang-en]").click()
-    until(page, "document.querySelector('.trouble')?.textContent.startsWith('That did not work')")
-    assert page.inner_text(".trouble").removesuffix(" Try again").strip() == (
-        "That did not work. its own line"
-    )
+    until(page, "document.querySelector('.trouble')?.textContent.startsWith('Error')")
+    assert page.inner_text(".trouble").removesuffix(" Try again").strip() == ("Error. its own line")
     windows.problems.clear()
 
 
-def test_a_file_that_is_refused_is_told_in_korean(play, stand_in, windows):
+def test_a_failed_download_is_reported_in_korean(play, stand_in, windows):
     page = play(f"#q={TEXT}", language="ko-KR")
     page.wait_for_selector("#cells")
     stand_in.refuse = [(422, "none chosen", {"code": "cannot_draw"})]
@@ -581,7 +579,7 @@ def test_a_file_that_is_refused_is_told_in_korean(play, stand_in, windows):
     windows.problems.clear()
 
 
-def test_writing_that_breaks_off_is_told_in_korean(play, stand_in):
+def test_an_interrupted_stream_is_reported_in_korean(play, stand_in):
     stand_in.breaks = {"error": "no more", "code": "too_long"}
     page = play("#model=writer&q=Once", language="ko-KR")
     page.locator("#write").click()
@@ -590,7 +588,7 @@ def test_writing_that_breaks_off_is_told_in_korean(play, stand_in):
     assert page.inner_text(".new") == " there"
 
 
-def test_a_text_that_is_refused_offers_no_second_try(play, stand_in, windows):
+def test_an_invalid_text_has_no_retry_button(play, stand_in, windows):
     stand_in.refuse = [(422, "the text is too long")]
     page = play("#q=a")
     page.wait_for_selector(".trouble")
@@ -598,7 +596,7 @@ def test_a_text_that_is_refused_offers_no_second_try(play, stand_in, windows):
     windows.problems.clear()
 
 
-def test_a_server_with_a_key_asks_for_it(play, stand_in, windows):
+def test_a_missing_api_key_is_requested(play, stand_in, windows):
     stand_in.key = "secret"
     page = play("#lang=ko")
     page.wait_for_selector("#key")

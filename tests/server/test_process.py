@@ -1,4 +1,4 @@
-"""The process: it starts, it says where, it stops as it should."""
+"""Server process: start, shutdown and command-line errors."""
 
 import http.client
 import json
@@ -32,7 +32,7 @@ def post(running, content, path="/v1/translate"):
 
 
 def waiting(running, count):
-    """Wait until so many requests are in work."""
+    """Wait until this many requests are open."""
     for _ in range(500):
         connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
         connection.request("GET", "/metrics")
@@ -41,10 +41,10 @@ def waiting(running, count):
         if float(text.split("\npolyhead_open_requests ")[1].split()[0]) >= count:
             return
         time.sleep(0.01)
-    raise AssertionError("they never came")
+    raise AssertionError("too few open requests")
 
 
-def test_a_term_signal_ends_it_with_0_after_all_that_was_accepted(start):
+def test_sigterm_finishes_accepted_requests_and_exits_with_0(start):
     running = start()
     answers = []
     clients = [
@@ -52,8 +52,8 @@ def test_a_term_signal_ends_it_with_0_after_all_that_was_accepted(start):
     ]
     for client in clients:
         client.start()
-    waiting(running, 4)  # they and the question itself
-    late = socket.create_connection((running.host, running.port))  # it came, but said nothing yet
+    waiting(running, 4)  # with the request for the metrics
+    late = socket.create_connection((running.host, running.port))  # accepted, but without a request
     started = time.monotonic()
     running.process.send_signal(signal.SIGTERM)
     line = running.process.stderr.readline()
@@ -77,20 +77,20 @@ def test_a_term_signal_ends_it_with_0_after_all_that_was_accepted(start):
 HANGING = """
 import sys, time
 from pathlib import Path
-from polyhead.pipelines import segments
 from polyhead.server.process import serve
+from polyhead.server.routes import translate
 from polyhead.server.settings import Settings
 
-segments.{name} = lambda *_: time.sleep(1000)
+translate.{name} = lambda *_: time.sleep(1000)
 settings = Settings(port=0, drain_seconds=0.5, device="cpu")
 serve([Path(sys.argv[1])], settings, lambda line: print(line, file=sys.stderr, flush=True))
 """
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("SegmentBatch", "does not stop"), ("cut", "Timeout (0:00:04.500000)!")]
+    ("name", "reason"), [("SegmentBatch", "did not stop"), ("cut", "Timeout (0:00:04.500000)!")]
 )
-def test_it_ends_in_time_with_1_though_something_hangs(models, name, reason):
+def test_a_hanging_server_exits_with_1(models, name, reason):
     words = [sys.executable, "-c", HANGING.format(name=name), str(models["translate"])]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
@@ -113,8 +113,8 @@ def test_it_ends_in_time_with_1_though_something_hangs(models, name, reason):
             process.kill()
 
 
-def test_short_answers_are_sent_at_once(start):
-    """Otherwise the second part of an answer waits 40 ms until the first has been acknowledged."""
+def test_short_responses_are_sent_without_delay(start):
+    """Without TCP_NODELAY the body would wait 40 ms for the acknowledgement of the head."""
     running = start()
     connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
     waits = []
@@ -124,17 +124,17 @@ def test_short_answers_are_sent_at_once(start):
         connection.getresponse().read()
         waits.append(time.monotonic() - began)
     connection.close()
-    assert sorted(waits)[len(waits) // 2] < 0.03
+    assert sorted(waits)[5] < 0.03  # of 30; the machine may be busy
 
 
-def test_without_work_it_ends_at_once(start):
+def test_an_idle_server_exits_at_once(start):
     running = start()
     assert post(running, QUICK)[0] == 200
     running.process.send_signal(signal.SIGINT)
     assert running.process.wait(20) == 0
 
 
-def test_too_many_get_429_and_the_rest_are_answered(start):
+def test_excess_requests_get_429(start):
     running = start("--queue", "4")
     results = []
 
@@ -150,23 +150,26 @@ def test_too_many_get_429_and_the_rest_are_answered(start):
     assert post(running, QUICK)[0] == 200
 
 
-def test_an_address_in_use_is_one_line(process, models, capfd):
+def test_an_address_in_use_is_reported(process, models, capfd):
     words = ["serve", str(models["translate"]), "--port", str(process.port)]
     assert main(words) == 2
-    assert f"cannot listen on 127.0.0.1:{process.port}" in capfd.readouterr().err
+    assert f"cannot bind 127.0.0.1:{process.port}" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--host", "0.0.0.0"], "give --api-key"),
-        (["--api-key", "short"], "guessed"),
+        (["--api-key", "short"], "at least 8"),
         (["--port", "70000"], "port = 70000"),
         (["--queue", "0"], "queue = 0"),
-        (["--allow-host", "A.example", "--allow-host", "b:1"], "--allow-host b:1: expected a name"),
+        (
+            ["--allow-host", "A.example", "--allow-host", "b:1"],
+            "--allow-host b:1: expected a host name",
+        ),
     ],
 )
-def test_wrong_options_are_one_line(words, message, capfd, monkeypatch):
+def test_invalid_options_are_reported(words, message, capfd, monkeypatch):
     monkeypatch.delenv("POLYHEAD_API_KEY", raising=False)
     assert main(["serve", "anything", *words]) == 2
     assert message in capfd.readouterr().err

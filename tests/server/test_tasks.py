@@ -1,4 +1,4 @@
-"""Attention, steps, beams, and the other families, through the server."""
+"""Attention, steps, beam search, generation, mask filling and classification over HTTP."""
 
 import asyncio
 import json
@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from asgi import JSON, Running, call
 
-from polyhead.server import context as desk
-from polyhead.server.answer_schemas import Code
 from polyhead.server.registry import ModelRegistry
-from polyhead.server.routes import attention as looking
+from polyhead.server.routes import attention as attention_route
+from polyhead.server.routes import classify
+from polyhead.server.schemas import Code
 from polyhead.special_tokens import BOS, EOS
 from polyhead.viz.capture import attention_view
 from polyhead.viz.draw_image import ImageViewOptions, draw_image
@@ -25,7 +25,7 @@ TEXT = "내일 회의가 있어요."
 
 
 def unpacked(body):
-    """The binary form, read as its description says."""
+    """Parse the binary format."""
     assert body[:8] == b"PHATTN1\n"
     (length,) = struct.unpack("<I", body[8:12])
     header = json.loads(body[12 : 12 + length])
@@ -44,14 +44,14 @@ def unpacked(body):
 
 
 @pytest.fixture(scope="module")
-def view(book):
-    return attention_view(book("translate").model, TEXT)
+def view(served):
+    return attention_view(served("translate").model, TEXT)
 
 
 @pytest.mark.parametrize(
     ("precision", "error"), [("float32", 0), ("float16", 5e-4), ("uint8", 0.5 / 255 + 1e-6)]
 )
-def test_the_binary_form_holds_the_weights(server, view, precision, error):
+def test_the_binary_format_has_the_weights(server, view, precision, error):
     answer = server.post("/v1/attention", {"text": TEXT, "precision": precision})
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/octet-stream"
@@ -65,7 +65,7 @@ def test_the_binary_form_holds_the_weights(server, view, precision, error):
     assert header["predictions"] == list(view.predictions)
 
 
-def test_one_layer_can_be_asked_for(server, view):
+def test_single_maps_can_be_requested(server, view):
     wanted = [{"kind": "cross", "layer": 2}]
     header, maps = unpacked(server.post("/v1/attention", {"text": TEXT, "maps": wanted}).body)
     assert list(maps) == [("cross", 2)]
@@ -75,7 +75,7 @@ def test_one_layer_can_be_asked_for(server, view):
 
 
 @pytest.mark.parametrize("form", ["binary", "json"])
-def test_any_kind_layer_and_head_can_be_asked_for(server, view, form):
+def test_kinds_layers_and_heads_can_be_selected(server, view, form):
     def ask(**chosen):
         asked = {"text": TEXT, "format": form, "kind": "cross", "layer": 2, **chosen}
         if form == "binary":
@@ -108,13 +108,13 @@ def test_any_kind_layer_and_head_can_be_asked_for(server, view, form):
         ({"format": "svg", "size": 4}, 'size: only with "format": "binary"'),
     ],
 )  # fmt: skip
-def test_an_option_that_cannot_be_followed_is_refused_and_not_forgotten(server, asked, error):
+def test_unsupported_options_are_rejected(server, asked, error):
     answer = server.post("/v1/attention", {"text": TEXT, **asked})
     assert answer.status == 422
     assert answer.json()["error"].startswith(error)
 
 
-def test_small_maps_keep_the_greatest_of_each_block(server, view):
+def test_small_maps_are_max_pooled(server, view):
     asked = {"text": TEXT, "size": 4, "precision": "float32"}
     _, maps = unpacked(server.post("/v1/attention", asked).body)
     full = view.find("encoder", 1).weights
@@ -126,15 +126,15 @@ def test_small_maps_keep_the_greatest_of_each_block(server, view):
             assert np.array_equal(maps["encoder", 1][:, i, j], block.max((1, 2)))
 
 
-def test_the_other_forms_are_those_of_the_command(server, view, book):
+def test_other_formats_equal_those_of_the_command(server, view, served):
     content = server.post("/v1/attention", {"text": TEXT, "format": "json"}).body
     assert AttentionView.from_json(content).maps == view.maps
-    assert json.loads(content)["model"] == book("translate").name
+    assert json.loads(content)["model"] == served("translate").name
     page = server.post("/v1/attention", {"text": TEXT, "format": "html"})
     assert page.headers["content-type"].startswith("text/html")
     assert "attachment" in page.headers["content-disposition"]
     assert b"polyhead-attention-1" in page.body
-    assert str(book("translate").model.names[0]).encode() not in page.body
+    assert str(served("translate").model.names[0]).encode() not in page.body
     picture = {"text": TEXT, "format": "svg", "kind": "cross", "layer": 1, "lines": True}
     assert server.post("/v1/attention", picture).body.startswith(b"<svg")
     wrong = server.post("/v1/attention", {**picture, "layer": 99})
@@ -142,8 +142,8 @@ def test_the_other_forms_are_those_of_the_command(server, view, book):
     assert "layer 99" in wrong.json()["error"]
 
 
-def test_a_given_translation_is_looked_at_as_text_or_as_ids(server, book):
-    translator = book("translate").model
+def test_a_target_may_be_text_or_ids(server, served):
+    translator = served("translate").model
     ids = translator.tokenizers.target.encode("one two")[:-1]
     asked = {"text": TEXT, "format": "json"}
     one = server.post("/v1/attention", {**asked, "target": "one two"}).body
@@ -154,24 +154,26 @@ def test_a_given_translation_is_looked_at_as_text_or_as_ids(server, book):
 
 
 @pytest.mark.parametrize("use", ["generate", "fill", "classify"])
-def test_every_family_that_reads_text_can_be_looked_at(server, book, use):
+def test_every_text_model_has_attention(server, served, use):
     text = "오늘은 [MASK] 있어요" if use == "fill" else "오늘은 있어요"
-    answer = server.post("/v1/attention", {"model": book(use).name, "text": text, "format": "json"})
+    answer = server.post(
+        "/v1/attention", {"model": served(use).name, "text": text, "format": "json"}
+    )
     assert answer.status == 200, answer.body
     found = AttentionView.from_json(answer.body)
-    assert found.maps == attention_view(book(use).model, text).maps
+    assert found.maps == attention_view(served(use).model, text).maps
     for one in found.maps:
         assert one.weights.sum(2) == pytest.approx(np.ones(one.weights.shape[:2]), abs=1e-5)
     assert ("[MASK]" in [token.text for token in found.source.tokens]) == (use == "fill")
 
 
-def test_too_long_a_text_to_look_at_is_refused(server):
+def test_attention_of_a_long_text_is_rejected(server):
     answer = server.post("/v1/attention", {"text": "가 나 다 라 " * 300})
     assert answer.status == 422
     assert "tokens" in answer.json()["error"]
 
 
-def test_steps_write_what_greedy_search_writes_and_obey(server):
+def test_steps_equal_greedy_search_and_follow_the_prefix(server):
     greedy = server.post("/v1/translate", {"text": TEXT, "beam": 1, "max_length": 8}).json()
     expected = greedy["translations"][0]["hypotheses"][0]
     walk = server.post("/v1/steps", {"text": TEXT, "max_tokens": 8}).json()
@@ -194,14 +196,14 @@ def test_steps_write_what_greedy_search_writes_and_obey(server):
     assert len(ended["steps"]) == 3
 
 
-def test_steps_of_a_language_model_write_its_greedy_text(server, book):
-    name = book("generate").name
+def test_steps_of_a_language_model_equal_its_greedy_text(server, served):
+    name = served("generate").name
     walk = server.post("/v1/steps", {"model": name, "text": "오늘", "max_tokens": 6}).json()
     asked = {"model": name, "prompt": "오늘", "max_tokens": 6, "greedy": True, "stream": False}
     assert walk["text"] == server.post("/v1/generate", asked).json()["text"]
 
 
-def test_the_tree_leads_to_the_translations(server):
+def test_the_beam_tree_leads_to_the_translations(server):
     asked = {"text": TEXT, "beam": 3, "max_length": 8}
     tree = server.post("/v1/beam", asked).json()
     found = server.post("/v1/translate", {**asked, "n_best": 3}).json()["translations"][0]
@@ -224,7 +226,7 @@ def test_the_tree_leads_to_the_translations(server):
     assert path[::-1][:8] == found["hypotheses"][0]["ids"]
 
 
-def test_a_text_comes_piece_by_piece_and_the_same_at_once(server, book):
+def test_streamed_text_equals_the_whole_text(server, served):
     asked = {"prompt": "오늘", "max_tokens": 9, "seed": 3}
     answer = server.post("/v1/generate", asked)
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -237,15 +239,15 @@ def test_a_text_comes_piece_by_piece_and_the_same_at_once(server, book):
     assert len(pieces) > 1
     whole = server.post("/v1/generate", {**asked, "stream": False}).json()["text"]
     assert "".join(pieces) == json.loads(events[-1]["data"])["text"] == whole
-    writer = book("generate").model
+    writer = served("generate").model
     from polyhead.pipelines.translator import with_options
 
     options = with_options(writer.defaults, {"max_length": 9, "sample": True})
     assert whole == writer.generate("오늘", options=options, seed=3)
 
 
-def test_a_writer_whose_maker_wanted_many_drafts_writes_one(book):
-    written = book("generate")
+def test_n_best_of_the_model_is_ignored_by_generation(served):
+    written = served("generate")
     saved = written.model.saved
     decode = {"sample": True, "n_best": 3, "beam": 1}
     about = {**saved.about, "run": {**saved.about["run"], "decode": decode}}
@@ -271,8 +273,8 @@ def test_a_writer_whose_maker_wanted_many_drafts_writes_one(book):
         ("classify", "/v1/classify", {"text": ["가 나 다 라 " * 20] * 40}),
     ],
 )
-def test_the_model_stops_when_its_client_leaves(server, book, use, path, asked):
-    model = book(use).model
+def test_the_model_stops_when_the_client_disconnects(server, served, use, path, asked):
+    model = served(use).model
     saved = model.models[0] if use == "translate" else model.saved
     layers = []
 
@@ -282,14 +284,16 @@ def test_the_model_stops_when_its_client_leaves(server, book, use, path, asked):
 
     async def leave():
         left = asyncio.Event()
-        body = json.dumps({**asked, "model": book(use).name}).encode()
+        body = json.dumps({**asked, "model": served(use).name}).encode()
         asking = asyncio.ensure_future(call(server.app, "POST", path, body, [JSON], left=left))
         while len(layers) < 10 and not asking.done():
             await asyncio.sleep(0.001)
         left.set()
         assert await asking is None
         seen = len(layers)
-        await server.app.scheduler.run(lambda _: None, asyncio.Event().wait())  # its turn has come
+        await server.app.scheduler.run(
+            lambda _: None, asyncio.Event().wait()
+        )  # after the cancelled one
         return len(layers) - seen
 
     hooks = [layer.register_forward_pre_hook(slow) for layer in saved.model.modules()]
@@ -301,10 +305,10 @@ def test_the_model_stops_when_its_client_leaves(server, book, use, path, asked):
     assert not any(layer._forward_pre_hooks for layer in saved.model.modules())
 
 
-def test_blanks_are_filled(server, book):
+def test_masked_tokens_are_predicted(server, served):
     text = "오늘은 [MASK] 있어요"
     found = server.post("/v1/fill", {"text": text, "top": 3}).json()
-    expected = book("fill").model.fill(text, 3)
+    expected = served("fill").model.fill(text, 3)
     told = [[guess["text"] for guess in blank] for blank in found["blanks"]]
     assert told == [[guess.text for guess in blank] for blank in expected.blanks]
     assert [one["text"] for one in found["together"]] == [one.text for one in expected.together]
@@ -313,11 +317,11 @@ def test_blanks_are_filled(server, book):
     assert "[MASK]" in nothing.json()["error"]
     many = server.post("/v1/fill", {"text": "[MASK] " * 33})
     assert (many.status, many.json()["field"]) == (422, "text")
-    everything = "".join(map(chr, range(0xE000, 0xF900)))  # no character is left for the blank
+    everything = "".join(map(chr, range(0xE000, 0xF900)))  # every private-use character
     assert server.post("/v1/fill", {"text": f"{everything}[MASK]"}).status == 422
 
 
-def test_a_target_that_would_fill_the_memory_is_not_looked_at(server):
+def test_attention_of_a_long_target_is_rejected(server):
     asked = {"text": TEXT, "target": "a b " * 2500}
     answer = server.post("/v1/attention", asked)
     assert answer.status == 422
@@ -325,19 +329,19 @@ def test_a_target_that_would_fill_the_memory_is_not_looked_at(server):
 
 
 @pytest.mark.parametrize("form", ["json", "html"])
-def test_more_weights_than_a_page_can_hold_are_refused(server, monkeypatch, form):
+def test_too_many_weights_for_a_page_are_rejected(server, monkeypatch, form):
     asked = {"text": TEXT, "format": form}
     assert server.post("/v1/attention", asked).status == 200
-    monkeypatch.setattr(looking, "MAX_WEIGHTS", 10)
+    monkeypatch.setattr(attention_route, "MAX_WEIGHTS", 10)
     refused = server.post("/v1/attention", asked)
     assert (refused.status, refused.json()["field"]) == (422, "format")
     assert server.post("/v1/attention", {"text": TEXT}).status == 200
 
 
-def test_texts_are_classified_and_what_is_cut_is_said(server, book):
+def test_texts_are_classified_and_truncation_is_reported(server, served):
     texts = ["오늘은 있어요", "가 " * 200]
     found = server.post("/v1/classify", {"text": texts}).json()["results"]
-    expected = book("classify").model.classify(texts)
+    expected = served("classify").model.classify(texts)
     assert [one["label"] for one in found] == [one.label for one in expected]
     assert [one["cut"] for one in found] == [False, True]
     for one, other in zip(found, expected, strict=True):
@@ -345,30 +349,30 @@ def test_texts_are_classified_and_what_is_cut_is_said(server, book):
         assert told == pytest.approx(other.probabilities, abs=1e-6)
 
 
-def test_images_are_classified_as_a_body_and_as_a_form(server, book, picture):
+def test_images_are_classified_from_a_body_or_a_form(server, served, picture):
     content = picture.read_bytes()
     body = server.call("POST", "/v1/classify", content, [("content-type", "image/png")], b"top=2")
     found = body.json()["results"][0]
-    ((expected, second),) = book("classify-image").model.classify([picture], top=2)
+    ((expected, second),) = served("classify-image").model.classify([picture], top=2)
     assert [one["label"] for one in found["classes"]] == [expected.name, second.name]
     assert found["probability"] == pytest.approx(expected.probability, abs=1e-6)
     form, kind = multipart(image=content, top=b"2")
     assert server.call("POST", "/v1/classify", form, [kind]).json() == body.json()
 
 
-def test_an_images_heads_are_shown(server, book, picture):
+def test_attention_of_an_image_is_returned(server, served, picture):
     form, kind = multipart(image=picture.read_bytes())
     found = server.call("POST", "/v1/attention", form, [kind]).json()
-    expected = json.loads(attention_view(book("classify-image").model, picture).to_json())
+    expected = json.loads(attention_view(served("classify-image").model, picture).to_json())
     for name in ("layers", "rollout", "picture", "labels", "rows"):
         assert found[name] == expected[name]
     page = server.call("POST", "/v1/attention", form, [kind], b"format=html")
     assert b"polyhead-image-attention-1" in page.body
 
 
-def test_an_images_heads_are_drawn(server, book, picture):
+def test_attention_of_an_image_is_drawn(server, served, picture):
     content, kind = picture.read_bytes(), ("content-type", "image/png")
-    seen = attention_view(book("classify-image").model, picture)
+    seen = attention_view(served("classify-image").model, picture)
     for query, choice in {
         b"": ImageViewOptions(), b"&layer=rollout": ImageViewOptions("rollout"),
         b"&layer=2&head=1&alone=true": ImageViewOptions(2, [1], True),
@@ -393,14 +397,14 @@ def test_an_images_heads_are_drawn(server, book, picture):
         ("format=png", "format: "),
     ],
 )
-def test_a_picture_that_cannot_be_drawn_is_refused(server, picture, query, error):
+def test_invalid_image_options_are_rejected(server, picture, query, error):
     kind = ("content-type", "image/png")
     answer = server.call("POST", "/v1/attention", picture.read_bytes(), [kind], query.encode())
     assert answer.status == 422
     assert answer.json()["error"].startswith(error)
 
 
-def test_options_of_a_picture_are_described_where_they_are_taken(server):
+def test_image_options_are_in_the_api_description(server):
     paths = server.get("/openapi.json").json()["paths"]
     options = {
         path: [one["name"] for one in paths[path]["post"]["parameters"]]
@@ -412,14 +416,14 @@ def test_options_of_a_picture_are_described_where_they_are_taken(server):
     }
 
 
-def test_what_people_may_meet_has_a_code_that_stays(server, book, monkeypatch):
+def test_common_errors_have_stable_codes(server, served, monkeypatch):
     def code(path, body, headers=(JSON,)):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         answer = server.call("POST", path, content, headers)
         assert answer.status == 422
         return answer.json()["code"]
 
-    long, writer = "가 나 다 라 " * 300, book("generate").name
+    long, writer = "가 나 다 라 " * 300, served("generate").name
     assert code("/v1/translate", {"text": "x" * 10_001}) == "too_long"
     assert code("/v1/translate", {"text": ["x" * 6_000] * 2}) == "too_long"
     for path in ("/v1/attention", "/v1/steps", "/v1/beam"):
@@ -433,26 +437,28 @@ def test_what_people_may_meet_has_a_code_that_stays(server, book, monkeypatch):
     assert code("/v1/classify", b"x", [("content-type", "image/png")]) == "bad_image"
     assert code("/v1/attention", b"x", [("content-type", "image/png")]) == "bad_image"
     assert code("/v1/attention", {"text": TEXT, "format": "svg", "heads": []}) == "cannot_draw"
-    monkeypatch.setattr(looking, "MAX_WEIGHTS", 10)
+    monkeypatch.setattr(attention_route, "MAX_WEIGHTS", 10)
     assert code("/v1/attention", {"text": TEXT, "format": "html"}) == "too_many_weights"
-    described = server.get("/openapi.json").json()["components"]["schemas"]["Error"]["properties"]
+    described = server.get("/openapi.json").json()["components"]["schemas"]["ErrorResponse"][
+        "properties"
+    ]
     assert set(described["code"]["anyOf"][0]["enum"]) == set(get_args(Code))
 
 
-def test_a_text_to_fill_that_is_too_long_is_to_blame(server, book):
-    longest = book("fill").model.saved.config.max_length
+def test_a_long_text_to_fill_is_rejected(server, served):
+    longest = served("fill").model.saved.config.max_length
     answer = server.post("/v1/fill", {"text": "가 " * longest + "[MASK]"})
     assert (answer.status, answer.json()["field"]) == (422, "text")
     assert f"reads at most {longest}" in answer.json()["error"]
 
 
-def test_a_translation_that_was_cut_off_says_so(server, book, monkeypatch):
-    kind = type(book("translate").model.models[0].model)
+def test_ended_is_false_at_the_maximum_length(server, served, monkeypatch):
+    kind = type(served("translate").model.models[0].model)
     real = kind.step
 
     def step(self, last, state):
         logits = real(self, last, state)
-        logits[..., EOS] += 1e4 * (last != BOS)  # every translation has one token
+        logits[..., EOS] += 1e4 * (last != BOS)  # translations have one token
         return logits
 
     monkeypatch.setattr(kind, "step", step)
@@ -472,8 +478,8 @@ def test_a_translation_that_was_cut_off_says_so(server, book, monkeypatch):
     assert best(text="")["ended"] is None
 
 
-def test_few_images_are_unpacked_at_once(server, picture, monkeypatch):
-    now, most, real, lock = [0], [0], desk.pixels_of, threading.Lock()
+def test_at_most_two_images_are_decoded_at_once(server, picture, monkeypatch):
+    now, most, real, lock = [0], [0], classify.decode_image, threading.Lock()
 
     def slow(*words):
         with lock:
@@ -484,7 +490,7 @@ def test_few_images_are_unpacked_at_once(server, picture, monkeypatch):
             now[0] -= 1
         return real(*words)
 
-    async def everybody():
+    async def send_all():
         kind = ("content-type", "image/png")
         paths = ["/v1/classify", "/v1/attention"] * 3
         content = picture.read_bytes()
@@ -492,19 +498,19 @@ def test_few_images_are_unpacked_at_once(server, picture, monkeypatch):
             *(call(server.app, "POST", path, content, [kind]) for path in paths)
         )
 
-    monkeypatch.setattr(desk, "pixels_of", slow)
-    assert [answer.status for answer in server.run(everybody())] == [200] * 6
+    monkeypatch.setattr(classify, "decode_image", slow)
+    assert [answer.status for answer in server.run(send_all())] == [200] * 6
     assert most == [2]
 
 
 @pytest.mark.parametrize("content", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n" + b"\0" * 50, b"x" * 999])
-def test_what_is_no_image_is_refused(server, content):
+def test_invalid_images_are_rejected(server, content):
     answer = server.call("POST", "/v1/classify", content, [("content-type", "image/png")])
     assert answer.status == 422
     assert "image" in answer.json()["error"]
 
 
-def test_an_image_that_claims_too_much_is_refused_unread(server):
+def test_an_image_with_too_many_pixels_is_not_decoded(server):
     import io
 
     from PIL import Image
@@ -518,7 +524,7 @@ def test_an_image_that_claims_too_much_is_refused_unread(server):
 
 
 def multipart(**parts):
-    """A form in parts; `image` is a file."""
+    """Return a multipart form whose `image` is a file."""
     body = b""
     for name, content in parts.items():
         file = b'; filename="x.png"\r\nContent-Type: image/png' if name == "image" else b""
@@ -527,14 +533,14 @@ def multipart(**parts):
     return body + b"--cut--\r\n", ("content-type", "multipart/form-data; boundary=cut")
 
 
-def test_the_list_of_models_tells_what_each_can_do(server, models, book):
+def test_models_are_listed_with_their_tasks(server, models, served):
     told = server.get("/v1/models").json()
     assert [one["use"] for one in told["models"]] == list(models)
     by_use = {one["use"]: one for one in told["models"]}
     assert by_use["translate"]["source_language"] == "ko"
     assert by_use["translate"]["target_language"] == "en"
     assert by_use["translate"]["attention"] == ["encoder", "decoder", "cross"]
-    assert by_use["classify"]["classes"] == list(book("classify").model.classes)
+    assert by_use["classify"]["classes"] == list(served("classify").model.classes)
     assert by_use["classify-image"]["image"] == {
         "height": 8, "width": 8, "channels": 3, "patch": 4,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Translation through the server is translation, whoever else is there."""
+"""/v1/translate: results equal those of the library, alone or in shared batches."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import pytest
 import torch
 from asgi import JSON, Running, call
 
-from polyhead.pipelines import segments as portions
+from polyhead.pipelines.segments import cut, decode, join
 from polyhead.server.registry import ModelRegistry
 from polyhead.viz.capture import alignment
 
@@ -18,18 +18,18 @@ SHORT = {"max_length": 12}
 
 
 def library(translator, text, **changes):
-    """What the library says to a text, decoded alone."""
+    """Return the library's translations of a text, decoded alone."""
     options = replace(translator.defaults, **changes)
-    lines = portions.cut(translator, text, options)
-    alone = [portions.decode(translator, [one])[0] for line in lines for one in line]
-    return portions.join(translator, lines, alone)
+    lines = cut(translator, text, options)
+    alone = [decode(translator, [one])[0] for line in lines for one in line]
+    return join(translator, lines, alone)
 
 
-def test_the_answer_is_the_librarys(server, book):
+def test_translations_equal_the_librarys(server, served):
     answer = server.post("/v1/translate", {"text": TEXTS[0], "n_best": 3, **SHORT})
     assert answer.status == 200
     (found,) = answer.json()["translations"]
-    expected = library(book("translate").model, TEXTS[0], n_best=3, max_length=12)
+    expected = library(served("translate").model, TEXTS[0], n_best=3, max_length=12)
     assert [one["text"] for one in found["hypotheses"]] == [one.text for one in expected]
     for one, other in zip(found["hypotheses"], expected, strict=True):
         assert one["score"] == pytest.approx(other.score, abs=1e-5)
@@ -39,23 +39,23 @@ def test_the_answer_is_the_librarys(server, book):
     assert found["pieces"] == 1
 
 
-def test_company_changes_nothing(server, book):
-    translator = book("translate").model
+def test_translations_do_not_depend_on_other_requests(server, served):
+    translator = served("translate").model
     expected = [library(translator, text)[0].text for text in TEXTS]
 
-    async def everybody():
+    async def send_all():
         bodies = [json.dumps({"text": text}).encode() for text in TEXTS * 4]
         asked = [call(server.app, "POST", "/v1/translate", body, [JSON]) for body in bodies]
         return await asyncio.gather(*asked)
 
-    answers = [answer.json()["translations"][0] for answer in server.run(everybody())]
+    answers = [answer.json()["translations"][0] for answer in server.run(send_all())]
     assert [one["hypotheses"][0]["text"] for one in answers] == expected * 4
     together = server.post("/v1/translate", {"text": TEXTS}).json()["translations"]
     assert [one["hypotheses"][0]["text"] for one in together] == expected
 
 
-def test_requests_of_many_are_joined(server):
-    async def everybody():
+def test_concurrent_requests_share_batches(server):
+    async def send_all():
         body = json.dumps({"text": TEXTS[0], **SHORT}).encode()
         await asyncio.gather(
             *(call(server.app, "POST", "/v1/translate", body, [JSON]) for _ in range(30))
@@ -67,15 +67,15 @@ def test_requests_of_many_are_joined(server):
         return [float(re.search(rf"^{name} (\S+)$", text, re.M)[1]) for name in names]
 
     before = batches()
-    server.run(everybody())
+    server.run(send_all())
     count, rows = (b - a for a, b in zip(before, batches(), strict=True))
     steps = SHORT["max_length"]
-    assert 30 <= rows <= 30 * steps  # each takes part in each of its steps
-    assert count < 30 * steps / 4  # which are mostly those of others too
+    assert 30 <= rows <= 30 * steps  # one slot per step of each
+    assert count < 30 * steps / 4  # steps are shared
 
 
-def test_long_texts_are_cut_at_sentences_and_nothing_is_lost(server, book):
-    translator = book("translate").model
+def test_long_texts_are_split_into_sentences(server, served):
+    translator = served("translate").model
     text = " ".join(TEXTS[:3] * 30)
     pieces = translator.split(text)
     assert len(pieces) > 1
@@ -87,12 +87,13 @@ def test_long_texts_are_cut_at_sentences_and_nothing_is_lost(server, book):
     assert found["hypotheses"][0]["text"] == " ".join(expected)
 
 
-def test_line_breaks_and_empty_lines_stay(server, book):
+def test_line_breaks_and_empty_lines_are_kept(server, served):
     text = f"{TEXTS[0]}\n\n  \n{TEXTS[1]}\n"
     answer = server.post("/v1/translate", {"text": text, "beam": 1, **SHORT}).json()
     found = answer["translations"][0]["hypotheses"][0]["text"]
     one, two = (
-        library(book("translate").model, line, beam=1, max_length=12)[0].text for line in TEXTS[:2]
+        library(served("translate").model, line, beam=1, max_length=12)[0].text
+        for line in TEXTS[:2]
     )
     assert found == f"{one}\n\n\n{two}\n"
 
@@ -102,22 +103,22 @@ def test_empty_texts_have_empty_translations(server):
     assert [one["hypotheses"][0]["text"] for one in answer["translations"]] == ["", "", "\n"]
 
 
-def test_a_prefix_is_kept_tokens_and_links_are_told(server, book):
+def test_prefix_tokens_and_alignment_are_returned(server, served):
     asked = {"text": TEXTS[0], "prefix": "표", "tokens": True, "alignment": True, **SHORT}
     (found,) = server.post("/v1/translate", asked).json()["translations"]
     best = found["hypotheses"][0]
     assert best["text"].startswith("표")
     assert [token["id"] for token in best["tokens"]] == best["ids"]
     assert "".join(token["text"] for token in best["tokens"]).startswith("표")
-    (expected,) = alignment(book("translate").model, [TEXTS[0]], [best["ids"]])
+    (expected,) = alignment(served("translate").model, [TEXTS[0]], [best["ids"]])
     told = [(link["source"], link["target"], link["weight"]) for link in best["alignment"]]
     assert told == [tuple(link) for link in expected]
 
 
 @pytest.fixture
-def limited(book):
-    """A server whose translator knows 40 positions and hardly ever ends."""
-    known = book("translate")
+def limited(served):
+    """Serve a translator with 40 positions whose outputs hardly ever end."""
+    known = served("translate")
     (saved,) = known.model.models
     config = replace(saved.config, positions="learned", max_length=40)
     torch.manual_seed(1)
@@ -129,12 +130,12 @@ def limited(book):
     running.close()
 
 
-def test_an_output_as_long_as_the_model_knows_positions_has_links_and_can_be_looked_at(limited):
+def test_the_longest_possible_output_has_alignment_and_attention(limited):
     asked = {"text": TEXTS[0], "beam": 1, "max_length": 40, "alignment": True, "tokens": True}
     answer = limited.post("/v1/translate", asked)
     assert answer.status == 200
     best = answer.json()["translations"][0]["hypotheses"][0]
-    assert len(best["ids"]) == 40  # else there is nothing to see here
+    assert len(best["ids"]) == 40  # the test needs the longest output
     words = {token["word"] for token in best["tokens"][:-1]}
     assert len(best["alignment"]) == len(words)
     assert limited.post("/v1/steps", {"text": TEXTS[0], "max_tokens": 300}).status == 200
@@ -144,15 +145,15 @@ def test_an_output_as_long_as_the_model_knows_positions_has_links_and_can_be_loo
     assert len(view.json()["target"]["tokens"]) == 40  # <s> and all but the last
 
 
-def test_languages_choose_a_model_and_names_do(server, book):
+def test_models_are_selected_by_language_or_name(server, served):
     good = {"text": "a", "source": "ko", "target": "en", **SHORT}
-    assert server.post("/v1/translate", good).json()["model"] == book("translate").name
+    assert server.post("/v1/translate", good).json()["model"] == served("translate").name
     refused = server.post("/v1/translate", {**good, "target": "fr"})
     assert refused.status == 422
     assert "languages" in refused.json()["error"]
     named = {"text": "a", "model": "../../etc/passwd"}
     assert server.post("/v1/translate", named).status == 404
-    wrong = server.post("/v1/translate", {"text": "a", "model": book("generate").name})
+    wrong = server.post("/v1/translate", {"text": "a", "model": served("generate").name})
     assert wrong.status == 422
     assert "generate" in wrong.json()["error"]
 
@@ -168,7 +169,7 @@ def test_languages_choose_a_model_and_names_do(server, book):
         ({"alternatives": 10_000}, "alternatives"),
     ],
 )  # fmt: skip
-def test_what_is_over_a_limit_is_refused_and_named(server, change, field):
+def test_values_over_a_limit_are_rejected_by_name(server, change, field):
     answer = server.post("/v1/translate", {"text": "a", **change})
     assert answer.status == 422
     assert answer.json()["field"].startswith(field)
@@ -186,13 +187,13 @@ def test_what_is_over_a_limit_is_refused_and_named(server, change, field):
         ("가" * 10_001, "text: String should have at most 10000 characters"),
     ],
 )
-def test_a_message_names_what_the_client_wrote_and_what_is_wrong_with_it(server, text, error):
+def test_messages_name_the_field_and_the_problem(server, text, error):
     answer = server.post("/v1/translate", {"text": text})
     assert answer.status == 422
     code = {"code": "too_long"} if "characters" in error else {}
     assert answer.json() == {"error": error, "field": error.partition(":")[0], **code}
 
 
-def test_an_unknown_field_is_named_whatever_its_name(server):
+def test_an_unknown_field_with_brackets_is_named(server):
     answer = server.post("/v1/translate", {"text": "가", "n[best]": 5})
     assert answer.json()["field"] == "n[best]"

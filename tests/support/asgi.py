@@ -1,4 +1,4 @@
-"""A server without sockets: its event loop runs in a thread, and requests are function calls."""
+"""Server without sockets: its event loop runs in a thread, and requests are function calls."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ class Answer:
 
 
 async def call(app, method, path, body=b"", headers=(), query=b"", left=None, received=None):
-    """One request. Setting the event `left` is the client hanging up."""
+    """Send one request. Setting the event `left` disconnects the client."""
     left = left or asyncio.Event()
     inbox = [{"type": "http.request", "body": body, "more_body": False}]
     sent = [] if received is None else received
@@ -47,7 +47,7 @@ async def call(app, method, path, body=b"", headers=(), query=b"", left=None, re
     }  # fmt: skip
     await app(scope, receive, send)
     if not sent:
-        return None  # the client had left
+        return None  # the client had disconnected
     start, *parts = sent
     return Answer(
         start["status"],
@@ -57,10 +57,10 @@ async def call(app, method, path, body=b"", headers=(), query=b"", left=None, re
 
 
 class Running:
-    """An application that serves inside a thread of its own."""
+    """Application that runs in its own thread."""
 
-    def __init__(self, shelf, settings=None):
-        self.app = Application(shelf, settings or Settings())
+    def __init__(self, registry, settings=None):
+        self.app = Application(registry, settings or Settings())
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()

@@ -1,4 +1,4 @@
-"""A real browser for the tests of pages: how it is started, and what its windows record."""
+"""Chromium for tests of pages."""
 
 import os
 import shutil
@@ -8,12 +8,12 @@ import pytest
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--no-first-run"]  # fmt: skip
-READY = ".panel > *, #play > .card, #play > .trouble"  # a panel, or why there is none
+READY = ".panel > *, #play > .card, #play > .trouble"  # a panel, a form or an error
 
 
 @pytest.fixture(scope="session")
 def chromium():
-    """The path of a browser of the Chromium family, or a skip that says how to get one."""
+    """Return the path of Chromium; skip the test if there is none."""
     names = [os.environ.get("CHROME", ""), *BROWSERS]
     found = next((path for path in map(shutil.which, filter(None, names)) if path), None)
     if found is None:
@@ -26,7 +26,7 @@ def chromium():
 
 @pytest.fixture(scope="session")
 def browser(chromium):
-    """A running browser, for all tests that look at pages."""
+    """Start a browser for all tests of pages."""
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
@@ -35,14 +35,14 @@ def browser(chromium):
 
 
 class Windows:
-    """Windows of one test. Whatever goes wrong in them, and whatever they ask for, is noted."""
+    """Windows of one test; errors and requests in them are recorded."""
 
     def __init__(self, browser):
         self.browser, self.contexts = browser, []
         self.problems, self.requested = [], []
 
     def open(self, address, *, width=1200, height=1200, **options):
-        """A new window with a page of its own."""
+        """Open a new window."""
         viewport = {"width": width, "height": height}
         context = self.browser.new_context(viewport=viewport, **options)
         self.contexts.append(context)
@@ -55,14 +55,14 @@ class Windows:
         return page
 
     def close(self):
-        """Close all of them; who asks again finds nothing open."""
+        """Close all windows."""
         while self.contexts:
             self.contexts.pop().close()
 
 
 @pytest.fixture
 def windows(browser):
-    """Opens windows; errors in them fail the test."""
+    """Open windows; errors in them fail the test."""
     windows = Windows(browser)
     yield windows
     windows.close()
@@ -72,7 +72,7 @@ def windows(browser):
 def until(page, expression, seconds=20):
     """Wait until an expression is true on the page.
 
-    Playwright's own way to wait evaluates a text inside the page, which the page's policy forbids.
+    Playwright's wait_for_function evaluates code in the page, which its content policy forbids.
     """
     for _ in range(seconds * 20):
         if page.evaluate(expression):
@@ -83,7 +83,7 @@ def until(page, expression, seconds=20):
 
 @pytest.fixture
 def stand_in():
-    """A server for the playground that answers as a real one would, with invented models."""
+    """Start a stand-in server with invented models."""
     server = pytest.importorskip("standin", reason="the page needs polyhead[serve]").StandIn()
     yield server
     server.close()
@@ -91,7 +91,7 @@ def stand_in():
 
 @pytest.fixture
 def play(windows, stand_in):
-    """Open the playground; a request to anyone but its server fails the test."""
+    """Open the playground; requests to other servers fail the test."""
 
     def play(state="", language="en-US", width=1200, scheme="light"):
         page = windows.open(
@@ -101,6 +101,6 @@ def play(windows, stand_in):
         return page
 
     yield play
-    windows.close()  # before the server: what a page still asks for must find it
+    windows.close()  # before the server, which may still get requests
     strangers = [url for url in windows.requested if not url.startswith((stand_in.url, "blob:"))]
     assert strangers == []

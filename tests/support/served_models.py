@@ -1,4 +1,4 @@
-"""Five tiny models of all uses, served without sockets and as a process."""
+"""Five tiny models of all tasks, served without sockets and as a process."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from pretrained import configured, pretrain, write_labelled
 from tiny_gpt import train_gpt
 from tiny_images import train_on_pictures
 
-from polyhead.server.registry import fill
+from polyhead.server.registry import load_models
 from polyhead.server.settings import Settings
 from polyhead.training.trainer import train
 
@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 @pytest.fixture(scope="session")
 def models(tiny_run, tmp_path_factory):
-    """The folders of a translator, a language model, a BERT and two classifiers."""
+    """Return the directories of a translator, a language model, a BERT and two classifiers."""
     folders = {name: tmp_path_factory.mktemp(name) for name in ("gpt", "bert", "kinds", "images")}
     files = write_labelled(folders["kinds"])
     train(configured("classify-small", files), folders["kinds"] / "kinds")
@@ -37,36 +37,36 @@ def models(tiny_run, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def shelf(models):
-    return fill(list(models.values()), "cpu")
+def registry(models):
+    return load_models(list(models.values()), "cpu")
 
 
 @pytest.fixture(scope="session")
-def book(shelf):
-    """The model for a use."""
-    return lambda use: shelf.pick(None, (use,))
+def served(registry):
+    """Return the served model of a use."""
+    return lambda use: registry.pick(None, (use,))
 
 
 @pytest.fixture(scope="session")
 def picture(models):
-    """A red picture's file."""
+    """Return the file of a red image."""
     return models["classify-image"].parent / "pictures" / "red" / "0.png"
 
 
 @pytest.fixture(scope="session")
-def server(shelf):
-    running = Running(shelf)
+def server(registry):
+    running = Running(registry)
     yield running
     running.close()
 
 
 @pytest.fixture
-def another(shelf):
-    """A server with other settings, for one test."""
+def another(registry):
+    """Start a server with other settings, for one test."""
     with contextlib.ExitStack() as stack:
 
         def start(**settings):
-            running = Running(shelf, Settings(**settings))
+            running = Running(registry, Settings(**settings))
             stack.callback(running.close)
             return running
 
@@ -75,7 +75,7 @@ def another(shelf):
 
 @dataclass
 class Process:
-    """`polyhead serve` as one meets it."""
+    """Running `polyhead serve`."""
 
     process: subprocess.Popen
     host: str
@@ -107,7 +107,7 @@ def started(*words):
 
 @pytest.fixture(scope="session")
 def process(models):
-    """A real server with all models; do not stop it."""
+    """Start a real server with all models; do not stop it."""
     with started(*models.values()) as running:
         yield running
 

@@ -1,7 +1,7 @@
-"""A stand-in for `polyhead serve` that answers at once and always the same, for tests of its page.
+"""Stand-in for `polyhead serve` with constant responses, for tests of its page.
 
-The page's files, its content policy and the binary form of attention are the real server's; only
-what models would say is invented here. `asked` notes every request that has a body.
+The page's files, its content policy and the binary format of attention are the real server's; only
+the results of models are invented. `requests` has every request with a body.
 """
 
 import json
@@ -14,7 +14,7 @@ import numpy as np
 from views import TARGET, build, plausible
 
 from polyhead.server.security import HEADERS
-from polyhead.server.static_files import collect
+from polyhead.server.static_files import read_files
 from polyhead.viz.binary import to_binary
 from polyhead.viz.draw_image import ImageViewOptions
 from polyhead.viz.page import render
@@ -28,7 +28,7 @@ USES = {"schedules": "translate", "writer": "generate", "gaps": "fill", "reviews
         "digits": "classify-image"}  # fmt: skip
 LIMITS = {"max_characters": 10000, "max_texts": 64, "max_n_best": 10, "max_beam": 16,
           "max_tokens": 1024, "max_body": 2**20, "max_image": 2**23}  # fmt: skip
-USUAL = [*range(10, 10 + len(TARGET)), 2]  # what it writes unless it is told otherwise
+USUAL = [*range(10, 10 + len(TARGET)), 2]  # output without a prefix
 NEXT = {10 + i: text for i, (text, _) in enumerate(TARGET)} | {2: "</s>", 20: "A", 21: "Our"}
 
 
@@ -46,7 +46,7 @@ def about(name, use):
 
 
 def long_view():
-    """A text of 512 tokens in one layer of eight heads."""
+    """Return the view of a text of 512 tokens in one layer of eight heads."""
     tokens = tuple(Token(f"w{i}", i) for i in range(LONG))
     weights = plausible(np.random.default_rng(5), 8, LONG, LONG, causal=False)
     one = AttentionMap("encoder", 1, weights, "source", "source")
@@ -130,22 +130,22 @@ def image_view():
 
 
 class StandIn:
-    """One server on a free port. `view` is what it shows, `refuse` what it says first.
+    """Server on a free port.
 
-    None in `refuse` lets one pass; `down` has routes that are out of order, with what they say:
-    a status, a line, and perhaps the other fields of an error. Translations are `ended`, or not.
+    refuse: errors of the next requests (None: no error); down: errors by route. An error is a
+    status, a message, and optionally the other fields.
     """
 
     def __init__(self):
-        self.asked, self.refuse, self.key, self.slow = [], [], None, 0.0
+        self.requests, self.refuse, self.key, self.slow = [], [], None, 0.0
         self.down, self.cut, self.worse, self.ended = {}, False, 0, True
-        self.breaks = None  # what is said when writing breaks off
+        self.breaks = None  # error in the middle of a stream
         self.attends = ["encoder", "decoder", "cross"]
         self.view, self.long = build(), None
-        self.files = collect()
+        self.files = read_files()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.stand_in = self
-        self.server.handle_error = lambda *_: None  # the page left before it was answered
+        self.server.handle_error = lambda *_: None  # the page disconnected
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
@@ -154,8 +154,8 @@ class StandIn:
         self.server.server_close()
 
     def bodies(self, path):
-        """What was asked of a route, in order."""
-        return [body for route, body in self.asked if route == path]
+        """Return the bodies of all requests to a route."""
+        return [body for route, body in self.requests if route == path]
 
     def attention(self, body):
         view = self.view
@@ -172,10 +172,8 @@ class StandIn:
             )
             return draw(view, choice).encode(), "image/svg+xml"
         maps = body.get("maps")
-        requested = None if maps is None else [(one["kind"], one["layer"]) for one in maps]
-        return to_binary(
-            view, requested=requested, size=body.get("size")
-        ), "application/octet-stream"
+        wanted = None if maps is None else [(one["kind"], one["layer"]) for one in maps]
+        return to_binary(view, requested=wanted, size=body.get("size")), "application/octet-stream"
 
     def image_attention(self, query):
         if query["format"] != "svg":
@@ -189,7 +187,7 @@ class StandIn:
         return draw(image_view(), choice).encode(), "image/svg+xml"
 
     def answer(self, path, body, query):
-        """The content and its type."""
+        """Return the content and its type."""
         if path == "/v1/attention" and isinstance(body, bytes):
             return self.image_attention(query)
         if path == "/v1/attention":
@@ -207,7 +205,7 @@ class StandIn:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Handler of one request."""
 
     def log_message(self, *_):
         pass
@@ -223,8 +221,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         path = self.path.split("?")[0]
         if path in self.server.stand_in.files:
-            content, kind = self.server.stand_in.files[path]
-            return self.reply(200 if content else 204, content, kind)
+            file = self.server.stand_in.files[path]
+            return self.reply(200 if file.content else 204, file.content, file.media_type)
         return self.work(path, None)
 
     def do_POST(self):
@@ -232,7 +230,7 @@ class Handler(BaseHTTPRequestHandler):
         path = self.path.split("?")[0]
         is_image = self.headers["Content-Type"].startswith("image/")
         body = content if is_image else json.loads(content)
-        self.server.stand_in.asked.append((path, body))
+        self.server.stand_in.requests.append((path, body))
         return self.work(path, body)
 
     def work(self, path, body):

@@ -1,7 +1,6 @@
-"""HTML with its text taken out and put back: what LibreTranslate calls format "html".
+"""Texts of an HTML document, for LibreTranslate's format "html".
 
-Tags, comments, scripts and styles stay letter by letter as they are; only the text between them is
-translated, piece by piece. What comes back goes to a program as JSON; nothing is shown by us.
+Tags, comments, scripts and styles are kept unchanged; the texts between them are translated.
 """
 
 import html
@@ -9,8 +8,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# A tag ends at the first > outside a quoted value. Each branch is linear: what a quantifier inside
-# another has taken it keeps (*+), and a quote that is never closed is searched for once.
+# A tag ends at the first > outside a quoted value. Each branch is linear: possessive quantifiers
+# (*+) do not backtrack, and a quote that is never closed is searched for once.
 MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)"
     r"|<[a-z/!?](?:=\s*+(?:\"[^\"]*+\"|'[^']*+')|[^>])*+(?:>|\Z)",
@@ -20,36 +19,35 @@ MARKUP = re.compile(
 
 @dataclass(frozen=True)
 class Document:
-    """What stays as it is, and the texts to translate between: kept, text, kept, text, …, kept."""
+    """Kept markup and the texts between: kept[0], texts[0], kept[1], …, kept[-1]."""
 
     kept: tuple[str, ...]
     texts: tuple[str, ...]
     is_html: bool
 
 
-def parts_of(text: str, is_html: bool) -> Document:
-    """A text without markup is one text."""
+def parse_document(text: str, *, is_html: bool) -> Document:
+    """Split HTML into markup and texts; plain text is a single text."""
     if not is_html:
         return Document(("", ""), (text,), False)
-    kept, texts, at = [""], [], 0
-    for start, end in [*(found.span() for found in MARKUP.finditer(text)), (len(text),) * 2]:
-        between = text[at:start]
+    kept, texts, position = [""], [], 0
+    for start, end in [*(tag.span() for tag in MARKUP.finditer(text)), (len(text),) * 2]:
+        between = text[position:start]
         stripped = between.strip()
         if stripped:
-            head = between[: len(between) - len(between.lstrip())]
-            tail = between[len(between.rstrip()) :]
+            head, tail = between.split(stripped, 1)
             kept[-1] += head
             texts.append(html.unescape(stripped))
             kept.append(tail)
         else:
             kept[-1] += between
         kept[-1] += text[start:end]
-        at = end
+        position = end
     return Document(tuple(kept), tuple(texts), True)
 
 
-def put_together(document: Document, texts: Sequence[str]) -> str:
-    """The same document with other texts."""
+def insert_texts(document: Document, texts: Sequence[str]) -> str:
+    """Return the document with other texts."""
     if not document.is_html:
         return texts[0]
     parts = [document.kept[0]]

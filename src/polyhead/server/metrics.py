@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus. Labels come from our own tables, never from a request."""
+"""Prometheus metrics of a server. Label values come from the server, never from a request."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -7,42 +7,33 @@ ROWS = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Metrics:
-    """The counters of one server, in a registry of their own."""
+    """Metrics of one server in their own registry."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         self.requests = Counter(
             "polyhead_requests", "Requests by route and status", ["route", "status"],
-            registry=self.registry,
+            registry=registry,
         )  # fmt: skip
         self.seconds = Histogram(
-            "polyhead_request_seconds", "From the request's head to the answer's end", ["route"],
-            buckets=SECONDS, registry=self.registry,
+            "polyhead_request_seconds", "Time from request head to response end", ["route"],
+            buckets=SECONDS, registry=registry,
         )  # fmt: skip
         self.rejected = Counter(
-            "polyhead_rejected", "Requests refused because of load", ["reason"],
-            registry=self.registry,
-        )  # fmt: skip
-        self.waiting = Gauge(
-            "polyhead_queue_depth", "Requests in the queue", registry=self.registry
+            "polyhead_rejected", "Requests rejected because of load", ["reason"], registry=registry
         )
-        self.open = Gauge("polyhead_open_requests", "In work", registry=self.registry)
+        self.waiting = Gauge("polyhead_queue_depth", "Queued requests", registry=registry)
+        self.open = Gauge("polyhead_open_requests", "Open HTTP requests", registry=registry)
         self.batch_rows = Histogram(
-            "polyhead_batch_rows",
-            "Requests in a batch, or in a step of a running batch",
-            buckets=ROWS,
-            registry=self.registry,
-        )
+            "polyhead_batch_rows", "Requests of a batch, or of a step of a running batch",
+            buckets=ROWS, registry=registry,
+        )  # fmt: skip
         self.batch_seconds = Histogram(
-            "polyhead_batch_seconds",
-            "Time of a batch, or of a step of a running batch",
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self.characters = Counter(
-            "polyhead_characters", "Characters that were read", registry=self.registry
-        )
+            "polyhead_batch_seconds", "Time of a batch, or of a step of a running batch",
+            buckets=SECONDS, registry=registry,
+        )  # fmt: skip
+        self.characters = Counter("polyhead_characters", "Characters read", registry=registry)
 
     def text(self) -> bytes:
-        """All of them in Prometheus's text format."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self.registry)

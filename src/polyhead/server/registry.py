@@ -1,36 +1,36 @@
-"""The models of a server: loaded once, named by their folders' names, chosen by what is asked.
+"""Served models, named by their directories.
 
-A request names a model by its name only. No path, address or code from a request is ever used.
+Requests select a model by name only; no path, address or code from a request is ever used.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from polyhead.pipelines.describe import Description, describe
+from polyhead.data.images.files import pillow
+from polyhead.pipelines.describe import Description, Usable, describe
+from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.load import load
 from polyhead.server.errors import HTTPError
-from polyhead.server.uploads import check_reader
 
-INSIDE = re.compile("best|last|step-[0-9]+|checkpoints|model")  # folders of a run
+INSIDE_RUN = re.compile("best|last|step-[0-9]+|checkpoints|model")
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """One model with its name. `model` is what `polyhead.load` gives."""
+    """A loaded model with its name."""
 
     name: str
-    model: Any
+    model: Usable
     about: Description
 
 
 @dataclass(frozen=True)
 class ModelRegistry:
-    """All models, in the order of the command line."""
+    """All served models, in the order of the command line."""
 
-    books: tuple[ServedModel, ...]
+    models: tuple[ServedModel, ...]
 
     def pick(
         self,
@@ -39,54 +39,53 @@ class ModelRegistry:
         source: str | None = None,
         target: str | None = None,
     ) -> ServedModel:
-        """The model of this name, or the first that can do it, with these languages if given."""
+        """Return the named model, or the first one for these uses and languages.
+
+        Raises HTTPError 404 or 422 if there is none.
+        """
         if name is not None:
-            found = [book for book in self.books if book.name == name]
-            if not found:
-                raise HTTPError(404, "there is no such model; see /v1/models", field="model")
-            if found[0].about.use not in uses:
-                raise HTTPError(
-                    422, f"{found[0].name} cannot do this; it is for {found[0].about.use}",
-                    field="model",
-                )  # fmt: skip
+            candidates = [served for served in self.models if served.name == name]
+            if not candidates:
+                raise HTTPError(404, "unknown model; see /v1/models", field="model")
+            if (use := candidates[0].about.use) not in uses:
+                message = f"{name} is a model for {use}, not for {' or '.join(uses)}"
+                raise HTTPError(422, message, field="model")
         else:
-            found = [book for book in self.books if book.about.use in uses]
-            if not found:
-                raise HTTPError(404, f"no model here is for {' or '.join(uses)}; see /v1/models")
-        for book in found:
-            about = book.about
-            if fits(source, about.source_language) and fits(target, about.target_language):
-                return book
-        raise HTTPError(422, "no model here translates between these languages; see /v1/models")
+            candidates = [served for served in self.models if served.about.use in uses]
+            if not candidates:
+                raise HTTPError(404, f"no model for {' or '.join(uses)}; see /v1/models")
+        for served in candidates:
+            about = served.about
+            if _fits(source, about.source_language) and _fits(target, about.target_language):
+                return served
+        raise HTTPError(422, "no model for these languages; see /v1/models")
 
     @property
     def translators(self) -> tuple[ServedModel, ...]:
-        """The models that translate."""
-        return tuple(book for book in self.books if book.about.use == "translate")
+        """All translation models."""
+        return tuple(served for served in self.models if served.about.use == "translate")
 
 
-def fits(asked: str | None, has: str | None) -> bool:
-    """Whether a language is the one that is asked for; unknown ones fit everything."""
-    return asked in (None, "auto", "") or has is None or asked == has
+def _fits(requested: str | None, known: str | None) -> bool:
+    return requested in (None, "auto", "") or known is None or requested == known
 
 
-def fill(paths: Sequence[Path], device: str) -> ModelRegistry:
-    """Load all models."""
-    books: list[ServedModel] = []
+def load_models(paths: Sequence[Path], device: str) -> ModelRegistry:
+    """Load all models and give them distinct names."""
+    models: list[ServedModel] = []
     for path in paths:
         model = load(path, device=device)
-        name = _name(path)
-        taken = {book.name for book in books}
+        base = name = _name(path)
         number = 2
-        while name in taken:
-            name, number = f"{_name(path)}-{number}", number + 1
-        books.append(ServedModel(name, model, describe(model)))
-        if books[-1].about.use == "classify-image":
-            check_reader()  # rather now than with the first image
-    return ModelRegistry(tuple(books))
+        while any(served.name == name for served in models):
+            name, number = f"{base}-{number}", number + 1
+        if isinstance(model, ImageClassifier):
+            pillow()  # MissingError now rather than at the first image
+        models.append(ServedModel(name, model, describe(model)))
+    return ModelRegistry(tuple(models))
 
 
 def _name(path: Path) -> str:
-    """The last part of a path that says something: runs/mine/best is "mine"."""
-    parts = [part for part in path.absolute().parts if not INSIDE.fullmatch(part)]
+    """Return the last meaningful part of a path: "mine" for runs/mine/best."""
+    parts = [part for part in path.absolute().parts if not INSIDE_RUN.fullmatch(part)]
     return re.sub(r"[^\w.-]+", "-", parts[-1]).strip("-") or "model"

@@ -1,122 +1,134 @@
-"""From bytes that a stranger sent to a request that is checked, or a refusal.
-
-The size is known before anything is parsed; what is parsed is checked by pydantic, whose reader
-knows no lone surrogates and no endless nesting; and what is wrong is described, never repeated.
-"""
+"""Request bodies: size limits, and validation whose errors never repeat the input."""
 
 import asyncio
-from collections.abc import Mapping
+import re
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
-from polyhead.server.answer_schemas import Code
 from polyhead.server.errors import ClientDisconnected, HTTPError
-from polyhead.server.request_schemas import Upload
+from polyhead.server.schemas import ImageOptions
 from polyhead.server.settings import MAX_BODY, MAX_CHARACTERS, MAX_IMAGE
 
-BODY_SECONDS = 20.0  # that a client may take to send what it announced
-SHOWN = 100  # characters of a field's name
-OTHER_KINDS = (
-    "string_type",
-    "list_type",
-    "int_type",
-)  # what a member of a union says of the others' values
-MAX_COLONS = 2 * MAX_CHARACTERS  # more than all texts and names together can have
-
-TEXTS = ("text", "prompt", "q")  # what people write
+BODY_SECONDS = 20.0  # for sending the announced body
+MAX_MESSAGE = 300  # characters
+UNION_MISMATCHES = ("string_type", "list_type", "int_type")  # errors of a union's other members
+UNION_MEMBER = re.compile(r"\[|^constrained-")
+MAX_COLONS = 2 * MAX_CHARACTERS  # more than a valid request can have
+TEXT_FIELDS = ("text", "prompt", "q")
 
 M = TypeVar("M", bound=BaseModel)
-U = TypeVar("U", bound=Upload)
+Options = TypeVar("Options", bound=ImageOptions)
 
 
 def content_type(request: Request) -> str:
-    """The kind of the body, without parameters."""
+    """Return the media type without parameters."""
     return request.headers.get("content-type", "").split(";")[0].strip().lower()
 
 
-async def body_of(request: Request, limit: int = MAX_BODY) -> bytes:
-    """The whole body, refused as soon as it is known to be too large."""
+def is_image(request: Request) -> bool:
+    """Return whether a request has an image."""
+    kind = content_type(request)
+    return kind.startswith("image/") or kind == "multipart/form-data"
+
+
+async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
+    """Return the body, rejected as soon as it is known to be too large."""
     announced = request.headers.get("content-length", "0")
     if not (announced.isascii() and announced.isdigit()):
         raise HTTPError(400, "Content-Length is not a number")
+    too_large = HTTPError(413, f"request body too large; the limit is {limit:,} bytes")
     if len(announced) > 12 or int(announced) > limit:
-        raise HTTPError(413, f"a request has at most {limit:,} bytes")
-    parts, size = [], 0
+        raise too_large
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
-                size += len(part)
-                if size > limit:
-                    raise HTTPError(413, f"a request has at most {limit:,} bytes")
-                parts.append(part)
+                body += part
+                if len(body) > limit:
+                    raise too_large
     except TimeoutError:
-        raise HTTPError(408, "the request came too slowly") from None
+        raise HTTPError(408, "the request body arrived too slowly") from None
     except ClientDisconnect:
         raise ClientDisconnected from None
-    return b"".join(parts)
+    return bytes(body)
 
 
 async def read_json(request: Request, model: type[M]) -> M:
-    """A JSON body as what it should be."""
+    """Return a JSON body as a request."""
     kind = content_type(request)
     if kind != "application/json" and not kind.endswith("+json"):
         raise HTTPError(415, "send JSON with Content-Type: application/json")
-    return checked(model, await body_of(request))
+    return parse_json(model, await read_body(request))
 
 
-async def read_either(request: Request, model: type[M]) -> M:
-    """A body that may be JSON, a form, or a form in parts; a form's fields may be in the address.
+async def read_json_or_form(request: Request, model: type[M]) -> M:
+    """Return a body of JSON or a form as a request.
 
-    Some clients of LibreTranslate send everything there, and no body.
+    A form's fields may be query parameters: some clients of LibreTranslate send no body.
     """
-    kind, address = content_type(request), request.scope["query_string"]
-    if kind == "application/x-www-form-urlencoded" or (not kind and address):
-        pairs = _fields(await body_of(request))
+    kind, query = content_type(request), request.scope["query_string"]
+    if kind == "application/x-www-form-urlencoded" or (not kind and query):
+        pairs = _parse_form(await read_body(request))
     elif kind == "multipart/form-data":
-        form = await read_parts(request, await body_of(request))
+        form = await _read_multipart(request, MAX_BODY)
         pairs = [(key, value) for key, value in form.multi_items() if isinstance(value, str)]
     else:
         return await read_json(request, model)
-    return described(model, {**_gathered(_fields(address)), **_gathered(pairs)})
+    return _validate(model, {**_as_dict(_parse_form(query)), **_as_dict(pairs)})
 
 
-def _fields(form: bytes) -> list[tuple[str, str]]:
-    """The names and values of a form."""
+async def read_image(request: Request, model: type[Options]) -> tuple[bytes, Options]:
+    """Return an image, from the body or a part of a form, and the options beside it."""
+    query: dict[str, Any] = dict(request.query_params)
+    if content_type(request).startswith("image/"):
+        return await read_body(request, MAX_IMAGE), _validate(model, query)
+    form = await _read_multipart(request, MAX_IMAGE)
+    fields = {key: value for key, value in form.multi_items() if isinstance(value, str)}
+    image = form.get("image")
+    if not isinstance(image, UploadFile):
+        raise HTTPError(422, "send the image as a file in the part `image`", field="image")
+    return await image.read(), _validate(model, query | fields)
+
+
+def parse_json(model: type[M], body: bytes) -> M:
+    """Return JSON as a request."""
+    if body.count(b":") > MAX_COLONS:  # pydantic reports every unknown field
+        raise HTTPError(422, "the request has too many fields")
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise _as_http_error(error) from None
+
+
+def count_characters(texts: list[str]) -> int:
+    """Return the number of characters of all texts; HTTPError 422 above the limit."""
+    total = sum(map(len, texts))
+    if total > MAX_CHARACTERS:
+        message = f"the text has {total:,} characters; the limit is {MAX_CHARACTERS:,}"
+        raise HTTPError(422, message, field="text", code="too_long")
+    return total
+
+
+def _parse_form(form: bytes) -> list[tuple[str, str]]:
     try:
         return parse_qsl(
             form.decode("utf-8"), keep_blank_values=True, max_num_fields=100, errors="strict"
         )
     except ValueError:
-        raise HTTPError(400, "the form cannot be read") from None
+        raise HTTPError(400, "the form cannot be parsed") from None
 
 
-async def read_image(request: Request, model: type[U]) -> tuple[bytes, U]:
-    """An image with what goes with it: the body itself, or a part of a form."""
-    if content_type(request).startswith("image/"):
-        return await body_of(request, MAX_IMAGE), described(model, dict(request.query_params))
-    form = await read_parts(request, await body_of(request, MAX_IMAGE))
-    said = {key: value for key, value in form.multi_items() if isinstance(value, str)}
-    upload = form.get("image")
-    if not isinstance(upload, UploadFile):
-        raise HTTPError(422, "send the image as a file in the part `image`", field="image")
-    return await upload.read(), described(model, {**dict(request.query_params), **said})
-
-
-def is_image(request: Request) -> bool:
-    """Whether a request brings an image."""
-    kind = content_type(request)
-    return kind.startswith("image/") or kind == "multipart/form-data"
-
-
-async def read_parts(request: Request, body: bytes) -> FormData:
-    """A form in parts that has been read as a whole; nothing of it is written to disk."""
+async def _read_multipart(request: Request, limit: int) -> FormData:
+    """Return a multipart form, held in memory."""
     if "charset" in request.headers.get("content-type", "").lower():
-        raise HTTPError(415, "a form in parts is UTF-8; leave the charset out")
+        raise HTTPError(415, "multipart forms are UTF-8; leave out the charset")
+    body = await read_body(request, limit)
 
     async def stream() -> Any:
         yield body
@@ -128,77 +140,56 @@ async def read_parts(request: Request, body: bytes) -> FormData:
     try:
         return await parser.parse()
     except (MultiPartException, KeyError, ValueError, AssertionError):
-        raise HTTPError(400, "the form cannot be read") from None
+        raise HTTPError(400, "the form cannot be parsed") from None
 
 
-def checked(model: type[M], body: bytes) -> M:
-    """JSON as a request."""
-    if body.count(b":") > MAX_COLONS:  # each unknown name would be complained about by itself
-        raise HTTPError(422, "the request has too many fields")
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        raise _refusal(error) from None
-
-
-def described(model: type[M], values: Mapping[str, Any]) -> M:
-    """Words of a form or an address as a request."""
-    try:
-        return model.model_validate(dict(values))
-    except ValidationError as error:
-        raise _refusal(error) from None
-
-
-def count_characters(texts: list[str]) -> int:
-    """How long texts are together; refused if that is too much."""
-    total = sum(map(len, texts))
-    if total > MAX_CHARACTERS:
-        raise HTTPError(
-            422,
-            f"the text has {total:,} characters; a request has at most {MAX_CHARACTERS:,}",
-            field="text",
-            code="too_long",
-        )
-    return total
-
-
-def _gathered(pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    """A field that comes several times is a list."""
-    found: dict[str, Any] = {}
+def _as_dict(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    """Return form fields; a repeated field is a list."""
+    values: dict[str, list[str]] = {}
     for key, value in pairs:
-        if key not in found:
-            found[key] = value
-        else:
-            found[key] = [*(found[key] if isinstance(found[key], list) else [found[key]]), value]
-    return found
+        values.setdefault(key, []).append(value)
+    return {key: many if len(many) > 1 else many[0] for key, many in values.items()}
 
 
-def _refusal(error: ValidationError) -> HTTPError:
-    """What is wrong with the first field that is, without what was sent."""
+def _validate(model: type[M], values: dict[str, Any]) -> M:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise _as_http_error(error) from None
+
+
+def _as_http_error(error: ValidationError) -> HTTPError:
+    """Return the first field's error, without its value."""
     errors = error.errors(include_url=False, include_input=False, include_context=False)
     if errors[0]["type"] == "json_invalid":
-        return HTTPError(400, _short(errors[0]["msg"]))
-    # in a union every member complains; the one that came farther knows what was meant
-    same = [one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]]
-    best = max(same, key=lambda one: (len(_names(one["loc"])), one["type"] not in OTHER_KINDS))
-    field = _short(".".join(_names(best["loc"])))
-    code: Code | None = None
-    if best["type"] == "string_too_long" and best["loc"][0] in TEXTS:
-        code = "too_long"
-    return HTTPError(422, _short(f"{field}: {best['msg']}"), field=field or None, code=code)
+        return HTTPError(400, _shorten(errors[0]["msg"]))
+
+    def specificity(details: ErrorDetails) -> tuple[int, bool]:
+        return len(_path(details)), details["type"] not in UNION_MISMATCHES
+
+    # every member of a union reports an error; the one that came farthest is meant
+    best = max((e for e in errors if e["loc"][:1] == errors[0]["loc"][:1]), key=specificity)
+    field = _shorten(".".join(_path(best)))
+    is_long = best["type"] == "string_too_long" and best["loc"][0] in TEXT_FIELDS
+    return HTTPError(
+        422,
+        _shorten(f"{field}: {best['msg']}"),
+        field=field or None,
+        code="too_long" if is_long else None,
+    )
 
 
-def _names(place: tuple[int | str, ...]) -> list[str]:
-    """Where something stands in a request, without the names of a union's members."""
+def _path(details: ErrorDetails) -> list[str]:
+    """Return the path of a field, without the names of a union's members."""
     return [
         str(part)
-        for depth, part in enumerate(place)
+        for depth, part in enumerate(details["loc"])
         if not depth
         or isinstance(part, int)
         or not ("[" in part or part.startswith("constrained-"))
     ]
 
 
-def _short(text: str) -> str:
-    one_line = " ".join(text.split())
-    return one_line if len(one_line) <= 3 * SHOWN else one_line[: 3 * SHOWN] + "…"
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_MESSAGE else line[:MAX_MESSAGE] + "…"

@@ -1,159 +1,161 @@
-"""The border: who may come in, in what state everybody leaves, and what is counted.
+"""Middleware: Host, Origin and API-key checks, security headers, request metrics.
 
-    Host        on loopback only its own names, and those that the server was told: no foreign page
-                reaches us by a name of its own
-    Origin      no other site's scripts
-    key         Authorization: Bearer …, or LibreTranslate's api_key; compared in constant time
-    draining    503, but for those who ask how we are
-    answers     a content policy that allows our own files only, and nothing else from anywhere
+    Host        on loopback only this machine's names and --allow-host (DNS rebinding)
+    Origin      no requests from other sites' pages
+    API key     Authorization: Bearer KEY, or LibreTranslate's api_key; compared in constant time
+    draining    503, except for health and metrics
+    responses   a content security policy that allows the server's own files only
 
-Whatever goes wrong inside becomes one line of JSON.
+Every exception becomes a JSON error.
 """
 
 import hmac
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from polyhead.errors import ConfigError, DataError
-from polyhead.server.errors import ClientDisconnected, HTTPError, refused
+from polyhead.server.errors import ClientDisconnected, HTTPError, invalid_input
 from polyhead.server.metrics import Metrics
 from polyhead.server.settings import Settings
 
 LOG = logging.getLogger("polyhead.server")
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-ALWAYS_OPEN = ("/health", "/health/live", "/health/ready")
-STATES = (*ALWAYS_OPEN, "/metrics")
-PUBLIC = ("/", "/favicon.ico", "/languages", "/frontend/settings", *ALWAYS_OPEN)
-PUBLIC_FOLDERS = ("/page/", "/viewer/")
-BY_BODY = ("/translate", "/detect")  # LibreTranslate's clients send the key there; the routes check
+OPEN_WHILE_DRAINING = ("/health", "/health/live", "/health/ready", "/metrics")
+FILES = ("/page/", "/viewer/")
 
 
 class SecurityMiddleware:
-    """An ASGI application around another one."""
+    """ASGI middleware around the routes.
+
+    public: paths that need no API key here; labels: path to route label of the metrics.
+    """
 
     def __init__(
-        self, inside: ASGIApp, settings: Settings, metrics: Metrics, route_of: Callable[[str], str]
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        public: Collection[str],
+        labels: Mapping[str, str],
     ) -> None:
-        self.inside, self.settings, self.metrics = inside, settings, metrics
-        self.route_of = route_of
-        self.draining = False
+        self.app, self.settings, self.metrics = app, settings, metrics
+        self.public, self.labels = public, labels
+        self.is_draining = False
         self.n_open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return  # no websockets here
-        started, status, route = time.monotonic(), [0], self.route_of(scope["path"])
+            return  # no websockets
+        started, status, path = time.monotonic(), 0, scope["path"]
+        label = self.labels.get(path, "page" if path.startswith(FILES) else "other")
 
-        async def send_safely(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                status[0] = message["status"]
-                MutableHeaders(scope=message).update(HEADERS)
-                if self.draining:
-                    MutableHeaders(scope=message)["Connection"] = "close"
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                if self.is_draining:
+                    headers["Connection"] = "close"
             await send(message)
 
         self.n_open += 1
         self.metrics.open.set(self.n_open)
         try:
-            await self._answer(scope, receive, send_safely, status)
+            self._check(Headers(scope=scope), path)
+            await self.app(scope, receive, send_with_headers)
+        except (ClientDisconnected, ClientDisconnect):
+            pass
+        except Exception as error:
+            failed = _as_http_error(error)
+            if failed.status == 500:
+                LOG.exception("bug: %s %s", scope["method"], label)
+            if not status:
+                await failed.response()(scope, receive, send_with_headers)
         finally:
             self.n_open -= 1
             self.metrics.open.set(self.n_open)
-            self.metrics.requests.labels(route, str(status[0] or "left")).inc()
-            self.metrics.seconds.labels(route).observe(time.monotonic() - started)
+            self.metrics.requests.labels(label, str(status or "left")).inc()
+            self.metrics.seconds.labels(label).observe(time.monotonic() - started)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, status: list[int]) -> None:
-        try:
-            self._admit(scope)
-            await self.inside(scope, receive, send)
-            return
-        except (ClientDisconnected, ClientDisconnect):
-            return
-        except HTTPError as no:
-            refusal = no
-        except (ConfigError, DataError) as wrong:
-            refusal = refused(wrong)
-        except Exception:
-            LOG.exception("a bug: %s %s", scope["method"], self.route_of(scope["path"]))
-            refusal = HTTPError(500, "a mistake of the server; its log says more")
-        if not status[0]:
-            await refusal.response()(scope, receive, send)
-
-    def _admit(self, scope: Scope) -> None:
-        headers, path = Headers(scope=scope), scope["path"]
-        allowed = self.settings.allowed_hosts
-        if self.settings.is_local or allowed:
-            check_host(headers, (*LOCAL_NAMES, self.settings.host, *allowed))
-        check_origin(headers, allowed)
-        if self.draining and path not in STATES:
+    def _check(self, headers: Headers, path: str) -> None:
+        settings = self.settings
+        if settings.is_local or settings.allowed_hosts:
+            check_host(headers, (*LOCAL_NAMES, settings.host, *settings.allowed_hosts))
+        check_origin(headers, settings.allowed_hosts)
+        if self.is_draining and path not in OPEN_WHILE_DRAINING:
             raise HTTPError(503, "the server is stopping", retry_after=5)
-        if self.settings.api_key is None or path in PUBLIC or path in BY_BODY:
-            return
-        if not path.startswith(PUBLIC_FOLDERS):
-            check_key(self.settings.api_key, given_key(headers))
+        if path not in self.public and not path.startswith(FILES):
+            check_key(settings.api_key, headers)
+
+
+def _as_http_error(error: Exception) -> HTTPError:
+    if isinstance(error, HTTPError):
+        return error
+    if isinstance(error, ConfigError | DataError):
+        return invalid_input(error)
+    if isinstance(error, HTTPException):  # of the router
+        message = "not found; see /openapi.json" if error.status_code == 404 else error.detail
+        return HTTPError(error.status_code, message, headers=dict(error.headers or {}))
+    return HTTPError(500, "internal server error; see the server log")
 
 
 def check_host(headers: Headers, names: Sequence[str]) -> None:
-    """Only names that mean this server: a foreign one may be a foreign page's trick."""
-    given = headers.getlist("host")
-    name = _hostname(f"//{given[0]}") if len(given) == 1 else None
+    """Reject requests for a host name that is not this server's."""
+    hosts = headers.getlist("host")
+    name = _hostname(f"//{hosts[0]}") if len(hosts) == 1 else None
     if name not in names:
+        local = ", ".join(LOCAL_NAMES)
         raise HTTPError(
-            400,
-            f"Host must be one of {', '.join(LOCAL_NAMES)}; behind a proxy, start the server with "
-            "--allow-host NAME",
+            400, f"Host must be one of {local}. Behind a proxy, start the server with --allow-host."
         )
 
 
 def check_origin(headers: Headers, allowed: Sequence[str] = ()) -> None:
-    """No scripts of other sites; browser extensions and programs may come.
-
-    A proxy may put another Host in the place of its own, but the browser says where its page is.
-    """
+    """Reject requests of other sites' pages; extensions and programs are allowed."""
     origin = headers.get("origin")
     if origin is None or not origin.startswith(("http://", "https://")):
         return
+    # a proxy may replace Host, but Origin is the browser's
     if origin.split("//", 1)[1] != headers.get("host") and _hostname(origin) not in allowed:
-        raise HTTPError(403, "this server answers no other site's pages")
+        raise HTTPError(403, "Cross-origin requests are not allowed.")
 
 
 def _hostname(address: str) -> str | None:
-    """The name in an address, in small letters and without a port; None if there is none."""
+    """Return the host of an address in lower case without its port."""
     try:
         return urlsplit(address).hostname
     except ValueError:
         return None
 
 
-def given_key(headers: Headers) -> str | None:
-    """The key in the head of a request."""
+def check_key(expected: str | None, headers: Headers, in_body: str | None = None) -> None:
+    """Reject requests without the API key, if the server has one."""
+    if expected is None:
+        return
     kind, _, value = headers.get("authorization", "").partition(" ")
-    return value.strip() if kind.lower() == "bearer" and value else None
-
-
-def check_key(right: str, given: Any) -> None:
-    """Let in who has the key. It takes as long for any wrong one."""
-    if not isinstance(given, str) or not given:
+    given = (value.strip() if kind.lower() == "bearer" else "") or in_body
+    if not given:
         raise HTTPError(
             401, "send the API key: Authorization: Bearer KEY",
             headers={"WWW-Authenticate": "Bearer"},
         )  # fmt: skip
-    if not hmac.compare_digest(given.encode("utf-8", "replace"), right.encode()):
-        raise HTTPError(403, "the API key is wrong")
+    if not hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode()):
+        raise HTTPError(403, "wrong API key")

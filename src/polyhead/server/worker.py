@@ -33,7 +33,7 @@ class ContinuousBatch(Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether requests can still be added."""
+        """Return whether requests can still be added."""
         ...
 
     def add(self, requests: Sequence[Any], contents: Sequence[Any]) -> None:

@@ -1,274 +1,255 @@
-"""/v1/attention, /v1/steps and /v1/beam: looking into a model while it works."""
+"""/v1/attention, /v1/steps and /v1/beam: attention, decoding steps and beam search trees."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead.errors import ConfigError
+from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.segments import longest_output
 from polyhead.pipelines.step_through import beam_tree, checked_source, steps
+from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator, with_options
-from polyhead.server import answer_schemas as answering
-from polyhead.server import request_schemas as asking
-from polyhead.server.context import AppContext, Endpoint, reply
-from polyhead.server.errors import HTTPError, refused
+from polyhead.server import schemas
+from polyhead.server.context import AppContext, Endpoint
+from polyhead.server.errors import HTTPError, invalid_input
 from polyhead.server.registry import ServedModel
 from polyhead.server.request_parsing import is_image, read_image, read_json
+from polyhead.server.responses import json_response
+from polyhead.server.routes.classify import read_pixels
+from polyhead.special_tokens import EOS
 from polyhead.viz.binary import to_binary
 from polyhead.viz.capture import attention_view
 from polyhead.viz.draw_image import ImageViewOptions
 from polyhead.viz.page import render
 from polyhead.viz.select import ViewOptions, narrow
 from polyhead.viz.tokens import read_tokens, written_tokens
+from polyhead.viz.views import AttentionView, ImageView
 from polyhead.viz.writer import draw
 
-MAX_TOKENS = 1024  # of a text: all heads of all layers have its square as weights
-MAX_WEIGHTS = 2**24  # in one page or JSON text: 64 MB of numbers, and several times that as text
-READERS = ("translate", "generate", "fill", "classify")
+MAX_TOKENS = 1024  # the weights of every head are its square
+MAX_WEIGHTS = 2**24  # of a page or JSON: 64 MB of numbers, and several times that as text
+USES = ("translate", "generate", "fill", "classify")
 TYPES = {
     "binary": "application/octet-stream",
     "json": "application/json",
     "html": "text/html; charset=utf-8",
     "svg": "image/svg+xml",
 }
-
-NUMBERS, DRAWN = ("binary", "json"), ("svg",)
-FORMS = {  # the forms that can follow an option; kind and layer are for all
-    "maps": ("binary",), "precision": ("binary",), "size": ("binary",),
-    "heads": (*NUMBERS, *DRAWN), "merge": (*NUMBERS, *DRAWN),
-    "word": DRAWN, "column": DRAWN, "lines": DRAWN, "log": DRAWN, "special": DRAWN,
+BINARY, SVG, ALL_BUT_PAGE = ("binary",), ("svg",), ("binary", "json", "svg")
+FORMATS = {  # formats that support an option; kind and layer are for all
+    "maps": BINARY, "precision": BINARY, "size": BINARY,
+    "heads": ALL_BUT_PAGE, "merge": ALL_BUT_PAGE,
+    "word": SVG, "column": SVG, "lines": SVG, "log": SVG, "special": SVG,
 }  # fmt: skip
 
 
-async def attention(desk: AppContext, request: Request) -> Response:
-    """All heads for one text, in one of four forms; or for an image."""
+async def attention(context: AppContext, request: Request) -> Response:
+    """Return the attention weights of a text or an image in one of four formats."""
     if is_image(request):
-        return await _image_attention(desk, request)
-    asked = await read_json(request, asking.Look)
-    book = desk.shelf.pick(asked.model, READERS)
-    if not book.about.attention:
-        raise HTTPError(422, f"{book.name} has no attention to look at", field="model")
-    choice = _choice(asked)
-    content = await desk.compute(book, partial(_look, book, asked, choice), request)
-    return _file(content, asked.format)
+        return await _image_attention(context, request)
+    body = await read_json(request, schemas.AttentionRequest)
+    served = context.models.pick(body.model, USES)
+    if not served.about.attention:
+        raise HTTPError(422, f"{served.name} has no attention", field="model")
+    options = _view_options(body)
+    content = await context.run(served, partial(_text_view, served, body, options), request)
+    return _file(content, body.format)
 
 
-async def _image_attention(desk: AppContext, request: Request) -> Response:
-    content, asked = await read_image(request, asking.LookAtImage)
-    book = desk.shelf.pick(asked.model, ("classify-image",))
+async def _image_attention(context: AppContext, request: Request) -> Response:
+    content, options = await read_image(request, schemas.ImageAttentionOptions)
+    served = context.models.pick(options.model, ("classify-image",))
     for name in ("layer", "head", "alone"):
-        if vars(asked)[name] and asked.format != "svg":
-            raise HTTPError(422, f'{name}: only with "format": "svg"', field=name)
-    pixels = await desk.unpack(book.model, content, request)
+        if vars(options)[name] and options.format != "svg":
+            raise _unsupported(name, SVG)
+    classifier = served.model
+    assert isinstance(classifier, ImageClassifier)
+    pixels = await read_pixels(context, classifier, content, request)
 
-    def work() -> bytes:
-        view = replace(attention_view(book.model, pixels), model=book.name)
-        if asked.format == "svg":
-            return _drawn(lambda: draw(view, _image_choice(asked)))
-        return view.to_json().encode("utf-8", "replace") if asked.format == "json" else _page(view)
+    def view() -> bytes:
+        view = replace(attention_view(classifier, pixels), model=served.name)
+        if options.format == "svg":
+            heads = [options.head] if isinstance(options.head, int) else options.head
+            selected = ImageViewOptions(options.layer, heads, options.alone)
+            return _svg(view, selected)
+        text = view.to_json() if options.format == "json" else render(view)
+        return text.encode("utf-8", "replace")
 
-    return _file(await desk.compute(book, work, request), asked.format)
+    return _file(await context.run(served, view, request), options.format)
 
 
-def _look(book: ServedModel, asked: asking.Look, choice: ViewOptions) -> bytes:
-    """Look, and put it into the form that was asked for. Runs in the model's thread."""
-    if asked.target is not None and book.about.use != "translate":
-        raise HTTPError(422, "only a translator has a target", field="target")
-    target_ids = asked.target_ids
-    if target_ids is None and asked.target is None and isinstance(book.model, Translator):
-        target_ids = _own(book.model, asked.text)
+def _text_view(served: ServedModel, body: schemas.AttentionRequest, options: ViewOptions) -> bytes:
+    """Capture the attention and return it in the requested format. Runs in the model thread."""
+    model, target_ids = served.model, body.target_ids
+    if body.target is not None and not isinstance(model, Translator):
+        raise HTTPError(422, "only a translation model has a target", field="target")
+    if target_ids is None and body.target is None and isinstance(model, Translator):
+        target_ids = _translate(model, body.text)
+    assert not isinstance(model, ImageClassifier)
     view = attention_view(
-        book.model, asked.text, target=asked.target, target_ids=target_ids, max_tokens=MAX_TOKENS
+        model, body.text, target=body.target, target_ids=target_ids, max_tokens=MAX_TOKENS
     )
-    view = replace(view, model=book.name)  # not its path
-    if asked.format == "svg":
-        return _drawn(lambda: draw(view, choice))
-    view = narrow(view, choice)
-    if asked.format == "binary":
-        for one in asked.maps or ():
-            view.find(one.kind, one.layer)  # says which there are
-        wanted = None if asked.maps is None else [(one.kind, one.layer) for one in asked.maps]
-        return to_binary(view, precision=asked.precision, requested=wanted, size=asked.size)
-    if sum(one.weights.size for one in view.maps) > MAX_WEIGHTS:
+    view = replace(view, model=served.name)  # not its path
+    if body.format == "svg":
+        return _svg(view, options)
+    view = narrow(view, options)
+    if body.format == "binary":
+        names = None if body.maps is None else [(name.kind, name.layer) for name in body.maps]
+        for name in names or ():
+            view.find(*name)  # ConfigError for an unknown one
+        return to_binary(view, precision=body.precision, requested=names, size=body.size)
+    if sum(layer.weights.size for layer in view.maps) > MAX_WEIGHTS:
         raise HTTPError(
             422,
-            f"more than {MAX_WEIGHTS:,} weights are too many for {asked.format}; "
-            'give a shorter text, choose a kind and a layer, or ask for "format": "binary"',
+            f"more than {MAX_WEIGHTS:,} weights, too many for {body.format}; "
+            'shorten the text, select a kind and a layer, or use "format": "binary"',
             field="format",
             code="too_many_weights",
         )
-    return view.to_json().encode() if asked.format == "json" else _page(view)
+    text = view.to_json() if body.format == "json" else render(view)
+    return text.encode("utf-8", "replace")
 
 
-def _choice(asked: asking.Look) -> ViewOptions:
-    """What is to be shown. An option that this form cannot follow is refused, not forgotten."""
-    said = {name: vars(asked)[name] for name in FORMS}
-    for name, value in said.items():
-        if value != asking.Look.model_fields[name].default and asked.format not in FORMS[name]:
-            forms = " or ".join(f'"{form}"' for form in FORMS[name])
-            raise HTTPError(422, f'{name}: only with "format": {forms}', field=name)
-    if asked.maps is not None and (asked.kind is not None or asked.layer is not None):
+def _view_options(body: schemas.AttentionRequest) -> ViewOptions:
+    """Return the selected view; reject options that the format does not support."""
+    for name, formats in FORMATS.items():
+        default = schemas.AttentionRequest.model_fields[name].default
+        if vars(body)[name] != default and body.format not in formats:
+            raise _unsupported(name, formats)
+    if body.maps is not None and (body.kind is not None or body.layer is not None):
         raise HTTPError(422, "maps: give either maps, or kind and layer", field="maps")
-    alone = asked.word is not None or asked.column is not None
+    is_selected = body.word is not None or body.column is not None
     return ViewOptions(
-        kind=asked.kind, layer=asked.layer, heads=asked.heads, word=asked.word,
-        column=asked.column, style="lines" if asked.lines or alone else "heatmap",
-        merge=asked.merge, log=asked.log, special=asked.special,
+        kind=body.kind, layer=body.layer, heads=body.heads, word=body.word,
+        column=body.column, style="lines" if body.lines or is_selected else "heatmap",
+        merge=body.merge, log=body.log, special=body.special,
     )  # fmt: skip
 
 
-def _image_choice(asked: asking.LookAtImage) -> ImageViewOptions:
-    heads = [asked.head] if isinstance(asked.head, int) else asked.head
-    return ImageViewOptions(asked.layer, heads, asked.alone)
+def _unsupported(option: str, formats: tuple[str, ...]) -> HTTPError:
+    names = " or ".join(f'"{name}"' for name in formats)
+    return HTTPError(422, f'{option}: only with "format": {names}', field=option)
 
 
-def _drawn(draw: Callable[[], str]) -> bytes:
-    """A picture, or why there is none."""
+def _svg(view: AttentionView | ImageView, options: ViewOptions | ImageViewOptions) -> bytes:
     try:
-        return draw().encode("utf-8", "replace")
+        return draw(view, options).encode("utf-8", "replace")
     except ConfigError as error:
-        raise refused(error, code="cannot_draw") from None
+        raise invalid_input(error, code="cannot_draw") from None
 
 
-def _own(translator: Translator, text: str) -> list[int]:
-    """The model's own translation, as far as it can be looked at."""
+def _translate(translator: Translator, text: str) -> list[int]:
+    """Return the model's own translation, up to the length that can be shown."""
     checked_source(translator, text)
     options = translator.defaults
-    longest = min(options.max_length, longest_output(translator) - 1, MAX_TOKENS - 1)
-    found = translator.n_best([text], options=with_options(options, {"max_length": longest}))
-    return list(found[0][0].ids)
+    limit = min(options.max_length, longest_output(translator) - 1, MAX_TOKENS - 1)
+    ((best, *_),) = translator.n_best([text], options=replace(options, max_length=limit))
+    return list(best.ids)
 
 
-def _page(view: Any) -> bytes:
-    return render(view).encode("utf-8", "replace")
-
-
-def _file(content: bytes, form: str) -> Response:
+def _file(content: bytes, format: str) -> Response:
     headers = {}
-    if form in ("html", "svg"):
-        headers["Content-Disposition"] = f'attachment; filename="attention.{form}"'
-    return Response(content, media_type=TYPES[form], headers=headers)
+    if format in ("html", "svg"):
+        headers["Content-Disposition"] = f'attachment; filename="attention.{format}"'
+    return Response(content, media_type=TYPES[format], headers=headers)
 
 
-async def walk(desk: AppContext, request: Request) -> Response:
-    """An output token by token, with what else could have stood there."""
-    asked = await read_json(request, asking.Steps)
-    book = desk.shelf.pick(asked.model, ("translate", "generate"))
-    found = await desk.compute(
-        book,
-        lambda: steps(
-            book.model, asked.text, forced=asked.prefix, top=asked.top, max_tokens=asked.max_tokens
-        ),
-        request,
+async def trace_steps(context: AppContext, request: Request) -> Response:
+    """Return an output token by token, with the alternatives of every step."""
+    body = await read_json(request, schemas.StepsRequest)
+    served = context.models.pick(body.model, ("translate", "generate"))
+    model = served.model
+    assert isinstance(model, Translator | TextGenerator)
+    work = partial(
+        steps, model, body.text, forced=body.prefix, top=body.top, max_tokens=body.max_tokens
     )
-    tokens = written_tokens(_output_tokenizer(book), found.ids)
-    return reply(
-        answering.Walk(
-            model=book.name,
-            source=_source(book, asked.text),
-            steps=[
-                answering.Step(
-                    id=one.id,
-                    text=one.text,
-                    probability=one.probability,
-                    forced=one.forced,
-                    alternatives=[answering.Choice(**vars(other)) for other in one.alternatives],
-                )
-                for one in found.steps
-            ],
-            text=found.text,
-            tokens=[answering.Token(**vars(token)) for token in tokens],
-            ended=found.ended,
+    trace = await context.run(served, work, request)
+    tokenizer = model.tokenizers.target if isinstance(model, Translator) else model.tokenizer
+    return json_response(
+        schemas.StepsResponse(
+            model=served.name,
+            source=_source_tokens(model, body.text),
+            steps=list(trace.steps),
+            text=trace.text,
+            tokens=written_tokens(tokenizer, trace.ids),
+            ended=trace.ended,
         )
     )
 
 
-async def beam(desk: AppContext, request: Request) -> Response:
-    """A beam search as a tree."""
-    asked = await read_json(request, asking.Beams)
-    book = desk.shelf.pick(asked.model, ("translate",))
-    translator: Translator = book.model
+async def trace_beam(context: AppContext, request: Request) -> Response:
+    """Return a beam search as a tree."""
+    body = await read_json(request, schemas.BeamRequest)
+    served = context.models.pick(body.model, ("translate",))
+    translator = served.model
+    assert isinstance(translator, Translator)
     changes = {
-        "beam": asked.beam,
-        "length_penalty": asked.length_penalty,
-        "max_length": asked.max_length,
+        "beam": body.beam,
+        "length_penalty": body.length_penalty,
+        "max_length": body.max_length,
         "n_best": 1,
         "sample": False,
     }
     options = with_options(translator.defaults, changes)
-    tree = await desk.compute(
-        book, lambda: beam_tree(translator, asked.text, options, asked.prefix), request
-    )
+    work = partial(beam_tree, translator, body.text, options, body.prefix)
+    tree = await context.run(served, work, request)
     target = translator.tokenizers.target
+
+    def probability(log_p: float, parent: int | None) -> float:
+        above = 0.0 if parent is None else tree.nodes[parent].log_p
+        return math.exp(min(0.0, log_p - above))
+
     nodes = [
-        answering.TreeNode(
-            node=place,
-            parent=node.parent,
-            step=node.step,
-            id=node.id,
+        schemas.BeamTreeNode(
+            node=number,
+            **vars(node),
             text=target.symbol(node.id),
-            log_p=node.log_p,
-            probability=1.0 if node.parent is None else _share(node, tree.nodes[node.parent]),
-            ended=node.id == 2,
+            probability=probability(node.log_p, node.parent),
+            ended=node.id == EOS,
         )
-        for place, node in enumerate(tree.nodes)
+        for number, node in enumerate(tree.nodes)
     ]
-    leaves = [
-        answering.TreeLeaf(
+    outputs = [
+        schemas.BeamOutput(
             node=leaf.node, text=target.decode(leaf.ids), score=leaf.score, log_p=leaf.log_p
         )
         for leaf in tree.leaves
     ]
-    return reply(
-        answering.Tree(
-            model=book.name,
-            source=_source(book, asked.text),
+    return json_response(
+        schemas.BeamResponse(
+            model=served.name,
+            source=_source_tokens(translator, body.text),
             beam=options.beam,
             length_penalty=options.length_penalty,
             nodes=nodes,
-            hypotheses=leaves,
+            hypotheses=outputs,
         )
     )
 
 
-def _share(node: Any, above: Any) -> float:
-    return min(1.0, math.exp(min(0.0, node.log_p - above.log_p)))
-
-
-def _output_tokenizer(book: ServedModel) -> Any:
-    model = book.model
-    return model.tokenizers.target if isinstance(model, Translator) else model.tokenizer
-
-
-def _source(book: ServedModel, text: str) -> answering.ReadText:
-    """A text as the model read it."""
-    model = book.model
+def _source_tokens(model: Translator | TextGenerator, text: str) -> schemas.TextTokens:
     is_translator = isinstance(model, Translator)
-    tokenizer = model.tokenizers.source if is_translator else model.tokenizer
+    tokenizer = model.tokenizers.source if isinstance(model, Translator) else model.tokenizer
     tokens = read_tokens(tokenizer, text, closed=is_translator)
-    return answering.ReadText(
-        text=tokenizer.normalise(text),
-        tokens=[answering.Token(**vars(token)) for token in tokens],
-    )
+    return schemas.TextTokens(text=tokenizer.normalise(text), tokens=tokens)
 
 
 ENDPOINTS = (
     Endpoint(
-        "POST", "/v1/attention", "What every head of every layer looks at", attention,
-        takes=asking.Look, kinds=tuple(TYPES.values()), image=asking.LookAtImage,
-        refuses=(404, 429, 503),
+        "POST", "/v1/attention", "Attention weights of all heads", attention,
+        body=schemas.AttentionRequest, media_types=tuple(TYPES.values()),
+        image_options=schemas.ImageAttentionOptions, statuses=(404, 429),
     ),
     Endpoint(
-        "POST", "/v1/steps", "Write token by token, with alternatives and forced tokens", walk,
-        takes=asking.Steps, gives=answering.Walk, refuses=(404, 429, 503),
+        "POST", "/v1/steps", "Decode step by step, with alternatives and forced tokens",
+        trace_steps, body=schemas.StepsRequest, response=schemas.StepsResponse, statuses=(404, 429),
     ),
     Endpoint(
-        "POST", "/v1/beam", "A beam search as a tree", beam,
-        takes=asking.Beams, gives=answering.Tree, refuses=(404, 429, 503),
+        "POST", "/v1/beam", "Beam search as a tree", trace_beam,
+        body=schemas.BeamRequest, response=schemas.BeamResponse, statuses=(404, 429),
     ),
 )  # fmt: skip

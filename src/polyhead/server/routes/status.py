@@ -1,14 +1,14 @@
-"""/v1/models, the state of the server, and the files of its page."""
+"""/v1/models, health checks and /metrics."""
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead import __version__
-from polyhead.server import answer_schemas as answering
-from polyhead.server import settings
-from polyhead.server.context import AppContext, Endpoint, reply
+from polyhead.server import schemas, settings
+from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.errors import HTTPError
 from polyhead.server.registry import ServedModel
+from polyhead.server.responses import json_response
 
 LIMITS = {
     "max_characters": settings.MAX_CHARACTERS,
@@ -20,70 +20,52 @@ LIMITS = {
     "max_body": settings.MAX_BODY,
     "max_image": settings.MAX_IMAGE,
 }
-PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-async def models(desk: AppContext, _request: Request) -> Response:
-    """What is on the shelf."""
-    entries = [_entry(book) for book in desk.shelf.books]
-    return reply(answering.Models(version=__version__, limits=LIMITS, models=entries))
+async def models(context: AppContext, _request: Request) -> Response:
+    """Return all models and the limits."""
+    entries = [_entry(served) for served in context.models.models]
+    return json_response(schemas.ModelsResponse(version=__version__, limits=LIMITS, models=entries))
 
 
-def _entry(book: ServedModel) -> answering.ModelEntry:
-    about = book.about
-    names = answering.Defaults.model_fields
-    defaults = about.defaults and {name: vars(about.defaults)[name] for name in names}
-    shape = about.image and dict(
-        zip(("height", "width", "channels", "patch"), about.image, strict=True)
+def _entry(served: ServedModel) -> schemas.ModelEntry:
+    about = vars(served.about)
+    image = about["image"] and dict(
+        zip(schemas.ImageInput.model_fields, about["image"], strict=True)
     )
-    return answering.ModelEntry(
-        name=book.name,
-        family=about.family,
-        use=about.use,
-        source_language=about.source_language,
-        target_language=about.target_language,
-        parameters=about.parameters,
-        max_length=about.max_length,
-        attention=list(about.attention),
-        defaults=answering.Defaults(**defaults) if defaults else None,
-        classes=None if about.classes is None else list(about.classes),
-        image=answering.ImageShape(**shape) if shape else None,
-    )
+    defaults = about["defaults"] and schemas.DecodingDefaults.model_validate(about["defaults"])
+    return schemas.ModelEntry(name=served.name, **{**about, "image": image, "defaults": defaults})
 
 
-async def live(_desk: AppContext, _request: Request) -> Response:
-    """The process runs."""
-    return reply(answering.Health(status="ok"))
+async def live(_context: AppContext, _request: Request) -> Response:
+    """Return 200 while the process runs."""
+    return json_response(schemas.Health(status="ok"))
 
 
-async def ready(desk: AppContext, _request: Request) -> Response:
-    """The models are loaded and requests are taken."""
-    if desk.is_draining():
+async def ready(context: AppContext, _request: Request) -> Response:
+    """Return 200 while requests are accepted, else 503."""
+    if context.is_draining():
         raise HTTPError(503, "the server is stopping", retry_after=5)
-    desk.scheduler.worker.check_alive()
-    return reply(answering.Health(status="ok"))
+    context.scheduler.worker.check_alive()
+    return json_response(schemas.Health(status="ok"))
 
 
-async def metrics(desk: AppContext, _request: Request) -> Response:
-    """Counters in Prometheus's text format."""
-    desk.metrics.waiting.set(desk.scheduler.worker.depth)
-    return Response(desk.metrics.text(), media_type=PLAIN)
+async def metrics(context: AppContext, _request: Request) -> Response:
+    """Return the counters in Prometheus's text format."""
+    context.metrics.waiting.set(context.scheduler.worker.depth)
+    return Response(context.metrics.text(), media_type=PLAIN_TEXT)
 
 
 ENDPOINTS = (
-    Endpoint(
-        "GET", "/v1/models", "The models and the limits", models, gives=answering.Models
+    Endpoint("GET", "/v1/models", "Models and limits", models, response=schemas.ModelsResponse),
+    *(
+        Endpoint("GET", path, summary, handler, response=schemas.Health, is_public=True)
+        for path, summary, handler in (
+            ("/health", "Same as /health/ready", ready),
+            ("/health/live", "The process runs", live),
+            ("/health/ready", "Requests are accepted", ready),
+        )
     ),
-    Endpoint(
-        "GET", "/health", "As /health/ready", ready, gives=answering.Health, public=True,
-        refuses=(503,),
-    ),
-    Endpoint(
-        "GET", "/health/live", "The process runs", live, gives=answering.Health, public=True
-    ),
-    Endpoint(
-        "GET", "/health/ready", "Requests are taken", ready, gives=answering.Health, public=True,
-        refuses=(503,),
-    ),
-    Endpoint("GET", "/metrics", "Counters for Prometheus", metrics, kinds=(PLAIN,)),
-)  # fmt: skip
+    Endpoint("GET", "/metrics", "Metrics for Prometheus", metrics, media_types=(PLAIN_TEXT,)),
+)

@@ -1,164 +1,169 @@
-"""/v1/translate: texts in, the best translations of each out, batched with those of others."""
+"""/v1/translate: translations of texts, batched with those of other requests."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from polyhead.pipelines import segments as portions
-from polyhead.pipelines.segments import Segment
+from polyhead.pipelines.segments import (
+    Segment,
+    SegmentBatch,
+    can_flow,
+    cut,
+    decode,
+    join,
+)
 from polyhead.pipelines.translator import Translation, Translator, with_options
-from polyhead.server import answer_schemas as answering
-from polyhead.server import request_schemas as asking
+from polyhead.server import schemas
 from polyhead.server.cancellation import run_cancellable
-from polyhead.server.context import AppContext, Endpoint, gone, reply
+from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.registry import ServedModel
 from polyhead.server.request_parsing import count_characters, read_json
+from polyhead.server.responses import json_response
 from polyhead.server.worker import BatchKey, IsCancelled, QueuedRequest
 from polyhead.viz.capture import alignment
 from polyhead.viz.tokens import written_tokens
 
-MAX_TOKENS = 4096  # of a batch, padding included, at a beam of up to 4
-MAX_FLOWING = 32  # sentences at once, likewise: more would be done sooner, each of them later
-Cut = list[list[Segment]]  # a text: its lines, and their portions
+MAX_BATCH_TOKENS = 4096  # with padding, at a beam of up to 4
+MAX_RUNNING = 32  # segments of a running batch at a beam of up to 4; more would slow down each
 
 
-async def translate(desk: AppContext, request: Request) -> Response:
+async def translate(context: AppContext, request: Request) -> Response:
     """Translate one text or several."""
-    asked = await read_json(request, asking.Translate)
-    texts = [asked.text] if isinstance(asked.text, str) else asked.text
-    book = desk.shelf.pick(asked.model, ("translate",), asked.source, asked.target)
+    body = await read_json(request, schemas.TranslateRequest)
+    texts = [body.text] if isinstance(body.text, str) else body.text
+    served = context.models.pick(body.model, ("translate",), body.source, body.target)
     changes = {
-        "n_best": asked.n_best,
-        "beam": None if asked.beam is None else max(asked.beam, asked.n_best),
-        "length_penalty": asked.length_penalty,
-        "max_length": asked.max_length,
+        "n_best": body.n_best,
+        "beam": None if body.beam is None else max(body.beam, body.n_best),
+        "length_penalty": body.length_penalty,
+        "max_length": body.max_length,
     }
-    cut, found = await translated(desk, request, book, texts, changes, asked.prefix)
-    links: list[list[Any]] = [[None] * len(best) for best in found]
-    if asked.alignment and "cross" in book.about.attention:
-        links = await _linked(desk, request, book, texts, found)
+    segments, translations = await translate_texts(
+        context, request, served, texts, changes, body.prefix
+    )
+    links: list[list[Any]] = [[()] * len(best) for best in translations]
+    if body.alignment and "cross" in served.about.attention:
+        links = await _align(context, request, served, texts, translations)
     entries = [
-        answering.Translated(
+        schemas.TextTranslations(
             text=text,
-            pieces=sum(map(len, lines)),
+            pieces=len(parts),
             hypotheses=[
-                _hypothesis(book.model, one, asked, link, [*chain(*lines)])
-                for one, link in zip(best, linked, strict=True)
+                _hypothesis(served.model, translation, body, word_links, parts)
+                for translation, word_links in zip(best, links_of_text, strict=True)
             ],
         )
-        for text, lines, best, linked in zip(texts, cut, found, links, strict=True)
+        for text, parts, best, links_of_text in zip(
+            texts, segments, translations, links, strict=True
+        )
     ]
-    return reply(answering.Translations(model=book.name, translations=entries))
+    return json_response(schemas.TranslateResponse(model=served.name, translations=entries))
 
 
-async def translated(
-    desk: AppContext,
+async def translate_texts(
+    context: AppContext,
     request: Request,
-    book: ServedModel,
+    served: ServedModel,
     texts: Sequence[str],
     changes: dict[str, Any],
     prefix: str = "",
-) -> tuple[list[Cut], list[list[Translation]]]:
-    """The portions of every text and its translations, best first."""
-    size = count_characters(list(texts))
-    translator: Translator = book.model
+) -> tuple[list[list[Segment]], list[list[Translation]]]:
+    """Return the segments of every text and its translations, best first."""
+    n_characters = count_characters(list(texts))
+    translator = served.model
+    assert isinstance(translator, Translator)
     options = with_options(translator.defaults, {**changes, "sample": False})
-
-    def cut_all() -> list[Cut]:
-        return [portions.cut(translator, text, options, prefix) for text in texts]
-
-    cut = await desk.prepare(cut_all, size)
+    lines = await context.prepare(
+        lambda: [cut(translator, text, options, prefix) for text in texts], n_characters
+    )
+    segments = [[segment for line in text for segment in line] for text in lines]
     requests = [
-        QueuedRequest(_batch_key(book, portion), portion, len(portion.ids))
-        for lines in cut
-        for line in lines
-        for portion in line
+        QueuedRequest(_batch_key(served.name, translator, segment), segment, len(segment.ids))
+        for text in segments
+        for segment in text
     ]
-    outputs = await desk.scheduler.submit(requests, gone(request)) if requests else []
-    desk.metrics.characters.inc(size)
-
-    def join_all() -> list[list[Translation]]:
-        waiting = iter(outputs)
-        return [
-            portions.join(translator, lines, [next(waiting) for line in lines for _ in line])
-            for lines in cut
-        ]
-
-    return cut, await desk.prepare(join_all, size)
+    outputs = iter(await context.submit(requests, request))
+    context.metrics.characters.inc(n_characters)
+    by_text = [[next(outputs) for _ in text] for text in segments]
+    translations = await context.prepare(
+        lambda: [join(translator, *both) for both in zip(lines, by_text, strict=True)],
+        n_characters,
+    )
+    return segments, translations
 
 
-def _batch_key(book: ServedModel, portion: Segment) -> BatchKey:
+def _batch_key(name: str, translator: Translator, segment: Segment) -> BatchKey:
     """Return the key of segments that may be decoded together; wide beams get fewer slots."""
-    translator: Translator = book.model
-    options = portion.options
-    name = (book.name, "translate", options)
+    options = segment.options
+    max_tokens = 4 * MAX_BATCH_TOKENS // max(4, options.beam)
 
     def run(batch: list[Segment], is_cancelled: IsCancelled) -> list[Any]:
-        return list(portions.decode(translator, batch, lambda: not is_cancelled()))
+        return list(decode(translator, batch, lambda: not is_cancelled()))
 
-    most = 4 * MAX_TOKENS // max(4, options.beam)
-    if not portions.can_flow(translator, options):
-        return BatchKey(name, run, max_tokens=most)
-    start = partial(portions.SegmentBatch, translator, options)
-    slots = max(1, 4 * MAX_FLOWING // max(4, options.beam))
-    return BatchKey(name, run, max_slots=slots, max_tokens=most, start=start)
+    key = BatchKey((name, "translate", options), run, max_tokens=max_tokens)
+    if not can_flow(translator, options):
+        return key
+    return replace(
+        key,
+        max_slots=max(1, 4 * MAX_RUNNING // max(4, options.beam)),
+        start=partial(SegmentBatch, translator, options),
+    )
 
 
-async def _linked(
-    desk: AppContext,
+async def _align(
+    context: AppContext,
     request: Request,
-    book: ServedModel,
+    served: ServedModel,
     texts: Sequence[str],
-    found: Sequence[Any],
+    translations: Sequence[Sequence[Translation]],
 ) -> list[list[Any]]:
-    """The links of every text's translations; others may go between two texts."""
+    """Return the word links of every translation; one queued request per text."""
+    translator = served.model
+    assert isinstance(translator, Translator)
 
-    def run(pairs: list[Any], is_cancelled: IsCancelled) -> list[list[Any]]:
-        (pair,) = pairs
-        return [run_cancellable(book.model, partial(_links, book.model, *pair), is_cancelled)]
+    def run(pairs: list[Any], is_cancelled: IsCancelled) -> list[Any]:
+        ((text, best),) = pairs
+        ids = [translation.ids for translation in best]
+        work = partial(alignment, translator, [text] * len(best), ids)
+        return [run_cancellable(translator, work, is_cancelled)]
 
-    key = BatchKey((book.name, "alignment"), run, max_slots=1)
-    requests = [QueuedRequest(key, pair) for pair in zip(texts, found, strict=True)]
-    return await desk.scheduler.submit(requests, gone(request))
-
-
-def _links(translator: Translator, text: str, best: Sequence[Translation]) -> list[Any]:
-    """The links of one text's translations."""
-    return alignment(translator, [text] * len(best), [one.ids for one in best])
+    key = BatchKey((served.name, "alignment"), run, max_slots=1)
+    pairs = zip(texts, translations, strict=True)
+    return await context.submit([QueuedRequest(key, pair) for pair in pairs], request)
 
 
 def _hypothesis(
-    translator: Translator,
-    one: Translation,
-    asked: asking.Translate,
-    links: Any,
-    pieces: Sequence[Segment],
-) -> answering.Hypothesis:
-    whole = len(pieces) == 1  # else words cannot be numbered through
-    wanted = whole and asked.tokens
-    tokens = written_tokens(translator.tokenizers.target, one.ids) if wanted else []
-    linked = [
-        answering.Link(source=source, target=target, weight=weight)
-        for source, target, weight in (links or [] if whole else [])
+    translator: Any,
+    translation: Translation,
+    body: schemas.TranslateRequest,
+    links: Sequence[Any],
+    segments: Sequence[Segment],
+) -> schemas.TranslationHypothesis:
+    is_single = len(segments) == 1  # else words have no common numbering
+    ids, limit = list(translation.ids), segments[0].options.max_length if is_single else 0
+    tokens = written_tokens(translator.tokenizers.target, ids) if is_single and body.tokens else []
+    word_links = [
+        schemas.WordLink(source=source, target=target, weight=weight)
+        for source, target, weight in (links if is_single else ())
     ]
-    return answering.Hypothesis(
-        text=one.text,
-        score=one.score,
-        log_p=one.log_p,
-        ids=list(one.ids),
-        ended=len(one.ids) < pieces[0].options.max_length if whole else None,  # with its EOS
-        tokens=[answering.Token(**vars(token)) for token in tokens] if asked.tokens else None,
-        alignment=linked if asked.alignment else None,
+    return schemas.TranslationHypothesis(
+        text=translation.text,
+        score=translation.score,
+        log_p=translation.log_p,
+        ids=ids,
+        ended=len(ids) < limit if is_single else None,  # EOS fitted in too
+        tokens=tokens if body.tokens else None,
+        alignment=word_links if body.alignment else None,
     )
 
 
 ENDPOINTS = (
     Endpoint(
         "POST", "/v1/translate", "Translate texts, with n-best, scores and alignments", translate,
-        takes=asking.Translate, gives=answering.Translations, refuses=(404, 429, 503),
+        body=schemas.TranslateRequest, response=schemas.TranslateResponse, statuses=(404, 429),
     ),
 )  # fmt: skip

@@ -1,0 +1,158 @@
+"""/v1/fill and /v1/classify: masked tokens, and classes of texts or images."""
+
+import asyncio
+import io
+from functools import partial
+
+import torch
+from jaxtyping import UInt8
+from starlette.requests import Request
+from starlette.responses import Response
+from torch import Tensor
+
+from polyhead.data.images.files import FORMATS, Unreadable, decode, pillow
+from polyhead.errors import DataError
+from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.text_classifier import TextClassifier
+from polyhead.server import schemas
+from polyhead.server.cancellation import run_cancellable
+from polyhead.server.context import AppContext, Endpoint, disconnected
+from polyhead.server.errors import HTTPError, invalid_input
+from polyhead.server.request_parsing import count_characters, is_image, read_image, read_json
+from polyhead.server.responses import json_response
+from polyhead.server.settings import MAX_BLANKS, MAX_PIXELS
+from polyhead.server.worker import BatchKey, IsCancelled, QueuedRequest
+from polyhead.special_tokens import MASK
+
+Pixels = UInt8[Tensor, "channel height width"]
+
+
+async def fill(context: AppContext, request: Request) -> Response:
+    """Predict the masked tokens of a text."""
+    body = await read_json(request, schemas.FillRequest)
+    served = context.models.pick(body.model, ("fill",))
+    filler = served.model
+    assert isinstance(filler, MaskFiller)
+    if body.text.count(MASK) > MAX_BLANKS:
+        message = f"more than {MAX_BLANKS} blanks"
+        raise HTTPError(422, message, field="text", code="too_many_blanks")
+    try:
+        filled = await context.run(served, partial(filler.fill, body.text, body.top), request)
+    except DataError as error:
+        raise invalid_input(error, field="text") from None
+    return json_response(
+        schemas.FillResponse(
+            model=served.name, text=filled.text, blanks=filled.blanks, together=filled.together
+        )
+    )
+
+
+async def classify(context: AppContext, request: Request) -> Response:
+    """Classify texts, or an image."""
+    if is_image(request):
+        return await _classify_image(context, request)
+    body = await read_json(request, schemas.ClassifyRequest)
+    texts = [body.text] if isinstance(body.text, str) else body.text
+    n_characters = count_characters(texts)
+    served = context.models.pick(body.model, ("classify",))
+    classifier = served.model
+    assert isinstance(classifier, TextClassifier)
+    limit = classifier.max_length
+
+    def run(lines: list[str], is_cancelled: IsCancelled) -> list[dict[str, float]]:
+        labels = run_cancellable(classifier, partial(classifier.classify, lines), is_cancelled)
+        return [label.probabilities for label in labels]
+
+    lengths = await context.prepare(
+        lambda: [len(ids) + 1 for ids in classifier.tokenizer.encode_batch(texts)], n_characters
+    )
+    key = BatchKey((served.name, "classify"), run)
+    requests = [
+        QueuedRequest(key, text, min(length, limit))
+        for text, length in zip(texts, lengths, strict=True)
+    ]
+    probabilities = await context.submit(requests, request)
+    context.metrics.characters.inc(n_characters)
+    results = [
+        _classification(by_label, body.top, is_cut=length > limit)
+        for by_label, length in zip(probabilities, lengths, strict=True)
+    ]
+    return json_response(schemas.ClassifyResponse(model=served.name, results=results))
+
+
+async def _classify_image(context: AppContext, request: Request) -> Response:
+    content, options = await read_image(request, schemas.ImageOptions)
+    served = context.models.pick(options.model, ("classify-image",))
+    classifier = served.model
+    assert isinstance(classifier, ImageClassifier)
+    pixels = await read_pixels(context, classifier, content, request)
+    probabilities = await context.run(
+        served, lambda: classifier.probabilities(pixels[None])[0].tolist(), request
+    )
+    by_label = dict(zip(classifier.classes, probabilities, strict=True))
+    results = [_classification(by_label, options.top, is_cut=False)]
+    return json_response(schemas.ClassifyResponse(model=served.name, results=results))
+
+
+async def read_pixels(
+    context: AppContext, classifier: ImageClassifier, content: bytes, request: Request
+) -> Pixels:
+    """Decode an uploaded image to the model's size in one of few threads."""
+
+    async def decoded() -> Pixels:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(
+                context.image_threads, decode_image, classifier, content
+            )
+        except DataError as error:
+            raise invalid_input(error, field="image", code="bad_image") from None
+
+    pixels: Pixels = await context.scheduler.wait(decoded(), disconnected(request))
+    return pixels
+
+
+def decode_image(classifier: ImageClassifier, content: bytes) -> Pixels:
+    """Return an image in the size that the model reads; DataError if it cannot be decoded."""
+    shape = classifier.shape()
+    try:
+        _check_n_pixels(content)
+        pixels = decode(content, height=shape.height, width=shape.width, channels=shape.channels)
+    except Unreadable as error:
+        raise DataError(f"the image: {error}", "unreadable_image") from None
+    return torch.from_numpy(pixels)
+
+
+def _check_n_pixels(content: bytes) -> None:
+    """Read only the header, and reject images that are too large."""
+    image_module, _ = pillow()
+    try:
+        with image_module.open(io.BytesIO(content), formats=FORMATS) as image:
+            n_pixels = image.width * image.height
+    except Exception:  # `decode` describes the problem
+        return
+    if n_pixels > MAX_PIXELS:
+        raise Unreadable(f"{n_pixels:,} pixels, more than {MAX_PIXELS:,}")
+
+
+def _classification(
+    probabilities: dict[str, float], top: int | None, *, is_cut: bool
+) -> schemas.Classification:
+    ranked = sorted(probabilities.items(), key=lambda pair: -pair[1])[:top]
+    classes = [schemas.ClassProbability(label=label, probability=p) for label, p in ranked]
+    label, probability = ranked[0]
+    return schemas.Classification(label=label, probability=probability, cut=is_cut, classes=classes)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST", "/v1/fill", "Predict the masked tokens of a text", fill,
+        body=schemas.FillRequest, response=schemas.FillResponse, statuses=(404, 429),
+    ),
+    Endpoint(
+        "POST", "/v1/classify", "Classify texts, or an image", classify,
+        body=schemas.ClassifyRequest, response=schemas.ClassifyResponse,
+        image_options=schemas.ImageOptions, statuses=(404, 429),
+    ),
+)  # fmt: skip

@@ -1,0 +1,400 @@
+"""Request and response bodies; /openapi.json is generated from them.
+
+Every request field is bounded, and unknown fields are rejected.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
+
+from polyhead.pipelines.mask_filler import Filling, Guess
+from polyhead.pipelines.step_through import Step
+from polyhead.server.settings import (
+    MAX_BEAM,
+    MAX_CHARACTERS,
+    MAX_N_BEST,
+    MAX_TEXTS,
+    MAX_TOKENS,
+)
+from polyhead.viz.tokens import Token
+
+Text = Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
+Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
+Name = Annotated[str, StringConstraints(max_length=200)]
+Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=MAX_TOKENS)]
+Beam = Annotated[int, Field(ge=1, le=MAX_BEAM)]
+Penalty = Annotated[float, Field(ge=0, le=2)]
+Length = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+Layer = Annotated[int, Field(ge=1, le=1000)]
+Position = Annotated[int, Field(ge=1, le=MAX_CHARACTERS)]  # of a token, from 1
+Kind = Literal["encoder", "decoder", "cross"]
+Key = Annotated[str, StringConstraints(max_length=1000)]
+KnownToken = Annotated[  # with its id
+    Token,
+    WithJsonSchema({
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"}, "text": {"type": "string"}, "word": {"type": "integer"},
+            "special": {"type": "boolean", "default": False},
+        },
+        "required": ["id", "text", "word"],
+    }),
+]  # fmt: skip
+Code = Literal[  # stable identifiers of errors
+    "empty",
+    "too_long",  # for the server or for the model
+    "too_many_blanks",
+    "bad_token",  # unknown to the model, or impossible at this position
+    "bad_image",
+    "cannot_draw",  # the selected view, as SVG
+    "too_many_weights",  # for the requested format
+]
+
+
+class ModelRequest(BaseModel):
+    """Base of requests; `model` is a name from /v1/models (default: the first suitable model)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    model: Name | None = None
+
+
+class TranslateRequest(ModelRequest):
+    """Translate one text or several."""
+
+    text: Texts
+    source: Name | None = None
+    target: Name | None = None
+    n_best: Annotated[int, Field(ge=1, le=MAX_N_BEST)] = 1
+    beam: Beam | None = None
+    length_penalty: Penalty | None = None
+    max_length: Length | None = None
+    prefix: Annotated[str, StringConstraints(max_length=1000)] = ""
+    alignment: bool = False
+    tokens: bool = False
+
+
+class MapName(BaseModel):
+    """One layer of one kind of attention; layers are counted from 1."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    kind: Kind
+    layer: Layer
+
+
+class AttentionRequest(ModelRequest):
+    """Return the attention weights of all heads for a text (and its translation)."""
+
+    text: Text
+    target: Text | None = None
+    target_ids: Ids | None = None
+    maps: Annotated[list[MapName], Field(max_length=1000)] | None = None
+    precision: Literal["float32", "float16", "uint8"] = "float16"
+    size: Annotated[int, Field(ge=1, le=1024)] | None = None
+    format: Literal["binary", "json", "html", "svg"] = "binary"
+    kind: Kind | None = None
+    layer: Layer | None = None
+    heads: Annotated[list[Layer], Field(max_length=256)] | Literal["mean", "max"] | None = None
+    word: Annotated[str, StringConstraints(max_length=200)] | Position | None = None
+    column: Position | None = None
+    lines: bool = False
+    merge: bool = False
+    log: bool = False
+    special: bool = True
+
+
+class StepsRequest(ModelRequest):
+    """Decode greedily with the top-k alternatives of every step; `prefix` is forced."""
+
+    text: Text
+    prefix: Ids = []
+    top: Annotated[int, Field(ge=1, le=20)] = 5
+    max_tokens: Length | None = None
+
+
+class BeamRequest(ModelRequest):
+    """Return a beam search as a tree."""
+
+    text: Text
+    beam: Beam | None = None
+    length_penalty: Penalty | None = None
+    max_length: Length | None = None
+    prefix: Ids = []
+
+
+class GenerateRequest(ModelRequest):
+    """Continue a prompt."""
+
+    prompt: Text = ""
+    max_tokens: Length | None = None
+    temperature: Annotated[float, Field(ge=0.01, le=10)] | None = None
+    top_k: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    top_p: Annotated[float, Field(ge=0.001, le=1)] | None = None
+    greedy: bool = False
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    stop: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=100)]], Field(max_length=8)
+    ] = []
+    stream: bool = True
+
+
+class FillRequest(ModelRequest):
+    """Predict the masked tokens of a text."""
+
+    text: Text
+    top: Annotated[int, Field(ge=1, le=50)] = 5
+
+
+class ClassifyRequest(ModelRequest):
+    """Classify texts."""
+
+    text: Texts
+    top: Annotated[int, Field(ge=1, le=100)] | None = None
+
+
+class ImageOptions(BaseModel):
+    """Options of a request with an image, as query parameters or form fields."""
+
+    model_config = ConfigDict(extra="forbid")
+    model: Name | None = None
+    top: Annotated[int, Field(ge=1, le=100)] | None = None
+    format: Literal["json", "html"] = "json"
+
+
+class ImageAttentionOptions(ImageOptions):
+    """Options of the attention of an image; `layer`, `head` and `alone` are for SVG."""
+
+    format: Literal["json", "html", "svg"] = "json"  # type: ignore[assignment]
+    layer: Layer | Literal["rollout"] | None = None
+    head: Layer | Literal["mean", "max"] | None = None
+    alone: bool = False
+
+
+class LibreTranslateRequest(BaseModel):
+    """Request of LibreTranslate's clients; unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+    q: Text | Annotated[list[Text], Field(max_length=MAX_TEXTS)]
+    source: Name
+    target: Name
+    format: Literal["text", "html"] = "text"
+    alternatives: Annotated[int, Field(ge=0, lt=MAX_N_BEST)] = 0
+    api_key: Key | None = None
+
+
+class DetectRequest(BaseModel):
+    """LibreTranslate: detect the language of a text."""
+
+    model_config = ConfigDict(extra="ignore")
+    q: Text
+    api_key: Key | None = None
+
+
+class ErrorResponse(BaseModel):
+    """Error message, with the invalid `field` and a stable `code` where there is one."""
+
+    error: str
+    field: str | None = None
+    code: Code | None = None
+
+
+class DecodingDefaults(BaseModel):
+    """Decoding options that a model uses unless a request sets them."""
+
+    model_config = ConfigDict(from_attributes=True)
+    beam: int
+    length_penalty: float
+    max_length: int
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+
+
+class ImageInput(BaseModel):
+    """Size of the images that a model reads."""
+
+    height: int
+    width: int
+    channels: int
+    patch: int
+
+
+class ModelEntry(BaseModel):
+    """A served model: its task, languages, size and limits."""
+
+    name: str
+    family: str
+    use: str
+    source_language: str | None
+    target_language: str | None
+    parameters: int
+    max_length: int | None
+    attention: list[str]
+    defaults: DecodingDefaults | None
+    classes: list[str] | None
+    image: ImageInput | None
+
+
+class ModelsResponse(BaseModel):
+    """All served models, and the limits of requests."""
+
+    version: str
+    limits: dict[str, int]
+    models: list[ModelEntry]
+
+
+class WordLink(BaseModel):
+    """Source word that a target word attends to most; words are counted from 0."""
+
+    source: int
+    target: int
+    weight: float
+
+
+class TranslationHypothesis(BaseModel):
+    """One translation; `score` ranks it, `log_p` is the sum over its tokens.
+
+    `ended`: false if it was cut off at the maximum length, null for a text of several segments.
+    """
+
+    text: str
+    score: float
+    log_p: float
+    ids: list[int]
+    ended: bool | None = None
+    tokens: list[KnownToken] | None = None
+    alignment: list[WordLink] | None = None
+
+
+class TextTranslations(BaseModel):
+    """A text, its number of segments, and its translations, best first."""
+
+    text: str
+    pieces: int
+    hypotheses: list[TranslationHypothesis]
+
+
+class TranslateResponse(BaseModel):
+    """Translations of each text."""
+
+    model: str
+    translations: list[TextTranslations]
+
+
+class TextTokens(BaseModel):
+    """A text as the model reads it."""
+
+    text: str
+    tokens: list[KnownToken]
+
+
+class StepsResponse(BaseModel):
+    """An output, token by token."""
+
+    model: str
+    source: TextTokens
+    steps: list[Step]
+    text: str
+    tokens: list[KnownToken]
+    ended: bool
+
+
+class BeamTreeNode(BaseModel):
+    """A token that beam search kept; `log_p` is the sum from the root."""
+
+    node: int
+    parent: int | None
+    step: int
+    id: int
+    text: str
+    log_p: float
+    probability: float
+    ended: bool
+
+
+class BeamOutput(BaseModel):
+    """An output of beam search, and its last node."""
+
+    node: int
+    text: str
+    score: float
+    log_p: float
+
+
+class BeamResponse(BaseModel):
+    """A beam search: all nodes, and the outputs, best first."""
+
+    model: str
+    source: TextTokens
+    beam: int
+    length_penalty: float
+    nodes: list[BeamTreeNode]
+    hypotheses: list[BeamOutput]
+
+
+class GenerateResponse(BaseModel):
+    """Continuation of a prompt."""
+
+    model: str
+    prompt: str
+    text: str
+    seconds: float
+
+
+class FillResponse(BaseModel):
+    """Candidates for each blank alone, and for all together."""
+
+    model: str
+    text: str
+    blanks: list[list[Guess]]
+    together: list[Filling]
+
+
+class ClassProbability(BaseModel):
+    """A class and its probability."""
+
+    label: str
+    probability: float
+
+
+class Classification(ClassProbability):
+    """The most probable class; `cut`: the text was longer than the model reads."""
+
+    cut: bool
+    classes: list[ClassProbability]
+
+
+class ClassifyResponse(BaseModel):
+    """One entry for each text, or for the image."""
+
+    model: str
+    results: list[Classification]
+
+
+class DetectedLanguage(BaseModel):
+    """A language, and the percentage of letters in its script."""
+
+    confidence: float
+    language: str
+
+
+class LibreTranslateResponse(BaseModel):
+    """LibreTranslate: a translation of a text, or a list for a list."""
+
+    translatedText: str | list[str]
+    alternatives: list[str] | list[list[str]] | None = None
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
+
+
+class Language(BaseModel):
+    """A source language with its target languages."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class Health(BaseModel):
+    """State of the server."""
+
+    status: str
