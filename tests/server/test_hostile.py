@@ -168,10 +168,10 @@ def test_random_requests_never_cause_a_server_error(server):
     statuses = {}
 
     async def send(number):
-        method, path, body, headers, query = asked = any_request(random.Random(number))
+        method, path, body, headers, query = sent = any_request(random.Random(number))
         answer = await call(server.app, method, path, body, headers, query)
         statuses[answer.status] = statuses.get(answer.status, 0) + 1
-        assert answer.status < 500, (asked, answer)
+        assert answer.status < 500, (sent, answer)
         if answer.status >= 400 and method != "HEAD":
             assert "error" in answer.json()
 
@@ -267,8 +267,8 @@ def test_responses_conform_to_the_api_description(process, mode):
     session = requests.Session()
     api = schemathesis.openapi.from_url(f"{process.url}/openapi.json")
     sent = []
-    for found in api.get_all_operations():
-        operation = found.ok()
+    for result in api.get_all_operations():
+        operation = result.ok()
 
         @settings(
             max_examples=N_EXAMPLES, deadline=None, derandomize=True, database=None,

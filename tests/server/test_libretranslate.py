@@ -17,9 +17,9 @@ FORM = ("content-type", "application/x-www-form-urlencoded")
 
 
 def best(server, text, **changes):
-    asked = {"text": text, **changes}
-    (found,) = server.post("/v1/translate", asked).json()["translations"]
-    return [one["text"] for one in found["hypotheses"]]
+    sent = {"text": text, **changes}
+    (result,) = server.post("/v1/translate", sent).json()["translations"]
+    return [one["text"] for one in result["hypotheses"]]
 
 
 def test_the_official_client_translates_and_lists_languages(process, server):
@@ -38,19 +38,19 @@ def test_the_official_client_translates_and_lists_languages(process, server):
 
 
 def test_a_text_gets_a_text_and_a_list_gets_a_list(server):
-    asked = {"q": "가", "source": "ko", "target": "en"}
+    sent = {"q": "가", "source": "ko", "target": "en"}
     first, *others = best(server, "가", n_best=3)
-    assert server.post("/translate", asked).json() == {"translatedText": first}
-    many = server.post("/translate", {**asked, "q": ["가", "나"], "alternatives": 2}).json()
+    assert server.post("/translate", sent).json() == {"translatedText": first}
+    many = server.post("/translate", {**sent, "q": ["가", "나"], "alternatives": 2}).json()
     assert many["translatedText"] == [first, best(server, "나", n_best=3)[0]]
     assert many["alternatives"][0] == others
-    assert server.post("/translate", {**asked, "q": []}).json() == {"translatedText": []}
-    auto = server.post("/translate", {**asked, "source": "auto"}).json()
+    assert server.post("/translate", {**sent, "q": []}).json() == {"translatedText": []}
+    auto = server.post("/translate", {**sent, "source": "auto"}).json()
     assert auto == {
         "translatedText": first,
         "detectedLanguage": {"confidence": 100.0, "language": "ko"},
     }
-    half = server.post("/translate", {**asked, "q": ["가", "a"], "source": "auto"}).json()
+    half = server.post("/translate", {**sent, "q": ["가", "a"], "source": "auto"}).json()
     assert half["detectedLanguage"] == [{"confidence": 50.0, "language": "ko"}] * 2
 
 
@@ -65,7 +65,7 @@ def test_the_official_client_detects_languages(process):
 
 
 @pytest.mark.parametrize(
-    ("text", "codes", "found"),
+    ("text", "codes", "result"),
     [
         ("가나 家", ["en", "ko"], [("ko", 100.0), ("en", 0.0)]),
         ("\u1100\u1161\u11a8", ["ko"], [("ko", 100.0)]),  # decomposed, as in macOS file names
@@ -79,8 +79,8 @@ def test_the_official_client_detects_languages(process):
         ("", ["ko", "en", "ko"], [("ko", 0.0), ("en", 0.0)]),
     ],
 )
-def test_languages_are_detected_by_script(text, codes, found):
-    assert detect_language([text], codes) == found
+def test_languages_are_detected_by_script(text, codes, result):
+    assert detect_language([text], codes) == result
 
 
 def test_auto_selects_the_model_of_the_detected_language(registry, served):
@@ -88,11 +88,11 @@ def test_auto_selects_the_model_of_the_detected_language(registry, served):
     english = replace(korean, name="english", about=replace(korean.about, source_language="de"))
     running = Running(ModelRegistry((english, *registry.models)))
     try:
-        asked = {"source": "auto", "target": "en"}
+        sent = {"source": "auto", "target": "en"}
         for text, code in (("가나", "ko"), ("Straße", "de"), ("…", "de")):
-            found = running.post("/translate", {**asked, "q": text}).json()
-            assert found["detectedLanguage"]["language"] == code
-        wrong = running.post("/translate", {**asked, "q": "가", "target": "ko"})
+            result = running.post("/translate", {**sent, "q": text}).json()
+            assert result["detectedLanguage"]["language"] == code
+        wrong = running.post("/translate", {**sent, "q": "가", "target": "ko"})
         assert (wrong.status, wrong.json()["field"]) == (400, "target")
     finally:
         running.close()
@@ -126,8 +126,10 @@ def test_invalid_fields_are_named(server, change, status, word):
 
 def test_html_tags_are_kept_and_only_text_is_translated(server):
     text = '<p class="a>b">가 &amp; 나</p>\n<script>가 < 1</script><!-- 가 --> 다<br>'
-    found = server.post("/translate", {"q": text, "source": "ko", "target": "en", "format": "html"})
-    answer = found.json()["translatedText"]
+    result = server.post(
+        "/translate", {"q": text, "source": "ko", "target": "en", "format": "html"}
+    )
+    answer = result.json()["translatedText"]
     assert answer.startswith('<p class="a>b">')
     assert "b&quot;" not in answer
     assert "</p>\n<script>가 < 1</script><!-- 가 --> " in answer
@@ -150,9 +152,9 @@ def test_html_tags_are_kept_and_only_text_is_translated(server):
     ],
 )
 def test_texts_are_extracted_from_html_and_inserted_again(text, texts):
-    found = parse_document(text, is_html=True)
-    assert found.texts == texts
-    back = insert_texts(found, found.texts)
+    result = parse_document(text, is_html=True)
+    assert result.texts == texts
+    back = insert_texts(result, result.texts)
     assert html.unescape(back) == html.unescape(text)
     assert "<script>" not in insert_texts(parse_document("a", is_html=True), ["<script>"])
 
@@ -169,12 +171,12 @@ def test_hostile_markup_is_parsed_in_linear_time(part):
 
 def test_query_parameters_replace_a_missing_body(server, another):
     query = b"q=%EA%B0%80&source=ko&target=en&format=text"
-    found = server.call("POST", "/translate", query=query)  # as deep-translator does
-    assert found.json() == {"translatedText": best(server, "가")[0]}
+    result = server.call("POST", "/translate", query=query)  # as deep-translator does
+    assert result.json() == {"translatedText": best(server, "가")[0]}
     both = server.call(
         "POST", "/translate", b"target=en", [FORM], b"q=%EA%B0%80&source=ko&target=x"
     )
-    assert both.json() == found.json()  # the body takes precedence
+    assert both.json() == result.json()  # the body takes precedence
     assert server.call("POST", "/translate", query=b"q=%ff&source=ko&target=en").status == 400
     assert server.call("POST", "/translate").status == 415
     closed = another(api_key="long enough")

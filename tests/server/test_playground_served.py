@@ -95,17 +95,11 @@ def test_attention_of_a_long_generated_text_is_shown(open_page, served):
     assert answer.value.status == 200
 
 
-def test_an_image_is_classified(open_page, picture):
-    page = open_page("#model=colours")
-    page.locator("#file").set_input_files(picture)
-    page.wait_for_selector("#map")
-    assert page.locator(".answer bdi").count() >= 2
-
-
-def test_the_image_view_can_be_saved(open_page, picture):
+def test_an_image_is_classified_and_its_view_saved(open_page, picture):
     page = open_page("#model=colours&layer=2&head=1")
     page.locator("#file").set_input_files(picture)
     page.wait_for_selector("#map")
+    assert page.locator(".answer bdi").count() >= 2
     with page.expect_download() as waiting:
         page.locator("#save-svg").click()
     saved = waiting.value.path().read_text(encoding="utf-8")
@@ -123,18 +117,8 @@ def test_the_image_view_can_be_saved(open_page, picture):
 def test_errors_are_shown_in_korean(open_page, windows, state, korean, english):
     page = open_page(f"{state}&lang=ko")
     page.wait_for_selector(".trouble")
-    said = page.inner_text(".trouble")
-    assert korean in said
-    assert english in said
+    message = page.inner_text(".trouble")
+    assert korean in message
+    assert english in message
     assert all("Failed to load resource" in problem for problem in windows.problems)
     windows.problems.clear()
-
-
-def test_less_than_80_kb_are_transferred(open_page):
-    page = open_page()
-    sizes = page.evaluate("""() => ["navigation", "resource"]
-      .flatMap((kind) => performance.getEntriesByType(kind))
-      .map((one) => [one.name, one.encodedBodySize])""")
-    files = {name: size for name, size in sizes if "/v1/" not in name}
-    assert len(files) > 20
-    assert sum(files.values()) < 80_000, files

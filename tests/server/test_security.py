@@ -104,8 +104,8 @@ def test_requests_without_the_api_key_get_the_page_only(another):
     assert server.post("/translate", {**libre, "api_key": "wrong"}).status == 403
     assert server.post("/translate", {**libre, "api_key": KEY}).status == 200
     assert server.post("/translate", libre, bearer).status == 200
-    asked = [{"q": "a"}, {"q": "a", "api_key": "wrong"}, {"q": "a", "api_key": KEY}]
-    assert [server.post("/detect", one).status for one in asked] == [401, 403, 200]
+    sent = [{"q": "a"}, {"q": "a", "api_key": "wrong"}, {"q": "a", "api_key": KEY}]
+    assert [server.post("/detect", one).status for one in sent] == [401, 403, 200]
 
 
 def test_large_bodies_are_rejected_before_they_are_read(server):
@@ -216,20 +216,20 @@ def test_static_files_are_compressed_to_less_than_80_kb(server):
         assert "content-encoding" not in plain.headers
     assert len(sizes) > 20
     assert sum(sizes.values()) < 80_000, sizes
-    asked = {"prompt": "a", "max_tokens": 3}
-    assert "content-encoding" not in server.post("/v1/generate", asked, accept).headers
+    sent = {"prompt": "a", "max_tokens": 3}
+    assert "content-encoding" not in server.post("/v1/generate", sent, accept).headers
 
 
 def test_a_disconnected_client_gets_no_response(server):
     async def leave():
         left = asyncio.Event()
         body = json.dumps({"text": "가 나 다 라 " * 40, "beam": 16, "max_length": 900}).encode()
-        asked = asyncio.ensure_future(
+        sent = asyncio.ensure_future(
             call(server.app, "POST", "/v1/translate", body, [JSON], left=left)
         )
         await asyncio.sleep(0.05)
         left.set()
-        return await asyncio.wait_for(asked, 30)
+        return await asyncio.wait_for(sent, 30)
 
     assert server.run(leave()) is None
     assert server.app.scheduler.worker.depth == 0

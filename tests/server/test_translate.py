@@ -28,15 +28,15 @@ def library(translator, text, **changes):
 def test_translations_equal_the_librarys(server, served):
     answer = server.post("/v1/translate", {"text": TEXTS[0], "n_best": 3, **SHORT})
     assert answer.status == 200
-    (found,) = answer.json()["translations"]
+    (result,) = answer.json()["translations"]
     expected = library(served("translate").model, TEXTS[0], n_best=3, max_length=12)
-    assert [one["text"] for one in found["hypotheses"]] == [one.text for one in expected]
-    for one, other in zip(found["hypotheses"], expected, strict=True):
+    assert [one["text"] for one in result["hypotheses"]] == [one.text for one in expected]
+    for one, other in zip(result["hypotheses"], expected, strict=True):
         assert one["score"] == pytest.approx(other.score, abs=1e-5)
         assert one["log_p"] == pytest.approx(other.log_p, abs=1e-5)
         assert one["ids"] == list(other.ids)
-    assert found["text"] == TEXTS[0]
-    assert found["pieces"] == 1
+    assert result["text"] == TEXTS[0]
+    assert result["pieces"] == 1
 
 
 def test_translations_do_not_depend_on_other_requests(server, served):
@@ -45,8 +45,8 @@ def test_translations_do_not_depend_on_other_requests(server, served):
 
     async def send_all():
         bodies = [json.dumps({"text": text}).encode() for text in TEXTS * 4]
-        asked = [call(server.app, "POST", "/v1/translate", body, [JSON]) for body in bodies]
-        return await asyncio.gather(*asked)
+        sent = [call(server.app, "POST", "/v1/translate", body, [JSON]) for body in bodies]
+        return await asyncio.gather(*sent)
 
     answers = [answer.json()["translations"][0] for answer in server.run(send_all())]
     assert [one["hypotheses"][0]["text"] for one in answers] == expected * 4
@@ -81,21 +81,21 @@ def test_long_texts_are_split_into_sentences(server, served):
     assert len(pieces) > 1
     assert " ".join(pieces) == text
     answer = server.post("/v1/translate", {"text": text, "beam": 1, **SHORT}).json()
-    (found,) = answer["translations"]
-    assert found["pieces"] == len(pieces)
+    (result,) = answer["translations"]
+    assert result["pieces"] == len(pieces)
     expected = [library(translator, one, beam=1, max_length=12)[0].text for one in pieces]
-    assert found["hypotheses"][0]["text"] == " ".join(expected)
+    assert result["hypotheses"][0]["text"] == " ".join(expected)
 
 
 def test_line_breaks_and_empty_lines_are_kept(server, served):
     text = f"{TEXTS[0]}\n\n  \n{TEXTS[1]}\n"
     answer = server.post("/v1/translate", {"text": text, "beam": 1, **SHORT}).json()
-    found = answer["translations"][0]["hypotheses"][0]["text"]
+    result = answer["translations"][0]["hypotheses"][0]["text"]
     one, two = (
         library(served("translate").model, line, beam=1, max_length=12)[0].text
         for line in TEXTS[:2]
     )
-    assert found == f"{one}\n\n\n{two}\n"
+    assert result == f"{one}\n\n\n{two}\n"
 
 
 def test_empty_texts_have_empty_translations(server):
@@ -104,15 +104,15 @@ def test_empty_texts_have_empty_translations(server):
 
 
 def test_prefix_tokens_and_alignment_are_returned(server, served):
-    asked = {"text": TEXTS[0], "prefix": "표", "tokens": True, "alignment": True, **SHORT}
-    (found,) = server.post("/v1/translate", asked).json()["translations"]
-    best = found["hypotheses"][0]
+    sent = {"text": TEXTS[0], "prefix": "표", "tokens": True, "alignment": True, **SHORT}
+    (result,) = server.post("/v1/translate", sent).json()["translations"]
+    best = result["hypotheses"][0]
     assert best["text"].startswith("표")
     assert [token["id"] for token in best["tokens"]] == best["ids"]
     assert "".join(token["text"] for token in best["tokens"]).startswith("표")
     (expected,) = alignment(served("translate").model, [TEXTS[0]], [best["ids"]])
-    told = [(link["source"], link["target"], link["weight"]) for link in best["alignment"]]
-    assert told == [tuple(link) for link in expected]
+    reported = [(link["source"], link["target"], link["weight"]) for link in best["alignment"]]
+    assert reported == [tuple(link) for link in expected]
 
 
 @pytest.fixture
@@ -131,8 +131,8 @@ def limited(served):
 
 
 def test_the_longest_possible_output_has_alignment_and_attention(limited):
-    asked = {"text": TEXTS[0], "beam": 1, "max_length": 40, "alignment": True, "tokens": True}
-    answer = limited.post("/v1/translate", asked)
+    sent = {"text": TEXTS[0], "beam": 1, "max_length": 40, "alignment": True, "tokens": True}
+    answer = limited.post("/v1/translate", sent)
     assert answer.status == 200
     best = answer.json()["translations"][0]["hypotheses"][0]
     assert len(best["ids"]) == 40  # the test needs the longest output

@@ -14,8 +14,8 @@ export function beamTab(page, place) {
   return function show({ model, text }) {
     const beam = page.state.beam || page.model.defaults.beam;
     guard(JSON.stringify([model, text, beam]), async (signal) => {
-      const found = await json("/v1/beam", { model, text, beam }, signal);
-      keepFocus(place, () => place.replaceChildren(drawTree(page, found, beam)));
+      const result = await json("/v1/beam", { model, text, beam }, signal);
+      keepFocus(place, () => place.replaceChildren(drawTree(page, result, beam)));
     });
   };
 }

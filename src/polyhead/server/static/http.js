@@ -45,8 +45,8 @@ export async function send(path, body, signal, again = true) {
     await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
     return send(path, body, signal, false);
   }
-  const said = await response.json().catch(() => ({}));
-  throw new RequestError(response.status, { ...said, error: said.error ?? `HTTP ${response.status}` });
+  const details = await response.json().catch(() => ({}));
+  throw new RequestError(response.status, { ...details, error: details.error ?? `HTTP ${response.status}` });
 }
 
 // Converts network errors, whose messages differ between browsers.

@@ -109,8 +109,8 @@ export function emptyNote(page) {
 }
 
 // Candidate with its probability as a bar.
-export function option(attributes, text, probability, said) {
-  return element("li", {}, button({ class: "option", ...attributes }, element("bdi", {}, text), bar(probability), element("small", {}, said)));
+export function option(attributes, text, probability, label) {
+  return element("li", {}, button({ class: "option", ...attributes }, element("bdi", {}, text), bar(probability), element("small", {}, label)));
 }
 
 // Attention viewer with data of the server. `back`: its place was attached to the page again.
@@ -121,11 +121,11 @@ export function explorer(page, place) {
     const started = guard(JSON.stringify(request), async (signal) => {
       again = null;
       const long = request.text.length > LONG;
-      const found = await attention({ ...request, ...(long && { maps: [] }) }, signal);
+      const result = await attention({ ...request, ...(long && { maps: [] }) }, signal);
       if (signal.aborted) return;
       const load = (maps, state) =>
-        found.load(maps.map(({ kind, layer }) => ({ kind, layer })), long && state.view === "model" ? THUMBNAIL : undefined);
-      again = mount(place, found.view, {
+        result.load(maps.map(({ kind, layer }) => ({ kind, layer })), long && state.view === "model" ? THUMBNAIL : undefined);
+      again = mount(place, result.view, {
         top: () => null, load, failed: (error, retry) => errorMessage(page, error, retry), signal, tools: (state) => attentionButtons(page, request, state),
       });
     });

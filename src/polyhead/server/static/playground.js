@@ -47,9 +47,9 @@ function stateToURL({ model, q, tab, n, forced, beam }, isAnother = false) {
 }
 
 // Builds the page. Panels get `page`: the model, the limits, the state, and `change`.
-function showPlayground(found) {
-  const { models, limits } = found;
-  let state = readState(location.hash, found);
+function showPlayground(served) {
+  const { models, limits } = served;
+  let state = readState(location.hash, served);
   let panel;
   const kept = Object.create(null);
   const page = {
@@ -90,7 +90,7 @@ function showPlayground(found) {
   };
   window.addEventListener("popstate", () => {
     const before = state;
-    state = readState(location.hash, found);
+    state = readState(location.hash, served);
     if (before.model !== state.model || before.lang !== state.lang) build();
     else panel?.update();
   });
@@ -143,8 +143,8 @@ async function loadModels() {
   const state = { lang: languageOf(picker(location.hash)) };
   document.documentElement.lang = state.lang;
   try {
-    const found = await json("/v1/models");
-    if (found.models.length) showPlayground(found);
+    const served = await json("/v1/models");
+    if (served.models.length) showPlayground(served);
     else root.replaceChildren(element("p", { class: "card" }, say(state, "no_models")));
   } catch (error) {
     if (error.status === 401 || error.status === 403) showKeyForm(state, error.status === 403);

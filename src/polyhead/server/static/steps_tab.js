@@ -13,35 +13,35 @@ const END = 2; // the id of </s>
 
 export function stepsTab(page, place) {
   const guard = latestOnly(page, place);
-  let [at, timer, walk] = [0, null, null];
+  let [at, timer, trace] = [0, null, null];
   const stop = () => {
     clearInterval(timer);
     timer = null;
   };
   const go = (to) => {
-    at = Math.max(0, Math.min(walk.steps.length, to));
-    if (at === walk.steps.length) stop();
+    at = Math.max(0, Math.min(trace.steps.length, to));
+    if (at === trace.steps.length) stop();
     draw();
   };
   const play = () => {
     if (timer) stop();
     else {
-      if (at === walk.steps.length) at = 0;
+      if (at === trace.steps.length) at = 0;
       timer = setInterval(() => (place.isConnected ? go(at + 1) : stop()), BEAT);
     }
     draw();
   };
   const force = (id) => {
     stop();
-    page.change({ forced: [...walk.steps.slice(0, at - 1).map((step) => step.id), id] }, true);
+    page.change({ forced: [...trace.steps.slice(0, at - 1).map((step) => step.id), id] }, true);
   };
   const draw = () => keepFocus(place, () =>
     place.replaceChildren(
       element("section", { class: "card steps" },
         element("p", { class: "hint" }, page.say("steps_hint")),
-        written(page, walk, at, go),
-        player(page, walk, { at, playing: Boolean(timer), go, play }),
-        element("div", { class: "columns" }, at ? alternatives(page, walk, at, force) : "", at && walk.looks ? looks(page, walk, at) : "")),
+        written(page, trace, at, go),
+        player(page, trace, { at, playing: Boolean(timer), go, play }),
+        element("div", { class: "columns" }, at ? alternatives(page, trace, at, force) : "", at && trace.looks ? looks(page, trace, at) : "")),
     ));
   // `target_ids`: the translation shown, used as prefix unless other tokens are forced. It is closed only if the model
   // has `ended` it.
@@ -53,18 +53,18 @@ export function stepsTab(page, place) {
     const prefix = forced.length ? forced : whole;
     const more = usual && !forced.length ? 0 : WRITTEN;
     guard(JSON.stringify([model, text, prefix, more]), async (signal) => {
-      const before = walk?.asked === text ? at : 0;
+      const before = trace?.source_text === text ? at : 0;
       stop();
       const max_tokens = Math.min(page.limits.max_tokens, prefix.length + more);
-      walk = await json("/v1/steps", { model, text, prefix, top: 5, ...((isWriter || usual) && { max_tokens }) }, signal);
-      walk.asked = text;
-      walk.steps = markForced(walk.steps, whole);
-      at = forced.length || Math.min(before, walk.steps.length) || walk.steps.length;
+      trace = await json("/v1/steps", { model, text, prefix, top: 5, ...((isWriter || usual) && { max_tokens }) }, signal);
+      trace.source_text = text;
+      trace.steps = markForced(trace.steps, whole);
+      at = forced.length || Math.min(before, trace.steps.length) || trace.steps.length;
       draw();
       if (!looksAcross) return;
-      const ids = walk.tokens.map((token) => token.id).slice(0, walk.ended ? undefined : -1); // the last token has no successor
+      const ids = trace.tokens.map((token) => token.id).slice(0, trace.ended ? undefined : -1); // the last token has no successor
       const { view } = await attention({ model, text, target_ids: ids }, signal);
-      walk.looks = layersOf(view, "cross").at(-1);
+      trace.looks = layersOf(view, "cross").at(-1);
       draw();
     });
   };

@@ -25,9 +25,9 @@ function textPanel(root, page, { hint, answered, extra }) {
       const { q } = page.state;
       text.set(q);
       guard(q, async (signal) => {
-        const found = q.trim() ? await answered(q, signal).catch(failed(signal)) : [];
-        keepFocus(root, () => answer.replaceChildren(...found));
-        if (!found.length) return below.replaceChildren(emptyNote(page));
+        const result = q.trim() ? await answered(q, signal).catch(failed(signal)) : [];
+        keepFocus(root, () => answer.replaceChildren(...result));
+        if (!result.length) return below.replaceChildren(emptyNote(page));
         if (!page.model.attention.length) return null;
         if (below.firstChild !== place) below.replaceChildren(place);
         return show({ model: page.model.name, text: q });
@@ -74,7 +74,7 @@ function gap(page, text, candidates, number) {
   const items = candidates.map(({ text: word, probability }, i) => {
     const put = () => {
       let seen = -1;
-      page.change({ q: text.replaceAll(MASK, (found) => (++seen === number ? word : found)) }, true);
+      page.change({ q: text.replaceAll(MASK, (mask) => (++seen === number ? word : mask)) }, true);
     };
     return option({ id: `gap-${number + 1}-${i + 1}`, click: put }, word, probability, `${(100 * probability).toFixed(1)} %`);
   });

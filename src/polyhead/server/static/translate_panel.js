@@ -17,9 +17,9 @@ export function translatePanel(root, page) {
   const [choices, tabPlace, below] = ["choices", "tabs", "below"].map((name) => element("div", { class: name }));
   const guard = latestOnly(page, answer);
   const look = explorerTabs(page, below);
-  let found = null;
+  let result = null;
 
-  const moved = () => found?.of === text.box.value && look(found, lineAt(text.box)); // not during typing
+  const moved = () => result?.of === text.box.value && look(result, lineAt(text.box)); // not during typing
   for (const event of ["selectionchange", "click"]) text.box.addEventListener(event, moved);
   root.append(
     element("section", { class: "card twins" }, text.node, element("div", { class: "box out" }, answer)),
@@ -35,34 +35,34 @@ export function translatePanel(root, page) {
       const body = { model: page.model.name, text: q, n_best, tokens: true };
       try {
         const answers = q.trim() ? await json("/v1/translate", body, signal) : null;
-        found = answers && { ...answers.translations[0], of: q };
+        result = answers && { ...answers.translations[0], of: q };
       } catch (error) {
-        if (!signal.aborted) found = null; // no old translation beside a new text
+        if (!signal.aborted) result = null; // no old translation beside a new text
         throw error;
       } finally {
         if (!signal.aborted) show();
       }
     });
-    if (!started && found?.of === q) show(); // not while a new one is loading
+    if (!started && result?.of === q) show(); // not while a new one is loading
   }
 
   const show = () => keepFocus(root, () => {
-    tabPlace.replaceChildren(found ? tabs(page, tabsOf(page)) : "");
-    choices.replaceChildren(found ? list(page, found) : "");
-    if (found) answer.replaceChildren(...output(page, chosen(page, found).text, found.pieces));
+    tabPlace.replaceChildren(result ? tabs(page, tabsOf(page)) : "");
+    choices.replaceChildren(result ? list(page, result) : "");
+    if (result) answer.replaceChildren(...output(page, chosen(page, result).text, result.pieces));
     else if (!page.state.q.trim()) answer.replaceChildren(element("span", { class: "hint" }, page.say("translation")));
-    look(found, found ? lineAt(text.box) : "");
+    look(result, result ? lineAt(text.box) : "");
   });
 
   return { update };
 }
 
-function place(page, found) {
-  return Math.min(page.state.n, found.hypotheses.length) - 1;
+function place(page, result) {
+  return Math.min(page.state.n, result.hypotheses.length) - 1;
 }
 
-function chosen(page, found) {
-  return found.hypotheses[place(page, found)];
+function chosen(page, result) {
+  return result.hypotheses[place(page, result)];
 }
 
 // Returns the line with the cursor, or the first line that is not blank.
@@ -93,12 +93,12 @@ function copySelected(node) {
 }
 
 // All hypotheses with their scores as radio buttons; the tabs show the selected one.
-function list(page, found) {
-  if (found.hypotheses.length < 2) return "";
-  const best = found.hypotheses[0].score;
-  const items = found.hypotheses.map(({ text, score }, i) => {
+function list(page, result) {
+  if (result.hypotheses.length < 2) return "";
+  const best = result.hypotheses[0].score;
+  const items = result.hypotheses.map(({ text, score }, i) => {
     const input = element("input", {
-      type: "radio", name: "n", id: `n-${i + 1}`, checked: i === place(page, found), change: () => page.change({ n: i + 1, forced: [] }),
+      type: "radio", name: "n", id: `n-${i + 1}`, checked: i === place(page, result), change: () => page.change({ n: i + 1, forced: [] }),
     });
     return element("label", { class: "hypothesis", for: `n-${i + 1}` }, input,
       element("bdi", {}, text), bar(Math.exp(Math.min(0, score - best))),
@@ -122,14 +122,14 @@ function explorerTabs(page, below) {
     shows[tab] = make(page, places[tab]);
   }
   const note = element("p", { class: "hint line-note" });
-  return function look(found, line) {
+  return function look(result, line) {
     const tab = openTab(page, tabsOf(page));
-    if (!found) return below.replaceChildren(page.state.q.trim() ? "" : emptyNote(page));
+    if (!result) return below.replaceChildren(page.state.q.trim() ? "" : emptyNote(page));
     const many = page.state.q.trim().includes("\n");
     note.textContent = many ? page.say("line_note") : "";
     const back = below.lastChild !== places[tab];
     if (back) below.replaceChildren(note, places[tab]);
-    const { tokens, ended } = chosen(page, found);
+    const { tokens, ended } = chosen(page, result);
     const ids = tokens?.filter((token) => !token.special).map((token) => token.id);
     const request = { model: page.model.name, text: line };
     if (tab !== "beam" && !many && ids?.length) request.target_ids = ids; // of the translation shown
