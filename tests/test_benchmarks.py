@@ -137,7 +137,7 @@ def test_all_have_as_many_parameters_to_learn():
 
 @pytest.fixture(scope="module")
 def beginner():
-    """A model that has begun to copy its source, and so ends what it writes, mostly."""
+    """Return a model trained to copy its source."""
     torch.manual_seed(1)
     model = Transformer(small(dropout=0.0))
     adam = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -236,7 +236,7 @@ def test_every_contestant_learns_and_counts_real_tokens(name, monkeypatch):
     (model,) = models
     before = {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
     assert contestant.work() == sum(real[:3])
-    assert contestant.work() == sum(real[3:])  # it goes on where it stood
+    assert contestant.work() == sum(real[3:])  # it continues
     same = [n for n, p in model.named_parameters() if n in before and torch.equal(p, before[n])]
     assert same == []
 
@@ -332,7 +332,7 @@ class Table:
         return logits.expand(len(source), target.size(1), VOCAB)
 
 
-def test_outputs_that_part_at_a_tie_are_told_from_others():
+def test_outputs_that_differ_at_a_tie_are_counted_apart():
     decoding = script("decoding_speed")
     batches = [torch.full((5, 3), 5)]
     ours = [[9, 7, EOS], [9, 7, EOS], [9, 7, EOS], [9, 9, EOS], [9, 7]]
@@ -396,7 +396,7 @@ def test_case_counts_only_where_it_should():
 
 
 class FakeClock:
-    """Time passes only when somebody works."""
+    """Return a clock that advances only with work."""
 
     def __init__(self):
         self.now, self.log = 100.0, []
@@ -521,7 +521,7 @@ def test_a_row_goes_to_the_end_of_its_own_table(tmp_path):
 
 
 def test_the_results_have_a_table_for_quality(tmp_path):
-    """What RESULTS.md has and what multi30k.py writes must stay the same."""
+    """RESULTS.md has the columns that multi30k.py writes."""
     measuring, quality = script("measuring"), script("multi30k")
     path = tmp_path / "RESULTS.md"
     path.write_text((BENCHMARKS / "RESULTS.md").read_text(encoding="utf-8"), encoding="utf-8")

@@ -38,7 +38,7 @@ def blocks(text, language):
 
 
 def prose(text):
-    """What is not code."""
+    """Return the text outside code blocks."""
     return BLOCK.sub("", text)
 
 

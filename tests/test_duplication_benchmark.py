@@ -94,6 +94,6 @@ def test_the_script_prints_a_table(duplication, capsys):
         (["--judged", "0"], "expected at least 1"),
     ],
 )
-def test_words_that_make_no_sense_are_refused(duplication, words, message):
+def test_invalid_arguments_are_rejected(duplication, words, message):
     with pytest.raises(ConfigError, match=message):
         duplication.read_words(words)

@@ -105,6 +105,6 @@ def test_quick_runs_print_their_tables(tmp_path, capsys):
         (["speed", "--rounds", "2", "--record"], "for the record at least 5 are needed"),
     ],
 )
-def test_what_makes_no_sense_is_refused(words, message):
+def test_invalid_arguments_are_rejected(words, message):
     with pytest.raises(ConfigError, match=message):
         script("gpt").main(words)

@@ -159,7 +159,7 @@ def test_a_record_goes_to_the_results_and_names_the_picture(tmp_path, monkeypatc
         (["--steps", "0"], "--steps 0: expected at least 1"),
     ],
 )
-def test_what_makes_no_sense_is_refused(words, message):
+def test_invalid_arguments_are_rejected(words, message):
     with pytest.raises(ConfigError, match=message):
         script("ladder").main(words)
 

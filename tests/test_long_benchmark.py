@@ -43,9 +43,9 @@ def measured(monkeypatch):
 
 @pytest.mark.parametrize("name", ["transformers", "reformer-pytorch"])
 def test_peers_with_our_weights_give_our_outputs_and_gradients(name):
-    """Their two chunks see each other, the first one around the corner: that is everybody.
+    """Their two chunks see each other, the first one around the corner: that is every pair.
 
-    Ours do not look around the corner, and need one chunk to see everybody.
+    Ours do not look around the corner, and need one chunk to see all.
     """
     peers = script("peers_long")
     pytest.importorskip(peers.INSTALL[name][0])
@@ -78,7 +78,7 @@ def test_the_peak_counts_what_is_there_at_one_time_only(tmp_path):
 
 
 def test_a_step_in_a_process_of_its_own_needs_at_least_what_it_must_hold():
-    """The logits' gradient, the streams and the parameters are there at once, whoever counts."""
+    """The logits' gradient, the streams and the parameters exist at once."""
     footprint = script("footprint")
     if not footprint.STATUS.exists():
         pytest.skip("peaks are read from /proc")
@@ -110,7 +110,7 @@ def test_only_ordinary_stacks_keep_more_when_they_are_deeper():
 
 
 def comparison(**seconds):
-    """Everybody did 1000 tokens three times, in so many seconds."""
+    """Return samples of 1000 tokens, three times, in these seconds."""
     sample = script("measuring").Sample
     return script("long_time").Comparison({k: [sample(1000, s)] * 3 for k, s in seconds.items()})
 
@@ -156,7 +156,7 @@ def test_a_document_is_held_to_its_bar_and_goal(measured, capsys):
     assert "peak: 0.23 GB (bar 12 GB: reached, goal 6 GB: reached)" in out
 
 
-def test_the_twin_has_the_same_parameters_and_looks_at_everybody():
+def test_the_twin_has_the_same_parameters_and_has_dense_attention():
     words = dict(
         pair.split("=", 1) for pair in script("long_language").twin(("local", "lsh"), 2048)
     )
@@ -183,7 +183,7 @@ def test_a_quick_run_trains_both_and_tells_the_difference(tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize(("mode", "rows"), [("time", "| 128 |"), ("short", "| 32 |")])
-def test_a_quick_run_measures_everybody(mode, rows, capsys):
+def test_a_quick_run_measures_all_systems(mode, rows, capsys):
     assert script("long").main([mode, "--quick", "--rounds", "1"]) == 0
     assert capsys.readouterr().out.count(rows) == 2  # while measuring, and in the table
 
@@ -209,7 +209,7 @@ def test_a_record_goes_to_the_results_with_its_picture(tmp_path, monkeypatch):
         (["memory", "--figure", "a.gif"], "expected a name in .svg"),
     ],
 )
-def test_what_makes_no_sense_is_refused(words, message):
+def test_invalid_arguments_are_rejected(words, message):
     with pytest.raises(ConfigError, match=message):
         script("long").main(words)
 

@@ -1,4 +1,4 @@
-"""What users depend on stays as recorded in tests/snapshots; see tests/support/snapshots.py.
+"""Weights, options, schema and answers are as recorded; see tests/support/snapshots.py.
 
 Where the processor or torch differ from those of the recording, the last bits of a training may
 differ too: there the sizes and the mean of the weights are compared, and the answers' shapes.

@@ -31,7 +31,7 @@ def qkv(n_queries=4, n_keys=4, d_query=6, d_key=6, seed=0):
 
 
 def shaken(score):
-    """The same with parameters that are no identity."""
+    """Return the score with random parameters."""
     torch.manual_seed(1)
     for parameter in score.parameters():
         torch.nn.init.normal_(parameter)

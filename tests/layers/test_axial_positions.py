@@ -72,7 +72,7 @@ def test_grids_that_do_not_fit_are_refused(shape, widths, message):
 @pytest.mark.parametrize(
     ("n", "grid"), [(1, (1, 1)), (2, (1, 2)), (7, (2, 4)), (512, (16, 32)), (2048, (32, 64))]
 )
-def test_a_grid_that_nobody_chose_is_nearly_square(n, grid):
+def test_the_default_grid_is_nearly_square(n, grid):
     assert square_grid(n) == grid
 
 

@@ -123,7 +123,7 @@ def test_gradients_show_what_one_output_sees(causal, sees):
     assert x.grad[0].abs().sum(-1).nonzero()[:, 0].tolist() == sees
 
 
-def test_a_scaled_gradient_is_scaled_on_the_way_back_only():
+def test_a_scaled_gradient_changes_only_the_backward_pass():
     x = torch.randn(3, 4, requires_grad=True)
     y = ScaledGradient.apply(x, 0.25)
     assert torch.equal(y, x)

@@ -23,7 +23,7 @@ def run(layer, x):
     x = x.clone().requires_grad_()
     torch.manual_seed(3)
     out = layer(x)
-    torch.rand(7)  # somebody draws before the way back
+    torch.rand(7)  # random numbers drawn before the backward pass
     out.square().sum().backward()
     return [out.detach(), x.grad, *(p.grad for p in layer.parameters())]
 
@@ -45,7 +45,7 @@ def test_the_two_layers_are_pytorchs():
     torch.testing.assert_close(layer(x), theirs(x))
 
 
-def test_dropout_on_the_way_back_is_that_of_the_way_there():
+def test_recomputation_uses_the_same_dropout():
     layer = FeedForward(4, 16, "gelu", 0.4, chunk=3).double()
     x = torch.randn(2, 4, 4, dtype=torch.float64, requires_grad=True)
 

@@ -53,7 +53,7 @@ def dense(layer, x, h):
 
 
 def routed(layer, x):
-    """What the gate says to all positions, as one matrix of positions and experts."""
+    """Return the gate's weights as a matrix of positions and experts."""
     routing = layer.gate(x.flatten(0, 1))
     gates = torch.zeros(len(routing.chosen), N, dtype=x.dtype)
     return routing, gates.scatter(1, routing.chosen, routing.weights).view(*x.shape[:2], N)
@@ -118,7 +118,7 @@ def test_the_load_is_the_expected_number_of_questions():
 def test_only_chosen_experts_compute_and_only_their_rows():
     layer, x = build(k=2).eval(), torch.randn(3, 7, D, dtype=torch.float64).abs()
     with torch.no_grad():
-        layer.gate.w_g[:, 3] = -9.0  # whom nobody asks
+        layer.gate.w_g[:, 3] = -9.0  # never chosen
     rows = {}
     for i, expert in enumerate(layer.experts):
         expert.register_forward_hook(lambda _, inputs, __, i=i: rows.update({i: inputs[0].shape}))
@@ -164,7 +164,7 @@ def test_unevenness_is_the_squared_ratio_of_deviation_and_mean():
     assert unevenness(torch.full((4,), 2.5)) == 0
 
 
-def test_whoever_listens_hears_all_calls_and_leaves_no_ear_behind():
+def test_recording_covers_all_calls_and_removes_its_hooks():
     layer = build(k=2, importance=0.3, load=0.7).train()
     one, other = torch.randn(2, 2, 5, D, dtype=torch.float64)
     torch.manual_seed(3)
@@ -223,7 +223,7 @@ PRE = replace(STACK, norm="pre")
 
 
 def opinionated(model):
-    """The same with gates that prefer some experts."""
+    """Return the model with gates that prefer some experts."""
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, Gate):
@@ -311,8 +311,8 @@ def test_without_experts_a_block_has_one_network():
     ("given", "message"),
     [
         ({"n": -1}, "n = -1: expected a number of experts, or 0 for none"),
-        ({"n": 4, "k": 5}, "k = 5: of n = 4 experts, 1 to 4 can be asked"),
-        ({"n": 4, "k": 0}, "k = 0: of n = 4 experts, 1 to 4 can be asked"),
+        ({"n": 4, "k": 5}, "k = 5: of n = 4 experts, 1 to 4 can be chosen"),
+        ({"n": 4, "k": 0}, "k = 0: of n = 4 experts, 1 to 4 can be chosen"),
         ({"n": 4, "load": -0.1}, "load = -0.1: expected 0 or more"),
         ({"n": 4, "noise": False}, "load = 0.01: without noise the load has no gradient; write lo"),
     ],

@@ -1,4 +1,4 @@
-"""Where words stand: every code against its formula, and what only the rotation can do."""
+"""Position codes against their formulas, and properties of the rotation."""
 
 import math
 

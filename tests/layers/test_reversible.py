@@ -111,7 +111,7 @@ def test_weights_are_trained_even_if_the_input_is_not():
     assert all((p.grad is None) == (not p.requires_grad) for p in stack.parameters())
 
 
-def test_gradients_can_be_asked_for_without_being_stored():
+def test_autograd_grad_stores_no_gradients():
     stack, x = ReversibleStack(CONFIG).eval(), torch.randn(2, 4, 16, requires_grad=True)
     weight = stack.blocks[0].feed_forward.w_1.weight
     found = torch.autograd.grad(loss(stack(x)), [x, weight])
@@ -122,7 +122,7 @@ def test_gradients_can_be_asked_for_without_being_stored():
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_mixed_precision_is_mixed_again_on_the_way_back(inside):
+def test_recomputation_uses_the_same_precision(inside):
     config = dataclasses.replace(CONFIG, attention="full")
     stack, x = ReversibleStack(config), torch.randn(2, 6, 16)
 
@@ -143,7 +143,7 @@ def test_mixed_precision_is_mixed_again_on_the_way_back(inside):
     assert_same([x, *found(stack)], [x, *expected], within=0.03)
 
 
-def test_the_way_back_leaves_the_random_numbers_of_others_alone():
+def test_backward_does_not_change_the_random_state():
     stack, x = ReversibleStack(CONFIG), torch.randn(2, 5, 16)
     out = stack(x).sum()
     before = torch.get_rng_state()
@@ -151,7 +151,7 @@ def test_the_way_back_leaves_the_random_numbers_of_others_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_way_back_decides_nothing_anew(monkeypatch):
+def test_recomputation_uses_the_same_buckets(monkeypatch):
     hashed = []
     found = lsh.hash_vectors
     monkeypatch.setattr(lsh, "hash_vectors", lambda *a: hashed.append(1) or found(*a))
@@ -162,7 +162,7 @@ def test_the_way_back_decides_nothing_anew(monkeypatch):
 
 
 def kept(make, depth):
-    """The bytes that autograd keeps between the way there and the way back."""
+    """Return the bytes that autograd saves for backward."""
     config = dataclasses.replace(CONFIG, n_layers=depth, attention="full")
     stack, sizes = make(config), {}
     own = {p.data_ptr() for p in stack.parameters()}

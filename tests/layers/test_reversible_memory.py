@@ -1,4 +1,4 @@
-"""What the way back lets go of early is still there for those who ask to keep the graph."""
+"""Tensors freed early in the backward pass, and retain_graph."""
 
 import torch
 
@@ -22,7 +22,7 @@ def test_a_graph_that_is_kept_can_be_gone_through_twice():
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def test_the_way_back_leaves_the_output_and_the_given_gradient_as_they_were():
+def test_backward_does_not_change_output_and_gradient():
     torch.manual_seed(0)
     stack, x = ReversibleStack(CONFIG), torch.randn(2, 12, 16, requires_grad=True)
     out, gradient = stack(x, CAUSAL), torch.randn(2, 12, 16)

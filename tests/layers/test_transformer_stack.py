@@ -1,4 +1,4 @@
-"""Our blocks against PyTorch's own: an oracle that was written by somebody else."""
+"""Our blocks against PyTorch's own: an oracle written by others."""
 
 from dataclasses import replace
 
@@ -77,7 +77,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
-def test_what_is_asked_for_is_what_everybody_would_have_been_told(choice):
+def test_chosen_positions_get_the_same_output(choice):
     stack = make_stack(replace(config("pre"), n_layers=3, **choice), rotary=True).eval()
     real = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()
     x, only = torch.randn(2, 5, 16), torch.tensor([7, 0, 3, 5])
@@ -90,7 +90,7 @@ def test_what_is_asked_for_is_what_everybody_would_have_been_told(choice):
     torch.testing.assert_close(ours.grad, theirs.grad)
 
 
-def test_only_what_is_asked_for_enters_the_last_feed_forward_network():
+def test_only_chosen_positions_enter_the_last_feed_forward_network():
     stack, seen = make_stack(replace(config("pre"), n_layers=2)), []
     for block in stack.blocks:
         block.feed_forward.register_forward_pre_hook(lambda _, x: seen.append(x[0].shape[:2]))

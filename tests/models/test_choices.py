@@ -217,7 +217,7 @@ def test_a_reversible_model_is_trained_and_written_with_like_any_other(build, mo
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_every_family_that_has_positions_offers_all_of_them(positions):
-    """Whether the order of what is read matters is what distinguishes "none" from the others."""
+    """Only "none" is invariant to the order of the input."""
     ids, order = text(1, 6), torch.tensor([1, 0, 3, 2, 5, 4])
     stack = replace(SMALL, dropout=0.0)
     bert = BERT(BERTConfig(VOCAB, 12, positions=positions, stack=stack)).eval().double()

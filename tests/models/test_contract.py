@@ -1,4 +1,4 @@
-"""What every family promises. A new family is done when it stands in this table and passes."""
+"""Contract of every family: a new family adds one row to CASES and passes."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -22,7 +22,7 @@ from polyhead.models import registry as models
 
 POST = StackConfig(n_layers=2, d_model=16, n_heads=4, d_ff=32, dropout=0.0)
 PRE = StackConfig(n_layers=2, d_model=16, n_heads=4, d_ff=32, dropout=0.0, norm="pre")
-LONG = replace(  # with chunks that hold all that is read here, so that hashing misses nobody
+LONG = replace(  # chunks hold the whole input, so that hashing finds all pairs
     PRE, attention=("local", "lsh"), window=3, lsh=LSHConfig(chunk=32), reversible=True
 )
 VOCAB, PAD, LENGTH = 11, 0, 7
@@ -141,14 +141,14 @@ def grown(family):
 
 
 def outputs(model, *inputs):
-    """All that a model says, with the same random draws whenever it is called."""
+    """Return all outputs of a model with a fixed seed."""
     torch.manual_seed(1)
     said = model(*inputs)
     return said if isinstance(said, tuple) else (said,)
 
 
 def after_prompt(model, prompt, history):
-    """A model that has no source goes on from a prompt."""
+    """Return the prompt as source for a model without one."""
     return model(torch.cat([prompt, history], dim=1))
 
 
@@ -246,7 +246,7 @@ def test_step_by_step_equals_all_at_once(family):
 def test_beams_that_are_rearranged_at_will_equal_their_histories_read_at_once(
     family, data, width, batch
 ):
-    """Cached equals uncached for every hypothesis, whoever continues whom, whoever leaves."""
+    """Cached equals uncached decoding for every hypothesis, with reordering and removal."""
     torch.manual_seed(data.draw(st.integers(0, 99)))
     model, source = build(family), CASES[family].inputs(batch)[0]
     read_at_once = model if len(CASES[family].inputs(1)) > 1 else partial(after_prompt, model)

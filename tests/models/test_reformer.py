@@ -34,7 +34,7 @@ def reformer(**choices):
 
 
 def dense_twin(model):
-    """The same weights; chunks that hold everyone."""
+    """Return a model with the same weights and chunks that hold the whole input."""
     twin = reformer(lsh=LSHConfig(chunk=256))
     twin.load_state_dict(model.state_dict())
     return twin
@@ -129,7 +129,7 @@ def test_a_prompt_read_at_once_and_continued_equals_the_whole_text(width, revers
             torch.testing.assert_close(logits[:, beam], model(whole)[:, -1], **close)
 
 
-def test_writing_from_nothing_hashes_nothing_and_misses_nobody():
+def test_decoding_without_a_prompt_uses_no_hashing():
     """Chunks of 4 would miss most of 40 positions; step by step, all of them are looked at."""
     model, ids = reformer(), text(2, 40)
     twin = dense_twin(model)
@@ -176,7 +176,7 @@ def test_an_input_beyond_the_grid_is_refused():
 
 @pytest.mark.parametrize("length", [1, 2, 5, 63, 64, 65])
 def test_no_length_has_to_be_a_multiple_of_the_chunk(length):
-    """What is padded inside changes nothing outside."""
+    """Internal padding does not change the output."""
     model, ids = reformer(lsh=LSHConfig(chunk=32)), text(1, length)
     assert model(ids).shape == (1, length, VOCAB)
     if length <= 32:

@@ -28,7 +28,7 @@ def write_lines(folder: Path, n: int = 90) -> dict[str, list[str]]:
 
 
 def write_labelled(folder: Path, n: int = 60) -> dict[str, list[str]]:
-    """The same with their kinds."""
+    """Write sentences of the embedded corpus with labels."""
     found = schedules_kinds.generate(n, 30, 0, seed=3)
     paths = {"labelled": "train", "valid_labelled": "valid"}
     for split in paths.values():

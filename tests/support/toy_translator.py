@@ -1,4 +1,4 @@
-"""What the tests of all translators do alike: learn twenty pairs by heart, and move beams about."""
+"""Shared checks of translators: memorise twenty pairs, reorder beams."""
 
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ def pairs(n=20):
         yield [*words, EOS], [*(13 - word for word in reversed(words)), EOS]
 
 
-def learn_by_heart(model, objective, *, rate, steps):
+def memorise(model, objective, *, rate, steps):
     """Train on one batch of pairs, and return it; the model then stands ready to translate."""
     model.train()
     batch = collate(list(pairs()))
@@ -35,7 +35,7 @@ def learn_by_heart(model, objective, *, rate, steps):
 
 
 def share_right(found, batch):
-    """How many of the sentences that a search found are right from the first word to the last."""
+    """Return the share of sentences that are exactly right."""
     length = batch.labels.size(1)
     said = F.pad(found.tokens[:, 0], (0, length))[:, :length]
     return (said == batch.labels).all(1).float().mean()

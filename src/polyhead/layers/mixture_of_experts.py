@@ -61,7 +61,7 @@ class ExpertsConfig:
         if self.n < 0:
             raise ValueError(f"n = {self.n}: expected a number of experts, or 0 for none")
         if self.n and not 1 <= self.k <= self.n:
-            raise ValueError(f"k = {self.k}: of n = {self.n} experts, 1 to {self.n} can be asked")
+            raise ValueError(f"k = {self.k}: of n = {self.n} experts, 1 to {self.n} can be chosen")
         for name in ("importance", "load"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} = {getattr(self, name)}: expected 0 or more")

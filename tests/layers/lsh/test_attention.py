@@ -36,7 +36,7 @@ def qv(length=23, d_head=8, dtype=torch.float64):
 
 
 def visible(buckets, length, chunk, mask, same_bucket):
-    """Who sees whom in one head, pair by pair, as sections 2.2 and 2.3 of the paper have it."""
+    """Return visible pairs of one head by brute force, after sections 2.2 and 2.3 of the paper."""
     pairs = set()
     for row in buckets:
         order = sorted(range(length), key=lambda i: (int(row[i]), i))
@@ -156,7 +156,7 @@ def test_dropout_keeps_the_mean():
     assert outs.mean().item() == pytest.approx(1.0, abs=0.03)
 
 
-def test_nobody_sees_the_future():
+def test_the_future_is_masked():
     q, v = qv(length=40)
     kernel = LSHAttention(8, 3)
     buckets = kernel.arrange(q).buckets
@@ -187,10 +187,10 @@ def test_hidden_keys_have_a_bucket_of_their_own():
     assert buckets[apart].min() > buckets[~apart].max()
 
 
-def test_who_may_look_at_nobody_gets_zero_and_who_is_alone_gets_oneself():
+def test_fully_masked_queries_are_zero_and_lone_ones_attend_to_themselves():
     q, v = qv()
-    nobody = Mask(keys=torch.zeros(2, 23, dtype=torch.bool))
-    assert (LSHAttention(4, 2)(q, q, v, nobody) == 0).all()
+    all_masked = Mask(keys=torch.zeros(2, 23, dtype=torch.bool))
+    assert (LSHAttention(4, 2)(q, q, v, all_masked) == 0).all()
     only_one = Mask(keys=torch.arange(23).expand(2, -1) == 5)
     torch.testing.assert_close(LSHAttention(4, 2)(q, q, v, only_one)[:, :, 5], v[:, :, 5])
     torch.testing.assert_close(LSHAttention(4, 2)(q, q, v, CAUSAL)[:, :, 0], v[:, :, 0])
@@ -279,7 +279,7 @@ def test_beams_side_by_side_see_their_own_past_and_themselves_only_if_alone():
     torch.testing.assert_close(out, v[:, :, [0, 3]])
 
 
-def test_what_is_kept_for_the_way_back_is_linear_in_the_length():
+def test_memory_saved_for_backward_is_linear_in_the_length():
     def kept(length):
         q, v = (x.float().requires_grad_() for x in qv(length))
         sizes = []

@@ -42,11 +42,11 @@ def weights_of(model, source, target):
     """The weights as a hook sees them, from outside."""
     seen = []
 
-    def listen(kernel, inputs):
+    def record(kernel, inputs):
         q, k, _v, mask = inputs
         seen.append(kernel.weights(q, k, mask)[:, 0])
 
-    handle = model.cross_attention.kernel.register_forward_pre_hook(listen)
+    handle = model.cross_attention.kernel.register_forward_pre_hook(record)
     model(source, target)
     handle.remove()
     (weights,) = seen  # all steps in one call
@@ -90,7 +90,7 @@ def test_content_weighs_other_words_otherwise_but_all_steps_alike():
     torch.testing.assert_close(weights[:, 0], torch.tensor(by_hand).softmax(-1))
 
 
-def test_every_step_has_weights_of_its_own_if_the_decoder_is_asked():
+def test_every_step_has_its_own_weights():
     weights = weights_of(build(context="query"), SOURCE, TARGET)
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 4))
     assert (weights[1, :, 3:] == 0).all()
@@ -207,7 +207,7 @@ def test_outside_training_the_target_is_read_as_given(ratio):
 
 
 def test_a_ratio_reads_so_many_of_the_right_words():
-    """The words it read are seen at the door of the embedding."""
+    """Record the words that the embedding read."""
     model, read = build(teacher_forcing=0.3).train(), []
     model.embed_target.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
     torch.nn.init.zeros_(model.to_logits.weight)

@@ -1,4 +1,4 @@
-"""ConvS2S and ByteNet: their formulas by hand, receptive fields, unfolding, learning by heart."""
+"""ConvS2S and ByteNet: their formulas by hand, receptive fields, unfolding, memorising."""
 
 import math
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from toy_translator import check_histories, learn_by_heart, share_right
+from toy_translator import check_histories, memorise, share_right
 
 from polyhead.decoding.beam import beam_search
 from polyhead.decoding.config import DecodeConfig
@@ -145,14 +145,14 @@ def test_bytenet_by_hand():
 
 
 def embedded(embedding):
-    """What an embedding says from now on, with its gradient."""
+    """Record the outputs of an embedding with gradients."""
     said = []
 
-    def listen(_module, _inputs, output):
+    def record(_module, _inputs, output):
         output.retain_grad()
         said.append(output)
 
-    embedding.register_forward_hook(listen)
+    embedding.register_forward_hook(record)
     return said
 
 
@@ -327,8 +327,8 @@ def test_bytenet_looks_at_nothing():
     ],
     ids=["convs2s", "bytenet"],
 )
-def test_twenty_pairs_are_learned_by_heart(config):
+def test_twenty_pairs_are_memorised(config):
     model = make(config)
-    batch = learn_by_heart(model, TranslationLoss(PAD), rate=0.01, steps=120)
+    batch = memorise(model, TranslationLoss(PAD), rate=0.01, steps=120)
     for options, search in ((DecodeConfig(beam=1), greedy), (DecodeConfig(beam=3), beam_search)):
         assert share_right(search(model, batch.source, options), batch) >= 0.9

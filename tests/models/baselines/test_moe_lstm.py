@@ -1,11 +1,11 @@
-"""Experts between LSTM layers: the whole model by hand, its published size, learning by heart."""
+"""Experts between LSTM layers: the whole model by hand, its published size, memorising."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
-from toy_translator import learn_by_heart, share_right
+from toy_translator import memorise, share_right
 
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import greedy
@@ -114,7 +114,7 @@ def test_a_projected_layer_turns_as_pytorchs_own_does():
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
 
 
-def test_experts_are_asked_about_no_padding_of_either_side():
+def test_experts_skip_padding_on_both_sides():
     with listening(MoE(SMALL).eval()) as none_yet:
         pass
     assert none_yet == {}
@@ -149,7 +149,7 @@ def test_the_multilingual_model_has_as_many_parameters_as_its_paper_says():
 
 
 def test_dropout_of_new_experts_does_not_drown_the_words():
-    """How far the same words move by dropout alone, against how far different words are apart."""
+    """Compare the change by dropout with the distance between different words."""
     model = MoE(MoEConfig(500, 500, d_model=64, d_ff=64, dropout=0.3)).train()
     source = torch.randint(3, 500, (16, 12))
     with torch.no_grad():
@@ -158,9 +158,9 @@ def test_dropout_of_new_experts_does_not_drown_the_words():
     assert noise < words
 
 
-def test_twenty_pairs_are_learned_by_heart_and_all_experts_help():
+def test_twenty_pairs_are_memorised_with_all_experts():
     model = MoE(replace(SMALL, d_model=32, d_ff=32))
-    batch = learn_by_heart(model, BalancedLoss(TranslationLoss(PAD)), rate=0.01, steps=120)
+    batch = memorise(model, BalancedLoss(TranslationLoss(PAD)), rate=0.01, steps=120)
     with listening(model) as uses:
         said = greedy(model, batch.source, DecodeConfig(beam=1))
     assert share_right(said, batch) >= 0.9

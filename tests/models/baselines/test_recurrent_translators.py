@@ -1,4 +1,4 @@
-"""The recurrent translators: their formulas by hand, teacher forcing, beams, learning by heart."""
+"""The recurrent translators: their formulas by hand, teacher forcing, beams, memorising."""
 
 import math
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from toy_translator import check_histories, learn_by_heart, share_right
+from toy_translator import check_histories, memorise, share_right
 
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import greedy
@@ -175,7 +175,7 @@ def test_luong_with_input_feeding_by_hand():
 
 @pytest.mark.parametrize("name", ["luong local_m", "luong local_m unfed"])
 def test_luongs_monotonic_attention_sees_the_words_around_the_same_place(name):
-    """By gradients: word t hears h_i for |i - t| ≤ 1, and beyond the end what is around the end."""
+    """By gradients: word t depends on h_i for |i - t| ≤ 1 (at most the last words)."""
     model = opinionated(name)
     encoding = model.encode(SOURCE)
     h = encoding.memory.states.detach().requires_grad_()
@@ -336,7 +336,7 @@ def test_deep_att_begins_with_a_memory_and_with_scores_that_hear_the_question():
         kept = layer.w_f.bias.unflatten(0, (4, 64))
         assert (kept == torch.tensor([[0.0], [1.0], [0.0], [0.0]])).all()
     memory = model.encode(torch.randint(4, 50, (8, 12)))
-    assert memory.keys.std() < 0.6  # tanh is steep up to here; with 2 it would hear nothing else
+    assert memory.keys.std() < 0.6  # tanh is steep up to here; with 2 it would saturate
 
 
 # --- padding, steps and teacher forcing ---
@@ -414,7 +414,7 @@ def test_a_new_lstm_remembers_more_than_it_forgets(name):
 
 @pytest.mark.parametrize("name", ["reversed", "bahdanau", "luong general", "deep_att", "gnmt past"])
 def test_new_words_are_larger_than_what_reads_them(name):
-    """Words as small as the other weights would hardly be told apart."""
+    """Embeddings as small as the other weights could hardly be distinguished."""
     model = build(name, source_vocab=3000)
     assert model.embed_source.weight.std().item() == pytest.approx(0.5, rel=0.02)
     others = [m for m in model.modules() if isinstance(m, nn.RNNBase)]
@@ -429,11 +429,11 @@ def test_new_words_are_larger_than_what_reads_them(name):
         ("deep_att", 0.01), ("gnmt current", 0.02),
     ],
 )  # fmt: skip
-def test_twenty_pairs_are_learned_by_heart(name, rate):
+def test_twenty_pairs_are_memorised(name, rate):
     wide = {"d_embed": 32} if "d_embed" in SMALL[name].__dict__ else {}
     wide |= {"d_output": 32, "d_encoder": 32} if name == "bahdanau" else {}
     model = build(name, d_model=32, **wide)
-    batch = learn_by_heart(model, TranslationLoss(PAD), rate=rate, steps=160)
+    batch = memorise(model, TranslationLoss(PAD), rate=rate, steps=160)
     assert share_right(greedy(model, batch.source, DecodeConfig(beam=1)), batch) >= 0.9
 
 
