@@ -23,7 +23,7 @@ from polyhead.layers.attention import FullAttention
 from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.local_attention import LocalAttention
 from polyhead.layers.lsh.attention import LSHAttention
-from polyhead.layers.stacks import make_stack
+from polyhead.layers.reversible import make_stack
 from polyhead.layers.transformer_stack import StackConfig
 
 D_MODEL, N_HEADS, CHUNK, ROUNDS, WINDOW = 256, 4, 64, 2, 128

@@ -9,7 +9,7 @@ import torch
 
 from polyhead.errors import ConfigError, MissingError, PolyheadError
 from polyhead.layers.lsh.attention import LSHAttention
-from polyhead.layers.stacks import make_stack
+from polyhead.layers.reversible import make_stack
 from polyhead.layers.transformer_stack import StackConfig
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

@@ -15,7 +15,7 @@ from polyhead.layers.mixture_of_experts import (
     Gate,
     chance_of_choice,
     has_experts,
-    listening,
+    record_usage,
     unevenness,
 )
 from polyhead.layers.transformer_stack import StackConfig
@@ -71,7 +71,7 @@ def test_the_output_is_the_sum_over_all_experts_weighted_by_their_gates(k):
 
 
 @pytest.mark.parametrize("k", [1, 3, N])
-def test_in_training_the_gates_hear_noise_of_the_learned_size(k):
+def test_in_training_the_gates_add_noise_of_the_learned_size(k):
     layer, x = build(k).train(), torch.randn(3, 7, D, dtype=torch.float64)
     torch.manual_seed(5)
     found = layer(x)
@@ -139,7 +139,7 @@ def test_gradients_are_those_of_finite_differences(k, training):
 
     def everything(x, w_g, w_noise):
         torch.manual_seed(7)
-        with listening(layer) as uses:
+        with record_usage(layer) as uses:
             names = {"gate.w_g": w_g, "gate.w_noise": w_noise}
             y = functional_call(layer, names, (x,))
         return y, uses["gate"].importance, uses["gate"].load, uses["gate"].loss
@@ -150,7 +150,7 @@ def test_gradients_are_those_of_finite_differences(k, training):
 def test_padding_is_never_routed_and_changes_nothing():
     layer, x = build(k=2).eval(), torch.randn(2, 6, D, dtype=torch.float64)
     real = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]]).bool()
-    with listening(layer) as uses:
+    with record_usage(layer) as uses:
         found = layer(x, real)
     assert uses["gate"].load.sum() == 2 * 10
     torch.testing.assert_close(found[real], layer(x)[real])
@@ -168,7 +168,7 @@ def test_recording_covers_all_calls_and_removes_its_hooks():
     layer = build(k=2, importance=0.3, load=0.7).train()
     one, other = torch.randn(2, 2, 5, D, dtype=torch.float64)
     torch.manual_seed(3)
-    with listening(layer, learning=True) as uses:
+    with record_usage(layer, learning=True) as uses:
         layer(one)
         with torch.no_grad():
             layer(other)  # does not count
@@ -180,7 +180,7 @@ def test_recording_covers_all_calls_and_removes_its_hooks():
     expected = 0.3 * unevenness(uses["gate"].importance) + 0.7 * unevenness(uses["gate"].load)
     torch.testing.assert_close(uses["gate"].loss, expected)
     assert not layer.gate._forward_hooks
-    with listening(layer) as uses, torch.no_grad():
+    with record_usage(layer) as uses, torch.no_grad():
         layer(one)
     assert uses["gate"].importance.sum() == pytest.approx(10)
 
@@ -198,7 +198,7 @@ def learn(weight):
         x = torch.cat([kinds[kind] + 0.3 * torch.randn(96, D - 1), torch.ones(96, 1)], 1)
         right = torch.einsum("bi,bij->bj", x, maps[kind])
         layer.train(step < 100)
-        with listening(layer) as uses:
+        with record_usage(layer) as uses:
             error = (layer(x[None])[0] - right).square().mean()
         (error + uses["gate"].loss).backward()
         adam.step()
@@ -255,7 +255,7 @@ def test_every_family_can_have_experts_and_its_gates_begin_without_preference(fa
     gates = [module for module in model.modules() if isinstance(module, Gate)]
     assert len(gates) == n_gates
     assert not any(parameter.any() for gate in gates for parameter in gate.parameters())
-    with listening(model, learning=True) as uses:
+    with record_usage(model, learning=True) as uses:
         loss = model(*(draw(3, 9) for draw in inputs)).square().sum()
     (loss + sum(use.loss for use in uses.values())).backward()
     assert len(uses) == n_gates
@@ -276,7 +276,7 @@ def test_both_sides_of_a_translator_route_real_tokens_only(stack):
     source, target = ids(2, 5), ids(2, 7)
     source[0, 3:] = 0
     target[1, 4:] = 0
-    with listening(model) as uses:
+    with record_usage(model) as uses:
         found = model(source, target)
     heard = {name: int(use.load.sum()) / 2 for name, use in uses.items()}
     assert set(heard.values()) == {8, 11}
@@ -293,7 +293,7 @@ def test_step_by_step_equals_all_at_once_when_gates_have_opinions(stack):
         (GPT(GPTConfig(11, 12, stack=stack)), (target,), target[:, :0]),
     ):
         model = opinionated(model)
-        with listening(model) as uses:
+        with record_usage(model) as uses:
             whole = model(*inputs)
         assert all((use.load > 0).sum() > 2 for use in uses.values())
         state = model.begin(start, max_length=7)

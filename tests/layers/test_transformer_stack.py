@@ -9,7 +9,7 @@ from torch import nn
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.masks import CAUSAL, Mask
 from polyhead.layers.mixture_of_experts import ExpertsConfig
-from polyhead.layers.stacks import make_stack
+from polyhead.layers.reversible import make_stack
 from polyhead.layers.transformer_stack import StackConfig, TransformerBlock, first_positions
 
 

@@ -1,29 +1,29 @@
-"""Sparsely gated experts: many feed-forward networks, of which each position asks a few.
+"""Sparsely gated mixture of experts: each position usages k of n feed-forward networks.
 
     y      = Σ_i G(x)_i E_i(x)                                            Shazeer et al. 2017, eq. 1
     G(x)   = softmax(KeepTopK(H(x), k))                                   eq. 3
     H(x)_i = (x W_g)_i + ε_i · softplus((x W_noise)_i),   ε_i ~ N(0, 1)   eq. 4
 
-KeepTopK leaves the k largest numbers as they are and makes the others -∞, so that G is zero for all
-but k experts; those are not computed. The noise belongs to training: it lets experts be tried.
+KeepTopK keeps the k largest numbers and sets the others to -∞, so that G is zero for all but k
+experts; the others are not computed. The noise is used in training only, for exploration.
 
-Left alone, a gate soon prefers the experts that it has trained most. Two losses pull them level:
+Without further losses a gate soon prefers the experts trained most. Two losses balance them:
 
     importance_i = Σ_x G(x)_i                          L_importance = w · CV(importance)²     eq. 6
     load_i       = Σ_x P(i is chosen for x)            L_load       = w · CV(load)²           eq. 11
     P            = Φ(((x W_g)_i - kth_excluding(H(x), k, i)) / softplus((x W_noise)_i))       eq. 9
 
 CV is standard deviation over mean, Φ the normal distribution function, kth_excluding the k-th
-largest number of H(x) without its i-th: P asks what another draw of ε_i alone would have done, and
-unlike a count it has a gradient. Sums go over the positions of one batch.
+largest number of H(x) without its i-th: P is the probability of the choice for another draw of ε_i,
+and unlike a count it has a gradient. Sums are over the positions of one batch.
 
-Modules keep nothing, so a gate *returns* importance and load beside its choice (`Routing`), and
-whoever wants them listens at its door, as `polyhead.viz` does at that of attention:
+Modules hold no state: a gate returns importance and load with its choice (`Routing`), and hooks
+record them:
 
-    with listening(model) as uses:
+    with record_usage(model) as usages:
         loss = objective(model, batch)
-    for use in uses.values():
-        use.loss                       # the two losses above, with gradients
+    for usage in usages.values():
+        usage.loss                     # the two losses above, with gradients
 
 Axes: batch, length, row (a position that is routed: padding is not), expert, k, d_model.
 """
@@ -46,9 +46,9 @@ LEAST_NOISE = 1e-2  # added to softplus, as in the authors' code: eq. 9 divides 
 
 @dataclass(frozen=True)
 class ExpertsConfig:
-    """`n` experts, `k` of which each position asks; no experts is one network for all.
+    """Number of experts `n` (0: one network for all) and of those used per position `k`.
 
-    `importance` and `load` weigh the two balancing losses, as the paper's translators do.
+    `importance` and `load` are the weights of the balancing losses.
     """
 
     n: int = 0
@@ -73,7 +73,7 @@ class ExpertsConfig:
 
 
 class Routing(NamedTuple):
-    """Whom every row asks and how much it listens to each, and what that makes for each expert."""
+    """Chosen experts and their weights per row, and importance and load per expert."""
 
     chosen: Int[Tensor, "row k"]
     weights: Float[Tensor, "row k"]  # each row sums to 1
@@ -82,7 +82,7 @@ class Routing(NamedTuple):
 
 
 class Gate(nn.Module):
-    """Equations 3 and 4. W_g and W_noise begin at zero: no preference, and some noise (app. A)."""
+    """Equations 3 and 4. W_g and W_noise are initialized to zero (appendix A)."""
 
     def __init__(self, d_model: int, config: ExpertsConfig) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Gate(nn.Module):
         self.w_noise = nn.Parameter(torch.zeros(d_model, config.n)) if config.noise else None
 
     def forward(self, x: Float[Tensor, "row d_model"]) -> Routing:
-        with torch.autocast(x.device.type, enabled=False):  # a choice needs its bits
+        with torch.autocast(x.device.type, enabled=False):  # full precision for the choice
             x = x.to(self.w_g.dtype)
             clean = x @ self.w_g
             if self.training and self.w_noise is not None:
@@ -105,7 +105,7 @@ class Gate(nn.Module):
         noisy: Float[Tensor, "row expert"],
         scale: Float[Tensor, "row expert"] | None,
     ) -> Routing:
-        """The k largest of `noisy`. Where nothing is random, the load is a count."""
+        """Choose the k largest of `noisy`; without noise the load is a count."""
         n, k = self.config.n, self.config.k
         top = noisy.topk(min(k + 1, n))
         chosen = top.indices[:, :k]
@@ -118,7 +118,7 @@ class Gate(nn.Module):
         return Routing(chosen, weights, importance, load)
 
     def extra_repr(self) -> str:
-        """What print(model) shows of it."""
+        """Return the text for print(model)."""
         return f"{self.config.k} of {self.config.n}"
 
 
@@ -128,9 +128,9 @@ def chance_of_choice(
     scale: Float[Tensor, "row expert"],
     top: Float[Tensor, "row more"],
 ) -> Float[Tensor, "row expert"]:
-    """Equation 9, given the k + 1 largest of `noisy`, largest first.
+    """Compute equation 9, given the k + 1 largest of `noisy`, largest first.
 
-    Without one that is among the k, the k-th is the (k + 1)-th of all; without any other, it stays.
+    Without a chosen expert the k-th largest is the (k + 1)-th of all, else it stays the k-th.
     """
     last_in, first_out = top[:, -2:].split(1, dim=1)
     others = torch.where(noisy > first_out, first_out, last_in)
@@ -138,12 +138,12 @@ def chance_of_choice(
 
 
 def unevenness(amounts: Float[Tensor, "expert"]) -> Float[Tensor, ""]:
-    """CV²: the variance of amounts whose mean is 1; 0 if all are equal."""
+    """Return CV², the squared coefficient of variation; 0 if all are equal."""
     return amounts.var(correction=0) / (amounts.mean().square() + 1e-10)
 
 
 class Experts(nn.Module):
-    """Equation 1, in place of one feed-forward network. Every expert gets its own rows at once.
+    """Equation 1 in place of one feed-forward network; rows are grouped by expert.
 
     `real` marks the positions to route; the others, which are padding, get zeros.
     """
@@ -164,20 +164,20 @@ class Experts(nn.Module):
     ) -> Float[Tensor, "batch length d_model"]:
         rows = x.flatten(0, 1)
         if real is None:
-            return self.ask(rows).view(x.shape)
+            return self.mix(rows).view(x.shape)
         (places,) = real.flatten().nonzero(as_tuple=True)
-        found = self.ask(rows.index_select(0, places))
-        return found.new_zeros(rows.shape).index_copy(0, places, found).view(x.shape)
+        mixed = self.mix(rows.index_select(0, places))
+        return mixed.new_zeros(rows.shape).index_copy(0, places, mixed).view(x.shape)
 
-    def ask(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
-        """Gather the rows of each expert, let it work, and bring its answers back."""
+    def mix(self, rows: Float[Tensor, "row d_model"]) -> Float[Tensor, "row d_model"]:
+        """Apply to every row its experts, weighted by the gate."""
         routing: Routing = self.gate(rows)
-        asked = routing.chosen.flatten()
-        order = asked.argsort(stable=True)  # questions by expert: k of each row
-        asker = order // routing.chosen.size(1)
-        counts = asked.bincount(minlength=len(self.experts)).tolist()
-        pieces = rows.index_select(0, asker).split(counts)
-        answers = torch.cat(
+        expert_of = routing.chosen.flatten()  # k entries per row
+        order = expert_of.argsort(stable=True)
+        row_of = order // routing.chosen.size(1)
+        counts = expert_of.bincount(minlength=len(self.experts)).tolist()
+        pieces = rows.index_select(0, row_of).split(counts)
+        outputs = torch.cat(
             [
                 expert(piece[None])[0]
                 for expert, piece in zip(self.experts, pieces, strict=True)
@@ -185,13 +185,13 @@ class Experts(nn.Module):
             ]
         )
         back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order)).to(order))
-        by_row = answers.index_select(0, back).unflatten(0, routing.chosen.shape)
-        return (by_row * routing.weights.to(answers.dtype)[..., None]).sum(1)
+        by_row = outputs.index_select(0, back).unflatten(0, routing.chosen.shape)
+        return (by_row * routing.weights.to(outputs.dtype)[..., None]).sum(1)
 
 
 @dataclass
 class ExpertUsage:
-    """What one gate did since somebody listens: importance and load of its experts, added up."""
+    """Importance and load of one gate's experts, summed over its recorded calls."""
 
     gate: Gate
     importance: Float[Tensor, "expert"]
@@ -205,27 +205,26 @@ class ExpertUsage:
 
 
 @contextmanager
-def listening(model: nn.Module, *, learning: bool = False) -> Iterator[dict[str, ExpertUsage]]:
-    """Add up what every gate of a model does inside the `with` block, by the gate's name.
+def record_usage(model: nn.Module, *, learning: bool = False) -> Iterator[dict[str, ExpertUsage]]:
+    """Record the usage of every gate of a model inside the `with` block, by the gate's name.
 
-    If it is for `learning`, what is computed without gradients does not count: sentences that a
-    model makes up on the way, for instance.
+    learning: ignore calls without gradients, such as sampling during training.
     """
-    uses: dict[str, ExpertUsage] = {}
+    usages: dict[str, ExpertUsage] = {}
     handles = [
-        module.register_forward_hook(partial(_hear, uses, name, learning))
+        module.register_forward_hook(partial(_record, usages, name, learning))
         for name, module in model.named_modules()
         if isinstance(module, Gate)
     ]
     try:
-        yield uses
+        yield usages
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _hear(
-    uses: dict[str, ExpertUsage],
+def _record(
+    usages: dict[str, ExpertUsage],
     name: str,
     learning: bool,
     gate: Any,
@@ -234,15 +233,15 @@ def _hear(
 ) -> None:
     if learning and not routing.importance.requires_grad:
         return
-    if name not in uses:
-        uses[name] = ExpertUsage(gate, routing.importance, routing.load)
+    if name not in usages:
+        usages[name] = ExpertUsage(gate, routing.importance, routing.load)
     else:
-        uses[name].importance = uses[name].importance + routing.importance
-        uses[name].load = uses[name].load + routing.load
+        usages[name].importance = usages[name].importance + routing.importance
+        usages[name].load = usages[name].load + routing.load
 
 
 def has_experts(model: nn.Module) -> bool:
-    """Whether any layer of a model chooses among experts."""
+    """Return True if any layer of a model has experts."""
     return any(isinstance(module, Gate) for module in model.modules())
 
 

@@ -280,3 +280,15 @@ def _parameters(*modules: nn.Module) -> list[nn.Parameter]:
 
 def _unique(parameters: Iterator[nn.Parameter]) -> list[nn.Parameter]:
     return list({id(p): p for p in parameters}.values())
+
+
+def make_stack(
+    config: StackConfig,
+    *,
+    cross: bool = False,
+    rotary: bool = False,
+    n_layers: int | None = None,
+) -> TransformerStack:
+    """Return the stack of a configuration; parameter names are the same for both kinds."""
+    kind = ReversibleStack if config.reversible else TransformerStack
+    return kind(config, cross=cross, rotary=rotary, n_layers=n_layers)

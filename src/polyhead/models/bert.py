@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from polyhead.layers.embeddings import SegmentEmbedding
 from polyhead.layers.feed_forward import ACTIVATIONS
 from polyhead.layers.init import truncated_normal
 from polyhead.layers.masks import not_padding
 from polyhead.layers.positions import PositionKind, make_positions
-from polyhead.layers.segments import SegmentEmbedding
-from polyhead.layers.stacks import make_stack
+from polyhead.layers.reversible import make_stack
 from polyhead.layers.transformer_stack import StackConfig
 
 

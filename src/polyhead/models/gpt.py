@@ -18,7 +18,7 @@ from polyhead.layers.init import quiet_residuals, small_normal
 from polyhead.layers.kv_cache import DecoderState
 from polyhead.layers.masks import CAUSAL
 from polyhead.layers.positions import PositionKind, make_positions
-from polyhead.layers.stacks import make_stack
+from polyhead.layers.reversible import make_stack
 from polyhead.layers.transformer_stack import StackConfig
 
 

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from polyhead.layers.dropout import Dropout
 from polyhead.layers.init import vision
 from polyhead.layers.positions import PositionKind, make_positions
-from polyhead.layers.stacks import make_stack
+from polyhead.layers.reversible import make_stack
 from polyhead.layers.transformer_stack import StackConfig, first_positions
 
 Grid = tuple[int, int]  # rows and columns of patches

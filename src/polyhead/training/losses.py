@@ -31,7 +31,7 @@ from polyhead.data.batches.language_model import LanguageBatch
 from polyhead.data.batches.masked import MaskedBatch
 from polyhead.data.batches.translation import TranslationBatch
 from polyhead.layers.cross_entropy import linear_cross_entropy
-from polyhead.layers.mixture_of_experts import has_experts, listening
+from polyhead.layers.mixture_of_experts import has_experts, record_usage
 from polyhead.metrics.masked_tokens import replaced_token_loss
 from polyhead.metrics.perplexity import next_token_nll
 
@@ -156,7 +156,7 @@ class BalancedLoss:
     objective: Objective
 
     def __call__(self, model: nn.Module, batch: Any) -> Loss:
-        with listening(model, learning=True) as usages:
+        with record_usage(model, learning=True) as usages:
             loss = self.objective(model, batch)
         total = loss.total
         for usage in usages.values():

@@ -31,7 +31,7 @@ from polyhead.errors import CheckpointError, ConfigError, Diverged, PolyheadErro
 from polyhead.layers.mixture_of_experts import (
     describe_usage,
     has_experts,
-    listening,
+    record_usage,
     usage_metrics,
     usage_shares,
 )
@@ -283,7 +283,7 @@ class Trainer:
     def validate(self) -> float:
         """Measure and log the validation metrics; return the score, lower is better."""
         step, judge_by = self.progress.step, self.config.train.judge_by
-        with listening(self.model) as usages:
+        with record_usage(self.model) as usages:
             metrics = self.setup.valid.validate(self.model.eval(), step)
         words = [f"step {step:,}", *(f"{name} {value:.3f}" for name, value in metrics.items())]
         if usages:

@@ -9,7 +9,7 @@ from toy_translator import memorise, share_right
 
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import greedy
-from polyhead.layers.mixture_of_experts import ExpertsConfig, Gate, listening
+from polyhead.layers.mixture_of_experts import ExpertsConfig, Gate, record_usage
 from polyhead.models.baselines.moe_lstm import PUBLISHED, MoE, MoEConfig, ProjectedLSTM
 from polyhead.training.losses import BalancedLoss, TranslationLoss
 
@@ -90,7 +90,7 @@ def test_the_translator_by_hand():
 def test_step_by_step_equals_all_at_once_when_gates_have_opinions(d_hidden):
     model = opinionated(d_hidden=d_hidden)
     target = torch.randint(1, VOCAB, (3, 6))
-    with listening(model) as uses:
+    with record_usage(model) as uses:
         whole = model(SOURCE, target)
     assert all((use.load > 0).sum() > 2 for use in uses.values())
     state = model.begin(SOURCE, width=1, max_length=6)
@@ -115,11 +115,11 @@ def test_a_projected_layer_turns_as_pytorchs_own_does():
 
 
 def test_experts_skip_padding_on_both_sides():
-    with listening(MoE(SMALL).eval()) as none_yet:
+    with record_usage(MoE(SMALL).eval()) as none_yet:
         pass
     assert none_yet == {}
     model = MoE(SMALL).eval()
-    with listening(model) as uses:
+    with record_usage(model) as uses:
         model(SOURCE, TARGET)
     heard = {name.split(".")[0]: int(use.load.sum()) for name, use in uses.items()}
     assert heard == {"encoder_experts": 2 * 10, "decoder_experts": 2 * 9}
@@ -161,7 +161,7 @@ def test_dropout_of_new_experts_does_not_drown_the_words():
 def test_twenty_pairs_are_memorised_with_all_experts():
     model = MoE(replace(SMALL, d_model=32, d_ff=32))
     batch = memorise(model, BalancedLoss(TranslationLoss(PAD)), rate=0.01, steps=120)
-    with listening(model) as uses:
+    with record_usage(model) as uses:
         said = greedy(model, batch.source, DecodeConfig(beam=1))
     assert share_right(said, batch) >= 0.9
     assert all((use.load > 0).all() for use in uses.values())

@@ -328,7 +328,7 @@ def test_deep_att_reads_in_turn_from_both_sides_and_has_a_linear_way_down():
     torch.testing.assert_close(states, expected)
 
 
-def test_deep_att_begins_with_a_memory_and_with_scores_that_hear_the_question():
+def test_deep_att_is_initialized_with_open_forget_gates_and_unsaturated_scores():
     torch.manual_seed(0)
     model = deep_att.DeepAtt(deep_att.DeepAttConfig(50, 50, d_model=64, d_embed=64, dropout=0.0))
     layers = [*model.encoder[0], *model.encoder[1], *model.decoder]
