@@ -25,7 +25,7 @@ def choose(name: str) -> torch.device:
         "cpu": True,
     }
     if name == "auto":
-        name = next(kind for kind, found in available.items() if found)
+        name = next(kind for kind, usable in available.items() if usable)
     if name not in available:
         raise ConfigError(
             f"device = {name!r}: expected one of auto, {', '.join(available)}", "unknown_device"

@@ -72,7 +72,7 @@ def test_an_existing_directory_is_replaced_as_a_whole(sealed, monkeypatch, can_e
 
 
 def test_there_is_no_moment_without_a_directory(sealed, monkeypatch):
-    """Where the system can exchange two names, no other rename is needed."""
+    """No other rename is needed where the system can exchange two names."""
     first, second = (bytes(write(sealed.with_name(name), a=name)) for name in ("x", "y"))
     try:
         answer = ctypes.CDLL(None).renameat2(-100, first, -100, second, 2)

@@ -1,4 +1,4 @@
-"""ConvS2S and ByteNet from end to end: their recipes train, load, translate and are looked at."""
+"""ConvS2S and ByteNet end to end: training, translation, attention."""
 
 import pytest
 from tiny import write_corpus
@@ -33,7 +33,7 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("family", SIZES)
-def test_a_trained_recipe_translates_the_same_alone_and_among_others(runs, family):
+def test_translations_do_not_depend_on_the_batch(runs, family):
     translator = polyhead.load(runs / family)
     assert translator.models[0].family == family
     options = DecodeConfig(beam=3, n_best=2, max_length=12)
@@ -45,7 +45,7 @@ def test_a_trained_recipe_translates_the_same_alone_and_among_others(runs, famil
         assert [one.score for one in alone] == pytest.approx([one.score for one in found], abs=1e-3)
 
 
-def test_convs2s_shows_every_look_and_its_coverage_can_be_asked_for(runs):
+def test_convs2s_has_attention_maps_and_a_coverage_penalty(runs):
     translator = polyhead.load(runs / "convs2s")
     view = attention_view(translator, LINE)
     assert [(one.kind, one.layer) for one in view.maps] == [("cross", 1), ("cross", 2)]
@@ -53,16 +53,16 @@ def test_convs2s_shows_every_look_and_its_coverage_can_be_asked_for(runs):
     assert len(translator.n_best([LINE], options=options)) == 1
 
 
-def test_bytenet_says_that_it_looks_at_nothing(runs):
+def test_bytenet_has_no_attention(runs):
     translator = polyhead.load(runs / "bytenet")
     with pytest.raises(ConfigError, match="does not tell what it looks at; set it to 0"):
         translator.n_best([LINE], options=DecodeConfig(beam=2, max_length=8, coverage=0.2))
 
 
-def test_both_translate_together(runs):
-    """The same text made the same vocabulary, so that they can be an ensemble."""
-    (said,) = polyhead.load(runs / "convs2s", runs / "bytenet").translate([LINE])
-    assert isinstance(said, str)
+def test_both_models_form_an_ensemble(runs):
+    """Both were trained on one text and have equal vocabularies."""
+    (translation,) = polyhead.load(runs / "convs2s", runs / "bytenet").translate([LINE])
+    assert isinstance(translation, str)
 
 
 def test_bytenet_reads_and_writes_characters(tmp_path):
@@ -70,5 +70,5 @@ def test_bytenet_reads_and_writes_characters(tmp_path):
     letters = ('text.kind="characters"', "train.steps=2")
     run = read_run("multi30k-de-en-bytenet", (*TINY, *SIZES["bytenet"], *letters), files)
     train(run, tmp_path / "run")
-    (said,) = polyhead.load(tmp_path / "run").translate([LINE])
-    assert isinstance(said, str)
+    (translation,) = polyhead.load(tmp_path / "run").translate([LINE])
+    assert isinstance(translation, str)

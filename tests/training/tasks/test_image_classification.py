@@ -1,4 +1,4 @@
-"""A Vision Transformer from pictures to answers: trained, resumed, loaded, asked, evaluated."""
+"""Image classification with a Vision Transformer: training, resuming, use, evaluation."""
 
 import json
 import math
@@ -28,7 +28,7 @@ Image = pytest.importorskip("PIL.Image")
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """A run that has learned three colours; do not change it."""
+    """A shared run that has learned three colours."""
     return train_on_pictures(tmp_path_factory.mktemp("colours"))
 
 
@@ -44,13 +44,13 @@ def picture(name):
 # Batches and loss
 
 
-def some_images(n=23):
+def numbered_images(n=23):
     pixels = torch.arange(n, dtype=torch.uint8)[:, None, None, None].expand(n, 1, 4, 4)
     return ImageSet(pixels.contiguous(), torch.arange(n) % 5)
 
 
-def test_an_epoch_shows_every_image_once_in_batches_of_nearly_one_size():
-    batches = ImageBatches(some_images(), 5, TokenBudget(45, 5), AugmentConfig(), seed=1)
+def test_an_epoch_has_every_image_once_in_batches_of_similar_size():
+    batches = ImageBatches(numbered_images(), 5, TokenBudget(45, 5), AugmentConfig(), seed=1)
     assert TokenBudget(45, 5).images == 9
     seen = [batches[0, step] for step in range(batches.n_batches(0))]
     assert [len(batch.images) for batch in seen] == [8, 8, 7]
@@ -61,27 +61,27 @@ def test_an_epoch_shows_every_image_once_in_batches_of_nearly_one_size():
     assert seen[0].n_tokens == 8 * 5
 
 
-def test_a_batch_depends_on_seed_epoch_and_step_alone():
+def test_a_batch_depends_only_on_seed_epoch_and_step():
     change = AugmentConfig(shift=1, mixup=0.5)
-    batches = ImageBatches(some_images(), 5, TokenBudget(45, 5), change, seed=1)
+    batches = ImageBatches(numbered_images(), 5, TokenBudget(45, 5), change, seed=1)
     late = batches[3, 1]
-    fresh = ImageBatches(some_images(), 5, TokenBudget(45, 5), change, seed=1)[3, 1]
+    fresh = ImageBatches(numbered_images(), 5, TokenBudget(45, 5), change, seed=1)[3, 1]
     assert torch.equal(late.images, fresh.images)
     assert torch.equal(late.targets, fresh.targets)
     assert not torch.equal(late.images, batches[2, 1].images)
 
 
-def test_bytes_become_numbers_between_minus_one_and_one():
+def test_bytes_are_scaled_to_minus_one_to_one():
     images = ImageSet(
         torch.tensor([0, 255, 51], dtype=torch.uint8).view(3, 1, 1, 1), torch.zeros(3).long()
     )
     batch = ImageBatches(images, 1, TokenBudget(9, 1), AugmentConfig(), seed=1)[0, 0]
-    found = sorted(batch.images.flatten().tolist())
-    assert found == pytest.approx([-1.0, -0.6, 1.0], abs=1e-6)
+    values = sorted(batch.images.flatten().tolist())
+    assert values == pytest.approx([-1.0, -0.6, 1.0], abs=1e-6)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_of_whole_and_of_mixed_labels_is_torchs(smoothing):
+def test_the_loss_of_hard_and_soft_labels_equals_torch(smoothing):
     torch.manual_seed(0)
     logits, labels = torch.randn(6, 4), torch.randint(4, (6,))
     whole = F.one_hot(labels, 4).float()
@@ -92,7 +92,7 @@ def test_the_loss_of_whole_and_of_mixed_labels_is_torchs(smoothing):
     torch.testing.assert_close(soft_cross_entropy(logits, shares, smoothing), expected)
 
 
-def test_halves_of_a_batch_sum_to_the_whole():
+def test_the_losses_of_both_halves_sum_to_that_of_the_batch():
     torch.manual_seed(0)
     model = ViT(build(TINY).model)
     torch.nn.init.normal_(model.to_logits.weight)
@@ -106,7 +106,7 @@ def test_halves_of_a_batch_sum_to_the_whole():
 # Training
 
 
-def test_a_model_learns_colours_and_remembers_their_names(finished, labeller):
+def test_a_model_learns_colours_and_keeps_their_names(finished, labeller):
     assert isinstance(labeller, ImageClassifier)
     assert labeller.classes == tuple(COLOURS)
     assert labeller.saved.config.classes == 3
@@ -116,7 +116,7 @@ def test_a_model_learns_colours_and_remembers_their_names(finished, labeller):
     assert last["loss"] < 0.1
 
 
-def test_the_first_loss_is_that_of_knowing_nothing(tmp_path):
+def test_the_first_loss_is_that_of_uniform_predictions(tmp_path):
     write_pictures(tmp_path / "pictures", 4)
     values = TINY | {"data": {"images": [str(tmp_path / "pictures")]}}
     values = values | {
@@ -127,7 +127,7 @@ def test_the_first_loss_is_that_of_knowing_nothing(tmp_path):
     assert result.metrics["loss"] == pytest.approx(math.log(3), abs=1e-4)
 
 
-def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path, finished):
+def test_a_run_trained_in_two_parts_ends_equal(tmp_path, finished):
     change = {"augment": {"flip": True, "shift": 1, "erase": 0.3, "mixup": 0.3, "cutmix": 1.0}}
     whole = train_on_pictures(tmp_path, "whole", **change)
     pictures = {"images": [str(tmp_path / "pictures")], **change}
@@ -140,7 +140,7 @@ def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path, finished)
     assert not torch.equal(weights[0]["to_logits.weight"], other["to_logits.weight"])
 
 
-def test_changed_pictures_are_noticed(tmp_path):
+def test_changed_images_are_detected(tmp_path):
     run = train_on_pictures(tmp_path)
     path = next((tmp_path / "pictures" / "red").iterdir())
     Image.new("RGB", (8, 8), "white").save(path)
@@ -149,7 +149,7 @@ def test_changed_pictures_are_noticed(tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name.startswith("vit-")])
-def test_every_recipe_for_images_makes_a_model(name):
+def test_every_image_recipe_builds_a_model(name):
     run = read_run(name)
     with torch.device("meta"):
         model = ViT(run.model)
@@ -162,7 +162,7 @@ def test_every_recipe_for_images_makes_a_model(name):
     assert run.train.max_tokens // tokens_per_image(run.model) >= 32
 
 
-def test_the_recipe_of_the_published_size_has_it():
+def test_the_published_recipe_has_the_published_size():
     config = read_run("vit-b-16").model
     same = replace(config, stack=replace(config.stack, dropout=0.0))
     assert same == PUBLISHED["vit-b-16"] == ViTConfig()
@@ -171,7 +171,7 @@ def test_the_recipe_of_the_published_size_has_it():
 # Use
 
 
-def test_arrays_and_files_get_the_same_answer(labeller, tmp_path):
+def test_arrays_and_files_are_classified_equally(labeller, tmp_path):
     for name in COLOURS:
         path = tmp_path / f"{name}.png"
         Image.fromarray(picture(name)).save(path)
@@ -181,7 +181,7 @@ def test_arrays_and_files_get_the_same_answer(labeller, tmp_path):
         assert 0.9 < from_array.probability <= 1
 
 
-def test_all_classes_can_be_asked_for_and_sum_to_one(labeller):
+def test_the_probabilities_of_all_classes_sum_to_one(labeller):
     (found,) = labeller.classify([picture("red")], top=10)
     assert found[0].name == "red"
     assert {one.name for one in found} == set(COLOURS)
@@ -191,7 +191,7 @@ def test_all_classes_can_be_asked_for_and_sum_to_one(labeller):
     )
 
 
-def test_answers_do_not_depend_on_how_many_are_asked(labeller):
+def test_predictions_do_not_depend_on_the_number_of_images(labeller):
     many = [picture(name) for name in COLOURS] * 30
     single = [labeller.classify([one])[0][0] for one in many[:3]]
     together = [found[0] for found in labeller.classify(many)]
@@ -200,7 +200,7 @@ def test_answers_do_not_depend_on_how_many_are_asked(labeller):
         assert one.probability == pytest.approx(other.probability, abs=1e-5)
 
 
-def test_larger_images_are_read_with_stretched_positions(labeller):
+def test_larger_images_use_interpolated_positions(labeller):
     big = np.kron(picture("green"), np.ones((2, 2, 1), np.uint8))
     (found,) = labeller.classify([big], size=(16, 16))
     assert found[0].name == "green"
@@ -208,7 +208,7 @@ def test_larger_images_are_read_with_stretched_positions(labeller):
         labeller.classify([big], size=(10, 8))
 
 
-def test_what_is_no_image_is_refused_by_name(labeller, tmp_path):
+def test_invalid_images_are_refused_by_name(labeller, tmp_path):
     (tmp_path / "note.png").write_text("not an image")
     with pytest.raises(DataError, match=r"note.png: not an image"):
         labeller.classify([tmp_path / "note.png"])
@@ -220,7 +220,7 @@ def test_what_is_no_image_is_refused_by_name(labeller, tmp_path):
         labeller.classify(str(tmp_path / "note.png"))
 
 
-def test_evaluation_counts_what_is_confused(labeller, tmp_path):
+def test_evaluation_returns_a_confusion_matrix(labeller, tmp_path):
     folder = write_pictures(tmp_path / "test", 3)
     (folder / "red" / "0.png").rename(folder / "blue" / "wrong.png")
     found, notices = labeller.evaluate([folder])

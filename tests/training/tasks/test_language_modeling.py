@@ -1,4 +1,4 @@
-"""Language modelling as a task: from files to a model, the same to the last bit when resumed."""
+"""Language modeling: windows of text, bits per character, bit-exact resuming."""
 
 import hashlib
 import json
@@ -25,12 +25,12 @@ from polyhead.training.trainer import train
 
 
 @pytest.fixture(autouse=True)
-def _a_disk_that_does_not_wait(monkeypatch):
+def _without_fsync(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 class FixedModel(nn.Module):
-    """Gives every token but EOS the probability (1 - p) / (vocab - 1), and EOS p."""
+    """A model that gives EOS the probability p and every other token (1 - p) / (vocab - 1)."""
 
     def __init__(self, vocab, p):
         super().__init__()
@@ -43,26 +43,26 @@ class FixedModel(nn.Module):
         return torch.ones(*ids.shape, 1)
 
 
-def letters(lines):
+def character_tokenizer(lines):
     return train_tokenizers(lines, [], TextConfig(kind="characters")).source
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 100])
-def test_the_full_pass_predicts_every_token_once(length):
+def test_validation_predicts_every_token_once(length):
     lines = ["abc", "", "a b"]
-    tokenizer = letters(lines)
+    tokenizer = character_tokenizer(lines)
     windows = text_windows(tokenizer, lines, length, max_tokens=8)
-    said = [label for batch in windows.batches for label in batch.labels.flatten().tolist()]
-    assert said == [id for line in lines for id in tokenizer.encode(line)]
-    assert windows.n_tokens == len(said) == windows.n_characters == len("abc\n\na b\n")
+    labels = [label for batch in windows.batches for label in batch.labels.flatten().tolist()]
+    assert labels == [id for line in lines for id in tokenizer.encode(line)]
+    assert windows.n_tokens == len(labels) == windows.n_characters == len("abc\n\na b\n")
     assert windows.batches[0].ids[0, 0] == EOS
     assert all(batch.ids.size(1) <= length for batch in windows.batches)
 
 
 def test_bits_per_character_by_hand():
-    """Three line ends of probability ½, seven letters of ½ shared by the other 8 ids."""
-    lines = ["abc", "", "a  bc "]  # the second line end is all of its line; spaces are tidied
-    tokenizer = letters(lines)
+    """Three line ends of probability ½, seven letters of ½ / 7."""
+    lines = ["abc", "", "a  bc "]  # spaces are normalized
+    tokenizer = character_tokenizer(lines)
     assert len(tokenizer) == 4 + 4
     windows = text_windows(tokenizer, lines, 4, max_tokens=8)
     scores = windows.validate(FixedModel(len(tokenizer), 0.5))
@@ -73,7 +73,7 @@ def test_bits_per_character_by_hand():
     assert scores["perplexity"] == pytest.approx(2 ** (bits / 10))
 
 
-def test_bits_per_character_do_not_depend_on_the_cut_into_tokens_but_the_loss_does():
+def test_bits_per_character_count_characters_and_the_loss_counts_tokens():
     lines = ["abab", "abba"] * 20
     pieces = train_tokenizers(lines, [], TextConfig(vocab=270)).source
     windows = text_windows(pieces, lines, 8, max_tokens=64)
@@ -83,8 +83,8 @@ def test_bits_per_character_do_not_depend_on_the_cut_into_tokens_but_the_loss_do
     assert scores["bits_per_character"] == pytest.approx(total / math.log(2) / 200)
 
 
-class Leaving(NullReporter):
-    """Somebody who says at a certain step that it is time to go."""
+class StopAt(NullReporter):
+    """A reporter that sends SIGTERM at one step."""
 
     def __init__(self, step):
         self.at = step
@@ -95,7 +95,7 @@ class Leaving(NullReporter):
 
 
 def trace(folder):
-    """Everything that a run leaves behind, but for the time it took."""
+    """Return everything that a run writes, without times."""
     times = ("seconds", "tokens_per_second")
     entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     metrics = [{k: v for k, v in entry.items() if k not in times} for entry in entries]
@@ -106,11 +106,11 @@ def trace(folder):
     return metrics, sums
 
 
-def test_a_run_that_is_interrupted_ends_the_same_to_the_last_bit(tmp_path):
+def test_an_interrupted_run_ends_with_equal_bits(tmp_path):
     run = tiny_gpt(tmp_path)
     train(run, tmp_path / "whole")
     for step in (1, 5, 6, 11):  # also across the end of an epoch
-        assert train(run, tmp_path / "cut", reporter=Leaving(step)).signal == signal.SIGTERM
+        assert train(run, tmp_path / "cut", reporter=StopAt(step)).signal == signal.SIGTERM
     train(run, tmp_path / "cut")
     assert trace(tmp_path / "cut") == trace(tmp_path / "whole")
     metrics, _ = trace(tmp_path / "whole")
@@ -120,19 +120,19 @@ def test_a_run_that_is_interrupted_ends_the_same_to_the_last_bit(tmp_path):
     ] * 2
 
 
-def test_a_finished_model_scores_what_its_last_validation_said(tmp_path):
+def test_a_finished_model_has_the_score_of_its_last_validation(tmp_path):
     run = tiny_gpt(tmp_path)
     result = train(run, tmp_path / "run")
     held_out = LanguageModelingTask().read_data(run).corpus.valid
-    found = load(tmp_path / "run" / "last", device="cpu").score(held_out)
+    scores = load(tmp_path / "run" / "last", device="cpu").score(held_out)
     for name in ("loss", "perplexity", "bits_per_character"):
-        assert getattr(found, name) == pytest.approx(result.metrics[name], rel=1e-5)
+        assert getattr(scores, name) == pytest.approx(result.metrics[name], rel=1e-5)
     card = (tmp_path / "run" / "last" / "README.md").read_text(encoding="utf-8")
     assert "polyhead generate DIRECTORY" in card
     assert "train.ko" in card
 
 
-def test_training_from_python_takes_a_text(tmp_path):
+def test_polyhead_train_accepts_plain_text(tmp_path):
     run = tiny_gpt(tmp_path)
     text = run.data.text[0]
     small = [f"model.stack.{name}={value}" for name, value in
@@ -142,13 +142,13 @@ def test_training_from_python_takes_a_text(tmp_path):
     assert polyhead.load(tmp_path / "run").generate("오늘은")
 
 
-def test_without_a_text_it_says_how_to_give_one(tmp_path):
+def test_training_without_text_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"data\.text: give at least one file of plain text"):
         train(read_run("gpt2"), tmp_path / "run")
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name.startswith("gpt")])
-def test_every_recipe_has_its_context_in_the_model_and_no_smoothing(name):
+def test_gpt_recipes_use_their_whole_context_without_smoothing(name):
     run = read_run(name)
     assert run.family == "gpt"
     assert run.model.max_length == run.data.max_length

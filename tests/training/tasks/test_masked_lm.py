@@ -1,4 +1,4 @@
-"""Masked language modelling: the loss of the original, and a run that ends where it should."""
+"""Masked language modeling: the loss of the original, validation, resuming, filling."""
 
 import json
 import math
@@ -30,7 +30,7 @@ VOCAB = 23
 
 
 @pytest.fixture(autouse=True)
-def _a_disk_that_does_not_wait(monkeypatch):
+def _without_fsync(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -39,17 +39,17 @@ def run(tmp_path_factory):
     return pretrain(tmp_path_factory.mktemp("bert"), "bert-tiny")
 
 
-def some_batches(max_tokens=48):
-    dice = torch.Generator().manual_seed(5)
+def make_batches(max_tokens=48):
+    generator = torch.Generator().manual_seed(5)
     lines = [
-        [*torch.randint(4, VOCAB - 1, (k,), generator=dice).tolist(), EOS] for k in range(1, 9)
+        [*torch.randint(4, VOCAB - 1, (k,), generator=generator).tolist(), EOS] for k in range(1, 9)
     ]
     return validation_batches(
         split_sequences(lines, 12), Masker(BERT_MASKS, VOCAB - 1, VOCAB), max_tokens
     )
 
 
-def test_loss_and_gradients_are_those_of_the_original():
+def test_loss_and_gradients_equal_transformers():
     hf = pytest.importorskip("transformers")
     torch.manual_seed(0)
     config = hf.BertConfig(
@@ -61,7 +61,7 @@ def test_loss_and_gradients_are_those_of_the_original():
     ours_config = bert.config_from_hf(values)
     ours = BERT(ours_config).eval()
     model_folder.set_weights(ours, bert.from_hf(theirs.state_dict(), ours_config))
-    for batch in some_batches():
+    for batch in make_batches():
         labels = batch.ids.masked_fill(~batch.chosen, -100)
         expected = theirs(
             input_ids=batch.blanked, attention_mask=(batch.ids != 0).long(), labels=labels
@@ -80,63 +80,62 @@ def test_loss_and_gradients_are_those_of_the_original():
         )  # fmt: skip
 
 
-def test_validation_counts_every_blank_once_however_batches_are_cut():
+def test_validation_counts_every_masked_token_once():
     torch.manual_seed(0)
     model = BERT(BERTConfig(VOCAB, 16, segments=1, stack=bert_stack(1, 8, 2))).eval()
     total, right, count = 0.0, 0, 0
-    for batch in some_batches():
+    for batch in make_batches():
         logits = model(batch.blanked)
         for row, place in batch.chosen.nonzero().tolist():
             answer = int(batch.ids[row, place])
             total -= F.log_softmax(logits[row, place], -1)[answer].item()
             right += int(logits[row, place].argmax()) == answer
             count += 1
-    found = score_masked_tokens(some_batches(), model)
-    assert found["loss"] == pytest.approx(total / count, rel=1e-5)
-    assert found["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
-    assert found["accuracy"] == right / count
+    scores = score_masked_tokens(make_batches(), model)
+    assert scores["loss"] == pytest.approx(total / count, rel=1e-5)
+    assert scores["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
+    assert scores["accuracy"] == right / count
 
 
 @pytest.mark.parametrize("share", [0.15, 0.6])
-def test_as_many_tokens_are_asked_for_as_the_recipe_says(share, tmp_path, monkeypatch):
+def test_the_share_of_masked_tokens_is_that_of_the_recipe(share, tmp_path, monkeypatch):
     config = configured("bert-tiny", write_lines(tmp_path), f"data.blanks={share}")
-    asked = []
+    counts = []
 
-    def look(self, model, batch, original=MaskedTokenLoss.__call__):
-        asked.append((int(batch.chosen.sum()), int((batch.ids > EOS).sum())))
+    def count(self, model, batch, original=MaskedTokenLoss.__call__):
+        counts.append((int(batch.chosen.sum()), int((batch.ids > EOS).sum())))
         return original(self, model, batch)
 
-    monkeypatch.setattr(MaskedTokenLoss, "__call__", look)
+    monkeypatch.setattr(MaskedTokenLoss, "__call__", count)
     train(config, tmp_path / "run")
-    chosen, ordinary = map(sum, zip(*asked, strict=True))
+    chosen, ordinary = map(sum, zip(*counts, strict=True))
     assert chosen / ordinary == pytest.approx(share, abs=0.05)
 
 
-def test_an_interrupted_run_ends_with_the_same_bits(tmp_path, monkeypatch):
+def test_an_interrupted_run_ends_with_equal_bits(tmp_path, monkeypatch):
     config = configured("bert-tiny", write_lines(tmp_path), "model.stack.dropout=0.1")
     train(config, tmp_path / "whole")
     steps = []
 
-    class Leaves(Exception):
+    class Crash(Exception):
         pass
 
-    def leave(model, batch, original=MaskedTokenLoss.__call__):
+    def crash(model, batch, original=MaskedTokenLoss.__call__):
         steps.append(batch)
         if len(steps) == 5:
-            raise Leaves
+            raise Crash
         return original(MaskedTokenLoss(), model, batch)
 
-    monkeypatch.setattr(MaskedTokenLoss, "__call__", lambda _, model, batch: leave(model, batch))
-    with pytest.raises(Leaves):
+    monkeypatch.setattr(MaskedTokenLoss, "__call__", lambda _, model, batch: crash(model, batch))
+    with pytest.raises(Crash):
         train(config, tmp_path / "parts")
     monkeypatch.undo()
     monkeypatch.setattr(os, "fsync", lambda _: None)
     train(config, tmp_path / "parts")
-    found = []
-    for name in ("whole", "parts"):
-        saved = model_folder.load_model(tmp_path / name / "last")
-        found.append(model_folder.weights_of(saved.model))
-    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+    whole, parts = (
+        model_folder.load_model(tmp_path / name / "last").model for name in ("whole", "parts")
+    )
+    assert all(map(torch.equal, whole.parameters(), parts.parameters()))
 
 
 def test_the_model_has_one_id_more_than_its_tokenizer(run):
@@ -167,7 +166,7 @@ def test_a_tokenizer_of_another_size_is_refused(run, tmp_path, more):
         ("data.max_length=2", "out_of_range"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_before_anything_is_written(tmp_path, override, code):
+def test_invalid_lengths_are_refused_before_anything_is_written(tmp_path, override, code):
     with raises(ConfigError, code):
         train(configured("bert-tiny", write_lines(tmp_path), *override.split()), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""The Reformer from a recipe to a text, LSH in a translator, and what is refused on the way."""
+"""Reformer and LSH attention: training, use, evaluation, refused configurations."""
 
 import json
 import os
@@ -31,7 +31,7 @@ CPU = ("--device", "cpu")
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A finished run, and the text that it has read."""
+    """A finished run and its training text."""
     patch = pytest.MonkeyPatch()
     patch.setattr(os, "fsync", lambda _: None)
     folder = tmp_path_factory.mktemp("reformer")
@@ -41,7 +41,7 @@ def run(tmp_path_factory):
     return folder / "run", text[0]
 
 
-def test_a_trained_reformer_goes_on_with_a_text_beyond_its_context(run):
+def test_a_trained_reformer_continues_a_text_beyond_its_context(run):
     writer = polyhead.load(run[0], device="cpu")
     assert isinstance(writer.saved.model, Reformer)
     assert writer.context == 40
@@ -53,7 +53,7 @@ def test_a_trained_reformer_goes_on_with_a_text_beyond_its_context(run):
     assert writer.generate(prompt, seed=4) == first != writer.generate(prompt, seed=5)
 
 
-def test_its_score_is_the_same_every_time_and_another_one_with_more_rounds(run, capfd):
+def test_the_score_is_reproducible_and_changes_with_the_rounds(run, capfd):
     folder, text = run
 
     def loss(*words):
@@ -66,7 +66,7 @@ def test_its_score_is_the_same_every_time_and_another_one_with_more_rounds(run, 
     assert loss("--rounds", "8") != alone
 
 
-def test_what_it_looks_at_can_be_shown(run, tmp_path):
+def test_the_attention_page_is_written(run, tmp_path):
     folder, page = str(run[0]), tmp_path / "page.html"
     assert main(["attention", folder, "내일 회의가 있어요.", "--output", str(page), *CPU]) == 0
     assert page.stat().st_size > 1000
@@ -86,7 +86,7 @@ def test_the_recipe_has_the_published_sizes():
     assert model == replace(published, vocab=model.vocab, stack=stack)
 
 
-def test_the_dense_twin_of_a_recipe_differs_in_nothing_but_its_chunks():
+def test_the_dense_variant_of_a_recipe_differs_only_in_its_chunks():
     hashed = read_run("reformer-shakespeare").model
     dense = read_run("reformer-shakespeare", ("model.stack.lsh.chunk=2048",)).model
     assert dense.stack.lsh.chunk >= dense.max_length == 2048 > hashed.stack.lsh.chunk
@@ -138,7 +138,7 @@ def test_a_translator_with_lsh_in_its_encoder_is_trained_and_used(tmp_path, monk
         ("base", "model.stack.reversible=true", 'norm is "post"; write norm = "pre"'),
     ],
 )
-def test_bad_choices_end_with_one_line_that_says_what_to_write(recipe, override, message, capfd):
+def test_invalid_options_are_refused_in_one_line(recipe, override, message, capfd):
     code = main(["train", recipe, *override.split(), "--print-config"])
     err = capfd.readouterr().err
     if message is None:
@@ -151,7 +151,7 @@ def test_bad_choices_end_with_one_line_that_says_what_to_write(recipe, override,
 
 @pytest.mark.parametrize("recipe", ["bert-tiny", "electra-tiny"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "none", "learned", "axial"])
-def test_texts_may_be_longer_than_max_length_where_positions_have_no_end(recipe, positions):
+def test_texts_may_exceed_max_length_only_with_unbounded_positions(recipe, positions):
     run = read_run(recipe)
     longer = replace(run.data, max_length=run.model.max_length + 1)
     run = replace(run, data=longer, model=replace(run.model, positions=positions))

@@ -1,4 +1,4 @@
-"""Replaced-token detection: two losses, each with its own normalisation, and no game of tricks."""
+"""Replaced-token detection: the two losses of ELECTRA and its validation metrics."""
 
 import os
 from dataclasses import replace
@@ -31,14 +31,14 @@ SPOTTING = ReplacedTokenLoss(PAD)
 
 
 @pytest.fixture(autouse=True)
-def _a_disk_that_does_not_wait(monkeypatch):
+def _without_fsync(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
     torch.manual_seed(0)
 
 
 @pytest.fixture
-def no_dice(monkeypatch):
-    """Forgeries that depend on nothing but the logits, so that two passes can be compared."""
+def greedy_generator(monkeypatch):
+    """Replace sampling by argmax, so that two passes can be compared."""
 
     def likeliest(logits, *, never):
         assert never in ([PAD], [PAD, VOCAB - 1])
@@ -49,10 +49,12 @@ def no_dice(monkeypatch):
     monkeypatch.setattr(electra, "draw", likeliest)
 
 
-def some_batches(max_tokens=60):
-    dice = torch.Generator().manual_seed(5)
+def make_batches(max_tokens=60):
+    generator = torch.Generator().manual_seed(5)
     lengths = [*range(1, 9), 3, 5, 5, 8]
-    lines = [[*torch.randint(4, VOCAB - 1, (k,), generator=dice).tolist(), EOS] for k in lengths]
+    lines = [
+        [*torch.randint(4, VOCAB - 1, (k,), generator=generator).tolist(), EOS] for k in lengths
+    ]
     return validation_batches(
         split_sequences(lines, 12), Masker(ELECTRA_MASKING, VOCAB - 1, VOCAB), max_tokens
     )
@@ -65,36 +67,36 @@ def model_config(sharing, dropout=0.0):
     )  # fmt: skip
 
 
-def players(sharing="none", dropout=0.0):
+def make_model(sharing="none", dropout=0.0):
     return Electra(model_config(sharing, dropout))
 
 
-@pytest.mark.usefixtures("no_dice")
+@pytest.mark.usefixtures("greedy_generator")
 @pytest.mark.parametrize("weight", [50, 3])
-def test_the_loss_is_the_mean_over_blanks_plus_lambda_times_the_mean_over_tokens(weight):
+def test_the_loss_is_the_generator_mean_plus_lambda_times_the_discriminator_mean(weight):
     usual = model_config("none")
     config = usual if weight == 50 else replace(usual, spotting=float(weight))
     model = Electra(config).eval()
-    for batch in some_batches():
-        said = model(batch.ids, batch.blanked, batch.chosen)
+    for batch in make_batches():
+        output = model(batch.ids, batch.blanked, batch.chosen)
         real = batch.ids != PAD
-        filled = F.cross_entropy(said.generated, batch.ids[batch.chosen])
-        truth = (said.forged != batch.ids)[real].float()
-        spotted = F.binary_cross_entropy_with_logits(said.suspicion[real], truth)
+        filled = F.cross_entropy(output.generated, batch.ids[batch.chosen])
+        truth = (output.forged != batch.ids)[real].float()
+        spotted = F.binary_cross_entropy_with_logits(output.suspicion[real], truth)
         loss = SPOTTING(model, batch)
         assert loss.count == int(real.sum())
         torch.testing.assert_close(loss.total / loss.count, filled + weight * spotted)
 
 
-@pytest.mark.usefixtures("no_dice")
-def test_transformers_finds_the_same_two_losses():
+@pytest.mark.usefixtures("greedy_generator")
+def test_both_losses_equal_transformers():
     hf = pytest.importorskip("transformers")
-    model = players("embeddings").eval()
+    model = make_model("embeddings").eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
-    batch = some_batches(1000)[0]
-    said = model(batch.ids, batch.blanked, batch.chosen)
+    batch = make_batches(1000)[0]
+    output = model(batch.ids, batch.blanked, batch.chosen)
     halves = (hf.ElectraForMaskedLM, hf.ElectraForPreTraining)
     values = interchange.config_to_hf(model_config("embeddings"))
     states = interchange.to_hf(model_folder.weights_of(model), model_config("embeddings"))
@@ -105,17 +107,19 @@ def test_transformers_finds_the_same_two_losses():
         assert not theirs[-1].load_state_dict(state, strict=False).unexpected_keys
         theirs[-1].tie_weights()
     mask = (batch.ids != PAD).long()
-    spot = theirs[1](input_ids=said.forged, attention_mask=mask, labels=said.replaced.long()).loss
+    spot = theirs[1](
+        input_ids=output.forged, attention_mask=mask, labels=output.replaced.long()
+    ).loss
     answers = batch.ids.masked_fill(~batch.chosen, -100)
     fill = theirs[0](input_ids=batch.blanked, attention_mask=mask, labels=answers).loss
     loss = SPOTTING(model, batch)
     torch.testing.assert_close(loss.total / loss.count, fill + 50 * spot, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.usefixtures("no_dice")
-def test_cutting_a_batch_in_two_changes_no_gradient():
-    model = players("embeddings").eval()
-    batch = some_batches(1000)[0]
+@pytest.mark.usefixtures("greedy_generator")
+def test_splitting_a_batch_does_not_change_the_gradient():
+    model = make_model("embeddings").eval()
+    batch = make_batches(1000)[0]
     found = []
     for batches in ([batch], list(batch.halves())):
         model.zero_grad()
@@ -127,22 +131,24 @@ def test_cutting_a_batch_in_two_changes_no_gradient():
         torch.testing.assert_close(whole, halves, rtol=1e-4, atol=1e-6)
 
 
-def test_both_players_learn_and_nothing_reaches_the_generator_through_the_draw():
-    model = players("none")
-    (batch, *_) = some_batches(1000)
+def test_both_models_get_gradients_but_none_through_the_samples():
+    model = make_model("none")
+    (batch, *_) = make_batches(1000)
     SPOTTING(model, batch).total.backward()
     for part in (model.generator, model.discriminator, model.spot):
         gradients = [p.grad for p in part.parameters() if p.grad is not None]
         assert any(g.abs().sum() > 0 for g in gradients)
     model.zero_grad()
-    said = model(batch.ids, batch.blanked, batch.chosen)
+    output = model(batch.ids, batch.blanked, batch.chosen)
     real = batch.ids != PAD
-    F.binary_cross_entropy_with_logits(said.suspicion[real], said.replaced[real].float()).backward()
+    F.binary_cross_entropy_with_logits(
+        output.suspicion[real], output.replaced[real].float()
+    ).backward()
     assert all(p.grad is None or not p.grad.any() for p in model.generator.parameters())
 
 
-class Knowing(nn.Module):
-    """Forges every blank as `forgery`; suspects whatever is that token."""
+class FixedDetector(nn.Module):
+    """A model that fills in `forgery` everywhere and classifies that token as replaced."""
 
     def __init__(self, forgery):
         super().__init__()
@@ -157,20 +163,20 @@ class Knowing(nn.Module):
 
 
 def test_precision_and_recall_are_those_of_replaced_tokens():
-    batches = some_batches()
-    found = score_replaced_tokens(batches, Knowing(forgery=7))
+    batches = make_batches()
+    found = score_replaced_tokens(batches, FixedDetector(forgery=7))
     real = sum(int(((b.ids == 7) | b.chosen).sum()) for b in batches)
     hits = sum(int((b.chosen & (b.ids != 7)).sum()) for b in batches)
     assert found["generator_accuracy"] == 1
     assert found["recall"] == 1
     assert found["precision"] == pytest.approx(hits / real)
-    assert hits < real  # an original 7 is suspected too
+    assert hits < real  # an original 7 counts as replaced too
     assert found["auc"] > 0.9
 
 
-def test_validation_says_the_same_twice_and_leaves_the_dice_alone():
-    model = players(dropout=0.1).eval()
-    batches = some_batches()
+def test_validation_is_reproducible_and_keeps_the_random_state():
+    model = make_model(dropout=0.1).eval()
+    batches = make_batches()
     before = torch.get_rng_state()
     first = score_replaced_tokens(batches, model)
     assert torch.equal(torch.get_rng_state(), before)
@@ -178,7 +184,7 @@ def test_validation_says_the_same_twice_and_leaves_the_dice_alone():
     assert score_replaced_tokens(batches, model) == pytest.approx(first, nan_ok=True)
 
 
-def test_a_run_shows_both_players_and_its_generator_fills_blanks(tmp_path):
+def test_a_run_reports_both_models_and_its_generator_fills_masks(tmp_path):
     run = pretrain(tmp_path, "electra-tiny")
     saved = model_folder.load_model(run)
     assert saved.about["valid"].keys() == {

@@ -1,4 +1,4 @@
-"""Text classification: labelled files, fine-tuning from a pre-trained encoder, and its figures."""
+"""Text classification: labelled files, fine-tuning of a pre-trained encoder, metrics."""
 
 import json
 import os
@@ -35,7 +35,7 @@ from polyhead.training.trainer import train
 
 
 @pytest.fixture(autouse=True)
-def _a_disk_that_does_not_wait(monkeypatch):
+def _without_fsync(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -47,7 +47,7 @@ def encoders(tmp_path_factory):
     }
 
 
-def journal(folder):
+def make_log(folder):
     folder.mkdir()
     return RunLog(folder, NullReporter())
 
@@ -73,11 +73,11 @@ def read(tmp_path, name, content, **options):
          {"text_key": "t", "label_key": "y"}),
     ],
 )  # fmt: skip
-def test_every_form_of_a_labelled_file_says_the_same(tmp_path, name, content, options):
+def test_all_formats_of_labelled_files_are_read_equally(tmp_path, name, content, options):
     assert read(tmp_path, name, content, **options)[0] == [("좋다", "1"), ("싫다", "0")]
 
 
-def test_bad_lines_are_counted_and_told_or_refused(tmp_path):
+def test_bad_lines_are_counted_or_refused(tmp_path):
     content = "좋다\t1\nno label\n\n\t1\n싫다\t0\n"
     found, notices = read(tmp_path, "a.tsv", content)
     assert found == [("좋다", "1"), ("싫다", "0")]
@@ -90,7 +90,7 @@ def test_bad_lines_are_counted_and_told_or_refused(tmp_path):
         read(tmp_path, "a.tsv", "no label\n")
 
 
-def test_classes_are_in_order_and_must_be_known():
+def test_classes_are_sorted_and_must_be_known():
     def classes(*labels):
         return labelled.classes_of(labelled.Examples(["x"] * len(labels), list(labels)))
 
@@ -104,7 +104,7 @@ def test_classes_are_in_order_and_must_be_known():
         labelled.numbers(["a", "c"], ("a", "b"), "here")
 
 
-def test_without_a_validation_file_some_examples_are_held_out(tmp_path):
+def test_examples_are_held_out_without_a_validation_file(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("".join(f"text {n}\t{n % 3}\n" for n in range(100)), encoding="utf-8")
     found = labelled.load(DataConfig(labelled=(str(path),)), seed=1)
@@ -119,7 +119,7 @@ def test_without_a_validation_file_some_examples_are_held_out(tmp_path):
     assert labelled.load(DataConfig(labelled=(str(path),)), seed=1) == found
 
 
-def test_what_is_held_out_is_not_trained_on_in_other_letters(tmp_path):
+def test_held_out_texts_do_not_recur_in_another_spelling(tmp_path):
     path, lines = tmp_path / "a.tsv", [f"Text {n % 40}\t{n % 2}" for n in range(80)]
     lines += [line.upper().replace(" ", "  ") for line in lines]
     path.write_text("\n".join(lines), encoding="utf-8")
@@ -131,7 +131,7 @@ def test_what_is_held_out_is_not_trained_on_in_other_letters(tmp_path):
         assert not parts[0] & parts[1]
 
 
-def test_no_class_is_held_out_whole(tmp_path):
+def test_no_class_is_held_out_completely(tmp_path):
     path = tmp_path / "a.tsv"
     rare = [f"rare {n}\tclass {n}" for n in range(15)]
     path.write_text("\n".join([*rare, "one\ta", "two\ta", "three\ta"]), encoding="utf-8")
@@ -142,7 +142,7 @@ def test_no_class_is_held_out_whole(tmp_path):
 
 
 @pytest.mark.parametrize("lines", ["a\t1", "a\t1\nb\t2", "a\t1\nA\t1\nb\t2\n b \t2"])
-def test_too_few_different_texts_to_hold_one_out(tmp_path, lines):
+def test_too_few_texts_to_hold_one_out_are_refused(tmp_path, lines):
     path = tmp_path / "a.tsv"
     path.write_text(lines, encoding="utf-8")
     n = len(lines.split("\n"))
@@ -150,7 +150,7 @@ def test_too_few_different_texts_to_hold_one_out(tmp_path, lines):
         labelled.load(DataConfig(labelled=(str(path),)), seed=1)
 
 
-def test_batches_hold_every_text_with_its_own_label():
+def test_batches_contain_every_text_with_its_label():
     texts = framed([[*range(4, 4 + n), EOS] for n in (3, 9, 5, 3, 1)], max_length=7)
     assert [len(text) for text in texts] == [5, 7, 7, 5, 3]
     assert all(text[0] == BOS and text[-1] == EOS for text in texts)
@@ -168,12 +168,12 @@ def test_batches_hold_every_text_with_its_own_label():
     assert len(first.labels) + len(second.labels) == len(source[0, 0])
 
 
-def test_subwords_are_cut_anew_in_every_epoch_and_not_for_validation(tmp_path, encoders):
+def test_subwords_are_sampled_in_training_but_not_in_validation(tmp_path, encoders):
     files = write_labelled(tmp_path)
     run = configured("classify-small", files, "text.sampling=0.5", f"train.init={encoders['bert']}")
     data = TextClassificationTask().read_data(run)
     setup = TextClassificationTask().setup(
-        run, RunDir(tmp_path / "run"), data, journal(tmp_path / "run")
+        run, RunDir(tmp_path / "run"), data, make_log(tmp_path / "run")
     )
     source, texts = setup.tokenizers.source, data.corpus.train.texts
     epochs = [setup.batches.texts(epoch) for epoch in (0, 1, 0)]
@@ -186,22 +186,22 @@ def test_subwords_are_cut_anew_in_every_epoch_and_not_for_validation(tmp_path, e
     )
     again = tokenizer.load(tmp_path / "run" / "tokenizer")
     assert again.config.sampling == 0.5
-    assert again.source.encode(texts[0]) == source.encode(texts[0])  # using it is not training
+    assert again.source.encode(texts[0]) == source.encode(texts[0])  # only training samples
     plain = configured("classify-small", files, f"train.init={encoders['bert']}")
     uncut = TextClassificationTask().setup(
-        plain, RunDir(tmp_path / "plain"), data, journal(tmp_path / "plain")
+        plain, RunDir(tmp_path / "plain"), data, make_log(tmp_path / "plain")
     )
     assert uncut.batches.texts(0) == uncut.batches.texts(1) != epochs[0]
 
 
 @pytest.mark.parametrize("recipe", ["bert-tiny", "electra-tiny", "gpt-tiny"])
-def test_sampling_that_would_do_nothing_is_refused(recipe):
+def test_sampling_is_refused_for_tasks_that_do_not_sample(recipe):
     run = read_run(recipe, ["text.kind=bpe", "text.sampling=0.1"])
     with raises(ConfigError, "no_sampling", "text.sampling = 0.1"):
         TASKS[run.task].read_data(run)
 
 
-def test_a_vocabulary_that_can_be_cut_in_one_way_only_is_not_sampled():
+def test_sampling_is_refused_for_tokenizers_that_cannot_sample():
     units = tokenizer.train_tokenizers(["가 나"], [], TextConfig(kind="words", vocab=20))
     assert tokenizer.sampled(units, 0.0) is units
     with pytest.raises(ConfigError, match="cuts text in one way only; leave text"):
@@ -238,9 +238,7 @@ def test_loss_accuracy_and_f1_by_hand():
 
 
 @pytest.mark.parametrize("name", ["bert", "electra"])
-def test_fine_tuning_begins_with_the_weights_and_the_tokenizer_of_the_pretrained_model(
-    encoders, tmp_path, name
-):
+def test_weights_and_tokenizer_of_the_pretrained_model_are_adopted(encoders, tmp_path, name):
     init = encoders[name]
     run = configured(
         "classify-small", write_labelled(tmp_path), f"train.init={init}", "train.keep=9"
@@ -248,20 +246,20 @@ def test_fine_tuning_begins_with_the_weights_and_the_tokenizer_of_the_pretrained
     result = train(run, tmp_path / "run")
     assert result.metrics.keys() == {"loss", "accuracy", "macro_f1"}
     pretrained = model_folder.load_model(init)
-    begun = model_folder.load_model(store.checkpoint_path(tmp_path / "run" / "checkpoints", 0))
+    initial = model_folder.load_model(store.checkpoint_path(tmp_path / "run" / "checkpoints", 0))
     theirs = pretrained.model.encoder if name == "bert" else pretrained.model.discriminator
     for (a, ours), (b, other) in zip(
-        begun.model.encoder.state_dict().items(), theirs.state_dict().items(), strict=True
+        initial.model.encoder.state_dict().items(), theirs.state_dict().items(), strict=True
     ):
         assert a == b
         assert torch.equal(ours, other)
-    assert begun.config.head == name
+    assert initial.config.head == name
     text = "회의는 3시에 시작해요."
-    assert begun.tokenizers.source.encode(text) == pretrained.tokenizers.source.encode(text)
-    assert begun.about["classes"] == ["amounts", "events", "people", "places"]
+    assert initial.tokenizers.source.encode(text) == pretrained.tokenizers.source.encode(text)
+    assert initial.about["classes"] == ["amounts", "events", "people", "places"]
 
 
-def test_dropout_is_what_this_run_says_not_what_pretraining_had(encoders, tmp_path):
+def test_dropout_is_that_of_the_new_run(encoders, tmp_path):
     init = encoders["bert"]
     assert model_folder.load_model(init).config.stack.dropout != 0.37
     run = configured(
@@ -295,7 +293,7 @@ def test_a_classifier_learns_labels_and_keeps_their_names(tmp_path):
     assert evaluation.accuracy == (1, 1)
 
 
-def test_order_and_padding_do_not_matter_to_a_label(tmp_path):
+def test_predictions_do_not_depend_on_order_and_padding(tmp_path):
     train(configured("classify-small", write_labelled(tmp_path)), tmp_path / "run")
     labeller = polyhead.load(tmp_path / "run", device="cpu")
     lines = ["회의는 3시에 시작해요.", "", "사과", "가" * 300, "민준 씨는 내일 부산에 가요."]
@@ -305,7 +303,7 @@ def test_order_and_padding_do_not_matter_to_a_label(tmp_path):
         assert alone.probabilities == pytest.approx(one.probabilities, abs=1e-5)
 
 
-def test_what_does_not_fit_is_refused_with_one_line(tmp_path, tiny_run):
+def test_invalid_options_are_refused(tmp_path, tiny_run):
     files = write_labelled(tmp_path)
 
     def refused(*overrides):
@@ -322,7 +320,7 @@ def test_what_does_not_fit_is_refused_with_one_line(tmp_path, tiny_run):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_goes_on_only_from_the_model_that_it_began_with(encoders, tmp_path):
+def test_a_changed_pretrained_model_is_detected_when_resuming(encoders, tmp_path):
     files = write_labelled(tmp_path)
     run = configured("classify-small", files, f"train.init={encoders['bert']}", "train.steps=3")
     train(run, tmp_path / "run")
@@ -334,7 +332,7 @@ def test_a_run_goes_on_only_from_the_model_that_it_began_with(encoders, tmp_path
         train(run, tmp_path / "run")
 
 
-def test_a_translator_begins_with_the_blocks_of_a_pretrained_encoder(encoders, tmp_path):
+def test_a_transformer_is_initialized_with_the_blocks_of_a_pretrained_encoder(encoders, tmp_path):
     blocks = ("model.stack.n_layers=2", "model.stack.d_model=16", "model.stack.n_heads=2",
               "model.stack.d_ff=24", "model.stack.norm=pre")  # fmt: skip
     files = write_corpus(tmp_path)
@@ -347,9 +345,9 @@ def test_a_translator_begins_with_the_blocks_of_a_pretrained_encoder(encoders, t
         train(read_run("small", (*settings, init), files), tmp_path / "run")
     settings = (*settings, "model.positions=rotary")
     train(read_run("small", (*settings, init), files), tmp_path / "run")
-    begun = model_folder.load_model(store.checkpoint_path(tmp_path / "run" / "checkpoints", 0))
+    initial = model_folder.load_model(store.checkpoint_path(tmp_path / "run" / "checkpoints", 0))
     theirs = dict(model_folder.load_model(encoders["bert"]).model.encoder.stack.named_parameters())
-    ours = dict(begun.model.encoder.named_parameters())
+    ours = dict(initial.model.encoder.named_parameters())
     assert theirs.keys() < ours.keys()  # one layer of two
     assert all(torch.equal(ours[name], weight) for name, weight in theirs.items())
     log = (tmp_path / "run" / "train.log").read_text()
@@ -362,13 +360,13 @@ def test_a_translator_begins_with_the_blocks_of_a_pretrained_encoder(encoders, t
         ({}, {"norm_eps": 1e-5}, None),
         ({"norm_eps": 0.1}, {"norm_eps": 1e-5}, "norm_eps"),
         ({"norm": "pre"}, {"norm": "pre", "reversible": True}, "reversible"),
-        ({"window": 8}, {"window": 9}, None),  # nobody looks through it
+        ({"window": 8}, {"window": 9}, None),  # no layer uses it
         ({"attention": "local", "window": 8}, {"attention": "local", "window": 9}, "window"),
         ({"lsh": LSHConfig(rounds=1)}, {}, None),
         ({"attention": "lsh", "lsh": LSHConfig(rounds=1)}, {"attention": "lsh"}, "lsh"),
     ],
 )
-def test_blocks_move_only_where_they_would_compute_the_same(theirs, ours, name):
+def test_blocks_are_adopted_only_if_they_compute_the_same(theirs, ours, name):
     stack = bert_stack(2, 16, 2)
     config = BERTConfig(30, stack=replace(stack, **theirs))
     if name is None:

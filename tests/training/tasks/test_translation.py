@@ -5,7 +5,7 @@ import pytest
 from polyhead.tokenizers.storage import TextConfig, train_tokenizers
 from polyhead.training.tasks.translation import EncodedPairs, PairSampler
 
-LINES = [f"a sentence about {word} and nothing else" for word in ("rivers", "mountains", "the sea")]
+LINES = [f"a sentence about {word} and nothing else" for word in ("lakes", "mountains", "the sea")]
 
 
 def make_sampler(sampling, *, seed=1, max_length=256):
