@@ -54,14 +54,6 @@ def test_given_translation_replaces_the_own_one(translator):
     assert list(merged.predictions) == ["Minjun", "goes", "to", "Busan", "tomorrow.", "</s>"]
 
 
-def test_merging_words_sums_the_columns_of_a_word(view):
-    one, merged = view.find("cross", 1), view.merged().find("cross", 1)
-    n_first = sum(token.word == 0 for token in view.source.tokens)
-    rows = [i for i, token in enumerate(view.written) if token.word == view.written[0].word]
-    expected = one.weights[:, rows, :n_first].sum(-1).mean(1)
-    np.testing.assert_allclose(merged.weights[:, 0, 0], expected, atol=1e-6)
-
-
 def test_alignment_follows_the_largest_weights(translator, monkeypatch):
     tokenizers = translator.tokenizers
     ids = tokenizers.target.encode("Minjun tomorrow")[:-1]
@@ -80,15 +72,6 @@ def test_alignment_follows_the_largest_weights(translator, monkeypatch):
     Fixed.weights[:, half:, 0] = 1.0
     monkeypatch.setattr("polyhead.viz.capture.translation_maps", lambda *_: [Fixed])
     assert alignment(translator, ["내일 부산"], [ids]) == [[(1, 0, 1.0), (0, 1, 1.0)]]
-
-
-def test_recording_does_not_change_the_output(translator):
-    model = translator.models[0].model
-    source, target = [5, 6, 7, 2], [8, 9, 2]
-    inputs = torch.tensor([source]), torch.tensor([[1, *target[:-1]]])
-    before = model(*inputs)
-    translation_maps(model, source, target)
-    assert torch.equal(model(*inputs), before)
 
 
 @pytest.mark.parametrize("ending", ["html", "svg", "png", "json"])

@@ -1,7 +1,11 @@
 """The page as a file: small, self-contained and safe, and its JavaScript modules."""
 
 import re
+from dataclasses import replace
 from importlib.resources import files
+
+import pytest
+from views import ATTACK, image
 
 from polyhead.viz.page import MODULES, read, render
 from polyhead.viz.views import AttentionView
@@ -17,13 +21,11 @@ def block(page, opening):
 # The file
 
 
-def test_page_without_its_data_is_small(view):
+@pytest.mark.parametrize("kind", ["text", "image"])
+def test_page_is_small_and_loads_nothing(view, kind):
+    view = view if kind == "text" else image()
     page = render(view)
     assert len(page.encode()) - len(view.to_json()) < 60_000
-
-
-def test_page_contains_no_address_and_loads_nothing(view):
-    page = render(view)
     assert not re.findall(r"https?:|//[a-z]+\.|@import|url\(", page)
     assert not re.findall(r"<(?:link|img|iframe|script[^>]*src)", page)
 
@@ -35,6 +37,9 @@ def test_hostile_texts_neither_end_the_data_nor_fill_the_template(view, hostile)
     data = block(page, 'id="attention-data">')
     assert AttentionView.from_json(data) == hostile
     assert page.count("polyhead-attention-1") == render(view).count("polyhead-attention-1")
+    labels = ((ATTACK, 1.0),)
+    hostile_image = replace(image(), title=ATTACK, model=ATTACK, labels=labels)
+    assert render(hostile_image).count("</script>") == 2
 
 
 # Modules, which are joined by removing `import` and `export`
