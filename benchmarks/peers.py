@@ -3,7 +3,7 @@
     to_marian   transformers' MarianMTModel
     to_torch    torch.nn.Transformer, with an embedding, sinusoids and an output layer around it
 
-Same sizes, same weights, same logits (tests/test_benchmarks.py), so that whatever differs is how
+Same sizes, same weights, same logits (tests/benchmarks/test_speed.py): what differs is how
 it is computed. Both are given what makes them fastest; where that departs from how their users
 build them, it says so below.
 """

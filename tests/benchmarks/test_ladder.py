@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from polyhead.errors import ConfigError
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.special_tokens import BOS, EOS
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+pytestmark = pytest.mark.slow
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(autouse=True)
@@ -93,11 +94,6 @@ def test_accuracy_is_counted_by_distance():
     assert found.accuracy == pytest.approx((3 + 4 + 4 + 4) / (3 + 4 + 5 + 6))
 
 
-def test_columns_are_means_of_neighbours():
-    columns = script("ladder").buckets({2: 1.0, 4: 0.5, 6: 0.25, 8: 0.75}, 2)
-    assert columns == {"2-4": 0.75, "6-8": 0.5}
-
-
 def test_the_gradient_of_a_linear_network_is_a_power_of_its_weight():
     """tanh near 0 is a line: with W_h = ½, each place further back halves the gradient."""
     ladder = script("ladder")
@@ -135,39 +131,3 @@ def test_a_quick_run_prints_both_tables_and_draws(tmp_path, capsys):
     assert "| Transformer, untrained | 1 |" in printed
     tree = ET.fromstring(picture.read_text(encoding="utf-8"))
     assert len(tree.findall(".//{*}polyline")) == 6 + 6
-
-
-def test_a_record_goes_to_the_results_and_names_the_picture(tmp_path, monkeypatch):
-    ladder, measuring = script("ladder"), script("measuring")
-    results = tmp_path / "RESULTS.md"
-    monkeypatch.setattr(measuring, "RESULTS", results)
-    monkeypatch.setattr(ladder, "PICTURE", tmp_path / "ladder.svg")
-    tables = (["| a |"], [ladder.Panel("t", "x", {"one": [(0, 0.5), (1, 1)]})])
-    monkeypatch.setattr(ladder, "compete", lambda _: tables)
-    ladder.main(["--record", "--steps", "1"])
-    written = results.read_text(encoding="utf-8")
-    assert written.startswith(f"## {ladder.HEADING}\n")
-    assert written.endswith("(ladder.svg)\n")
-    assert (tmp_path / "ladder.svg").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--quick", "--record"], "--quick is for trying out, not for the record"),
-        (["--longest", "40"], "--longest 40: expected 8 to 32, because no letter comes twice"),
-        (["--steps", "0"], "--steps 0: expected at least 1"),
-    ],
-)
-def test_invalid_arguments_are_rejected(words, message):
-    with pytest.raises(ConfigError, match=message):
-        script("ladder").main(words)
-
-
-def test_points_are_drawn_where_they_belong():
-    curves = script("curves")
-    text = curves.draw([curves.Panel("a < b", "x", {"c": [(0, 0.001), (10, 10.0)]}, True)])
-    (line,) = ET.fromstring(text).findall(".//{*}polyline")
-    (left, bottom), (right, top) = (p.split(",") for p in line.get("points").split())
-    assert (float(left), float(right)) == (curves.LEFT, curves.WIDTH - curves.RIGHT)
-    assert (float(bottom), float(top)) == (curves.HEIGHT - curves.BOTTOM, curves.TOP)

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import images as benchmark
 import peers_vit
 
-from polyhead.errors import ConfigError
 from polyhead.models.vit import ViT, ViTConfig
+
+pytestmark = pytest.mark.slow
 
 STACK = replace(ViTConfig().stack, n_layers=2, d_model=16, n_heads=4, d_ff=32)
 
@@ -44,8 +45,3 @@ def test_the_speed_is_measured_in_turns(capsys):
     told = capsys.readouterr().out
     assert "| polyhead | " in told
     assert "| torch | " in told
-
-
-def test_what_was_tried_out_is_not_recorded():
-    with pytest.raises(ConfigError, match="--quick measures nothing"):
-        benchmark.main(["digits", "--quick", "--record"])

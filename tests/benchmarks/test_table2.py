@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from polyhead.errors import ConfigError, MissingError
+pytestmark = pytest.mark.slow
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(autouse=True)
@@ -42,17 +42,6 @@ def test_it_asks_for_twenty_minutes_unless_told_otherwise(table2):
     assert (asked.contest.name, asked.budget.flops, asked.seeds) == ("ladder", 5e14, 3)
     assert (asked.systems, asked.changes) == (("none", "dot"), ("model.d_model=8",))
     assert table2.asked_by(table2.read_words(["g2p"])).recipe == "g2p-ko"
-
-
-def test_a_trial_is_not_for_the_record(table2):
-    with pytest.raises(ConfigError, match="--quick measures is not for the record"):
-        table2.read_words(["g2p", "--quick", "--record"])
-
-
-def test_without_the_data_it_says_so(table2, tmp_path, monkeypatch):
-    monkeypatch.setenv("POLYHEAD_DATA", str(tmp_path))
-    with pytest.raises(MissingError, match=r"needs its data below \$POLYHEAD_DATA"):
-        table2.main(["g2p", "--quick", "--run", str(tmp_path / "run")])
 
 
 def test_the_table_goes_to_the_results(table2, tmp_path, monkeypatch, capsys):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from polyhead.errors import ConfigError, MissingError
+pytestmark = pytest.mark.slow
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture
@@ -39,15 +39,3 @@ def test_the_watch_forgets_the_first_half(reviews):
     watch = reviews.Watch()
     watch.moments = [0.0, 50.0, 100.0, 102.0, 104.0, 106.0]
     assert watch.seconds == pytest.approx(2.0)
-
-
-def test_without_the_corpus_it_says_what_it_needs(reviews, tmp_path, monkeypatch):
-    monkeypatch.setenv("POLYHEAD_DATA", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(MissingError, match=r"needs the corpus nsmc below \$POLYHEAD_DATA"):
-        reviews.main(["--quick", "--runs", str(tmp_path / "runs")])
-
-
-def test_a_trial_is_not_for_the_record(reviews, tmp_path):
-    with pytest.raises(ConfigError, match="--record"):
-        reviews.main(["--quick", "--record", "--runs", str(tmp_path)])

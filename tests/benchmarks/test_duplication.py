@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from polyhead.errors import ConfigError
+pytestmark = pytest.mark.slow
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture
@@ -84,16 +84,3 @@ def test_the_script_prints_a_table(duplication, capsys):
     printed = capsys.readouterr().out
     assert "| trained with | judged with 1 | judged with 2 | seconds |" in printed
     assert printed.count("| dense |") == printed.count("| LSH-1 |") == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--quick", "--record"], "--quick is for trying out"),
-        (["--length", "7"], "--length 7: expected an even number"),
-        (["--judged", "0"], "expected at least 1"),
-    ],
-)
-def test_invalid_arguments_are_rejected(duplication, words, message):
-    with pytest.raises(ConfigError, match=message):
-        duplication.read_words(words)

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from polyhead.errors import ConfigError, MissingError, PolyheadError
+from polyhead.errors import MissingError
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.layers.reversible import make_stack
 from polyhead.layers.transformer_stack import StackConfig
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+pytestmark = pytest.mark.slow
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(autouse=True)
@@ -60,13 +62,6 @@ def test_peers_with_our_weights_give_our_outputs_and_gradients(name):
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
 
 
-def test_a_missing_peer_is_named_with_what_to_install(monkeypatch):
-    peers = script("peers_long")
-    monkeypatch.setitem(peers.INSTALL, "reformer-pytorch", ("no_such_module", "pip install it"))
-    with pytest.raises(MissingError, match="pip install it, or compare with --peers transformers"):
-        script("long").main(["peers", "--quick", "--peers", "reformer-pytorch"])
-
-
 def test_the_peak_counts_what_is_there_at_one_time_only(tmp_path):
     status = tmp_path / "status"
     status.write_text("Name:\tpython\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
@@ -87,12 +82,6 @@ def test_a_step_in_a_process_of_its_own_needs_at_least_what_it_must_hold():
     assert found.kept >= 2 * stream
     assert 4 * stream + 2 * found.parameters < found.peak < 200 * stream
     assert found.loss == pytest.approx(torch.tensor(256.0).log().item(), abs=0.3)
-
-
-def test_a_step_that_fails_says_why():
-    footprint = script("footprint")
-    with pytest.raises(PolyheadError, match=r"ended with code 1 \(ValueError: .*n_heads"):
-        footprint.measure(footprint.Step(length=16, d_model=10, n_heads=4))
 
 
 def test_only_ordinary_stacks_keep_more_when_they_are_deeper():
@@ -127,15 +116,6 @@ def test_a_crossover_is_where_being_faster_begins_for_good():
     assert crossover({512: comparison(LSH=2.0, dense=1.0)}, "LSH") is None
 
 
-def test_growth_and_ratios_are_held_to_their_bars():
-    found = {8192: comparison(LSH=1.0, local=0.5, dense=4.0)}
-    lines = script("long_time").verdicts(found, comparison(**{"4,096": 1.0, "65,536": 1.25}))
-    assert "grows 1.25 (1.25 to 1.25) times (bar: less than 1.3: reached)" in lines[0]
-    assert lines[-1].endswith("LSH is 4.00 (4.00 to 4.00) times as fast as dense (1: reached)")
-    (first, *_) = script("long_time").verdicts(found, comparison(**{"4,096": 1.0, "8,192": 1.5}))
-    assert "MISSED" in first
-
-
 def test_the_memory_of_reversible_stacks_is_held_to_a_tenth(measured, capsys, tmp_path):
     figure = tmp_path / "memory.svg"
     assert script("long").main(["memory", "--figure", str(figure)]) == 0
@@ -145,15 +125,6 @@ def test_the_memory_of_reversible_stacks_is_held_to_a_tenth(measured, capsys, tm
     assert "from 2 to 24 layers: grows 42.3 % beyond parameters and gradients (bar" in out
     assert "| 24 | 628 | 148 | 7 | 1.5 | 1,780 | 1,300 | 7 | 1.5 |" in out
     assert len(ET.fromstring(figure.read_text()).findall(".//{*}polyline")) == 2
-
-
-def test_a_document_is_held_to_its_bar_and_goal(measured, capsys):
-    script("long").main(["document"])
-    (step,) = measured
-    assert (step.length, step.d_model, step.n_layers, step.reversible) == (262_144, 256, 6, True)
-    assert step.update
-    out = capsys.readouterr().out
-    assert "peak: 0.23 GB (bar 12 GB: reached, goal 6 GB: reached)" in out
 
 
 def test_the_twin_has_the_same_parameters_and_has_dense_attention():
@@ -199,29 +170,3 @@ def test_a_record_goes_to_the_results_with_its_picture(tmp_path, monkeypatch):
     assert written.startswith("## H\n")
     assert written.endswith("a line\n\n![a title](long_time.svg)\n")
     assert (tmp_path / "long_time.svg").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["time", "--quick", "--record"], "--quick is for trying out"),
-        (["time", "--rounds", "2", "--record"], "at least 5 are needed"),
-        (["memory", "--figure", "a.gif"], "expected a name in .svg"),
-    ],
-)
-def test_invalid_arguments_are_rejected(words, message):
-    with pytest.raises(ConfigError, match=message):
-        script("long").main(words)
-
-
-def test_a_power_law_is_a_line_on_logarithmic_axes():
-    curves = script("curves")
-    points = [(n, 1e-3 * n**2) for n in (10, 100, 1000)]
-    text = curves.draw(
-        [curves.Panel("p", "n", {"square": points}, logarithmic=True, logarithmic_x=True)]
-    )
-    (line,) = ET.fromstring(text).findall(".//{*}polyline")
-    (x0, y0), (x1, y1), (x2, y2) = (map(float, p.split(",")) for p in line.get("points").split())
-    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
-    assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
-    assert y0 > y2
