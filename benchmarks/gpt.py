@@ -36,7 +36,8 @@ from polyhead.errors import ConfigError, PolyheadError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.pipelines.text_generator import LanguageScore, load
-from polyhead.tokenizers.storage import TextConfig, train_tokenizers
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.config import read_run
 from polyhead.training.loop import Progress, TrainConfig, train_loop
 from polyhead.training.losses import NextTokenLoss

@@ -19,7 +19,7 @@ from polyhead.errors import ConfigError, MissingError
 from polyhead.layers.attention import MultiHeadAttention
 from polyhead.layers.transformer_stack import TransformerBlock
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.tokenizers.storage import BOS, EOS, PAD
+from polyhead.special_tokens import BOS, EOS, PAD
 
 
 def to_marian(model: Transformer, config: TransformerConfig, *, attention: str = "sdpa") -> Any:

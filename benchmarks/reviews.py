@@ -24,10 +24,9 @@ from typing import Any
 import measuring
 import torch
 
-from polyhead.data import labelled
-from polyhead.data import locate as corpora
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled import Examples
+from polyhead.data.labelled import LabelledExamples, read_labelled
+from polyhead.data.locate import find
 from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, DataError, MissingError
 from polyhead.pipelines.text_classifier import load
@@ -74,7 +73,7 @@ def files(plan: Plan) -> dict[str, Path]:
         "test": "test.tsv.gz",
     }  # fmt: skip
     try:
-        results = {name: corpora.find(Path("nsmc") / file) for name, file in names.items()}
+        results = {name: find(Path("nsmc") / file) for name, file in names.items()}
     except DataError as error:
         raise MissingError(
             f"this benchmark needs the corpus nsmc below $POLYHEAD_DATA: {error}"
@@ -172,19 +171,19 @@ def finetune(plan: Plan, init: Path, data: dict[str, Path], n_labels: int, seed:
     return load(result.best).evaluate([data["test"]]).report.accuracy
 
 
-def examples(path: Path) -> Examples:
+def examples(path: Path) -> LabelledExamples:
     """Reviews and their labels."""
-    return labelled.read([path], DataConfig(text_key="document", label_key="label"), [])
+    return read_labelled([path], DataConfig(text_key="document", label_key="label"), [])
 
 
-def sample(path: Path, n: int, seed: int) -> Examples:
+def sample(path: Path, n: int, seed: int) -> LabelledExamples:
     """Return some of them, drawn by a seed; all if there are no more."""
     results = examples(path)
     chosen = random.Random(seed).sample(range(len(results)), min(n, len(results)))
-    return Examples([results.texts[i] for i in chosen], [results.labels[i] for i in chosen])
+    return LabelledExamples([results.texts[i] for i in chosen], [results.labels[i] for i in chosen])
 
 
-def rows(results: Examples) -> str:
+def rows(results: LabelledExamples) -> str:
     """Return the examples as the text of a file."""
     pairs = zip(results.texts, results.labels, strict=True)
     return "document\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in pairs)

@@ -44,7 +44,9 @@ from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.tokenizers.storage import PAD, TextConfig, train_tokenizers
+from polyhead.special_tokens import PAD
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.loop import Progress, TrainConfig, train_loop
 from polyhead.training.losses import TranslationLoss
 from polyhead.training.optim import OptimizerConfig, build_optimizer

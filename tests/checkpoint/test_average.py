@@ -12,7 +12,8 @@ from polyhead.checkpoint.model_dir import SavedModel, load_model, weights_of, wr
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.tokenizers.storage import TextConfig, train_tokenizers
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.storage import train_tokenizers
 
 
 def save(path, seed, words="하나 둘 셋", **stack):

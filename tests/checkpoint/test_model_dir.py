@@ -24,7 +24,8 @@ from polyhead.checkpoint.model_dir import (
 from polyhead.errors import CheckpointError, PolyheadError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.tokenizers.storage import TextConfig, train_tokenizers
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.storage import train_tokenizers
 
 LINES = ["하나 둘 셋", "one two three", "sechs sieben"]
 
@@ -308,7 +309,7 @@ def test_a_renamed_pickle_is_never_executed(place, tmp_path, name):
     canary = tmp_path / "ran"
     torch.save({"weights": Canary(canary)}, place / name)
     seal_again(place)
-    assert_refused(place, "bad_tensor_file", "bad_config", "broken_tokenizer", "")
+    assert_refused(place, "bad_tensor_file", "bad_config", "broken_tokenizer")
     assert not canary.exists()
 
 

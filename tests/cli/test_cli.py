@@ -236,7 +236,7 @@ def test_data_make_list_and_check(run, tmp_path):
         ),
         (["train", "small", "train.steps=x"], 2, "train.steps = 'x': should be a valid integer"),
         (["train", "small"], 2, "data: give either source and target files, or pairs"),
-        (["train", "small", "--source", "no.ko", "--target", "no.en"], 4, "no.ko is not there"),
+        (["train", "small", "--source", "no.ko", "--target", "no.en"], 4, "no.ko not found"),
         (["translate", "nowhere"], 5, "there is no model nowhere; train one"),
         (["translate"], 2, "Missing"),
         (["frobnicate"], 2, "No such command 'frobnicate'"),

@@ -35,7 +35,7 @@ from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.tokenizers.storage import UNKNOWN
+from polyhead.tokenizers.base import UNKNOWN
 from polyhead.training.config import build, find_recipe
 from polyhead.training.trainer import TrainResult
 

@@ -16,7 +16,9 @@ from polyhead.pipelines import load as loading
 from polyhead.pipelines.text_generator import TextGenerator, load, spelled, until
 from polyhead.pipelines.translator import Translator
 from polyhead.pipelines.translator import load as load_translator
-from polyhead.tokenizers.storage import EOS, TextConfig, train_tokenizers
+from polyhead.special_tokens import EOS
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.viz.capture import attention_view
 from polyhead.viz.select import ViewOptions
 from polyhead.viz.views import AttentionView

@@ -16,7 +16,9 @@ from polyhead.errors import ConfigError
 from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
 from polyhead.pipelines.translator import with_dictionary
 from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown, spell
-from polyhead.tokenizers.storage import UNK, TextConfig, train_tokenizers
+from polyhead.special_tokens import UNK
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.config import read_run, recipe_names
 from polyhead.training.trainer import train
 

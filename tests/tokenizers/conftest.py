@@ -1,13 +1,14 @@
-"""A corpus of two languages that is small enough to learn from in milliseconds."""
+"""Tokenizers of all kinds, trained on a tiny corpus of two languages."""
 
 from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from polyhead.tokenizers.storage import TextConfig, train_tokenizers
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.storage import train_tokenizers
 
-settings.register_profile(  # a busy machine is no bug
+settings.register_profile(  # the machine may be busy
     "text", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("text")
@@ -53,7 +54,7 @@ def korean():
 
 @pytest.fixture(scope="session")
 def learn():
-    """A function from a name in OPTIONS to tokenizers, each learned once."""
+    """Return a function from a name in OPTIONS to cached tokenizers."""
     return learned
 
 
@@ -64,5 +65,5 @@ def name(request):
 
 @pytest.fixture(scope="session")
 def tokenizer(name):
-    """Each of the tokenizers in turn."""
+    """Return the source tokenizer of each kind."""
     return learned(name).source

@@ -1,53 +1,65 @@
+"""Characters, words and Hangul letters as units."""
+
+import unicodedata
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from polyhead.special_tokens import EOS, UNK
 from polyhead.tokenizers.base import TextConfig
-from polyhead.tokenizers.char_word import UnitTokenizer, collect_units
+from polyhead.tokenizers.char_word import CharWordTokenizer, build_vocab
+from polyhead.tokenizers.storage import (
+    check_config,
+    load_tokenizers,
+    save_tokenizers,
+    train_tokenizers,
+)
 
 CORPUS = ["b a b", "c a b", "한 b"]
 
 
-def test_the_most_frequent_words_get_the_first_ids():
-    words = collect_units(CORPUS, TextConfig(kind="words"))
+def test_frequent_words_have_the_first_ids():
+    words = build_vocab(CORPUS, TextConfig(kind="words"))
     assert words.units == ("b", "a", "c", "한")
     assert words.encode("a b c d") == [5, 4, 6, UNK, EOS]
 
 
-def test_equally_frequent_units_stand_in_the_order_of_their_characters():
-    assert collect_units(["z y x"], TextConfig(kind="words")).units == ("x", "y", "z")
+def test_ties_are_sorted_by_code_point():
+    assert build_vocab(["z y x"], TextConfig(kind="words")).units == ("x", "y", "z")
 
 
 def test_characters_include_the_space():
-    characters = collect_units(CORPUS, TextConfig(kind="characters"))
+    characters = build_vocab(CORPUS, TextConfig(kind="characters"))
     assert characters.units == (" ", "b", "a", "c", "한")
     assert characters.encode("a  b") == [6, 4, 5, EOS]
     assert characters.symbol(4) == "▁"
 
 
-def test_rare_units_are_unknown_when_there_is_no_room():
-    words = collect_units(CORPUS, TextConfig(kind="words", vocab=6))
+def test_units_beyond_the_vocabulary_are_unknown():
+    words = build_vocab(CORPUS, TextConfig(kind="words", vocab=6))
     assert len(words) == 6
     assert words.encode("a b c") == [5, 4, UNK, EOS]
     assert words.decode(words.encode("a c b")) == "a ⁇ b"
     assert [piece.text for piece in words.pieces("a c b")] == ["a", " c", " b"]
 
 
-def test_a_special_name_is_a_word_like_any_other():
-    words = collect_units(["<s> </s> <s>"], TextConfig(kind="words"))
+def test_special_names_are_ordinary_words():
+    words = build_vocab(["<s> </s> <s>"], TextConfig(kind="words"))
     assert words.encode("<s> </s>") == [4, 5, EOS]
     assert words.decode([4, 5, EOS]) == "<s> </s>"
-    assert len({words.symbol(id) for id in range(len(words))}) == 4  # … and looks like one
+    assert len({words.symbol(id) for id in range(len(words))}) == 4
 
 
-def test_a_monstrous_word_gets_no_id():
-    words = collect_units(["a " + "b" * 1001], TextConfig(kind="words"))
+def test_an_overlong_word_has_no_id():
+    words = build_vocab(["a " + "b" * 1001], TextConfig(kind="words"))
     assert words.units == ("a",)
 
 
 @pytest.mark.parametrize(
     ("kind", "units", "message"),
     [
-        ("words", ("a", "b", "a"), "a unit stands in the vocabulary twice"),
+        ("words", ("a", "b", "a"), "twice"),
         ("words", ("a b",), "'a b' cannot be one of the words of a text"),
         ("words", ("",), "'' cannot be one of the words"),
         ("words", ("e\u0301",), "cannot be one of the words"),
@@ -57,6 +69,52 @@ def test_a_monstrous_word_gets_no_id():
         ("characters", ("\ud800",), "cannot be one of the characters"),
     ],
 )
-def test_units_that_no_text_can_hold_are_refused(kind, units, message):
+def test_impossible_units_are_errors(kind, units, message):
     with pytest.raises(ValueError, match=message):
-        UnitTokenizer(units, TextConfig(kind=kind))
+        CharWordTokenizer(units, TextConfig(kind=kind))
+
+
+JAMO = TextConfig("words", vocab=200, joint=False, jamo=True)
+hangul = st.text(st.characters(min_codepoint=ord("가"), max_codepoint=ord("힣")), min_size=1)
+
+
+@given(hangul)
+def test_jamo_match_the_unicode_decomposition(word):
+    tokenizer = build_vocab([word], JAMO)
+    assert "".join(piece.text.strip() for piece in tokenizer.pieces(word)) == unicodedata.normalize(
+        "NFD", word
+    )
+    assert tokenizer.normalise(tokenizer.normalise(word)) == tokenizer.normalise(word)
+    assert tokenizer.decode(tokenizer.encode(word)) == tokenizer.normalise(word)
+
+
+def test_unseen_syllables_consist_of_known_letters():
+    tokenizer = build_vocab(["가", "난"], JAMO)
+    assert UNK not in tokenizer.encode("간")
+    assert UNK in tokenizer.encode("곤")
+
+
+def test_single_letters_are_kept():
+    assert build_vocab(["가"], JAMO).normalise("ㄱㄴ 순") == "ㄱ ㄴ ᄉ ᅮ ᆫ"
+
+
+def test_phonemes_are_kept(tmp_path):
+    pair = train_tokenizers(["각"], ["k a̠ k̚"], JAMO)
+    save_tokenizers(pair, tmp_path)
+    again = load_tokenizers(tmp_path)
+    assert again.target.decode(again.target.encode("k a̠ k̚")) == "k a̠ k̚"
+    assert again.source.encode("각") == pair.source.encode("각")
+    assert len(again.source.encode("각")) == 4  # three letters and the end
+
+
+def test_jamo_is_off_in_older_files():
+    before = {
+        "kind": "words", "vocab": 50, "joint": True, "lowercase": False, "sampling": 0.0,
+        "character_coverage": 1.0, "byte_fallback": True,
+    }  # fmt: skip
+    assert check_config(before) == TextConfig("words", vocab=50)
+
+
+def test_jamo_requires_words():
+    with pytest.raises(ValueError, match="not bpe"):
+        TextConfig(jamo=True)

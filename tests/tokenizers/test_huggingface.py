@@ -1,4 +1,4 @@
-"""A long text is cut in portions without changing an id: GPT-2's own program is the judge."""
+"""Encoding of long texts in portions, against GPT-2's own tokenizer."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -59,13 +59,13 @@ def engine(folder):
 @example(text="a\x1c \x1c\n b")
 @example(text="it's 'll  'll\n's")
 @example(text=f"x {END} y\n{END}\n")
-def test_portions_have_the_ids_of_the_whole(engine, theirs, text):
+def test_portions_give_the_ids_of_the_whole_text(engine, theirs, text):
     assert list(engine.read(text)) == theirs(text, split_special_tokens=True)["input_ids"]
 
 
 @settings(max_examples=400)
 @given(text=HOSTILE, size=st.integers(1, 9))
-def test_portions_are_the_text_and_have_its_words(text, size):
+def test_portions_keep_words(text, size):
     """Words, not only ids: what no merge shows would show with the next vocabulary."""
     found = list(portions(text, size))
     assert "".join(found) == text
@@ -74,13 +74,13 @@ def test_portions_are_the_text_and_have_its_words(text, size):
     assert [w for part in found for w, _ in words(part)] == [w for w, _ in words(text)]
 
 
-def test_portions_are_small_where_they_can_be():
+def test_portions_are_small():
     parts = list(portions("낱말 " * 1000 + "끝\n" * 1000, 100))
     assert max(map(len, parts)) < 110
     assert list(portions("가" * 500, 100)) == ["가" * 500]
 
 
-def test_a_program_that_looks_at_more_than_words_reads_the_whole(folder, theirs):
+def test_other_tokenizers_read_the_whole_text(folder, theirs):
     """A prefix at the beginning, another text than was given, a token with a space in it."""
     theirs.save_pretrained(folder / "plain")
     program = tokenizers.Tokenizer.from_file(str(folder / "plain" / "tokenizer.json"))

@@ -14,13 +14,13 @@ ANYTHING = st.text(st.characters(codec=None, exclude_categories=()))  # surrogat
 @given(ANYTHING, st.booleans())
 @example("İ\u0307Σ ΑΣ", True)
 @example("H\u0331", True)  # only the small letter has a composed form
-def test_normalising_twice_changes_nothing(text, lowercase):
+def test_normalisation_is_idempotent(text, lowercase):
     once = normalise(text, lowercase=lowercase)
     assert normalise(once, lowercase=lowercase) == once
 
 
 @given(ANYTHING)
-def test_a_normal_text_is_one_tidy_line_of_nfc(text):
+def test_normalised_text_is_one_clean_line_of_nfc(text):
     normal = normalise(text)
     normal.encode("utf-8")
     assert unicodedata.is_normalized("NFC", normal)
@@ -29,13 +29,13 @@ def test_a_normal_text_is_one_tidy_line_of_nfc(text):
 
 
 @given(st.text(), st.booleans())
-def test_decomposed_text_is_the_same_text(text, lowercase):
+def test_decomposed_text_is_normalised_equally(text, lowercase):
     decomposed = unicodedata.normalize("NFD", text)
     assert normalise(decomposed, lowercase=lowercase) == normalise(text, lowercase=lowercase)
 
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Z"]), min_size=1))
-def test_text_without_spaces_and_controls_is_only_composed(text):
+def test_other_text_is_only_composed(text):
     kept = "".join(c for c in text if not 0xFDD0 <= ord(c) <= 0xFDEF)
     assert normalise(kept) == unicodedata.normalize("NFC", kept)
 
@@ -58,13 +58,13 @@ def test_examples(given_, expected):
     assert normalise(given_) == expected
 
 
-def test_case_is_kept_unless_asked():
+def test_case_is_kept_by_default():
     assert normalise("ÉCOLE Straße") == "ÉCOLE Straße"
     assert normalise("ÉCOLE Straße H\u0331", lowercase=True) == "école straße ẖ"
 
 
 @given(st.lists(st.text("ab \n")))
-def test_tiles_lie_side_by_side_without_spare_spaces(surfaces):
+def test_tiles_are_contiguous_without_extra_spaces(surfaces):
     pieces = tile(list(range(len(surfaces))), surfaces)
     text = "".join(piece.text for piece in pieces)
     assert text == " ".join("".join(surfaces).split())
@@ -97,10 +97,10 @@ def test_a_space_alone_belongs_to_the_next_word():
 
 
 @pytest.mark.parametrize("id", [-1, 5, 1000])
-def test_an_id_out_of_range_is_named(id):
-    with pytest.raises(ValueError, match=f"^id {id}: this tokenizer has ids 0 to 4$"):
+def test_an_id_out_of_range_is_an_error(id):
+    with pytest.raises(ValueError, match=f"id {id}"):
         checked(id, 5)
 
 
-def test_what_cannot_be_printed_is_named():
+def test_unprintable_characters_are_replaced():
     assert printable("한\u200d\u202ea") == "한<U+200D><U+202E>a"

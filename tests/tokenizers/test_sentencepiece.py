@@ -1,4 +1,4 @@
-"""SentencePiece itself is the oracle: same ids, same offsets, same text."""
+"""Ids, offsets and decoding against SentencePiece itself; training and sampling."""
 
 import io
 import logging
@@ -9,6 +9,7 @@ from unicodedata import category
 
 import pytest
 import sentencepiece
+from expected_errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from polyhead.errors import ConfigError, DataError
 from polyhead.special_tokens import EOS, UNK
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.normalize import normalise
-from polyhead.tokenizers.sentencepiece import MAX_LINE, PieceTokenizer, learn_pieces
+from polyhead.tokenizers.sentencepiece import MAX_LINE, SentencePieceTokenizer, train_sentencepiece
 
 PLAIN = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="<▁▅")).map(
     normalise
@@ -33,14 +34,14 @@ def processor_of(tokenizer):
 
 @every_kind
 @given(line=PLAIN)
-def test_ids_are_those_of_sentencepiece(learn, name, line):
+def test_ids_match_sentencepiece(learn, name, line):
     tokenizer = learn(name).source
     assert tokenizer.encode(line) == [*processor_of(tokenizer).encode(line), EOS]
 
 
 @every_kind
 @given(line=PLAIN)
-def test_offsets_are_those_of_sentencepiece(learn, name, line):
+def test_offsets_match_sentencepiece(learn, name, line):
     tokenizer = learn(name).source
     mapping = processor_of(tokenizer).encode(line, return_type="offset_mapping")
     assert [(p.start, p.end) for p in tokenizer.pieces(line)] == mapping["offsets"]
@@ -48,7 +49,7 @@ def test_offsets_are_those_of_sentencepiece(learn, name, line):
 
 @every_kind
 @given(line=PLAIN, seed=st.integers(0, 9))
-def test_decoding_is_that_of_sentencepiece(learn, name, line, seed):
+def test_decoding_matches_sentencepiece(learn, name, line, seed):
     tokenizer = learn(name, sampling=0.5).source
     ids = [id for id in tokenizer.encode(line, sample=Random(seed)) if id != UNK]
     expected = processor_of(tokenizer).decode(ids)
@@ -57,8 +58,8 @@ def test_decoding_is_that_of_sentencepiece(learn, name, line, seed):
 
 @both
 @given(ids=st.lists(st.integers(4, 4 + 255), max_size=8))
-def test_bytes_that_are_no_characters_are_replaced(learn, kind, ids):
-    """The 256 ids after the special ones are the bytes, in order; a piece ends a character."""
+def test_invalid_bytes_are_replaced(learn, kind, ids):
+    """The 256 ids after the special ones are the bytes, in order."""
     tokenizer = learn(kind).source
     piece = next(id for id in range(260, len(tokenizer)) if tokenizer.symbol(id) == "a")
     for end, added in ([], b""), ([piece], b"a"):
@@ -68,8 +69,7 @@ def test_bytes_that_are_no_characters_are_replaced(learn, kind, ids):
 
 
 @both
-def test_the_vocabulary_is_the_one_sentencepiece_learns(kind, korean):
-    """Trained by its own front door, from bytes, with its own options."""
+def test_the_vocabulary_matches_sentencepiece(kind, korean):
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(korean),
@@ -86,7 +86,7 @@ def test_the_vocabulary_is_the_one_sentencepiece_learns(kind, korean):
         minloglevel=2,
     )
     oracle = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
-    tokenizer = learn_pieces(korean, TextConfig(kind=kind, vocab=320))
+    tokenizer = train_sentencepiece(korean, TextConfig(kind=kind, vocab=320))
     names = [oracle.id_to_piece(id) for id in range(len(oracle))]
     assert [tokenizer.symbol(id) for id in range(len(tokenizer))] == [
         name.replace("\u200d", "<U+200D>") for name in names
@@ -95,7 +95,7 @@ def test_the_vocabulary_is_the_one_sentencepiece_learns(kind, korean):
 
 @every_kind
 @given(line=st.text(), seed=st.integers(0, 99))
-def test_sampled_ids_are_another_spelling_of_the_same_text(learn, name, line, seed):
+def test_sampled_ids_decode_to_the_same_text(learn, name, line, seed):
     tokenizer = learn(name, sampling=0.3).source
     ids = tokenizer.encode(line, sample=Random(seed))
     if UNK not in tokenizer.encode(line):
@@ -127,7 +127,7 @@ def test_without_a_generator_nothing_is_sampled(learn, name, english):
 
 @pytest.mark.parametrize("name", ["bpe", "bpe without bytes"])
 @given(line=st.text(), repeats=st.integers(1, 3))
-def test_our_merging_without_dropout_is_byte_pair_encoding(learn, name, line, repeats):
+def test_bpe_dropout_of_zero_matches_sentencepiece(learn, name, line, repeats):
     tokenizer = learn(name).source
     text = normalise((line + "the dog gogogo 요리 ") * repeats).replace("<", "")
     ours = replace_sampling(tokenizer, 1e-300).encode(text, sample=Random(1))
@@ -135,7 +135,7 @@ def test_our_merging_without_dropout_is_byte_pair_encoding(learn, name, line, re
 
 
 @pytest.mark.parametrize("name", ["unigram", "unigram without bytes"])
-def test_our_lattice_without_smoothing_finds_the_best_cut(learn, name, english, korean):
+def test_the_lattice_without_smoothing_finds_the_best_segmentation(learn, name, english, korean):
     tokenizer = learn(name).source
     scores = processor_of(tokenizer).get_score
     for line in [*english, *korean, "gogogo thethe 中 리를를"]:
@@ -147,62 +147,58 @@ def test_our_lattice_without_smoothing_finds_the_best_cut(learn, name, english, 
 
 
 def replace_sampling(tokenizer, sampling):
-    return PieceTokenizer(tokenizer.model, replace(tokenizer.config, sampling=sampling))
+    return SentencePieceTokenizer(tokenizer.model, replace(tokenizer.config, sampling=sampling))
 
 
 @both
-def test_much_dropout_gives_more_pieces(learn, kind, english):
+def test_strong_sampling_gives_more_pieces(learn, kind, english):
     plain = learn(kind).source
-    wild = replace_sampling(plain, 0.9 if kind == "bpe" else 0.01)
+    sampled = replace_sampling(plain, 0.9 if kind == "bpe" else 0.01)
     n_plain = sum(len(plain.encode(line)) for line in english)
-    n_wild = sum(len(wild.encode(line, sample=Random(1))) for line in english)
-    assert n_wild > n_plain
+    n_sampled = sum(len(sampled.encode(line, sample=Random(1))) for line in english)
+    assert n_sampled > n_plain
 
 
 @both
 @settings(max_examples=30)
 @given(lines=st.lists(st.text(max_size=30), max_size=4))
-def test_any_corpus_teaches_something_or_is_empty(kind, lines):
+def test_any_nonempty_corpus_can_be_trained_on(kind, lines):
     config = TextConfig(kind=kind)
     if not any(map(normalise, lines)):
         with pytest.raises(DataError):
-            learn_pieces(lines, config)
+            train_sentencepiece(lines, config)
         return
-    tokenizer = learn_pieces(lines, config)
+    tokenizer = train_sentencepiece(lines, config)
     for line in [*lines, "new text"]:
         assert tokenizer.decode(tokenizer.encode(line)) == normalise(line)
 
 
 @both
-def test_a_small_corpus_gives_what_it_allows_and_says_so(kind, caplog):
+def test_a_small_corpus_gives_fewer_tokens_with_a_warning(kind, caplog):
     with caplog.at_level(logging.WARNING, logger="polyhead"):
-        tokenizer = learn_pieces(["a small corpus"], TextConfig(kind=kind, vocab=8000))
+        tokenizer = train_sentencepiece(["a small corpus"], TextConfig(kind=kind, vocab=8000))
     assert 4 + 256 + 9 <= len(tokenizer) < 400
-    expected = f"text.vocab = 8000: this corpus allows only {len(tokenizer)}; using these"
-    assert [record.getMessage() for record in caplog.records] == [expected]
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "8000" in message
+    assert str(len(tokenizer)) in message
 
 
 @both
 @pytest.mark.parametrize("byte_fallback", [True, False])
-def test_a_vocabulary_too_small_for_the_characters_says_how_many_are_needed(kind, byte_fallback):
+def test_a_vocabulary_smaller_than_the_characters_is_an_error(kind, byte_fallback):
     least = 4 + 256 * byte_fallback + len("▁abcd")
     config = TextConfig(kind=kind, vocab=least, byte_fallback=byte_fallback)
-    assert len(learn_pieces(["abcd dcba"], config)) == least
+    assert len(train_sentencepiece(["abcd dcba"], config)) == least
     parts = f"4 special ids, {256 * byte_fallback} bytes, 5 characters"
-    with pytest.raises(ConfigError) as caught:
-        learn_pieces(["abcd dcba"], replace(config, vocab=least - 1))
-    assert str(caught.value) == (
-        f"text.vocab = {least - 1}: this corpus needs at least {least} ({parts}); "
-        "raise text.vocab, or lower text.character_coverage"
-        + (" or set text.byte_fallback = false" if byte_fallback else "")
-    )
+    with raises(ConfigError, "vocab_too_small", f"= {least - 1}", f"at least {least}", parts):
+        train_sentencepiece(["abcd dcba"], replace(config, vocab=least - 1))
 
 
 @both
-def test_rare_characters_can_be_left_to_bytes(kind, english):
+def test_rare_characters_are_encoded_as_bytes(kind, english):
     corpus = [*english * 4, "Œ"]
-    everything = learn_pieces(corpus, TextConfig(kind=kind, vocab=400))
-    nearly = learn_pieces(corpus, TextConfig(kind=kind, vocab=400, character_coverage=0.99))
+    everything = train_sentencepiece(corpus, TextConfig(kind=kind, vocab=400))
+    nearly = train_sentencepiece(corpus, TextConfig(kind=kind, vocab=400, character_coverage=0.99))
     assert [piece.text for piece in everything.pieces("aŒ")][-1] == "Œ"
     assert [piece.text for piece in nearly.pieces("aŒ")][-2:] == ["", "Œ"]  # two bytes
     assert nearly.decode(nearly.encode("Œ")) == "Œ"
@@ -210,40 +206,45 @@ def test_rare_characters_can_be_left_to_bytes(kind, english):
 
 @both
 @pytest.mark.parametrize("byte_fallback", [True, False])
-def test_the_space_has_an_id_however_rare_it_is(kind, byte_fallback):
+def test_the_space_always_has_an_id(kind, byte_fallback):
     corpus = ["두남자가요리를하고있고한사람은그들을" * 20, "두 남자"]
     config = TextConfig(kind=kind, character_coverage=0.98, byte_fallback=byte_fallback)
-    tokenizer = learn_pieces(corpus, config)
+    tokenizer = train_sentencepiece(corpus, config)
     assert tokenizer.decode(tokenizer.encode("남자 두 사람")) == "남자 두 사람"
 
 
 @both
-def test_the_same_lines_give_the_same_bytes(kind, english, korean):
+def test_training_gives_the_same_bytes(kind, english, korean):
     config = TextConfig(kind=kind, vocab=450)
-    models = {learn_pieces(english + korean, config).model for _ in range(3)}
+    models = {train_sentencepiece(english + korean, config).model for _ in range(3)}
     assert len(models) == 1
 
 
 @both
-def test_overlong_lines_do_not_disturb_learning(kind, english):
+def test_overlong_lines_are_not_trained_on(kind, english):
     long = "한" * (MAX_LINE + 1)
     config = TextConfig(kind=kind, vocab=400)
-    assert learn_pieces([*english, long * 9], config).model == learn_pieces(english, config).model
-    with pytest.raises(DataError, match="from 1 lines: all are empty or longer than 10000 char"):
-        learn_pieces([long], config)
+    assert (
+        train_sentencepiece([*english, long * 9], config).model
+        == train_sentencepiece(english, config).model
+    )
+    with raises(DataError, "no_text", "1 lines", "10000"):
+        train_sentencepiece([long], config)
 
 
 @pytest.mark.parametrize("sign", ["y", "한", "😀"])
-def test_the_longest_line_is_learned_from_and_longer_ones_are_encoded(sign, english):
+def test_overlong_lines_can_be_encoded(sign, english):
     config = TextConfig(vocab=400)
-    tokenizer = learn_pieces([*english, sign * MAX_LINE], config)
-    assert tokenizer.model != learn_pieces(english, config).model
+    tokenizer = train_sentencepiece([*english, sign * MAX_LINE], config)
+    assert tokenizer.model != train_sentencepiece(english, config).model
     assert tokenizer.decode(tokenizer.encode(sign * 5 * MAX_LINE)) == sign * 5 * MAX_LINE
 
 
-def test_of_too_many_lines_some_are_taken_from_everywhere(monkeypatch, english):
+def test_many_lines_are_subsampled_evenly(monkeypatch, english):
     monkeypatch.setattr("polyhead.tokenizers.sentencepiece.MAX_LINES", 4)
     config = TextConfig(vocab=400)
     corpus = [line for line in english[:4] for _ in range(3)]
     assert len(set(english[:4])) == 4
-    assert learn_pieces(corpus, config).model == learn_pieces(english[:4], config).model
+    assert (
+        train_sentencepiece(corpus, config).model == train_sentencepiece(english[:4], config).model
+    )

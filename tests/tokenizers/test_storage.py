@@ -1,256 +1,253 @@
-"""What every kind of tokenizer promises: each test runs with all of them."""
+"""Saving and loading: tokenizers are restored exactly, damaged files are errors."""
 
+import hashlib
+import io
+import json
 import os
-import subprocess
-import sys
-import unicodedata
-from concurrent.futures import ThreadPoolExecutor
-from random import Random
 
 import pytest
-from hypothesis import example, given
+import sentencepiece
+from expected_errors import raises
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from polyhead.errors import DataError
-from polyhead.tokenizers.storage import (
-    BOS,
-    EOS,
-    PAD,
-    SPECIALS,
-    UNK,
-    UNKNOWN,
-    TextConfig,
-    Tokenizer,
-    normalise,
-    train_tokenizers,
-    words_of,
-)
+from polyhead.errors import CheckpointError
+from polyhead.tokenizers.sentencepiece import SentencePieceTokenizer
+from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, save_tokenizers
 
-ANYTHING = st.text(st.characters(codec=None, exclude_categories=()))
-RESERVED = [*SPECIALS, "<0x41>", "<0xFF>", "▁", "▁▁", "▅", "\ufdd0", "\ufdd2s>", UNKNOWN, "⁇ ⁇"]
+MODEL = "joint.model"
+INDEX = "tokenizer.json"
+reused = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
-def ids_of(tokenizer, most=30):
-    return st.lists(st.integers(0, len(tokenizer) - 1), max_size=most)
+@pytest.fixture
+def folder(learn, tmp_path):
+    """Save a tokenizer and return its directory."""
+    save_tokenizers(learn("bpe"), tmp_path)
+    return tmp_path
 
 
-def test_it_keeps_the_protocol(tokenizer):
-    assert isinstance(tokenizer, Tokenizer)
+def change(folder, **entries):
+    """Rewrite entries of the index."""
+    index = json.loads((folder / INDEX).read_text())
+    (folder / INDEX).write_text(json.dumps({**index, **entries}))
 
 
+def plant(folder, model):
+    """Replace the model, with the right checksum."""
+    (folder / MODEL).write_bytes(model)
+    change(folder, sides={"joint": hashlib.sha256(model).hexdigest()})
+
+
+def check_error(folder, code, *mentions):
+    with raises(CheckpointError, code, str(folder), *mentions) as caught:
+        load_tokenizers(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_saved_tokenizers_are_restored(learn, name, joint, english, korean, tmp_path):
+    written = learn(name, joint=joint)
+    save_tokenizers(written, tmp_path / "new" / "folder")
+    read = load_tokenizers(tmp_path / "new" / "folder")
+    assert read.config == written.config
+    assert (read.source is read.target) == joint
+    for line in [*english, *korean, "", "중 <s> ▁ x"]:
+        assert read.source.encode(line) == written.source.encode(line)
+        assert read.target.pieces(line) == written.target.pieces(line)
+    for side in ("source", "target"):
+        ours, theirs = getattr(read, side), getattr(written, side)
+        assert len(ours) == len(theirs)
+        assert [ours.symbol(id) for id in range(len(ours))] == [
+            theirs.symbol(id) for id in range(len(theirs))
+        ]
+
+
+def test_saving_is_deterministic(learn, name, tmp_path):
+    for place in ("a", "b"):
+        save_tokenizers(learn(name, joint=False), tmp_path / place)
+    files = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert INDEX in files
+    for file in files:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_a_share_may_be_an_integer_in_json(folder, learn):
+    config = json.loads((folder / INDEX).read_text())["config"]
+    change(folder, config={**config, "character_coverage": 1})
+    assert '"character_coverage": 1,' in (folder / INDEX).read_text()
+    assert load_tokenizers(folder).config == learn("bpe").config
+
+
+def test_sentencepiece_reads_the_model_file(folder, learn, english):
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / MODEL))
+    assert processor.encode(english[0]) == learn("bpe").source.encode(english[0])[:-1]
+
+
+def test_an_unknown_tokenizer_cannot_be_saved(learn, tmp_path):
+    with pytest.raises(TypeError, match="Foreign"):
+        save_tokenizers(TokenizerPair(Foreign(), Foreign(), learn("bpe").config), tmp_path)
+
+
+class Foreign:
+    """Implements the protocol of a tokenizer."""
+
+    __len__ = normalise = reads_line_ends = encode = encode_batch = decode = print
+    pieces = pieces_of_ids = symbol = print
+
+
+@pytest.mark.parametrize("file", [INDEX, MODEL])
+def test_missing_files_and_pipes_are_errors(folder, file, tmp_path):
+    (folder / file).unlink()
+    check_error(folder, "missing_file", file)
+    os.mkfifo(folder / file)
+    check_error(folder, "missing_file", file)
+    check_error(tmp_path / "nowhere", "missing_file", INDEX)
+
+
+def test_an_unreadable_file_is_an_error(folder, monkeypatch):
+    def forbidden(path, _):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(type(folder), "open", forbidden)
+    check_error(folder, "cannot_read", INDEX, "Permission denied")
+
+
+@pytest.mark.parametrize("file", [INDEX, MODEL])
+def test_a_huge_file_is_an_error(folder, file):
+    with (folder / file).open("r+b") as sparse:
+        sparse.truncate(2**31)
+    check_error(folder, "broken_tokenizer", file, "67108864 bytes")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
+def test_a_truncated_model_is_an_error_even_with_the_right_checksum(folder, share):
+    model = (folder / MODEL).read_bytes()
+    (folder / MODEL).write_bytes(model[: int(share * len(model))])
+    check_error(folder, "broken_tokenizer", MODEL, "sha256")
+    plant(folder, model[: int(share * len(model))])
+    check_error(folder, "broken_tokenizer", MODEL)
+
+
+@reused
 @given(data=st.data())
-def test_text_of_known_parts_survives(tokenizer, name, english, korean, data):
-    lines = english + korean
-    if name == "words":
-        text = " ".join(data.draw(st.lists(st.sampled_from(" ".join(lines).split()))))
-    else:
-        text = data.draw(st.text(sorted(set("".join(lines)))))
-    ids = tokenizer.encode(text)
-    assert tokenizer.decode(ids) == normalise(text)
-    assert UNK not in ids
+def test_a_changed_model_is_an_error_or_keeps_text(folder, learn, data):
+    model = bytearray(learn("bpe").source.model)
+    for _ in range(data.draw(st.integers(1, 4))):
+        model[data.draw(st.integers(0, len(model) - 1))] = data.draw(st.integers(0, 255))
+    plant(folder, bytes(model))
+    try:
+        tokenizer = load_tokenizers(folder).source
+    except CheckpointError:
+        return
+    assert "".join(piece.text for piece in tokenizer.pieces("한 <s> dog")) == "한 <s> dog"
+    tokenizer.decode(range(3, len(tokenizer)))
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-@given(text=ANYTHING)
-@example("a\u0300 ▁▅< \ufdd0 <s>")
-def test_any_text_at_all_survives_with_bytes(learn, kind, text):
-    tokenizer = learn(kind).source
-    ids = tokenizer.encode(text)
-    assert tokenizer.decode(ids) == normalise(text)
-    assert UNK not in ids
+@reused
+@given(garbage=st.binary(max_size=200))
+def test_random_bytes_are_errors(folder, garbage):
+    good = (folder / INDEX).read_bytes()
+    plant(folder, garbage)
+    check_error(folder, "broken_tokenizer", MODEL)
+    (folder / INDEX).write_bytes(garbage)
+    check_error(folder, "broken_tokenizer", INDEX)
+    (folder / INDEX).write_bytes(good)
 
 
-@given(text=ANYTHING)
-@example("   two \n spaces ")
-@example("")
-def test_pieces_tile_the_line(tokenizer, text):
-    normal = tokenizer.normalise(text)
-    pieces = tokenizer.pieces(text)
-    assert [piece.id for piece in pieces] + [EOS] == tokenizer.encode(text)
-    assert "".join(piece.text for piece in pieces) == normal
-    assert all(normal[piece.start : piece.end] == piece.text for piece in pieces)
-    assert [piece.start for piece in pieces] == [0, *(piece.end for piece in pieces)][:-1]
+def foreign_model(lines, **options):
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=written,
+        vocab_size=450,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **options,
+    )
+    return written.getvalue()
 
 
-@given(data=st.data())
-def test_pieces_of_written_ids_tile_what_is_decoded(tokenizer, data):
-    ids = data.draw(ids_of(tokenizer))
-    written = ids[: ids.index(EOS)] if EOS in ids else ids
-    text = tokenizer.decode(ids)
-    pieces = tokenizer.pieces_of_ids(ids)
-    assert [piece.id for piece in pieces] == written
-    assert "".join(piece.text for piece in pieces) == text
-    assert all(text[piece.start : piece.end] == piece.text for piece in pieces)
-    assert all(not p.text for p in pieces if p.id in (PAD, BOS))
+def test_a_model_with_other_special_ids_is_an_error(folder, english):
+    plant(folder, foreign_model(english, byte_fallback=True))
+    check_error(folder, "broken_tokenizer", "(-1, 1, 2, 0)")
 
 
-@given(data=st.data())
-def test_whatever_ids_a_model_writes_the_text_is_one_tidy_line(tokenizer, data):
-    text = tokenizer.decode(data.draw(ids_of(tokenizer)))
-    assert text == " ".join(text.split())
-    assert not any(unicodedata.category(character) == "Cc" for character in text)
-    text.encode("utf-8")
+def test_an_error_of_sentencepiece_with_line_breaks_is_one_line(folder, learn):
+    """The name of a piece (field 1 of field 1) is two line breaks, and occurs twice."""
+    twice = b"\x0a\x04\x0a\x02\n\n" * 2
+    plant(folder, learn("bpe").source.model + twice)
+    check_error(folder, "broken_tokenizer", "is already defined")
 
 
-@given(text=ANYTHING)
-def test_ids_are_in_range_and_only_the_last_is_special(tokenizer, name, text):
-    *ids, last = tokenizer.encode(text)
-    assert last == EOS
-    lowest = UNK + 1 if name in ("bpe", "unigram") else UNK
-    assert all(lowest <= id < len(tokenizer) for id in ids)
+OURS = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
 
 
-@given(text=st.text())
-def test_composed_and_decomposed_text_have_the_same_ids(tokenizer, text):
-    decomposed = unicodedata.normalize("NFD", text)
-    assert tokenizer.encode(decomposed) == tokenizer.encode(unicodedata.normalize("NFC", text))
+def test_a_model_that_changes_text_is_an_error(folder, english):
+    plant(folder, foreign_model(english, byte_fallback=True, **OURS))  # NFKC: Ａ becomes A
+    check_error(folder, "broken_tokenizer", MODEL, "'Ａ")
 
 
-def test_decomposed_korean_has_the_same_ids(tokenizer, korean):
-    for line in korean:
-        decomposed = unicodedata.normalize("NFD", line)
-        assert decomposed != line
-        assert tokenizer.encode(decomposed) == tokenizer.encode(line)
+def test_a_model_without_byte_fallback_is_an_error_if_configured(folder, english):
+    plant(folder, foreign_model(english, normalization_rule_name="identity", **OURS))
+    check_error(folder, "broken_tokenizer", "0 are bytes", "256")
 
 
-@pytest.mark.parametrize("reserved", RESERVED)
-@pytest.mark.parametrize("line", ["{}", "a{}b", "The dog. {}", "{} {}{}"])
-def test_reserved_names_in_a_text_are_text(tokenizer, name, reserved, line):
-    line = line.replace("{}", reserved)
-    ids = tokenizer.encode(line)
-    assert not {PAD, BOS, EOS} & set(ids[:-1])
-    assert "".join(piece.text for piece in tokenizer.pieces(line)) == normalise(line)
-    if name in ("bpe", "unigram"):
-        assert tokenizer.decode(ids) == normalise(line)
+def test_a_model_that_fails_to_encode_is_an_error(folder, monkeypatch):
+    def fail(tokenizer, line):
+        raise RuntimeError(f"INTERNAL: {len(tokenizer)} {len(line)}")
+
+    monkeypatch.setattr(SentencePieceTokenizer, "pieces", fail)
+    check_error(folder, "broken_tokenizer", "'Ａ <s>")
 
 
-def test_reserved_names_in_the_corpus_are_text(name, learn):
-    """A line that holds nothing else must still teach its characters."""
-    config = learn(name).config
-    corpus = [" ".join(RESERVED)] * 20
-    tokenizer = train_tokenizers(corpus, corpus, config).source
-    ids = tokenizer.encode(corpus[0])
-    assert tokenizer.decode(ids) == normalise(corpus[0])
-    assert not {PAD, BOS, EOS, UNK} & set(ids[:-1])
-
-
-def test_a_batch_is_its_lines_one_by_one(tokenizer, english, korean):
-    lines = ["", "  ", *english, *korean, "<s> 中 ▁"] * 20
-    assert tokenizer.encode_batch(lines) == [tokenizer.encode(line) for line in lines]
-    assert tokenizer.encode_batch(lines[:3]) == [tokenizer.encode(line) for line in lines[:3]]
-    assert tokenizer.encode_batch([]) == []
-
-
-def test_decoding_stops_at_the_end_and_passes_over_padding(tokenizer, english):
-    ids = tokenizer.encode(english[0])
-    assert tokenizer.decode([BOS, PAD, *ids, *ids, PAD]) == english[0]
-    assert tokenizer.decode([]) == tokenizer.decode([EOS]) == tokenizer.decode([PAD, BOS]) == ""
-
-
-def test_an_unknown_id_is_shown(tokenizer):
-    assert tokenizer.decode([UNK]) == UNKNOWN
-
-
-@pytest.mark.parametrize("id", [-1, 10**6])
-def test_an_id_that_does_not_exist_is_an_error(tokenizer, id):
-    for ask in (tokenizer.symbol, lambda id: tokenizer.decode([id])):
-        with pytest.raises(ValueError, match=f"^id {id}: this tokenizer has ids 0 to"):
-            ask(id)
-
-
-def test_every_id_has_a_name_of_its_own_for_people(tokenizer):
-    names = [tokenizer.symbol(id) for id in range(len(tokenizer))]
-    assert all(name and name.isprintable() and " " not in name for name in names)
-    assert tuple(names[:4]) == SPECIALS
-
-
-@given(text=ANYTHING)
-def test_pieces_belong_to_the_words_between_spaces(tokenizer, text):
-    words = [""] * len(normalise(text).split())
-    pieces = tokenizer.pieces(text)
-    for piece, word in zip(pieces, words_of(pieces), strict=True):
-        words[word] += piece.text.strip()
-    assert words == normalise(text).split()
-
-
-def test_nothing_is_sampled_unless_configured(tokenizer, english):
-    for seed in range(20):
-        assert tokenizer.encode(english[0], sample=Random(seed)) == tokenizer.encode(english[0])
-
-
-def test_threads_may_share_it(tokenizer, english, korean):
-    lines = (english + korean) * 50
-    expected = [tokenizer.encode(line) for line in lines]
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(tokenizer.encode, lines)) == expected
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_forked_worker_may_go_on_using_it(tokenizer, english):
-    lines = english * 100
-    expected = tokenizer.encode_batch(lines)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if tokenizer.encode_batch(lines) == expected else 1)
-    assert os.waitpid(child, 0)[1] == 0
-
-
-def test_learning_twice_gives_the_same_ids(name, learn, english, korean):
-    again = train_tokenizers(english, korean, learn(name).config)
-    for line in english + korean:
-        assert again.source.encode(line) == learn(name).source.encode(line)
-
-
-def test_one_vocabulary_or_two(name, learn, english, korean):
-    joint, separate = learn(name), learn(name, joint=False)
-    assert joint.source is joint.target
-    assert separate.source is not separate.target
-    assert separate.source.decode(separate.source.encode(english[0])) == english[0]
-    assert separate.target.decode(separate.target.encode(korean[0])) == korean[0]
-    pieces = {separate.source.symbol(id) for id in range(len(separate.source))}
-    assert "두" not in "".join(pieces)
-
-
-def test_lowercase_forgets_case(name, learn, english):
-    tokenizer = learn(name, lowercase=True).source
-    assert tokenizer.encode(english[0].upper()) == tokenizer.encode(english[0].lower())
-    assert tokenizer.decode(tokenizer.encode(english[0])) == english[0].lower()
-    assert "".join(piece.text for piece in tokenizer.pieces("THE dog")) == "the dog"
-    learned = [id for id in range(4, len(tokenizer)) if "<0x" not in tokenizer.symbol(id)]
-    assert all(tokenizer.decode([id]) == tokenizer.decode([id]).lower() for id in learned)
-
-
-def test_the_vocabulary_is_never_larger_than_asked(name, learn):
-    assert len(learn(name).source) <= learn(name).config.vocab
-
-
-@pytest.mark.parametrize("corpus", [[], [""], ["  ", "\n\t"]])
-def test_nothing_can_be_learned_from_nothing(name, learn, corpus):
-    with pytest.raises(DataError, match=r"give at least one line of text$"):
-        train_tokenizers(corpus, corpus, learn(name).config)
+CONFIG = {
+    "kind": "words",
+    "vocab": 9,
+    "joint": True,
+    "lowercase": False,
+    "sampling": 0.0,
+    "character_coverage": 1.0,
+    "byte_fallback": True,
+}
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("content", "message"),
     [
-        ({"vocab": 4}, "vocab = 4: expected 5 to 1000000, of which 4 are special ids"),
-        ({"vocab": 10**7}, "vocab = 10000000: expected 5 to 1000000"),
-        ({"sampling": -0.1}, "sampling = -0.1: expected 0 .off. or a positive number"),
-        ({"sampling": float("nan")}, "sampling = nan: expected"),
-        ({"kind": "unigram", "sampling": float("inf")}, "sampling = inf: expected"),
-        ({"sampling": 1.5}, "sampling = 1.5: for bpe it is a probability, at most 1"),
-        ({"kind": "words", "sampling": 0.1}, "words can be cut in one way only; choose bpe or"),
-        ({"character_coverage": 0.5}, "character_coverage = 0.5: expected a share from 0.98 to 1"),
+        ("", "Expecting value"),
+        ("[]", "expected the entries format, config and sides"),
+        ("{}", "expected the entries format, config and sides"),
+        ("[" * 100_000, "maximum recursion depth"),
+        ('{"format": ' + "1" * 5000 + "}", "4300 digits"),
+        (b"\xff\xfe\x00", "codec can't decode"),
+        ({"format": 2}, "format 2, but this version reads format 1"),
+        ({"config": None}, "config: expected the options kind, vocab, joint"),
+        ({"config": {"kind": "words"}}, "config: expected the options kind, vocab, joint"),
+        ({"config": {**CONFIG, "more": 1}}, "config: expected the options kind, vocab, joint"),
+        ({"config": {**CONFIG, "vocab": "9"}}, "config.vocab = '9': expected int"),
+        ({"config": {**CONFIG, "vocab": True}}, "config.vocab = True: expected int"),
+        ({"config": {**CONFIG, "vocab": 10**9}}, "vocab = 1000000000: expected 5 to 1000000"),
+        ({"config": {**CONFIG, "kind": "pickle"}}, "config.kind = 'pickle': expected bpe, uni"),
+        ({"config": {**CONFIG, "sampling": float("nan")}}, "sampling = nan: expected 0"),
+        ({"config": {**CONFIG, "sampling": 10**400}}, "int too large to convert to float"),
+        ({"config": {**CONFIG, "sampling": "1"}}, "config.sampling = '1': expected float"),
+        ({"sides": []}, "sides: expected joint"),
+        ({"sides": {"joint": ["a"], "../x": []}}, "sides: expected joint"),
+        ({"config": {**CONFIG, "joint": False}}, "sides: expected source and target"),
+        ({"sides": {"joint": "a"}}, "sides: expected lists of words"),
+        ({"sides": {"joint": ["a", 1]}}, "sides: expected lists of words"),
+        ({"sides": {"joint": []}}, "0 words in a vocabulary of 9"),
+        ({"sides": {"joint": list("abcdef")}}, "6 words in a vocabulary of 9"),
+        ({"sides": {"joint": ["a", "a"]}}, "twice"),
+        ({"sides": {"joint": ["a b"]}}, "'a b' cannot be one of the words of a text"),
     ],
 )
-def test_impossible_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        TextConfig(**options)
-
-
-def test_torch_is_not_needed():
-    code = "import polyhead.tokenizers.storage, sys; sys.exit('torch' in sys.modules)"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    assert (
-        subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
-    )
+def test_a_damaged_index_is_an_error(tmp_path, content, message):
+    if isinstance(content, dict):
+        whole = {"format": 1, "config": CONFIG, "sides": {"joint": ["a", "b"]}}
+        (tmp_path / INDEX).write_text(json.dumps(whole))
+        load_tokenizers(tmp_path)  # valid so far
+        content = json.dumps({**whole, **content})
+    (tmp_path / INDEX).write_bytes(content.encode() if isinstance(content, str) else content)
+    check_error(tmp_path, "broken_tokenizer", INDEX, message)

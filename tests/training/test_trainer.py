@@ -17,7 +17,7 @@ from polyhead.checkpoint import model_dir
 from polyhead.checkpoint.atomic_dir import list_checkpoints, seal, verify
 from polyhead.checkpoint.model_dir import first_not_finite, load_model
 from polyhead.data.batches.translation import collate
-from polyhead.data.config import load as load_corpus
+from polyhead.data.parallel import load_parallel
 from polyhead.errors import CheckpointError, ConfigError, Diverged, PolyheadError
 from polyhead.special_tokens import PAD
 from polyhead.training import trainer as trainer_module
@@ -520,7 +520,7 @@ def test_validation_is_without_dropout_and_without_smoothing(make, tmp_path):
     config = make("train.steps=2", *settings)
     result = train(config, tmp_path / "run")
     saved = load_model(tmp_path / "run" / "last")
-    held_out = load_corpus(config.data, config.train.seed).valid
+    held_out = load_parallel(config.data, config.train.seed).valid
     total = count = 0
     for source, target in held_out:
         ids = saved.tokenizers.source.encode(source), saved.tokenizers.target.encode(target)

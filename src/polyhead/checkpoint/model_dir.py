@@ -27,9 +27,7 @@ from polyhead.checkpoint.tensors import count_tensors, load_floats, save_tensors
 from polyhead.config import from_dict, plain
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.models.registry import FAMILIES, has_mask_token
-from polyhead.tokenizers.storage import Tokenizers
-from polyhead.tokenizers.storage import load as load_tokenizers
-from polyhead.tokenizers.storage import save as save_tokenizers
+from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, save_tokenizers
 
 FORMAT = 1
 CONFIG, WEIGHTS, CARD, TOKENIZER = "config.json", "model.safetensors", "README.md", "tokenizer"
@@ -46,7 +44,7 @@ class SavedModel:
     family: str
     config: Any
     model: nn.Module
-    tokenizers: Tokenizers | None
+    tokenizers: TokenizerPair | None
     about: dict[str, Any] = field(default_factory=dict)
 
 
@@ -198,7 +196,7 @@ def _integers(config: Mapping[str, Any], table: str = "") -> Iterator[tuple[str,
 
 def _load_tokenizers(
     directory: Path, sums: dict[str, str], values: dict[str, Any]
-) -> Tokenizers | None:
+) -> TokenizerPair | None:
     """Load the tokenizers, if there are any, from verified files of the model's vocabulary size."""
     path = directory / TOKENIZER
     if not path.is_dir():

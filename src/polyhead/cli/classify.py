@@ -11,7 +11,7 @@ from pathlib import Path
 from polyhead.cli.console import counting, say
 from polyhead.cli.stdin import UTF8, piped
 from polyhead.cli.translate import PROMPT
-from polyhead.data.corpus_tools import find_file
+from polyhead.data.locate import find_lines
 from polyhead.errors import ConfigError
 from polyhead.pipelines.family_checks import family_of
 from polyhead.pipelines.text_classifier import Label, TextClassifier, load
@@ -60,7 +60,7 @@ def run_classify(model: Path, files: Sequence[Path], words: ClassifyWords) -> in
 def _given(files: Sequence[Path], encoding: str) -> Iterator[list[str]]:
     """The lines of files, or of standard input; on a terminal one by one."""
     if files:
-        yield from (find_file(path, encoding) for path in files)
+        yield from (find_lines(path, encoding) for path in files)
     elif not sys.stdin.isatty():
         yield from piped(encoding)
     else:

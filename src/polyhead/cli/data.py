@@ -6,7 +6,10 @@ from rich.console import Console
 from rich.table import Table
 
 from polyhead.cli.console import fetching
-from polyhead.data.corpus_tools import check, get, listed, make
+from polyhead.data.catalog import KNOWN, lookup
+from polyhead.data.catalog import make_corpus as write_corpus
+from polyhead.data.doctor.checks import check_files
+from polyhead.data.download import fetch
 from polyhead.errors import ConfigError
 
 
@@ -15,9 +18,8 @@ def list_corpora() -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "languages", "here", "what", "licence"):
         table.add_column(heading, overflow="fold")
-    for one in listed():
-        corpus = one.corpus
-        here = str(one.place) if one.place else f"no: {corpus.command}"
+    for corpus in KNOWN.values():
+        here = str(corpus.installed() or f"no: {corpus.command}")
         table.add_row(
             corpus.name, " ".join(corpus.languages), here, corpus.description, corpus.licence
         )
@@ -26,14 +28,14 @@ def list_corpora() -> None:
 
 def make_corpus(name: str, output: Path | None, size: int, seed: int) -> None:
     """Write it and name the files."""
-    for path in make(name, output, size, seed):
+    for path in write_corpus(name, output, size, seed):
         print(path)
 
 
 def get_corpus(name: str, output: Path | None) -> None:
     """Fetch it and name the files."""
     with fetching() as progress:
-        paths = get(name, output, progress)
+        paths = fetch(lookup(name), output, progress=progress)
     for path in paths:
         print(path)
 
@@ -48,7 +50,7 @@ def check_corpus(
     """Print the findings; exit code 4 if something is badly wrong."""
     if not any(files.values()):
         raise ConfigError("name the corpus: --source FILE --target FILE, or --pairs FILE")
-    report = check(
+    report = check_files(
         {name: [str(path) for path in paths] for name, paths in files.items()},
         {name: [str(path) for path in paths] for name, paths in tests.items()},
         encoding,

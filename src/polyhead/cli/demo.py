@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from polyhead.cli.console import TrainingScreen, say
-from polyhead.data.corpus_tools import find_file
+from polyhead.data.locate import find_lines
 from polyhead.pipelines.evaluate import evaluate
 from polyhead.pipelines.translator import load
 from polyhead.training.config import read_run
@@ -30,7 +30,10 @@ def run_demo(folder: Path, *, quick: bool) -> int:
     seconds = time.perf_counter() - started
 
     translator = load(folder)
-    sources, references = find_file(Path("schedules/test.ko")), find_file(Path("schedules/test.en"))
+    sources, references = (
+        find_lines(Path("schedules/test.ko")),
+        find_lines(Path("schedules/test.en")),
+    )
     found = evaluate(translator, sources, references)
     print(f"\nTrained in {seconds / 60:.1f} minutes. On {len(sources)} unseen sentences:")
     for score in found.scores:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from polyhead.cli.console import counting
-from polyhead.data.corpus_tools import find_file, read_sides
+from polyhead.data.locate import find_lines
+from polyhead.data.parallel import read_references
 from polyhead.errors import ConfigError
 from polyhead.pipelines.evaluate import Metric, TranslationEvaluation, evaluate, evaluate_exactly
 from polyhead.pipelines.lsh_rounds import use_rounds
@@ -36,7 +37,7 @@ def run_evaluation(words: EvaluateWords) -> None:
     """Translate, score, print."""
     if words.metric not in get_args(Metric):
         raise ConfigError(f"--metric {words.metric}: expected bleu or wer")
-    sources, references = read_sides(words.source, words.target, words.encoding)
+    sources, references = read_references(words.source, words.target, words.encoding)
     translator = load(*words.models, device=words.device)
     if words.rounds is not None:
         for saved in translator.models:
@@ -72,7 +73,7 @@ def _other(words: EvaluateWords) -> Translator | list[str] | None:
     if words.against is None:
         return None
     if words.against.is_file():
-        return find_file(words.against, words.encoding)
+        return find_lines(words.against, words.encoding)
     return load(words.against, device=words.device)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from polyhead.cli.console import say
 from polyhead.cli.options import as_text
-from polyhead.data.corpus_tools import find_file
+from polyhead.data.locate import find_lines
 from polyhead.errors import ConfigError
 from polyhead.pipelines.text_generator import TextGenerator, load
 from polyhead.pipelines.translator import with_options
@@ -77,7 +77,7 @@ def read_prompt(encoding: str) -> str:
     """What is piped in, without the newline at its end; nothing where there is a terminal."""
     if sys.stdin.isatty():
         return ""
-    return "\n".join(find_file(Path("-"), encoding))
+    return "\n".join(find_lines(Path("-"), encoding))
 
 
 def _write(

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from polyhead.cli.console import counting, say
-from polyhead.data.corpus_tools import find_file
+from polyhead.data.locate import find_lines
 from polyhead.errors import ConfigError
 from polyhead.pipelines import mask_filler as filler
 from polyhead.pipelines.family_checks import family_of
@@ -23,7 +23,7 @@ def run_scoring(
     device: str,
 ) -> None:
     """Read, score, print."""
-    lines = [line for path in texts for line in find_file(path, encoding)]
+    lines = [line for path in texts for line in find_lines(path, encoding)]
     if len(models) == 1 and family_of(models[0]) in filler.FAMILIES:
         _score_blanks(models[0], lines, rounds, as_json, device)
         return

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from polyhead.cli.console import say
-from polyhead.data.corpus_tools import find_file
+from polyhead.data.locate import find_lines
 from polyhead.errors import DataError
 
 BLOCK = 2048  # lines, which may be sorted by length before the first is answered
@@ -19,7 +19,7 @@ def piped(encoding: str = UTF8) -> Iterator[list[str]]:
     What is not UTF-8 is read to its end first, as a file is.
     """
     if encoding != UTF8:
-        yield find_file(Path("-"), encoding)
+        yield find_lines(Path("-"), encoding)
         return
     for start, raw in blocks():
         bad = unreadable(raw)
@@ -36,7 +36,7 @@ def mended(encoding: str = UTF8) -> Iterator[list[str]]:
     If it is not a few of the lines beyond ASCII but most, the text is in another encoding.
     """
     if encoding != UTF8:
-        yield find_file(Path("-"), encoding)
+        yield find_lines(Path("-"), encoding)
         return
     for start, raw in blocks():
         bad = [n for n, line in enumerate(raw) if unreadable([line]) is not None]

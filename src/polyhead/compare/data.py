@@ -15,11 +15,10 @@ from typing import Any
 
 from polyhead.compare.results import write_file
 from polyhead.config import from_dict
-from polyhead.data import config as corpus
-from polyhead.data import locate as corpora
-from polyhead.data.config import HELD_OUT_SHARE, DataConfig
-from polyhead.data.corpus_tools import read_sides
-from polyhead.data.parallel import Pairs, hold_out
+from polyhead.data.config import DataConfig, make_missing
+from polyhead.data.holdout import MAX_SHARE_OF_PAIRS, held_out_count
+from polyhead.data.locate import find_all
+from polyhead.data.parallel import Pairs, hold_out, read_pairs, read_references
 from polyhead.errors import ConfigError, DataError
 from polyhead.training.config import LISTS
 
@@ -47,7 +46,7 @@ def prepare(
     """Find or hold out the three sets; test files beside `own` files are not looked for."""
     listed = {n: [v] if n in LISTS and isinstance(v, str) else v for n, v in data.items()}
     config = from_dict(DataConfig, listed, "data.")
-    corpus.make_missing(config)
+    make_missing(config)
     given = {name: tuple(tests.get(key) or ()) for name, key in TESTS.items()}
     if not any(given.values()) and not own:
         given = beside(config)
@@ -73,7 +72,7 @@ def beside(config: DataConfig) -> dict[str, tuple[str, ...]]:
     }  # fmt: skip
     tests = {name: tuple(map(_test_name, files)) for name, files in valid.items()}
     try:
-        corpus.found([file for files in tests.values() for file in files])
+        find_all([file for files in tests.values() for file in files])
     except DataError:
         return dict.fromkeys(valid, ())
     return tests
@@ -90,15 +89,15 @@ def read_test(
 ) -> tuple[list[str], list[str]]:
     """Return sentences and references; empty lines of parallel files are kept."""
     if given["pairs"]:
-        pairs = corpus.read(config, given["source"], given["target"], given["pairs"], "test")
+        pairs = read_pairs(config, given["source"], given["target"], given["pairs"], "test")
         return pairs.sources, pairs.targets
     if not given["source"] or not given["target"]:
         raise ConfigError(
             "give both --test-source FILE and --test-target FILE, or --test-pairs",
             "incomplete_test",
         )
-    source, target = ([corpora.find(Path(f)) for f in given[side]] for side in ("source", "target"))
-    return read_sides(source, target, encoding=config.encoding)
+    source, target = (find_all(given[side]) for side in ("source", "target"))
+    return read_references(source, target, encoding=config.encoding)
 
 
 @dataclass(frozen=True)
@@ -112,8 +111,8 @@ class Split:
 
 def hold_out_missing(config: DataConfig, folder: Path, *, test: bool, valid: bool) -> Split:
     """Hold out a test or validation set; write it and the remaining training text."""
-    train = corpus.read(config, config.source, config.target, config.pairs, "data")
-    count = max(1, min(config.hold_out, int(len(train) * HELD_OUT_SHARE)))
+    train = read_pairs(config, config.source, config.target, config.pairs, "data")
+    count = held_out_count(len(train), config.hold_out, MAX_SHARE_OF_PAIRS)
     if len(train) <= count * (test + valid):
         missing = [name for name, lacks in (("test", test), ("valid", valid)) if lacks]
         sets_missing = " and ".join(TITLES[name] for name in missing)
@@ -130,7 +129,7 @@ def hold_out_missing(config: DataConfig, folder: Path, *, test: bool, valid: boo
     notice = " and ".join(f"{len(sets[name]):,} pairs for {TITLES[name]}" for name in sets)
     if not valid and config.encoding != UTF_8:
         given = config.valid_source, config.valid_target, config.valid_pairs
-        sets["valid"] = corpus.read(config, *given, "data.valid")
+        sets["valid"] = read_pairs(config, *given, "data.valid")
     files: dict[str, list[str]] = {}
     for name, pairs in {"train": train, **sets}.items():
         for side, lines in (("source", pairs.sources), ("target", pairs.targets)):

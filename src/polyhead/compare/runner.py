@@ -35,13 +35,13 @@ from polyhead.compare.scoring import (
 from polyhead.compare.systems import System
 from polyhead.compare.table import markdown, summarize
 from polyhead.config import from_dict, set_by_path
-from polyhead.data import config as corpus
 from polyhead.data.batches.translation import Pair, TranslationBatches
+from polyhead.data.config import DataConfig
+from polyhead.data.parallel import load_parallel
 from polyhead.errors import DataError, Diverged
 from polyhead.pipelines.translator import load
-from polyhead.tokenizers import storage as tokenizer
 from polyhead.tokenizers.base import TextConfig
-from polyhead.tokenizers.storage import Tokenizers
+from polyhead.tokenizers.storage import TokenizerPair, save_tokenizers
 from polyhead.training.config import RunConfig, build
 from polyhead.training.run_dir import TOKENIZER, fingerprint
 from polyhead.training.run_log import NullReporter, ProgressReporter, RunLog
@@ -69,7 +69,7 @@ class Interrupted(Exception):
 class SharedData:
     """Vocabulary and encoded training pairs, the same for every system."""
 
-    tokenizers: Tokenizers
+    tokenizers: TokenizerPair
     pairs: list[Pair]
 
 
@@ -145,9 +145,9 @@ def time_left(plan: ComparePlan, n_left: int) -> str:
 def read_shared(plan: ComparePlan, reporter: ProgressReporter) -> SharedData:
     """Learn the vocabulary, and encode the training text with it."""
     reporter.stage("reading the data")
-    data = from_dict(corpus.DataConfig, plan.base["data"], "data.")
+    data = from_dict(DataConfig, plan.base["data"], "data.")
     text = from_dict(TextConfig, plan.base.get("text", {}), "text.")
-    train_pairs = corpus.load(data, seed=1).train
+    train_pairs = load_parallel(data, seed=1).train
     _check_same_text(plan.folder, [*train_pairs.sources, *train_pairs.targets])
     log = RunLog(plan.folder, reporter)
     tokens = load_or_train_tokenizers(
@@ -224,7 +224,7 @@ def _train(
         with os_errors_as_polyhead_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         with atomic_dir(place) as draft:
-            tokenizer.save(shared.tokenizers, draft)
+            save_tokenizers(shared.tokenizers, draft)
     return train(run, folder, reporter=reporter)
 
 

@@ -34,8 +34,8 @@ from polyhead.convert.weight_names import Weights
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.models.registry import FAMILIES
 from polyhead.tokenizers import huggingface as foreign
-from polyhead.tokenizers.huggingface import ForeignTokenizer
-from polyhead.tokenizers.storage import Tokenizers
+from polyhead.tokenizers.huggingface import HuggingFaceTokenizer
+from polyhead.tokenizers.storage import TokenizerPair
 
 GENERATION = "generation_config.json"
 MASKED = ("bert", "electra", "classifier")  # families with one id more than their tokenizer: [MASK]
@@ -113,7 +113,7 @@ def _converted(
     return chosen, chosen.weights(choosing.joined(one, two))
 
 
-def _tokenizers(theirs: Original, chosen: Conversion) -> tuple[Tokenizers | None, str]:
+def _tokenizers(theirs: Original, chosen: Conversion) -> tuple[TokenizerPair | None, str]:
     """Theirs under our numbers, and a word about it."""
     files = foreign.original_files(theirs.path) if theirs.path.is_dir() else {}
     if chosen.family == "vit":
@@ -132,7 +132,7 @@ def _tokenizers(theirs: Original, chosen: Conversion) -> tuple[Tokenizers | None
     last = -1 if chosen.specials.mask is not None else None
     numbers = [ids.order(n, chosen.specials).tolist()[:last] for n in (source, target)]
     two = foreign.both_sides("marian" if marian else "fast", files, *numbers)
-    return Tokenizers(*two, foreign.text_config(*two)), f"{len(two[0]):,} ids, kept as it was"
+    return TokenizerPair(*two, foreign.text_config(*two)), f"{len(two[0]):,} ids, kept as it was"
 
 
 def _vocabularies(chosen: Conversion) -> tuple[int, int]:
@@ -229,7 +229,11 @@ def export_model(model: Path, output: Path, *, to: str = "hf") -> ConversionRepo
             ForeignCheckpoint(draft / half.name, half.architecture) for half in reversed(folders)
         ]
         found, obstacle = _compared(saved, specials, sides), parity.obstacle(sides[0])
-    kept = "its files as they came" if isinstance(source, ForeignTokenizer) else "not written: ours"
+    kept = (
+        "its files as they came"
+        if isinstance(source, HuggingFaceTokenizer)
+        else "not written: ours"
+    )
     return ConversionReport(
         saved.family, " and ".join(half.architecture for half in folders), output,
         sum(len(half.weights) for half in folders), sum(t.numel() for t in weights.values()),
@@ -250,7 +254,7 @@ def _fill(folder: Path, half: ExportedModel, tokenizer: object) -> None:
         folder / WEIGHTS,
         metadata={"format": "pt"},
     )
-    if isinstance(tokenizer, ForeignTokenizer):
+    if isinstance(tokenizer, HuggingFaceTokenizer):
         foreign.write_files(tokenizer, folder, prefix="")
 
 
@@ -260,7 +264,7 @@ def specials_for(saved: SavedModel) -> SpecialIds | None:
     Its tokenizer knows them, also after fine-tuning; without one, what the import wrote down.
     """
     source = None if saved.tokenizers is None else saved.tokenizers.source
-    if not isinstance(source, ForeignTokenizer):
+    if not isinstance(source, HuggingFaceTokenizer):
         imported = saved.about.get("imported") or {}
         return specials_from(imported.get("specials") if isinstance(imported, dict) else None)
     missing = set(range(len(source) + 1)) - set(source.ids)

@@ -1,9 +1,9 @@
-"""Bring the files of a known corpus over the network, and let nothing in that is not as expected.
+"""Download of known corpora, verified by size and SHA-256.
 
-A file is loaded under a temporary name, unpacked on the way, and given its own name only when size
-and SHA-256 are right. So a file that is there is whole, and a failure leaves what was there before.
-Only https is spoken, and plain http with this machine itself. $POLYHEAD_MIRROR names another place
-to fetch from; the files must lie there as MIRROR/CORPUS/FILE, named as at their source.
+A file is written under a temporary name, unpacked on the way, and renamed only when its size and
+checksum are right: an existing file is complete, and a failure leaves the old one. Only https is
+used, and plain http for localhost. $POLYHEAD_MIRROR names another place to download from, with the
+files as MIRROR/CORPUS/FILE, named as at their source.
 """
 
 import hashlib
@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from polyhead.data.locate import KnownCorpus, RemoteFile
+from polyhead.data.catalog import KnownCorpus, RemoteFile, home
 from polyhead.data.text_files import CHUNK, unpacked
 from polyhead.errors import ConfigError, DataError, MissingError, PolyheadError
 
 Progress = Callable[[str, int, int], None]  # file, bytes so far, bytes in all
 
-PACKED_EXTRA = 1 << 16  # bytes that gzip may add to what it cannot shrink
-AGAIN = {408, 425, 429, 500, 502, 503, 504}  # answers that may be better the next time
+PACKED_EXTRA = 1 << 16  # bytes that gzip may add to incompressible data
+RETRIED = {408, 425, 429, 500, 502, 503, 504}  # status codes
 
 
-class Patience(NamedTuple):
-    """How often to try; how long to wait for an answer, between two tries, and for a whole file."""
+class RetryPolicy(NamedTuple):
+    """Number of attempts, and timeouts of an answer, between two attempts and of a whole file."""
 
     attempts: int = 3
     answer_seconds: float = 20.0
@@ -39,40 +39,37 @@ class Patience(NamedTuple):
     file_seconds: float = 600.0
 
 
-PATIENT = Patience()
+DEFAULT_POLICY = RetryPolicy()
 
 
 class NetworkFailure(Exception):
-    """Something that may be better when it is tried again."""
+    """A failure that is retried."""
 
 
 def fetch(
     corpus: KnownCorpus,
-    folder: Path,
+    folder: Path | None = None,
     *,
     base_url: str | None = None,
-    progress: Progress | None = None,
-    patience: Patience = PATIENT,
+    progress: Progress = lambda _name, _n_bytes, _total: None,
+    policy: RetryPolicy = DEFAULT_POLICY,
 ) -> list[Path]:
-    """Have all files of the corpus in the folder; those that are there and right are left alone."""
+    """Download all files of the corpus that are missing or wrong, and return their paths."""
     if corpus.kind == "made":
-        raise ConfigError(f"{corpus.name} is not fetched but made, by: {corpus.command}")
+        raise ConfigError(f"{corpus.name} is generated with: {corpus.command}", "wrong_command")
+    folder = folder or home() / corpus.name
     mirror = base_url or os.environ.get("POLYHEAD_MIRROR")
     for file in corpus.files:
         if not is_whole(folder / file.name, file):
             url = file.url
             if mirror:
                 url = f"{mirror.rstrip('/')}/{corpus.name}/{url.rsplit('/', 1)[1]}"
-            bring(file, url, folder, progress or silent, patience)
+            _download(file, url, folder, progress, policy)
     return [folder / file.name for file in corpus.files]
 
 
-def silent(name: str, n_bytes: int, total: int) -> None:
-    """Report progress to nobody."""
-
-
 def is_whole(path: Path, file: RemoteFile) -> bool:
-    """Whether the file is there with the right contents."""
+    """Return whether the file exists with the right contents."""
     try:
         if path.stat().st_size != file.n_bytes:
             return False
@@ -82,71 +79,78 @@ def is_whole(path: Path, file: RemoteFile) -> bool:
         return False
 
 
-def bring(file: RemoteFile, url: str, folder: Path, progress: Progress, patience: Patience) -> None:
-    """Fetch one file, trying again when the network fails."""
+def _download(
+    file: RemoteFile, url: str, folder: Path, progress: Progress, policy: RetryPolicy
+) -> None:
+    """Download a file, retrying when the network fails."""
     if not is_safe(url):
-        raise ConfigError(f"{url}: not fetched; give an https address (http only for this machine)")
-    problem = NetworkFailure("not tried")
-    for attempt in range(patience.attempts):
+        raise ConfigError(f"{url}: only https is allowed (http for localhost)", "unsafe_url")
+    problem = NetworkFailure("not attempted")
+    for attempt in range(policy.attempts):
         if attempt:
-            time.sleep(patience.pause_seconds * 2 ** (attempt - 1))
+            time.sleep(policy.pause_seconds * 2 ** (attempt - 1))
         try:
-            return load(file, url, folder, progress, patience)
+            return _download_once(file, url, folder, progress, policy)
         except NetworkFailure as failure:
             problem = failure
-    tries = f"{patience.attempts} {'tries' if patience.attempts > 1 else 'try'}"
     raise MissingError(
-        f"cannot fetch {url} ({problem}; {tries}): connect to the network, set POLYHEAD_MIRROR to "
-        f"a place that has it, or put the unpacked file at {folder / file.name} yourself"
+        f"cannot download {url} ({problem}; attempts: {policy.attempts}). Check the network, set "
+        f"POLYHEAD_MIRROR to a mirror, or save the unpacked file as {folder / file.name}.",
+        "download_failed",
     )
 
 
-def load(file: RemoteFile, url: str, folder: Path, progress: Progress, patience: Patience) -> None:
-    """Fetch one file, once. Nothing is left behind if that fails."""
+def _download_once(
+    file: RemoteFile, url: str, folder: Path, progress: Progress, policy: RetryPolicy
+) -> None:
+    """Download a file in one attempt; leave nothing behind if it fails."""
     path, part = folder / file.name, folder / f".{file.name}.{os.getpid()}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with part.open("wb") as out:
-            with open_url(url, patience) as response:
+            with open_url(url, policy) as response:
                 limit = file.n_bytes + PACKED_EXTRA
-                copy(Download(response, url, limit, patience), out, file, progress)
+                _copy(LimitedResponse(response, url, limit, policy), out, file, progress)
             out.flush()
             os.fsync(out.fileno())
         part.replace(path)
-    except OSError as error:  # those of the network are failures of their own
-        raise PolyheadError(f"{path}: cannot be written ({error.strerror or error})") from None
+    except OSError as error:  # of the disk; those of the network are NetworkFailure
+        message = f"{path}: cannot be written ({error.strerror or error})"
+        raise PolyheadError(message, "cannot_write") from None
     finally:
-        with suppress(OSError):  # mostly it is not there any more
+        with suppress(OSError):  # usually renamed
             part.unlink()
 
 
-def copy(download: "Download", out: IO[bytes], file: RemoteFile, progress: Progress) -> None:
-    """Unpack, write and add up; an error if it is not what was expected."""
+def _copy(
+    download: "LimitedResponse", out: IO[bytes], file: RemoteFile, progress: Progress
+) -> None:
+    """Unpack, write and verify."""
     digest, n_bytes = hashlib.sha256(), 0
     for chunk in unpacked(download, download.url):
         n_bytes += len(chunk)
         if n_bytes > file.n_bytes:
-            raise DataError(
-                f"{download.url}: larger than the {file.n_bytes:,} bytes of {file.name}"
-            )
+            message = f"{download.url}: larger than the {file.n_bytes:,} bytes of {file.name}"
+            raise DataError(message, "wrong_size")
         digest.update(chunk)
         out.write(chunk)
         progress(file.name, n_bytes, file.n_bytes)
     if digest.hexdigest() != file.sha256:
         raise DataError(
-            f"{download.url}: not the {file.name} that was expected; its SHA-256 is "
-            f"{digest.hexdigest()}, not {file.sha256}; nothing was kept, fetch it from elsewhere"
+            f"{download.url}: wrong contents of {file.name} (SHA-256 {digest.hexdigest()}, "
+            f"expected {file.sha256}); nothing was saved. Download it from elsewhere.",
+            "wrong_checksum",
         )
 
 
-class Download(io.BufferedIOBase):
-    """An answer of a server, read with limits on size and time; its failures are the network's."""
+class LimitedResponse(io.BufferedIOBase):
+    """A server's response, with limits on size and time."""
 
     def __init__(
-        self, response: http.client.HTTPResponse, url: str, limit: int, patience: Patience
+        self, response: http.client.HTTPResponse, url: str, limit: int, policy: RetryPolicy
     ) -> None:
         self.response, self.url, self.limit = response, url, limit
-        self.deadline = time.monotonic() + patience.file_seconds
+        self.deadline = time.monotonic() + policy.file_seconds
         length = response.headers.get("Content-Length", "")
         self.expected = int(length) if length.isdecimal() else None
         self.n_bytes = 0
@@ -155,54 +159,55 @@ class Download(io.BufferedIOBase):
         if self.n_bytes == self.expected:
             return b""
         if time.monotonic() > self.deadline:
-            raise NetworkFailure(f"too slow: {self.n_bytes:,} bytes until the time was up")
+            raise NetworkFailure(f"timeout after {self.n_bytes:,} bytes")
         try:
             chunk = self.response.read1(size)
         except (OSError, http.client.HTTPException) as error:
-            raise NetworkFailure(describe(error)) from None
+            raise NetworkFailure(_describe(error)) from None
         self.n_bytes += len(chunk)
         if self.n_bytes > self.limit:
-            raise DataError(f"{self.url}: more than {self.limit:,} bytes, which it must not have")
+            raise DataError(f"{self.url}: more than {self.limit:,} bytes", "wrong_size")
         if not chunk and self.expected is not None:
-            raise NetworkFailure(f"cut off after {self.n_bytes:,} of {self.expected:,} bytes")
+            raise NetworkFailure(f"ended after {self.n_bytes:,} of {self.expected:,} bytes")
         return chunk
 
 
-def open_url(url: str, patience: Patience) -> Any:
-    """Ask a server; what cannot get better is an error, the rest a failure of the network."""
+def open_url(url: str, policy: RetryPolicy) -> Any:
+    """Open a URL; raise NetworkFailure for what may be retried, other errors for the rest."""
     handlers: list[urllib.request.BaseHandler] = [SafeRedirects()]
     if is_loopback(url):
-        handlers.append(urllib.request.ProxyHandler({}))  # no proxy reaches this machine
+        handlers.append(urllib.request.ProxyHandler({}))  # no proxy for localhost
     request = urllib.request.Request(url, headers={"User-Agent": "polyhead"})
     try:
-        return urllib.request.build_opener(*handlers).open(request, timeout=patience.answer_seconds)
+        return urllib.request.build_opener(*handlers).open(request, timeout=policy.answer_seconds)
     except urllib.error.HTTPError as error:
         with error:
-            if error.code in AGAIN:
-                raise NetworkFailure(f"the server answered {error.code}") from None
-            raise MissingError(f"{url}: the server answered {error.code} {error.reason}") from None
+            if error.code in RETRIED:
+                raise NetworkFailure(f"status {error.code}") from None
+            message = f"{url}: the server answered {error.code} {error.reason}"
+            raise MissingError(message, "download_failed") from None
     except (OSError, http.client.HTTPException) as error:
-        raise NetworkFailure(describe(error)) from None
+        raise NetworkFailure(_describe(error)) from None
 
 
 class SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows a server only to another place that may be asked, and never from afar to here."""
+    """Follow redirects only to safe addresses, and never from another host to localhost."""
 
     def redirect_request(
         self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: str
     ) -> Any:
         if not is_safe(newurl) or (is_loopback(newurl) and not is_loopback(req.full_url)):
-            raise MissingError(f"{req.full_url}: the server points to {newurl}, which is not safe")
+            raise MissingError(f"{req.full_url}: unsafe redirect to {newurl}", "unsafe_url")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def is_safe(url: str) -> bool:
-    """Whether an address may be asked at all."""
+    """Return whether a URL may be opened: https, or http on localhost."""
     return urlsplit(url).scheme == "https" or (urlsplit(url).scheme == "http" and is_loopback(url))
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is this machine."""
+    """Return whether a URL is on localhost."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -210,11 +215,11 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def describe(error: Exception) -> str:
-    """The reason of a failure in a few words."""
+def _describe(error: Exception) -> str:
+    """Return the reason of a failure in a few words."""
     inner = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(inner, TimeoutError):
-        return "no answer in time"
+        return "timeout"
     if isinstance(inner, OSError) and inner.strerror:
         return inner.strerror
     return str(inner) or type(inner).__name__

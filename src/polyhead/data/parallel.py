@@ -1,15 +1,13 @@
-"""Sentence pairs, read from two files that run in parallel or from one that holds both sides.
+"""Sentence pairs, read from two parallel files or from one file that holds both sides.
 
-A pair is kept only if both sides are there. What is left out is never silent: every bad line is in
-`skipped` with its place and its reason, or is an error right away (`on_bad_line="fail"`). Files of
-unequal length are always an error, because nobody can know which line is missing. The place of
-every pair in its file stays known, so that later complaints can say `file:line`.
+A pair is kept only if both sides have text. Every bad line is listed in `skipped` with its place
+and reason, or raises an error (`on_bad_line="fail"`). Files of unequal length are always an error,
+because the missing line is unknown. Every pair keeps its place in its file, so that later messages
+can name `file:line`.
 """
 
-import hashlib
 import os
-import unicodedata
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -17,10 +15,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from polyhead.data.config import DataConfig, make_missing
 from polyhead.data.doctor.alignment import judge
+from polyhead.data.holdout import (
+    MAX_SHARE_OF_PAIRS,
+    draw_texts,
+    held_out_count,
+    held_out_notice,
+)
+from polyhead.data.locate import find_all, find_lines
 from polyhead.data.records import Keys, Record, records_of
-from polyhead.data.text_files import BadLine as BadLine  # a part of this module's own vocabulary
-from polyhead.data.text_files import Text, read_text
+from polyhead.data.text_files import BadLine, TextFile, read_text, skipped_notices
 from polyhead.errors import ConfigError, DataError
 
 OnBadLine = Literal["skip", "fail"]
@@ -28,7 +33,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Origin(NamedTuple):
-    """Where pair i comes from: `line[i]` of `source_files[file[i]]` and of its partner."""
+    """Places of the pairs: pair i is `line[i]` of `source_files[file[i]]` and its partner."""
 
     source_files: tuple[str, ...]
     target_files: tuple[str, ...]
@@ -38,7 +43,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Parallel sentences, none of them empty, and what was left out on the way to them."""
+    """Parallel sentences, none of them empty, and the lines that were left out."""
 
     sources: list[str]
     targets: list[str]
@@ -57,7 +62,7 @@ class Pairs:
         return zip(self.sources, self.targets, strict=True)
 
     def where(self, index: int, side: Literal["source", "target"] = "source") -> str:
-        """The place of one side of a pair, as `file:line`."""
+        """Return the place of one side of a pair, as `file:line`."""
         if self.origin is None:
             return f"pair {index + 1}"
         source, target, file, line = self.origin
@@ -65,12 +70,90 @@ class Pairs:
         return f"{files[file[index]]}:{line[index]}"
 
     def select(self, indices: Sequence[int]) -> "Pairs":
-        """These pairs, in this order, with their places; what was skipped stays behind."""
+        """Return these pairs in this order with their places, without the skipped lines."""
         origin = self.origin
         if origin is not None:
             chosen = np.array(indices, dtype=np.int64)
             origin = origin._replace(file=origin.file[chosen], line=origin.line[chosen])
         return Pairs([self.sources[i] for i in indices], [self.targets[i] for i in indices], origin)
+
+
+@dataclass(frozen=True)
+class ParallelCorpus:
+    """Sentence pairs for training and for validation, and messages about them."""
+
+    train: Pairs
+    valid: Pairs
+    notices: tuple[str, ...]
+
+
+def load_parallel(config: DataConfig, seed: int) -> ParallelCorpus:
+    """Read the sentence pairs of a configuration."""
+    make_missing(config)
+    train = read_pairs(config, config.source, config.target, config.pairs, "data")
+    notices = [*train.notices, *skipped_notices(train.skipped)]
+    if config.valid_source or config.valid_target or config.valid_pairs:
+        files = config.valid_source, config.valid_target, config.valid_pairs
+        valid = read_pairs(config, *files, "data.valid")
+        notices += [*valid.notices, *skipped_notices(valid.skipped)]
+    else:
+        n_pairs = len(train)
+        if n_pairs < 2:
+            raise DataError(f"{n_pairs} usable pairs, at least 2 needed", "too_few_examples")
+        count = held_out_count(n_pairs, config.hold_out, MAX_SHARE_OF_PAIRS)
+        train, valid = hold_out(train, count, seed)
+        notices.append(held_out_notice(len(valid), n_pairs, "pairs"))
+    return ParallelCorpus(train, valid, tuple(notices))
+
+
+def read_pairs(
+    config: DataConfig,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    pairs: Sequence[str],
+    where: str,
+) -> Pairs:
+    """Read one set of files as configured; `where` names it in messages."""
+    if bool(pairs) == bool(sources or targets):
+        raise ConfigError(
+            f"{where}: give either source and target files, or pairs (TSV or JSON lines)",
+            "no_data",
+        )
+    if pairs:
+        return read_pair_file(
+            find_all(pairs),
+            source_key=config.source_key,
+            target_key=config.target_key,
+            on_bad_line=config.on_bad_line,
+            encoding=config.encoding,
+        )
+    check_equal_count(sources, targets, where)
+    return read_parallel(
+        find_all(sources),
+        find_all(targets),
+        on_bad_line=config.on_bad_line,
+        encoding=config.encoding,
+    )
+
+
+def read_references(
+    source: Sequence[Path], target: Sequence[Path], encoding: str = "utf-8"
+) -> tuple[list[str], list[str]]:
+    """Read sentences and one reference for each, empty lines included."""
+    sources, targets = (
+        [line for path in paths for line in find_lines(path, encoding=encoding)]
+        for paths in (source, target)
+    )
+    names = [", ".join(map(str, paths)) for paths in (source, target)]
+    if len(sources) != len(targets):
+        raise DataError(
+            f"{names[0]} has {len(sources)} lines but {names[1]} has {len(targets)}; line i of one "
+            "must translate line i of the other",
+            "unequal_lengths",
+        )
+    if not sources:
+        raise DataError(f"{names[0]} has no lines", "no_text")
+    return sources, targets
 
 
 def read_parallel(
@@ -81,23 +164,19 @@ def read_parallel(
     encoding: str = "utf-8",
     target_encoding: str | None = None,
 ) -> Pairs:
-    """Pairs from files of which line n of sources[i] translates line n of targets[i].
+    """Read files of which line n of sources[i] translates line n of targets[i].
 
-    `target_encoding` is for sides that were not written on the same machine.
+    `target_encoding` overrides the encoding of the target files.
     """
-    if len(sources) != len(targets):
-        raise ConfigError(
-            f"{len(sources)} source files but {len(targets)} target files: every source file needs "
-            "its target file, in the same order"
-        )
+    check_equal_count(sources, targets, "data")
     texts = []
     for source_path, target_path in zip(sources, targets, strict=True):
-        refuse_same_file(source_path, target_path)
+        check_different_files(source_path, target_path)
         source = read_text(source_path, encoding=encoding)
         target = read_text(target_path, encoding=target_encoding or encoding)
-        refuse_unequal(source, target)
+        check_equal_lengths(source, target)
         texts.append((source, target))
-    return gather([side_by_side(*sides) for sides in texts], texts, on_bad_line)
+    return _gather([_side_by_side(*sides) for sides in texts], texts, on_bad_line)
 
 
 def read_pair_file(
@@ -108,37 +187,39 @@ def read_pair_file(
     on_bad_line: OnBadLine = "skip",
     encoding: str = "utf-8",
 ) -> Pairs:
-    """Pairs from files that hold both sides: .tsv, .jsonl or .json, also with .gz after it.
+    """Read files that hold both sides: .tsv, .jsonl or .json, also with .gz after it.
 
-    The keys name columns (by heading, or by number from 1) or fields of a JSON object. Without
-    them they are the first two columns, or "source" and "target".
+    The keys name columns (by header, or by number from 1) or fields of a JSON object; the defaults
+    are the first two columns, or "source" and "target".
     """
     texts = [read_text(path, encoding=encoding) for path in paths]
     for text in texts:
-        refuse_empty(text)
+        check_not_empty(text)
     records = [records_of(text, Keys(source_key, target_key)) for text in texts]
-    return gather(records, [(text, text) for text in texts], on_bad_line)
+    return _gather(records, [(text, text) for text in texts], on_bad_line)
 
 
-def side_by_side(source: Text, target: Text) -> Iterator[Record]:
-    """The lines of two files as pairs."""
+def _side_by_side(source: TextFile, target: TextFile) -> Iterator[Record]:
+    """Yield the lines of two files as pairs."""
     bad_sources = {bad.line: bad for bad in source.bad}
     bad_targets = {bad.line: bad for bad in target.bad}
     for line, pair in enumerate(zip(source.lines, target.lines, strict=True), start=1):
         yield Record(line, *pair, bad_sources.get(line) or bad_targets.get(line))
 
 
-def gather(
-    files: Sequence[Iterator[Record]], texts: Sequence[tuple[Text, Text]], on_bad_line: OnBadLine
+def _gather(
+    files: Sequence[Iterator[Record]],
+    texts: Sequence[tuple[TextFile, TextFile]],
+    on_bad_line: OnBadLine,
 ) -> Pairs:
-    """Keep the pairs of all files, and do with the bad lines as asked."""
+    """Collect the pairs of all files; skip bad lines or raise an error."""
     sources: list[str] = []
     targets: list[str] = []
     places: list[tuple[int, int]] = []
     skipped: list[BadLine] = []
     for number, records in enumerate(files):
         for record in records:
-            bad = record.bad or empty(record, texts[number])
+            bad = record.bad or _empty(record, texts[number])
             if bad is None:
                 sources.append(record.source)
                 targets.append(record.target)
@@ -146,9 +227,11 @@ def gather(
             elif on_bad_line == "skip":
                 skipped.append(bad)
             else:
-                way_out = '--on-bad-line skip (data.on_bad_line = "skip")'
-                raise DataError(f"{bad}; correct it, or leave such lines out with {way_out}")
-    refuse_nothing(sources, targets, skipped, [text.name for sides in texts for text in sides])
+                raise DataError(
+                    f'{bad}. Correct it, or skip such lines with data.on_bad_line = "skip".',
+                    "bad_line",
+                )
+    check_usable(sources, targets, skipped, [text.name for sides in texts for text in sides])
     notices = dict.fromkeys(notice for sides in texts for text in sides for notice in text.notices)
     file, line = np.array(places, dtype=np.int64).T
     origin = Origin(
@@ -160,8 +243,8 @@ def gather(
     return Pairs(sources, targets, origin, tuple(skipped), tuple(notices))
 
 
-def empty(record: Record, sides: tuple[Text, Text]) -> BadLine | None:
-    """The reason why a record with an empty side is no pair."""
+def _empty(record: Record, sides: tuple[TextFile, TextFile]) -> BadLine | None:
+    """Return why a record with an empty side is no pair."""
     no_source, no_target = not record.source.strip(), not record.target.strip()
     if no_source and no_target:
         return BadLine(sides[0].name, record.line, "both sides are empty")
@@ -171,25 +254,25 @@ def empty(record: Record, sides: tuple[Text, Text]) -> BadLine | None:
 
 
 def hold_out(pairs: Pairs, amount: int | float, seed: int) -> tuple[Pairs, Pairs]:
-    """Part the pairs into (train, held out): a count of them, or a fraction between 0 and 1.
+    """Split into (train, held out): a count of pairs, or a fraction between 0 and 1.
 
-    All pairs with the same source, but for case and blanks, go to the same side: a model that has
-    seen the question must not be examined with it. So a few less than asked for may be held out.
-    Which sources are, follows from the seed and the sentence alone, and changes little when the
-    corpus grows.
+    All pairs with the same source, ignoring case and white space, go to the same part, so that the
+    model is not validated on a source it has seen. A few less than requested may be held out.
     """
     fraction = amount if isinstance(amount, float) else amount / max(1, len(pairs))
     wanted = round(fraction * len(pairs)) if 0 < fraction < 1 else 0
     if not 0 < wanted < len(pairs):
         raise ConfigError(
             f"cannot hold out {amount} of {len(pairs)} pairs: give a count below their number, or "
-            "a fraction between 0 and 1 that comes to at least one pair"
+            "a fraction between 0 and 1 of at least one pair",
+            "invalid_hold_out",
         )
-    held = drawn(pairs.sources, wanted, seed)
+    held = draw_texts(pairs.sources, wanted, seed)
     if not held:
         raise DataError(
             f"cannot hold out {wanted} of {len(pairs)} pairs: every source occurs more often than "
-            "that, and its repetitions must stay together"
+            "that, and its repetitions must stay together",
+            "too_few_examples",
         )
     chosen = set(held)
     train = pairs.select([index for index in range(len(pairs)) if index not in chosen])
@@ -197,76 +280,64 @@ def hold_out(pairs: Pairs, amount: int | float, seed: int) -> tuple[Pairs, Pairs
     return train, pairs.select(sorted(held))
 
 
-def drawn(texts: Sequence[str], wanted: int, seed: int, never: Container[str] = ()) -> list[int]:
-    """The places of about so many texts, at most as many; equal ones are drawn together.
-
-    Equal are those that are the same when `plain`; `never` are such that are not to be drawn.
-    """
-    groups: dict[str, list[int]] = {}
-    for index, text in enumerate(texts):
-        groups.setdefault(plain(text), []).append(index)
-    held: list[int] = []
-    for key in sorted(groups, key=lambda sentence: lot(sentence, seed)):
-        if key not in never and len(held) + len(groups[key]) <= wanted:
-            held += groups[key]
-    return held
-
-
-def plain(text: str) -> str:
-    """A sentence without what does not make it another sentence: case, blanks, composition."""
-    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
-
-
-def lot(text: str, seed: int) -> bytes:
-    """A number drawn for a sentence, the same on every machine."""
-    return hashlib.sha256(f"{seed} {text}".encode("utf-8", "surrogatepass")).digest()
-
-
-def refuse_same_file(source: Path, target: Path) -> None:
-    """A file is not its own translation."""
-    try:
-        same = source == target or os.path.samefile(source, target)
-    except (OSError, ValueError):
-        return  # one of them cannot be opened, which is said better when it is
-    if same:
-        raise DataError(f"{source} is given as source and as target: give two files")
-
-
-def refuse_empty(text: Text) -> None:
-    """A file must have lines."""
-    if not text.lines:
-        raise DataError(f"{text.name} is empty: it has no lines at all")
-
-
-def refuse_unequal(source: Text, target: Text) -> None:
-    """Two parallel files have as many lines as each other."""
-    refuse_empty(source)
-    refuse_empty(target)
-    if len(source.lines) != len(target.lines):
-        raise DataError(
-            f"{source.name} has {len(source.lines):,} lines, {target.name} has "
-            f"{len(target.lines):,}: line n of the one must translate line n of the other"
-            f"{parting(source, target)}"
+def check_equal_count(sources: Sequence[object], targets: Sequence[object], where: str) -> None:
+    """Require as many target files as source files."""
+    if len(sources) != len(targets):
+        raise ConfigError(
+            f"{where}: {len(sources)} source files but {len(targets)} target files; give a target "
+            "file for every source file, in the same order",
+            "unequal_files",
         )
 
 
-def parting(source: Text, target: Text) -> str:
-    """A hint at where two files of unequal length part, as the end of a sentence."""
+def check_different_files(source: Path, target: Path) -> None:
+    """Reject one file as source and target."""
+    try:
+        is_same = source == target or os.path.samefile(source, target)
+    except (OSError, ValueError):
+        return  # the error is reported when the file is opened
+    if is_same:
+        raise DataError(f"{source} is both source and target; give two files", "same_file")
+
+
+def check_not_empty(text: TextFile) -> None:
+    """Require a file with lines."""
+    if not text.lines:
+        raise DataError(f"{text.name} is empty", "no_text")
+
+
+def check_equal_lengths(source: TextFile, target: TextFile) -> None:
+    """Require two files with equal numbers of lines."""
+    check_not_empty(source)
+    check_not_empty(target)
+    if len(source.lines) != len(target.lines):
+        raise DataError(
+            f"{source.name} has {len(source.lines):,} lines, {target.name} has "
+            f"{len(target.lines):,}: line n of one must translate line n of the other"
+            f"{_difference(source, target)}",
+            "unequal_lengths",
+        )
+
+
+def _difference(source: TextFile, target: TextFile) -> str:
+    """Return a hint at where two files of unequal length diverge, as the end of a sentence."""
     longer, shorter = sorted((source, target), key=lambda text: -len(text.lines))
     extra = longer.lines[len(shorter.lines) :]
     if not any(line.strip() for line in extra):
-        return f"; what {longer.name} has more is empty lines at its end: remove them"
-    parted = judge(source.lines, target.lines).parted
-    return f"; they seem to part near line {parted[0].start + 1:,}" if parted else ""
+        return f"; remove the empty lines at the end of {longer.name}"
+    spans = judge(source.lines, target.lines).misaligned_spans
+    return f"; they seem to diverge near line {spans[0].start + 1:,}" if spans else ""
 
 
-def refuse_nothing(
+def check_usable(
     sources: list[str], targets: list[str], skipped: list[BadLine], names: list[str]
 ) -> None:
-    """A corpus needs at least one pair, and two sides that differ."""
+    """Require at least one pair, and two sides that differ."""
     where = ", ".join(dict.fromkeys(names[:6]))
     if not sources:
         reason = f"; the first reason: {skipped[0]}" if skipped else ""
-        raise DataError(f"{where}: not one usable pair in {len(skipped):,} lines{reason}")
+        raise DataError(f"{where}: no usable pair in {len(skipped):,} lines{reason}", "no_text")
     if len(sources) > 1 and sources == targets:
-        raise DataError(f"{where}: source and target are the same text; give two languages")
+        raise DataError(
+            f"{where}: source and target are the same text; give two languages", "same_text"
+        )

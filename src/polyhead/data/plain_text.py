@@ -1,75 +1,59 @@
-"""Plain text for models of one language: files, joined, with the end kept back if need be."""
+"""Plain text for models of one language: joined files, of which the end may be held out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from polyhead.data.text_files import BadLine, read_text
-from polyhead.errors import DataError
-
-HELD_OUT_SHARE = 0.1
+from polyhead.data.config import DataConfig, make_missing
+from polyhead.data.holdout import held_out_count, held_out_notice
+from polyhead.data.locate import find_all
+from polyhead.data.text_files import check_bad_lines, read_text, skipped_notices
+from polyhead.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
-class Lines:
-    """What to train on, what to validate on, and what there is to say about them."""
+class PlainCorpus:
+    """Lines for training and for validation, and messages about them."""
 
     train: list[str]
     valid: list[str]
     notices: tuple[str, ...]
 
 
-def read_plain(
-    paths: Sequence[Path],
-    valid: Sequence[Path],
-    *,
-    encoding: str = "utf-8",
-    on_bad_line: Literal["skip", "fail"] = "skip",
-    most: int | None = None,
-) -> Lines:
-    """All lines in their order. Without validation files, the last tenth is held out.
+def load_plain(config: DataConfig, most: int | None = None) -> PlainCorpus:
+    """Read the plain text of a configuration, all lines in order.
 
-    `most` limits that: who measures often has no time for a tenth of a large corpus.
+    Without validation files, the last tenth is held out, at most `most` lines of it.
     """
+    if not config.text:
+        raise ConfigError("data.text: give a file of plain text, as in --text FILE", "no_data")
+    make_missing(config)
     notices: list[str] = []
-    train = _joined(paths, encoding, on_bad_line, notices)
-    if valid:
-        return Lines(train, _joined(valid, encoding, on_bad_line, notices), tuple(notices))
-    n_held_out = max(1, int(len(train) * HELD_OUT_SHARE))
-    n_held_out = n_held_out if most is None else min(most, n_held_out)
-    kept, held_out = train[:-n_held_out], train[-n_held_out:]
-    if not any(kept) or not any(held_out):
+    paths, valid_paths = find_all(config.text), find_all(config.valid_text)
+    lines = _read(paths, config, notices)
+    if valid_paths:
+        return PlainCorpus(lines, _read(valid_paths, config, notices), tuple(notices))
+    count = held_out_count(len(lines), most)
+    train, valid = lines[:-count], lines[-count:]
+    if not any(train) or not any(valid):
         raise DataError(
-            f"{paths[0]}: {len(train)} lines are not enough to train on and to hold some out; "
-            "give more text, or a validation file"
+            f"{paths[0]}: {len(lines)} lines are not enough to train on and to hold some out. Give "
+            "more text, or a validation file.",
+            "too_few_examples",
         )
-    notices.append(
-        f"no validation file given: the last {len(held_out):,} of {len(train):,} lines are held "
-        "out for validation and not trained on"
-    )
-    return Lines(kept, held_out, tuple(notices))
+    notices.append(held_out_notice(len(valid), len(lines), "lines, the last ones,"))
+    return PlainCorpus(train, valid, tuple(notices))
 
 
-def _joined(
-    paths: Sequence[Path], encoding: str, on_bad_line: str, notices: list[str]
-) -> list[str]:
+def _read(paths: Sequence[Path], config: DataConfig, notices: list[str]) -> list[str]:
     lines: list[str] = []
     for path in paths:
-        text = read_text(path, encoding=encoding)
+        text = read_text(path, encoding=config.encoding)
         if not any(text.lines):
-            why = f" ({text.bad[0]})" if text.bad else ""
-            raise DataError(f"{path} holds no text{why}")
-        if text.bad and on_bad_line == "fail":
-            raise DataError(f"{text.bad[0]}; correct or remove the line")
+            reason = f" ({text.bad[0]})" if text.bad else ""
+            raise DataError(f"{path} has no text{reason}", "no_text")
+        check_bad_lines(text.bad, config.on_bad_line)
         bad = {line.line for line in text.bad}
         lines += [line for number, line in enumerate(text.lines, start=1) if number not in bad]
-        notices += [*text.notices, *_told(text.bad)]
+        notices += [*text.notices, *skipped_notices(text.bad)]
     return lines
-
-
-def _told(bad: Sequence[BadLine]) -> list[str]:
-    if not bad:
-        return []
-    lines = "1 bad line" if len(bad) == 1 else f"{len(bad):,} bad lines"
-    return [f"{lines} skipped: {'; '.join(str(line) for line in bad[:3])}"]

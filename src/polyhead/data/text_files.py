@@ -1,13 +1,12 @@
-"""From a file to its lines, without losing count and without trusting the file.
+"""Reading of text files line by line.
 
-Two files are parallel because line n of one translates line n of the other. So a line ends at the
-byte 0x0A and nowhere else: Python's text mode also ends one at a lone carriage return, `splitlines`
-at eight further characters, and a corpus that holds one of those is out of step from there on. The
-carriage return of a Windows line end (0x0D 0x0A) is dropped. Whether the last line has an end makes
-no difference.
+Parallel files need equal line counts. So a line ends at the byte 0x0A and nowhere else: Python's
+text mode also ends one at a lone carriage return, `splitlines` at eight further characters, and a
+corpus that holds one of those is misaligned from there on. The carriage return of a Windows line
+end (0x0D 0x0A) is dropped. The end of the last line is optional.
 
-A bad line is reported as `file:line: why`, and still counts as a line. Memory stays bounded: a line
-without end is dropped as it comes; gzip data is unpacked in pieces, and given up if it is a bomb.
+A bad line is reported as `file:line: reason`, and still counts as a line. Memory stays bounded: an
+overlong line is dropped while it is read; gzip data is unpacked in chunks, up to a limit.
 """
 
 import difflib
@@ -16,21 +15,28 @@ import io
 import itertools
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from polyhead.data import encodings
+from polyhead.data.encodings import (
+    WIDE,
+    NotTextError,
+    canonical,
+    decode,
+    display_encoding,
+    narrow,
+    recognise,
+    remedy,
+)
 from polyhead.errors import DataError
 
 CHUNK = 1 << 18
 MAX_LINE = 1_000_000  # bytes
 MAX_UNPACKED = 8 << 30  # bytes that one gzip file may become
-MAX_RATIO = (
-    200  # times its size, beyond the first RATIO_FREE bytes; text shrinks to a third or a tenth
-)
+MAX_RATIO = 200  # unpacked to packed bytes, beyond RATIO_FREE; that of text is 3 to 10
 RATIO_FREE = 64 << 20
 
 NOT_TEXT = {
@@ -59,15 +65,15 @@ class BadLine:
 
 
 @dataclass(frozen=True)
-class Misread(BadLine):
-    """A line that is not in the encoding asked for; `looks_like` names another, or is empty."""
+class MisreadLine(BadLine):
+    """A line that is not in the given encoding; `looks_like` names another, or is empty."""
 
     looks_like: str = field(compare=False)
 
 
 @dataclass(frozen=True)
-class Text:
-    """The lines of a file, in order and in number; a bad one stands as an empty string."""
+class TextFile:
+    """The lines of a file; a bad line is an empty string."""
 
     name: str
     lines: list[str]
@@ -75,27 +81,41 @@ class Text:
     notices: tuple[str, ...]
 
 
-class TooLong(NamedTuple):
-    """Stands for a line that was dropped while it was read."""
+class OverlongLine(NamedTuple):
+    """Replaces a line that was dropped while it was read."""
 
     n_bytes: int
 
 
 def read_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
-    """All lines of a file ("-" is standard input); an error at the first bad one."""
+    """Return all lines of a file ("-" is standard input); raise an error at a bad line."""
     text = read_text(path, encoding=encoding)
-    if text.bad:
-        raise DataError(f"{text.bad[0]}; correct or remove the line")
+    check_bad_lines(text.bad, "fail")
     return text.lines
 
 
-def read_text(path: Path, *, encoding: str = "utf-8") -> Text:
-    """All lines of a file, and which of them are bad.
+def check_bad_lines(bad: Sequence[BadLine], on_bad_line: str) -> None:
+    """Raise an error at the first bad line if so configured."""
+    if bad and on_bad_line == "fail":
+        raise DataError(f"{bad[0]}. Correct or remove the line.", "bad_line")
 
-    If most lines are in another encoding, then the file is, and that is an error whatever is done
-    about bad lines: skipping them would leave a corpus of the lines that happen to be plain ASCII.
+
+def skipped_notices(bad: Sequence[BadLine]) -> list[str]:
+    """Return the message that bad lines were skipped, if there are any."""
+    if not bad:
+        return []
+    lines = "1 bad line" if len(bad) == 1 else f"{len(bad):,} bad lines"
+    more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""
+    return [f"{lines} skipped: {'; '.join(map(str, bad[:3]))}{more}"]
+
+
+def read_text(path: Path, *, encoding: str = "utf-8") -> TextFile:
+    """Read all lines of a file, good and bad.
+
+    If most lines are in another encoding, the file is, and that is always an error:
+    skipping them would leave a corpus of the lines that happen to be plain ASCII.
     """
-    name = spoken_name(path)
+    name = display_name(path)
     lines: list[str] = []
     bad: list[BadLine] = []
     notices: list[str] = []
@@ -104,61 +124,59 @@ def read_text(path: Path, *, encoding: str = "utf-8") -> Text:
             if isinstance(line, BadLine):
                 bad.append(line)
             lines.append("" if isinstance(line, BadLine) else line)
-    refuse_other_encoding(bad, sum(map(bool, lines)), encoding)
-    return Text(name, lines, tuple(bad), tuple(notices))
+    _check_encoding(bad, sum(map(bool, lines)), encoding)
+    return TextFile(name, lines, tuple(bad), tuple(notices))
 
 
 def scan(
     stream: io.BufferedIOBase, name: str, *, encoding: str, notify: Callable[[str], None]
 ) -> Iterator[str | BadLine]:
-    """The lines of an open file one by one, each as text or as what is wrong with it."""
+    """Yield the lines of an open file, each as text or as a bad line."""
     chunks = unpacked(stream, name)
     head = next(chunks, b"")
-    refuse_other_formats(head, name)
-    found = encodings.recognise(head[: 1 << 14], encodings.canonical(encoding), name)
-    if found.notice:
-        notify(found.notice)
-    chunks = encodings.narrow(itertools.chain([head[found.skip :]], chunks), found.encoding, name)
-    narrow = "utf-8" if encodings.WIDE.fullmatch(found.encoding) else found.encoding
+    _check_format(head, name)
+    detected = recognise(head[: 1 << 14], canonical(encoding), name)
+    if detected.notice:
+        notify(detected.notice)
+    chunks = narrow(itertools.chain([head[detected.skip :]], chunks), detected.encoding, name)
+    line_encoding = "utf-8" if WIDE.fullmatch(detected.encoding) else detected.encoding
     for number, raw in enumerate(split(chunks), start=1):
-        if isinstance(raw, TooLong):
-            why = f"longer than {MAX_LINE:,} bytes ({raw.n_bytes:,})"
-            yield BadLine(name, number, why)
+        if isinstance(raw, OverlongLine):
+            yield BadLine(name, number, f"longer than {MAX_LINE:,} bytes ({raw.n_bytes:,})")
             continue
         try:
-            yield encodings.decode(raw, narrow)
-        except encodings.NotTextError as error:
+            yield decode(raw, line_encoding)
+        except NotTextError as error:
             if error.looks_like is None:
                 yield BadLine(name, number, str(error))
             else:
-                yield Misread(name, number, str(error), error.looks_like)
+                yield MisreadLine(name, number, str(error), error.looks_like)
 
 
-def split(chunks: Iterator[bytes]) -> Iterator[bytes | TooLong]:
-    r"""Cut a stream at b"\n" only. What is too long is counted instead of kept."""
-    start, dropped = b"", 0  # of the line that is not ended yet: its bytes, and how many are gone
+def split(chunks: Iterator[bytes]) -> Iterator[bytes | OverlongLine]:
+    """Cut a stream at the byte 0x0A only; overlong lines are counted instead of kept."""
+    start, dropped = b"", 0  # of the unfinished line: its bytes, and the number of dropped ones
     for chunk in chunks:
         first, *others = chunk.split(b"\n")
         start += first
         for other in others:
-            yield finish(start.removesuffix(b"\r"), dropped)
+            yield _finish(start.removesuffix(b"\r"), dropped)
             start, dropped = other, 0
-        if len(start) > MAX_LINE + 1:  # one more may turn out to be a carriage return
+        if len(start) > MAX_LINE + 1:  # one more may be a carriage return
             start, dropped = b"", dropped + len(start)
     if start or dropped:
-        yield finish(start, dropped)
+        yield _finish(start, dropped)
 
 
-def finish(line: bytes, dropped: int) -> bytes | TooLong:
-    """A whole line, unless it is too long."""
+def _finish(line: bytes, dropped: int) -> bytes | OverlongLine:
     n_bytes = len(line) + dropped
-    return TooLong(n_bytes) if n_bytes > MAX_LINE else line
+    return OverlongLine(n_bytes) if n_bytes > MAX_LINE else line
 
 
 def unpacked(stream: io.BufferedIOBase, name: str) -> Iterator[bytes]:
-    """The contents in chunks, unpacked if they are gzip's (by the first bytes, not by the name).
+    """Yield the contents in chunks, unpacked if they are gzip data by their first bytes.
 
-    The first chunk is long enough to know the file by, also if a pipe hands out single bytes.
+    The first chunk is long enough to recognize the format, also if a pipe delivers single bytes.
     """
     try:
         head = stream.read1(CHUNK)
@@ -169,27 +187,25 @@ def unpacked(stream: io.BufferedIOBase, name: str) -> Iterator[bytes]:
             while chunk := stream.read1(CHUNK):
                 yield chunk
             return
-        packed = Counted(head, stream)
+        packed = CountingReader(head, stream)
         n_bytes = 0
         with gzip.GzipFile(fileobj=io.BufferedReader(packed, CHUNK)) as plain:
             while chunk := plain.read(CHUNK):
                 n_bytes += len(chunk)
-                refuse_bomb(n_bytes, packed.n_bytes, name)
+                _check_ratio(n_bytes, packed.n_bytes, name)
                 yield chunk
     except EOFError:
-        raise DataError(
-            f"{name}: gzip data that is cut off; copy or fetch the file again"
-        ) from None
+        message = f"{name}: truncated gzip data; copy or download the file again"
+        raise DataError(message, "damaged_gzip") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(
-            f"{name}: damaged gzip data ({error}); copy or fetch the file again"
-        ) from None
+        message = f"{name}: damaged gzip data ({error}); copy or download the file again"
+        raise DataError(message, "damaged_gzip") from None
     except OSError as error:
-        raise DataError(f"{name}: cannot be read ({error.strerror})") from None
+        raise DataError(f"{name}: cannot be read ({error.strerror})", "cannot_read") from None
 
 
-class Counted(io.RawIOBase):
-    """A stream whose head was read already, and that knows how much was taken from it."""
+class CountingReader(io.RawIOBase):
+    """A stream whose first bytes were already read; counts the bytes taken from it."""
 
     def __init__(self, head: bytes, stream: io.BufferedIOBase) -> None:
         self.head = head
@@ -207,8 +223,8 @@ class Counted(io.RawIOBase):
         return len(chunk)
 
 
-def refuse_bomb(n_unpacked: int, n_packed: int, name: str) -> None:
-    """Give up on a gzip file that becomes far larger than text can."""
+def _check_ratio(n_unpacked: int, n_packed: int, name: str) -> None:
+    """Reject a gzip file that unpacks to far more than text does."""
     if n_unpacked > MAX_UNPACKED:
         limit = f"{MAX_UNPACKED >> 30} GiB"
     elif n_unpacked > RATIO_FREE and n_unpacked > MAX_RATIO * n_packed:
@@ -216,71 +232,75 @@ def refuse_bomb(n_unpacked: int, n_packed: int, name: str) -> None:
     else:
         return
     raise DataError(
-        f"{name}: gzip data that unpacks to more than {limit}, which text does not; "
-        "if you trust it, unpack it yourself"
+        f"{name}: gzip data that unpacks to more than {limit}, unlike text. If you trust it, "
+        "unpack it yourself.",
+        "gzip_bomb",
     )
 
 
-def refuse_other_formats(head: bytes, name: str) -> None:
-    """Name the usual things that are given in place of a text file."""
+def _check_format(head: bytes, name: str) -> None:
+    """Reject common formats that are not text."""
     if head.startswith(GZIP):
-        raise DataError(f"{name}: packed by gzip twice; unpack it once")
-    for magic, what in NOT_TEXT.items():
+        raise DataError(f"{name}: packed by gzip twice; unpack it once", "not_text")
+    for magic, kind in NOT_TEXT.items():
         if head.startswith(magic):
-            raise DataError(f"{name}: {what}, not text; give a plain text file (it may be .gz)")
+            message = f"{name}: {kind}, not text; give a plain text file (it may be .gz)"
+            raise DataError(message, "not_text")
 
 
-def refuse_other_encoding(bad: list[BadLine], n_good: int, encoding: str) -> None:
-    """If more than half of the lines were misread, say which encoding the file is in."""
-    misread = [line for line in bad if isinstance(line, Misread)]
+def _check_encoding(bad: list[BadLine], n_good: int, encoding: str) -> None:
+    """Reject a file of which more than half of the lines are in another encoding."""
+    misread = [line for line in bad if isinstance(line, MisreadLine)]
     n_lines = n_good + len(bad)
     if 2 * len(misread) <= n_lines:
         return
-    first, given = misread[0], encodings.spoken(encodings.canonical(encoding))
+    first, given = misread[0], display_encoding(canonical(encoding))
     for likely in ("cp949", "utf-8"):
         if 2 * sum(line.looks_like == likely for line in misread) > len(misread):
             raise DataError(
-                f"{first.file}:{first.line}: not {given} but {encodings.spoken(likely)}, "
-                f"like {len(misread):,} of {n_lines:,} lines; {encodings.way_out(likely)}"
+                f"{first.file}:{first.line}: not {given} but {display_encoding(likely)}, "
+                f"like {len(misread):,} of {n_lines:,} lines; {remedy(likely)}",
+                "wrong_encoding",
             )
     raise DataError(
         f"{first}, like {len(misread):,} of {n_lines:,} lines; name the file's encoding, "
-        'for instance --encoding cp1252 (data.encoding = "cp1252"), or convert it to UTF-8'
+        'for instance --encoding cp1252 (data.encoding = "cp1252"), or convert it to UTF-8',
+        "wrong_encoding",
     )
 
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Open for reading; what can go wrong with a path becomes one line that says so."""
+    """Open a file for reading; report problems with the path as DataError."""
     if str(path) == "-":
-        yield cast(io.BufferedIOBase, sys.stdin.buffer)  # not ours to close
+        yield cast(io.BufferedIOBase, sys.stdin.buffer)  # closed by the interpreter
         return
     try:
         stream = path.open("rb")
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file{suggestion(path)}") from None
+        raise DataError(f"{path}: no such file{_suggestion(path)}", "not_found") from None
     except IsADirectoryError:
-        raise DataError(f"{path}: a folder; give a file") from None
+        raise DataError(f"{path}: a directory; give a file", "not_a_file") from None
     except PermissionError:
-        raise DataError(f"{path}: no permission to read it") from None
+        raise DataError(f"{path}: no permission to read it", "cannot_read") from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{str(path)!r}: cannot be opened ({error})") from None
+        raise DataError(f"{str(path)!r}: cannot be opened ({error})", "cannot_read") from None
     with stream:
         yield stream
 
 
-def suggestion(path: Path) -> str:
-    """What the user may have meant, as the end of a sentence."""
+def _suggestion(path: Path) -> str:
+    """Return similar file names, as the end of a sentence."""
     try:
-        names = [found.name for found in itertools.islice(path.parent.iterdir(), 10_000)]
+        names = [entry.name for entry in itertools.islice(path.parent.iterdir(), 10_000)]
     except OSError:
-        return f"; there is no folder {path.parent} either"
+        return f"; the directory {path.parent} does not exist either"
     close = difflib.get_close_matches(path.name, names, n=3)
     if path.name + ".gz" in names:
         close = [path.name + ".gz"]
     return f"; did you mean {' or '.join(close)}?" if close else f" in {path.parent}"
 
 
-def spoken_name(path: Path) -> str:
-    """The name of a file in messages."""
+def display_name(path: Path) -> str:
+    """Return the name of a file in messages."""
     return "stdin" if str(path) == "-" else str(path)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from polyhead.checkpoint.model_dir import SavedModel
-from polyhead.tokenizers.storage import Tokenizer
+from polyhead.tokenizers.base import Tokenizer
 
 
 @dataclass(frozen=True)

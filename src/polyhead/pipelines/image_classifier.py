@@ -14,9 +14,10 @@ from polyhead import devices
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.checkpoint.model_dir import SavedModel
 from polyhead.data.batches.images import image_logits
-from polyhead.data.images.dataset import ImageRequest, fitted, load_set
+from polyhead.data.config import DataConfig
+from polyhead.data.images.dataset import fitted, load_set
 from polyhead.data.images.files import Unreadable, read_image
-from polyhead.data.images.folders import ImageShape
+from polyhead.data.images.folders import PixelShape
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.metrics.classification import ClassificationReport, report
 from polyhead.models.vit import cut
@@ -55,7 +56,7 @@ class ImageClassifier:
             raise CheckpointError(f"{self.name}: config.json should name {count} classes")
         return tuple(names)
 
-    def shape(self, size: tuple[int, int] | None = None) -> ImageShape:
+    def shape(self, size: tuple[int, int] | None = None) -> PixelShape:
         """The size of the images that it reads: its own, or another (height, width).
 
         For another one the position vectors are interpolated; it must be made of whole patches.
@@ -66,7 +67,7 @@ class ImageClassifier:
             cut(height, width, config.patch)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        return ImageShape(height, width, config.channels)
+        return PixelShape(height, width, config.channels)
 
     def classify(
         self,
@@ -111,8 +112,8 @@ class ImageClassifier:
     ) -> tuple[ClassificationReport, list[str]]:
         """Accuracy, F1 and confusion on images whose classes are known, and notices about them."""
         shape = self.shape(size)
-        request = ImageRequest(shape, tuple(str(path) for path in images), corpus=corpus)
-        found, notices = load_set(request, self.classes)
+        config = DataConfig(images=tuple(str(path) for path in images), corpus=corpus)
+        found, notices = load_set(config, shape, self.classes)
         said: list[int] = []
         for pixels in found.pixels.split(self.at_once(shape)):
             said += self.probabilities(pixels).argmax(-1).tolist()
@@ -125,7 +126,7 @@ class ImageClassifier:
         """How likely each class is, for images that have the right shape."""
         return image_logits(self.saved.model, pixels, max(1, len(pixels))).softmax(-1)
 
-    def read(self, picture: Picture, shape: ImageShape) -> UInt8[Tensor, "channel height width"]:
+    def read(self, picture: Picture, shape: PixelShape) -> UInt8[Tensor, "channel height width"]:
         """One image in a shape that the model can read."""
         if isinstance(picture, np.ndarray):
             return _from_array(picture, shape)
@@ -137,7 +138,7 @@ class ImageClassifier:
             raise DataError(f"{picture}: {error}") from None
         return torch.from_numpy(pixels)
 
-    def at_once(self, shape: ImageShape) -> int:
+    def at_once(self, shape: PixelShape) -> int:
         """How many images of a shape are read together."""
         rows, columns = cut(shape.height, shape.width, self.saved.config.patch)
         return max(1, AT_ONCE // (rows * columns))
@@ -156,7 +157,7 @@ def load(*paths: str | Path, device: str = "auto") -> ImageClassifier:
     return ImageClassifier(saved, str(path), chosen)
 
 
-def _from_array(picture: np.ndarray, shape: ImageShape) -> UInt8[Tensor, "channel height width"]:
+def _from_array(picture: np.ndarray, shape: PixelShape) -> UInt8[Tensor, "channel height width"]:
     """Bytes that are in memory, brought to a shape."""
     if picture.dtype != np.uint8 or picture.ndim not in (2, 3) or not picture.size:
         raise DataError(
@@ -169,6 +170,6 @@ def _from_array(picture: np.ndarray, shape: ImageShape) -> UInt8[Tensor, "channe
     if len(channels) > shape.channels:  # grey as the eye sees it (ITU-R 601)
         share = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
         channels = (channels * share).sum(0, keepdim=True).round().to(torch.uint8)
-    one = ImageShape(shape.height, shape.width, 1)
+    one = PixelShape(shape.height, shape.width, 1)
     separate = fitted(channels[:, None], one)[:, 0]  # each channel by itself
     return separate.expand(shape.channels, -1, -1).contiguous()

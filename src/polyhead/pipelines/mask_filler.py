@@ -23,7 +23,7 @@ from polyhead.models.registry import FAMILIES as REGISTRY
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.family_checks import family_of
 from polyhead.special_tokens import MASK
-from polyhead.tokenizers.mask_tokens import Blanked, candidates, encode_blanks, word_of
+from polyhead.tokenizers.mask_tokens import MaskedText, candidates, encode_masked, word_of
 
 FAMILIES = ("bert", "electra")
 SCORED_AT_ONCE = 4096  # tokens
@@ -106,7 +106,7 @@ class MaskFiller(Pipeline):
         """
         if top < 1:
             raise ConfigError(f"top = {top}: expected at least 1")
-        blanked = encode_blanks(self.tokenizer, text, self.mask)
+        blanked = encode_masked(self.tokenizer, text, self.mask)
         longest = self.saved.config.max_length
         if len(blanked.ids) > longest:
             raise DataError(
@@ -119,7 +119,7 @@ class MaskFiller(Pipeline):
         ]
         return Filled(text, guesses, self._together(text, blanked, top))
 
-    def _together(self, text: str, blanked: Blanked, top: int) -> list[Filling]:
+    def _together(self, text: str, blanked: MaskedText, top: int) -> list[Filling]:
         """Fill from left to right, keeping the likeliest beginnings: a beam search."""
         width = max(top, LEAST_WIDTH)
         beams: list[tuple[float, list[int], tuple[str, ...]]] = [(0.0, blanked.ids, ())]

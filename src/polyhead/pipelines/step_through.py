@@ -20,7 +20,8 @@ from polyhead.errors import ConfigError
 from polyhead.pipelines.segments import longest_output
 from polyhead.pipelines.text_generator import TextGenerator, spelled
 from polyhead.pipelines.translator import Translator
-from polyhead.tokenizers.storage import BOS, EOS, Tokenizer
+from polyhead.special_tokens import BOS, EOS
+from polyhead.tokenizers.base import Tokenizer
 
 
 class InvalidInputError(ConfigError):

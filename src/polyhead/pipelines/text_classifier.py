@@ -11,11 +11,11 @@ import torch
 from polyhead import devices
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.config import from_dict
-from polyhead.data import labelled
 from polyhead.data.batches.base import group_by_length, pad
 from polyhead.data.batches.labelled import framed
-from polyhead.data.config import DataConfig, found
-from polyhead.data.labelled import Examples
+from polyhead.data.config import DataConfig
+from polyhead.data.labelled import LabelledExamples, class_numbers, read_labelled
+from polyhead.data.locate import find_all
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.metrics.bootstrap import SAMPLES, Interval, interval
 from polyhead.metrics.classification import ClassificationReport, as_text, report
@@ -111,12 +111,12 @@ class TextClassifier(Pipeline):
 
     def judge(
         self,
-        examples: Examples,
+        examples: LabelledExamples,
         notices: Sequence[str] = (),
         progress: Callable[[int], None] = lambda _: None,
     ) -> ClassificationEvaluation:
         """Compare with the labels of some examples."""
-        right = labelled.numbers(examples.labels, self.classes, self.name)
+        right = class_numbers(examples.labels, self.classes, self.name)
         places = {name: place for place, name in enumerate(self.classes)}
         said = [places[one.label] for one in self.classify(examples.texts, progress=progress)]
         n_classes = len(self.classes)
@@ -130,14 +130,14 @@ class TextClassifier(Pipeline):
 
     def read(
         self, files: Sequence[str | Path], encoding: str = "utf-8"
-    ) -> tuple[Examples, list[str]]:
+    ) -> tuple[LabelledExamples, list[str]]:
         """Texts with labels, and what there is to say about them."""
         run: dict[str, Any] = self.saved.about.get("run") or {}
         given = run.get("data", {})
         names = {name: given[name] for name in ("text_key", "label_key") if name in given}
         notices: list[str] = []
         config = from_dict(DataConfig, names | {"encoding": encoding}, "data.")
-        return labelled.read(found([str(file) for file in files]), config, notices), notices
+        return read_labelled(find_all([str(file) for file in files]), config, notices), notices
 
 
 def load(path: str | Path, *, device: str = "auto") -> TextClassifier:

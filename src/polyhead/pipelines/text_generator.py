@@ -15,7 +15,8 @@ from polyhead.layers.positions import BOUNDED_POSITIONS
 from polyhead.metrics.perplexity import TextWindows, text_windows
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.family_checks import check_use
-from polyhead.tokenizers.storage import EOS, Tokenizer
+from polyhead.special_tokens import EOS
+from polyhead.tokenizers.base import Tokenizer
 
 USE = "polyhead generate"
 UNFINISHED = "\ufffd"  # how a tokenizer shows a character of which some bytes are missing

@@ -20,7 +20,7 @@ from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.attention_hooks import AttentionRecordingModel, has_cross_attention
 from polyhead.pipelines.family_checks import check_use
 from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown
-from polyhead.tokenizers.storage import Tokenizers
+from polyhead.tokenizers.storage import TokenizerPair
 
 USE = "polyhead translate"
 SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
@@ -46,7 +46,7 @@ class Translator:
     dictionary: Mapping[str, str] | None = None  # for unknown words: that of training unless given
 
     @property
-    def tokenizers(self) -> Tokenizers:
+    def tokenizers(self) -> TokenizerPair:
         """How text becomes ids; the same for all members."""
         assert self.models[0].tokenizers is not None
         return self.models[0].tokenizers
@@ -219,7 +219,7 @@ def with_options(options: DecodeConfig, changes: dict[str, Any]) -> DecodeConfig
         raise ConfigError(str(error)) from None
 
 
-def _same(a: Tokenizers | None, b: Tokenizers | None) -> bool:
+def _same(a: TokenizerPair | None, b: TokenizerPair | None) -> bool:
     """Whether two tokenizers give every id the same meaning."""
     assert a is not None and b is not None
     if len(a.target) != len(b.target) or len(a.source) != len(b.source):

@@ -23,12 +23,14 @@ from polyhead.data.batches.base import pad
 from polyhead.decoding.batch import MAX_ROWS, Output
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import CROSS_ATTENTION, has_cross_attention, record_attention
-from polyhead.tokenizers.storage import BOS, UNK, UNKNOWN, Tokenizers
+from polyhead.special_tokens import BOS, UNK
+from polyhead.tokenizers.base import UNKNOWN
+from polyhead.tokenizers.storage import TokenizerPair
 
 
 def replace_unknown(
     models: Sequence[Any],
-    tokenizers: Tokenizers,
+    tokenizers: TokenizerPair,
     lines: Sequence[str],
     outputs: Sequence[list[Output]],
     dictionary: Mapping[str, str],
@@ -70,7 +72,7 @@ def look_again(
 
 
 def spell(
-    tokenizers: Tokenizers,
+    tokenizers: TokenizerPair,
     ids: Sequence[int],
     words: Sequence[str],
     weights: Float[Tensor, "target source"],

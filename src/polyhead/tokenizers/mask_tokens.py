@@ -1,13 +1,13 @@
-"""A text with blanks as ids: "서울은 대한민국의 [MASK]이다", cut as if a piece stood in each blank.
+"""Encoding of texts with [MASK], such as "서울은 대한민국의 [MASK]이다".
 
-Pieces that begin a word hold the space before it. So the text is not cut apart at the blanks: each
-is replaced by one character that the vocabulary lacks, the whole is cut, and what that character
-became is one [MASK]. The words around keep their natural pieces:
+Pieces that start a word contain the space before it. So the text is not split at the masks: each is
+replaced by one character that the vocabulary lacks, the whole text is encoded, and the pieces of
+that character become [MASK]. The words around keep their usual pieces:
 
-    ▁서울 은 ▁대한민국 의 [MASK] 이다         a space before the blank is the blank's own
-    ▁서울 은 ▁대한 [MASK] 의                  no space: the blank goes on with a word
+    ▁서울 은 ▁대한민국 의 [MASK] 이다         a space before the mask belongs to the mask
+    ▁서울 은 ▁대한 [MASK] 의                  no space: the mask continues a word
 
-Whether a blank begins a word is lost in the ids, so it is told beside them.
+The ids do not contain whether a mask starts a word, so it is returned beside them.
 """
 
 from typing import NamedTuple
@@ -15,89 +15,90 @@ from typing import NamedTuple
 from polyhead.errors import DataError
 from polyhead.special_tokens import BOS, EOS, MASK, SPECIALS, UNK
 from polyhead.tokenizers.base import Piece, Tokenizer
-from polyhead.tokenizers.char_word import UnitTokenizer
-from polyhead.tokenizers.sentencepiece import PieceTokenizer
+from polyhead.tokenizers.char_word import CharWordTokenizer
+from polyhead.tokenizers.sentencepiece import SentencePieceTokenizer
 
-PRIVATE = range(0xE000, 0xF900)  # characters that Unicode leaves without a meaning
-SHOWN = 40  # characters of a text that a message repeats
+PRIVATE_USE = range(0xE000, 0xF900)
+SHOWN = 40  # characters of a text in a message
 
 
-class Blanked(NamedTuple):
-    """BOS, the text, EOS. `places` says where in `ids` the blanks are, from left to right."""
+class MaskedText(NamedTuple):
+    """BOS, the text, EOS; `places` are the positions of the masks in `ids`."""
 
     ids: list[int]
     places: list[int]
-    begins: list[bool]  # whether each blank begins a word
+    begins: list[bool]  # whether each mask starts a word
 
 
-def encode_blanks(tokenizer: Tokenizer, text: str, mask: int) -> Blanked:
-    """The ids of a text, with the id `mask` for every [MASK] in it."""
+def encode_masked(tokenizer: Tokenizer, text: str, mask: int) -> MaskedText:
+    """Encode a text, with the id `mask` for every [MASK] in it."""
     if MASK not in text:
         raise DataError(
-            f"{text[:SHOWN]!r}: nothing to fill in; write {MASK} where a word is missing"
+            f"{text[:SHOWN]!r}: no {MASK} in the text; write it where a word is missing", "no_mask"
         )
-    if not isinstance(tokenizer, PieceTokenizer | UnitTokenizer):
-        return _joined(tokenizer, text, mask)
+    if not isinstance(tokenizer, SentencePieceTokenizer | CharWordTokenizer):
+        return _encode_parts(tokenizer, text, mask)
     stand_in = unknown_character(tokenizer, text)
-    in_words = isinstance(tokenizer, UnitTokenizer) and tokenizer.config.kind == "words"
-    found = Blanked([BOS], [], [])
-    waiting: list[Piece] = []  # lone spaces, and bytes that are no character yet
+    in_words = isinstance(tokenizer, CharWordTokenizer) and tokenizer.config.kind == "words"
+    masked = MaskedText([BOS], [], [])
+    waiting: list[Piece] = []  # lone spaces, and bytes of an incomplete character
     for piece in tokenizer.pieces(text.replace(MASK, stand_in)):
-        if isinstance(tokenizer, PieceTokenizer) and not piece.text.strip(" "):
+        if isinstance(tokenizer, SentencePieceTokenizer) and not piece.text.strip(" "):
             waiting.append(piece)
             continue
         if stand_in not in piece.text:
-            found.ids.extend([*(one.id for one in waiting), piece.id])
+            masked.ids.extend([*(part.id for part in waiting), piece.id])
         else:
             if in_words and piece.text.strip(" ") != stand_in:
-                raise DataError(f"{text[:SHOWN]!r}: the model knows whole words; set {MASK} apart")
-            spaced = any(one.text for one in waiting) or piece.text.startswith(" ")
-            _put(found, piece.text.strip(" "), stand_in, mask, spaced or len(found.ids) == 1)
+                message = f"{text[:SHOWN]!r}: the model has whole words; put spaces around {MASK}"
+                raise DataError(message, "mask_in_word")
+            spaced = any(part.text for part in waiting) or piece.text.startswith(" ")
+            _put(masked, piece.text.strip(" "), stand_in, mask, spaced or len(masked.ids) == 1)
         waiting = []
-    found.ids.extend([*(one.id for one in waiting), EOS])
-    return found
+    masked.ids.extend([*(part.id for part in waiting), EOS])
+    return masked
 
 
-def _put(found: Blanked, text: str, stand_in: str, mask: int, begins: bool) -> None:
-    """Add a piece that holds blanks; other unknown characters may have come into it."""
+def _put(masked: MaskedText, text: str, stand_in: str, mask: int, begins: bool) -> None:
+    """Append a piece that contains masks, and possibly other unknown characters."""
     for character in text:
         if character == stand_in:
-            found.places.append(len(found.ids))
-            found.begins.append(begins)
-        if character == stand_in or found.ids[-1] != UNK:
-            found.ids.append(mask if character == stand_in else UNK)
+            masked.places.append(len(masked.ids))
+            masked.begins.append(begins)
+        if character == stand_in or masked.ids[-1] != UNK:
+            masked.ids.append(mask if character == stand_in else UNK)
         begins = False
 
 
-def _joined(tokenizer: Tokenizer, text: str, mask: int) -> Blanked:
-    """Pieces of somebody else's making: what stands between the blanks, each cut by itself."""
-    found = Blanked([BOS], [], [])
+def _encode_parts(tokenizer: Tokenizer, text: str, mask: int) -> MaskedText:
+    """Encode each part between the masks separately, for tokenizers of other libraries."""
+    masked = MaskedText([BOS], [], [])
     for number, part in enumerate(text.split(MASK)):
         if number:
-            found.places.append(len(found.ids))
-            found.begins.append(True)
-            found.ids.append(mask)
-        found.ids.extend(tokenizer.encode(part)[:-1] if part.strip() else [])
-    found.ids.append(EOS)
-    return found
+            masked.places.append(len(masked.ids))
+            masked.begins.append(True)
+            masked.ids.append(mask)
+        masked.ids.extend(tokenizer.encode(part)[:-1] if part.strip() else [])
+    masked.ids.append(EOS)
+    return masked
 
 
-def unknown_character(tokenizer: PieceTokenizer | UnitTokenizer, text: str) -> str:
-    """A character that stands neither in the text nor in any piece of the vocabulary."""
+def unknown_character(tokenizer: SentencePieceTokenizer | CharWordTokenizer, text: str) -> str:
+    """Return a character that occurs neither in the text nor in the vocabulary."""
     known = {*text, *"".join(tokenizer.texts)}
-    free = next((chr(code) for code in PRIVATE if chr(code) not in known), None)
+    free = next((chr(code) for code in PRIVATE_USE if chr(code) not in known), None)
     if free is None:
-        raise DataError("the text has every character that Unicode leaves without a meaning")
+        raise DataError("no unused private-use character left in the text", "no_free_character")
     return free
 
 
 def candidates(tokenizer: Tokenizer, begins: bool) -> list[int]:
-    """The ids that may fill a blank: no special ones, no single bytes.
+    """Return the ids that may fill a mask: no special ones, no single bytes.
 
-    In pieces of words, only those with a space before them can begin a word, and no others.
+    Of subwords, exactly those with a space before them can start a word.
     """
     ids = range(len(SPECIALS), len(tokenizer))
-    if not isinstance(tokenizer, PieceTokenizer):
+    if not isinstance(tokenizer, SentencePieceTokenizer):
         return list(ids)
     texts = tokenizer.texts
     return [
@@ -110,8 +111,8 @@ def candidates(tokenizer: Tokenizer, begins: bool) -> list[int]:
 
 
 def word_of(tokenizer: Tokenizer, id: int) -> str:
-    """What an id writes into a blank: the space before a word is there already."""
-    if not isinstance(tokenizer, PieceTokenizer | UnitTokenizer):
+    """Return the text of an id in a mask, without the space before a word."""
+    if not isinstance(tokenizer, SentencePieceTokenizer | CharWordTokenizer):
         return tokenizer.decode([id]).removeprefix("##").strip()
     text = tokenizer.texts[id]
     return text if tokenizer.config.kind == "characters" else text.removeprefix(" ")

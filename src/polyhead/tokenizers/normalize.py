@@ -1,11 +1,11 @@
-"""The one form of a text that is encoded, and the offsets of pieces in it.
+"""Normalisation of text before encoding, and offsets of pieces.
 
     NFD Hangul, decomposed accents     → composed (Unicode's NFC), so that equal text has equal ids
     whitespace, control characters     → one space; none at either end
     surrogates, noncharacters          → U+FFFD, since they cannot be written to a file
     everything else                    → itself, full-width letters and emoji included
 
-What is not obvious: no character is dropped silently, and applying this twice changes nothing.
+No character is dropped silently, and normalisation is idempotent.
 """
 
 import re
@@ -17,11 +17,11 @@ from polyhead.special_tokens import EOS
 from polyhead.tokenizers.base import Piece
 
 SPACES = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
-NOT_TEXT = re.compile("[\ud800-\udfff\ufdd0-\ufdef]")  # U+FDD0 … are ours to use inside: pieces.py
+NOT_TEXT = re.compile("[\ud800-\udfff\ufdd0-\ufdef]")  # U+FDD0 … are used by sentencepiece.py
 
 
 def normalise(text: str, *, lowercase: bool = False) -> str:
-    """The form of a text in which it is encoded and compared; see the head of this file."""
+    """Return the form of a text in which it is encoded and compared."""
     text = unicodedata.normalize("NFC", text)
     if lowercase:
         text = unicodedata.normalize("NFC", text.lower())
@@ -29,12 +29,12 @@ def normalise(text: str, *, lowercase: bool = False) -> str:
 
 
 def tidy(text: str) -> str:
-    """Whitespace and control characters as single spaces, and nothing that UTF-8 cannot hold."""
+    """Replace white space and control characters by single spaces, others by U+FFFD."""
     return SPACES.sub(" ", NOT_TEXT.sub("\ufffd", text))
 
 
 def tile(ids: Sequence[int], surfaces: Iterable[str]) -> list[Piece]:
-    """Lay pieces side by side: a space at the start, at the end or after a space is dropped."""
+    """Concatenate pieces with offsets, without spaces at the ends or after a space."""
     texts = []
     after_space = True
     for surface in surfaces:
@@ -57,22 +57,21 @@ def tile(ids: Sequence[int], surfaces: Iterable[str]) -> list[Piece]:
 
 
 def before_end(ids: Iterable[int], size: int) -> list[int]:
-    """The ids before the first EOS, each checked to be one of `size`."""
+    """Return the ids before the first EOS, each checked to be below `size`."""
     return [checked(id, size) for id in takewhile(lambda id: id != EOS, ids)]
 
 
 def checked(id: int, size: int) -> int:
-    """The id itself, if there is such an id: Python would take -1 for the last one."""
+    """Return the id if it exists (a negative index would be the last one)."""
     if not 0 <= id < size:
         raise ValueError(f"id {id}: this tokenizer has ids 0 to {size - 1}")
     return id
 
 
 def words_of(pieces: Iterable[Piece]) -> list[int]:
-    """For each piece, which word of the text it belongs to: 0, 0, 1, 2, 2, …
+    """Return for each piece the number of its word: 0, 0, 1, 2, 2.
 
-    Words are what stands between spaces and line ends. A space alone belongs to the word that
-    follows it.
+    Words are separated by spaces and line ends. A space alone belongs to the word that follows it.
     """
     words = []
     word = 0
@@ -83,5 +82,5 @@ def words_of(pieces: Iterable[Piece]) -> list[int]:
 
 
 def printable(text: str) -> str:
-    """The text with unprintable characters as their code points, for labels and tables."""
+    """Replace unprintable characters by their code points."""
     return "".join(c if c.isprintable() else f"<U+{ord(c):04X}>" for c in text)

@@ -1,15 +1,15 @@
-"""Pieces of words, learned and cut by SentencePiece (Kudo and Richardson 2018).
+"""Subword tokenizer, trained and applied by SentencePiece (Kudo and Richardson 2018).
 
-SentencePiece gets text that is already normalised (`normal.py`) and changes nothing in it, so that
-offsets are simple and decoding is exact. Three characters mean something to it and are therefore
-exchanged for noncharacters on the way in and back on the way out:
+SentencePiece gets text that is already normalised (`normalize.py`) and does not change it, so that
+offsets are simple and decoding is exact. Three characters are special to it and are therefore
+replaced by noncharacters:
 
-    ▁ U+2581   its sign for a space
-    ▅ U+2585   its sign for an unknown character; it would skip the line in training
-    <          begins its reserved names, <s> and <0x41>; it would cut them out in training
+    ▁ U+2581   its symbol for a space
+    ▅ U+2585   its symbol for an unknown character; training would skip the line
+    <          starts its reserved names, <s> and <0x41>; training would cut them out
 
-Decoding is our own few lines: pieces are laid side by side, bytes are collected to characters, and
-each piece's offsets fall out of it. SentencePiece's own decoder is the oracle in the tests.
+Decoding is done here: pieces are concatenated and bytes collected to characters, which also gives
+the offsets of each piece. SentencePiece's own decoder is the oracle in the tests.
 """
 
 import codecs
@@ -26,30 +26,31 @@ from polyhead.errors import ConfigError, DataError
 from polyhead.special_tokens import BOS, EOS, PAD, UNK
 from polyhead.tokenizers.base import MAX_VOCAB, UNKNOWN, Piece, TextConfig
 from polyhead.tokenizers.normalize import before_end, checked, normalise, printable, tile
-from polyhead.tokenizers.subword_sampling import Lattice, Merges
+from polyhead.tokenizers.subword_sampling import BPEDropout, UnigramLattice
 
 SPACE = "▁"
 ESCAPES = str.maketrans({"▁": "\ufdd0", "▅": "\ufdd1", "<": "\ufdd2"})
 UNESCAPES = str.maketrans({"\ufdd0": "▁", "\ufdd1": "▅", "\ufdd2": "<"})
-MAX_LINES = 2_000_000  # more lines teach no better pieces, but cost memory
+MAX_LINES = 2_000_000  # more lines cost memory without benefit
 MAX_LINE = 10_000  # characters; SentencePiece aborts the whole process at words beyond 65535
 THREADS = 4  # fixed, since sums of floats depend on it
-QUIET = 2  # errors only; they are raised anyway
-FEW = 64  # lines for which starting threads is not worth it
+QUIET = 2  # errors only
+MIN_THREADED = 65  # lines; fewer are encoded by one thread
 PROBE = "Ａ <s>\u3000한 ▁ ﬁ 👩‍🚀 a"
 
 logger = logging.getLogger(__name__)
 
 
-def learn_pieces(lines: Sequence[str], config: TextConfig) -> "PieceTokenizer":
-    """Learn a vocabulary from lines of text: the same lines give the same bytes of a model."""
+def train_sentencepiece(lines: Sequence[str], config: TextConfig) -> "SentencePieceTokenizer":
+    """Train a vocabulary; the same lines give the same bytes of a model."""
     step = -(-len(lines) // MAX_LINES) or 1
     texts = (normalise(line, lowercase=config.lowercase) for line in lines[::step])
     usable = [text.translate(ESCAPES) for text in texts if 0 < len(text) <= MAX_LINE]
     if not usable:
         raise DataError(
             f"no vocabulary can be learned from {len(lines)} lines: all are empty or longer than "
-            f"{MAX_LINE} characters; give at least one line of text"
+            f"{MAX_LINE} characters; give at least one line of text",
+            "no_text",
         )
     model = io.BytesIO()
     try:
@@ -60,7 +61,7 @@ def learn_pieces(lines: Sequence[str], config: TextConfig) -> "PieceTokenizer":
             vocab_size=config.vocab,
             hard_vocab_limit=False,
             character_coverage=config.character_coverage,
-            required_chars=SPACE,  # rare where words are not set apart
+            required_chars=SPACE,  # rare in languages without spaces
             byte_fallback=config.byte_fallback,
             pad_id=PAD,
             bos_id=BOS,
@@ -75,31 +76,32 @@ def learn_pieces(lines: Sequence[str], config: TextConfig) -> "PieceTokenizer":
         needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
         if not needed:
             raise
-        raise too_small(int(needed[1]), config) from None
-    tokenizer = PieceTokenizer(model.getvalue(), config)
+        raise _too_small(int(needed[1]), config) from None
+    tokenizer = SentencePieceTokenizer(model.getvalue(), config)
     if len(tokenizer) < config.vocab:
         logger.warning(
-            "text.vocab = %d: this corpus allows only %d; using these", config.vocab, len(tokenizer)
+            "The corpus is too small for %d tokens; using %d.", config.vocab, len(tokenizer)
         )
     return tokenizer
 
 
-def too_small(needed: int, config: TextConfig) -> ConfigError:
-    """The error for a vocabulary that cannot hold even the corpus's characters."""
+def _too_small(needed: int, config: TextConfig) -> ConfigError:
+    """Return the error for a vocabulary smaller than the corpus's characters."""
     n_bytes = 256 if config.byte_fallback else 0
-    shorter = " or set text.byte_fallback = false" if n_bytes else ""
+    hint = " or set text.byte_fallback = false" if n_bytes else ""
     return ConfigError(
         f"text.vocab = {config.vocab}: this corpus needs at least {needed} (4 special ids, "
-        f"{n_bytes} bytes, {needed - 4 - n_bytes} characters); raise text.vocab, or lower "
-        f"text.character_coverage{shorter}"
+        f"{n_bytes} bytes, {needed - 4 - n_bytes} characters). Raise text.vocab, or lower "
+        f"text.character_coverage{hint}.",
+        "vocab_too_small",
     )
 
 
-class PieceTokenizer:
-    """A SentencePiece model, with offsets, own decoding and reproducible sampling."""
+class SentencePieceTokenizer:
+    """SentencePiece model with offsets, exact decoding and reproducible sampling."""
 
     def __init__(self, model: bytes, config: TextConfig) -> None:
-        """Read a model file's bytes; ValueError if they are none or one with other special ids."""
+        """Read the bytes of a model; ValueError if invalid or with other special ids."""
         processor = sentencepiece.SentencePieceProcessor()
         try:
             processor.LoadFromSerializedProto(model)
@@ -120,7 +122,7 @@ class PieceTokenizer:
         self.texts[: UNK + 1] = "", "", "", UNKNOWN
 
     def check(self) -> None:
-        """ValueError unless the model does with a line what a model learned here does."""
+        """Raise ValueError unless the model behaves like one trained here."""
         n_bytes = 256 if self.config.byte_fallback else 0
         if len(set(self.bytes.values())) != n_bytes or len(self) > self.config.vocab:
             raise ValueError(
@@ -128,43 +130,43 @@ class PieceTokenizer:
                 f"expected at most {self.config.vocab} and {n_bytes}"
             )
         try:
-            seen = "".join(piece.text for piece in self.pieces(PROBE))
+            text = "".join(piece.text for piece in self.pieces(PROBE))
         except RuntimeError as error:
             raise ValueError(f"SentencePiece cannot encode {PROBE!r} with it: {error}") from None
-        if seen != self.normalise(PROBE):
-            raise ValueError(f"it changes {PROBE!r} to {seen!r}")
+        if text != self.normalise(PROBE):
+            raise ValueError(f"it changes {PROBE!r} to {text!r}")
 
     def __len__(self) -> int:
         return len(self.names)
 
     def normalise(self, line: str) -> str:
-        """The form of a line that is encoded: see `normal.normalise`."""
+        """Return the form of a line that is encoded."""
         return normalise(line, lowercase=self.config.lowercase)
 
     def reads_line_ends(self) -> bool:
-        """Never: to `normalise` they are spaces."""
+        """Return False: line ends are normalised to spaces."""
         return False
 
     def encode(self, line: str, *, sample: Random | None = None) -> list[int]:
-        """A line's ids, closed by EOS; cut at random if asked for and configured."""
+        """Return a line's ids, closed by EOS; sampled if requested and configured."""
         text = self.normalise(line).translate(ESCAPES)
         if sample is not None and self.config.sampling:
             return [*self.sampled_ids(text, sample), EOS]
         return [*self.processor.EncodeAsIds(text), EOS]
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
-        """`encode` for many lines, by several threads."""
+        """Encode many lines with several threads."""
         texts = [self.normalise(line).translate(ESCAPES) for line in lines]
-        threads = THREADS if len(texts) > FEW else 1
+        threads = THREADS if len(texts) >= MIN_THREADED else 1
         ids: list[list[int]] = self.processor.EncodeAsIds(texts, num_threads=threads, add_eos=True)
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text up to the first EOS."""
+        """Return the text up to the first EOS."""
         return "".join(piece.text for piece in self.pieces_of_ids(ids))
 
     def pieces(self, line: str) -> list[Piece]:
-        """One piece for each id of `encode(line)` except EOS; unknown text keeps its characters."""
+        """Return one piece for each id of `encode(line)` except EOS, unknown text included."""
         text = self.normalise(line).translate(ESCAPES)
         cut = self.processor.Encode(text, return_type="offset_mapping")
         surfaces = self.surfaces(cut["ids"])
@@ -174,48 +176,48 @@ class PieceTokenizer:
         return tile(cut["ids"], surfaces)
 
     def pieces_of_ids(self, ids: Iterable[int]) -> list[Piece]:
-        """One piece for each id before the first EOS; the offsets point into `decode(ids)`."""
+        """Return one piece for each id before the first EOS."""
         written = before_end(ids, len(self))
         return tile(written, self.surfaces(written))
 
     def surfaces(self, ids: Sequence[int]) -> list[str]:
-        """What each id writes; the last byte of a character writes it, the others nothing."""
+        """Return the text of each id; a character belongs to the last of its bytes."""
         texts: list[str] = []
         characters = codecs.getincrementaldecoder("utf-8")("replace")
         for id in ids:
             if id in self.bytes:
                 texts.append(characters.decode(bytes([self.bytes[id]])).translate(UNESCAPES))
                 continue
-            if cut_short := characters.decode(b"", final=True):
-                texts[-1] += cut_short
+            if incomplete := characters.decode(b"", final=True):
+                texts[-1] += incomplete
             texts.append(self.texts[id])
-        if cut_short := characters.decode(b"", final=True):
-            texts[-1] += cut_short
+        if incomplete := characters.decode(b"", final=True):
+            texts[-1] += incomplete
         return texts
 
     def symbol(self, id: int) -> str:
-        """An id's name for people: a piece with ▁ for the space, `<0x41>` for a byte."""
+        """Return an id's name: a piece with ▁ for the space, `<0x41>` for a byte."""
         return printable(self.names[checked(id, len(self))].translate(UNESCAPES))
 
     @cached_property
-    def cutter(self) -> Merges | Lattice:
-        """The same vocabulary in the form that `sampling` needs."""
+    def cutter(self) -> BPEDropout | UnigramLattice:
+        """The vocabulary in the form that sampling needs."""
         ordinary = set(range(UNK + 1, len(self))) - set(self.bytes)
         scores = {self.names[id]: self.processor.GetScore(id) for id in sorted(ordinary)}
-        return Merges(scores) if self.config.kind == "bpe" else Lattice(scores)
+        return BPEDropout(scores) if self.config.kind == "bpe" else UnigramLattice(scores)
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The id of each piece that can stand in a text."""
+        """The id of each piece that can occur in a text."""
         return {self.names[id]: id for id in range(UNK + 1, len(self)) if id not in self.bytes}
 
     @cached_property
     def byte_ids(self) -> dict[int, int]:
-        """The id of each byte; empty without a fallback to bytes."""
+        """The id of each byte; empty without byte fallback."""
         return {byte: id for id, byte in self.bytes.items()}
 
     def sampled_ids(self, text: str, random: Random) -> list[int]:
-        """The ids of one random cut. Words are cut apart from each other: no piece spans two."""
+        """Return the ids of a random segmentation; no piece spans two words."""
         ids: list[int] = []
         for word in text.split():
             for piece in self.cutter.cut(SPACE + word, random, self.config.sampling):
@@ -223,6 +225,6 @@ class PieceTokenizer:
                     ids.append(self.numbers[piece])
                 elif self.byte_ids:
                     ids.extend(self.byte_ids[byte] for byte in piece.encode())
-                elif ids[-1:] != [UNK]:  # SentencePiece too writes one UNK for several in a row
+                elif ids[-1:] != [UNK]:  # as SentencePiece: one UNK for several in a row
                     ids.append(UNK)
         return ids

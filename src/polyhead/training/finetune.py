@@ -37,8 +37,7 @@ from polyhead.models.electra import Electra
 from polyhead.models.registry import has_mask_token
 from polyhead.models.text_classifier import Classifier
 from polyhead.models.transformer import TransformerConfig
-from polyhead.tokenizers.storage import Tokenizers, sampled
-from polyhead.tokenizers.storage import save as save_tokenizers
+from polyhead.tokenizers.storage import TokenizerPair, save_tokenizers, with_sampling
 from polyhead.training.config import RunConfig
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
@@ -229,13 +228,13 @@ def adopt_config(
     if tokenizers is None or (config.task == "translation" and adopted is config):
         return adopted
     if config.task == "text_classification":
-        copy_tokenizers(sampled(tokenizers, config.text.sampling), run_dir)
+        copy_tokenizers(with_sampling(tokenizers, config.text.sampling), run_dir)
         return adopted
     copy_tokenizers(tokenizers, run_dir)
     return replace(adopted, text=tokenizers.config)
 
 
-def copy_tokenizers(tokenizers: Tokenizers, run_dir: RunDir) -> None:
+def copy_tokenizers(tokenizers: TokenizerPair, run_dir: RunDir) -> None:
     """Write tokenizers into a run that has none yet."""
     if not run_dir.tokenizer.exists():
         with atomic_dir(run_dir.tokenizer) as draft:

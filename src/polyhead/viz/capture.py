@@ -26,7 +26,7 @@ from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import BOS, EOS, MASK, SPECIALS
 from polyhead.tokenizers.base import Tokenizer
-from polyhead.tokenizers.mask_tokens import encode_blanks
+from polyhead.tokenizers.mask_tokens import encode_masked
 from polyhead.tokenizers.normalize import words_of
 from polyhead.viz.rollout import by_patch, rollout
 from polyhead.viz.tokens import Token, to_tokens
@@ -172,7 +172,7 @@ def _mask_filler_view(filler: MaskFiller, text: str, max_tokens: int | None) -> 
     """Show a text with [MASK] tokens, or without."""
     tokenizer = filler.tokenizer
     if MASK in text:
-        ids = encode_blanks(tokenizer, text, filler.mask).ids
+        ids = encode_masked(tokenizer, text, filler.mask).ids
     else:
         ids = [BOS, *tokenizer.encode(text)]
     longest = min(filler.saved.config.max_length, max_tokens or 10**9)

@@ -18,7 +18,8 @@ from polyhead.data.batches.base import DataPosition, pad
 from polyhead.data.batches.translation import TranslationBatches, collate, group, padding_share
 from polyhead.data.parallel import read_parallel
 from polyhead.special_tokens import BOS, EOS, PAD
-from polyhead.tokenizers.storage import TextConfig, train_tokenizers
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.storage import train_tokenizers
 
 SENTENCES = st.lists(st.integers(4, 9), max_size=12).map(lambda ids: [*ids, EOS])
 PAIRS = st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=60)

@@ -1,4 +1,4 @@
-"""Lines out of step are found, and where; lines in step are left in peace."""
+"""Misaligned lines are found with their place; aligned corpora have no findings."""
 
 import random
 
@@ -6,23 +6,30 @@ import numpy as np
 import pytest
 
 from polyhead.data.doctor import alignment
-from polyhead.data.doctor.alignment import BLOCK, NO_OFFSET, PRICE, AlignedSpan, best_path, judge
+from polyhead.data.doctor.alignment import (
+    BLOCK,
+    NO_OFFSET,
+    SWITCH_COST,
+    AlignedSpan,
+    best_path,
+    judge,
+)
 
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "ne", "po", "ri", "sa", "tu", "wo", "ze")
 
 
 def corpus(n, seed=0):
     """Sentences of invented words, and translations that share only length, ending and numbers."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     sources, targets = [], []
     for _ in range(n):
-        words = ["".join(dice.choices(SYLLABLES, k=3)) for _ in range(dice.randint(2, 14))]
-        if dice.random() < 0.2:
-            words.append(str(dice.randint(10, 9_999)))
-        end = dice.choice("..?")
+        words = ["".join(rng.choices(SYLLABLES, k=3)) for _ in range(rng.randint(2, 14))]
+        if rng.random() < 0.2:
+            words.append(str(rng.randint(10, 9_999)))
+        end = rng.choice("..?")
         sources.append(" ".join(words) + end)
-        others = [w if w.isdigit() else w.translate(CIPHER) for w in words if dice.random() < 0.9]
-        dice.shuffle(others)
+        others = [w if w.isdigit() else w.translate(CIPHER) for w in words if rng.random() < 0.9]
+        rng.shuffle(others)
         targets.append(" ".join(others) + end)
     return sources, targets
 
@@ -31,48 +38,48 @@ CIPHER = str.maketrans("bdklmnprstwz", "гджзклмнптфх")  # another sc
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_corpus_in_step_is_in_step(seed):
+def test_an_aligned_corpus_has_one_span(seed):
     verdict = judge(*corpus(1_500, seed))
-    assert verdict.stretches == [AlignedSpan(0, 1_500, 0)]
-    assert (verdict.parted, verdict.related) == ([], True)
+    assert verdict.spans == [AlignedSpan(0, 1_500, 0)]
+    assert (verdict.misaligned_spans, verdict.related) == ([], True)
 
 
 @pytest.mark.parametrize("n_extra", [1, 2, 3])
 @pytest.mark.parametrize("place", [150, 700, 1_300])
-def test_inserted_lines_are_found_about_where_they_are(place, n_extra):
+def test_inserted_lines_are_located(place, n_extra):
     sources, targets = corpus(1_500)
     extra = corpus(n_extra, seed=9)[1]
     for one, other, sign in ((sources, targets, 1), (targets, sources, -1)):
         shifted = [*other[:place], *extra, *other[place:]][:1_500]
         sides = (one, shifted) if sign > 0 else (shifted, one)
-        (before, after) = judge(*sides).stretches
+        (before, after) = judge(*sides).spans
         assert (before.offset, after.offset) == (0, sign * n_extra)
         assert abs(after.start - place) <= 10
         assert (before.start, before.stop, after.stop) == (0, after.start, 1_500)
 
 
-def test_a_second_mistake_that_mends_the_first_is_found_too():
+def test_a_deletion_and_a_later_insertion_are_located():
     sources, targets = corpus(1_500)
     targets = [*targets[:400], *targets[401:1_000], "xx", *targets[1_000:]]
-    stretches = judge(sources, targets).stretches
-    assert [stretch.offset for stretch in stretches] == [0, -1, 0]
-    assert abs(stretches[1].start - 400) <= 10
-    assert abs(stretches[1].stop - 1_000) <= 10
+    spans = judge(sources, targets).spans
+    assert [span.offset for span in spans] == [0, -1, 0]
+    assert abs(spans[1].start - 400) <= 10
+    assert abs(spans[1].stop - 1_000) <= 10
 
 
-def test_a_shift_from_the_first_line_on_is_found():
+def test_a_shift_of_all_lines_is_found():
     sources, targets = corpus(800)
-    assert judge(sources, ["heading", *targets[:-1]]).stretches == [AlignedSpan(0, 800, 1)]
+    assert judge(sources, ["header", *targets[:-1]]).spans == [AlignedSpan(0, 800, 1)]
 
 
-def test_a_scrambled_stretch_fits_nowhere():
+def test_a_shuffled_span_matches_no_offset():
     sources, targets = corpus(1_500)
     middle = targets[500:900]
     random.Random(1).shuffle(middle)
-    stretches = judge(sources, [*targets[:500], *middle, *targets[900:]]).stretches
-    assert [stretch.offset for stretch in stretches] == [0, None, 0]
-    assert abs(stretches[1].start - 500) <= 20
-    assert abs(stretches[1].stop - 900) <= 20
+    spans = judge(sources, [*targets[:500], *middle, *targets[900:]]).spans
+    assert [span.offset for span in spans] == [0, None, 0]
+    assert abs(spans[1].start - 500) <= 20
+    assert abs(spans[1].stop - 900) <= 20
 
 
 def test_a_shuffled_corpus_is_not_related():
@@ -81,45 +88,44 @@ def test_a_shuffled_corpus_is_not_related():
     assert not judge(sources, targets).related
 
 
-def test_without_signs_nothing_is_claimed():
-    dice = random.Random(0)
-    sources = ["".join(dice.choices("bdkl", k=20)) for _ in range(500)]
-    targets = ["".join(dice.choices("гджз", k=20)) for _ in range(500)]
+def test_uninformative_corpora_count_as_aligned():
+    rng = random.Random(0)
+    sources = ["".join(rng.choices("bdkl", k=20)) for _ in range(500)]
+    targets = ["".join(rng.choices("гджз", k=20)) for _ in range(500)]
     assert judge(sources, targets) == ([AlignedSpan(0, 500, 0)], True)
     few = corpus(99)
     random.Random(1).shuffle(few[1])
     assert judge(*few) == ([AlignedSpan(0, 99, 0)], True)
 
 
-def test_a_corpus_sorted_by_length_is_no_reason_for_alarm():
+def test_a_corpus_sorted_by_length_is_aligned():
     pairs = sorted(zip(*corpus(2_000), strict=True), key=lambda pair: len(pair[0]))
-    assert judge([s for s, _ in pairs], [t for _, t in pairs]).parted == []
+    assert judge([s for s, _ in pairs], [t for _, t in pairs]).misaligned_spans == []
 
 
-def test_sides_of_unequal_length_are_compared_as_far_as_they_go():
+def test_sides_may_differ_in_length():
     sources, targets = corpus(1_000)
     del sources[300:302]
-    before, after = judge(sources, targets).stretches
+    before, after = judge(sources, targets).spans
     assert (before.offset, after.offset, after.stop) == (0, 2, 998)
     assert abs(after.start - 300) <= 10
 
 
-def test_the_best_path_is_the_best_of_all_paths(monkeypatch):
-    """Against enumeration of every path through a few blocks."""
+def test_the_best_path_matches_enumeration(monkeypatch):
     monkeypatch.setattr(alignment, "BLOCK", 1)
-    dice = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for _ in range(20):
-        scores = dice.normal(scale=PRICE, size=(3, 6))
+        scores = rng.normal(scale=SWITCH_COST, size=(3, 6))
         monkeypatch.setattr(alignment, "NO_OFFSET", 1)
 
         def value(path, scores=scores):
             steps = sum(a != b for a, b in zip((1, *path), path, strict=False))
-            return sum(scores[s, t] for t, s in enumerate(path)) - PRICE * steps
+            return sum(scores[s, t] for t, s in enumerate(path)) - SWITCH_COST * steps
 
         best = max(np.ndindex(*[3] * 6), key=value)
         assert value(tuple(best_path(scores).tolist())) == pytest.approx(value(best))
 
 
-def test_the_path_starts_in_step():
+def test_the_path_starts_aligned():
     scores = np.zeros((8, 3 * BLOCK))
     assert best_path(scores).tolist() == [NO_OFFSET] * 3

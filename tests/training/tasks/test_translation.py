@@ -2,7 +2,8 @@
 
 import pytest
 
-from polyhead.tokenizers.storage import TextConfig, train_tokenizers
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.tasks.translation import EncodedPairs, PairSampler
 
 LINES = [f"a sentence about {word} and nothing else" for word in ("lakes", "mountains", "the sea")]

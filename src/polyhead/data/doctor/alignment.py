@@ -1,15 +1,15 @@
-"""Do line n of the one side and line n of the other still belong together?
+"""Detection of misaligned lines in parallel text.
 
-A line lost or doubled on one side turns every later pair into nonsense, and nothing fails: the
-loss is merely bad. But translations leave signs that need no dictionary: a long line stays long, a
-question stays a question, numbers and names are kept. What the signs f of a pair of lines are
-worth is learnt from the corpus itself, as the log-likelihood ratio
+A line lost or doubled on one side makes every later pair wrong without any error. But translations
+share features that need no dictionary: similar lengths, question marks, numbers and names. The
+weight of the features f of a pair of lines is estimated from the corpus itself, as the
+log-likelihood ratio
 
     w(f) = log p(f | lines i and i+d) - log p(f | lines i and j, j some lines away)
 
-for the offset d at which the two sides fit best. Then the best path (Viterbi) through the states
-"the target is d lines later", d = -3 … 3, and "nothing fits" tells where the sides part. To change
-the state costs so much that noise cannot pay for it.
+for the offset d at which the two sides match best. The best path (Viterbi) through the states "the
+target is d lines later", d = -3 … 3, and "no match" then gives the misaligned spans. The cost of
+switching states is higher than what noise can gain.
 """
 
 import re
@@ -26,10 +26,10 @@ Weights = npt.NDArray[np.float64]
 
 OFFSETS = range(-3, 4)
 NO_OFFSET, NOTHING_FITS = OFFSETS.index(0), len(OFFSETS)  # states of the path
-FAR = (-23, -17, -11, -7, 7, 11, 17, 23)  # lines apart: near enough to be alike, never translations
-BLOCK = 8  # lines that the path goes at a time
-PRICE = 25.0  # nats, for changing the state
-MIN_LINES = 100  # with fewer there is nothing to learn from
+FAR = (-23, -17, -11, -7, 7, 11, 17, 23)  # offsets of similar lines that are not translations
+BLOCK = 8  # lines per step of the path
+SWITCH_COST = 25.0  # nats
+MIN_LINES = 100  # fewer are too few to estimate the weights
 
 WORD = re.compile(r"\d+|[a-zà-ɏ]{3,}|[^\W\d_a-zà-ɏ]{3,}")
 CLOSING = " \t\r\"'”’»)]」』"
@@ -38,9 +38,9 @@ N_ENDINGS = 5
 
 
 class AlignedSpan(NamedTuple):
-    """Source lines, counted from 0, whose translations lie `offset` lines later; `stop` is not in.
+    """Source lines [start, stop), counted from 0, whose translations are `offset` lines later.
 
-    An offset of None means that no offset fits.
+    An offset of None means that no offset matches.
     """
 
     start: int
@@ -49,46 +49,46 @@ class AlignedSpan(NamedTuple):
 
 
 class AlignmentVerdict(NamedTuple):
-    """The stretches, first to last, and whether the two sides show any sign of kinship at all."""
+    """The spans in order, and whether the two sides are related at all."""
 
-    stretches: list[AlignedSpan]
+    spans: list[AlignedSpan]
     related: bool
 
     @property
-    def parted(self) -> list[AlignedSpan]:
-        """The stretches that are out of step."""
-        return [stretch for stretch in self.stretches if stretch.offset != 0]
+    def misaligned_spans(self) -> list[AlignedSpan]:
+        """The spans whose offset is not 0."""
+        return [span for span in self.spans if span.offset != 0]
 
 
 def judge(sources: Sequence[str], targets: Sequence[str]) -> AlignmentVerdict:
-    """Find where the lines are in step and where not; the two sides may differ in length."""
+    """Find where the lines are aligned and where not; the two sides may differ in length."""
     n_lines = min(len(sources), len(targets))
-    in_step = [AlignedSpan(0, n_lines, 0)]
+    aligned = [AlignedSpan(0, n_lines, 0)]
     if n_lines < MIN_LINES:
-        return AlignmentVerdict(in_step, related=True)
-    signs = PairFeatures(sources, targets)
-    tables = signs.learn()
+        return AlignmentVerdict(aligned, related=True)
+    features = PairFeatures(sources, targets)
+    tables = features.learn()
     if tables is None:
-        return AlignmentVerdict(in_step, related=not signs.telling)
+        return AlignmentVerdict(aligned, related=not features.is_informative)
     scores = np.zeros((len(OFFSETS) + 1, n_lines))
     for state, offset in enumerate(OFFSETS):
-        first, codes = signs.at(offset)
+        first, codes = features.at(offset)
         for table, code in zip(tables, codes, strict=True):
             scores[state, first : first + len(code)] += table[code][: n_lines - first]
-    return AlignmentVerdict(list(stretches(best_path(scores), scores)), related=True)
+    return AlignmentVerdict(list(spans(best_path(scores), scores)), related=True)
 
 
 class SideFeatures:
-    """What is looked at in the lines of one side. `word[k]` stands in line `place[k]`."""
+    """Features of the lines of one side; `word[k]` occurs in line `place[k]`."""
 
     def __init__(self, lines: Sequence[str], vocabulary: dict[str, int]) -> None:
         ending, number, word, place = array("q"), array("b"), array("q"), array("q")
         for index, line in enumerate(lines):
             ending.append(ENDINGS.get(line.rstrip(CLOSING)[-1:], 0))
-            found = set(WORD.findall(line.casefold()))
-            number.append(any(each[0].isdigit() for each in found))
-            word.extend(vocabulary.setdefault(each, len(vocabulary)) for each in found)
-            place.extend([index] * len(found))
+            words = set(WORD.findall(line.casefold()))
+            number.append(any(each[0].isdigit() for each in words))
+            word.extend(vocabulary.setdefault(each, len(vocabulary)) for each in words)
+            place.extend([index] * len(words))
         self.length = np.log1p(np.array([len(line) for line in lines], dtype=np.float64))
         self.ending = np.array(ending, dtype=np.int64)
         self.has_number = np.array(number, dtype=np.int64)
@@ -96,18 +96,18 @@ class SideFeatures:
         self.place = np.array(place, dtype=np.int64)
 
     def keep(self, wanted: npt.NDArray[np.bool_]) -> None:
-        """Forget all other words."""
+        """Drop all other words."""
         kept = wanted[self.word]
         self.word, self.place = self.word[kept], self.place[kept]
 
     def levels(self, n_levels: int) -> Numbers:
-        """The lengths as a few levels that are about equally frequent."""
+        """Return the lengths as levels of about equal frequency."""
         borders = np.quantile(self.length, np.arange(1, n_levels) / n_levels)
         return np.searchsorted(np.unique(borders), self.length, side="right")
 
 
 class PairFeatures:
-    """The signs of pairs of lines, one small number for each of four questions."""
+    """Four features of pairs of lines, each a small number."""
 
     def __init__(self, sources: Sequence[str], targets: Sequence[str]) -> None:
         vocabulary: dict[str, int] = {}
@@ -118,18 +118,20 @@ class PairFeatures:
         sides = (self.source, self.target)
         n_lines = min(len(sources), len(targets))
         times = [np.bincount(side.word, minlength=len(vocabulary)) for side in sides]
-        telling = (times[0] > 0) & (times[1] > 0) & (times[0] + times[1] < max(4, n_lines // 20))
+        informative = (
+            (times[0] > 0) & (times[1] > 0) & (times[0] + times[1] < max(4, n_lines // 20))
+        )
         for side in sides:
-            side.keep(telling)
+            side.keep(informative)
         self.is_number = np.array([word[0].isdigit() for word in vocabulary], dtype=np.bool_)
         self.n_levels = int(np.clip((n_lines / 50) ** 0.5, 2, 8))
         self.levels = [side.levels(self.n_levels) for side in sides]
         self.sizes = (self.n_levels**2, N_ENDINGS**2, 4, 4)
         self.keys = np.sort(self.target.place * len(vocabulary) + self.target.word)
-        self.telling = all(side.length.std() > 0.15 for side in sides)
+        self.is_informative = all(side.length.std() > 0.15 for side in sides)
 
     def at(self, offset: int) -> tuple[int, list[Numbers]]:
-        """The signs of source lines i with target lines i + offset, and the first such i."""
+        """Return the first i and the features of source lines i with target lines i + offset."""
         start = max(0, -offset)
         stop = min(len(self.source.length), len(self.target.length) - offset)
         here, there = slice(start, stop), slice(start + offset, stop + offset)
@@ -138,32 +140,34 @@ class PairFeatures:
         return start, [
             self.levels[0][here] * self.n_levels + self.levels[1][there],
             self.source.ending[here] * N_ENDINGS + self.target.ending[there],
-            np.where(numbers > 0, 3, with_numbers),  # none, one side, both but others, the same
+            np.where(numbers > 0, 3, with_numbers),  # none, one side, both but different, shared
             np.minimum(words, 3),
         ]
 
     def shared(self, offset: int) -> tuple[Numbers, Numbers]:
-        """For each source line, how many numbers and how many words the other line has too."""
+        """Return how many numbers and words each source line shares with its target line."""
         source, n_words = self.source, len(self.is_number)
         wanted = (source.place + offset) * n_words + source.word
         where = np.searchsorted(self.keys, wanted)
-        found = where < len(self.keys)
-        found[found] = self.keys[where[found]] == wanted[found]
+        is_shared = where < len(self.keys)
+        is_shared[is_shared] = self.keys[where[is_shared]] == wanted[is_shared]
         number = self.is_number[source.word]
         n = len(source.length)
         return (
-            np.bincount(source.place[found & number], minlength=n),
-            np.bincount(source.place[found & ~number], minlength=n),
+            np.bincount(source.place[is_shared & number], minlength=n),
+            np.bincount(source.place[is_shared & ~number], minlength=n),
         )
 
     def learn(self) -> list[Weights] | None:
-        """For each question, what each answer is worth; None if the answers say nothing."""
+        """Estimate the weights of each feature; None if the features are not informative."""
         apart = self.counts(FAR)
         n_cells = sum(self.sizes)
         gains, tables = [], []
         for offset in OFFSETS:
             together = self.counts([offset])
-            tables.append([worth(t, a) for t, a in zip(together, apart, strict=True)])
+            tables.append(
+                [log_likelihood_ratios(t, a) for t, a in zip(together, apart, strict=True)]
+            )
             pairs = zip(together, tables[-1], strict=True)
             gains.append(float(sum((count * table).sum() for count, table in pairs)))
         best = int(np.argmax(gains))
@@ -173,7 +177,7 @@ class PairFeatures:
         return tables[best]
 
     def counts(self, offsets: Sequence[int]) -> list[Numbers]:
-        """How often each answer occurs at these offsets, for each question."""
+        """Count the values of each feature at these offsets."""
         totals = [np.zeros(size, dtype=np.int64) for size in self.sizes]
         for offset in offsets:
             for total, codes in zip(totals, self.at(offset)[1], strict=True):
@@ -181,37 +185,37 @@ class PairFeatures:
         return totals
 
 
-def worth(together: Numbers, apart: Numbers) -> Weights:
-    """The log-likelihood ratios; where little was seen they are drawn towards nothing."""
+def log_likelihood_ratios(together: Numbers, apart: Numbers) -> Weights:
+    """Return the log-likelihood ratios, shrunk towards 0 where counts are small."""
     chance = (apart + 0.5) / (apart + 0.5).sum()
     weight = len(together)
     return np.log((together + weight * chance) / (together.sum() + weight) / chance)
 
 
 def best_path(scores: Weights) -> Numbers:
-    """The best state of every block of lines (Viterbi), starting in step."""
+    """Return the best state of every block of lines (Viterbi), starting aligned."""
     n_states, n_lines = scores.shape
     n_blocks = -(-n_lines // BLOCK)
     padded = np.pad(scores, ((0, 0), (0, n_blocks * BLOCK - n_lines)))
     blocks = padded.reshape(n_states, n_blocks, BLOCK).sum(-1).T
-    total = np.where(np.arange(n_states) == NO_OFFSET, 0.0, -PRICE)
-    came_from = np.zeros((n_blocks, n_states), dtype=np.int64)
+    total = np.where(np.arange(n_states) == NO_OFFSET, 0.0, -SWITCH_COST)
+    previous = np.zeros((n_blocks, n_states), dtype=np.int64)
     states = np.arange(n_states)
     for block in range(n_blocks):
-        leader = int(total.argmax())
-        moved = total[leader] - PRICE
-        came_from[block] = np.where(total >= moved, states, leader)
+        best = int(total.argmax())
+        moved = total[best] - SWITCH_COST
+        previous[block] = np.where(total >= moved, states, best)
         total = np.maximum(total, moved) + blocks[block]
     path = np.zeros(n_blocks, dtype=np.int64)
     state = int(total.argmax())
     for block in range(n_blocks - 1, -1, -1):
         path[block] = state
-        state = int(came_from[block, state])
+        state = int(previous[block, state])
     return path
 
 
-def stretches(path: Numbers, scores: Weights) -> Iterator[AlignedSpan]:
-    """The path as stretches of lines, each border moved to where the lines themselves put it."""
+def spans(path: Numbers, scores: Weights) -> Iterator[AlignedSpan]:
+    """Return the path as spans of lines, with boundaries refined to lines."""
     n_lines = scores.shape[1]
     changes = [0, *(np.flatnonzero(np.diff(path)) + 1).tolist(), len(path)]
     start = 0
@@ -227,5 +231,5 @@ def stretches(path: Numbers, scores: Weights) -> Iterator[AlignedSpan]:
 
 
 def offset_of(state: int) -> int | None:
-    """The offset that a state stands for."""
+    """Return the offset of a state."""
     return None if state == NOTHING_FITS else OFFSETS[state]

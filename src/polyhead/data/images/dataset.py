@@ -1,19 +1,18 @@
-"""Images with their classes: folders, archives, idx files or the embedded digits, held in memory.
+"""Images with their classes: directories, archives, idx files or the embedded digits.
 
-    --images photos/              photos/cat/1.jpg, photos/dog/2.png …      a folder for each class
+    --images photos/              photos/cat/1.jpg, photos/dog/2.png …      a directory per class
     --images photos.tar.gz        the same in an archive
     --images train-images-idx3-ubyte.gz                                     as MNIST comes
     data.corpus = "digits"        1,797 handwritten digits of 8 x 8 pixels, from scikit-learn
 
-All images are brought to the model's size and channels and kept as bytes. Classes are in the order
-of their names, images in that of theirs, so that nothing depends on how a disk lists its files.
+All images are converted to the model's size and channels and kept in memory as bytes. Classes and
+images are sorted by name, so that nothing depends on the order of files on disk.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -21,19 +20,27 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyhead.data.images.folders import Found, ImageShape, class_of, read_archive, read_folder
+from polyhead.data.config import DataConfig
+from polyhead.data.holdout import draw_per_class, held_out_notice
+from polyhead.data.images.folders import (
+    FoundImages,
+    PixelShape,
+    read_archive,
+    read_folder,
+    with_classes,
+)
 from polyhead.data.images.idx import is_idx, read_images
+from polyhead.data.labelled import class_numbers
 from polyhead.data.locate import find
 from polyhead.errors import ConfigError, DataError, MissingError
 
-NAMED = 20  # bad images at most: more of them are counted
-HELD_OUT_SHARE = 0.1  # a small collection gives at most this much of itself
-DIGITS_TRAIN = 898  # the usual split into halves: the first are for training, 899 are left
+MAX_LISTED = 20  # bad images in a message
+DIGITS_TRAIN = 898  # the usual split into halves
 
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Some images and the number of the class of each."""
+    """Images and the number of each image's class."""
 
     pixels: UInt8[Tensor, "image channel height width"]
     labels: Int[Tensor, "image"]
@@ -42,21 +49,21 @@ class ImageSet:
         return len(self.labels)
 
     def part(self, chosen: Int[Tensor, "some"]) -> "ImageSet":
-        """Those with these numbers."""
+        """Return the images with these numbers."""
         return ImageSet(self.pixels[chosen], self.labels[chosen])
 
     def fingerprint(self, classes: Sequence[str]) -> str:
-        """A sha256 of all pixels, labels and names."""
+        """Return the SHA-256 of all pixels, labels and class names."""
         digest = hashlib.sha256(repr((tuple(self.pixels.shape), tuple(classes))).encode())
         digest.update(self.labels.to(torch.int64).numpy().tobytes())
-        for some in self.pixels.split(4096):
-            digest.update(some.contiguous().numpy().tobytes())
+        for part in self.pixels.split(4096):
+            digest.update(part.contiguous().numpy().tobytes())
         return digest.hexdigest()
 
 
 @dataclass(frozen=True)
-class Collection:
-    """What to train on, what to validate on, what the classes are called, what there is to say."""
+class ImageCorpus:
+    """Images for training and for validation, the names of the classes, and messages."""
 
     train: ImageSet
     valid: ImageSet
@@ -64,113 +71,94 @@ class Collection:
     notices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class ImageRequest:
-    """Which images to read and how; the fields are those of the tables [data] and [model]."""
-
-    shape: ImageShape
-    images: tuple[str, ...] = ()
-    valid_images: tuple[str, ...] = ()
-    corpus: str | None = None
-    on_bad: Literal["skip", "fail"] = "skip"
-    hold_out: int = 500
-
-
 @dataclass
-class _Named:
-    """Images by the names of their classes, before the classes have numbers."""
+class NamedImages:
+    """Images by class name, before the classes have numbers."""
 
     pixels: list[UInt8[Tensor, "image channel height width"]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
 
-def load_collection(request: ImageRequest, seed: int) -> Collection:
-    """Read everything that a configuration names."""
-    if request.corpus == "digits" and not request.images:
-        return digits(request.shape)
-    if not request.images:
+def load_images(config: DataConfig, shape: PixelShape, seed: int) -> ImageCorpus:
+    """Read the images of a configuration."""
+    if config.corpus == "digits" and not config.images:
+        return digits(shape)
+    if not config.images:
         raise ConfigError(
-            "data.images: give a folder with a folder for each class, an archive of one, or an "
-            "idx file, as in --images PATH"
+            "data.images: give a directory with a subdirectory per class, an archive of one, or an "
+            "idx file, as in --images PATH",
+            "no_data",
         )
-    train = _read(request.images, request)
+    train = _read(config.images, config, shape)
     classes = tuple(sorted(set(train.names)))
     if len(classes) < 2:
         raise DataError(
-            f"{request.images[0]}: all images are of one class ({classes[0]!r}); there must be a "
-            "folder for each class, and at least two"
+            f"{config.images[0]}: all images are of one class ({classes[0]!r}); at least two "
+            "classes are needed, each in its own directory",
+            "too_few_classes",
         )
     notices = [*train.notices, *_alike(classes)]
-    everything = _numbered(train, classes, request.images[0])
-    if request.valid_images:
-        valid = _read(request.valid_images, request)
-        checked = _numbered(valid, classes, request.valid_images[0])
-        return Collection(everything, checked, classes, (*notices, *valid.notices))
-    kept, held_out = split(everything, request.hold_out, seed)
-    notices.append(
-        f"no validation images given: {len(held_out):,} of {len(everything):,} are held out for "
-        "validation and not trained on"
-    )
-    return Collection(kept, held_out, classes, tuple(notices))
+    everything = _numbered(train, classes, config.images[0])
+    if config.valid_images:
+        valid = _read(config.valid_images, config, shape)
+        checked = _numbered(valid, classes, config.valid_images[0])
+        return ImageCorpus(everything, checked, classes, (*notices, *valid.notices))
+    kept, held_out = split(everything, config.hold_out, seed)
+    notices.append(held_out_notice(len(held_out), len(everything), "images"))
+    return ImageCorpus(kept, held_out, classes, tuple(notices))
 
 
-def load_set(request: ImageRequest, classes: Sequence[str]) -> tuple[ImageSet, list[str]]:
-    """Images for a model that knows these classes, and what there is to say about them."""
-    if request.corpus == "digits" and not request.images:
-        return digits(request.shape).valid, []
-    named = _read(request.images, request)
-    return _numbered(named, classes, request.images[0]), named.notices
+def load_set(
+    config: DataConfig, shape: PixelShape, classes: Sequence[str]
+) -> tuple[ImageSet, list[str]]:
+    """Read images for a model with these classes; return them with messages."""
+    if config.corpus == "digits" and not config.images:
+        return digits(shape).valid, []
+    named = _read(config.images, config, shape)
+    return _numbered(named, classes, config.images[0]), named.notices
 
 
 def split(images: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
-    """Keep back about `count` images, at most a tenth: the same share of every class.
-
-    A class of two images or more gives at least one; one of a single image is trained on.
-    """
-    share = min(count / len(images), HELD_OUT_SHARE)
-    draw = np.random.default_rng([seed, len(images)])
-    labels, held_out = images.labels.numpy(), []
-    for label in np.unique(labels):
-        members = draw.permutation(np.flatnonzero(labels == label))
-        wanted = min(max(1, round(share * len(members))), len(members) - 1)
-        held_out.append(members[:wanted])
-    back = np.sort(np.concatenate(held_out))
-    if not len(back):
+    """Hold out about `count` images, at most a tenth: the same share of every class."""
+    held_out = draw_per_class(images.labels.numpy(), count, seed)
+    if not len(held_out):
         raise DataError(
-            f"{len(images)} images, one of each class, are not enough to train on and to hold "
-            "some out; give more, or --valid-images"
+            f"{len(images)} images, one of each class, are too few to hold some out. Give more, or "
+            "--valid-images.",
+            "too_few_examples",
         )
-    kept = np.setdiff1d(np.arange(len(images)), back)
-    return images.part(torch.from_numpy(kept)), images.part(torch.from_numpy(back))
+    kept = np.setdiff1d(np.arange(len(images)), held_out)
+    return images.part(torch.from_numpy(kept)), images.part(torch.from_numpy(held_out))
 
 
-def digits(shape: ImageShape) -> Collection:
-    """The digits that come with scikit-learn: 898 to train on, 899 to validate on, in order."""
+def digits(shape: PixelShape) -> ImageCorpus:
+    """Load the digits of scikit-learn: the first 898 for training, 899 for validation."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:
         raise MissingError(
-            "the digits come with scikit-learn: pip install 'polyhead[vision]'; or give images of "
-            "your own with --images"
+            "the digits require scikit-learn: pip install 'polyhead[vision]'. Or give your own "
+            "images with --images.",
+            "missing_package",
         ) from None
-    found = load_digits()
-    pixels = np.round(found.images * (255 / 16)).astype(np.uint8)  # they count from 0 to 16
+    bunch = load_digits()
+    pixels = np.round(bunch.images * (255 / 16)).astype(np.uint8)  # from 0 to 16
     everything = ImageSet(
         fitted(torch.from_numpy(pixels)[:, None], shape),
-        torch.from_numpy(found.target.astype(np.int64)),
+        torch.from_numpy(bunch.target.astype(np.int64)),
     )
-    classes = tuple(str(name) for name in found.target_names)
+    classes = tuple(str(name) for name in bunch.target_names)
     first, rest = torch.arange(DIGITS_TRAIN), torch.arange(DIGITS_TRAIN, len(everything))
-    return Collection(everything.part(first), everything.part(rest), classes)
+    return ImageCorpus(everything.part(first), everything.part(rest), classes)
 
 
 def fitted(
-    pixels: UInt8[Tensor, "image channel height width"], shape: ImageShape
+    pixels: UInt8[Tensor, "image channel height width"], shape: PixelShape
 ) -> UInt8[Tensor, "image new_channel new_height new_width"]:
-    """Grey images of one size in another size and with the channels that a model wants.
+    """Convert grey images to another size and number of channels.
 
-    As with files, the largest piece of the right shape is cut from the middle, then resized.
+    As with files, the largest centred part of the right aspect ratio is cut out, then resized.
     """
     height, width = pixels.shape[-2:]
     if (height, width) != (shape.height, shape.width):
@@ -180,68 +168,61 @@ def fitted(
         piece = pixels[..., top : top + tall, left : left + wide]
         resized = [
             F.interpolate(
-                some.float(), (shape.height, shape.width), mode="bicubic", antialias=True
+                part.float(), (shape.height, shape.width), mode="bicubic", antialias=True
             ).round().clamp(0, 255).to(torch.uint8)
-            for some in piece.split(1024)
+            for part in piece.split(1024)
         ]  # fmt: skip
         pixels = torch.cat(resized)
     return pixels.expand(-1, shape.channels, -1, -1).contiguous()
 
 
-def _read(names: Sequence[str], request: ImageRequest) -> _Named:
-    named = _Named()
+def _read(names: Sequence[str], config: DataConfig, shape: PixelShape) -> NamedImages:
+    named = NamedImages()
     for name in names:
         path = find(Path(name))
         if path.is_dir():
-            _add(named, read_folder(path, request.shape), path, request)
+            _add(named, read_folder(path, shape), path, config)
         elif is_idx(path):
             images, labels = read_images(path)
-            named.pixels.append(fitted(torch.from_numpy(images.copy())[:, None], request.shape))
-            width = len(str(labels.max()))  # so that the order of the names is that of the numbers
+            named.pixels.append(fitted(torch.from_numpy(images.copy())[:, None], shape))
+            width = len(str(labels.max()))  # so that names and numbers have the same order
             named.names += [f"{label:0{width}d}" for label in labels]
         else:
-            _add(named, read_archive(path, request.shape), path, request)
+            _add(named, read_archive(path, shape), path, config)
     return named
 
 
-def _add(named: _Named, found: Found, path: Path, request: ImageRequest) -> None:
-    """Put the images of a folder or archive to those that were read before."""
-    found = class_of(found)
-    if found.bad and request.on_bad == "fail":
-        name, why = found.bad[0]
-        raise DataError(f"{path}: {name}: {why}; repair or remove it, or skip bad images")
-    if not found.images:
-        first = f"; the first that cannot be used is {': '.join(found.bad[0])}" if found.bad else ""
-        raise DataError(f"{path} holds no image in a folder of its class{first}")
-    ordered = sorted(found.images)
-    named.pixels.append(torch.from_numpy(np.stack([found.images[name] for name in ordered])))
+def _add(named: NamedImages, images: FoundImages, path: Path, config: DataConfig) -> None:
+    """Add the images of a directory or archive."""
+    read = with_classes(images)
+    if read.bad and config.on_bad_line == "fail":
+        name, reason = read.bad[0]
+        raise DataError(f"{path}: {name}: {reason}; repair or remove it", "bad_image")
+    if not read.images:
+        first = f"; the first bad one is {': '.join(read.bad[0])}" if read.bad else ""
+        raise DataError(f"{path} has no image in a directory of its class{first}", "no_images")
+    ordered = sorted(read.images)
+    named.pixels.append(torch.from_numpy(np.stack([read.images[name] for name in ordered])))
     named.names += [name[0] for name in ordered]
-    named.notices += _told(found.bad, path)
+    named.notices += _skipped(read.bad, path)
 
 
-def _told(bad: Sequence[tuple[str, str]], path: Path) -> list[str]:
+def _skipped(bad: Sequence[tuple[str, str]], path: Path) -> list[str]:
     if not bad:
         return []
     count = "1 bad image" if len(bad) == 1 else f"{len(bad):,} bad images"
-    first = "; ".join(f"{name}: {why}" for name, why in bad[:NAMED])
-    more = f"; and {len(bad) - NAMED:,} more" if len(bad) > NAMED else ""
+    first = "; ".join(f"{name}: {reason}" for name, reason in bad[:MAX_LISTED])
+    more = f"; and {len(bad) - MAX_LISTED:,} more" if len(bad) > MAX_LISTED else ""
     return [f"{path}: {count} skipped: {first}{more}"]
 
 
-def _numbered(named: _Named, classes: Sequence[str], where: str) -> ImageSet:
-    numbers = {name: number for number, name in enumerate(classes)}
-    for name in named.names:
-        if name not in numbers:
-            raise DataError(
-                f"{where}: there is no class {name!r} among the {len(classes)} that the model "
-                f"knows ({', '.join(classes[:5])}{' …' if len(classes) > 5 else ''})"
-            )
-    labels = torch.tensor([numbers[name] for name in named.names])
+def _numbered(named: NamedImages, classes: Sequence[str], where: str) -> ImageSet:
+    labels = torch.tensor(class_numbers(named.names, classes, where))
     return ImageSet(torch.cat(named.pixels), labels)
 
 
 def _alike(classes: Sequence[str]) -> list[str]:
-    """Classes that may be the same, spelt in two ways."""
+    """Return messages about class names that differ only in case."""
     seen: dict[str, str] = {}
     notices = []
     for name in classes:

@@ -1,12 +1,12 @@
-"""One image file becomes a small array of bytes, or an `Unreadable` that says why not.
+"""Decoding of one image file to an array of bytes.
 
-A file is a stranger's: its format must be one of the usual ones (others call outside programs), its
-size in pixels is read from the header and refused before anything is decoded, and whatever is wrong
-inside is one line. Photographs are turned as their EXIF says. The largest piece of the right shape
-is cut from the middle and resized: nothing is squeezed, the margins are lost.
+Files are not trusted: the format must be a common one (others call external programs), the size in
+pixels is read from the header and checked before decoding, and every problem is an `Unreadable`
+with its reason. Photographs are rotated as their EXIF data says. The largest centred part of the
+right aspect ratio is cut out and resized.
 
     1-bit, grey, palette, RGB, CMYK      converted to the model's channels
-    transparent                          laid on white
+    transparent                          composed with white
     16 bits                              divided by 257, so that 65,535 becomes 255
 """
 
@@ -20,7 +20,7 @@ from jaxtyping import UInt8
 
 from polyhead.errors import MissingError
 
-MAX_PIXELS = 100_000_000  # of one image: more than any camera of a telephone makes, 300 MB as RGB
+MAX_PIXELS = 100_000_000  # of one image, 300 MB as RGB
 MAX_BYTES = 2**28  # of one file
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MODES = {1: "L", 3: "RGB"}
@@ -29,20 +29,21 @@ Pixels = UInt8[np.ndarray, "channel height width"]
 
 
 class Unreadable(Exception):
-    """Why a file cannot be used as an image. Whoever reads many decides what becomes of them."""
+    """Reason why a file cannot be used as an image; the caller skips it or fails."""
 
 
 def pillow() -> Any:
-    """The package Pillow, which is an extra: idx files and digits do without."""
+    """Import Pillow, an optional package; idx files and digits do not need it."""
     try:
         from PIL import Image, ImageOps
     except ImportError:
-        raise MissingError("reading images needs Pillow: pip install 'polyhead[vision]'") from None
+        message = "reading images requires Pillow: pip install 'polyhead[vision]'"
+        raise MissingError(message, "missing_package") from None
     return Image, ImageOps
 
 
 def read_image(path: Path, *, height: int, width: int, channels: int) -> Pixels:
-    """A file as so many pixels."""
+    """Read a file as an array of this size."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise Unreadable(f"larger than {MAX_BYTES >> 20} MB")
@@ -53,13 +54,13 @@ def read_image(path: Path, *, height: int, width: int, channels: int) -> Pixels:
 
 
 def decode(content: bytes, *, height: int, width: int, channels: int) -> Pixels:
-    """The contents of a file as so many pixels."""
+    """Decode the contents of a file to an array of this size."""
     image_module, ops = pillow()
     if not content:
         raise Unreadable("the file is empty")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about what is refused or repaired here anyway
+            warnings.simplefilter("ignore")  # handled below
             with image_module.open(io.BytesIO(content), formats=FORMATS) as image:
                 check_size(image.width, image.height)
                 enough = 2 * max(height, width)
@@ -70,25 +71,25 @@ def decode(content: bytes, *, height: int, width: int, channels: int) -> Pixels:
     except image_module.UnidentifiedImageError:
         raise Unreadable(f"not an image ({', '.join(FORMATS)} are read)") from None
     except image_module.DecompressionBombError:
-        raise Unreadable(f"claims more than {MAX_PIXELS:,} pixels") from None
+        raise Unreadable(f"more than {MAX_PIXELS:,} pixels") from None
     except (OSError, SyntaxError, ValueError, KeyError, EOFError, ArithmeticError, TypeError,
-            IndexError, MemoryError) as error:  # fmt: skip  # what decoders raise on broken files
-        why = " ".join(str(error).split())[:120] or type(error).__name__
-        raise Unreadable(f"damaged or unusual: {why}") from None
+            IndexError, MemoryError) as error:  # fmt: skip  # raised by decoders on damaged files
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise Unreadable(f"damaged or unusual: {reason}") from None
     array = np.array(fitted, dtype=np.uint8)
     return np.ascontiguousarray(np.atleast_3d(array).transpose(2, 0, 1))
 
 
 def check_size(width: int, height: int) -> None:
-    """Refuse what would fill the memory, by what the header says."""
+    """Reject images that would fill the memory, by their header."""
     if width * height > MAX_PIXELS:
         raise Unreadable(f"{width:,} x {height:,} pixels are more than {MAX_PIXELS:,}")
     if width < 1 or height < 1:
-        raise Unreadable(f"{width} x {height} pixels are no image")
+        raise Unreadable(f"empty image of {width} x {height} pixels")
 
 
 def convert(image: Any, mode: str) -> Any:
-    """An image of any kind in eight bits of grey or colour."""
+    """Convert an image of any kind to eight bits of grey or colour."""
     image_module, _ = pillow()
     if image.mode.startswith("I"):
         image = image_module.fromarray(_eight_bits(np.asarray(image)))
@@ -96,13 +97,13 @@ def convert(image: Any, mode: str) -> Any:
         raise Unreadable("its pixels are floating-point numbers; save it with 8 bits")
     if image.has_transparency_data:
         colours = image.convert("RGBA")
-        paper = image_module.new("RGBA", colours.size, "white")
-        image = image_module.alpha_composite(paper, colours)
+        background = image_module.new("RGBA", colours.size, "white")
+        image = image_module.alpha_composite(background, colours)
     return image.convert(mode)
 
 
 def _eight_bits(deep: np.ndarray) -> np.ndarray:
-    """Sixteen bits as eight; more than sixteen have no scale that one could know."""
+    """Convert 16 bits to 8; the scale of more than 16 bits is unknown."""
     if deep.size and (deep.min() < 0 or deep.max() > 65_535):
         raise Unreadable("its pixels have more than 16 bits; save it with 8")
     return np.asarray((deep.astype(np.int64) + 128) // 257, dtype=np.uint8)

@@ -1,8 +1,9 @@
-"""A folder for each class, on disk or in a tar archive: every file is read, or named with a reason.
+"""Directories with a subdirectory per class, on disk or in a tar archive.
 
-The class of an image is the folder it lies in, counted from where the paths begin to differ:
-`cifar/train/cat/1.png` and `cifar/train/dog/7.png` are a cat and a dog. Deeper folders belong to
-the class above them. Links are not followed out of the folder, and an archive is only ever read.
+The class of an image is its directory, at the level where the paths start to differ:
+`cifar/train/cat/1.png` and `cifar/train/dog/7.png` are a cat and a dog. Deeper directories belong
+to the class above them. Links out of the directory are not followed, and archives are only read.
+Every file is read, or listed with a reason.
 """
 
 import os
@@ -24,18 +25,14 @@ from polyhead.data.images.files import (
 from polyhead.errors import DataError
 
 MAX_ARCHIVE = 2**36  # bytes that an archive may unpack to
-LITTER = (
-    "Thumbs.db",
-    "desktop.ini",
-    "__MACOSX",
-)  # what systems leave behind; also what begins with .
+IGNORED = ("Thumbs.db", "desktop.ini", "__MACOSX")  # and hidden files
 
 Name = tuple[str, ...]  # the folders of a file and its own name
 
 
 @dataclass(frozen=True)
-class ImageShape:
-    """What all images are brought to."""
+class PixelShape:
+    """The size of all images after reading."""
 
     height: int
     width: int
@@ -43,74 +40,75 @@ class ImageShape:
 
     @property
     def n_bytes(self) -> int:
-        """Of one image."""
+        """Number of bytes of one image."""
         return self.height * self.width * self.channels
 
 
 @dataclass
-class Found:
-    """Images by their names, and those that cannot be used, each with the reason."""
+class FoundImages:
+    """Images by path, and the unusable ones with their reasons."""
 
     images: dict[Name, Pixels] = field(default_factory=dict)
     bad: list[tuple[str, str]] = field(default_factory=list)
 
 
-def read_folder(folder: Path, shape: ImageShape) -> Found:
-    """All files below a folder, in the order of their names."""
+def read_folder(folder: Path, shape: PixelShape) -> FoundImages:
+    """Read all files below a directory, in the order of their names."""
     pillow()
-    found = Found()
+    found_images = FoundImages()
     paths = sorted(
         Path(place, name)
         for place, _, names in os.walk(folder)
         for name in names
-        if not _is_litter(Path(place, name).relative_to(folder).parts)
+        if not _is_ignored(Path(place, name).relative_to(folder).parts)
     )
     check_room(len(paths), shape, folder)
     for path in paths:
         name = path.relative_to(folder).parts
         try:
-            found.images[name] = _read(path, folder, shape)
+            found_images.images[name] = _read(path, folder, shape)
         except Unreadable as error:
-            found.bad.append((visible("/".join(name)), str(error)))
-    return found
+            found_images.bad.append((visible("/".join(name)), str(error)))
+    return found_images
 
 
-def _read(path: Path, folder: Path, shape: ImageShape) -> Pixels:
+def _read(path: Path, folder: Path, shape: PixelShape) -> Pixels:
     if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
-        raise Unreadable("a link that leads out of the folder")
+        raise Unreadable("a link out of the directory")
     if not path.is_file():
         raise Unreadable("not a file")
     return read_image(path, height=shape.height, width=shape.width, channels=shape.channels)
 
 
-def read_archive(path: Path, shape: ImageShape) -> Found:
-    """All files of a tar archive, packed or not, read once from the first to the last."""
+def read_archive(path: Path, shape: PixelShape) -> FoundImages:
+    """Read all files of a tar archive, compressed or not, in one pass."""
     pillow()
-    found = Found()
+    found_images = FoundImages()
     try:
         with tarfile.open(path, "r|*") as archive:
             for member in archive:
                 name = PurePosixPath(member.name).parts
                 if member.offset + member.size > MAX_ARCHIVE:
-                    raise DataError(f"{path}: unpacks to more than {MAX_ARCHIVE >> 30} GB")
-                if member.isdir() or _is_litter(name):
+                    limit = f"{MAX_ARCHIVE >> 30} GB"
+                    raise DataError(f"{path}: unpacks to more than {limit}", "archive_too_large")
+                if member.isdir() or _is_ignored(name):
                     continue
                 try:
-                    found.images[name] = _unpack(archive, member, shape)
+                    found_images.images[name] = _unpack(archive, member, shape)
                 except Unreadable as error:
-                    found.bad.append((visible(member.name), str(error)))
-                if len(found.images) % 1000 == 0:
-                    check_room(len(found.images), shape, path)
+                    found_images.bad.append((visible(member.name), str(error)))
+                if len(found_images.images) % 1000 == 0:
+                    check_room(len(found_images.images), shape, path)
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        if not found.images:
-            raise DataError(
-                f"{path} is neither a folder, nor a tar archive, nor an idx file ({error})"
-            ) from None
-        raise DataError(f"{path}: the archive is damaged ({error}); fetch it again") from None
-    return found
+        if not found_images.images:
+            message = f"{path} is neither a directory, nor a tar archive, nor an idx file ({error})"
+            raise DataError(message, "unknown_format") from None
+        message = f"{path}: the archive is damaged ({error}); download it again"
+        raise DataError(message, "damaged_archive") from None
+    return found_images
 
 
-def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, shape: ImageShape) -> Pixels:
+def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, shape: PixelShape) -> Pixels:
     if not member.isreg():
         raise Unreadable("not a file")
     if member.size > MAX_BYTES:
@@ -121,28 +119,28 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, shape: ImageShape
     return decode(content, height=shape.height, width=shape.width, channels=shape.channels)
 
 
-def class_of(found: Found) -> Found:
-    """The same, with names of which the first part is the class; what has none is bad.
+def with_classes(found_images: FoundImages) -> FoundImages:
+    """Prefix every path with its class; images without a class are bad.
 
-    Class names are written in one way (NFC): the same word may have come from two systems.
+    Class names are normalized (NFC): the same name may come from two systems.
     """
-    folders = [name[:-1] for name in found.images]
+    folders = [name[:-1] for name in found_images.images]
     depth = _shared(folders)
     if folders and all(len(folder) == depth for folder in folders):
-        depth = max(0, depth - 1)  # one class only: whoever asked will say that it is not enough
-    images, bad = {}, list(found.bad)
-    for name, pixels in found.images.items():
+        depth = max(0, depth - 1)  # one class only, which is reported later
+    images, bad = {}, list(found_images.bad)
+    for name, pixels in found_images.images.items():
         if len(name) < depth + 2:
-            bad.append((visible("/".join(name)), "not in a folder of its class"))
+            bad.append((visible("/".join(name)), "not in a directory of its class"))
         else:
             images[(_class_name(name[depth]), *name)] = pixels
-    return Found(images, bad)
+    return FoundImages(images, bad)
 
 
 def _class_name(folder: str) -> str:
-    """A folder's name as that of a class, unless it is none: it is printed, and saved with models.
+    """Return a directory's name as a class name, which is printed and saved with models.
 
-    Archives of Windows may have Korean names in CP949, which Python hands on as lone surrogates.
+    Archives from Windows may have Korean names in CP949, which Python decodes as lone surrogates.
     """
     if visible(folder) == folder:
         return unicodedata.normalize("NFC", folder)
@@ -152,12 +150,13 @@ def _class_name(folder: str) -> str:
     except UnicodeError:
         hint = ""
     raise DataError(
-        f"the folder '{visible(folder)}' has a name that is no UTF-8 text{hint}; rename it"
+        f"the directory name '{visible(folder)}' is not UTF-8{hint}; rename it",
+        "invalid_class_name",
     )
 
 
 def visible(name: str) -> str:
-    """A name without what would not print, or would steer a terminal: such characters escaped."""
+    """Return a name with control characters and lone surrogates escaped."""
     return "".join(
         repr(letter)[1:-1] if unicodedata.category(letter) in ("Cc", "Cs") else letter
         for letter in name
@@ -165,25 +164,26 @@ def visible(name: str) -> str:
 
 
 def _shared(folders: Sequence[Name]) -> int:
-    """How many folders all paths have in common at their beginning."""
+    """Return the number of leading directories that all paths share."""
     if not folders:
         return 0
-    first, last = min(folders), max(folders)  # whatever these two share, all between them share
+    first, last = min(folders), max(folders)  # all others lie between these two
     pairs = zip(first, last, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(last)))
 
 
-def check_room(count: int, shape: ImageShape, path: Path) -> None:
-    """Refuse what would not fit into this machine's memory."""
+def check_room(count: int, shape: PixelShape, path: Path) -> None:
+    """Reject images that would not fit into this machine's memory."""
     needed = count * shape.n_bytes
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there // 2:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory // 2:
         raise DataError(
             f"{path}: {count:,} images of {shape.height} x {shape.width} pixels need "
-            f"{needed / 2**30:.1f} GB, more than half of this machine's memory; make model.height "
-            "and model.width smaller, or give fewer images"
+            f"{needed / 2**30:.1f} GB, more than half of this machine's memory. Reduce "
+            "model.height and model.width, or the number of images.",
+            "out_of_memory",
         )
 
 
-def _is_litter(name: Name) -> bool:
-    return any((part.startswith(".") and part != ".") or part in LITTER for part in name)
+def _is_ignored(name: Name) -> bool:
+    return any((part.startswith(".") and part != ".") or part in IGNORED for part in name)

@@ -1,11 +1,11 @@
-"""idx files, the format of MNIST and Fashion-MNIST, packed by gzip or not.
+"""Files in the idx format of MNIST and Fashion-MNIST, compressed by gzip or not.
 
     00 00 08 n     the type (08: bytes) and the number of axes
     n x 4 bytes    the length of every axis, big-endian
     then           the bytes themselves
 
-A file of images (three axes) has a sister of labels (one axis), found by its name. How much a
-header promises is checked before memory is taken, and the file must hold exactly that.
+The labels (one axis) of a file of images (three axes) are found by its name. The size is checked
+before memory is allocated, and the file must have exactly that size.
 """
 
 import gzip
@@ -19,12 +19,12 @@ import numpy as np
 from polyhead.errors import DataError
 
 MAX_BYTES = 2**34
-UNPACKING = 1100  # gzip makes nothing smaller than by this factor
+MAX_GZIP_RATIO = 1100  # of the format
 NAMES = (("images-idx3", "labels-idx1"), ("images.idx3", "labels.idx1"), ("images", "labels"))
 
 
 def is_idx(path: Path) -> bool:
-    """Whether a file begins as an idx file does, packed or not."""
+    """Return whether a file starts as an idx file does, compressed or not."""
     try:
         with _opened(path) as file:
             start = file.read(4)
@@ -34,22 +34,22 @@ def is_idx(path: Path) -> bool:
 
 
 def read_images(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Images (n, height, width) and the label of each."""
+    """Read images (n, height, width) and the label of each."""
     images = read_array(path, 3)
-    sister = labels_of(path)
-    labels = read_array(sister, 1)
+    labels_path = labels_of(path)
+    labels = read_array(labels_path, 1)
     if len(images) != len(labels):
         raise DataError(
-            f"{path} has {len(images):,} images but {sister} has {len(labels):,} labels; "
-            "they do not belong together"
+            f"{path} has {len(images):,} images but {labels_path} has {len(labels):,} labels",
+            "unequal_lengths",
         )
     if not images.size:
-        raise DataError(f"{path} holds no image")
+        raise DataError(f"{path} has no images", "no_images")
     return images, labels
 
 
 def labels_of(path: Path) -> Path:
-    """The file of labels that belongs to a file of images."""
+    """Return the file of labels that belongs to a file of images."""
     for images, labels in NAMES:
         if images in path.name:
             plain = path.with_name(path.name.replace(images, labels).removesuffix(".gz"))
@@ -57,34 +57,40 @@ def labels_of(path: Path) -> Path:
                               plain.with_name(plain.name + ".gz")):  # fmt: skip
                 if candidate.exists():
                     return candidate
-            raise DataError(f"{path}: its labels should be in {plain.name} beside it (or .gz)")
+            message = f"{path}: its labels were expected in {plain.name} (or .gz) beside it"
+            raise DataError(message, "no_labels")
     raise DataError(
-        f"{path}: a file of images must be called like train-images-idx3-ubyte, so that its "
-        "labels can be found beside it"
+        f"{path}: expected a name like train-images-idx3-ubyte, from which the name of the labels "
+        "follows",
+        "no_labels",
     )
 
 
 def read_array(path: Path, n_axes: int) -> np.ndarray:
-    """All bytes of a file in its shape."""
+    """Read all bytes of a file in its shape."""
     try:
         with _opened(path) as file:
             start = file.read(4)
             if start != bytes((0, 0, 8, n_axes)):
                 raise DataError(
-                    f"{path} is not an idx file of bytes with {n_axes} axes (it begins with "
-                    f"{start.hex() or 'nothing'})"
+                    f"{path} is not an idx file of bytes with {n_axes} axes (it starts with "
+                    f"{start.hex() or 'nothing'})",
+                    "not_idx",
                 )
-            header = file.read(4 * n_axes).ljust(4 * n_axes, b"\xff")  # a cut one promises too much
+            header = file.read(4 * n_axes).ljust(
+                4 * n_axes, b"\xff"
+            )  # a truncated one becomes too large
             shape = np.frombuffer(header, dtype=">u4").tolist()
             size = math.prod(shape)
-            if size > min(MAX_BYTES, UNPACKING * path.stat().st_size):
-                raise DataError(f"{path}: the header promises {size:,} bytes, which cannot be")
+            if size > min(MAX_BYTES, MAX_GZIP_RATIO * path.stat().st_size):
+                raise DataError(f"{path}: impossible size of {size:,} bytes", "damaged_idx")
             content = file.read(size + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: damaged or not readable ({error}); fetch it again") from None
+        message = f"{path}: damaged or not readable ({error}); download it again"
+        raise DataError(message, "damaged_idx") from None
     if len(content) != size:
         more = "more" if len(content) > size else f"{len(content):,}"
-        raise DataError(f"{path}: the header promises {size:,} bytes, but there are {more}")
+        raise DataError(f"{path}: expected {size:,} bytes, found {more}", "damaged_idx")
     return np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 

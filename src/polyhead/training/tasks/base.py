@@ -11,9 +11,13 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from polyhead.checkpoint.atomic_dir import atomic_dir
 from polyhead.data.batches.base import DataPosition
 from polyhead.errors import ConfigError
-from polyhead.tokenizers.storage import TextConfig, Tokenizers, train_tokenizers
-from polyhead.tokenizers.storage import load as load_tokenizers
-from polyhead.tokenizers.storage import save as save_tokenizers
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.storage import (
+    TokenizerPair,
+    load_tokenizers,
+    save_tokenizers,
+    train_tokenizers,
+)
 from polyhead.training.config import RunConfig, check_positions
 from polyhead.training.finetune import PretrainedModel
 from polyhead.training.losses import Objective
@@ -71,7 +75,7 @@ class TaskSetup:
     """
 
     config: RunConfig
-    tokenizers: Tokenizers | None
+    tokenizers: TokenizerPair | None
     batches: Batches
     objective: Objective
     valid: ValidationSet
@@ -100,7 +104,7 @@ def load_or_train_tokenizers(
     targets: Sequence[str],
     config: TextConfig,
     log: RunLog,
-) -> Tokenizers:
+) -> TokenizerPair:
     """Load the tokenizers of a run, or train and save them. Plain text is all source."""
     if directory.exists():
         return load_tokenizers(directory)

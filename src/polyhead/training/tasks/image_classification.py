@@ -11,8 +11,8 @@ from typing import Any
 from torch.nn import functional as F
 
 from polyhead.data.batches.images import ImageBatches, TokenBudget, image_logits
-from polyhead.data.images.dataset import Collection, ImageRequest, ImageSet, load_collection
-from polyhead.data.images.folders import ImageShape
+from polyhead.data.images.dataset import ImageCorpus, ImageSet, load_images
+from polyhead.data.images.folders import PixelShape
 from polyhead.errors import ConfigError
 from polyhead.models.vit import ViTConfig
 from polyhead.training.config import RunConfig
@@ -38,21 +38,14 @@ class ImageClassificationTask:
     images.
     """
 
-    def read_data(self, config: RunConfig) -> TaskData[Collection]:
+    def read_data(self, config: RunConfig) -> TaskData[ImageCorpus]:
         """Read all images in the size that the model takes."""
         pretrained = read_pretrained(config)
-        model, data = with_pretrained_sizes(config, pretrained).model, config.data
+        model = with_pretrained_sizes(config, pretrained).model
         if pretrained is not None:
             _check_interpolation(pretrained, model)
-        request = ImageRequest(
-            ImageShape(model.height, model.width, model.channels),
-            data.images,
-            data.valid_images,
-            data.corpus,
-            data.on_bad_line,
-            data.hold_out,
-        )
-        images = load_collection(request, config.train.seed)
+        shape = PixelShape(model.height, model.width, model.channels)
+        images = load_images(config.data, shape, config.train.seed)
         fingerprints = {
             "training": images.train.fingerprint(images.classes),
             "validation": images.valid.fingerprint(images.classes),
@@ -61,7 +54,7 @@ class ImageClassificationTask:
         return TaskData(images, fingerprints, images.notices, pretrained)
 
     def setup(
-        self, config: RunConfig, run_dir: RunDir, data: TaskData[Collection], _log: RunLog
+        self, config: RunConfig, run_dir: RunDir, data: TaskData[ImageCorpus], _log: RunLog
     ) -> TaskSetup:
         """Cut the images into batches."""
         images, n_classes = data.corpus, len(data.corpus.classes)

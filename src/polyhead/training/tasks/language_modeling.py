@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 
 from polyhead.data.batches.language_model import WindowBatches
-from polyhead.data.config import load_plain
-from polyhead.data.plain_text import Lines
+from polyhead.data.plain_text import PlainCorpus, load_plain
 from polyhead.metrics.perplexity import encode_running_text, text_windows
 from polyhead.training.config import RunConfig, check_positions
 from polyhead.training.finetune import (
@@ -28,7 +27,7 @@ from polyhead.training.tasks.base import (
 class LanguageModelingTask:
     """Predict the next token of plain text."""
 
-    def read_data(self, config: RunConfig) -> TaskData[Lines]:
+    def read_data(self, config: RunConfig) -> TaskData[PlainCorpus]:
         """Read the training and the validation text."""
         pretrained = read_pretrained(config)
         check_no_sampling(config)
@@ -42,7 +41,7 @@ class LanguageModelingTask:
         return TaskData(text, fingerprints, text.notices, pretrained)
 
     def setup(
-        self, config: RunConfig, run_dir: RunDir, data: TaskData[Lines], log: RunLog
+        self, config: RunConfig, run_dir: RunDir, data: TaskData[PlainCorpus], log: RunLog
     ) -> TaskSetup:
         """Encode the text as one sequence of ids and cut it into windows."""
         text = data.corpus

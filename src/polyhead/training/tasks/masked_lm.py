@@ -11,8 +11,7 @@ from polyhead.data.batches.masked import (
     split_sequences,
     validation_batches,
 )
-from polyhead.data.config import load_plain
-from polyhead.data.plain_text import Lines
+from polyhead.data.plain_text import PlainCorpus, load_plain
 from polyhead.errors import ConfigError
 from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_replaced_tokens
 from polyhead.special_tokens import PAD
@@ -52,7 +51,7 @@ class MaskedTexts:
 class MaskedLMTask:
     """Predict masked tokens (BERT), and detect which tokens were replaced (ELECTRA)."""
 
-    def read_data(self, config: RunConfig) -> TaskData[Lines]:
+    def read_data(self, config: RunConfig) -> TaskData[PlainCorpus]:
         """Read the training and the validation text, of which at most `data.hold_out` lines."""
         pretrained = read_pretrained(config)
         check_no_sampling(config)
@@ -70,7 +69,7 @@ class MaskedLMTask:
         return TaskData(text, fingerprints, text.notices, pretrained)
 
     def setup(
-        self, config: RunConfig, run_dir: RunDir, data: TaskData[Lines], log: RunLog
+        self, config: RunConfig, run_dir: RunDir, data: TaskData[PlainCorpus], log: RunLog
     ) -> TaskSetup:
         """Encode the text; masked positions are drawn again in every epoch.
 

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from polyhead.data import labelled
 from polyhead.data.batches.labelled import TextBatch, TextBatches, framed
-from polyhead.data.labelled import Examples, LabelledCorpus
+from polyhead.data.labelled import LabelledCorpus, LabelledExamples, class_numbers, load_labelled
 from polyhead.errors import ConfigError
 from polyhead.metrics.classification import report
-from polyhead.tokenizers.storage import Tokenizers
+from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
 from polyhead.training.finetune import adopt_config, pretrained_fingerprint, read_pretrained
 from polyhead.training.losses import ClassificationLoss
@@ -40,7 +39,7 @@ class TextClassificationTask:
         pretrained = read_pretrained(config)
         encoder = None if pretrained is None else pretrained.encoder
         check_lengths(config, config.model.encoder if encoder is None else encoder.config)
-        corpus = labelled.load(config.data, config.train.seed)
+        corpus = load_labelled(config.data, config.train.seed)
         fingerprints = {
             name: fingerprint([*examples.texts, *examples.labels])
             for name, examples in (("training", corpus.train), ("validation", corpus.valid))
@@ -66,7 +65,7 @@ class TextClassificationTask:
         train = _encode(tokenizers, corpus.train, max_length, "training", log)
         valid = _encode(tokenizers, corpus.valid, max_length, "validation", log)
         labels, valid_labels = (
-            labelled.numbers(part.labels, corpus.classes, "the data")
+            class_numbers(part.labels, corpus.classes, "the data")
             for part in (corpus.train, corpus.valid)
         )
         sampler = SubwordSampler(
@@ -89,7 +88,7 @@ class TextClassificationTask:
 class SubwordSampler:
     """The ids of all texts in an epoch: constant, or sampled again if `text.sampling` is set."""
 
-    tokenizers: Tokenizers
+    tokenizers: TokenizerPair
     texts: Sequence[str]
     ids: Sequence[list[int]]
     seed: int
@@ -104,7 +103,7 @@ class SubwordSampler:
 
 
 def _encode(
-    tokenizers: Tokenizers, examples: Examples, max_length: int, part: str, log: RunLog
+    tokenizers: TokenizerPair, examples: LabelledExamples, max_length: int, part: str, log: RunLog
 ) -> list[list[int]]:
     ids = tokenizers.source.encode_batch(examples.texts)
     too_long = sum(len(line) + 1 > max_length for line in ids)

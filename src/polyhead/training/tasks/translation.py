@@ -13,16 +13,14 @@ from torch import Tensor
 from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors, write_text
 from polyhead.data.batches.translation import Pair, TranslationBatch, TranslationBatches
 from polyhead.data.bilingual_dictionary import FILE, learn_dictionary, write_dictionary
-from polyhead.data.config import Corpus
-from polyhead.data.config import load as load_corpus
-from polyhead.data.parallel import Pairs
+from polyhead.data.parallel import Pairs, ParallelCorpus, load_parallel
 from polyhead.decoding.batch import decode_all
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import sample
 from polyhead.errors import DataError
 from polyhead.metrics.bleu import quick_bleu
 from polyhead.special_tokens import PAD
-from polyhead.tokenizers.storage import Tokenizers
+from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
 from polyhead.training.finetune import adopt_config, read_pretrained
 from polyhead.training.losses import Objective, TranslationLoss
@@ -36,10 +34,10 @@ from polyhead.training.tasks.base import TaskData, TaskSetup, load_or_train_toke
 class TranslationTask:
     """Translate source sentences into target sentences."""
 
-    def read_data(self, config: RunConfig) -> TaskData[Corpus]:
+    def read_data(self, config: RunConfig) -> TaskData[ParallelCorpus]:
         """Read both sides of the training and the validation text."""
         pretrained = read_pretrained(config)
-        corpus = load_corpus(config.data, config.train.seed)
+        corpus = load_parallel(config.data, config.train.seed)
         fingerprints = {
             "training source": fingerprint(corpus.train.sources),
             "training target": fingerprint(corpus.train.targets),
@@ -49,7 +47,7 @@ class TranslationTask:
         return TaskData(corpus, fingerprints, corpus.notices, pretrained)
 
     def setup(
-        self, config: RunConfig, run_dir: RunDir, data: TaskData[Corpus], log: RunLog
+        self, config: RunConfig, run_dir: RunDir, data: TaskData[ParallelCorpus], log: RunLog
     ) -> TaskSetup:
         """Encode the pairs and cut them into batches of similar length."""
         train, valid = data.corpus.train, data.corpus.valid
@@ -101,7 +99,7 @@ def draw(model: Any, source: Tensor, samples: int) -> Tensor:
     return sampled.tokens[:, :, :length].clone()
 
 
-def _learn_dictionary(path: Path, tokenizers: Tokenizers, train: Pairs, log: RunLog) -> None:
+def _learn_dictionary(path: Path, tokenizers: TokenizerPair, train: Pairs, log: RunLog) -> None:
     """Learn the bilingual dictionary that replaces unknown words, once per run."""
     if path.exists():
         return
@@ -122,7 +120,7 @@ class EncodedPairs:
 
 
 def _encode(
-    tokenizers: Tokenizers, pairs: Pairs, max_length: int, part: str, log: RunLog
+    tokenizers: TokenizerPair, pairs: Pairs, max_length: int, part: str, log: RunLog
 ) -> EncodedPairs:
     source = tokenizers.source.encode_batch(pairs.sources)
     target = tokenizers.target.encode_batch(pairs.targets)
@@ -148,7 +146,7 @@ def _encode(
 class PairSampler:
     """The ids of all pairs in an epoch: constant, or sampled again if `text.sampling` is set."""
 
-    tokenizers: Tokenizers
+    tokenizers: TokenizerPair
     pairs: EncodedPairs
     seed: int
     max_length: int
@@ -173,7 +171,7 @@ class HeldOutPairs:
     """Validation pairs: all for the loss, the first `bleu_sentences` for BLEU."""
 
     samples: Path
-    tokenizers: Tokenizers
+    tokenizers: TokenizerPair
     batches: list[TranslationBatch]
     sources: list[str]
     targets: list[str]

@@ -1,0 +1,68 @@
+"""Choice of the examples that are held out for validation when no validation data are given."""
+
+import hashlib
+import unicodedata
+from collections.abc import Container, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_SHARE_OF_PAIRS = 0.05  # a small corpus gives at most this share of its sentence pairs
+MAX_SHARE = 0.1  # the same for lines, labelled texts and images
+
+Numbers = npt.NDArray[np.int64]
+
+
+def held_out_count(n_examples: int, limit: int | None, max_share: float = MAX_SHARE) -> int:
+    """Return how many examples to hold out: at most `limit` and `max_share`, at least one."""
+    count = int(n_examples * max_share)
+    return max(1, count if limit is None else min(limit, count))
+
+
+def draw_texts(
+    texts: Sequence[str], count: int, seed: int, never: Container[str] = ()
+) -> list[int]:
+    """Draw the numbers of at most `count` texts; equal texts are drawn together.
+
+    Texts are compared as by `normalized`; those in `never` are not drawn. The choice follows from
+    the seed and the text alone, and changes little when the corpus grows.
+    """
+    groups: dict[str, list[int]] = {}
+    for index, text in enumerate(texts):
+        groups.setdefault(normalized(text), []).append(index)
+    drawn: list[int] = []
+    for key in sorted(groups, key=lambda text: _digest(text, seed)):
+        if key not in never and len(drawn) + len(groups[key]) <= count:
+            drawn += groups[key]
+    return drawn
+
+
+def draw_per_class(labels: Numbers, count: int, seed: int) -> Numbers:
+    """Draw the numbers of about `count` examples, at most a tenth: an equal share of every class.
+
+    A class of two examples or more gives at least one, a class of one none.
+    """
+    share = min(count / len(labels), MAX_SHARE)
+    rng = np.random.default_rng([seed, len(labels)])
+    drawn = []
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        drawn.append(members[: min(max(1, round(share * len(members))), len(members) - 1)])
+    return np.sort(np.concatenate(drawn))
+
+
+def normalized(text: str) -> str:
+    """Return a text without differences of case, white space and Unicode composition."""
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+
+
+def _digest(text: str, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed} {text}".encode("utf-8", "surrogatepass")).digest()
+
+
+def held_out_notice(n_held_out: int, n_examples: int, kind: str) -> str:
+    """Return the message that some of the training data are held out."""
+    return (
+        f"no validation data given: {n_held_out:,} of {n_examples:,} {kind} are held out for "
+        "validation and not trained on"
+    )
