@@ -9,10 +9,10 @@ import torch
 
 from polyhead.errors import ConfigError
 from polyhead.layers.attention import attention_weights
-from polyhead.layers.masks import CAUSAL
-from polyhead.notes import figures as drawings
+from polyhead.layers.masks import THE_PAST
+from polyhead.notes import figures
 from polyhead.notes.claims import CHAPTERS, load_claims
-from polyhead.notes.report import KINDS, PICTURES, render, write_page
+from polyhead.notes.report import FIGURES, KINDS, render, write_page
 from polyhead.notes.runner import run_claims
 from polyhead.training.optim import noam
 
@@ -44,7 +44,7 @@ def test_each_claim_is_a_line_with_its_verdict(rows, show):
     page = show(rows)
     for row in rows:
         line = page.locator(f"#claim-{row.claim.id}")
-        assert KINDS[row.verdict] in line.get_attribute("class").split()
+        assert KINDS[row.verdict][0] in line.get_attribute("class").split()
         assert line.locator(".claim").inner_text() == row.claim.text.en
         assert line.locator(".verdict").inner_text() == row.verdict
     assert page.locator(".squares a").count() == len(rows)
@@ -116,7 +116,7 @@ def test_nothing_is_wider_than_the_window(report, show, width, scheme):
 def test_the_whole_report_holds_every_chapter_and_every_drawing(report, show):
     page = show(report.rows)
     assert page.locator("section").count() == len(CHAPTERS)
-    assert page.locator("figure").count() == sum(map(len, PICTURES.values()))
+    assert page.locator("figure").count() == sum(map(len, FIGURES.values()))
     assert page.locator(".claim-row").count() == len(report.rows)
 
 
@@ -124,19 +124,19 @@ def test_the_whole_report_holds_every_chapter_and_every_drawing(report, show):
 
 
 @pytest.mark.parametrize(
-    "draw", [d for all in PICTURES.values() for d in all], ids=lambda d: d.__name__
+    "draw", [d for all in FIGURES.values() for d in all], ids=lambda d: d.__name__
 )
 def test_drawings_are_svg_with_words_for_those_who_cannot_see(draw):
     torch.manual_seed(0)
-    picture = draw()
+    figure = draw()
     for language in ("en", "ko"):
-        drawn = ElementTree.fromstring(picture.drawn.in_language(language))
+        drawn = ElementTree.fromstring(figure.drawing.in_language(language))
         told = drawn.find(f"{SVG}desc").text
         assert drawn.get("role") == "img"
         assert drawn.get("aria-label") == told
-        assert drawn.find(f"{SVG}title").text == picture.title.in_language(language)
+        assert drawn.find(f"{SVG}title").text == figure.title.in_language(language)
         assert len(told) > 40 or HANGUL.search(told)
-        assert bool(HANGUL.search(told + picture.caption.in_language(language))) == (
+        assert bool(HANGUL.search(told + figure.caption.in_language(language))) == (
             language == "ko"
         )
         assert drawn.find(".//*[@style]") is None
@@ -147,8 +147,8 @@ def texts(svg):
 
 
 def test_the_causal_matrix_is_that_of_the_library():
-    numbers = [float(text) for text in texts(drawings.causal_matrix().drawn.en) if text[0] in ".1"]
-    weights = attention_weights(torch.zeros(1, 1, 8, 2), torch.zeros(1, 1, 8, 2), CAUSAL)[0, 0]
+    numbers = [float(text) for text in texts(figures.causal_matrix().drawing.en) if text[0] in ".1"]
+    weights = attention_weights(torch.zeros(1, 1, 8, 2), torch.zeros(1, 1, 8, 2), THE_PAST)[0, 0]
     visible = weights[weights > 0].tolist()
     assert numbers[: len(visible)] == pytest.approx(visible, abs=0.006)
     assert numbers[len(visible) :] == pytest.approx([1 / 8] * 64, abs=0.006)
@@ -156,20 +156,20 @@ def test_the_causal_matrix_is_that_of_the_library():
 
 def test_the_drawings_follow_the_library(monkeypatch):
     """A drawing that does not change when the library does is a picture of something else."""
-    before = drawings.warm_up().drawn.en, drawings.position_code().drawn.en
-    monkeypatch.setattr(drawings, "noam", lambda step, d, warmup: noam(step, d, 2 * warmup))
-    code = drawings.SinusoidalPositions.forward
+    before = figures.warm_up().drawing.en, figures.position_code().drawing.en
+    monkeypatch.setattr(figures, "noam", lambda step, d, warmup: noam(step, d, 2 * warmup))
+    code = figures.SinusoidalPositions.forward
     swapped = lambda self, *where: code(self, *where).unflatten(-1, (-1, 2)).flip(-1).flatten(-2)  # noqa: E731
-    monkeypatch.setattr(drawings.SinusoidalPositions, "forward", swapped)
-    assert drawings.warm_up().drawn.en != before[0]
-    assert drawings.position_code().drawn.en != before[1]
+    monkeypatch.setattr(figures.SinusoidalPositions, "forward", swapped)
+    assert figures.warm_up().drawing.en != before[0]
+    assert figures.position_code().drawing.en != before[1]
 
 
 def test_the_dot_products_rise_where_the_formula_does():
     rates = [10000 ** (-2 * k / 512) for k in range(256)]
     value = lambda phi: sum(torch.tensor([r * phi for r in rates]).double().cos()).item()  # noqa: E731
     first = next(phi for phi in range(1, 200) if value(phi) > value(phi - 1))
-    caption = drawings.position_products().caption.en
+    caption = figures.position_products().caption.en
     assert f"φ = {first} " in caption
     assert "(256) at φ = 0" in caption
 

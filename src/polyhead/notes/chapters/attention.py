@@ -24,8 +24,8 @@ from polyhead.notes.claims import ClaimResult, claim, close, same, shown
 
 
 @claim("B1", attention, FullAttention)
-def the_formula() -> ClaimResult:
-    """The formula and the kernel against PyTorch, with all keys and with a third of them hidden."""
+def attention_formula() -> ClaimResult:
+    """Compare formula and kernel with PyTorch, without a mask and with padding hidden."""
     q, k, v = torch.randn(3, 2, 4, 6, 8)
     mask = Mask(keys=torch.tensor([[True] * 4 + [False] * 2, [True] * 6]))
     allowed = torch.tensor([[True] * 4 + [False] * 2, [True] * 6])[:, None, None]
@@ -37,7 +37,7 @@ def the_formula() -> ClaimResult:
 
 @claim("B2", attention_weights)
 def softmax_over_keys() -> ClaimResult:
-    """The sum of four rows of weights: ours, and if the softmax runs over dimension 1."""
+    """Sum the weights of four queries, with the softmax over keys and over dimension 1."""
     q, k = torch.randn(2, 2, 3, 4, 8)
     rows = attention_weights(q, k)[0, 0].sum(-1)
     noted = (q @ k.mT / math.sqrt(8)).softmax(dim=1)[0, 0].sum(-1)
@@ -47,7 +47,7 @@ def softmax_over_keys() -> ClaimResult:
 
 @claim("B3", Dot, ScaledDot)
 def variance_of_scores() -> ClaimResult:
-    """The variance for d_k = 4, 64 and 512, plain and scaled; and the slope that is left at 512."""
+    """Measure the variance for d_k = 4, 64, 512, unscaled and scaled, and the slope at 512."""
     variances, slopes = [], []
     for score in (Dot(), ScaledDot()):
         for d_k in (4, 64, 512):
@@ -60,8 +60,8 @@ def variance_of_scores() -> ClaimResult:
 
 
 @claim("B4", FullAttention, MultiHeadAttention.project)
-def the_factor() -> ClaimResult:
-    """Values that are unit vectors show the weights; their logarithms show what was divided by."""
+def scale_factor() -> ClaimResult:
+    """Recover the scale from the logarithms of the weights (values are unit vectors)."""
     layer, x = MultiHeadAttention(512, 8, FullAttention()), torch.randn(1, 3, 512)
     k = layer.project(x).keys
     weights = layer.kernel(k, k, torch.eye(3).expand(1, 8, 3, 3))  # keys ask each other
@@ -71,8 +71,8 @@ def the_factor() -> ClaimResult:
 
 
 @claim("B6", General)
-def matrix_in_the_middle() -> ClaimResult:
-    """The general score with the identity; with keys of another width; and the note's product."""
+def general_score() -> ClaimResult:
+    """Compute the general score with the identity, with keys of another width, and as noted."""
     q, k = torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([[[[3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]]])
     general, wide = General(1, 2, 2), General(1, 2, 5)
     nn.init.eye_(general.w.data[0])
@@ -87,23 +87,23 @@ def matrix_in_the_middle() -> ClaimResult:
 
 
 @claim("B7", TransformerBlock.attend, TransformerBlock.recall)
-def self_is_not_cross() -> ClaimResult:
-    """How much the two attentions of one block change when it is given another memory."""
+def self_attention_ignores_memory() -> ClaimResult:
+    """Measure how both attentions of a block change with another memory."""
     block = TransformerBlock(StackConfig(d_model=16, n_heads=2, d_ff=32, dropout=0.0), cross=True)
-    x, one, other = torch.randn(3, 1, 4, 16)
-    heard: list[torch.Tensor] = []
+    x, *memories = torch.randn(3, 1, 4, 16)
+    outputs: list[torch.Tensor] = []
     for part in block.children():
         if isinstance(part, MultiHeadAttention):
-            part.register_forward_hook(lambda _part, _inputs, output: heard.append(output))
-    for states in (one, other):
-        block(x, memory=Memory(states, NO_MASK))
-    moved = [(heard[i + 2] - heard[i]).abs().max().item() for i in (0, 1)]
+            part.register_forward_hook(lambda _part, _inputs, output: outputs.append(output))
+    for states in memories:
+        block(x, memory=Memory(states, EVERYTHING))
+    moved = [(outputs[i + 2] - outputs[i]).abs().max().item() for i in (0, 1)]
     return same(expected=0.0, got=moved[0]).with_note(moved[1], differs=moved[1] > 0.01)
 
 
 @claim("B8", ScaledDot, attention_weights, attention)
-def three_names() -> ClaimResult:
-    """Scores 1, 0, 0 by hand: their weights, and the output for the values 1, 2, 3."""
+def scores_weights_output() -> ClaimResult:
+    """Compute scores 1, 0, 0 by hand, their weights, and the output for values 1, 2, 3."""
     q, k = torch.ones(1, 1, 1, 4), torch.tensor([[[[0.5] * 4, [0.0] * 4, [0.0] * 4]]])
     v, e = torch.tensor([[[[1.0], [2.0], [3.0]]]]), math.e
     expected = torch.tensor([1, 0, 0, e / (e + 2), 1 / (e + 2), 1 / (e + 2), (e + 5) / (e + 2)])
@@ -113,8 +113,8 @@ def three_names() -> ClaimResult:
 
 
 @claim("B9", attention)
-def shares_and_not_products() -> ClaimResult:
-    """Two keys, d_k = 4: attention, and the sum without a softmax."""
+def softmax_of_scaled_scores() -> ClaimResult:
+    """Compare attention over two keys (d_k = 4) with the sum without a softmax."""
     q, k = torch.ones(1, 1, 1, 4), torch.tensor([[[[0.5] * 4, [0.0] * 4]]])
     v = torch.tensor([[[[10.0], [20.0]]]])
     noted = ((q @ k.mT) @ v).item()
@@ -123,8 +123,8 @@ def shares_and_not_products() -> ClaimResult:
 
 
 @claim("B10", MultiHeadAttention.project)
-def rows_times_matrices() -> ClaimResult:
-    """Keys and values against the product written out, head by head."""
+def projections_of_rows() -> ClaimResult:
+    """Compare keys and values with the product written out, head by head."""
     layer, x = MultiHeadAttention(8, 2, FullAttention()), torch.randn(1, 5, 8)
     products = [x[0] @ part.weight.T + part.bias for part in (layer.w_k, layer.w_v)]
     expected = torch.stack([torch.stack([p[:, :4], p[:, 4:]]) for p in products])
@@ -132,8 +132,8 @@ def rows_times_matrices() -> ClaimResult:
 
 
 @claim("B11", LookBack, Additive)
-def found_by_and_taken() -> ClaimResult:
-    """Bahdanau's context by hand: only with h as values is there a vector, not just weights."""
+def values_of_bahdanau() -> ClaimResult:
+    """Compute Bahdanau's context by hand, with h as keys and values."""
     s, h, score = torch.randn(1, 1, 4), torch.randn(1, 3, 4), Additive(1, 4, 4)
     energy = torch.tanh(s[0] @ score.w_q[0] + h[0] @ score.w_k[0]) @ score.v[0]
     alpha = energy.exp() / energy.exp().sum()
@@ -144,8 +144,8 @@ def found_by_and_taken() -> ClaimResult:
 
 
 @claim("B13", FullAttention, MultiHeadAttention)
-def rows_of_queries() -> ClaimResult:
-    """Values narrower than keys; and a whole layer, which gives back what it was given."""
+def shape_of_output() -> ClaimResult:
+    """Compute the output shape of narrower values, and of a whole layer."""
     q, k, v = torch.randn(1, 1, 3, 8), torch.randn(1, 1, 5, 8), torch.randn(1, 1, 5, 6)
     layer, x = MultiHeadAttention(12, 3, FullAttention()), torch.randn(1, 3, 12)
     shapes = [*FullAttention()(q, k, v).shape[2:], *layer(x, layer.project(x)).shape[1:]]
@@ -154,8 +154,8 @@ def rows_of_queries() -> ClaimResult:
 
 
 @claim("B15", MultiHeadAttention)
-def lengths_may_differ() -> ClaimResult:
-    """Three tokens ask five: the lengths of Q, K, V and of the result, which is PyTorch's."""
+def lengths_of_queries_and_keys() -> ClaimResult:
+    """Attend from three tokens to five and compare with PyTorch."""
     layer, (x, y) = MultiHeadAttention(4, 1, FullAttention()), torch.randn(1, 8, 4).split([3, 5], 1)
     q, (k, v) = layer.project(x).keys, layer.project(y)
     output = layer.kernel(q, k, v)
@@ -166,16 +166,16 @@ def lengths_may_differ() -> ClaimResult:
 
 
 @claim("B16", ScaledDot)
-def a_score_for_every_pair() -> ClaimResult:
-    """Two sentences of five tokens, d_k = 64."""
+def scores_of_all_pairs() -> ClaimResult:
+    """Compare the scores of two sentences of five tokens with a batched product."""
     q, k = torch.randn(2, 2, 5, 64)
     expected = torch.bmm(q, k.transpose(1, 2)) / math.sqrt(64)
     return close(expected, got=ScaledDot()(q[:, None], k[:, None])[:, 0], within=1e-6)
 
 
 @claim("B17", MultiHeadAttention)
-def what_is_learned() -> ClaimResult:
-    """Which matrices of a layer a step of gradient descent would move."""
+def learned_matrices() -> ClaimResult:
+    """List the matrices of a layer that receive a gradient."""
     layer, x = MultiHeadAttention(8, 2, FullAttention()), torch.randn(1, 5, 8)
     weights = {name: weight for name, weight in layer.named_parameters() if weight.dim() > 1}
     slopes = torch.autograd.grad(layer(x, layer.project(x)).square().sum(), [*weights.values()])
@@ -185,8 +185,8 @@ def what_is_learned() -> ClaimResult:
 
 
 @claim("B18", MultiHeadAttention, FullAttention)
-def everybody_meets() -> ClaimResult:
-    """How many of 64 pairs have a gradient; and how much a shuffle of the keys changes."""
+def all_pairs_interact() -> ClaimResult:
+    """Count the pairs with a gradient, and measure the effect of shuffled keys."""
     layer, x = MultiHeadAttention(16, 2, FullAttention()), torch.randn(1, 8, 16)
     slopes = torch.autograd.functional.jacobian(lambda x: layer(x, layer.project(x))[0].sum(-1), x)
     (k, v), shuffled = layer.project(x), torch.randperm(8)

@@ -2,7 +2,7 @@
 
     x → LayerNorm(x + MultiHead(x)) → LayerNorm(x + FFN(x))                  (post-norm, the paper)
 
-G10 is about words.
+G10 is about terms.
 """
 
 import torch
@@ -12,29 +12,24 @@ from torch.nn import functional as F
 from polyhead.layers.attention import FullAttention, MultiHeadAttention
 from polyhead.layers.feed_forward import FeedForward
 from polyhead.layers.kv_cache import BlockCache
-from polyhead.layers.masks import NO_MASK
-from polyhead.layers.norms import (
-    BatchNorm,
-    GroupNorm,
-    InstanceNorm,
-    LayerNorm,
-    NotesLayerNorm,
-)
+from polyhead.layers.masks import EVERYTHING
+from polyhead.layers.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, NotesLayerNorm
 from polyhead.layers.transformer_stack import Residual, StackConfig, TransformerBlock
 from polyhead.notes.claims import ClaimResult, claim, close, same, shown
+from polyhead.notes.torch_reference import torch_block
 
 
 @claim("G1", Residual)
-def the_sum() -> ClaimResult:
-    """The word 'I' and what attention found, through the library's residual connection."""
+def residual_sum() -> ClaimResult:
+    """Add the note's two vectors with the library's residual connection."""
     add = Residual(StackConfig(d_model=2, n_heads=1, dropout=0.0, norm="pre"))
     total = add(torch.tensor([1.0, -4.0]), lambda _: torch.tensor([2.0, 3.0]))
     return same(expected=[3.0, -1.0], got=total.tolist())
 
 
 @claim("G2", Residual, TransformerBlock)
-def the_road_back() -> ClaimResult:
-    """The gradient through twelve blocks, with their residual connections and around them."""
+def residual_gradient() -> ClaimResult:
+    """Measure the gradient through twelve blocks, with and without residual connections."""
     config = StackConfig(d_model=32, n_heads=4, d_ff=64, dropout=0.0, norm="pre")
     blocks = [TransformerBlock(config, cross=False) for _ in range(12)]
     x = torch.randn(1, 5, 32, requires_grad=True)
@@ -54,13 +49,10 @@ def the_road_back() -> ClaimResult:
 
 @claim("G3", MultiHeadAttention, Residual)
 def equal_widths() -> ClaimResult:
-    """Attention of width 12 added to 12 features, and a layer that gives only 8."""
+    """Add attention of width 12 to 12 features, and a layer of width 8."""
     add = Residual(StackConfig(d_model=12, n_heads=3, dropout=0.0))
-    layer, narrow, x = (
-        MultiHeadAttention(12, 3, FullAttention()),
-        nn.Linear(12, 8),
-        torch.randn(1, 5, 12),
-    )
+    layer, narrow = MultiHeadAttention(12, 3, FullAttention()), nn.Linear(12, 8)
+    x = torch.randn(1, 5, 12)
     try:
         refused = shown(list(add(x, narrow).shape))
     except RuntimeError:
@@ -69,36 +61,22 @@ def equal_widths() -> ClaimResult:
     return same(expected=[1, 5, 12, "12 + 8 refused"], got=got)
 
 
-def torchs_layer(block: TransformerBlock, *, norm_first: bool) -> nn.TransformerEncoderLayer:
-    """PyTorch's own block with the weights of ours."""
-    theirs = nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True, norm_first=norm_first)
-    ours = block.self_attention
-    assert ours.w_q is not None, "queries share their matrix with keys"
-    parts = ours.w_q, ours.w_k, ours.w_v
-    theirs.self_attn.in_proj_weight.data = torch.cat([part.weight.data for part in parts])
-    theirs.self_attn.in_proj_bias.data = torch.cat([part.bias.data for part in parts])
-    theirs.self_attn.out_proj.load_state_dict(ours.w_o.state_dict())
-    theirs.linear1.load_state_dict(block.feed_forward.w_1.state_dict())
-    theirs.linear2.load_state_dict(block.feed_forward.w_2.state_dict())
-    return theirs
-
-
 @claim("G4", TransformerBlock, Residual)
-def order_of_the_parts() -> ClaimResult:
-    """The default block and a pre-norm block against PyTorch's."""
+def order_of_sublayers() -> ClaimResult:
+    """Compare a post-norm and a pre-norm block with PyTorch's."""
     x, ours, theirs = torch.randn(2, 5, 16), [], []
     post = StackConfig(d_model=16, n_heads=4, d_ff=32, dropout=0.0)
     pre = StackConfig(d_model=16, n_heads=4, d_ff=32, dropout=0.0, norm="pre")
     for config in (post, pre):
         block = TransformerBlock(config, cross=False)
         ours.append(block(x))
-        theirs.append(torchs_layer(block, norm_first=config is pre)(x))
+        theirs.append(torch_block(block, norm_first=config is pre)(x))
     return close(expected=torch.stack(theirs), got=torch.stack(ours), within=1e-5)
 
 
 @claim("G5", LayerNorm)
-def one_token_at_a_time() -> ClaimResult:
-    """Mean and variance of one row: after layer norm, and if samples are normalised."""
+def norm_of_one_token() -> ClaimResult:
+    """Compute mean and variance of a row after layer norm and after batch norm."""
     x = torch.arange(1, 11)[:, None] * (torch.randn(10, 64) + 1)  # the tenth is the largest
     row, noted = LayerNorm(64)(x)[0], F.batch_norm(x, None, None, training=True)[0]
     got = [round(v.item(), 4) + 0.0 for v in (row.mean(), row.var(unbiased=False))]
@@ -107,8 +85,8 @@ def one_token_at_a_time() -> ClaimResult:
 
 
 @claim("G6", LayerNorm)
-def stretched() -> ClaimResult:
-    """Weight 3 and bias 5 on a row of 512."""
+def scaled_norm() -> ClaimResult:
+    """Normalise a row of 512 with weight 3 and bias 5."""
     norm = LayerNorm(512)
     nn.init.constant_(norm.weight, 3.0)
     nn.init.constant_(norm.bias, 5.0)
@@ -119,7 +97,7 @@ def stretched() -> ClaimResult:
 
 @claim("G7", LayerNorm, NotesLayerNorm)
 def biased_variance() -> ClaimResult:
-    """Four features: PyTorch, ours, and the note's listing."""
+    """Normalise four features with PyTorch, the library and the note's listing."""
     x = torch.tensor([1.0, 0.0, 0.0, 0.0])
     right, noted = F.layer_norm(x, (4,)), NotesLayerNorm(4)(x)
     result = close(expected=right, got=LayerNorm(4)(x), within=1e-6)
@@ -128,7 +106,7 @@ def biased_variance() -> ClaimResult:
 
 @claim("G8", BatchNorm, LayerNorm, InstanceNorm, GroupNorm)
 def four_norms() -> ClaimResult:
-    """How far each is from PyTorch's, on six features at six positions."""
+    """Compare four norms and two limits with PyTorch's, on six features at six positions."""
     x = 2 * torch.randn(4, 6, 6) + 1
     pairs: dict[str, tuple[Tensor, Tensor]] = {
         "batch": (BatchNorm(6)(x), nn.BatchNorm1d(6)(x)),
@@ -138,14 +116,13 @@ def four_norms() -> ClaimResult:
         "group(1)": (GroupNorm(1, 6)(x), F.layer_norm(x, (6, 6))),
         "group(C)": (GroupNorm(6, 6)(x), F.instance_norm(x)),
     }
-    return same(
-        list(pairs), got=[n for n, (a, b) in pairs.items() if torch.allclose(a, b, atol=1e-5)]
-    )
+    equal = [name for name, (a, b) in pairs.items() if torch.allclose(a, b, atol=1e-5)]
+    return same(expected=list(pairs), got=equal)
 
 
 @claim("G9", LayerNorm, BatchNorm)
-def other_company() -> ClaimResult:
-    """How much the first sample changes when the others are replaced."""
+def independence_of_the_batch() -> ClaimResult:
+    """Measure how the first sample changes when the others are replaced."""
     x, other = torch.randn(2, 8, 6)
     other[0] = x[0]
     changes = []
@@ -155,8 +132,8 @@ def other_company() -> ClaimResult:
 
 
 @claim("G11", LayerNorm, Residual)
-def a_layer_not_a_length() -> ClaimResult:
-    """Both for [3, 4]; the block's own norm gives what ours does."""
+def layer_norm_not_length() -> ClaimResult:
+    """Compute layer norm, the block's norm and torch.norm of [3, 4]."""
     x, config = torch.tensor([3.0, 4.0]), StackConfig(d_model=2, n_heads=1, dropout=0.0)
     through = Residual(config)(torch.zeros(2), lambda _: x)
     both = torch.stack([LayerNorm(2)(x), through])
@@ -165,8 +142,8 @@ def a_layer_not_a_length() -> ClaimResult:
 
 
 @claim("G12", FeedForward)
-def position_by_position() -> ClaimResult:
-    """What position 0 gives, by hand; and how much it feels a change at position 1."""
+def position_wise_network() -> ClaimResult:
+    """Compute position 0 by hand; measure the effect of a change at position 1."""
     ffn, x = FeedForward(512, 2048, "relu", 0.0), torch.randn(1, 2, 512)
     other = torch.cat([x[:, :1], torch.randn(1, 1, 512)], dim=1)
     hidden = (x[0, 0] @ ffn.w_1.weight.T + ffn.w_1.bias).clamp(min=0)
@@ -179,8 +156,8 @@ def position_by_position() -> ClaimResult:
 
 
 @claim("G13", FeedForward, StackConfig)
-def wide_or_narrow() -> ClaimResult:
-    """Parameters of both, and the width of what comes out."""
+def inner_width() -> ClaimResult:
+    """Count the parameters of a wide and a narrow network, and check their outputs."""
     got = []
     for d_ff in (128, 8):
         block = TransformerBlock(StackConfig(d_model=32, n_heads=4, d_ff=d_ff), cross=False)
@@ -191,15 +168,15 @@ def wide_or_narrow() -> ClaimResult:
 
 @claim("G14", LayerNorm)
 def mean_and_deviation() -> ClaimResult:
-    """The textbook's eight numbers."""
+    """Compute the textbook's example of eight numbers."""
     x = torch.tensor([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0])
     got = [round(value, 4) + 0.0 for value in LayerNorm(8)(x).tolist()]
     return same(expected=[-1.5, -0.5, -0.5, -0.5, 0.0, 0.0, 1.0, 2.0], got=got)
 
 
 @claim("G15", Residual)
-def two_helpers() -> ClaimResult:
-    """A word a thousand times too large through a silent sub-layer: its direction, its size."""
+def residual_and_norm() -> ClaimResult:
+    """Pass a vector a thousand times too large through a sub-layer that returns zero."""
     add, x = Residual(StackConfig(d_model=64, n_heads=1, dropout=0.0)), 1000 * torch.randn(64)
     y = add(x, torch.zeros_like)
     alike = torch.corrcoef(torch.stack([x, y]))[0, 1].item()

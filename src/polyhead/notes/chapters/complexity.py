@@ -1,6 +1,6 @@
 """Complexity (rows I1 to I6): Table 1 of the paper, counted by torch and traced by gradients.
 
-work ≠ steps that must wait for each other ≠ how far a signal has to travel
+work ≠ number of sequential steps ≠ length of the path of a signal
 """
 
 import torch
@@ -24,13 +24,14 @@ from polyhead.layers.recurrent import Recurrence
 from polyhead.notes.claims import ClaimResult, claim, close, same
 
 
+def attend(x: Tensor) -> Tensor:
+    """Compute self-attention of one head."""
+    return attention(*(x[:, None],) * 3)[:, 0]
+
+
 @claim("I1", attention, self_attention_work)
 def attention_is_quadratic() -> ClaimResult:
-    """Torch counts the products of equation (1) for four lengths."""
-
-    def attend(x: Tensor) -> Tensor:
-        return attention(*(x[:, None],) * 3)[:, 0]
-
+    """Count the products of equation (1) with torch for four lengths."""
     lengths, d = [32, 64, 128, 256], 16
     work = [count_flops(lambda n=n: attend(torch.randn(1, n, d))) for n in lengths]  # type: ignore[misc]
     power, explained = fit(lengths, work)
@@ -41,8 +42,8 @@ def attention_is_quadratic() -> ClaimResult:
 
 
 @claim("I2", Recurrence, recurrent_work, sequential_steps)
-def recurrence_waits() -> ClaimResult:
-    """How many steps 64 more words take, by the longest chain of the graph."""
+def sequential_recurrence() -> ClaimResult:
+    """Measure the longest chain of the graph for 64 more words."""
     layer = Recurrence("rnn", 8, 1, 0.0)
 
     def read(x: Tensor) -> Tensor:
@@ -56,8 +57,8 @@ def recurrence_waits() -> ClaimResult:
 
 
 @claim("I3", Convolution, layers_until_reached, layers_to_see)
-def convolutions_connect() -> ClaimResult:
-    """Layers until position 27 depends on position 1, dilated and contiguous, k = 3."""
+def layers_of_convolution() -> ClaimResult:
+    """Count layers until position 27 depends on position 1, dilated and contiguous, k = 3."""
     dilated = layers_until_reached(lambda layer: Convolution(4, 3, 3**layer), 27, 4)
     contiguous = layers_until_reached(lambda _: Convolution(4, 3), 27, 4)
     computed = [layers_to_see(27, 3, dilated=True), layers_to_see(27, 3, dilated=False)]
@@ -66,45 +67,40 @@ def convolutions_connect() -> ClaimResult:
 
 
 @claim("I4", LocalAttention, restricted_work)
-def neighbours_only() -> ClaimResult:
-    """Exponent of the work, and layers until position 65 depends on position 1, r = 16."""
+def restricted_attention() -> ClaimResult:
+    """Measure the work's exponent, and layers until position 65 depends on 1, r = 16."""
     local = LocalAttention(window=16)
 
-    def attend(x: Tensor) -> Tensor:
+    def attend_locally(x: Tensor) -> Tensor:
         return local(*(x[:, None],) * 3)[:, 0]
 
     x, place = torch.randn(1, 1, 100, 8), torch.arange(100)
     band = (place[:, None] - place).abs() <= 16
     right = close(attention(x, x, x, Mask(pairs=band[None])), local(x, x, x), within=1e-5)
     lengths = [256, 512, 1024]
-    work = [count_flops(lambda n=n: attend(torch.randn(1, n, 8))) for n in lengths]  # type: ignore[misc]
+    work = [products(lambda n=n: attend_locally(torch.randn(1, n, 8))) for n in lengths]  # type: ignore[misc]
     enough = all(w >= restricted_work(n, 8, 2 * 16) for n, w in zip(lengths, work, strict=True))
-    layers = layers_until_reached(lambda _: attend, 65, 2)
-    result = close(expected=[1.0, 4.0], got=[fit(lengths, work)[0], float(layers)], within=0.01)
-    shown = ClaimResult(
-        "n^1.00, 4 layers", f"n^{fit(lengths, work)[0]:.2f}, {layers} layers", result.holds
-    )
-    return shown if right.holds and enough else right
+    layers = layers_until_reached(lambda _: attend_locally, 65, 2)
+    power = fit(lengths, work)[0]
+    holds = close(expected=[1.0, 4.0], got=[power, float(layers)], within=0.01).holds
+    result = ClaimResult("n^1.00, 4 layers", f"n^{power:.2f}, {layers} layers", holds)
+    return result if right.holds and enough else right
 
 
 @claim("I5", attention, sequential_steps)
-def steps_are_not_work() -> ClaimResult:
-    """How both grow if the input becomes four times as long."""
-
-    def attend(x: Tensor) -> Tensor:
-        return attention(*(x[:, None],) * 3)[:, 0]
-
+def steps_and_work() -> ClaimResult:
+    """Compare how steps and work grow when the input becomes four times as long."""
     steps = sequential_steps(attend, 256, 8) / sequential_steps(attend, 64, 8)
     short, long = (count_flops(lambda n=n: attend(torch.randn(1, n, 8))) for n in (64, 256))  # type: ignore[misc]
     growth = long / short
-    result = ClaimResult("steps x 1, work x 16", f"steps x {steps:g}, work x {growth:g}",
-                    (steps, growth) == (1, 16))  # fmt: skip
+    got, holds = f"steps x {steps:g}, work x {growth:g}", (steps, growth) == (1, 16)
+    result = ClaimResult("steps x 1, work x 16", got, holds)
     return result.with_note("work x 1", differs=growth != 1)
 
 
-@claim("I6", attention, FullAttention, saved_bytes)
-def weights_in_memory() -> ClaimResult:
-    """Bytes that autograd keeps beyond Q, K and V."""
+@claim("I6", attention, FullAttention, kept_bytes)
+def memory_of_weights() -> ClaimResult:
+    """Count the bytes that autograd saves beyond Q, K and V."""
     batch, heads, n, d_head = 2, 4, 256, 16
     q, k, v = (torch.randn(batch, heads, n, d_head, requires_grad=True) for _ in range(3))
     printed = saved_bytes(lambda: attention(q, k, v), without=(q, k, v))

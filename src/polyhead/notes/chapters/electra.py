@@ -1,4 +1,4 @@
-"""ELECTRA (rows M1 to M7 and M9): forging tokens and spotting forgeries.
+"""ELECTRA (rows M1 to M7 and M9): replacing tokens and detecting the replaced ones.
 
 M8 (what a GAN is) is background; the difference to ELECTRA is computed in M7.
 """
@@ -15,25 +15,22 @@ from polyhead.notes.claims import ClaimResult, claim, close, same
 
 
 @claim("M1", Electra.forward)
-def replaced_or_original() -> ClaimResult:
-    """Count the forgeries by hand, and that some draws hit the truth."""
+def replaced_tokens() -> ClaimResult:
+    """Count the replaced tokens with a loop, and check that some samples are correct."""
     model = Electra(ElectraConfig(6, 40, stack=bert_stack(1, 16, 2))).eval()
     ids, chosen = torch.randint(0, 5, (8, 40)), torch.rand(8, 40) < 0.3
     out = model(ids, ids.masked_fill(chosen, 5), chosen)
-    wrong = sum(
-        int(now != then) for row, text in zip(out.forged.tolist(), ids.tolist(), strict=True)
-        for now, then in zip(row, text, strict=True)
-    )  # fmt: skip
-    result = same(
-        expected=f"{wrong} of 320 replaced", got=f"{int(out.replaced.sum())} of 320 replaced"
-    )
+    forged, original = out.forged.flatten().tolist(), ids.flatten().tolist()
+    wrong = sum(now != then for now, then in zip(forged, original, strict=True))
+    counted = int(out.replaced.sum())
+    result = same(expected=f"{wrong} of 320 replaced", got=f"{counted} of 320 replaced")
     every_token = out.suspicion.shape == ids.shape and 0 < wrong < int(chosen.sum())
     return result if every_token else ClaimResult("fewer than masked", result.got, False)
 
 
 @claim("M2", Electra.suspect, Electra)
 def both_are_encoders() -> ClaimResult:
-    """Replace the last of five tokens, and look at the first output of each."""
+    """Replace the last of five tokens and compare the first outputs."""
     model = Electra(ElectraConfig(50, 8, stack=bert_stack(2, 64, 1))).eval()
     ids = torch.randint(1, 49, (1, 5))
     other = torch.cat([ids[:, :4], torch.tensor([[49]])], dim=1)
@@ -46,7 +43,7 @@ def both_are_encoders() -> ClaimResult:
 
 @claim("M3", ElectraConfig, Electra)
 def shared_embeddings() -> ClaimResult:
-    """Which parameters of the two players are the same memory."""
+    """List the parameters that generator and discriminator share."""
     model = Electra(ElectraConfig(50, 8, stack=bert_stack(1, 64, 1)))
     memory = {p.data_ptr() for p in model.generator.encoder.parameters()}
     named = model.discriminator.named_parameters()
@@ -60,8 +57,8 @@ def shared_embeddings() -> ClaimResult:
 
 
 @claim("M4", Electra.forward)
-def rows_that_learn() -> ClaimResult:
-    """How many of 50 rows get a gradient from each loss; the text has ten different words."""
+def rows_with_gradient() -> ClaimResult:
+    """Count the rows with a gradient from each loss; the text has ten different words."""
     model = Electra(ElectraConfig(50, 10, stack=bert_stack(1, 64, 1))).eval()
     ids, chosen = torch.arange(1, 11)[None], torch.arange(10)[None] < 2
     out, table = model(ids, ids.masked_fill(chosen, 49), chosen), model.discriminator.embed.tokens
@@ -75,8 +72,8 @@ def rows_that_learn() -> ClaimResult:
 
 
 @claim("M5", narrowed, ElectraConfig, Electra.forward)
-def a_weaker_generator() -> ClaimResult:
-    """The share of forgeries as the generator gets better; and its width by default."""
+def weaker_generator() -> ClaimResult:
+    """Measure the share of replaced tokens as the generator improves; check its width."""
     model = Electra(ElectraConfig(50, 40, stack=bert_stack(1, 64, 1))).eval()
     ids, chosen = torch.full((8, 40), 7), torch.rand(8, 40) < 0.15
     shares = []
@@ -92,7 +89,7 @@ def a_weaker_generator() -> ClaimResult:
 
 @claim("M6", Electra, narrowed)
 def twice_the_work() -> ClaimResult:
-    """Operations of both encoders, in units of the discriminator's."""
+    """Count the FLOPs of both encoders, in units of the discriminator's."""
     ids = torch.randint(1, 50, (2, 16))
 
     def work(size: float) -> float:
@@ -110,8 +107,8 @@ def twice_the_work() -> ClaimResult:
 
 
 @claim("M7", Electra.forward)
-def no_gradient_through_the_draw() -> ClaimResult:
-    """The gradient that reaches the generator from the spotting loss, and from a reward."""
+def no_gradient_through_samples() -> ClaimResult:
+    """Measure the generator's gradient from the discriminator's loss and from a reward."""
     model = Electra(ElectraConfig(50, 12, sharing="none", stack=bert_stack(1, 64, 1))).eval()
     ids, chosen = torch.randint(1, 49, (4, 12)), torch.rand(4, 12) < 0.4
     out = model(ids, ids.masked_fill(chosen, 49), chosen)
@@ -129,12 +126,10 @@ def no_gradient_through_the_draw() -> ClaimResult:
 
 @claim("M9", ElectraConfig, Classifier)
 def defaults_of_the_paper() -> ClaimResult:
-    """λ, the masked share and the generator's size by default; and what a classifier takes over."""
+    """Check λ, the masked share, the generator's size, and the classifier's weights."""
     config = ElectraConfig(50, 8, stack=bert_stack(1, 64, 1))
-    electra, classifier = (
-        Electra(config),
-        Classifier(ClassifierConfig(encoder=config.discriminator)),
-    )
+    electra = Electra(config)
+    classifier = Classifier(ClassifierConfig(encoder=config.discriminator))
     missing = classifier.encoder.load_state_dict(electra.discriminator.state_dict(), strict=False)
     got = [SPOTTING_WEIGHT, ELECTRAS_SHARES.share, config.generator_size, len(missing.missing_keys)]
     return same(expected=[50.0, 0.15, 0.25, 0], got=got)

@@ -14,11 +14,12 @@ from polyhead.layers.attention import FullAttention, MultiHeadAttention, attenti
 from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.masks import Mask
 from polyhead.notes.claims import ClaimResult, claim, close, same
+from polyhead.notes.torch_reference import torch_attention
 
 
 @claim("C1", MultiHeadAttention)
-def heads_side_by_side() -> ClaimResult:
-    """What reaches W_o is head 1, then head 2, then head 3."""
+def concatenated_heads() -> ClaimResult:
+    """Compare the input of W_o with the outputs of the heads side by side."""
     layer, x = MultiHeadAttention(12, 3, FullAttention()), torch.randn(1, 5, 12)
     nn.init.eye_(layer.w_o.weight)
     nn.init.zeros_(layer.w_o.bias)
@@ -31,8 +32,8 @@ def heads_side_by_side() -> ClaimResult:
 
 
 @claim("C2", MultiHeadAttention.project)
-def eight_small_layers() -> ClaimResult:
-    """The keys of all heads against eight separate layers with the same weights."""
+def heads_as_separate_layers() -> ClaimResult:
+    """Compare the keys of all heads with eight separate layers of the same weights."""
     layer, x = MultiHeadAttention(512, 8, FullAttention()), torch.randn(1, 5, 512)
     small = []
     for weight, bias in zip(layer.w_k.weight.split(64), layer.w_k.bias.split(64), strict=True):
@@ -43,21 +44,17 @@ def eight_small_layers() -> ClaimResult:
 
 
 @claim("C3", MultiHeadAttention, FullAttention)
-def all_heads_are_those_of_torch() -> ClaimResult:
-    """The same weights in torch's own layer."""
+def heads_equal_torch() -> ClaimResult:
+    """Compare the layer with torch's multi-head attention of the same weights."""
     ours = MultiHeadAttention(12, 3, FullAttention())
-    theirs = nn.MultiheadAttention(12, 3, batch_first=True)
-    parts = ours.w_q, ours.w_k, ours.w_v
-    theirs.in_proj_weight.data = torch.cat([part.weight.data for part in parts])
-    theirs.in_proj_bias.data = torch.cat([part.bias.data for part in parts])
-    theirs.out_proj.load_state_dict(ours.w_o.state_dict())
+    theirs = torch_attention(ours)
     x, y = 3 * torch.randn(2, 3, 12), 3 * torch.randn(2, 5, 12)
     return close(expected=theirs(x, y, y)[0], got=ours(x, ours.project(y)), within=1e-5)
 
 
 @claim("C4", MultiHeadAttention)
-def the_width_is_shared() -> ClaimResult:
-    """Sizes on the way through, and what seven heads are told."""
+def width_of_heads() -> ClaimResult:
+    """Check the sizes inside the layer, and that seven heads are rejected."""
     layer, x = MultiHeadAttention(512, 8, FullAttention()), torch.randn(1, 3, 512)
     kv = layer.project(x)
     sizes = [x.size(-1), kv.keys.size(1), kv.keys.size(-1), layer(x, kv).size(-1)]
@@ -69,9 +66,9 @@ def the_width_is_shared() -> ClaimResult:
     return same(expected=[512, 8, 64, 512, "7 heads refused"], got=[*sizes, f"7 heads {seven}"])
 
 
-@claim("C5", MultiHeadAttention, record_attention)
-def eight_readers() -> ClaimResult:
-    """How many of the other seven heads look elsewhere than the first: as built, and if copied."""
+@claim("C5", MultiHeadAttention, recorded_attention)
+def heads_differ() -> ClaimResult:
+    """Count the heads that differ from the first: as built, and with copied matrices."""
     layer, x = MultiHeadAttention(64, 8, FullAttention()), torch.randn(1, 5, 64)
     different = []
     for copied in (False, True):
@@ -88,7 +85,7 @@ def eight_readers() -> ClaimResult:
 
 @claim("C6", MultiHeadAttention.project, FullAttention, MultiHeadAttention.forward)
 def four_steps() -> ClaimResult:
-    """The recipe by hand against the layer."""
+    """Compare the four steps written out with the layer."""
     layer, x = MultiHeadAttention(12, 3, FullAttention()), torch.randn(2, 5, 12)
     parts = layer.w_q, layer.w_k, layer.w_v
     q, k, v = (F.linear(x, part.weight, part.bias).view(2, 5, 3, 4) for part in parts)  # 1
@@ -100,8 +97,8 @@ def four_steps() -> ClaimResult:
 
 
 @claim("C7", attention_weights, FullAttention, MultiHeadAttention)
-def nothing_to_see() -> ClaimResult:
-    """Three hidden keys: our weights, the note's, and a whole layer with half the bits."""
+def all_keys_hidden() -> ClaimResult:
+    """Compute weights with all keys hidden: ours, the note's, and a layer in half precision."""
     q, k = torch.randn(1, 1, 1, 4), torch.randn(1, 1, 3, 4)
     nothing = Mask(keys=torch.zeros(1, 3, dtype=torch.bool))
     layer = MultiHeadAttention(4, 1, FullAttention()).half()
@@ -115,24 +112,23 @@ def nothing_to_see() -> ClaimResult:
     return result.with_note(noted[0], differs=not torch.equal(noted[0], weights))
 
 
-@claim("C8", record_attention, attention_weights)
-def axes_of_the_weights() -> ClaimResult:
-    """Two sentences, eight heads, three queries, five keys; and along which axis they sum to 1."""
+@claim("C8", recorded_attention, attention_weights)
+def axes_of_weights() -> ClaimResult:
+    """Check the shape of the weights, and along which axis they sum to 1."""
     layer = MultiHeadAttention(32, 8, FullAttention())
     x, y = torch.randn(2, 3, 32), torch.randn(2, 5, 32)
     with record_attention(layer) as maps:
         layer(x, layer.project(y))
     weights = maps[""]
-    ones = [bool((weights.sum(axis) - 1).abs().max() < 1e-5) for axis in range(4)]
-    sums = [name for name, one in zip(["batch", "head", "query", "key"], ones, strict=True) if one]
-    return same(
-        expected=[2, 8, 3, 5, "sum over key"], got=[*weights.shape, "sum over " + "+".join(sums)]
-    )
+    axes = enumerate(["batch", "head", "query", "key"])
+    sums = [name for axis, name in axes if (weights.sum(axis) - 1).abs().max() < 1e-5]
+    got = [*weights.shape, f"sum over {'+'.join(sums)}"]
+    return same(expected=[2, 8, 3, 5, "sum over key"], got=got)
 
 
 @claim("C9", MultiHeadAttention)
-def numbers_in_a_row() -> ClaimResult:
-    """What view() says to a transposed tensor, and what the layer makes of it."""
+def contiguous_memory() -> ClaimResult:
+    """Check that view() fails on a transposed tensor, and that the layer accepts it."""
     layer, turned = MultiHeadAttention(12, 3, FullAttention()), torch.randn(2, 12, 5).mT
     try:
         turned.view(2, 60)

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from polyhead.data.batches.masked import BERT_MASKING as BERTS_SHARES
@@ -19,6 +18,7 @@ from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.notes.claims import ClaimResult, claim, close, same
+from polyhead.notes.torch_reference import torch_attention
 from polyhead.render.svg import PALETTE
 from polyhead.viz.draw_text import draw_text
 from polyhead.viz.select import ViewOptions
@@ -28,21 +28,16 @@ from polyhead.viz.views import AttentionMap, AttentionView, TokenizedText
 
 @claim("K1", record_attention, draw_text)
 def figure_3() -> ClaimResult:
-    """The weights of layer 5 by torch's own attention, and the colours of the picture."""
-    words, stack = (
-        ["making", "it", "more", "difficult"],
-        TransformerStack(StackConfig(6, 32, 8, 64)).eval(),
-    )
+    """Compare the weights of layer 5 with torch's, and count the colours of the figure."""
+    words = ["making", "it", "more", "difficult"]
+    stack = TransformerStack(StackConfig(6, 32, 8, 64)).eval()
     before = torch.randn(1, len(words), 32)
     ours: Any = stack.blocks[4].self_attention
     with record_attention(stack) as maps:
         stack(before)
     for block in stack.blocks[:4]:
         before = block(before)
-    theirs = nn.MultiheadAttention(32, 8, batch_first=True)
-    theirs.in_proj_weight.data = torch.cat([w.weight for w in (ours.w_q, ours.w_k, ours.w_v)])
-    theirs.in_proj_bias.data = torch.cat([w.bias for w in (ours.w_q, ours.w_k, ours.w_v)])
-    weights = theirs(before, before, before, average_attn_weights=False)[1]
+    weights = torch_attention(ours)(before, before, before, average_attn_weights=False)[1]
     result = close(expected=weights, got=maps["blocks.4.self_attention"], within=1e-5)
     tokens = tuple(Token(word, number) for number, word in enumerate(words))
     drawn = AttentionMap("encoder", 5, weights[0].detach().numpy(), "source", "source")
@@ -54,7 +49,7 @@ def figure_3() -> ClaimResult:
 
 @claim("K2", draw_text, AttentionView)
 def heat_maps() -> ClaimResult:
-    """Count the squares of the picture."""
+    """Count the cells of the figure."""
     weights = torch.randn(2, 8, 3, 4).softmax(-1).numpy().astype(np.float32)
     maps = tuple(AttentionMap("cross", i + 1, w, "target", "source") for i, w in enumerate(weights))
     source, target = (
@@ -68,16 +63,16 @@ def heat_maps() -> ClaimResult:
     return same(expected="96 cells, 학교에", got=f"{len(squares)} cells, {'/'.join(set(names))}")
 
 
-@claim("K3", mask_tokens, BERT.fill)
-def blanks_for_bert() -> ClaimResult:
-    """Measure the four shares on 40,000 tokens; then compare two ways to compute the loss."""
+@claim("K3", blank, BERT.fill)
+def masking_of_bert() -> ClaimResult:
+    """Measure the four shares on 40,000 tokens, and compute the loss in two ways."""
     ids, generator = torch.randint(4, 999, (400, 100)), torch.Generator().manual_seed(0)
     _, blanked, chosen = mask_tokens(ids, BERTS_SHARES, generator, mask=999, vocab=1000)
     masked, stays = (blanked == 999)[chosen], (blanked == ids)[chosen]
     shares = [part.float().mean() for part in (chosen, masked, ~masked & ~stays, stays)]
     result = close(expected=[0.15, 0.8, 0.1, 0.1], got=torch.stack(shares), within=0.01)
-    model, (ids, blanked, chosen) = BERT(BERTConfig(1000, 100, stack=bert_stack(1, 8, 2))).eval(), (
-        ids[:4], blanked[:4], chosen[:4])  # fmt: skip
+    model = BERT(BERTConfig(1000, 100, stack=bert_stack(1, 8, 2))).eval()
+    ids, blanked, chosen = ids[:4], blanked[:4], chosen[:4]
     everywhere = model(blanked).transpose(1, 2)
     theirs = F.cross_entropy(everywhere, ids.masked_fill(~chosen, -100), ignore_index=-100)
     loss = close(theirs, F.cross_entropy(model.fill(blanked, chosen), ids[chosen]), within=1e-5)
@@ -85,8 +80,8 @@ def blanks_for_bert() -> ClaimResult:
 
 
 @claim("K4", GPT.hidden, GPT.forward)
-def only_the_left() -> ClaimResult:
-    """For each prediction, how many tokens it depends on."""
+def context_of_gpt() -> ClaimResult:
+    """Count the tokens that each prediction depends on."""
     stack = StackConfig(2, 16, 2, 32, norm="pre", activation="gelu_tanh")
     model, ids = GPT(GPTConfig(9, 5, stack=stack)).eval(), torch.randint(1, 8, (1, 5))
     depends = torch.zeros(5, dtype=torch.long)

@@ -1,6 +1,6 @@
-"""Masks (rows D1 to D11): who may look at whom, and why a zero does not hide anything.
+"""Masks (rows D1 to D11): visible pairs, and why a score of zero does not hide a key.
 
-weights = softmax(scores + mask),   mask = 0 where one may look, -∞ where not
+weights = softmax(scores + mask),   mask = 0 for visible pairs, -∞ for hidden ones
 """
 
 import torch
@@ -17,8 +17,8 @@ from polyhead.notes.claims import ClaimResult, claim, close, same
 
 
 @claim("D1", Mask.dense, FullAttention)
-def hidden_keys() -> ClaimResult:
-    """How far the first four outputs move when the fifth token is replaced."""
+def future_is_hidden() -> ClaimResult:
+    """Measure how far the first four outputs move when the fifth token changes."""
     layer, x = MultiHeadAttention(8, 2, FullAttention()), torch.randn(1, 5, 8)
     other = torch.cat([x[:, :4], torch.randn(1, 1, 8)], dim=1)
     queries_deleted = torch.ones(1, 5, 5, dtype=torch.bool)
@@ -34,8 +34,8 @@ def hidden_keys() -> ClaimResult:
 
 
 @claim("D2", attention_weights)
-def renormalised() -> ClaimResult:
-    """-∞ before the softmax against zero and renormalise after it."""
+def renormalised_weights() -> ClaimResult:
+    """Compare -∞ before the softmax with zeroing and renormalising after it."""
     q, k = torch.randn(2, 1, 1, 4, 8)
     kept = (q @ k.mT / 8**0.5).softmax(-1).tril()
     weights = attention_weights(q, k, CAUSAL)
@@ -45,8 +45,8 @@ def renormalised() -> ClaimResult:
 
 
 @claim("D3", Mask.dense)
-def the_triangle() -> ClaimResult:
-    """The keys that each of four queries may look at."""
+def causal_triangle() -> ClaimResult:
+    """List the keys that each of four queries may attend to."""
     theirs = nn.Transformer.generate_square_subsequent_mask(4) == 0
     ours = CAUSAL.dense(4, 4, torch.device("cpu"))
     assert ours is not None, "four queries must be kept from the future"
@@ -56,20 +56,19 @@ def the_triangle() -> ClaimResult:
 
 @claim("D4", attention_weights)
 def zero_does_not_hide() -> ClaimResult:
-    """One visible key with score 2 and two hidden ones."""
+    """Compute weights with one visible key of score 2 and two hidden ones."""
     q, k = torch.tensor([[[[1.0]]]]), torch.tensor([[[[2.0], [5.0], [7.0]]]])
     visible = torch.tensor([[True, False, False]])
     weights = attention_weights(q, k, Mask(keys=visible))[0, 0, 0]
     leaked = (q @ k.mT * visible).softmax(-1)[0, 0, 0]
     leaks = torch.allclose(leaked, torch.tensor([0.787, 0.107, 0.107]), atol=1e-3)
-    return same(expected=torch.tensor([1.0, 0.0, 0.0]), got=weights).with_note(
-        leaked, differs=leaks
-    )
+    result = same(expected=torch.tensor([1.0, 0.0, 0.0]), got=weights)
+    return result.with_note(leaked, differs=leaks)
 
 
 @claim("D5", attention_weights)
 def minus_infinity() -> ClaimResult:
-    """The causal weights of four tokens in half precision, and what the note's fill does there."""
+    """Compute causal weights in half precision, with -∞ and with the note's fill value."""
     q, k = torch.randn(2, 1, 1, 4, 8)
     half = attention_weights(q.half(), k.half(), CAUSAL)
     result = close(expected=attention_weights(q, k, CAUSAL), got=half.float(), within=2e-3)
@@ -82,8 +81,8 @@ def minus_infinity() -> ClaimResult:
 
 
 @claim("D6", attention_weights)
-def the_printed_matrix() -> ClaimResult:
-    """Zeros for queries and keys; the rows of the note to four decimals."""
+def causal_matrix_of_the_note() -> ClaimResult:
+    """Compare the weights of equal scores with the note's rows, to four decimals."""
     nothing = torch.zeros(1, 1, 8, 4)
     weights = attention_weights(nothing, nothing, CAUSAL)[0, 0]
     rows = [[round(1 / (i + 1), 4) if j <= i else 0.0 for j in range(8)] for i in range(8)]
@@ -93,8 +92,8 @@ def the_printed_matrix() -> ClaimResult:
 
 
 @claim("D7", not_padding, Transformer.encode)
-def padding_is_not_seen() -> ClaimResult:
-    """A short sentence beside a long one, and by itself."""
+def padding_is_hidden() -> ClaimResult:
+    """Compare a short sentence in a padded batch with the same sentence alone."""
     model = Transformer(TransformerConfig(9, 9, stack=StackConfig(2, 16, 2, 32))).eval()
     source = torch.tensor([[3, 4, 5, 6, 2], [7, 2, 0, 0, 0]])
     target = torch.tensor([[1, 5, 6], [1, 7, 8]])
@@ -107,7 +106,7 @@ def padding_is_not_seen() -> ClaimResult:
 
 @claim("D8", Mask.dense, not_padding)
 def future_and_padding() -> ClaimResult:
-    """Padding in the middle, so that the two conditions differ; pair by pair."""
+    """Compare the combined mask with both conditions, pair by pair, padding in the middle."""
     ids = [1, 5, 0, 7]
     padding = not_padding(torch.tensor([ids]), pad=0)
     drawn = Mask(keys=padding.keys, causal=True).dense(4, 4, torch.device("cpu"))
@@ -117,8 +116,8 @@ def future_and_padding() -> ClaimResult:
 
 
 @claim("D9", Transformer, Mask.dense)
-def only_the_knowable() -> ClaimResult:
-    """Which positions of the output move when one token of the target does."""
+def outputs_that_depend_on_a_token() -> ClaimResult:
+    """List the outputs that change when one target token does."""
     model = Transformer(TransformerConfig(9, 9, stack=StackConfig(2, 16, 2, 32))).eval()
     source, target = torch.tensor([[3, 4, 2]]), torch.tensor([[1, 5, 6, 7]])
     logits, reached = model(source, target), []
@@ -131,8 +130,8 @@ def only_the_knowable() -> ClaimResult:
 
 
 @claim("D10", Transformer.hidden, GPT.hidden, Mask.dense)
-def one_mask_for_both() -> ClaimResult:
-    """Pairs (i, j > i) of four tokens with any weight: in both, and in an encoder, all six."""
+def causal_mask_in_decoder_and_gpt() -> ClaimResult:
+    """Count the pairs (i, j > i) with any weight in a decoder, a GPT and an encoder."""
     stack, ids = StackConfig(1, 16, 2, 32, dropout=0.0), torch.tensor([[3, 4, 5, 6]])
     translation = Transformer(TransformerConfig(9, 9, stack=stack))
     gpt = GPT(GPTConfig(9, stack=stack))
@@ -146,8 +145,8 @@ def one_mask_for_both() -> ClaimResult:
 
 
 @claim("D11", Transformer.step, Transformer.hidden)
-def all_at_once() -> ClaimResult:
-    """One pass over five target tokens against five steps with a cache."""
+def parallel_training() -> ClaimResult:
+    """Compare one pass over five target tokens with five cached steps."""
     model = Transformer(TransformerConfig(9, 9, stack=StackConfig(2, 16, 2, 32))).eval()
     source, target = torch.tensor([[3, 4, 5, 2]]), torch.tensor([[1, 5, 6, 7, 8]])
     state = model.begin(source, max_length=5)

@@ -6,6 +6,7 @@ H3, H4, H8 and H9 are about training and stand in that chapter; H12 is the addre
 """
 
 import copy
+from dataclasses import replace
 from itertools import combinations
 
 import torch
@@ -23,12 +24,10 @@ from polyhead.notes.claims import ClaimResult, claim, close, same
 
 
 @claim("H1", TransformerStack.forward)
-def one_after_the_other() -> ClaimResult:
-    """Six blocks applied by hand, and the note's: all to the same input, averaged."""
-    stack, x = (
-        TransformerStack(StackConfig(d_model=16, n_heads=2, d_ff=32)).eval(),
-        torch.randn(1, 4, 16),
-    )
+def sequential_blocks() -> ClaimResult:
+    """Compare the stack with six blocks in sequence, and with the note's parallel blocks."""
+    stack = TransformerStack(StackConfig(d_model=16, n_heads=2, d_ff=32)).eval()
+    x = torch.randn(1, 4, 16)
     first, second, third, fourth, fifth, sixth = stack.blocks
     expected = sixth(fifth(fourth(third(second(first(x))))))
     noted = torch.stack([block(x) for block in stack.blocks]).mean(0)
@@ -39,7 +38,7 @@ def one_after_the_other() -> ClaimResult:
 
 @claim("H2", TransformerStack, StackConfig)
 def shape_preserving() -> ClaimResult:
-    """The shape after the paper's six blocks, and what a second application still changes."""
+    """Compute the shape after six blocks, and the change of a second application."""
     config = StackConfig()
     small = StackConfig(config.n_layers, d_model=16, n_heads=2, d_ff=32)
     stack, x = TransformerStack(small).eval(), torch.randn(2, 5, 16)
@@ -51,7 +50,7 @@ def shape_preserving() -> ClaimResult:
 
 @claim("H5", TransformerStack, xavier)
 def no_two_layers_are_equal() -> ClaimResult:
-    """Pairs of equal matrices in a model of three layers, and in three deep copies of a block."""
+    """Count pairs of equal matrices in a model of three layers and in three deep copies."""
     model = Transformer(TransformerConfig(9, 9, stack=StackConfig(3, 16, 2, 32)))
     copies = nn.ModuleList(copy.deepcopy(model.encoder.blocks[0]) for _ in range(3))
     equal = [
@@ -62,13 +61,11 @@ def no_two_layers_are_equal() -> ClaimResult:
 
 
 @claim("H6", Transformer, SinusoidalPositions, LearnedPositions)
-def everything_that_learns() -> ClaimResult:
-    """Tensors reached by autograd and not registered or saved; numbers that positions learn."""
-    small = StackConfig(1, 16, 2, 32)
-    fixed = Transformer(TransformerConfig(9, 9, stack=small)).eval()
-    learned = Transformer(
-        TransformerConfig(9, 9, 0, positions="learned", max_length=100, stack=small)
-    )
+def registered_parameters() -> ClaimResult:
+    """Count tensors reached by autograd but not registered, and parameters of positions."""
+    config = TransformerConfig(9, 9, stack=StackConfig(1, 16, 2, 32))
+    fixed = Transformer(config).eval()
+    learned = Transformer(replace(config, positions="learned", max_length=100))
     saved = {tensor.data_ptr() for tensor in fixed.state_dict().values()}
     listed = {tensor.data_ptr() for tensor in fixed.parameters()}
     reached, seen = set(), set()
@@ -85,8 +82,8 @@ def everything_that_learns() -> ClaimResult:
 
 
 @claim("H7", TokenEmbedding)
-def picking_rows() -> ClaimResult:
-    """The embedding of four tokens without its positions, and the product with one-hot rows."""
+def embedding_lookup() -> ClaimResult:
+    """Compare the embedding of four tokens with a product of one-hot rows."""
     embed = TokenEmbedding(9, 16, SinusoidalPositions(16), dropout=0.0, scale=True)
     ids = torch.tensor([[3, 8, 3, 0]])
     picked = F.one_hot(ids, 9).float() @ embed.tokens.weight
@@ -94,8 +91,8 @@ def picking_rows() -> ClaimResult:
 
 
 @claim("H10", Transformer.encode)
-def context_has_the_input_shape() -> ClaimResult:
-    """Embedding and memory of two sentences, by encoders of one, two and six layers."""
+def shape_of_the_memory() -> ClaimResult:
+    """Compare the memory's shape with the embedding's, for one, two and six layers."""
     source, shapes = torch.tensor([[3, 4, 5, 2], [6, 2, 0, 0]]), []
     for n_layers in (1, 2, 6):
         model = Transformer(TransformerConfig(9, 9, stack=StackConfig(n_layers, 16, 2, 32)))
@@ -104,19 +101,17 @@ def context_has_the_input_shape() -> ClaimResult:
 
 
 @claim("H11", Transformer, TransformerConfig)
-def size_of_the_notebook() -> ClaimResult:
-    """All weights of the library's model, plus one bias for every target word."""
-    stack = StackConfig(n_layers=3, d_model=256, n_heads=8, d_ff=512)
-    config = TransformerConfig(
-        7855, 5893, tie="none", positions="learned", max_length=100, stack=stack
-    )
+def size_of_the_notebook_model() -> ClaimResult:
+    """Count the weights of the library's model plus one bias per target word."""
+    config = TransformerConfig(7855, 5893, tie="none", positions="learned", max_length=100)
+    config = replace(config, stack=StackConfig(n_layers=3, d_model=256, n_heads=8, d_ff=512))
     weights = sum(parameter.numel() for parameter in Transformer(config).parameters())
     return same(expected=9_038_853, got=weights + config.target_vocab)
 
 
 @claim("H13", TransformerConfig, TransformerStack)
 def base_and_big() -> ClaimResult:
-    """Millions of parameters: encoder, decoder, and one table for all words (tie = "all")."""
+    """Count millions of parameters of both stacks and one shared embedding (tie = "all")."""
     big = StackConfig(d_model=1024, n_heads=16, d_ff=4096)
     millions = []
     for config in (TransformerConfig(), TransformerConfig(stack=big)):
@@ -130,8 +125,8 @@ def base_and_big() -> ClaimResult:
 
 
 @claim("H14", greedy, Transformer.begin, Transformer.step)
-def sentence_to_sentence() -> ClaimResult:
-    """What the model writes for a sentence, and its first choices when it reads that again."""
+def greedy_translation() -> ClaimResult:
+    """Compare greedy output with the first choices when the model reads it in one pass."""
     config = TransformerConfig(100, 100, tie="none", stack=StackConfig(1, 16, 2, 32))
     model = Transformer(config).eval()
     source = torch.tensor([[3, 4, 5, 2]])

@@ -1,4 +1,4 @@
-"""Where a token stands (rows F1 to F13): codes that are added, and the rotation behind the waves.
+"""Positions (rows F1 to F13): codes added to embeddings, and the rotation behind the sinusoids.
 
 F14 is a typing error ("soc" for cos).
 """
@@ -27,8 +27,8 @@ from polyhead.notes.claims import ClaimResult, claim, close, same, shown
 
 
 @claim("F1", TransformerBlock, SinusoidalPositions)
-def blind_to_order() -> ClaimResult:
-    """How much a shuffle changes the vectors, without positions and with them."""
+def permutation_equivariance() -> ClaimResult:
+    """Measure the effect of a shuffle on the outputs, without and with positions."""
     block = TransformerBlock(StackConfig(d_model=16, n_heads=2, d_ff=32, dropout=0.0), cross=False)
     x, shuffled, where = torch.randn(1, 5, 16), torch.randperm(5), SinusoidalPositions(16)(5)
     without = (block(x[:, shuffled]) - block(x)[:, shuffled]).abs().max()
@@ -39,25 +39,24 @@ def blind_to_order() -> ClaimResult:
 
 @claim("F2", CountingPositions, SinusoidalPositions)
 def counting_grows() -> ClaimResult:
-    """How long the vector of position 100 is: by counting, and by waves."""
-    lengths = [
-        codes(512)(101)[100].norm().item() for codes in (CountingPositions, SinusoidalPositions)
-    ]
+    """Compute the length of the vector of position 100, by counting and by sinusoids."""
+    kinds = CountingPositions, SinusoidalPositions
+    lengths = [codes(512)(101)[100].norm().item() for codes in kinds]
     holds = close([100 * math.sqrt(512), math.sqrt(256)], lengths, within=1e-5).holds
     return ClaimResult(shown([100 * math.sqrt(512), 16.0]), shown(lengths), holds)
 
 
 @claim("F3", NormalisedPositions)
 def normalised_counts() -> ClaimResult:
-    """The second word of four and of five."""
+    """Compute the code of the second word of four and of five."""
     second = [NormalisedPositions(1)(n)[1].item() for n in (4, 5)]
     holds = close([1 / 3, 1 / 4], second, within=1e-6).holds
     return ClaimResult(shown([1 / 3, 1 / 4]), shown(second), holds)
 
 
 @claim("F4", BinaryPositions)
-def binary_steps() -> ClaimResult:
-    """The digits of four positions, and how far apart they are."""
+def binary_distances() -> ClaimResult:
+    """Compute the binary codes of four positions and their distances."""
     codes = BinaryPositions(3)(4)
     digits = ["".join(f"{digit:.0f}" for digit in row) for row in codes.tolist()]
     steps = [f"{step:.5f}" for step in codes.diff(dim=0).norm(dim=1).tolist()]
@@ -66,22 +65,21 @@ def binary_steps() -> ClaimResult:
 
 
 @claim("F5", SinusoidalPositions)
-def the_waves() -> ClaimResult:
-    """Position 0, the first number of position 1, and all others against Python's sin and cos."""
+def sinusoidal_formula() -> ClaimResult:
+    """Compare the table with Python's sin and cos."""
     table = SinusoidalPositions(4)(10)
     formula = [
         [wave(t * 10000 ** (-2 * k / 4)) for k in range(2) for wave in (math.sin, math.cos)]
         for t in range(10)
     ]
     holds = close(formula, table, within=1e-6).holds
-    return ClaimResult(
-        shown([0, 1, 0, 1, math.sin(1)]), shown([*table[0].tolist(), table[1, 0].item()]), holds
-    )
+    got = shown([*table[0].tolist(), table[1, 0].item()])
+    return ClaimResult(shown([0, 1, 0, 1, math.sin(1)]), got, holds)
 
 
 @claim("F6", SinusoidalPositions, swap_pairs)
 def sine_first() -> ClaimResult:
-    """Position 0 by the formula and by the listing; swapping the pairs makes them equal."""
+    """Compare position 0 of the formula with the note's listing, and swap the pairs."""
     freqs = 1e-4 ** (2 * (torch.arange(4) // 2) / 4)
     listing = torch.arange(6)[:, None] * freqs
     listing[:, ::2], listing[:, 1::2] = listing[:, ::2].cos(), listing[:, 1::2].sin()
@@ -92,8 +90,8 @@ def sine_first() -> ClaimResult:
 
 
 @claim("F7", frequencies, SinusoidalPositions)
-def ever_slower() -> ClaimResult:
-    """The shortest and the longest of 256 waves, and how many are longer than the one before."""
+def falling_frequencies() -> ClaimResult:
+    """Check the shortest and longest of 256 wavelengths, and that they increase."""
     waves = 2 * math.pi / SinusoidalPositions(512).rate
     expected = [2 * math.pi, 2 * math.pi * 10000 ** (510 / 512), 255]
     got = [waves[0].item(), waves[-1].item(), int((waves.diff() > 0).sum())]
@@ -101,8 +99,8 @@ def ever_slower() -> ClaimResult:
 
 
 @claim("F8", rotation, SinusoidalPositions)
-def a_rotation() -> ClaimResult:
-    """All pairs of 64 features, all t below 50, φ = 7: where M takes them, MMᵀ and det M."""
+def rotation_by_distance() -> ClaimResult:
+    """Check that M(7) maps PE(t) to PE(t+7), MMᵀ = I and det M = 1, for 64 features."""
     matrix, waves = rotation(7, 64), SinusoidalPositions(64)
     turned = torch.einsum("kij,tkj->tki", matrix, waves(50).unflatten(-1, (32, 2))).flatten(1)
     goes = (turned - waves(50, 7)).abs().max().item()
@@ -114,8 +112,8 @@ def a_rotation() -> ClaimResult:
 
 
 @claim("F9", SinusoidalPositions)
-def falls_on_average() -> ClaimResult:
-    """Products of position 200 with those after and before it; the first rise, and how many."""
+def product_falls_on_average() -> ClaimResult:
+    """Compute the products of position 200 with its neighbours, and where they rise."""
     table = SinusoidalPositions(512).double()(401)
     after, before = table[200:] @ table[200], table[:201].flip(0) @ table[200]
     rises = (after.diff() > 0).nonzero().flatten() + 1
@@ -126,22 +124,22 @@ def falls_on_average() -> ClaimResult:
 
 
 @claim("F10", LearnedPositions)
-def a_row_of_a_table() -> ClaimResult:
-    """Five positions by one-hot vectors and by the table; and what position 11 of 10 says."""
+def learned_table() -> ClaimResult:
+    """Compare the table with a one-hot product; check that position 11 of 10 is rejected."""
     positions = LearnedPositions(10, 4)
     picked = F.one_hot(torch.arange(5), 10).float() @ positions.table.weight
     try:
         message = shown(positions(11))
     except ValueError as problem:
         message = str(problem)
-    told = "has 10 positions" in message and "position 11" in message
-    got = [torch.equal(picked, positions(5)), "refuses 11" if told else message]
+    refused = "has 10 positions" in message and "position 11" in message
+    got = [torch.equal(picked, positions(5)), "refuses 11" if refused else message]
     return same(expected=[True, "refuses 11"], got=got)
 
 
 @claim("F11", TransformerConfig, SinusoidalPositions, LearnedPositions)
 def fixed_in_the_paper() -> ClaimResult:
-    """The default of the base model, and how many numbers each kind learns (d = 8, 1024 places)."""
+    """Check the default of the base model, and the parameters of each kind of position."""
     small = TransformerConfig(9, 9, stack=StackConfig(n_layers=1, d_model=8, n_heads=1, d_ff=8))
     kinds: list[int | str] = [TransformerConfig().positions]
     for config in (small, replace(small, positions="learned")):
@@ -152,8 +150,8 @@ def fixed_in_the_paper() -> ClaimResult:
 
 
 @claim("F12", TokenEmbedding, Transformer)
-def scaled_and_added() -> ClaimResult:
-    """A Transformer's input for tokens 3, 1, 4 by hand; in training, half of the sum is zero."""
+def scaled_embedding() -> ClaimResult:
+    """Compute a Transformer's input for tokens 3, 1, 4 by hand; measure the dropout."""
     stack = StackConfig(n_layers=1, d_model=2, n_heads=1, d_ff=2, dropout=0.5)
     embed = Transformer(TransformerConfig(9, 9, stack=stack)).embed_source
     words = embed.tokens.weight[[3, 1, 4]] * math.sqrt(2)
@@ -164,8 +162,8 @@ def scaled_and_added() -> ClaimResult:
 
 
 @claim("F13", ViT)
-def patches_and_one() -> ClaimResult:
-    """The shape of the table; and that the stack receives the patches plus their positions."""
+def positions_of_patches() -> ClaimResult:
+    """Check the table's shape, and that the stack receives patches plus positions."""
     model = ViT(replace(ViTConfig(), stack=StackConfig(1, 8, 1, 8, dropout=0.0, norm="pre")))
     heard: list[torch.Tensor] = []
     model.stack.register_forward_pre_hook(lambda _stack, inputs: heard.append(inputs[0]))

@@ -1,9 +1,9 @@
-"""From the recurrent network to attention (rows A1 to A16): what fades, and what looks back.
+"""From recurrent networks to attention (rows A1 to A16): fading states, and attention to all.
 
     h_t = tanh(W_x x_t + W_h h_{t-1} + b)
     c_t = Σ_i α_ti h_i,   α_t = softmax_i score(s_t, h_i)
 
-A11 (that 'an' looks at the word for 'instructor') is a demonstration: it depends on the training.
+A11 ('an' attends to the word for 'instructor') is a demonstration: it depends on the training.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ SMALL = LadderConfig(20, 20, cell="rnn", d_model=16, dropout=0.0, max_length=8)
 
 
 def weights_of(model: Ladder, source: Tensor, target: Tensor) -> Tensor:
-    """α of every step of the decoder over the words of the source."""
+    """Return the weights α of every decoder step over the words of the source."""
     _, h, s = model.vectors(source, target)
     kernel: Any = model.cross_attention.kernel if model.cross_attention is not None else None
     return kernel.weights(s[:, None], h[:, None])[:, 0].detach()
@@ -45,21 +45,20 @@ def weights_of(model: Ladder, source: Tensor, target: Tensor) -> Tensor:
 
 @claim("A1", RNNCell)
 def one_step() -> ClaimResult:
-    """Our cell with the weights of torch's, and the note's without W_h."""
+    """Compare the cell with torch's of the same weights, and with the note's without W_h."""
     ours, theirs = RNNCell(3, 4), nn.RNNCell(3, 4)
     ours.w_x.weight, ours.w_h.weight = theirs.weight_ih, theirs.weight_hh
     ours.w_x.bias.data = theirs.bias_ih.data + theirs.bias_hh.data
     x, h = torch.randn(1, 3), torch.randn(1, 4)
     noted = torch.tanh(ours.w_x(x) + h)
     result = close(expected=theirs(x, h)[0], got=ours(x, h)[0], within=1e-6)
-    return result.with_note(
-        noted[0].detach(), differs=not torch.allclose(noted, theirs(x, h), atol=0.01)
-    )
+    differs = not torch.allclose(noted, theirs(x, h), atol=0.01)
+    return result.with_note(noted[0].detach(), differs=differs)
 
 
 @claim("A2", RNNCell)
 def the_gradient_vanishes() -> ClaimResult:
-    """Autograd against the product written out; and the size of the states themselves."""
+    """Compare autograd with the product written out; measure the states."""
     cell, xs = RNNCell(8, 8).double(), torch.randn(20, 1, 8).double()
     w = cell.w_h.weight.data
     w *= 0.9 / torch.linalg.eigvals(w).abs().max()
@@ -69,7 +68,7 @@ def the_gradient_vanishes() -> ClaimResult:
         h = cell(x, h)
         product = torch.diag(1 - h[0].detach() ** 2) @ w @ product
         if t in (1, 10, 20):
-            rows = [torch.autograd.grad(one, first, retain_graph=True)[0] for one in h[0]]
+            rows = [torch.autograd.grad(unit, first, retain_graph=True)[0] for unit in h[0]]
             norms.append([float(m.detach().norm()) for m in (product, torch.cat(rows), h)])
     expected, got, sizes = zip(*norms, strict=True)
     result = same([f"{n:.2e}" for n in expected], [f"{n:.2e}" for n in got])
@@ -79,8 +78,8 @@ def the_gradient_vanishes() -> ClaimResult:
 
 
 @claim("A3", RNNCell)
-def ten_steps() -> ClaimResult:
-    """The largest stretch of the Jacobian over ten steps, for a small and for a large W_h."""
+def jacobian_of_ten_steps() -> ClaimResult:
+    """Compute the largest singular value over ten steps, for a small and a large W_h."""
     cell, norms = RNNCell(6, 6), []
     nn.init.zeros_(cell.w_x.bias)
 
@@ -97,8 +96,8 @@ def ten_steps() -> ClaimResult:
 
 
 @claim("A4", Ladder.encode, Encoding.summary)
-def the_last_word() -> ClaimResult:
-    """The word whose embedding moves the context most, in both directions of reading."""
+def influence_of_the_last_word() -> ClaimResult:
+    """Find the word that moves the context most, in both directions of reading."""
     source = torch.randint(3, 20, (16, 10))
 
     def strongest(backwards: bool) -> int:
@@ -110,8 +109,8 @@ def the_last_word() -> ClaimResult:
 
 
 @claim("A5", collate, Ladder.hidden)
-def right_words_one_step_late() -> ClaimResult:
-    """A batch as training sees it, and a poisoned target that must not be read."""
+def teacher_forcing() -> ClaimResult:
+    """Train with a batch, and with another target that must not be read."""
     batch, poisoned = collate([([5, 6, 2], [7, 8, 9, 2])]), torch.tensor([[1, 19, 18, 17]])
     forced, free = Ladder(SMALL), Ladder(replace(SMALL, teacher_forcing=0.0))
     change = (free(batch.source, poisoned) - free(batch.source, batch.target)).abs().max()
@@ -122,8 +121,8 @@ def right_words_one_step_late() -> ClaimResult:
 
 
 @claim("A6", Equal, Ladder.context)
-def all_alike() -> ClaimResult:
-    """The context against torch's mean of the three real words."""
+def mean_of_states() -> ClaimResult:
+    """Compare the context with torch's mean of the three words."""
     model = Ladder(replace(SMALL, context="mean", d_model=6)).eval()
     source, target = torch.tensor([[5, 6, 2, 0, 0], [5, 6, 7, 8, 2]]), torch.tensor([[1], [1]])
     c, h, _ = model.vectors(source, target)
@@ -131,19 +130,19 @@ def all_alike() -> ClaimResult:
 
 
 @claim("A7", ByPosition, ScoredAttention.weights)
-def only_places() -> ClaimResult:
-    """The weights of two sentences without a word in common."""
+def weights_by_position() -> ClaimResult:
+    """Compare the weights of two sentences without a word in common."""
     model = Ladder(replace(SMALL, context="positional")).eval()
     b = model.get_parameter("cross_attention.kernel.score.b")
     b.data[:3] = torch.tensor([0.5, 0.3, 0.2]).log()
     sentences = torch.tensor([[5, 6, 7], [8, 9, 10]])
-    result = weights_of(model, sentences, torch.tensor([[1], [1]]))[:, 0]
-    return close(expected=[[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]], got=result, within=1e-6)
+    weights = weights_of(model, sentences, torch.tensor([[1], [1]]))[:, 0]
+    return close(expected=[[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]], got=weights, within=1e-6)
 
 
 @claim("A8", ByContent, ScoredAttention.weights)
-def a_function_of_h() -> ClaimResult:
-    """Both sentences and all three steps against the formula; the sentences differ."""
+def weights_by_content() -> ClaimResult:
+    """Compare the weights of two sentences and three steps with the formula."""
     model = Ladder(replace(SMALL, context="content")).eval()
     source, target = torch.tensor([[5, 6, 7], [8, 9, 10]]), torch.tensor([[1, 5, 6], [1, 7, 8]])
     (w, b, v), h = model.get_submodule("cross_attention").parameters(), model.encode(source)
@@ -155,8 +154,8 @@ def a_function_of_h() -> ClaimResult:
 
 
 @claim("A9", LookBack, ScoredAttention)
-def weights_of_its_own() -> ClaimResult:
-    """Two states whose scores are the logarithms of the wanted weights."""
+def weights_by_query() -> ClaimResult:
+    """Choose two states whose scores are the logarithms of the expected weights."""
     wanted = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
     attend = LookBack(ScoredAttention(make_score("dot", 1, 3)))
     c = attend(wanted.log()[None], Memory(torch.eye(3)[None], NO_MASK))
@@ -164,8 +163,8 @@ def weights_of_its_own() -> ClaimResult:
 
 
 @claim("A10", LookBack, ScoredAttention.forward)
-def two_words() -> ClaimResult:
-    """The library's context of two words, against numbers that a pencil gives."""
+def context_of_two_words() -> ClaimResult:
+    """Compare the context of two words with numbers computed by hand."""
     ln3, h = 1.0986123, torch.tensor([[[1.0986123, 4.0], [0.0, 8.0]]])
     attend = LookBack(ScoredAttention(make_score("dot", 1, 2)))
     got = attend(torch.tensor([[[1.0, 0.0]]]), Memory(h, NO_MASK))[0, 0]
@@ -173,8 +172,8 @@ def two_words() -> ClaimResult:
 
 
 @claim("A12", Ladder.encode, Transformer.encode)
-def still_by_distance() -> ClaimResult:
-    """How much of the first word is left in the last state, and of the last but one."""
+def fading_by_distance() -> ClaimResult:
+    """Measure the influence of the first word and of the last but one on the last state."""
     source, rnn = torch.randint(3, 20, (8, 20)), Ladder(SMALL).eval()
     stack = StackConfig(1, 16, 4, 32, dropout=0.0, norm="pre")
     full = Transformer(TransformerConfig(20, 20, stack=stack)).eval()
@@ -188,8 +187,8 @@ def still_by_distance() -> ClaimResult:
 
 
 @claim("A13", Ladder.vectors)
-def three_vectors() -> ClaimResult:
-    """C against torch's attention of S and H."""
+def attention_as_matrices() -> ClaimResult:
+    """Compare C with torch's attention of S and H."""
     model = Ladder(replace(SMALL, score="scaled_dot")).eval()
     source, target = torch.randint(3, 20, (2, 5)), torch.randint(3, 20, (2, 4))
     c, h, s = (vectors.detach() for vectors in model.vectors(source, target))
@@ -198,19 +197,17 @@ def three_vectors() -> ClaimResult:
 
 @claim("A14", TransformerStack, Recurrence.encode)
 def order() -> ClaimResult:
-    """Five words shuffled before and after a stack; and before and after a recurrence."""
+    """Shuffle five words before and after a stack, and before and after a recurrence."""
     x, shuffled, lengths = torch.randn(1, 5, 8), [3, 0, 4, 1, 2], torch.tensor([5])
-    stack, rnn = (
-        TransformerStack(StackConfig(2, 8, 2, 16, dropout=0.0)),
-        Recurrence("rnn", 8, 1, 0.0),
-    )
+    stack = TransformerStack(StackConfig(2, 8, 2, 16, dropout=0.0))
+    rnn = Recurrence("rnn", 8, 1, 0.0)
     result = close(expected=stack(x)[:, shuffled], got=stack(x[:, shuffled]), within=1e-5)
     before, after = rnn.encode(x[:, shuffled], lengths)[0], rnn.encode(x, lengths)[0][:, shuffled]
     return replace(result, holds=result.holds and not torch.allclose(before, after, atol=0.01))
 
 
 @claim("A15", MultiHeadAttention, Recurrence.encode)
-def who_reaches_whom() -> ClaimResult:
+def pairs_with_gradient() -> ClaimResult:
     """Count the pairs with a gradient in three layers of the same width."""
     attention, rnn = MultiHeadAttention(4, 2, FullAttention()), Recurrence("rnn", 4, 1, 0.0)
     convolution, n = nn.Conv1d(4, 4, 3, padding=1), torch.tensor([10])
@@ -225,8 +222,8 @@ def who_reaches_whom() -> ClaimResult:
 
 
 @claim("A16", Ladder.context, ScoredAttention.weights)
-def the_whole_context() -> ClaimResult:
-    """How many words each of three steps looks at, without any self-attention."""
+def whole_context() -> ClaimResult:
+    """Count the words that each of three steps attends to, without self-attention."""
     source = torch.arange(3, 9)[None]  # a number for each of the six words
     weights = weights_of(Ladder(SMALL).eval(), source, torch.tensor([[1, 5, 6]]))
     result = same(expected=[6, 6, 6], got=(weights[0] > 0).sum(-1).tolist())

@@ -1,4 +1,4 @@
-"""The Reformer (rows N1 to N10): near vectors by hashing, and layers that can be undone.
+"""The Reformer (rows N1 to N10): similar vectors found by hashing, and reversible layers.
 
 near(i, j)  ⇐  bucket(i) = bucket(j),    bucket(x) = argmax [xR ; -xR]
 """
@@ -28,8 +28,8 @@ from polyhead.notes.claims import ClaimResult, claim, close, same
 
 
 @claim("N1", attention)
-def quadratic() -> ClaimResult:
-    """By how much three doublings of the length multiply the matrix products."""
+def quadratic_attention() -> ClaimResult:
+    """Measure how three doublings of the length multiply the matrix products."""
     work = []
     for n in (32, 64, 128, 256):
         q, k, v = torch.randn(3, 1, 1, n, 16)
@@ -42,13 +42,12 @@ def quadratic() -> ClaimResult:
 
 @claim("N2", ReversibleStack, TransformerStack)
 def memory_not_work() -> ClaimResult:
-    """Bytes kept at two depths, and the matrix products of one training step."""
+    """Measure the bytes saved at two depths, and the products of one training step."""
     config, x = StackConfig(2, 16, 2, 32, norm="pre"), torch.randn(2, 8, 16, requires_grad=True)
-    stacks = [
-        kind(config, n_layers=n) for kind in (TransformerStack, ReversibleStack) for n in (2, 12)
-    ]
-    kept = [saved_bytes(lambda s=s: s(x), without=s.parameters()) for s in stacks]  # type: ignore[misc]
-    work = [count_flops(lambda s=s: s(x).sum().backward()) for s in stacks[1::2]]  # type: ignore[misc]
+    kinds = TransformerStack, ReversibleStack
+    stacks = [kind(config, n_layers=n) for kind in kinds for n in (2, 12)]
+    kept = [kept_bytes(lambda s=s: s(x), without=s.parameters()) for s in stacks]  # type: ignore[misc]
+    work = [products(lambda s=s: s(x).sum().backward()) for s in stacks[1::2]]  # type: ignore[misc]
     deeper, harder = kept[3] / kept[2], work[1] / work[0]
     ordinary = kept[1] / kept[0]
     holds = deeper == 1.0 and abs(harder - 4 / 3) < 0.01 and ordinary > 4
@@ -58,7 +57,7 @@ def memory_not_work() -> ClaimResult:
 
 @claim("N3", hash_vectors, draw_rotations)
 def collisions() -> ClaimResult:
-    """How often pairs at a given cosine share one of 16 buckets."""
+    """Measure how often pairs at a given cosine share one of 16 buckets."""
     x, away = torch.linalg.qr(torch.randn(4000, 16, 2)).Q.unbind(-1)  # at right angles
     rates = []
     for cosine in (0.0, 0.5, 0.8, 0.95, 1.0):
@@ -70,8 +69,8 @@ def collisions() -> ClaimResult:
 
 
 @claim("N4", hash_vectors, draw_rotations)
-def axes() -> ClaimResult:
-    """The library's buckets against the formula by torch.argmax."""
+def buckets_by_argmax() -> ClaimResult:
+    """Compare the buckets with the formula by torch.argmax."""
     x = torch.randn(1, 1, 2000, 16)
     (rotation,) = rotations = draw_rotations(16, 8, 1, like=x)
     turned = x[0, 0] @ rotation[0]
@@ -85,7 +84,7 @@ def axes() -> ClaimResult:
 
 @claim("N5", LSHAttention, dense_shared_qk)
 def rounds() -> ClaimResult:
-    """The distance to dense attention with 1, 2, 4 and 8 rounds, and pairs found by all 8."""
+    """Measure the distance to dense attention with 1, 2, 4, 8 rounds, and common pairs."""
     q = 3 * torch.randn(16, 16).repeat(16, 1) + torch.randn(1, 4, 256, 16)
     v, kernel = torch.randn(1, 4, 256, 16), LSHAttention(16, 8)
     exact = dense_shared_qk(q, v)
@@ -93,26 +92,25 @@ def rounds() -> ClaimResult:
     falling = errors == sorted(errors, reverse=True) and errors[3] < errors[0] / 2
 
     arranged = kernel.arrange(q)
-    one, *rest = (Arrangement(b[None], o[None], 16).sees()
-                  for b, o in zip(*arranged[:2], strict=True))  # fmt: skip
-    union = torch.stack([one, *rest]).any(0) & ~torch.eye(256, dtype=torch.bool)
+    rounds = zip(*arranged[:2], strict=True)
+    by_round = torch.stack([Arrangement(b[None], o[None], 16).sees() for b, o in rounds])
+    union = by_round.any(0) & ~torch.eye(256, dtype=torch.bool)
     scores = (q @ F.normalize(q, dim=-1).mT).masked_fill(~union, -torch.inf)
-    once = torch.allclose(
-        kernel(q, q, v, NO_MASK, arranged.buckets), scores.softmax(-1) @ v, atol=1e-5
-    )
-    every = torch.stack([one, *rest]).all(0).sum() / one.sum()
+    output = kernel(q, q, v, EVERYTHING, arranged.buckets)
+    once = torch.allclose(output, scores.softmax(-1) @ v, atol=1e-5)
+    every = by_round.all(0).sum() / by_round[0].sum()
     shown = " > ".join(f"{error:.2f}" for error in errors)
     result = ClaimResult("falling with the rounds", shown, falling and once)
     return result.with_note(f"{every:.0%} of one round's pairs", differs=bool(every < 1))
 
 
 @claim("N6", shared_qk_weights, LSHAttention)
-def shared() -> ClaimResult:
-    """The weights of the kernel (one chunk) against the formula written out."""
+def shared_queries_and_keys() -> ClaimResult:
+    """Compare the weights of the kernel (one chunk) with the formula."""
     q = torch.randn(1, 2, 12, 16)
     scores = torch.einsum("bhid,bhjd->bhij", q, q / q.norm(dim=-1, keepdim=True))
     hidden = torch.ones(12, 12, dtype=torch.bool).triu()
-    hidden[0, 0] = False  # the first has nobody else
+    hidden[0, 0] = False  # the first has no other
     formula = scores.masked_fill(hidden, -torch.inf).softmax(-1)
     values = torch.eye(12).expand(1, 2, 12, 12)  # so that the output is the weights
     kernel = LSHAttention(chunk=12, n_rounds=3)(q, q, values, CAUSAL)
@@ -122,7 +120,7 @@ def shared() -> ClaimResult:
 
 @claim("N7", sort_by_bucket, Arrangement.chunks)
 def sorting() -> ClaimResult:
-    """Python's own sort of (bucket, position), and the way back."""
+    """Compare with Python's sort of (bucket, position), and undo the sort."""
     buckets = torch.tensor([2, 0, 1, 2, 0, 2, 2, 1])
     order = sort_by_bucket(buckets[None, None, None])
     expected = sorted(range(8), key=lambda i: (int(buckets[i]), i))
@@ -136,7 +134,7 @@ def sorting() -> ClaimResult:
 
 @claim("N8", Arrangement.sees, LSHAttention, dense_shared_qk)
 def visible_pairs() -> ClaimResult:
-    """Pair by pair: what the kernel sees against the two conditions and against the note's."""
+    """Compare the visible pairs with both conditions and with the note's."""
     q, v = torch.randn(2, 1, 1, 60, 8)
     kernel = LSHAttention(chunk=6, n_rounds=1, n_buckets=4, same_bucket=True)
     arranged = kernel.arrange(q)
@@ -151,20 +149,19 @@ def visible_pairs() -> ClaimResult:
     scores = q[0, 0] @ F.normalize(q[0, 0], dim=-1).T
     others = pairs & ~torch.eye(60, dtype=torch.bool)
     formula = scores.masked_fill(~others, -torch.inf).softmax(-1).nan_to_num() @ v[0, 0]
-    company = others.any(-1)
-    dense = LSHAttention(60, 2)(q, q, v, CAUSAL, torch.zeros(2, 1, 1, 60, dtype=torch.int64))
-    holds = torch.equal(seen, pairs) and torch.allclose(
-        output[company], formula[company], atol=1e-5
-    )
-    holds = holds and torch.allclose(dense, dense_shared_qk(q, v, CAUSAL), atol=1e-5)
+    matched = others.any(-1)
+    dense = LSHAttention(60, 2)(q, q, v, THE_PAST, torch.zeros(2, 1, 1, 60, dtype=torch.int64))
+    holds = torch.equal(seen, pairs)
+    holds = holds and torch.allclose(output[matched], formula[matched], atol=1e-5)
+    holds = holds and torch.allclose(dense, dense_shared_qk(q, v, THE_PAST), atol=1e-5)
     expected, noted = int(pairs.sum()), sum(map(sum, either))
     result = ClaimResult(f"{expected} pairs", f"{int(seen.sum())} pairs", holds)
     return result.with_note(f"{noted} pairs", differs=noted > expected)
 
 
 @claim("N9", ReversibleStack)
-def undone() -> ClaimResult:
-    """The gradient at the input against autograd through the two formulas, with dropout."""
+def reversible_gradient() -> ClaimResult:
+    """Compare the input's gradient with autograd through both formulas, with dropout."""
     stack = ReversibleStack(StackConfig(4, 16, 2, 32, dropout=0.1, norm="pre")).double()
     x = torch.randn(2, 6, 16, dtype=torch.float64, requires_grad=True)
     torch.manual_seed(1)
@@ -184,8 +181,8 @@ def undone() -> ClaimResult:
 
 
 @claim("N10", FeedForward)
-def pieces() -> ClaimResult:
-    """Torch's two layers at once against ours in pieces of 7 positions."""
+def feed_forward_in_chunks() -> ClaimResult:
+    """Compare torch's two layers at once with ours in chunks of 7 positions."""
     ours, x = FeedForward(16, 64, "gelu", 0.0, chunk=7), torch.randn(2, 50, 16)
     at_once = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16))
     at_once[0].load_state_dict(ours.w_1.state_dict())

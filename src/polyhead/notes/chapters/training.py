@@ -1,4 +1,4 @@
-"""Training (rows H3, H4, H8, H9): what the decoder reads, what it is told, and how fast to learn.
+"""Training (rows H3, H4, H8, H9): the decoder's input, its labels, and the learning rate.
 
 read      BOS y_1 … y_{T-1}
 predict   y_1 y_2 … y_T           loss = -Σ log softmax(logits_t)[y_t]
@@ -19,8 +19,8 @@ from polyhead.training.optim import ScheduleConfig, learning_rate, noam
 
 
 @claim("H3", TranslationLoss, linear_cross_entropy)
-def the_loss() -> ClaimResult:
-    """The objective's loss and its gradient against torch's cross-entropy of all real labels."""
+def loss_and_gradient() -> ClaimResult:
+    """Compare loss and gradient with torch's cross-entropy of all labels but padding."""
     model = Transformer(TransformerConfig(9, 9, stack=StackConfig(1, 16, 2, 32))).eval()
     batch = collate([([3, 4, 2], [5, 6, 2]), ([7, 8, 3, 2], [8, 2])])
     logits = model(batch.source, batch.target)
@@ -38,29 +38,28 @@ def the_loss() -> ClaimResult:
 
 @claim("H4", collate)
 def shifted_right() -> ClaimResult:
-    """A target of four tokens and one of two."""
+    """Collate a target of four tokens and one of two."""
     batch = collate([([5, 6, 2], [7, 8, 9, 2]), ([5, 2], [7, 2])])
-    read = [[1, 7, 8, 9], [1, 7, 0, 0]]
-    said = [[7, 8, 9, 2], [7, 2, 0, 0]]
-    return same(expected=[read, said], got=[batch.target.tolist(), batch.labels.tolist()])
+    target = [[1, 7, 8, 9], [1, 7, 0, 0]]
+    labels = [[7, 8, 9, 2], [7, 2, 0, 0]]
+    return same(expected=[target, labels], got=[batch.target.tolist(), batch.labels.tolist()])
 
 
 @claim("H8", noam, learning_rate)
 def warm_up() -> ClaimResult:
-    """The rates at steps 0, 1, 4,000 and 100,000, and the step at which they are highest."""
+    """Compute the rates at steps 0, 1, 4,000 and 100,000, and the step of the highest."""
     config = ScheduleConfig(kind="noam", warmup=4000)
     steps = [*range(8001), 100_000]
     rates = {step: learning_rate(config, step, steps=100_000, d_model=512) for step in steps}
     got = [float(f"{rates[step]:.5e}") for step in (0, 1, 4000, 100_000)]
     expected = [1.74693e-7, 1.74693e-7, 6.98771e-4, 1.39754e-4, "peak at 4000"]
-    return same(
-        expected=expected, got=[*got, f"peak at {max(rates, key=lambda step: rates[step])}"]
-    )
+    peak = max(rates, key=lambda step: rates[step])
+    return same(expected=expected, got=[*got, f"peak at {peak}"])
 
 
 @claim("H9", Transformer.forward, Transformer.step, greedy)
 def passes_of_the_decoder() -> ClaimResult:
-    """How many words each call of the decoder reads: in training, and when they are written."""
+    """Count the words that each call of the decoder reads, in training and in decoding."""
     model = Transformer(TransformerConfig(9, 9, stack=StackConfig(1, 16, 2, 32))).eval()
     source, target = torch.tensor([[3, 4, 2]]), torch.full((1, 12), 5)
     words: list[int] = []  # in each call

@@ -12,13 +12,15 @@ from torch.nn import functional as F
 
 from polyhead.models.vit import PatchEmbed, ViT, ViTConfig
 from polyhead.notes.claims import ClaimResult, claim, close, same
+from polyhead.notes.torch_reference import torch_block
+
+SMALL = replace(ViTConfig().stack, n_layers=1, d_model=64, n_heads=4, d_ff=128)
 
 
 @claim("L1", PatchEmbed, ViT)
 def one_convolution() -> ClaimResult:
-    """The convolution against unfold and a linear layer; and how many convolutions there are."""
-    small = replace(ViTConfig().stack, n_layers=1, d_model=64, n_heads=4, d_ff=128)
-    model = ViT(ViTConfig(2, 32, 48, 3, 16, stack=small))
+    """Compare the convolution with unfold and a linear layer; count convolutions."""
+    model = ViT(ViTConfig(2, 32, 48, 3, 16, stack=SMALL))
     images, layer = torch.randn(2, 3, 32, 48), model.embed.project
     patches = F.unfold(images, 16, stride=16).mT
     expected = F.linear(patches, layer.weight.flatten(1), layer.bias)
@@ -29,9 +31,8 @@ def one_convolution() -> ClaimResult:
 
 @claim("L2", ViT.hidden, ViT.places)
 def not_equivariant() -> ClaimResult:
-    """Move an image by one patch, and see what of the output does not move along."""
-    small = replace(ViTConfig().stack, n_layers=1, d_model=64, n_heads=4, d_ff=128)
-    model = ViT(ViTConfig(2, 12, 12, 1, 4, "mean", small)).eval()
+    """Move an image by one patch and measure how far the outputs do not move along."""
+    model = ViT(ViTConfig(2, 12, 12, 1, 4, "mean", SMALL)).eval()
     images = torch.randn(1, 1, 12, 12)
     moved = images.roll(4, dims=-1)
 
@@ -46,22 +47,13 @@ def not_equivariant() -> ClaimResult:
 
 
 @claim("L4", ViT.forward, ViT.hidden)
-def an_encoder_that_reads_patches() -> ClaimResult:
-    """The same logits by torch's own encoder layer."""
-    small = replace(ViTConfig().stack, n_layers=1, d_model=64, n_heads=4, d_ff=128)
-    model = ViT(ViTConfig(5, 8, 8, 3, 4, stack=small)).eval()
+def encoder_of_patches() -> ClaimResult:
+    """Compare the logits with those of torch's encoder layer."""
+    model = ViT(ViTConfig(5, 8, 8, 3, 4, stack=SMALL)).eval()
     nn.init.normal_(model.to_logits.weight)  # it begins at zero
     block: Any = model.stack.blocks[0]
-    images, ours = torch.randn(2, 3, 8, 8), block.self_attention
-    theirs = nn.TransformerEncoderLayer(
-        64, 4, 128, 0.0, "gelu", 1e-6, batch_first=True, norm_first=True
-    )
-    theirs.self_attn.in_proj_weight.data = torch.cat(
-        [w.weight for w in (ours.w_q, ours.w_k, ours.w_v)]
-    )
-    theirs.self_attn.out_proj.load_state_dict(ours.w_o.state_dict())
-    theirs.linear1.load_state_dict(block.feed_forward.w_1.state_dict())
-    theirs.linear2.load_state_dict(block.feed_forward.w_2.state_dict())
+    images = torch.randn(2, 3, 8, 8)
+    theirs = torch_block(block, norm_first=True, activation="gelu", eps=1e-6)
     patches = model.embed.project(images).flatten(2).mT
     tokens = torch.cat([torch.zeros(2, 1, 64), patches], dim=1) + model.positions(model.n_tokens)
     normed = F.layer_norm(theirs(tokens)[:, 0], (64,), eps=1e-6)
@@ -71,7 +63,7 @@ def an_encoder_that_reads_patches() -> ClaimResult:
 
 @claim("L5", PatchEmbed, ViTConfig)
 def patches_of_sixteen() -> ClaimResult:
-    """The shape, the number of parameters, and what becomes of 225 pixels."""
+    """Check shape and number of parameters, and that 225 pixels are rejected."""
     embed = PatchEmbed(16, 3, 768)
     tokens = list(embed(torch.randn(1, 3, 224, 224)).shape[1:])
     oblong = embed(torch.randn(1, 3, 32, 64)).size(1)
