@@ -1,4 +1,4 @@
-"""Every row of the notes has an owner, and every owner exists (tests/notes/coverage.toml)."""
+"""Every row of the notes is covered by a claim, a test or a remark (tests/notes/coverage.toml)."""
 
 import ast
 import re
@@ -37,20 +37,20 @@ NAMED = (
 
 @cache
 def checked():
-    """The IDs of all checks."""
+    """Return the ids of all claims."""
     return {claim.id for claim in load_claims()}
 
 
 def missing(id, owner):
-    """What is wrong with an owner, or an empty text."""
+    """Return why an owner does not exist, or an empty text."""
     kind, _, where = owner.partition(": ")
     if kind == "check":
-        return "" if (where or id) in checked() else "polyhead verify has no such check"
+        return "" if (where or id) in checked() else "polyhead verify has no such claim"
     if kind == "test":
         return missing_test(where)
     if kind == "remark":
         return missing_remark(where)
-    return f"{owner!r} is neither a check nor a test nor a remark"
+    return f"{owner!r} is neither a check, a test nor a remark"
 
 
 def missing_test(where):
@@ -75,7 +75,7 @@ def missing_remark(where):
 
 
 def anchors(text):
-    """Ids written into the text, and those that headings get from their words."""
+    """Return the ids in a text, and those that GitHub makes of headings."""
     written = re.findall(r"<a id=\"([^\"]+)\">", text)
     headings = re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE)
     return {
@@ -84,7 +84,7 @@ def anchors(text):
     }
 
 
-def test_the_table_has_every_row_and_no_other():
+def test_the_table_has_exactly_the_rows_of_the_notes():
     assert list(OWNERS) == IDS
 
 
@@ -105,24 +105,24 @@ def test_every_system_that_the_notes_name_is_covered(name):
     assert owner in OWNERS or missing("", owner) == ""
 
 
-def test_no_system_is_listed_that_nobody_named():
+def test_only_systems_of_the_notes_are_listed():
     assert set(SYSTEMS) == set(NAMED)
 
 
 @pytest.mark.parametrize(
     ("owner", "problem"),
     [
-        ("check", "polyhead verify has no such check"),
-        ("check: Z8", "polyhead verify has no such check"),
+        ("check", "polyhead verify has no such claim"),
+        ("check: Z8", "polyhead verify has no such claim"),
         ("test: tests/notes/test_nothing.py::test_it", "no such file"),
         ("test: tests/notes/test_coverage.py::test_nothing", "has no test"),
         ("test: tests/notes/test_coverage.py::anchors", "has no test"),
         ("remark: docs/en/nothing.md#x", "no such file"),
         ("remark: README.md", "expected docs/en/CHAPTER.md#ANCHOR"),
-        ("somebody", "neither"),
+        ("unknown", "neither"),
     ],
 )
-def test_an_owner_that_does_not_exist_is_noticed(owner, problem):
+def test_a_missing_owner_is_reported(owner, problem):
     assert problem in missing("Z9", owner)
 
 

@@ -1,4 +1,4 @@
-"""The worked examples of the notes run as they are printed, and none of them is missing."""
+"""The worked examples of the notes run and print what they show."""
 
 import doctest
 
@@ -8,7 +8,7 @@ from polyhead.layers.masks import Mask
 from polyhead.notes import examples
 from polyhead.training import optim as schedule
 
-NAMED = {  # every worked example of the notes, and the numbers that it must print
+NAMED = {  # and the numbers that each must print
     "residual": ["[ 3., -1.]"],
     "weighted sum": ["[0.7000, 0.2000, 0.1000]", "[0.9000, 0.7000]"],
     "causal softmax": ["0.3333, 0.3333, 0.3333, 0.0000", "[0.1250, 0.1250"],
@@ -35,7 +35,7 @@ def test_no_example_of_the_notes_is_missing():
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_an_example_prints_what_stands_below_it(name):
+def test_an_example_prints_its_output(name):
     assert failures(name) == 0
     printed = "".join(example.want for example in found()[name].examples)
     for numbers in NAMED[name]:

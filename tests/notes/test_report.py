@@ -1,4 +1,4 @@
-"""The report in a real browser: offline, in both languages, and what it shows is what was found."""
+"""The report in a browser: offline, in both languages, with the values of the rows."""
 
 import html
 import re
@@ -6,10 +6,11 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from expected_errors import raises
 
 from polyhead.errors import ConfigError
 from polyhead.layers.attention import attention_weights
-from polyhead.layers.masks import THE_PAST
+from polyhead.layers.masks import CAUSAL
 from polyhead.notes import figures
 from polyhead.notes.claims import CHAPTERS, load_claims
 from polyhead.notes.report import FIGURES, KINDS, render, write_page
@@ -22,7 +23,7 @@ HANGUL = re.compile("[가-힣]")
 
 @pytest.fixture
 def show(windows, tmp_path):
-    """Open a report in an offline window; any request or error on the page fails the test."""
+    """Open a report in an offline window; a request or an error on the page fails the test."""
 
     def show(rows, language="en", width=1200, scheme="light"):
         path = write_page(rows, tmp_path / "report.html", language)
@@ -113,30 +114,30 @@ def test_nothing_is_wider_than_the_window(report, show, width, scheme):
     assert (sum(map(int, re.findall(r"\d+", paper)[:3])) > 380) == (scheme == "light")
 
 
-def test_the_whole_report_holds_every_chapter_and_every_drawing(report, show):
+def test_the_report_has_every_chapter_and_every_figure(report, show):
     page = show(report.rows)
     assert page.locator("section").count() == len(CHAPTERS)
     assert page.locator("figure").count() == sum(map(len, FIGURES.values()))
     assert page.locator(".claim-row").count() == len(report.rows)
 
 
-# Drawings
+# Figures
 
 
 @pytest.mark.parametrize(
     "draw", [d for all in FIGURES.values() for d in all], ids=lambda d: d.__name__
 )
-def test_drawings_are_svg_with_words_for_those_who_cannot_see(draw):
+def test_figures_are_svg_with_a_description(draw):
     torch.manual_seed(0)
     figure = draw()
     for language in ("en", "ko"):
         drawn = ElementTree.fromstring(figure.drawing.in_language(language))
-        told = drawn.find(f"{SVG}desc").text
+        description = drawn.find(f"{SVG}desc").text
         assert drawn.get("role") == "img"
-        assert drawn.get("aria-label") == told
+        assert drawn.get("aria-label") == description
         assert drawn.find(f"{SVG}title").text == figure.title.in_language(language)
-        assert len(told) > 40 or HANGUL.search(told)
-        assert bool(HANGUL.search(told + figure.caption.in_language(language))) == (
+        assert len(description) > 40 or HANGUL.search(description)
+        assert bool(HANGUL.search(description + figure.caption.in_language(language))) == (
             language == "ko"
         )
         assert drawn.find(".//*[@style]") is None
@@ -148,14 +149,13 @@ def texts(svg):
 
 def test_the_causal_matrix_is_that_of_the_library():
     numbers = [float(text) for text in texts(figures.causal_matrix().drawing.en) if text[0] in ".1"]
-    weights = attention_weights(torch.zeros(1, 1, 8, 2), torch.zeros(1, 1, 8, 2), THE_PAST)[0, 0]
+    weights = attention_weights(torch.zeros(1, 1, 8, 2), torch.zeros(1, 1, 8, 2), CAUSAL)[0, 0]
     visible = weights[weights > 0].tolist()
     assert numbers[: len(visible)] == pytest.approx(visible, abs=0.006)
     assert numbers[len(visible) :] == pytest.approx([1 / 8] * 64, abs=0.006)
 
 
-def test_the_drawings_follow_the_library(monkeypatch):
-    """A drawing that does not change when the library does is a picture of something else."""
+def test_figures_change_with_the_library(monkeypatch):
     before = figures.warm_up().drawing.en, figures.position_code().drawing.en
     monkeypatch.setattr(figures, "noam", lambda step, d, warmup: noam(step, d, 2 * warmup))
     code = figures.SinusoidalPositions.forward
@@ -174,6 +174,6 @@ def test_the_dot_products_rise_where_the_formula_does():
     assert "(256) at φ = 0" in caption
 
 
-def test_a_page_that_cannot_be_written_is_one_line(rows, tmp_path):
-    with pytest.raises(ConfigError, match="cannot write the page"):
+def test_a_page_that_cannot_be_written_is_an_error(rows, tmp_path):
+    with raises(ConfigError, "cannot_write", "report.html"):
         write_page(rows, tmp_path / "no" / "report.html")

@@ -176,10 +176,6 @@ def test_a_part_is_located_by_file_and_line(part, name, starts):
     assert lines[place.line - 1].startswith(starts)
 
 
-def test_a_method_is_located_inside_its_class():
-    assert location(FullAttention.forward).line > location(FullAttention).line
-
-
 def test_scripts_import_what_their_check_uses(use_sample):
     use_sample()
     for row in run_claims(load_claims()):

@@ -1,25 +1,60 @@
-"""What the tests of all chapters of `polyhead verify` do alike."""
+"""Breaks of the library, and the claims of `polyhead verify` that must detect them.
+
+breaks = ClaimBreaks("heads")
+
+@breaks(FullAttention, "forward", at_least="C1 C3 C6")
+def kernel_without_scale(_, q, k, v, *__):
+    return (q @ k.mT).softmax(-1) @ v
+
+test_breaks_are_detected = breaks.test()
+"""
 
 import importlib
+
+import pytest
 
 from polyhead.notes.claims import CLAIMS
 from polyhead.notes.runner import run_claims
 
 
-def claims_of(chapter):
-    """The checks of a chapter, which are known once its module is imported."""
+def failing(chapter):
+    """Return the ids of the claims of a chapter that do not hold."""
     importlib.import_module(f"polyhead.notes.chapters.{chapter}")
-    return [claim for claim in CLAIMS.values() if claim.chapter == chapter]
+    claims = [claim for claim in CLAIMS.values() if claim.chapter == chapter]
+    return {row.claim.id for row in run_claims(claims) if not row.result.holds}
 
 
-def failing(checks):
-    """The names of those that do not hold."""
-    return {row.claim.id for row in run_claims(checks) if not row.result.holds}
+class ClaimBreaks:
+    """Replacements for parts of the library, and the claims of a chapter that must then fail."""
 
+    def __init__(self, chapter):
+        self.chapter = chapter
+        self.cases = []
 
-def assert_it_holds(check):
-    """What is true is what our code does, and only a note that is not right is set beside it."""
-    (row,) = run_claims([check])
-    assert row.result.holds, row
-    assert bool(row.result.noted) == (check.note != "right")
-    assert max(map(len, check.text)) <= 70
+    def __call__(self, owner, attribute, *, exactly="", at_least=""):
+        """Register a function as the replacement of an attribute of a class or module."""
+
+        def register(replacement):
+            self.add(replacement.__name__, (owner, attribute, replacement),
+                     exactly=exactly, at_least=at_least)  # fmt: skip
+            return replacement
+
+        return register
+
+    def add(self, name, *patches, exactly="", at_least=""):
+        """Register patches (owner, attribute, replacement) that are applied together."""
+        expected = set((exactly or at_least).split())
+        assert expected, name
+        self.cases.append(pytest.param(patches, expected, bool(exactly), id=name))
+
+    def test(self):
+        """Return a test of all breaks: exactly these claims fail, or at least these."""
+
+        @pytest.mark.parametrize(("patches", "expected", "exact"), self.cases)
+        def test_breaks_are_detected(monkeypatch, patches, expected, exact):
+            for owner, attribute, replacement in patches:
+                monkeypatch.setattr(owner, attribute, replacement)
+            failed = failing(self.chapter)
+            assert (failed if exact else failed & expected) == expected
+
+        return test_breaks_are_detected

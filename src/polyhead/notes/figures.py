@@ -12,17 +12,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from polyhead.cost.measured import kept_bytes
+from polyhead.cost.counter import saved_bytes
 from polyhead.i18n import Words
 from polyhead.layers.attention import attention_weights
 from polyhead.layers.lsh.attention import LSHAttention
-from polyhead.layers.masks import THE_PAST
+from polyhead.layers.masks import CAUSAL
 from polyhead.layers.positions import SinusoidalPositions
 from polyhead.layers.reversible import ReversibleStack
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.notes.claims import read_texts
 from polyhead.render.svg import WIDTH, Frame, Length, Point, box, heat, path, svg, text
-from polyhead.training.schedule import noam
+from polyhead.training.optim import noam
 
 LENGTH, CHUNK, BUCKETS = 40, 8, 6  # of the figure of LSH attention
 DEPTHS = (1, 2, 4, 6, 8, 10, 12)
@@ -257,7 +257,7 @@ def memory_against_depth() -> Figure:
     config, x = StackConfig(1, d_model=64, n_heads=4, d_ff=256, norm="pre"), torch.randn(4, 64, 64)
 
     def saved(stack: TransformerStack) -> int:
-        return kept_bytes(lambda: stack.train()(x.clone().requires_grad_()), stack.parameters())
+        return saved_bytes(lambda: stack.train()(x.clone().requires_grad_()), stack.parameters())
 
     ordinary, reversible = (
         [Point(n, saved(kind(config, n_layers=n)) / 2**20) for n in DEPTHS]

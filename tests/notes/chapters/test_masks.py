@@ -1,11 +1,9 @@
-"""The claims about masks hold, and stop to hold when something leaks."""
+"""Claims about masks fail when hidden positions are visible."""
 
 import math
-from functools import partial
 
-import pytest
 import torch
-from claims import assert_it_holds, claims_of, failing
+from claims import ClaimBreaks
 
 from polyhead.layers.attention import FullAttention, attention
 from polyhead.layers.kv_cache import BlockCache
@@ -13,77 +11,50 @@ from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.models import gpt, transformer
 from polyhead.notes.chapters import masks
 
-MINE = claims_of("masks")
-broken = partial(failing, MINE)
+breaks = ClaimBreaks("masks")
 
 
-def test_every_row_has_one_check():
-    assert [check.id for check in MINE] == [f"D{i}" for i in range(1, 12)]
+def scores_times_mask(q, k, mask=NO_MASK):
+    scores = q @ k.mT / math.sqrt(q.size(-1))
+    allowed = mask.dense(q.size(-2), k.size(-2), q.device)
+    return (scores if allowed is None else scores * allowed).softmax(-1)
 
 
-@pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
-def test_it_holds(check):
-    assert_it_holds(check)
+breaks.add("mask_of_zeros", (masks, "attention_weights", scores_times_mask),
+           (FullAttention, "weights", staticmethod(scores_times_mask)),
+           at_least="D2 D4 D6 D10")  # fmt: skip
 
 
-def test_a_mask_of_zeros_is_noticed(monkeypatch):
-    def leaking(q, k, mask=NO_MASK):
-        scores = q @ k.mT / math.sqrt(q.size(-1))
-        allowed = mask.dense(q.size(-2), k.size(-2), q.device)
-        return (scores if allowed is None else scores * allowed).softmax(-1)
-
-    monkeypatch.setattr(masks, "attention_weights", leaking)
-    monkeypatch.setattr(FullAttention, "weights", staticmethod(leaking))
-    assert {"D2", "D4", "D6", "D10"} <= broken()
+@breaks(masks, "attention_weights", exactly="D5")
+def fill_value_beyond_16_bits(q, k, mask):
+    allowed = mask.dense(q.size(-2), k.size(-2), q.device)
+    return (q @ k.mT / math.sqrt(q.size(-1))).masked_fill(~allowed, -1e10).softmax(-1)
 
 
-def test_a_fill_that_does_not_fit_into_16_bits_is_noticed(monkeypatch):
-    def filled(q, k, mask):
-        allowed = mask.dense(q.size(-2), k.size(-2), q.device)
-        return (q @ k.mT / math.sqrt(q.size(-1))).masked_fill(~allowed, -1e10).softmax(-1)
-
-    monkeypatch.setattr(masks, "attention_weights", filled)
-    assert broken() == {"D5"}
+@breaks(FullAttention, "forward", at_least="D1 D7 D9 D11")
+def no_mask(_, q, k, v, *__):
+    return attention(q, k, v)
 
 
-@pytest.mark.parametrize(
-    ("diagonal", "others"),
-    [
-        (-1, set()),  # a token that does not see itself is still told by its residual connection
-        (1, {"D1", "D9", "D10"}),
-    ],
-)
-def test_a_triangle_that_is_one_off_is_noticed(monkeypatch, diagonal, others):
+def triangle(diagonal):
+    """Return a dense causal mask that is shifted by one."""
+
     def dense(self, n_queries, n_keys, _):
-        triangle = torch.ones(n_queries, n_keys, dtype=torch.bool).tril(diagonal)[None, None]
-        return triangle if self.causal else None
+        shifted = torch.ones(n_queries, n_keys, dtype=torch.bool).tril(diagonal)[None, None]
+        return shifted if self.causal else None
 
-    def forward(_, q, k, v, mask):
-        return attention(q, k, v, mask)
-
-    monkeypatch.setattr(Mask, "dense", dense)
-    monkeypatch.setattr(FullAttention, "forward", forward)
-    assert {"D2", "D3", "D6", "D8", "D11"} | others <= broken()
+    return dense
 
 
-def test_deleted_queries_are_noticed(monkeypatch):
-    def forward(_, q, k, v, *__):
-        return attention(q, k, v)
-
-    monkeypatch.setattr(FullAttention, "forward", forward)
-    assert {"D1", "D7", "D9", "D11"} <= broken()
+def explicit(_, q, k, v, mask):
+    return attention(q, k, v, mask)
 
 
-def test_a_gpt_that_sees_the_future_is_noticed(monkeypatch):
-    monkeypatch.setattr(gpt, "CAUSAL", NO_MASK)
-    assert broken() == {"D10"}
-
-
-def test_padding_that_is_seen_is_noticed(monkeypatch):
-    monkeypatch.setattr(transformer, "not_padding", lambda *_: NO_MASK)
-    assert broken() == {"D7"}
-
-
-def test_a_cache_that_forgets_is_noticed(monkeypatch):
-    monkeypatch.setattr(BlockCache, "extend", lambda _, new: new)
-    assert broken() == {"D11"}
+# A token that does not see itself still has its residual connection.
+for shift, others in ((-1, ""), (1, " D1 D9 D10")):
+    patches = (Mask, "dense", triangle(shift)), (FullAttention, "forward", explicit)
+    breaks.add(f"triangle_shifted_by_{shift}", *patches, at_least="D2 D3 D6 D8 D11" + others)
+breaks.add("gpt_sees_the_future", (gpt, "CAUSAL", NO_MASK), exactly="D10")
+breaks.add("padding_is_visible", (transformer, "not_padding", lambda *_: NO_MASK), exactly="D7")
+breaks.add("cache_without_memory", (BlockCache, "extend", lambda _, new: new), exactly="D11")
+test_breaks_are_detected = breaks.test()

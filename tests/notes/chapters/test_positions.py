@@ -1,10 +1,7 @@
-"""The claims about positions hold, and stop to hold when a wave is out of step."""
+"""Claims about positions fail when a position code is broken."""
 
-from functools import partial
-
-import pytest
 import torch
-from claims import assert_it_holds, claims_of, failing
+from claims import ClaimBreaks
 from torch import nn
 
 from polyhead.layers.embeddings import TokenEmbedding
@@ -19,108 +16,67 @@ from polyhead.layers.transformer_stack import TransformerBlock
 from polyhead.models.vit import ViT
 from polyhead.notes.chapters import positions
 
-MINE = claims_of("positions")
-broken = partial(failing, MINE)
+breaks = ClaimBreaks("positions")
+build, forward = SinusoidalPositions.__init__, SinusoidalPositions.forward
+binary, embed, block = BinaryPositions.forward, TokenEmbedding.__init__, TransformerBlock.forward
+rotation = positions.rotation
 
 
-def test_every_row_but_the_typing_error_has_one_check():
-    assert [check.id for check in MINE] == [f"F{i}" for i in range(1, 14)]
+@breaks(SinusoidalPositions, "forward", exactly="F5 F6 F8 F12")
+def sine_and_cosine_swapped(self, length, offset=0):
+    return swap_pairs(forward(self, length, offset))
 
 
-@pytest.mark.parametrize("check", MINE, ids=lambda check: check.id)
-def test_it_holds(check):
-    assert_it_holds(check)
+@breaks(SinusoidalPositions, "__init__", at_least="F5 F6 F7 F8 F9")
+def wrong_frequencies(self, d_model):
+    build(self, d_model)
+    self.rate = 1000.0 ** (-torch.arange(0, d_model, 2) / d_model)
 
 
-def test_cosines_in_place_of_sines_are_noticed(monkeypatch):
-    forward = SinusoidalPositions.forward
-    monkeypatch.setattr(
-        SinusoidalPositions,
-        "forward",
-        lambda self, length, offset=0: swap_pairs(forward(self, length, offset)),
-    )
-    assert broken() == {"F5", "F6", "F8", "F12"}
+@breaks(SinusoidalPositions, "forward", exactly="F8")
+def offset_ignored(self, length, _offset=0):
+    return forward(self, length)
 
 
-def test_waves_of_the_wrong_speed_are_noticed(monkeypatch):
-    build = SinusoidalPositions.__init__
-
-    def ten_times_slower(self, d_model):
-        build(self, d_model)
-        self.rate = 1000.0 ** (-torch.arange(0, d_model, 2) / d_model)
-
-    monkeypatch.setattr(SinusoidalPositions, "__init__", ten_times_slower)
-    assert {"F5", "F6", "F7", "F8", "F9"} <= broken()
+@breaks(positions, "rotation", exactly="F8")
+def rotation_in_the_other_direction(phi, d):
+    return rotation(phi, d).transpose(1, 2)
 
 
-def test_an_offset_that_is_forgotten_is_noticed(monkeypatch):
-    forward = SinusoidalPositions.forward
-    monkeypatch.setattr(
-        SinusoidalPositions, "forward", lambda self, length, _offset=0: forward(self, length)
-    )
-    assert broken() == {"F8"}
+@breaks(BinaryPositions, "forward", exactly="F4")
+def digits_reversed(self, length, offset=0):
+    return binary(self, length, offset).flip(1)
 
 
-def test_a_rotation_the_other_way_is_noticed(monkeypatch):
-    rotation = positions.rotation
-    monkeypatch.setattr(positions, "rotation", lambda phi, d: rotation(phi, d).transpose(1, 2))
-    assert broken() == {"F8"}
+@breaks(NormalisedPositions, "forward", exactly="F3")
+def counts_that_ignore_the_length(_self, length):
+    return torch.arange(length)[:, None] / 10
 
 
-def test_digits_in_reverse_and_counts_that_ignore_the_length_are_noticed(monkeypatch):
-    digits = BinaryPositions.forward
-    monkeypatch.setattr(
-        BinaryPositions,
-        "forward",
-        lambda self, length, offset=0: digits(self, length, offset).flip(1),
-    )
-    monkeypatch.setattr(
-        NormalisedPositions,
-        "forward",
-        lambda _self, length: torch.arange(length)[:, None] / 10,
-    )
-    assert broken() == {"F3", "F4"}
+@breaks(TokenEmbedding, "__init__", exactly="F12")
+def embedding_without_scale(self, vocab, d_model, positions, dropout, *, scale=False):
+    embed(self, vocab, d_model, positions, dropout, scale=not scale)
 
 
-def test_an_embedding_without_its_scale_is_noticed(monkeypatch):
-    build = TokenEmbedding.__init__
-
-    def unscaled(self, vocab, d_model, positions, dropout, *, scale=False):
-        build(self, vocab, d_model, positions, dropout, scale=not scale)
-
-    monkeypatch.setattr(TokenEmbedding, "__init__", unscaled)
-    assert broken() == {"F12"}
+@breaks(TransformerBlock, "forward", at_least="F1")
+def block_that_knows_the_order(self, x):
+    return block(self, x + torch.arange(x.size(1))[:, None])
 
 
-def test_a_block_that_knows_an_order_is_noticed(monkeypatch):
-    forward = TransformerBlock.forward
-    monkeypatch.setattr(
-        TransformerBlock,
-        "forward",
-        lambda self, x: forward(self, x + torch.arange(x.size(1))[:, None]),
-    )
-    assert "F1" in broken()
+@breaks(LearnedPositions, "forward", exactly="F10")
+def table_that_wraps_around(self, length, offset=0):
+    return self.table(torch.arange(offset, offset + length) % self.table.num_embeddings)
 
 
-def test_a_table_that_wraps_around_is_noticed(monkeypatch):
-    def around(self, length, offset=0):
-        return self.table(torch.arange(offset, offset + length) % self.table.num_embeddings)
-
-    monkeypatch.setattr(LearnedPositions, "forward", around)
-    assert broken() == {"F10"}
+@breaks(ViT, "places", exactly="F13")
+def image_without_positions(_self, _grid):
+    return torch.zeros(197, 8)
 
 
-def test_an_image_without_positions_is_noticed(monkeypatch):
-    monkeypatch.setattr(ViT, "places", lambda _self, _grid: torch.zeros(197, 8))
-    assert broken() == {"F13"}
+@breaks(SinusoidalPositions, "__init__", exactly="F11")
+def learned_sinusoids(self, d_model):
+    build(self, d_model)
+    self.extra = nn.Parameter(torch.zeros(d_model))
 
 
-def test_waves_that_are_learned_are_noticed(monkeypatch):
-    build = SinusoidalPositions.__init__
-
-    def learned(self, d_model):
-        build(self, d_model)
-        self.extra = nn.Parameter(torch.zeros(d_model))
-
-    monkeypatch.setattr(SinusoidalPositions, "__init__", learned)
-    assert broken() == {"F11"}
+test_breaks_are_detected = breaks.test()

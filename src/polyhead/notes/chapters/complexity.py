@@ -78,7 +78,7 @@ def restricted_attention() -> ClaimResult:
     band = (place[:, None] - place).abs() <= 16
     right = close(attention(x, x, x, Mask(pairs=band[None])), local(x, x, x), within=1e-5)
     lengths = [256, 512, 1024]
-    work = [products(lambda n=n: attend_locally(torch.randn(1, n, 8))) for n in lengths]  # type: ignore[misc]
+    work = [count_flops(lambda n=n: attend_locally(torch.randn(1, n, 8))) for n in lengths]  # type: ignore[misc]
     enough = all(w >= restricted_work(n, 8, 2 * 16) for n, w in zip(lengths, work, strict=True))
     layers = layers_until_reached(lambda _: attend_locally, 65, 2)
     power = fit(lengths, work)[0]
@@ -98,7 +98,7 @@ def steps_and_work() -> ClaimResult:
     return result.with_note("work x 1", differs=growth != 1)
 
 
-@claim("I6", attention, FullAttention, kept_bytes)
+@claim("I6", attention, FullAttention, saved_bytes)
 def memory_of_weights() -> ClaimResult:
     """Count the bytes that autograd saves beyond Q, K and V."""
     batch, heads, n, d_head = 2, 4, 256, 16

@@ -32,7 +32,7 @@ def queries_from_decoder() -> ClaimResult:
     return close(expected=expected, got=block(x, memory=Memory(memory, NO_MASK)), within=1e-5)
 
 
-@claim("E2", TransformerBlock.recall, recorded_attention)
+@claim("E2", TransformerBlock.recall, record_attention)
 def rows_are_target_words() -> ClaimResult:
     """Compare the weights' shape for five source and three target words with the note's."""
     model = Transformer(TransformerConfig(9, 9, stack=StackConfig(1, 16, 2, 32))).eval()
@@ -57,7 +57,7 @@ def one_layer_for_both() -> ClaimResult:
     return close(expected=expected, got=got, within=1e-5)
 
 
-@claim("E4", recorded_attention, Transformer)
+@claim("E4", record_attention, Transformer)
 def three_attention_tables() -> ClaimResult:
     """Check the sizes of the three tables, and whether a new source changes them."""
     model = Transformer(TransformerConfig(9, 9, stack=StackConfig(1, 16, 2, 32))).eval()

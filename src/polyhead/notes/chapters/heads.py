@@ -66,7 +66,7 @@ def width_of_heads() -> ClaimResult:
     return same(expected=[512, 8, 64, 512, "7 heads refused"], got=[*sizes, f"7 heads {seven}"])
 
 
-@claim("C5", MultiHeadAttention, recorded_attention)
+@claim("C5", MultiHeadAttention, record_attention)
 def heads_differ() -> ClaimResult:
     """Count the heads that differ from the first: as built, and with copied matrices."""
     layer, x = MultiHeadAttention(64, 8, FullAttention()), torch.randn(1, 5, 64)
@@ -112,7 +112,7 @@ def all_keys_hidden() -> ClaimResult:
     return result.with_note(noted[0], differs=not torch.equal(noted[0], weights))
 
 
-@claim("C8", recorded_attention, attention_weights)
+@claim("C8", record_attention, attention_weights)
 def axes_of_weights() -> ClaimResult:
     """Check the shape of the weights, and along which axis they sum to 1."""
     layer = MultiHeadAttention(32, 8, FullAttention())

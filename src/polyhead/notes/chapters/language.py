@@ -63,7 +63,7 @@ def heat_maps() -> ClaimResult:
     return same(expected="96 cells, 학교에", got=f"{len(squares)} cells, {'/'.join(set(names))}")
 
 
-@claim("K3", blank, BERT.fill)
+@claim("K3", mask_tokens, BERT.fill)
 def masking_of_bert() -> ClaimResult:
     """Measure the four shares on 40,000 tokens, and compute the loss in two ways."""
     ids, generator = torch.randint(4, 999, (400, 100)), torch.Generator().manual_seed(0)

@@ -46,8 +46,8 @@ def memory_not_work() -> ClaimResult:
     config, x = StackConfig(2, 16, 2, 32, norm="pre"), torch.randn(2, 8, 16, requires_grad=True)
     kinds = TransformerStack, ReversibleStack
     stacks = [kind(config, n_layers=n) for kind in kinds for n in (2, 12)]
-    kept = [kept_bytes(lambda s=s: s(x), without=s.parameters()) for s in stacks]  # type: ignore[misc]
-    work = [products(lambda s=s: s(x).sum().backward()) for s in stacks[1::2]]  # type: ignore[misc]
+    kept = [saved_bytes(lambda s=s: s(x), without=s.parameters()) for s in stacks]  # type: ignore[misc]
+    work = [count_flops(lambda s=s: s(x).sum().backward()) for s in stacks[1::2]]  # type: ignore[misc]
     deeper, harder = kept[3] / kept[2], work[1] / work[0]
     ordinary = kept[1] / kept[0]
     holds = deeper == 1.0 and abs(harder - 4 / 3) < 0.01 and ordinary > 4
@@ -96,7 +96,7 @@ def rounds() -> ClaimResult:
     by_round = torch.stack([Arrangement(b[None], o[None], 16).sees() for b, o in rounds])
     union = by_round.any(0) & ~torch.eye(256, dtype=torch.bool)
     scores = (q @ F.normalize(q, dim=-1).mT).masked_fill(~union, -torch.inf)
-    output = kernel(q, q, v, EVERYTHING, arranged.buckets)
+    output = kernel(q, q, v, NO_MASK, arranged.buckets)
     once = torch.allclose(output, scores.softmax(-1) @ v, atol=1e-5)
     every = by_round.all(0).sum() / by_round[0].sum()
     shown = " > ".join(f"{error:.2f}" for error in errors)
@@ -150,10 +150,10 @@ def visible_pairs() -> ClaimResult:
     others = pairs & ~torch.eye(60, dtype=torch.bool)
     formula = scores.masked_fill(~others, -torch.inf).softmax(-1).nan_to_num() @ v[0, 0]
     matched = others.any(-1)
-    dense = LSHAttention(60, 2)(q, q, v, THE_PAST, torch.zeros(2, 1, 1, 60, dtype=torch.int64))
+    dense = LSHAttention(60, 2)(q, q, v, CAUSAL, torch.zeros(2, 1, 1, 60, dtype=torch.int64))
     holds = torch.equal(seen, pairs)
     holds = holds and torch.allclose(output[matched], formula[matched], atol=1e-5)
-    holds = holds and torch.allclose(dense, dense_shared_qk(q, v, THE_PAST), atol=1e-5)
+    holds = holds and torch.allclose(dense, dense_shared_qk(q, v, CAUSAL), atol=1e-5)
     expected, noted = int(pairs.sum()), sum(map(sum, either))
     result = ClaimResult(f"{expected} pairs", f"{int(seen.sum())} pairs", holds)
     return result.with_note(f"{noted} pairs", differs=noted > expected)

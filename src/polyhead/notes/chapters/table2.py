@@ -123,7 +123,7 @@ def estimated_cost() -> ClaimResult:
     return ClaimResult("[3.283e+18, 2.298e+19]", f"[{base:.3e}, {big:.3e}]", holds)
 
 
-@claim("J12", transformer_bill, table_2)
+@claim("J12", transformer_cost, table_2)
 def counted_training_step() -> ClaimResult:
     """Count the FLOPs of a training step with torch and with the library."""
     config = TransformerConfig(50, 50, stack=StackConfig(2, 16, 2, 32))
