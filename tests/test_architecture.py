@@ -39,8 +39,8 @@ MAY_IMPORT = {  # every package, and the packages it may import
         "decoding", "models", "notes", "layers", *FOUNDATION,
     },
     "notes": {
-        "tokenizers", "data", "layers", "models", "training", "decoding", "viz", "cost", "render",
-        *FOUNDATION,
+        "data", "layers", "models", "training", "decoding", "viz", "cost", "render", "errors",
+        "i18n",
     },
     "server": {"pipelines", "viz", "decoding", "data", *FOUNDATION},  # data: image files
     "cli": {
