@@ -118,7 +118,7 @@ def test_pointer_on_a_cell_shows_its_tokens_and_weight(view, show):
 
 def test_entropy_of_each_head_is_shown(view, show):
     page = show(view, "#kind=encoder&layer=3")
-    expected = [f"{bits:.1f}" for bits in view.entropy("encoder", 3)]
+    expected = [f"{bits:.1f}" for bits in view.find("encoder", 3).entropy()]
     assert page.locator(".head .chip small").all_inner_texts() == expected
     page.locator("label[for=view-model]").click()
     assert page.locator(".thumbnails small").all_inner_texts()[16:] == expected

@@ -115,7 +115,7 @@ def test_entropy_is_zero_for_one_key_and_log2_n_for_n_keys_alike():
     for n in (1, 2, 5, 8):
         same, one = np.full((n, n), 1 / n), np.eye(n)
         view = of_text(words(*[["x"]] * n), [same, one])
-        assert view.entropy("decoder", 1) == pytest.approx((np.log2(n), 0), abs=1e-6)
+        assert view.find("decoder", 1).entropy() == pytest.approx((np.log2(n), 0), abs=1e-6)
 
 
 # JSON
@@ -260,7 +260,7 @@ def test_unknown_kinds_and_layers_list_the_known_ones(view):
     with raises(ConfigError, "unknown_layer", "layer 4", "1, 2, 3"):
         view.find("cross", 4)
     with raises(ConfigError, "unknown_kind", "'cross'", "decoder"):
-        of_text(words(["a"]), np.ones((1, 1, 1))).entropy("cross", 1)
+        of_text(words(["a"]), np.ones((1, 1, 1))).find("cross", 1)
 
 
 def test_notebook_shows_the_page_in_a_frame(view):

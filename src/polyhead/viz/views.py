@@ -103,13 +103,8 @@ class AttentionMap:
 
     def describe(self) -> dict[str, Any]:
         """Return the JSON form without the weights."""
-        fields: dict[str, Any] = {
-            "kind": self.kind,
-            "layer": self.layer,
-            "queries": self.queries,
-            "keys": self.keys,
-            "shape": self.weights.shape,
-        }
+        fields: dict[str, Any] = {"kind": self.kind, "layer": self.layer}
+        fields |= {"queries": self.queries, "keys": self.keys, "shape": self.weights.shape}
         if self.seen is not None:
             fields["seen"] = _encode(np.packbits(self.seen, bitorder="little"))
         if self.buckets is not None:
@@ -209,10 +204,6 @@ class AttentionView:
             raise ConfigError(f"layer {layer}: {kind} has the layers {expected}", "unknown_layer")
         return layers[layer]
 
-    def entropy(self, kind: str, layer: int) -> tuple[float, ...]:
-        """Return the entropy of each head of one layer, in bits."""
-        return tuple(float(bits) for bits in self.find(kind, layer).entropy())
-
     def merged(self) -> "AttentionView":
         """Return the view with subwords merged into words.
 
@@ -305,18 +296,14 @@ class ImageView:
         height, width, channels = self.picture.shape
         n_layers, n_heads, rows, columns = self.layers.shape
         weights = np.round(self.layers.astype(float), 5).reshape(n_layers, n_heads, -1)
+        pixels = _encode(self.picture)
         content = {
             "format": IMAGE_FORMAT,
             "title": self.title,
             "model": self.model,
             "labels": [[name, round(float(share), 5)] for name, share in self.labels],
             "pooled": self.pooled,
-            "picture": {
-                "height": height,
-                "width": width,
-                "channels": channels,
-                "bytes": _encode(self.picture),
-            },
+            "picture": {"height": height, "width": width, "channels": channels, "bytes": pixels},
             "rows": rows,
             "columns": columns,
             "n_layers": n_layers,
