@@ -26,9 +26,9 @@ from torch.nn.utils import clip_grad_norm_
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.cross_entropy import linear_cross_entropy
+from polyhead.layers.lsh.attention import set_eval_rounds
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.reformer import Reformer, ReformerConfig
-from polyhead.pipelines.lsh_rounds import use_rounds
 
 HEADING = "The duplication task"
 DENSE = 0  # in a list of rounds: no hashing at all
@@ -116,7 +116,7 @@ def train(model: Reformer, task: Task) -> float:
 @torch.inference_mode()
 def judge(model: Reformer, task: Task, rounds: int) -> float:
     """Return the share of symbols of the second w that are right, with so many rounds."""
-    use_rounds(model.eval(), rounds)
+    set_eval_rounds(model.eval(), rounds)
     dice = torch.Generator().manual_seed(UNSEEN_SEED)
     right = total = 0
     for _ in range(-(-task.judged // task.batch)):

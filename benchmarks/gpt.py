@@ -35,7 +35,7 @@ from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
-from polyhead.pipelines.text_generator import LanguageScore, load
+from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.config import read_run
@@ -116,7 +116,7 @@ def quality(words: argparse.Namespace) -> int:
 def judge(model: Path, text: Path) -> LanguageScore:
     """Return the score of a text, every token predicted once."""
     lines = text.read_text(encoding="utf-8").split("\n")
-    results = load(model).score(lines[:-1] if lines[-1] == "" else lines)
+    results = TextGenerator.from_dir(model).score(lines[:-1] if lines[-1] == "" else lines)
     if results.n_unknown:
         print(f"{results.n_unknown} tokens are unknown to the model, which flatters it")
     return results

@@ -32,7 +32,7 @@ from polyhead.data.images.dataset import ImageSet
 from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError, MissingError, PolyheadError
 from polyhead.models.vit import ViT, ViTConfig
-from polyhead.pipelines.image_classifier import load
+from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.training.config import read_run
 from polyhead.training.loop import Progress, TrainConfig, train_loop
 from polyhead.training.losses import SoftLabelLoss
@@ -86,7 +86,9 @@ def examine(task: Examination, seed: int, words: argparse.Namespace) -> list[str
             f"interrupted at step {result.step:,}; run the same command again to resume"
         )
     _, minutes = training_time(folder)
-    results, _ = load(folder / task.model).evaluate(task.test, corpus=task.corpus)
+    results, _ = ImageClassifier.from_dir(folder / task.model).evaluate(
+        task.test, corpus=task.corpus
+    )
     print(results)
     verdict = "goal" if results.accuracy >= task.goal else "bar"
     reached = "reached" if results.accuracy >= task.bar else "MISSED"

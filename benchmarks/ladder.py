@@ -34,7 +34,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from polyhead.data.batches.translation import Pair, TranslationBatch, collate
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.sampling import greedy
+from polyhead.decoding.sampling import greedy_search
 from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
@@ -152,7 +152,7 @@ def judge(model: Any, task: Task) -> Outcome:
         right[:n] += hits[:, :n].sum(0)
         total[:n] += len(labels)
         options = DecodeConfig(beam=1, max_length=labels.size(1))
-        written = greedy(model, source, options).tokens[:, 0]
+        written = greedy_search(model, source, options).tokens[:, 0]
         n_exact += int((written == labels).all(1).sum())
         sequences += len(labels)
     share = right / total.clamp(min=1)

@@ -27,7 +27,7 @@ from polyhead.data.locate import find_lines
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.metrics.bleu import score
-from polyhead.pipelines.translator import Translator, load, with_options
+from polyhead.pipelines.translator import Translator
 from polyhead.training.config import RunConfig, read_run
 from polyhead.training.run_log import METRICS
 from polyhead.training.trainer import train
@@ -174,9 +174,9 @@ def main(arguments: Sequence[str]) -> int:
     print(
         "\n".join([*where, f"- {name}: {steps:,} steps in {minutes:.1f} minutes of training", ""])
     )
-    translator = load(folder, device=run.train.device)
+    translator = Translator.from_dir(folder, device=run.train.device)
     wanted = {"beam": words.beam, "length_penalty": words.length_penalty}
-    beam = replace(with_options(translator.defaults, wanted), n_best=1, sample=False)
+    beam = replace(translator.defaults.with_options(wanted), n_best=1, sample=False)
     results = judge(translator, sets, beam)
     signatures = dict.fromkeys(s for quality in results.values() for s in quality.signatures)
     print("\n".join(["", *signatures]))

@@ -29,7 +29,7 @@ from polyhead.data.labelled import LabelledExamples, read_labelled
 from polyhead.data.locate import find
 from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, DataError, MissingError
-from polyhead.pipelines.text_classifier import load
+from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.training.config import read_run
 from polyhead.training.run_log import NullReporter
 from polyhead.training.trainer import TrainResult, train
@@ -168,7 +168,7 @@ def finetune(plan: Plan, init: Path, data: dict[str, Path], n_labels: int, seed:
     given = {"labelled": [str(part)], "valid_labelled": [str(data["valid"])]}
     result = train(read_run("classify-nsmc", settings, given), folder)
     stop_if_interrupted(result)
-    return load(result.best).evaluate([data["test"]]).report.accuracy
+    return TextClassifier.from_dir(result.best).evaluate([data["test"]]).report.accuracy
 
 
 def examples(path: Path) -> LabelledExamples:

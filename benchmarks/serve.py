@@ -25,7 +25,7 @@ from serve_client import Load, Server, closed, opened, started
 
 from polyhead.data.locate import find_lines
 from polyhead.errors import PolyheadError
-from polyhead.pipelines.translator import Translator, load, with_options
+from polyhead.pipelines.translator import Translator
 from polyhead.training.config import read_run
 from polyhead.training.run_log import NullReporter
 from polyhead.training.trainer import train
@@ -39,7 +39,7 @@ ALLOWED = {200, 429, 503}
 
 def one_by_one(translator: Translator, texts: Sequence[str], beam: int) -> int:
     """Translate sentence by sentence, as a program without a server would."""
-    options = with_options(translator.defaults, {"beam": beam, "n_best": 1})
+    options = translator.defaults.with_options({"beam": beam, "n_best": 1})
     for text in texts:
         translator.translate([text], options=options)
     return len(texts)
@@ -187,7 +187,7 @@ def main(arguments: Sequence[str]) -> int:
     torch.set_num_threads(words.threads)
     where = measuring.environment("serve.py", arguments)
     place = trained(words)
-    translator = load(place, device="cpu")
+    translator = Translator.from_dir(place, device="cpu")
     texts = [line for line in find_lines(words.source) if line.strip()]
     with started(place, words.threads) as server:
         ask_all(server, texts, 8, 8 * min(len(texts), 8), words.beam)  # warm up

@@ -1,26 +1,87 @@
-"""Polyhead: from the Transformer's papers to a Transformer of your own.
+"""Polyhead: Transformers and their predecessors, from the papers to models of your own.
 
     import polyhead
     polyhead.train(source=["train.ko"], target=["train.en"], run="runs/mine")
-    polyhead.load("runs/mine").translate(["안녕하세요."])
+    polyhead.Translator.from_dir("runs/mine").translate(["안녕하세요."])
 
     polyhead.train("gpt-tiny", text="my.txt", run="runs/writer")
-    polyhead.load("runs/writer").generate("오늘은")
+    polyhead.TextGenerator.from_dir("runs/writer").generate("오늘은")
 
-Nothing heavy is imported until one of the two is used.
+All names of `__all__` are imported when they are first used, so `import polyhead` is quick.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from polyhead.decoding.config import DecodeConfig
+    from polyhead.errors import PolyheadError
+    from polyhead.layers.attention import MultiHeadAttention
+    from polyhead.layers.feed_forward import FeedForward
+    from polyhead.layers.masks import Mask
+    from polyhead.layers.transformer_stack import StackConfig, TransformerStack
+    from polyhead.models.registry import create_model, list_models
+    from polyhead.pipelines.base import Pipeline
+    from polyhead.pipelines.evaluation import evaluate
+    from polyhead.pipelines.image_classifier import ImageClassifier
+    from polyhead.pipelines.load import load
+    from polyhead.pipelines.mask_filler import MaskFiller
+    from polyhead.pipelines.text_classifier import TextClassifier
+    from polyhead.pipelines.text_generator import TextGenerator
+    from polyhead.pipelines.translator import Translator
+    from polyhead.training.entry import train
 
 __version__ = "0.1.0"
 
-_PLACES = {"load": "polyhead.pipelines.load", "train": "polyhead.training.entry"}
+__all__ = [
+    "DecodeConfig",
+    "FeedForward",
+    "ImageClassifier",
+    "Mask",
+    "MaskFiller",
+    "MultiHeadAttention",
+    "Pipeline",
+    "PolyheadError",
+    "StackConfig",
+    "TextClassifier",
+    "TextGenerator",
+    "TransformerStack",
+    "Translator",
+    "__version__",
+    "create_model",
+    "evaluate",
+    "list_models",
+    "load",
+    "train",
+]  # fmt: skip
 
-__all__ = ["__version__", "load", "train"]
+_MODULES = {
+    "DecodeConfig": "decoding.config",
+    "FeedForward": "layers.feed_forward",
+    "ImageClassifier": "pipelines.image_classifier",
+    "Mask": "layers.masks",
+    "MaskFiller": "pipelines.mask_filler",
+    "MultiHeadAttention": "layers.attention",
+    "Pipeline": "pipelines.base",
+    "PolyheadError": "errors",
+    "StackConfig": "layers.transformer_stack",
+    "TextClassifier": "pipelines.text_classifier",
+    "TextGenerator": "pipelines.text_generator",
+    "TransformerStack": "layers.transformer_stack",
+    "Translator": "pipelines.translator",
+    "create_model": "models.registry",
+    "evaluate": "pipelines.evaluation",
+    "list_models": "models.registry",
+    "load": "pipelines.load",
+    "train": "training.entry",
+}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
         raise AttributeError(f"module 'polyhead' has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(import_module(f"polyhead.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,4 +1,4 @@
-"""`python -m polyhead` is the same as `polyhead`."""
+"""Entry point of `python -m polyhead`."""
 
 import sys
 

@@ -11,7 +11,7 @@ from tiny_gpt import SMALL, train_gpt
 from polyhead.cli.console import describe
 from polyhead.cli.main import main
 from polyhead.decoding.config import DecodeConfig
-from polyhead.pipelines.text_generator import load
+from polyhead.pipelines.text_generator import TextGenerator
 
 CPU = ("--device", "cpu")
 
@@ -39,7 +39,9 @@ def test_a_prompt_and_what_follows_it(run, model):
     code, out, err = run(
         "generate", model, "--prompt", "오늘은", "--greedy", "--max-tokens", 9, *CPU
     )
-    expected = load(model, device="cpu").generate("오늘은", options=DecodeConfig(max_length=9))
+    expected = TextGenerator.from_dir(model, device="cpu").generate(
+        "오늘은", options=DecodeConfig(max_length=9)
+    )
     assert (code, out, err) == (0, f"오늘은{expected}\n", "")
 
 
@@ -148,7 +150,7 @@ def test_text_without_a_recipe_asks_which_kind_of_model(run):
 def test_evaluating_a_text(run, model, tmp_path):
     path = tmp_path / "test.txt"
     path.write_text("오늘은 회의가 있어요.\n내일은\n", encoding="utf-8")
-    found = load(model, device="cpu").score(["오늘은 회의가 있어요.", "내일은"])
+    found = TextGenerator.from_dir(model, device="cpu").score(["오늘은 회의가 있어요.", "내일은"])
     code, out, _ = run("evaluate", model, "--text", path, *CPU)
     assert code == 0
     assert f"loss                {found.loss:.4f} nats per token\n" in out

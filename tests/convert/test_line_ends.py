@@ -9,7 +9,7 @@ from polyhead.convert.conversion import import_model
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.pipelines.step_through import steps
-from polyhead.pipelines.text_generator import load, spelled
+from polyhead.pipelines.text_generator import TextGenerator, stream_text
 from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.viz.capture import attention_view
 
@@ -50,7 +50,7 @@ def original(folder):
 def writer(folder, tmp_path_factory):
     place = tmp_path_factory.mktemp("ours") / "gpt"
     import_model(str(folder), place)
-    return load(place, device="cpu")
+    return TextGenerator.from_dir(place, device="cpu")
 
 
 def in_their_numbers(writer, ids):
@@ -76,7 +76,7 @@ def in_their_numbers(writer, ids):
 def test_a_prompt_has_the_ids_of_the_original(prompt, writer, theirs):
     expected = theirs(prompt, split_special_tokens=True)["input_ids"]
     assert in_their_numbers(writer, writer.encode(prompt)) == expected
-    assert "".join(spelled(writer.tokenizer, [EOS], writer.encode(prompt))) == prompt
+    assert "".join(stream_text(writer.tokenizer, [EOS], writer.encode(prompt))) == prompt
 
 
 def test_an_empty_prompt_stands_after_the_end_of_a_text(writer, theirs):
@@ -105,7 +105,7 @@ def written(writer, text, monkeypatch, prompt=""):
     ids = writer.tokenizer.encode(first)[:-1]
     for other in others:
         ids += [EOS, *writer.tokenizer.encode(other)[:-1]]
-    monkeypatch.setattr("polyhead.pipelines.text_generator.write", lambda *_: iter(ids))
+    monkeypatch.setattr("polyhead.pipelines.text_generator.generate", lambda *_: iter(ids))
     return writer.generate(prompt)
 
 

@@ -15,7 +15,7 @@ from polyhead.convert.pixels import scale
 from polyhead.data.batches.images import scaled
 from polyhead.errors import CheckpointError
 from polyhead.models.vit import ViT, ViTConfig
-from polyhead.pipelines.image_classifier import load
+from polyhead.pipelines.image_classifier import ImageClassifier
 
 hf = pytest.importorskip("transformers")
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
@@ -72,7 +72,7 @@ def their_logits(model, processor, pictures):
 
 
 def our_logits(folder, pictures):
-    labeller = load(folder, device="cpu")
+    labeller = ImageClassifier.from_dir(folder, device="cpu")
     pixels = torch.stack([labeller.read(path, labeller.shape()) for path in pictures])
     with torch.inference_mode():
         return labeller.saved.model(scaled(pixels))

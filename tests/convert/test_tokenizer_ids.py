@@ -13,7 +13,7 @@ from polyhead.checkpoint import model_dir as model_folder
 from polyhead.convert.conversion import export_model, import_model
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import CheckpointError, MissingError
-from polyhead.pipelines.translator import load
+from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import EOS
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import load_tokenizers
@@ -159,7 +159,7 @@ def marian(folder):
 def test_marians_pieces_keep_their_meaning_and_translations_are_the_same(tmp_path):
     folder = marian(tmp_path / "theirs")
     import_model(str(folder), tmp_path / "ours")
-    translator = load(tmp_path / "ours", device="cpu")
+    translator = Translator.from_dir(tmp_path / "ours", device="cpu")
     ours, theirs = translator.tokenizers.source, hf.MarianTokenizer.from_pretrained(folder)
     for text in ("the cat ran", ">>deu<< a dog", "the zebra", ""):
         tokens = theirs.convert_ids_to_tokens(theirs(text)["input_ids"])[:-1]

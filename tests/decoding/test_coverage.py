@@ -1,4 +1,4 @@
-"""The coverage penalty: the formula by hand, and beam search against all sentences there are."""
+"""Coverage penalty: the formula by hand, and beam search against all sentences."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -6,11 +6,11 @@ from math import log
 
 import pytest
 import torch
+from expected_errors import raises
 from torch import Tensor
 
-from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import DecodeConfig, length_normaliser
-from polyhead.decoding.coverage import coverage_penalty
+from polyhead.decoding.beam import beam_search, coverage_penalty
+from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.ensemble import Ensemble
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import (
@@ -30,7 +30,7 @@ STACK = StackConfig(n_layers=2, d_model=16, n_heads=2, d_ff=16, dropout=0.0)
 
 @dataclass
 class ToyState:
-    """Which sentence each row is, what was read before, and what the last step looked at."""
+    """The sentence of each row, its history, and the attention of the last step."""
 
     sentence: Tensor
     history: Tensor
@@ -45,7 +45,7 @@ class ToyState:
 
 
 class Toy:
-    """Scores and weights that depend on the sentence and on all that was read so far."""
+    """A model whose scores and attention depend on the sentence and the whole history."""
 
     def begin(self, source, *, width, max_length):
         assert max_length
@@ -55,18 +55,18 @@ class Toy:
     def step(self, last, state):
         state.history = torch.cat([state.history, last[..., None]], dim=-1)
         found = [
-            [opinion(int(s), tuple(h)) for h in beams]
+            [prediction(int(s), tuple(h)) for h in beams]
             for s, beams in zip(state.sentence, state.history.tolist(), strict=True)
         ]
         state.looked = torch.stack([torch.stack([w for _, w in beams]) for beams in found])
         return torch.stack([torch.stack([z for z, _ in beams]) for beams in found])
 
 
-def opinion(first, history):
-    """The logits after a history, and the weights over the source, both random but fixed."""
+def prediction(first, history):
+    """Return logits and attention after a history, both random but fixed."""
     seed = hash((first, history)) % 2**31
-    dice = torch.Generator().manual_seed(seed)
-    logits, scores = torch.randn(5, generator=dice), 2 * torch.randn(4, generator=dice)
+    generator = torch.Generator().manual_seed(seed)
+    logits, scores = torch.randn(5, generator=generator), 2 * torch.randn(4, generator=generator)
     logits[[PAD, BOS]] = float("-inf")
     n = int((SOURCES[SOURCES[:, 0] == first][0] != PAD).sum())
     scores[n:] = float("-inf")
@@ -74,15 +74,15 @@ def opinion(first, history):
 
 
 def by_hand(first, sentence, alpha, beta):
-    """log P / lp + cp, in plain sums."""
+    """Return log P / lp + cp, in plain sums."""
     total, covered = 0.0, [0.0] * 4
     for n, token in enumerate(sentence):
-        logits, weights = opinion(first, (BOS, *sentence[:n]))
+        logits, weights = prediction(first, (BOS, *sentence[:n]))
         total += float(logits.log_softmax(0)[token])
         covered = [c + float(w) for c, w in zip(covered, weights, strict=True)]
     n_source = int((SOURCES[SOURCES[:, 0] == first][0] != PAD).sum())
     penalty = beta * sum(log(min(c, 1.0)) for c in covered[:n_source])
-    return total / length_normaliser(len(sentence), alpha) + penalty
+    return total / ((5 + len(sentence)) / 6) ** alpha + penalty
 
 
 def all_sentences(longest):
@@ -93,7 +93,7 @@ def all_sentences(longest):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 @pytest.mark.parametrize("beta", [0.2, 2.0])
-def test_a_beam_as_wide_as_the_language_finds_the_best_by_coverage_too(alpha, beta):
+def test_a_beam_as_wide_as_the_language_finds_the_best_sentences_with_coverage(alpha, beta):
     options = DecodeConfig(
         beam=32, length_penalty=alpha, coverage=beta, max_length=4, max_ratio=99.0
     )
@@ -103,35 +103,32 @@ def test_a_beam_as_wide_as_the_language_finds_the_best_by_coverage_too(alpha, be
     for row, first in enumerate(SOURCES[:, 0].tolist()):
         scores = {s: by_hand(first, s, alpha, beta) for s in everything}
         best = sorted(everything, key=scores.__getitem__, reverse=True)
-        said = [tuple(t for t in tokens if t != PAD) for tokens in found.tokens[row].tolist()]
-        assert said[:5] == best[:5]
+        outputs = [tuple(t for t in tokens if t != PAD) for tokens in found.tokens[row].tolist()]
+        assert outputs[:5] == best[:5]
         for rank in range(5):
             assert float(found.scores[row, rank]) == pytest.approx(scores[best[rank]], abs=1e-4)
         plain = max(everything, key=lambda s, first=first: by_hand(first, s, alpha, 0.0))
         changed += plain != best[0]
-    assert changed or beta < 1  # else the penalty was never seen at work
+    assert changed or beta < 1  # else the penalty had no effect
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 @pytest.mark.parametrize("beam", [2, 3])
-def test_every_score_is_that_of_its_sentence_also_in_a_narrow_beam(beam, beta):
-    """Coverage must follow its hypothesis when beams change places.
-
-    What still lives when all are done counts for nothing: it is shorter than the limit.
-    """
+def test_every_score_is_that_of_its_sentence_in_a_narrow_beam(beam, beta):
+    """Coverage must follow its hypothesis when beams are reordered."""
     options = DecodeConfig(
         beam=beam, coverage=beta, length_penalty=1.0, max_length=20, max_ratio=99.0
     )
     found = beam_search(Toy(), SOURCES, options)
     for row, first in enumerate(SOURCES[:, 0].tolist()):
         for rank in range(beam):
-            said = tuple(t for t in found.tokens[row, rank].tolist() if t != PAD)
-            assert said[-1] == EOS or len(said) == 20
-            expected = by_hand(first, said, options.length_penalty, beta)
+            output = tuple(t for t in found.tokens[row, rank].tolist() if t != PAD)
+            assert output[-1] == EOS or len(output) == 20
+            expected = by_hand(first, output, options.length_penalty, beta)
             assert float(found.scores[row, rank]) == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_penalty_is_the_formula_and_padding_is_free():
+def test_the_penalty_equals_the_formula_and_ignores_padding():
     covered = torch.tensor([[[0.5, 1.7, 0.25, 0.0]]])
     real = torch.tensor([[True, True, True, False]])
     found = coverage_penalty(covered, real, 0.2)
@@ -149,14 +146,14 @@ def bahdanau():
 
 
 @pytest.mark.parametrize("make", [transformer, bahdanau])
-def test_a_model_tells_what_each_step_looks_at_and_steps_as_before(make):
+def test_recorded_attention_equals_that_of_a_forward_pass(make):
     model = make()
     assert has_cross_attention(model)
-    watched, plain = AttentionRecordingModel(model), model.begin(SOURCES, width=2, max_length=3)
-    state = watched.begin(SOURCES, width=2, max_length=3)
+    recording, plain = AttentionRecordingModel(model), model.begin(SOURCES, width=2, max_length=3)
+    state = recording.begin(SOURCES, width=2, max_length=3)
     target = torch.tensor([[[BOS, 5, 6], [BOS, 7, 8]]] * 3)
     for t in range(3):
-        logits = watched.step(target[:, :, t], state)
+        logits = recording.step(target[:, :, t], state)
         torch.testing.assert_close(logits, model.step(target[:, :, t], plain))
         for beam in range(2):
             with torch.inference_mode(), record_attention(model, "cross_attention") as maps:
@@ -165,10 +162,10 @@ def test_a_model_tells_what_each_step_looks_at_and_steps_as_before(make):
             torch.testing.assert_close(state.looked[:, beam], expected, rtol=0, atol=1e-5)
 
 
-def test_an_ensemble_looks_where_its_attentive_members_look_on_average():
+def test_the_attention_of_an_ensemble_is_the_mean_of_its_members():
     one, other = transformer(), bahdanau()
-    blind = Seq2Seq(Seq2SeqConfig(11, 11, d_model=8)).eval()
-    both = Ensemble([AttentionRecordingModel(one), blind, AttentionRecordingModel(other)])
+    recurrent = Seq2Seq(Seq2SeqConfig(11, 11, d_model=8)).eval()
+    both = Ensemble([AttentionRecordingModel(one), recurrent, AttentionRecordingModel(other)])
     state = both.begin(SOURCES, width=2, max_length=2)
     both.step(torch.full((3, 2), BOS), state)
     members = [AttentionRecordingModel(model) for model in (one, other)]
@@ -182,16 +179,16 @@ def test_an_ensemble_looks_where_its_attentive_members_look_on_average():
     assert found.scores.isfinite().all()
 
 
-def test_a_model_that_looks_at_nothing_cannot_cover():
-    blind = Seq2Seq(Seq2SeqConfig(11, 11, d_model=8)).eval()
-    assert not has_cross_attention(blind)
+def test_coverage_requires_cross_attention():
+    recurrent = Seq2Seq(Seq2SeqConfig(11, 11, d_model=8)).eval()
+    assert not has_cross_attention(recurrent)
     options = DecodeConfig(beam=2, coverage=0.2, max_length=4)
-    with pytest.raises(ConfigError, match=r"coverage = 0.2: this model does not tell"):
-        beam_search(blind, SOURCES, options)
-    with pytest.raises(ConfigError, match="no member of this ensemble tells what it looks at; set"):
-        beam_search(Ensemble([blind, blind]), SOURCES, options)
+    with raises(ConfigError, "no_cross_attention", "0.2"):
+        beam_search(recurrent, SOURCES, options)
+    with raises(ConfigError, "no_cross_attention"):
+        beam_search(Ensemble([recurrent, recurrent]), SOURCES, options)
 
 
-def test_a_negative_coverage_is_an_error():
-    with pytest.raises(ValueError, match=r"coverage = -1.0: expected 0 \(off\) or more"):
+def test_a_negative_coverage_is_refused():
+    with pytest.raises(ValueError, match="coverage"):
         DecodeConfig(coverage=-1.0)

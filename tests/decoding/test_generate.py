@@ -1,4 +1,4 @@
-"""Writing on and on: what the cache remembers is what reading everything again would tell."""
+"""Generation with a cache equals reading the whole window again for every token."""
 
 from itertools import islice
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.generate import choose, write
+from polyhead.decoding.generate import choose, generate
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 
@@ -14,7 +14,7 @@ VOCAB, CONTEXT = 17, 8
 
 
 def model(positions, seed=0):
-    """Opinionated enough that its choices are no ties."""
+    """A model whose choices are not ties."""
     torch.manual_seed(seed)
     stack = StackConfig(2, 16, 4, 32, dropout=0.0, norm="pre")
     gpt = GPT(GPTConfig(VOCAB, CONTEXT, positions=positions, tie=False, stack=stack)).eval()
@@ -24,7 +24,7 @@ def model(positions, seed=0):
     return gpt
 
 
-def dice(seed=0):
+def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
@@ -38,7 +38,7 @@ def drawn(n, **changes):
 
 @torch.inference_mode()
 def read_again(gpt, prompt, n, context):
-    """The same without a cache: every token is chosen by reading its whole window anew."""
+    """Generate without a cache: every token is chosen by reading its whole window again."""
     window, written = list(prompt[-context:]), []
     for _ in range(n):
         if len(window) > context:
@@ -52,85 +52,85 @@ def read_again(gpt, prompt, n, context):
 
 @pytest.mark.parametrize("positions", ["learned", "rotary", "sinusoidal"])
 @pytest.mark.parametrize("n_prompt", [1, 5, CONTEXT, CONTEXT + 3])
-def test_cached_writing_equals_reading_everything_again(positions, n_prompt):
+def test_generation_with_a_cache_equals_that_without(positions, n_prompt):
     different = set()
     for seed in range(3):
         gpt = model(positions, seed)
         prompt = torch.randint(2, VOCAB, (n_prompt,)).tolist()
-        found = list(write(gpt, prompt, greedy(30), dice(), CONTEXT))
+        found = list(generate(gpt, prompt, greedy(30), seeded(), CONTEXT))
         assert found == read_again(gpt, prompt, 30, CONTEXT)
         different |= set(found)
     assert len(different) > 4
 
 
 @pytest.mark.parametrize("context", [1, 2, 3, 7])
-def test_every_context_has_room_to_go_on(context):
+def test_generation_works_with_every_context_length(context):
     gpt = model("learned")
-    found = list(write(gpt, [3, 4, 5], greedy(20), dice(), context))
+    found = list(generate(gpt, [3, 4, 5], greedy(20), seeded(), context))
     if context > 1:
         assert found == read_again(gpt, [3, 4, 5], 20, context)
     assert len(found) == 20
 
 
 def test_a_full_window_is_halved_and_read_again(monkeypatch):
-    gpt, begun = model("learned"), []
+    gpt, starts = model("learned"), []
     begin = gpt.begin
 
-    def watched(prompt, *, width, max_length):
-        begun.append((prompt.size(1), max_length))
+    def recorded_begin(prompt, *, width, max_length):
+        starts.append((prompt.size(1), max_length))
         return begin(prompt, width=width, max_length=max_length)
 
-    monkeypatch.setattr(gpt, "begin", watched)
-    list(write(gpt, [3, 4, 5], greedy(14), dice(), CONTEXT))
+    monkeypatch.setattr(gpt, "begin", recorded_begin)
+    list(generate(gpt, [3, 4, 5], greedy(14), seeded(), CONTEXT))
     # three tokens leave room for six; then four are kept, which leave room for five
-    assert begun == [(2, 6), (3, 5), (3, 3)]
+    assert starts == [(2, 6), (3, 5), (3, 3)]
 
 
-def test_an_end_of_line_does_not_end_the_text():
+def test_eos_does_not_end_the_text():
     gpt = model("rotary")
     gpt.to_logits.weight = torch.nn.Parameter(torch.zeros(VOCAB, 16))
-    found = list(write(gpt, [3], drawn(400), dice(), CONTEXT))
+    found = list(generate(gpt, [3], drawn(400), seeded(), CONTEXT))
     assert len(found) == 400
-    assert set(found) == set(range(2, VOCAB))  # all alike; PAD and BOS never
+    assert set(found) == set(range(2, VOCAB))  # uniform, without PAD and BOS
 
 
-def test_drawing_follows_the_probabilities():
-    logits = torch.randn(1, 1, VOCAB, generator=dice(1))
+def test_samples_follow_the_probabilities():
+    logits = torch.randn(1, 1, VOCAB, generator=seeded(1))
     expected = (logits[0, 0] / 0.7)[2:].softmax(-1)
-    generator, n = dice(), 20_000
+    generator, n = seeded(), 20_000
     options = drawn(1, temperature=0.7)
     tokens = torch.tensor([choose(logits.clone(), options, generator) for _ in range(n)])
     found = torch.bincount(tokens, minlength=VOCAB)[2:] / n
     torch.testing.assert_close(found, expected, rtol=0, atol=0.015)
 
 
-def test_few_choices_leave_only_the_likeliest():
-    logits = torch.randn(1, 1, VOCAB, generator=dice(1))
-    logits[..., :2] = 100.0  # PAD and BOS do not count
+def test_top_k_and_top_p_keep_the_likeliest_tokens():
+    logits = torch.randn(1, 1, VOCAB, generator=seeded(1))
+    logits[..., :2] = 100.0  # PAD and BOS are excluded
     best = logits[0, 0, 2:].argsort(descending=True) + 2
     for _ in range(30):
-        assert choose(logits.clone(), drawn(1, top_k=2), dice()) in best[:2]
-        assert choose(logits.clone(), drawn(1, top_p=1e-6), dice()) == best[0]
-    assert choose(logits.clone(), greedy(1), dice()) == best[0]
+        assert choose(logits.clone(), drawn(1, top_k=2), seeded()) in best[:2]
+        assert choose(logits.clone(), drawn(1, top_p=1e-6), seeded()) == best[0]
+    assert choose(logits.clone(), greedy(1), seeded()) == best[0]
 
 
-def test_the_seed_decides_and_nothing_else():
+def test_the_seed_determines_the_tokens():
     gpt = model("learned")
-    texts = [list(write(gpt, [3, 4], drawn(40), dice(seed), CONTEXT)) for seed in (1, 1, 2)]
+    texts = [list(generate(gpt, [3, 4], drawn(40), seeded(seed), CONTEXT)) for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_tokens_come_one_by_one():
+def test_tokens_are_generated_lazily():
     gpt = model("learned")
     steps = []
     step = gpt.step
     gpt.step = lambda last, state: (steps.append(1), step(last, state))[1]
-    assert len(list(islice(write(gpt, [3], greedy(1000), dice(), CONTEXT), 3))) == 3
+    assert len(list(islice(generate(gpt, [3], greedy(1000), seeded(), CONTEXT), 3))) == 3
     assert len(steps) == 3
 
 
-def test_nothing_to_begin_with_is_refused():
-    with pytest.raises(ValueError, match="an empty prompt: expected at least one token"):
-        next(write(model("learned"), [], greedy(3), dice(), CONTEXT))
-    with pytest.raises(ValueError, match="context = 0: expected at least 1"):
-        next(write(model("learned"), [3], greedy(3), dice(), 0))
+def test_an_empty_prompt_or_context_is_refused():
+    with pytest.raises(ValueError, match="prompt"):
+        next(generate(model("learned"), [], greedy(3), seeded(), CONTEXT))
+    with pytest.raises(ValueError, match="context = 0"):
+        next(generate(model("learned"), [3], greedy(3), seeded(), 0))

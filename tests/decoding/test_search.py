@@ -1,4 +1,4 @@
-"""Searches against a model so small that all its sentences can be listed."""
+"""Searches of a model so small that all its sentences can be enumerated."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -9,9 +9,9 @@ from torch import Tensor
 
 from polyhead.decoding.batch import batches, decode_all, search
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import DecodeConfig, length_normaliser
+from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.ensemble import Ensemble
-from polyhead.decoding.sampling import greedy, sample, trimmed
+from polyhead.decoding.sampling import filter_logits, greedy_search, sample
 
 PAD, BOS, EOS, A, B = range(5)
 SOURCES = torch.arange(9)[:, None]
@@ -19,7 +19,7 @@ SOURCES = torch.arange(9)[:, None]
 
 @dataclass
 class TrigramState:
-    """Each sentence's table of scores, and the token before the last one of every beam."""
+    """The scores of each sentence, and the second-last token of every beam."""
 
     table: Tensor
     before: Tensor
@@ -73,13 +73,13 @@ def sentences(found):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_a_beam_as_wide_as_the_language_finds_the_best_sentences_in_their_order(alpha):
+def test_a_beam_as_wide_as_the_language_finds_the_best_sentences(alpha):
     everything = list(all_sentences(4))
     found = beam_search(Trigram(), SOURCES, options(beam=32, length_penalty=alpha))
     for source, beams in enumerate(sentences(found)):
 
         def score(sentence, source=source):
-            return log_p(source, sentence) / length_normaliser(len(sentence), alpha)
+            return log_p(source, sentence) / ((5 + len(sentence)) / 6) ** alpha
 
         best = sorted(everything, key=score, reverse=True)
         assert beams[:5] == best[:5]
@@ -87,32 +87,32 @@ def test_a_beam_as_wide_as_the_language_finds_the_best_sentences_in_their_order(
 
 @pytest.mark.parametrize("beam", [1, 2, 4])
 def test_every_score_is_that_of_its_sentence(beam):
-    """Of every hypothesis, not only the best: a state left in disorder shows further down."""
+    """All hypotheses are checked: errors in reordering the state show in the lower ranks."""
     found = beam_search(Trigram(), SOURCES, options(beam=beam, length_penalty=0.6))
     for source, beams in enumerate(sentences(found)):
         for rank, sentence in enumerate(beams):
             expected = log_p(source, sentence)
             assert found.log_p[source, rank].item() == pytest.approx(expected, abs=1e-5)
-            normalised = expected / length_normaliser(len(sentence), 0.6)
+            normalised = expected / ((5 + len(sentence)) / 6) ** 0.6
             assert found.scores[source, rank].item() == pytest.approx(normalised, abs=1e-5)
 
 
-def test_the_best_comes_first_and_nothing_follows_the_end():
+def test_scores_are_sorted_and_only_padding_follows_eos():
     found = beam_search(Trigram(), SOURCES, options(beam=4))
     assert (found.scores[:, :-1] >= found.scores[:, 1:]).all()
     ended = (found.tokens == EOS).cumsum(-1) - (found.tokens == EOS).long()
     assert (found.tokens[ended > 0] == PAD).all()
 
 
-def test_a_beam_of_one_is_greedy():
+def test_a_beam_of_one_equals_greedy_search():
     one = beam_search(Trigram(), SOURCES, options(beam=1, max_length=8))
-    other = greedy(Trigram(), SOURCES, options(beam=1, max_length=8))
+    other = greedy_search(Trigram(), SOURCES, options(beam=1, max_length=8))
     assert sentences(one) == sentences(other)
     torch.testing.assert_close(one.log_p, other.log_p)
 
 
-def test_greedy_takes_the_likeliest_token_every_time():
-    found = sentences(greedy(Trigram(), SOURCES, options(max_length=8)))
+def test_greedy_search_takes_the_likeliest_token_at_every_step():
+    found = sentences(greedy_search(Trigram(), SOURCES, options(max_length=8)))
     for source in range(9):
         table, history = Trigram().tables[source], [PAD, BOS]
         while history[-1] != EOS and len(history) < 10:
@@ -121,14 +121,14 @@ def test_greedy_takes_the_likeliest_token_every_time():
 
 
 def test_a_prefix_is_kept_and_the_rest_is_the_best_after_it():
-    prefix = torch.tensor([[A, B]] * 4 + [[B, PAD]] * 5)  # some shorter than others
+    prefix = torch.tensor([[A, B]] * 4 + [[B, PAD]] * 5)
     found = beam_search(Trigram(), SOURCES, options(beam=32), prefix)
     for source, beams in enumerate(sentences(found)):
-        wanted = tuple(t for t in prefix[source].tolist() if t != PAD)
-        fits = [s for s in all_sentences(4) if s[: len(wanted)] == wanted]
+        start = tuple(t for t in prefix[source].tolist() if t != PAD)
+        fits = [s for s in all_sentences(4) if s[: len(start)] == start]
         assert beams[0] == max(fits, key=lambda s, i=source: log_p(i, s))
-    walked = sentences(greedy(Trigram(), SOURCES, options(), prefix))
-    assert all(beams[0][0] == prefix[i, 0] for i, beams in enumerate(walked))
+    greedy = sentences(greedy_search(Trigram(), SOURCES, options(), prefix))
+    assert all(beams[0][0] == prefix[i, 0] for i, beams in enumerate(greedy))
 
 
 def test_samples_have_the_models_probabilities():
@@ -144,7 +144,7 @@ def test_samples_have_the_models_probabilities():
     assert chi2 < 40  # 14 degrees of freedom: 40 has probability 0.0003
 
 
-def test_the_same_seed_draws_the_same():
+def test_the_seed_determines_the_samples():
     config = options(sample=True, n_best=3, max_length=8)
     draws = [
         sentences(sample(Trigram(), SOURCES, config, torch.Generator().manual_seed(seed)))
@@ -156,16 +156,18 @@ def test_the_same_seed_draws_the_same():
 
 def test_top_k_and_top_p_keep_the_likeliest():
     logits = torch.tensor([[[0.5, 0.25, 0.15, 0.1]]]).log()
-    assert trimmed(logits, 2, 1.0).softmax(-1)[0, 0].tolist() == pytest.approx([2 / 3, 1 / 3, 0, 0])
-    kept = trimmed(logits, 0, 0.7).softmax(-1)[0, 0].tolist()
+    assert filter_logits(logits, 2, 1.0).softmax(-1)[0, 0].tolist() == pytest.approx(
+        [2 / 3, 1 / 3, 0, 0]
+    )
+    kept = filter_logits(logits, 0, 0.7).softmax(-1)[0, 0].tolist()
     assert kept == pytest.approx([2 / 3, 1 / 3, 0, 0])
-    assert trimmed(logits, 0, 0.1).softmax(-1)[0, 0].tolist() == pytest.approx([1, 0, 0, 0])
+    assert filter_logits(logits, 0, 0.1).softmax(-1)[0, 0].tolist() == pytest.approx([1, 0, 0, 0])
 
 
-def test_a_low_temperature_is_greedy():
+def test_a_low_temperature_equals_greedy_search():
     config = options(sample=True, temperature=1e-4, max_length=8)
     drawn = sample(Trigram(), SOURCES, config, torch.Generator().manual_seed(0))
-    assert sentences(drawn) == sentences(greedy(Trigram(), SOURCES, options(max_length=8)))
+    assert sentences(drawn) == sentences(greedy_search(Trigram(), SOURCES, options(max_length=8)))
 
 
 def test_an_ensemble_is_the_mean_of_its_members_probabilities():
@@ -184,14 +186,14 @@ def test_an_ensemble_is_the_mean_of_its_members_probabilities():
         assert found.log_p[source, 0].item() == pytest.approx(score(best), abs=1e-5)
 
 
-def test_an_ensemble_of_equals_is_its_member():
+def test_an_ensemble_of_equal_models_equals_one_of_them():
     alone = beam_search(Trigram(), SOURCES, options(beam=3))
     together = beam_search(Ensemble([Trigram(), Trigram()]), SOURCES, options(beam=3))
     assert sentences(alone) == sentences(together)
 
 
 class Copier:
-    """Says its source again: shows which output belongs to which input."""
+    """A model that copies its source, which shows the order of the outputs."""
 
     def begin(self, source, *, width, max_length):
         assert max_length > 0
@@ -200,22 +202,22 @@ class Copier:
     def step(self, last, state):
         at = state.before[:, :1]
         state.before = state.before + 1
-        wanted = state.table.gather(1, at.clamp(max=state.table.size(1) - 1))
-        ended = (at >= state.table.size(1)) | (wanted == PAD)
-        wanted = wanted.masked_fill(ended, EOS)
+        copied = state.table.gather(1, at.clamp(max=state.table.size(1) - 1))
+        ended = (at >= state.table.size(1)) | (copied == PAD)
+        copied = copied.masked_fill(ended, EOS)
         logits = torch.full((*last.shape, 40), -5.0)
-        return logits.scatter(-1, wanted[..., None].expand(*last.shape, 1), 5.0)
+        return logits.scatter(-1, copied[..., None].expand(*last.shape, 1), 5.0)
 
 
 @pytest.mark.parametrize("config", [options(max_length=99), options(max_length=99, beam=1)])
-def test_many_sentences_come_back_in_their_order(config):
+def test_outputs_have_the_order_of_the_sources(config):
     torch.manual_seed(0)
     sources = [torch.randint(4, 40, (int(n),)).tolist() for n in torch.randint(1, 20, (300,))]
     outputs = decode_all(Copier(), sources, config, device=torch.device("cpu"))
     assert [best[0].ids for best in outputs] == sources
 
 
-def test_batches_hold_everything_once_and_similar_lengths():
+def test_batches_have_every_source_once_and_similar_lengths():
     sources = [[5] * (1 + i % 37) for i in range(500)]
     cut = list(batches(sources, options()))
     assert sorted(i for batch in cut for i in batch) == list(range(500))
@@ -224,7 +226,7 @@ def test_batches_hold_everything_once_and_similar_lengths():
     assert max(spread) <= 6
 
 
-def test_an_output_is_bounded_by_the_source_and_by_max_length():
+def test_the_length_limit_depends_on_the_source_and_max_length():
     config = DecodeConfig(max_length=50, max_ratio=2.0)
     assert config.limit(3) == 16
     assert config.limit(100) == 50
@@ -233,10 +235,10 @@ def test_an_output_is_bounded_by_the_source_and_by_max_length():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"beam": 0}, "beam = 0: expected at least 1"),
-        ({"temperature": 0.0}, r"temperature = 0\.0: expected more than 0"),
-        ({"top_p": 0.0}, r"top_p = 0\.0"),
-        ({"beam": 2, "n_best": 3}, "n_best = 3: a beam of 2 finds only 2; set beam = 3 or more"),
+        ({"beam": 0}, "beam = 0"),
+        ({"temperature": 0.0}, "temperature = 0"),
+        ({"top_p": 0.0}, "top_p = 0"),
+        ({"beam": 2, "n_best": 3}, "n_best = 3"),
     ],
 )
 def test_impossible_options_are_refused(changes, message):

@@ -1,9 +1,10 @@
-"""Scores are sacreBLEU's own, and tests of significance behave."""
+"""BLEU and chrF equal those of sacreBLEU; significance tests."""
 
 import random
 
 import pytest
 import sacrebleu
+from expected_errors import raises
 
 from polyhead.errors import DataError
 from polyhead.metrics.bleu import compare, quick_bleu, score
@@ -33,11 +34,11 @@ def test_values_are_those_of_sacrebleu():
     assert quick_bleu(outputs, references) == bleu.value
 
 
-def test_case_counts_unless_told_otherwise():
+def test_case_matters_unless_lowercase_is_set():
     outputs, references = corpus(20, 0.0, 1)
-    shouted = [line.upper() for line in outputs]
-    assert score(shouted, references, bootstrap=1)[0].value < 5
-    assert score(shouted, references, lowercase=True, bootstrap=1)[0].value == pytest.approx(100)
+    upper = [line.upper() for line in outputs]
+    assert score(upper, references, bootstrap=1)[0].value < 5
+    assert score(upper, references, lowercase=True, bootstrap=1)[0].value == pytest.approx(100)
 
 
 def test_a_better_system_is_significantly_better_and_equal_ones_are_not():
@@ -54,13 +55,13 @@ def test_a_better_system_is_significantly_better_and_equal_ones_are_not():
 
 
 def test_unequal_or_empty_sets_are_refused():
-    with pytest.raises(DataError, match="2 translations cannot be compared with 1 references"):
+    with raises(DataError, "different_lengths", "2", "1"):
         score(["a", "b"], ["a"])
-    with pytest.raises(DataError, match="nothing to score"):
+    with raises(DataError, "no_examples"):
         score([], [])
 
 
-def test_a_system_that_is_nearly_always_wrong_has_an_interval_too():
+def test_a_system_with_few_matches_has_an_interval():
     """With so few matches some bootstrap samples have none at all."""
     outputs, references = ["zzz"] * 7 + ["green hill"], ["a small dog"] * 7 + ["green hill"]
     _, chrf = score(outputs, references)

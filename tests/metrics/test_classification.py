@@ -1,18 +1,22 @@
-"""Accuracy, F1 and confusion: by hand, and against scikit-learn where it is installed."""
+"""Scores of classifiers and detectors, by hand and against scikit-learn; bootstrap intervals."""
 
+import math
 import random
 
+import numpy as np
 import pytest
+from expected_errors import raises
 
 from polyhead.errors import DataError
-from polyhead.metrics.classification import report
+from polyhead.metrics.bootstrap import accuracies, interval, macro_f1s
+from polyhead.metrics.classification import auc, detection_scores, report
 
-RIGHT = [0, 0, 0, 0, 1, 1, 2, 2, 2, 2]
-SAID = [0, 0, 1, 2, 1, 1, 2, 2, 2, 0]
+EXPECTED = [0, 0, 0, 0, 1, 1, 2, 2, 2, 2]
+PREDICTED = [0, 0, 1, 2, 1, 1, 2, 2, 2, 0]
 
 
 def test_a_small_example_by_hand():
-    found = report(RIGHT, SAID, ["a", "b", "c"])
+    found = report(EXPECTED, PREDICTED, ["a", "b", "c"])
     assert found.accuracy == pytest.approx(7 / 10)
     assert found.confusion == ((2, 1, 1), (0, 2, 0), (1, 0, 3))
     a, b, c = found.classes
@@ -22,32 +26,87 @@ def test_a_small_example_by_hand():
     assert found.macro_f1 == pytest.approx((4 / 7 + 4 / 5 + 3 / 4) / 3)
 
 
-def test_random_answers_against_scikit_learn():
+def test_random_predictions_have_the_scores_of_scikit_learn():
     metrics = pytest.importorskip("sklearn.metrics")
     draw = random.Random(0)
-    right = [draw.randrange(6) for _ in range(200)]
-    said = [draw.randrange(5) for _ in range(200)]  # one class is never said
-    found = report(right, said, [str(i) for i in range(6)])
-    table = metrics.confusion_matrix(right, said, labels=range(6))
+    expected = [draw.randrange(6) for _ in range(200)]
+    predicted = [draw.randrange(5) for _ in range(200)]  # one class is never predicted
+    found = report(expected, predicted, [str(i) for i in range(6)])
+    table = metrics.confusion_matrix(expected, predicted, labels=range(6))
     assert found.confusion == tuple(tuple(row) for row in table.tolist())
-    theirs = metrics.precision_recall_fscore_support(right, said, zero_division=0)
-    ours = [[c.precision for c in found.classes], [c.recall for c in found.classes],
-            [c.f1 for c in found.classes], [c.count for c in found.classes]]  # fmt: skip
-    for mine, other in zip(ours, theirs, strict=True):
-        assert mine == pytest.approx(other.tolist())
-    assert found.macro_f1 == pytest.approx(metrics.f1_score(right, said, average="macro"))
+    reference = metrics.precision_recall_fscore_support(expected, predicted, zero_division=0)
+    scores = [[c.precision for c in found.classes], [c.recall for c in found.classes],
+              [c.f1 for c in found.classes], [c.count for c in found.classes]]  # fmt: skip
+    for column, other in zip(scores, reference, strict=True):
+        assert column == pytest.approx(other.tolist())
+    assert found.macro_f1 == pytest.approx(metrics.f1_score(expected, predicted, average="macro"))
 
 
-def test_nothing_or_too_few_answers_are_refused():
-    with pytest.raises(DataError, match="2 answers for 3 examples"):
+def test_different_lengths_and_no_examples_are_refused():
+    with raises(DataError, "different_lengths", "2", "3"):
         report([0, 1, 1], [0, 1], ["a", "b"])
-    with pytest.raises(DataError, match="no example"):
+    with raises(DataError, "no_examples"):
         report([], [], ["a", "b"])
 
 
-def test_the_text_names_every_class_and_the_confusion():
-    text = str(report(RIGHT, SAID, ["a", "b", "c"]))
+def test_the_text_has_every_class_and_the_confusion():
+    text = str(report(EXPECTED, PREDICTED, ["a", "b", "c"]))
     assert text.splitlines()[0] == "accuracy 0.7000  macro F1 0.7071"
     assert [line.split() for line in text.splitlines()[-3:]] == [
         ["a", "1", "2", "1", "1"], ["b", "2", "0", "2", "0"], ["c", "3", "1", "0", "3"],
     ]  # fmt: skip
+
+
+def test_precision_and_recall_by_hand():
+    scores = np.array([2.0, -1.0, 0.5, 3.0, -2.0], dtype=np.float32)
+    truth = np.array([True, True, False, True, False])
+    found = detection_scores(scores, truth)
+    assert found.precision == pytest.approx(2 / 3)
+    assert found.recall == pytest.approx(2 / 3)
+    # pairs (positive, negative): 2 > 0.5, 2 > -2, -1 < 0.5, -1 > -2, 3 > 0.5, 3 > -2
+    assert found.auc == pytest.approx(5 / 6)
+
+
+def test_auc_is_the_share_of_pairs_in_the_right_order():
+    draw = np.random.default_rng(0)
+    scores = draw.integers(0, 6, 60).astype(np.float32)  # with many ties
+    truth = draw.random(60) < 0.3
+    pairs = [(a > b) + 0.5 * (a == b) for a in scores[truth] for b in scores[~truth]]
+    assert auc(scores, truth) == pytest.approx(np.mean(pairs))
+
+
+def test_undefined_scores_are_nan():
+    found = detection_scores(np.array([-1.0, -2.0], dtype=np.float32), np.array([False, False]))
+    assert all(map(math.isnan, found))
+
+
+def test_detection_scores_are_those_of_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    draw = np.random.default_rng(1)
+    truth, scores = draw.random(300) < 0.2, draw.normal(size=300)
+    scores = scores + truth
+    found = detection_scores(scores, truth)
+    assert found.auc == pytest.approx(metrics.roc_auc_score(truth, scores))
+    assert found.precision == pytest.approx(metrics.precision_score(truth, scores > 0))
+    assert found.recall == pytest.approx(metrics.recall_score(truth, scores > 0))
+
+
+def test_scores_of_bootstrap_tables_equal_those_of_a_report():
+    draw = np.random.default_rng(2)
+    expected, predicted = draw.integers(0, 4, 80), draw.integers(0, 3, 80)
+    scores = report(expected.tolist(), predicted.tolist(), list("abcd"))
+    table = np.array(scores.confusion)[None]
+    assert accuracies(table)[0] == pytest.approx(scores.accuracy)
+    assert macro_f1s(table)[0] == pytest.approx(scores.macro_f1)
+
+
+def test_an_interval_has_the_theoretical_width():
+    """Accuracy p of n examples has the standard error √(p(1-p)/n)."""
+    labels = [0, 1] * 500
+    predicted = [0 if n % 5 == 0 else label for n, label in enumerate(labels)]
+    p = sum(a == b for a, b in zip(labels, predicted, strict=True)) / 1000
+    found = interval(labels, predicted, 2, "accuracy")
+    assert found.low < p < found.high
+    expected = 2 * 1.96 * math.sqrt(p * (1 - p) / 1000)
+    assert found.high - found.low == pytest.approx(expected, rel=0.15)
+    assert interval(labels, predicted, 2, "accuracy") == found

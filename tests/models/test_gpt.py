@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.sampling import greedy
+from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, PUBLISHED, GPTConfig
 
@@ -78,7 +78,7 @@ def test_greedy_search_writes_what_reading_everything_again_would_write():
     torch.manual_seed(3)
     model = GPT(GPTConfig(11, 12, stack=SMALL)).eval()
     nothing = torch.zeros(2, 0, dtype=torch.long)
-    found = greedy(model, nothing, DecodeConfig(max_length=6, max_ratio=0.0)).tokens[:, 0]
+    found = greedy_search(model, nothing, DecodeConfig(max_length=6, max_ratio=0.0)).tokens[:, 0]
     written = torch.full((2, 1), 1)
     for _ in range(found.size(1)):
         logits = model(written)[:, -1]

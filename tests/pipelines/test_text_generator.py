@@ -1,24 +1,21 @@
-"""A writer: whole characters, honest scores, stops that are never shown."""
+"""TextGenerator: whole characters, stops, prompts, scores, loading, attention."""
 
 import math
 from dataclasses import replace
 
 import pytest
 import torch
+from expected_errors import raises
 from tiny_gpt import train_gpt
 
 import polyhead
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.generate import write
+from polyhead.decoding.generate import generate
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.layers.attention_hooks import record_attention
-from polyhead.pipelines import load as loading
-from polyhead.pipelines.text_generator import TextGenerator, load, spelled, until
+from polyhead.pipelines.text_generator import TextGenerator, stream_text, truncate_at_stop
 from polyhead.pipelines.translator import Translator
-from polyhead.pipelines.translator import load as load_translator
-from polyhead.special_tokens import EOS
-from polyhead.tokenizers.base import TextConfig
-from polyhead.tokenizers.storage import train_tokenizers
+from polyhead.tokenizers.storage import EOS, TextConfig, train_tokenizers
 from polyhead.viz.capture import attention_view
 from polyhead.viz.select import ViewOptions
 from polyhead.viz.views import AttentionView
@@ -34,13 +31,15 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def writer(run):
-    return load(run, device="cpu")
+    return TextGenerator.from_dir(run, device="cpu")
 
 
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory):
     folder = tmp_path_factory.mktemp("letters")
-    return load(train_gpt(folder, "text.kind=characters", "model.positions=learned"), device="cpu")
+    return TextGenerator.from_dir(
+        train_gpt(folder, "text.kind=characters", "model.positions=learned"), device="cpu"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,46 +48,46 @@ def pieces():
     return train_tokenizers(lines, [], TextConfig(vocab=320, character_coverage=0.98)).source
 
 
-# What comes out
+# Streaming
 
 
 @pytest.mark.parametrize(
     "text", ["오늘은 부산에 가요.", "뷁쉛 퉯, 🚀 naïve", "a  b", "가\ufffd나", ""]
 )
-def test_a_text_is_spelled_as_it_is_decoded_but_never_in_torn_characters(pieces, text):
+def test_streamed_pieces_are_whole_characters_and_join_to_the_decoded_text(pieces, text):
     ids = pieces.encode(text)[:-1]
-    parts = list(spelled(pieces, [EOS], ids))
+    parts = list(stream_text(pieces, [EOS], ids))
     assert "".join(parts) == pieces.decode(ids) == pieces.normalise(text)
     for part in parts:
         assert part
         assert "\ufffd" not in part.rstrip("나") or "\ufffd" in text
 
 
-def test_the_letters_of_this_test_are_really_bytes(pieces):
+def test_rare_characters_consist_of_several_ids(pieces):
     assert len(pieces.encode("뷁쉛 퉯, 🚀 naïve")) > 3 * 3
 
 
-def test_every_cut_of_a_text_into_prompt_and_rest_spells_the_whole(pieces):
+def test_streaming_can_start_after_any_prefix(pieces):
     text = "오늘은 뷁쉛에 가요. 🚀"
     ids = pieces.encode(text)[:-1]
     for place in range(len(ids)):
         before = pieces.decode(ids[:place]).rstrip("\ufffd")
-        rest = "".join(spelled(pieces, ids[:place], ids[place:]))
+        rest = "".join(stream_text(pieces, ids[:place], ids[place:]))
         if not pieces.decode(ids[:place]).endswith("\ufffd"):
             assert before + rest == text
 
 
-def test_a_long_line_is_spelled_as_it_is_decoded(pieces):
+def test_a_long_line_is_streamed_as_it_is_decoded(pieces):
     text = " ".join(["오늘은 뷁쉛에 가요. 🚀🚀"] * 40)
     ids = pieces.encode(text)[:-1]
     assert len(ids) > 500
-    assert "".join(spelled(pieces, [EOS], ids)) == text
+    assert "".join(stream_text(pieces, [EOS], ids)) == text
 
 
 def test_an_unfinished_character_at_the_end_is_left_out(pieces):
     ids = pieces.encode("가 뷁")[:-1]
-    assert "".join(spelled(pieces, [], ids[:-1])) == pieces.decode(ids[:-1]).rstrip("\ufffd")
-    assert "".join(spelled(pieces, [], [*ids[:-1], EOS, *ids])).endswith("\n가 뷁")
+    assert "".join(stream_text(pieces, [], ids[:-1])) == pieces.decode(ids[:-1]).rstrip("\ufffd")
+    assert "".join(stream_text(pieces, [], [*ids[:-1], EOS, *ids])).endswith("\n가 뷁")
 
 
 @pytest.mark.parametrize(
@@ -103,35 +102,35 @@ def test_an_unfinished_character_at_the_end_is_left_out(pieces):
         (("a",), ["a"], ""),
     ],
 )
-def test_a_stop_is_found_wherever_it_is_cut_and_not_shown(stop, parts, expected):
-    assert "".join(until(stop, parts)) == expected
+def test_text_ends_before_a_stop_that_spans_pieces(stop, parts, expected):
+    assert "".join(truncate_at_stop(stop, parts)) == expected
 
 
-def test_nothing_that_might_be_a_stop_is_shown_too_early():
-    parts = until(["\n\n"], iter(["a\n", "b\n", "\nc"]))
+def test_a_possible_beginning_of_a_stop_is_held_back():
+    parts = truncate_at_stop(["\n\n"], iter(["a\n", "b\n", "\nc"]))
     assert list(parts) == ["a", "\nb"]
 
 
-# The writer
+# Generation
 
 
-def test_a_stream_is_the_text_and_greedy_writing_is_always_the_same(writer):
+def test_a_stream_joins_to_the_text_and_greedy_search_ignores_the_seed(writer):
     whole = writer.generate("오늘은", options=GREEDY)
     assert "".join(writer.stream("오늘은", options=GREEDY)) == whole
     assert writer.generate("오늘은", options=GREEDY, seed=5) == whole
     assert len(whole) > 0
 
 
-def test_the_seed_decides_what_is_drawn(writer):
+def test_the_seed_determines_the_sample(writer):
     texts = [writer.generate("오늘은", seed=seed) for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_what_is_written_is_what_the_ids_say_line_by_line(writer):
-    """More tokens than the context has; a model that knows little also writes torn characters."""
+def test_the_text_is_that_of_the_generated_ids_line_by_line(writer):
+    """With more tokens than the context, and incomplete characters of a hardly trained model."""
     options = replace(writer.defaults, max_length=200)
     dice = torch.Generator().manual_seed(3)
-    ids = list(write(writer.saved.model, [EOS], options, dice, writer.context))
+    ids = list(generate(writer.saved.model, [EOS], options, dice, writer.max_length))
     lines, rest = [], ids
     while EOS in rest:
         lines.append(rest[: rest.index(EOS)])
@@ -142,7 +141,7 @@ def test_what_is_written_is_what_the_ids_say_line_by_line(writer):
     assert writer.generate("", options=options, seed=3) == expected
 
 
-def test_a_prompt_is_read_line_by_line_and_left_open(writer):
+def test_the_last_line_of_a_prompt_is_not_closed(writer):
     encode = writer.tokenizer.encode
     assert writer.encode("") == [EOS]
     assert writer.encode("오늘은") == encode("오늘은")[:-1]
@@ -151,42 +150,42 @@ def test_a_prompt_is_read_line_by_line_and_left_open(writer):
     assert writer.encode("오늘은 ") == writer.encode("오늘은")
 
 
-def test_a_space_at_the_end_counts_where_characters_have_ids(letters):
+def test_characters_keep_the_space_at_the_end_of_a_prompt(letters):
     (space,) = letters.encode("오 늘")[1:2]
     assert letters.encode("오늘 ") == [*letters.encode("오늘"), space]
     assert letters.encode(" ") == [EOS]
 
 
-def test_the_space_of_a_prompt_is_not_written_twice(pieces, writer, monkeypatch):
+def test_the_space_at_the_end_of_a_prompt_is_not_repeated(pieces, writer, monkeypatch):
     monkeypatch.setattr(TextGenerator, "tokenizer", pieces)
     ids = pieces.encode("오늘은 비가")[:-1]
     before = pieces.encode("오늘은")[:-1]
     monkeypatch.setattr(
-        "polyhead.pipelines.text_generator.write", lambda *_: iter(ids[len(before) :])
+        "polyhead.pipelines.text_generator.generate", lambda *_: iter(ids[len(before) :])
     )
     monkeypatch.setattr(TextGenerator, "encode", lambda *_: before)
     assert writer.generate("오늘은") == " 비가"
     assert writer.generate("오늘은 ") == "비가"
 
 
-def test_a_learned_table_ends_the_context(letters):
-    assert letters.context == 16
+def test_learned_positions_limit_the_context(letters):
+    assert letters.max_length == 16
     about = {**letters.saved.about, "run": {}}
     config = replace(letters.saved.config, max_length=5)
     short = replace(letters, saved=replace(letters.saved, config=config, about=about))
-    assert short.context == 5
+    assert short.max_length == 5
 
 
 @pytest.mark.parametrize("stop", ["text", [""]])
-def test_a_stop_that_would_stop_at_once_is_refused(writer, stop):
-    with pytest.raises(ConfigError, match="stop takes a list of texts"):
+def test_an_empty_stop_is_refused(writer, stop):
+    with raises(ConfigError, "bad_stop"):
         writer.generate("", stop=stop)
 
 
 # Scores
 
 
-def test_the_score_is_the_sum_over_all_tokens_computed_by_hand(letters):
+def test_the_score_equals_the_sum_over_single_predictions(letters):
     lines = ["오늘은 비가 와요.", "", "내일"]
     n_characters = sum(len(line) + 1 for line in lines)
     stream = [EOS, *(id for line in lines for id in letters.tokenizer.encode(line))]
@@ -203,41 +202,51 @@ def test_the_score_is_the_sum_over_all_tokens_computed_by_hand(letters):
     assert found.bits_per_character == pytest.approx(total / n_characters / math.log(2), rel=1e-5)
 
 
-def test_letters_that_were_never_seen_are_counted(letters):
+def test_unknown_characters_are_counted(letters):
     assert letters.score(["ꙮꙮ 오늘"]).n_unknown == 2
     assert letters.score(["오늘"]).n_unknown == 0
 
 
-def test_no_text_has_no_score(writer):
-    with pytest.raises(DataError, match="there is no text to score"):
+def test_an_empty_text_cannot_be_scored(writer):
+    with raises(DataError, "empty_text"):
         writer.score(["", " "])
-    with pytest.raises(ConfigError, match="score takes a list of lines"):
+    with raises(ConfigError, "not_a_list"):
         writer.score("text")
 
 
 # Loading
 
 
-def test_load_gives_the_object_that_fits(run, tiny_run):
+def test_load_returns_the_pipeline_of_the_task(run, tiny_run):
     assert isinstance(polyhead.load(run, device="cpu"), TextGenerator)
     assert isinstance(polyhead.load(tiny_run, device="cpu"), Translator)
 
 
-def test_a_model_of_another_kind_is_refused_with_the_right_command(run, tiny_run):
-    with pytest.raises(CheckpointError, match=r"of family gpt, .* use it with: polyhead generate"):
-        load_translator(run)
-    with pytest.raises(CheckpointError, match="use it with: polyhead translate"):
-        load(tiny_run)
-    with pytest.raises(ConfigError, match="2 models: name one language model"):
+def test_a_model_of_another_task_is_refused_with_the_right_command(run, tiny_run):
+    for paths in ((run,), (run, run), (tiny_run, run)):
+        with raises(CheckpointError, "wrong_task", f"polyhead generate {run}"):
+            Translator.from_dir(*paths)
+    with raises(CheckpointError, "wrong_task", f"polyhead translate {tiny_run}"):
+        TextGenerator.from_dir(tiny_run)
+    with raises(CheckpointError, "wrong_task"):
         polyhead.load(run, run)
-    with pytest.raises(ConfigError, match="name at least one model"):
-        loading.load()
+    with raises(ConfigError, "no_model"):
+        polyhead.load()
 
 
-# Its attention
+def test_a_model_without_tokenizer_or_with_a_bad_run_is_refused(writer):
+    bare = replace(writer.saved, tokenizers=None)
+    with raises(CheckpointError, "no_tokenizer"):
+        TextGenerator.from_saved(bare, "bare", writer.device)
+    bad = replace(writer.saved, about={"run": {"data": {"max_length": "many"}}})
+    with raises(CheckpointError, "bad_config", "max_length"):
+        print(TextGenerator.from_saved(bad, "bad", writer.device).max_length)
 
 
-def test_attention_of_a_writer_is_that_of_the_decoder_and_never_looks_ahead(writer, tmp_path):
+# Attention
+
+
+def test_attention_of_a_language_model_is_causal(writer, tmp_path):
     view = attention_view(writer, "오늘은 비가 와요.")
     assert view.kinds == ("decoder",)
     assert [one.layer for one in view.maps] == [1, 2]
@@ -256,7 +265,7 @@ def test_attention_of_a_writer_is_that_of_the_decoder_and_never_looks_ahead(writ
 
 
 @pytest.mark.parametrize(("symbol", "shown"), [("▁내일", "내일"), ("일", "일"), ("▁", "▁")])
-def test_the_token_that_would_follow_is_shown_as_the_others_are(writer, monkeypatch, symbol, shown):
+def test_the_predicted_token_is_shown_without_its_word_mark(writer, monkeypatch, symbol, shown):
     monkeypatch.setattr(type(writer.tokenizer), "symbol", lambda _self, _id: symbol)
     assert attention_view(writer, "오늘은 비가").predictions[-1] == shown
 
@@ -268,17 +277,17 @@ def test_the_token_that_would_follow_is_shown_as_the_others_are(writer, monkeypa
         ("오늘은", "today", "only a translator has a target"),
     ],
 )
-def test_what_cannot_be_looked_at_is_refused(writer, text, target, message):
+def test_an_empty_text_or_a_target_is_refused(writer, text, target, message):
     with pytest.raises(ConfigError, match=message):
         attention_view(writer, text, target=target)
 
 
 @pytest.mark.parametrize("most", [None, 9])
-def test_of_a_long_text_the_end_is_looked_at(writer, most):
-    n_read = most or writer.context
+def test_attention_of_a_long_text_covers_its_end(writer, most):
+    n_read = most or writer.max_length
     words = "오늘은 비가 와요. 내일은 서울에 가요. " * 4
     ids = writer.tokenizer.encode(words)[:-1]
-    assert len(ids) > writer.context
+    assert len(ids) > writer.max_length
     view = attention_view(writer, words, max_tokens=most)
     pieces = [piece.text.strip(" ") for piece in writer.tokenizer.pieces(words.strip())]
     assert [token.text for token in view.source.tokens] == pieces[-n_read:]
@@ -292,7 +301,7 @@ def test_of_a_long_text_the_end_is_looked_at(writer, most):
     assert AttentionView.from_json(view.to_json()) == view
 
 
-def test_a_text_that_just_fits_is_looked_at_whole(writer):
+def test_attention_of_a_text_that_fits_covers_all_of_it(writer):
     ids = writer.tokenizer.encode("오늘은 비가 와요.")
     view = attention_view(writer, "오늘은 비가 와요.", max_tokens=len(ids))
     assert view.source.tokens[0].special

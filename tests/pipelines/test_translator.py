@@ -1,12 +1,13 @@
-"""A translator gives one answer for every line, whatever the lines are."""
+"""Translator: one translation for every line, ensembles, prefixes, sampling."""
 
 import pytest
 import torch
+from expected_errors import raises
 
 import polyhead
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
-from polyhead.pipelines.translator import load, with_options
+from polyhead.pipelines.translator import Translator
 
 LINES = [
     "민준 씨는 내일 부산에 가요.",
@@ -21,7 +22,7 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def translator(tiny_run):
-    return load(tiny_run, device="cpu")
+    return Translator.from_dir(tiny_run, device="cpu")
 
 
 def test_every_line_has_one_translation_and_empty_lines_stay_empty(translator):
@@ -31,7 +32,7 @@ def test_every_line_has_one_translation_and_empty_lines_stay_empty(translator):
     assert all("\n" not in line for line in found)
 
 
-def test_alone_or_in_company_a_line_is_translated_alike(translator):
+def test_a_line_is_translated_alike_alone_and_in_a_batch(translator):
     options = DecodeConfig(beam=3, max_length=12)
     lines = [LINES[0], LINES[3], LINES[0] + " " + LINES[3]]
     together = translator.n_best(lines, options=options)
@@ -40,7 +41,7 @@ def test_alone_or_in_company_a_line_is_translated_alike(translator):
         assert [t.ids for t in alone] == [t.ids for t in best]
 
 
-def test_nothing_of_a_long_line_is_lost(translator):
+def test_a_long_line_is_split_without_loss(translator):
     long = " ".join([LINES[0]] * 60)
     parts = translator.split(long)
     assert len(parts) > 1
@@ -56,16 +57,15 @@ def test_n_best_are_different_and_in_order(translator):
     assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
 
 
-def test_log_p_is_what_one_pass_over_the_translation_gives(translator):
-    """The search adds up step by step with a cache; here everything is read at once."""
+def test_log_p_equals_that_of_one_forward_pass(translator):
     (best,) = translator.n_best([LINES[0]], options=DecodeConfig(beam=3, n_best=3, max_length=9))
-    model, tokenizers = translator.models[0].model, translator.tokenizers
+    model, tokenizers = translator.model, translator.tokenizers
     source = torch.tensor([tokenizers.source.encode(LINES[0])])
-    for one in best:
-        ids = list(one.ids) + ([2] if len(one.ids) < 9 else [])
+    for translation in best:
+        ids = [*translation.ids, *([2] if len(translation.ids) < 9 else [])]
         log_p = model(source, torch.tensor([[1, *ids[:-1]]])).log_softmax(-1)[0]
         expected = log_p[range(len(ids)), ids].sum().item()
-        assert one.log_p == pytest.approx(expected, abs=1e-4)
+        assert translation.log_p == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_prefix_begins_the_translation(translator):
@@ -74,43 +74,55 @@ def test_a_prefix_begins_the_translation(translator):
     assert best[0].text.startswith("Minjun goes")
 
 
-def test_samples_follow_their_seed(translator):
+def test_the_seed_determines_the_samples(translator):
     options = DecodeConfig(sample=True, max_length=12)
     first = translator.translate(LINES[:1] * 3, options=options, seed=5)
     assert translator.translate(LINES[:1] * 3, options=options, seed=5) == first
     assert translator.translate(LINES[:1] * 3, options=options, seed=6) != first
 
 
-def test_an_ensemble_of_one_model_twice_is_that_model(translator, tiny_run):
+def test_an_ensemble_of_a_model_with_itself_equals_the_model(translator, tiny_run):
     options = DecodeConfig(beam=3, max_length=10)
-    twice = load(tiny_run, tiny_run, device="cpu").n_best([LINES[0]], options=options)
+    twice = Translator.from_dir(tiny_run, tiny_run, device="cpu").n_best(
+        [LINES[0]], options=options
+    )
     assert twice[0][0].ids == translator.n_best([LINES[0]], options=options)[0][0].ids
 
 
 def test_an_ensemble_needs_one_vocabulary(tiny_run, tmp_path):
     from tiny import train_tiny
 
-    stranger = train_tiny(tmp_path, overrides=("text.vocab=800",))
-    with pytest.raises(CheckpointError, match="have different vocabularies; an ensemble needs one"):
-        load(tiny_run, stranger)
+    other = train_tiny(tmp_path, overrides=("text.vocab=800",))
+    with raises(CheckpointError, "different_vocabularies"):
+        Translator.from_dir(tiny_run, other)
 
 
-def test_the_short_way_from_python(tiny_run):
+def test_load_and_translate(tiny_run):
     assert len(polyhead.load(tiny_run).translate([LINES[0]])) == 1
-    with pytest.raises(ConfigError, match=r"takes a list of lines; write translate\(\[text\]\)"):
+    with raises(ConfigError, "not_a_list", "translate([line])"):
         polyhead.load(tiny_run).translate("not a list")
-    with pytest.raises(AttributeError, match="no attribute 'lod'"):
-        polyhead.lod  # noqa: B018
 
 
-def test_a_beam_grows_to_hold_the_n_best():
-    assert with_options(DecodeConfig(beam=2), {"n_best": 5, "beam": None}).beam == 5
-    with pytest.raises(ConfigError, match="a beam of 2 finds only 2"):
-        with_options(DecodeConfig(), {"n_best": 5, "beam": 2})
+def test_a_beam_is_widened_to_n_best():
+    assert DecodeConfig(beam=2).with_options({"n_best": 5, "beam": None}).beam == 5
+    with raises(ConfigError, "out_of_range", "n_best = 5"):
+        DecodeConfig().with_options({"n_best": 5, "beam": 2})
+
+
+def test_a_line_is_tokenized_once(translator, monkeypatch):
+    texts = []
+    kind = type(translator.tokenizer)
+    encode, encode_batch = kind.encode, kind.encode_batch
+    monkeypatch.setattr(kind, "encode", lambda self, s: texts.append(s) or encode(self, s))
+    monkeypatch.setattr(
+        kind, "encode_batch", lambda self, ts: texts.extend(ts) or encode_batch(self, ts)
+    )
+    translator.translate([LINES[0]], options=DecodeConfig(beam=1, max_length=4))
+    assert texts.count(LINES[0]) == 1
 
 
 @pytest.mark.parametrize("name", ["nowhere", "file"])
-def test_what_is_no_model_is_refused(name, tmp_path):
+def test_a_path_without_a_model_is_refused(name, tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match=r"there is no model|is a file; a model is"):
-        load(tmp_path / name)
+    with pytest.raises(CheckpointError, match=name):
+        Translator.from_dir(tmp_path / name)

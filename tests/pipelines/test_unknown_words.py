@@ -1,10 +1,11 @@
-"""PosUnk, and training that goes on from a trained model: recurrent translators from end to end."""
+"""Replacement of unknown words, and fine-tuning of recurrent translators from end to end."""
 
 import json
 from pathlib import Path
 
 import pytest
 import torch
+from expected_errors import raises
 from tiny import write_corpus
 
 import polyhead
@@ -14,7 +15,6 @@ from polyhead.decoding.batch import Output
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
-from polyhead.pipelines.translator import with_dictionary
 from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown, spell
 from polyhead.special_tokens import UNK
 from polyhead.tokenizers.base import TextConfig
@@ -36,8 +36,8 @@ def tokenizers():
     return train_tokenizers(["wir sehen Berlin im Regen"], ["we see the rain in town"], WORDS)
 
 
-def test_an_unknown_word_becomes_what_was_looked_at(tokenizers):
-    """By the dictionary if it knows the word, else as it stands; known words stay."""
+def test_an_unknown_word_is_replaced_by_its_most_attended_source_word(tokenizers):
+    """Translated by the dictionary if it has the word, else copied; known words stay."""
     we, see = tokenizers.target.encode("we see")[:2]
     ids = [we, see, UNK, UNK]
     weights = torch.tensor([
@@ -52,15 +52,15 @@ def test_an_unknown_word_becomes_what_was_looked_at(tokenizers):
     assert found == "we see Aachen us"
 
 
-def test_a_model_without_attention_cannot_know(tokenizers):
-    blind = Seq2Seq(Seq2SeqConfig(9, 9, d_model=4)).eval()
-    with pytest.raises(ConfigError, match="no model here attends to its source"):
-        replace_unknown([blind], tokenizers, ["wir"], [[Output([UNK], 0.0, 0.0)]], {})
+def test_a_model_without_cross_attention_is_refused(tokenizers):
+    model = Seq2Seq(Seq2SeqConfig(9, 9, d_model=4)).eval()
+    with raises(ConfigError, "no_cross_attention"):
+        replace_unknown([model], tokenizers, ["wir"], [[Output([UNK], 0.0, 0.0)]], {})
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A GNMT of words that knows few of them."""
+    """A GNMT with a small vocabulary of words."""
     folder = tmp_path_factory.mktemp("words")
     files = write_corpus(folder)
     words = ("model.family=gnmt", 'text.kind="words"', "text.vocab=12", "text.joint=false")
@@ -69,27 +69,27 @@ def trained(tmp_path_factory):
     return folder, files
 
 
-def test_training_on_words_leaves_a_dictionary_that_translation_uses(trained):
+def test_training_on_words_saves_a_dictionary_that_translation_uses(trained):
     folder, files = trained
     assert (folder / "run" / FILE).read_text(encoding="utf-8").count("\t") > 5
     translator = polyhead.load(folder / "run")
     with torch.no_grad():
-        translator.models[0].model.to_logits.bias[UNK] += 5.0  # it hardly knows anything
+        translator.model.to_logits.bias[UNK] += 5.0
     assert len(find_dictionary(folder / "run" / "best")) > 5
     lines = Path(files["source"][0]).read_text(encoding="utf-8").splitlines()[:6]
     plain = translator.n_best(lines, options=DecodeConfig(beam=2, max_length=8))
     options = DecodeConfig(beam=2, max_length=8, replace_unknown=True, coverage=0.2)
-    said = translator.n_best(lines, options=options)
-    assert any("⁇" in best[0].text for best in plain)  # the vocabulary is so small
-    assert not any("⁇" in best[0].text for best in said)
+    replaced = translator.n_best(lines, options=options)
+    assert any("⁇" in best[0].text for best in plain)
+    assert not any("⁇" in best[0].text for best in replaced)
     own = folder / "own.tsv"
     words = {word for line in lines for word in line.split()}
     own.write_text("".join(f"{word}\tX\n" for word in sorted(words)), encoding="utf-8")
-    said = with_dictionary(translator, own).n_best(lines, options=options)
-    assert any("X" in best[0].text.split() for best in said)
+    replaced = translator.with_dictionary(own).n_best(lines, options=options)
+    assert any("X" in best[0].text.split() for best in replaced)
 
 
-def test_a_model_goes_on_from_its_own_family_and_learns_by_reward(trained):
+def test_fine_tuning_by_reward_starts_from_the_weights(trained):
     folder, files = trained
     more = ("model.family=gnmt", f'train.init="{folder / "run"}"', "train.reward.samples=2",
             "train.steps=3")  # fmt: skip
@@ -103,12 +103,12 @@ def test_a_model_goes_on_from_its_own_family_and_learns_by_reward(trained):
         float((a - b).detach().abs().max())
         for a, b in zip(before.model.parameters(), after.model.parameters(), strict=True)
     ]
-    assert 0 < max(moved) < 0.05  # it went on from there, and went on
+    assert 0 < max(moved) < 0.05  # changed, but not much
     log = (folder / "rewarded" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert all(json.loads(line) for line in log)
 
 
-def test_a_model_that_only_gets_worse_stays_what_it_was(trained):
+def test_the_initial_model_stays_the_best_if_training_makes_it_worse(trained):
     folder, files = trained
     worse = ("model.family=gnmt", f'train.init="{folder / "run"}"', "train.steps=3", "train.keep=1",
              "train.save_every=1", "train.validate_every=1", "train.schedule.kind=constant",
@@ -123,7 +123,7 @@ def test_a_model_that_only_gets_worse_stays_what_it_was(trained):
     assert not all(map(torch.equal, before, last))
 
 
-def test_another_family_is_refused(trained):
+def test_fine_tuning_from_another_family_is_refused(trained):
     folder, files = trained
     wrong = ("model.family=luong", f'train.init="{folder / "run"}"')
     with pytest.raises(ConfigError, match="another family than luong, which can begin only from"):
@@ -137,5 +137,5 @@ def test_every_recipe_trains_and_translates(name, tmp_path):
     assert recipe in recipe_names()
     files = write_corpus(tmp_path)
     train(read_run(recipe, (*TINY, "text.vocab=900", "train.steps=2"), files), tmp_path / "run")
-    (said,) = polyhead.load(tmp_path / "run").translate(["내일 회의가 있어요."])
-    assert isinstance(said, str)
+    (translation,) = polyhead.load(tmp_path / "run").translate(["내일 회의가 있어요."])
+    assert isinstance(translation, str)

@@ -88,7 +88,8 @@ serve([Path(sys.argv[1])], settings, lambda line: print(line, file=sys.stderr, f
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("SegmentBatch", "did not stop"), ("cut", "Timeout (0:00:04.500000)!")]
+    ("name", "reason"),
+    [("SegmentBatch", "did not stop"), ("split_text", "Timeout (0:00:04.500000)!")],
 )
 def test_a_hanging_server_exits_with_1(models, name, reason):
     words = [sys.executable, "-c", HANGING.format(name=name), str(models["translate"])]

@@ -134,7 +134,7 @@ def test_other_formats_equal_those_of_the_command(server, view, served):
     assert page.headers["content-type"].startswith("text/html")
     assert "attachment" in page.headers["content-disposition"]
     assert b"polyhead-attention-1" in page.body
-    assert str(served("translate").model.names[0]).encode() not in page.body
+    assert str(served("translate").model.name).encode() not in page.body
     picture = {"text": TEXT, "format": "svg", "kind": "cross", "layer": 1, "lines": True}
     assert server.post("/v1/attention", picture).body.startswith(b"<svg")
     wrong = server.post("/v1/attention", {**picture, "layer": 99})
@@ -234,9 +234,8 @@ def test_streamed_text_equals_the_whole_text(server, served):
     whole = server.post("/v1/generate", {**sent, "stream": False}).json()["text"]
     assert "".join(pieces) == json.loads(events[-1]["data"])["text"] == whole
     writer = served("generate").model
-    from polyhead.pipelines.translator import with_options
 
-    options = with_options(writer.defaults, {"max_length": 9, "sample": True})
+    options = writer.defaults.with_options({"max_length": 9, "sample": True})
     assert whole == writer.generate("오늘", options=options, seed=3)
 
 
@@ -446,7 +445,7 @@ def test_a_long_text_to_fill_is_rejected(server, served):
 
 
 def test_ended_is_false_at_the_maximum_length(server, served, monkeypatch):
-    kind = type(served("translate").model.models[0].model)
+    kind = type(served("translate").model.model)
     real = kind.step
 
     def step(self, last, state):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from asgi import JSON, Running, call
 
-from polyhead.pipelines.segments import cut, decode, join
+from polyhead.pipelines.segments import decode_segments, join_segments, split_text
 from polyhead.server.registry import ModelRegistry
 from polyhead.viz.capture import alignment
 
@@ -20,9 +20,9 @@ SHORT = {"max_length": 12}
 def library(translator, text, **changes):
     """Return the library's translations of a text, decoded alone."""
     options = replace(translator.defaults, **changes)
-    lines = cut(translator, text, options)
-    alone = [decode(translator, [one])[0] for line in lines for one in line]
-    return join(translator, lines, alone)
+    lines = split_text(translator, text, options)
+    alone = [decode_segments(translator, [one])[0] for line in lines for one in line]
+    return join_segments(translator, lines, alone)
 
 
 def test_translations_equal_the_librarys(server, served):

@@ -35,7 +35,7 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize("family", SIZES)
 def test_translations_do_not_depend_on_the_batch(runs, family):
     translator = polyhead.load(runs / family)
-    assert translator.models[0].family == family
+    assert translator.saved.family == family
     options = DecodeConfig(beam=3, n_best=2, max_length=12)
     lines = [LINE, "네.", f"{LINE} {LINE}"]
     together = translator.n_best(lines, options=options)

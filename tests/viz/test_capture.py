@@ -10,7 +10,7 @@ from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.pipelines.translator import load
+from polyhead.pipelines.translator import Translator
 from polyhead.viz.capture import alignment, attention_view, translation_maps
 from polyhead.viz.select import ViewOptions
 from polyhead.viz.views import AttentionView
@@ -21,7 +21,7 @@ TEXT = "민준 씨는 내일 부산에 가요."
 
 @pytest.fixture(scope="module")
 def translator(tiny_run):
-    return load(tiny_run, device="cpu")
+    return Translator.from_dir(tiny_run, device="cpu")
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,9 @@ from polyhead.cli.stdin import UTF8, piped
 from polyhead.cli.translate import PROMPT
 from polyhead.data.locate import find_lines
 from polyhead.errors import ConfigError
-from polyhead.pipelines.family_checks import family_of
-from polyhead.pipelines.text_classifier import Label, TextClassifier, load
+from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.pipelines.load import load
+from polyhead.pipelines.text_classifier import Classification, TextClassifier
 
 
 @dataclass(frozen=True)
@@ -31,22 +32,23 @@ class ClassifyWords:
 
 def run_classify(model: Path, files: Sequence[Path], words: ClassifyWords) -> int:
     """Classify texts or images, whichever the model is for; the exit code."""
-    if family_of(model) == "vit":
+    labeller = load(model, device=words.device)
+    if isinstance(labeller, ImageClassifier):
         if words.scores:
             raise ConfigError(f"--scores is for texts; for images say --top {words.top}")
         from polyhead.cli.classify_images import run_images  # which loads what reads images
 
         return run_images(
-            model,
+            labeller,
             files,
             top=words.top,
             size=words.size,
             jsonl=words.jsonl,
-            device=words.device,
         )
     if words.size is not None or words.top != 1:
         raise ConfigError("--top and --size are for images; for texts there is --scores")
-    labeller = load(model, device=words.device)
+    if not isinstance(labeller, TextClassifier):
+        labeller = TextClassifier.from_saved(labeller.saved, labeller.name, labeller.device)
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
     try:
         for lines in _given(files, words.encoding):
@@ -83,13 +85,13 @@ def _classify(
     out.flush()
 
 
-def as_line(label: Label, scores: bool) -> str:
+def as_line(label: Classification, scores: bool) -> str:
     """The label; after tabs, if asked for, every class and its probability."""
     shares = (f"{name}={share:.4f}" for name, share in label.probabilities.items())
     return "\t".join([label.label, *shares]) if scores else label.label
 
 
-def as_json(line: str, label: Label) -> str:
+def as_json(line: str, label: Classification) -> str:
     """Everything about one line."""
     return json.dumps({"text": line, **asdict(label)}, ensure_ascii=False)
 
@@ -100,10 +102,10 @@ def run_label_evaluation(
     """Classify texts whose classes are known, and tell how often that was right."""
     if len(models) != 1:
         raise ConfigError(f"{len(models)} models were given; one classifier at a time")
-    labeller = load(models[0], device=device)
+    labeller = TextClassifier.from_dir(models[0], device=device)
     examples, notices = labeller.read(list(files), encoding)
     with counting("classifying", len(examples)) as progress:
-        found = labeller.judge(examples, notices, progress)
+        found = labeller.evaluate_examples(examples, notices, progress)
     for notice in found.notices:
         say(notice)
     print(json.dumps(asdict(found), indent=2, ensure_ascii=False) if json_out else found)

@@ -12,28 +12,26 @@ from torch import Tensor
 
 from polyhead.cli.console import counting, say
 from polyhead.errors import ConfigError, DataError
-from polyhead.pipelines.image_classifier import ImageClassifier, Label, load
+from polyhead.pipelines.image_classifier import ImageClassifier, Label
 
 SIZE = re.compile(r"(\d{1,5})(?:x(\d{1,5}))?")
 
 
 def run_images(
-    model: Path,
+    labeller: ImageClassifier,
     files: Sequence[Path],
     *,
     top: int = 1,
     size: str | None = None,
     jsonl: bool = False,
-    device: str = "auto",
 ) -> int:
     """One line for each image: its path, its class, the probability. 4 if some were no images."""
     if not files:
         raise ConfigError("name at least one image, as in: polyhead classify MODEL image.png")
     if top < 1:
         raise ConfigError(f"--top {top}: expected at least 1")
-    labeller = load(model, device=device)
     shape, n_read = labeller.shape(read_size(size)), 0
-    at_once = labeller.at_once(shape)
+    at_once = labeller.batch_size(shape)
     with counting("classifying", len(files)) as progress:
         for start in range(0, len(files), at_once):
             images = read_all(labeller, shape, files[start : start + at_once])
@@ -74,7 +72,9 @@ def run_image_evaluation(
     models: Sequence[Path], images: Sequence[Path], size: str | None, json_out: bool, device: str
 ) -> None:
     """Accuracy, F1 and who is confused with whom. `digits` means the embedded ones."""
-    labeller = load(*models, device=device)
+    if len(models) != 1:
+        raise ConfigError(f"{len(models)} models were given; expected one", "one_model")
+    labeller = ImageClassifier.from_dir(models[0], device=device)
     embedded = [str(path) for path in images] == ["digits"] and not images[0].exists()
     found, notices = labeller.evaluate(
         () if embedded else images,

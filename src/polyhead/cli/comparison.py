@@ -19,7 +19,7 @@ from polyhead.compare.systems import CONTESTS, Contest
 from polyhead.compare.table import best_row, brief, lead, warnings
 from polyhead.errors import ConfigError
 from polyhead.i18n import chosen_language
-from polyhead.pipelines.evaluate import Metric
+from polyhead.pipelines.evaluation import Metric
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from polyhead.cli.console import TrainingScreen, say
 from polyhead.data.locate import find_lines
-from polyhead.pipelines.evaluate import evaluate
-from polyhead.pipelines.translator import load
+from polyhead.pipelines.evaluation import evaluate
+from polyhead.pipelines.translator import Translator
 from polyhead.training.config import read_run
 from polyhead.training.trainer import train
 from polyhead.viz.capture import attention_view
@@ -29,7 +29,7 @@ def run_demo(folder: Path, *, quick: bool) -> int:
         return 130
     seconds = time.perf_counter() - started
 
-    translator = load(folder)
+    translator = Translator.from_dir(folder)
     sources, references = (
         find_lines(Path("schedules/test.ko")),
         find_lines(Path("schedules/test.en")),

@@ -9,9 +9,9 @@ from polyhead.cli.console import counting
 from polyhead.data.locate import find_lines
 from polyhead.data.parallel import read_references
 from polyhead.errors import ConfigError
-from polyhead.pipelines.evaluate import Metric, TranslationEvaluation, evaluate, evaluate_exactly
-from polyhead.pipelines.lsh_rounds import use_rounds
-from polyhead.pipelines.translator import Translator, load, with_options
+from polyhead.layers.lsh.attention import set_eval_rounds
+from polyhead.pipelines.evaluation import Metric, TranslationEvaluation, evaluate, evaluate_exactly
+from polyhead.pipelines.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ def run_evaluation(words: EvaluateWords) -> None:
     if words.metric not in get_args(Metric):
         raise ConfigError(f"--metric {words.metric}: expected bleu or wer")
     sources, references = read_references(words.source, words.target, words.encoding)
-    translator = load(*words.models, device=words.device)
+    translator = Translator.from_dir(*words.models, device=words.device)
     if words.rounds is not None:
         for saved in translator.models:
-            use_rounds(saved.model, words.rounds)
+            set_eval_rounds(saved.model, words.rounds)
     against = _other(words)
     n = len(sources) * (2 if isinstance(against, Translator) else 1)
     with counting("translating", n) as progress:
-        options = with_options(translator.defaults, words.changes)
+        options = translator.defaults.with_options(words.changes)
         if words.metric == "wer":
             found = evaluate_exactly(
                 translator, sources, references,
@@ -74,7 +74,7 @@ def _other(words: EvaluateWords) -> Translator | list[str] | None:
         return None
     if words.against.is_file():
         return find_lines(words.against, words.encoding)
-    return load(words.against, device=words.device)
+    return Translator.from_dir(words.against, device=words.device)
 
 
 def as_text(found: TranslationEvaluation, against: str) -> str:

@@ -12,7 +12,7 @@ from polyhead.cli.console import say
 from polyhead.cli.options import as_text
 from polyhead.cli.stdin import piped
 from polyhead.errors import ConfigError, DataError
-from polyhead.pipelines.mask_filler import Filled, load
+from polyhead.pipelines.mask_filler import Filled, MaskFiller
 
 MAX_TOP = 200  # every hypothesis of several blanks grows by as many guesses
 
@@ -39,7 +39,7 @@ def run_filling(words: FillWords) -> int:
         raise ConfigError(
             'give a text with a blank, as in: polyhead fill MODEL "오늘은 [MASK]이다"'
         )
-    filler = load(words.model, device=words.device)
+    filler = MaskFiller.from_dir(words.model, device=words.device)
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
     n_filled = n_left_out = 0
     try:

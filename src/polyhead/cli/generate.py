@@ -12,8 +12,7 @@ from polyhead.cli.console import say
 from polyhead.cli.options import as_text
 from polyhead.data.locate import find_lines
 from polyhead.errors import ConfigError
-from polyhead.pipelines.text_generator import TextGenerator, load
-from polyhead.pipelines.translator import with_options
+from polyhead.pipelines.text_generator import TextGenerator
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ class GenerateWords:
 def run_generation(words: GenerateWords) -> None:
     """Write to standard output, one continuation after the other."""
     check(words)
-    writer = load(words.model, device=words.device)
+    writer = TextGenerator.from_dir(words.model, device=words.device)
     prompt = (
         read_prompt(words.encoding) if words.prompt is None else as_text(words.prompt, "--prompt")
     )
-    n_read, context = len(writer.encode(prompt)), writer.context
+    n_read, context = len(writer.encode(prompt)), writer.max_length
     if n_read > context:
         say(
             f"polyhead: the prompt has {n_read:,} tokens, but the model reads {context:,} at once; "
@@ -83,7 +82,7 @@ def read_prompt(encoding: str) -> str:
 def _write(
     writer: TextGenerator, prompt: str, words: GenerateWords, seed: int, out: io.TextIOWrapper
 ) -> None:
-    options = with_options(writer.defaults, chosen(words))
+    options = writer.defaults.with_options(chosen(words))
     stop = [text.replace("\\n", "\n") for text in words.stop]
     pieces = writer.stream(prompt, options=options, seed=seed, stop=stop)
     if words.jsonl:

@@ -8,10 +8,10 @@ from pathlib import Path
 from polyhead.cli.console import counting, say
 from polyhead.data.locate import find_lines
 from polyhead.errors import ConfigError
+from polyhead.layers.lsh.attention import set_eval_rounds
 from polyhead.pipelines import mask_filler as filler
 from polyhead.pipelines.family_checks import family_of
-from polyhead.pipelines.lsh_rounds import use_rounds
-from polyhead.pipelines.text_generator import LanguageScore, load
+from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 
 
 def run_scoring(
@@ -27,9 +27,9 @@ def run_scoring(
     if len(models) == 1 and family_of(models[0]) in filler.FAMILIES:
         _score_blanks(models[0], lines, rounds, as_json, device)
         return
-    writer = load(*models, device=device)
+    writer = TextGenerator.from_dir(*models, device=device)
     if rounds is not None:
-        use_rounds(writer.saved.model, rounds)
+        set_eval_rounds(writer.saved.model, rounds)
     asked = writer.examination(lines)
     with counting("reading", asked.n_tokens) as progress:
         found = writer.score_of(asked, progress)

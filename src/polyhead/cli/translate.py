@@ -10,13 +10,7 @@ from typing import Any
 
 from polyhead.cli.console import counting, say
 from polyhead.cli.stdin import UTF8, mended
-from polyhead.pipelines.translator import (
-    Translation,
-    Translator,
-    load,
-    with_dictionary,
-    with_options,
-)
+from polyhead.pipelines.translator import Translation, Translator
 from polyhead.viz.capture import alignment
 
 PROMPT = "> "
@@ -40,9 +34,9 @@ class TranslateWords:
 
 def run_translation(words: TranslateWords) -> None:
     """Translate standard input; on a terminal, line by line with a prompt."""
-    translator = load(*words.models, device=words.device)
+    translator = Translator.from_dir(*words.models, device=words.device)
     if words.dictionary is not None:
-        translator = with_dictionary(translator, words.dictionary)
+        translator = translator.with_dictionary(words.dictionary)
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
     try:
         if sys.stdin.isatty():
@@ -68,17 +62,18 @@ def _converse(translator: Translator, words: TranslateWords, out: io.TextIOWrapp
 def _translate(
     translator: Translator, words: TranslateWords, lines: list[str], out: io.TextIOWrapper
 ) -> None:
-    options = with_options(translator.defaults, words.changes)
-    for number, line in enumerate(lines, 1):
-        if translator.is_long(line):
+    options = translator.defaults.with_options(words.changes)
+    parts = translator.split_lines(lines)
+    for number, part in enumerate(parts, 1):
+        if len(part) > 1:
             say(
                 f"polyhead: line {number} of this block is longer than {translator.max_length} "
                 "tokens; it is translated in pieces"
             )
     prefixes = [words.prefix] * len(lines) if words.prefix else None
     with counting("translating", len(lines)) as progress:
-        found = translator.n_best(
-            lines, options=options, seed=words.seed, prefixes=prefixes, progress=progress
+        found = translator.translate_parts(
+            parts, options=options, seed=words.seed, prefixes=prefixes, progress=progress
         )
     links: list[list[list[tuple[int, int, float]]]] = []
     for line, best in zip(lines, found, strict=True):

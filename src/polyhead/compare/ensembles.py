@@ -17,7 +17,7 @@ from polyhead.compare.results import (
     write_json,
 )
 from polyhead.compare.scoring import n_translations, translate_test_set
-from polyhead.pipelines.translator import load
+from polyhead.pipelines.translator import Translator
 from polyhead.training.run_log import ProgressReporter
 
 
@@ -58,7 +58,7 @@ def score_ensemble(
     progress: Callable[[int], None],
 ) -> SystemResult:
     """Translate and score the test set with an ensemble of these systems."""
-    translator = load(*(plan.folder / "runs" / result.key for result in results))
+    translator = Translator.from_dir(*(plan.folder / "runs" / result.key for result in results))
     seed = f"ensemble{len(results)}"
     scores, speeds = translate_test_set(plan, translator, (name, seed), progress)
     costs = {

@@ -24,7 +24,7 @@ from polyhead.compare.systems import HOME, Contest, System, select_systems, syst
 from polyhead.config import read, set_by_path
 from polyhead.errors import ConfigError
 from polyhead.models.registry import FAMILIES
-from polyhead.pipelines.evaluate import Metric
+from polyhead.pipelines.evaluation import Metric
 from polyhead.training.config import DEFAULT_RECIPE, LISTS, build, find_recipe
 from polyhead.training.run_dir import fingerprint
 

@@ -16,7 +16,7 @@ from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors, write_t
 from polyhead.cost.published import PublishedSystem
 from polyhead.errors import ConfigError
 from polyhead.metrics.bleu import Score
-from polyhead.pipelines.evaluate import Metric
+from polyhead.pipelines.evaluation import Metric
 
 DECODINGS = ("greedy", "beam")
 OF_ENSEMBLES = ("members", "names")  # keys that the rows of single systems do not have

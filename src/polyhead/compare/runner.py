@@ -39,7 +39,7 @@ from polyhead.data.batches.translation import Pair, TranslationBatches
 from polyhead.data.config import DataConfig
 from polyhead.data.parallel import load_parallel
 from polyhead.errors import DataError, Diverged
-from polyhead.pipelines.translator import load
+from polyhead.pipelines.translator import Translator
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import TokenizerPair, save_tokenizers
 from polyhead.training.config import RunConfig, build
@@ -281,7 +281,7 @@ def flops_per_step(run: RunConfig, shared: SharedData) -> float:
     batches = TranslationBatches(lambda _: shared.pairs, run.train.max_tokens, run.train.seed)
     n_tokens = sum(len(source) + len(target) for source, target in shared.pairs)
     if run.train.reward.samples and run.train.init is not None:
-        model = load(run.train.init).models[0].model
+        model = Translator.from_dir(run.train.init).models[0].model
         per_token = measured_flops_per_token(model, run, shared.pairs)
     else:
         per_token = flops_per_token(run, shared.pairs)

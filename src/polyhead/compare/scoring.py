@@ -46,8 +46,8 @@ from polyhead.layers.attention_hooks import has_cross_attention
 from polyhead.metrics.bleu import SAMPLES, Comparison, Score, compare, score
 from polyhead.metrics.error_rates import compare_errors, error_rates
 from polyhead.models.registry import FAMILIES
-from polyhead.pipelines.evaluate import Metric
-from polyhead.pipelines.translator import Translator, load
+from polyhead.pipelines.evaluation import Metric
+from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import EOS, PAD, UNK
 from polyhead.training.config import RunConfig, build
 from polyhead.training.losses import Objective, TranslationLoss
@@ -71,8 +71,8 @@ def score_system(
     pairs: the encoded training pairs; folders: its run directories, one for each stage.
     """
     system, seed = system_and_seed
-    translator = load(folders[-1])
-    model: Any = translator.models[0].model
+    translator = Translator.from_dir(folders[-1])
+    model: Any = translator.model
     scores, speeds = translate_test_set(plan, translator, (system.name, seed), progress)
     median = sorted(pairs, key=lambda pair: len(pair[0]))[len(pairs) // 2][0]
     options = translator.defaults
@@ -157,7 +157,7 @@ def significance_test(
 def training_cost(folder: Path, pairs: Sequence[Pair]) -> TrainingCost:
     """Return steps, tokens, time and FLOPs of one run."""
     progress = read_progress(folder / "last")["progress"]
-    saved = load(folder).models[0]
+    saved = Translator.from_dir(folder).models[0]
     run = build(dict(saved.about["run"]))
     timing = read_json(folder / "time.json")
     per_step = timing["seconds"] / timing["steps"] if timing["steps"] else 0.0

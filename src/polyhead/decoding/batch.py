@@ -1,4 +1,4 @@
-"""Many sentences: batched by length, decoded, and given back in their order."""
+"""Decoding of many sentences in batches of similar length."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import DecodeConfig, Hypotheses
+from polyhead.decoding.config import NEVER, DecodeConfig, Hypotheses
 from polyhead.decoding.protocol import Decodable, S
-from polyhead.decoding.sampling import greedy, sample
+from polyhead.decoding.sampling import greedy_search, sample
 from polyhead.special_tokens import EOS, PAD
 
 MAX_ROWS = 64  # sentences in one batch
@@ -19,9 +19,9 @@ MAX_TOKENS = 4096  # source tokens in one batch, times the beam
 
 @dataclass(frozen=True)
 class Output:
-    """One hypothesis: ids without the closing EOS, its score, and log P of all its tokens.
+    """One hypothesis: its ids without EOS, its score, and the log-probability of all its tokens.
 
-    `text` is what it says, where that is not what its ids say: unknown words may be replaced.
+    `text` is set where it differs from the decoded ids: unknown words may be replaced.
     """
 
     ids: list[int]
@@ -40,16 +40,19 @@ def decode_all(
     generator: torch.Generator | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[list[Output]]:
-    """The best `n_best` outputs for every source, in the order of the sources."""
+    """Return the `n_best` best outputs for every source, in the order of the sources.
+
+    progress: called with the number of sources of each finished batch.
+    """
     outputs: list[list[Output]] = [[] for _ in sources]
     for batch in batches(sources, config):
-        source = rectangle([sources[i] for i in batch]).to(device)
+        source = pad_right([sources[i] for i in batch]).to(device)
         prefix = None
         if prefixes is not None and any(prefixes[i] for i in batch):
-            prefix = rectangle([prefixes[i] for i in batch]).to(device)
-        found = search(model, source, config, prefix, generator)
+            prefix = pad_right([prefixes[i] for i in batch]).to(device)
+        hypotheses = search(model, source, config, prefix, generator)
         for row, i in enumerate(batch):
-            outputs[i] = read_outputs(found, row, config.n_best)
+            outputs[i] = read_outputs(hypotheses, row, config.n_best)
         progress(len(batch))
     return outputs
 
@@ -61,17 +64,17 @@ def search(
     prefix: Int[Tensor, "batch prefix"] | None = None,
     generator: torch.Generator | None = None,
 ) -> Hypotheses:
-    """The strategy that the options ask for."""
+    """Decode one batch by sampling, greedy search or beam search, as the options say."""
     if config.sample:
         generator = torch.Generator().manual_seed(0) if generator is None else generator
         return sample(model, source, config, generator, prefix)
     if config.beam == 1:
-        return greedy(model, source, config, prefix)
+        return greedy_search(model, source, config, prefix)
     return beam_search(model, source, config, prefix)
 
 
 def batches(sources: Sequence[list[int]], config: DecodeConfig) -> Iterator[list[int]]:
-    """Numbers of sentences of similar length; the longest first, so that memory fails early."""
+    """Yield indices of sources of similar length; the longest first, to run out of memory early."""
     width = config.n_best if config.sample else config.beam
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
     batch: list[int] = []
@@ -86,23 +89,19 @@ def batches(sources: Sequence[list[int]], config: DecodeConfig) -> Iterator[list
         yield batch
 
 
-def rectangle(sequences: Sequence[list[int]]) -> Int[Tensor, "batch length"]:
-    """Padded on the right to the longest."""
+def pad_right(sequences: Sequence[list[int]]) -> Int[Tensor, "batch length"]:
+    """Pad all sequences on the right to the longest."""
     width = max(1, max(map(len, sequences)))
     return torch.tensor([s + [PAD] * (width - len(s)) for s in sequences])
 
 
-def read_outputs(found: Hypotheses, row: int, n_best: int) -> list[Output]:
-    """The best outputs of one sentence of a batch."""
+def read_outputs(hypotheses: Hypotheses, row: int, n_best: int) -> list[Output]:
+    """Return the best outputs of one sentence of a batch."""
     outputs = []
-    for tokens, score, log_p in zip(
-        found.tokens[row, :n_best].tolist(),
-        found.scores[row, :n_best].tolist(),
-        found.log_p[row, :n_best].tolist(),
-        strict=True,
-    ):
-        if score == float("-inf"):
-            continue  # fewer hypotheses exist than were asked for
+    columns = (hypotheses.tokens, hypotheses.scores, hypotheses.log_p)
+    for tokens, score, log_p in zip(*(c[row, :n_best].tolist() for c in columns), strict=True):
+        if score == NEVER:
+            continue  # there are fewer hypotheses than n_best
         ids = tokens[: tokens.index(EOS)] if EOS in tokens else [t for t in tokens if t != PAD]
         outputs.append(Output(ids, score, log_p))
     return outputs

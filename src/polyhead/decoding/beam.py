@@ -1,55 +1,66 @@
-"""Beam search: keep the k likeliest beginnings, extend each by every word, keep the k likeliest.
+"""Beam search: extend the k best hypotheses by every token, keep the k best, repeat.
 
     score(y | x) = log P(y | x) / lp(y) + cp(x, y)    (Wu et al. 2016, eq. 14)
     lp(y)        = ((5 + |y|) / 6)^α
+    cp(x, y)     = β Σ_i log(min(Σ_j α_ij, 1))        (the coverage penalty)
 
-cp is the coverage penalty (`coverage.py`), 0 unless asked for. Hypotheses that end go to a pool of
-k and make room for others. A sentence is done when its pool is full and no living hypothesis, were
-it to end now with its whole source covered, would enter it. Done sentences leave the batch.
+α_ij is the attention of token j of the output to token i of the source. A source token that got 1
+in all costs nothing, one without attention costs much.
 
-Sentences need not stand at the same step: each has its own, so that others may join a search under
-way (`flow.py`). Here all begin together.
+Finished hypotheses go to a pool of k and make room for others. A sentence is done when its pool is
+full and no unfinished hypothesis would enter it if it ended now with its whole source covered. Done
+sentences are removed from the batch.
+
+Each sentence counts its own steps, so that others may join a running search
+(`continuous_beam.py`). Here all start together.
 
 Axes: batch (sentences), beam (hypotheses of one sentence), choice (candidates of one sentence).
 """
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyhead.decoding.config import NEVER, DecodeConfig, Hypotheses, force, length_normalisers
-from polyhead.decoding.coverage import coverage_penalty, looked_at
-from polyhead.decoding.protocol import Decodable, S
+from polyhead.decoding.config import (
+    NEVER,
+    DecodeConfig,
+    Hypotheses,
+    force_tokens,
+    length_penalties,
+)
+from polyhead.decoding.protocol import Attentive, Decodable, S
+from polyhead.errors import ConfigError
 from polyhead.special_tokens import BOS, EOS, PAD
 
 
 @dataclass
 class Beams:
-    """The living hypotheses and the pool of finished ones, for the sentences still in work."""
+    """The unfinished hypotheses and the pool of finished ones, for all sentences of a batch."""
 
     tokens: Int[Tensor, "batch beam length"]
     log_p: Float[Tensor, "batch beam"]
     ended: Int[Tensor, "batch beam length"]
     ended_score: Float[Tensor, "batch beam"]
     ended_log_p: Float[Tensor, "batch beam"]
-    steps: Int[Tensor, "batch"]  # tokens of every living hypothesis
-    prefix: Int[Tensor, "batch prefix"]  # how outputs must begin; 0 wide if nobody minds
-    covered: Float[Tensor, "batch beam source"]  # what was looked at so far; 0 wide if nobody asks
+    steps: Int[Tensor, "batch"]  # tokens of every unfinished hypothesis
+    prefix: Int[Tensor, "batch prefix"]  # how outputs must begin; width 0 if they need not
+    covered: Float[Tensor, "batch beam source"]  # summed attention; width 0 without coverage
     real: Bool[Tensor, "batch source"]
 
     @property
     def last(self) -> Int[Tensor, "batch beam"]:
-        """The newest token of every hypothesis."""
+        """The last token of every hypothesis."""
         place = (self.steps - 1).clamp(min=0)[:, None, None].expand(*self.log_p.shape, 1)
         newest = self.tokens.take_along_dim(place, dim=2)[..., 0]
         return newest.masked_fill(self.steps[:, None] == 0, BOS)
 
     @property
-    def wanted(self) -> Int[Tensor, "batch"] | None:
-        """The token that each sentence's prefix has next; PAD where there is none (any more)."""
+    def forced(self) -> Int[Tensor, "batch"] | None:
+        """The next token of each sentence's prefix; PAD where there is none."""
         length = self.prefix.size(1)
         if not length:
             return None
@@ -57,16 +68,16 @@ class Beams:
         return F.pad(self.prefix, (0, 1), value=PAD).take_along_dim(place, dim=1)[:, 0]
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> "Beams":
-        """Only these sentences, in this order."""
-        return Beams(*(getattr(self, one.name)[sentences] for one in fields(self)))
+        """Return only these sentences, in this order."""
+        return Beams(*(getattr(self, field.name)[sentences] for field in fields(self)))
 
     def absorb(self, tokens: Tensor, score: Tensor, log_p: Tensor) -> None:
-        """Let new finished hypotheses compete for a place in the pool."""
+        """Add finished hypotheses to the pool, which keeps the best."""
         width = self.log_p.size(1)
         scores = torch.cat([self.ended_score, score], dim=1)
         self.ended_score, best = scores.topk(width, dim=1)
-        everyone = torch.cat([self.ended, tokens], dim=1)
-        self.ended = everyone.take_along_dim(best[..., None], dim=1)
+        ended = torch.cat([self.ended, tokens], dim=1)
+        self.ended = ended.take_along_dim(best[..., None], dim=1)
         self.ended_log_p = torch.cat([self.ended_log_p, log_p], dim=1).take_along_dim(best, dim=1)
 
 
@@ -77,53 +88,53 @@ def beam_search(
     config: DecodeConfig,
     prefix: Int[Tensor, "batch prefix"] | None = None,
 ) -> Hypotheses:
-    """Translate a batch: for every sentence the `beam` best outputs found."""
+    """Return the `beam` best outputs of every sentence of a batch."""
     limit, width = config.limit(source.size(1)), config.beam
     state = model.begin(source, width=width, max_length=limit)
-    beams = start(source, config, limit, prefix)
-    found = start(source, config, limit, prefix)
+    beams = start_beams(source, config, limit, prefix)
+    results = start_beams(source, config, limit, prefix)
     active = torch.arange(len(source), device=source.device)
 
     for _ in range(limit):
         logits = model.step(beams.last, state)
         if config.coverage:
-            beams.covered = beams.covered + looked_at(state, config.coverage)
-        state.select(extend(logits, beams, config))
-        over = done(beams, config)
-        n_over = int(over.sum())
-        if n_over == len(active):
+            beams.covered = beams.covered + attention_of(state, config.coverage)
+        state.select(extend_beams(logits, beams, config))
+        finished = is_done(beams, config)
+        n_finished = int(finished.sum())
+        if n_finished == len(active):
             break
-        if 4 * n_over >= len(active):  # copying the rest must be worth it
-            gone, stay = over.nonzero()[:, 0], (~over).nonzero()[:, 0]
-            _store(found, active[gone], beams.keep(gone))
+        if 4 * n_finished >= len(active):  # else copying the rest costs more than it saves
+            gone, stay = finished.nonzero()[:, 0], (~finished).nonzero()[:, 0]
+            _store(results, active[gone], beams.keep(gone))
             state.keep(stay)
             beams, active = beams.keep(stay), active[stay]
-    else:  # nobody was done before the limit: what lives is as long as that
-        close(beams, config)
+    else:  # the limit was reached: unfinished hypotheses are as long as that
+        close_beams(beams, config)
 
-    _store(found, active, beams)
-    return Hypotheses(found.ended, found.ended_score, found.ended_log_p)
+    _store(results, active, beams)
+    return Hypotheses(results.ended, results.ended_score, results.ended_log_p)
 
 
-def start(
+def start_beams(
     source: Int[Tensor, "batch source"],
     config: DecodeConfig,
     limit: int,
     prefix: Int[Tensor, "batch prefix"] | None = None,
 ) -> Beams:
-    """Before the first step."""
+    """Return the beams before the first step."""
     batch, width, device = len(source), config.beam, source.device
     real = source != PAD if config.coverage else source[:, :0] != PAD
     tokens = torch.full((batch, width, limit), PAD, device=device)
     log_p = torch.full((batch, width), NEVER, device=device)
-    log_p[:, 0] = 0.0  # all beams are equal at first: let only one of them speak
-    nobody = torch.full((batch, width), NEVER, device=device)
+    log_p[:, 0] = 0.0  # start with one hypothesis; otherwise all beams would be identical
+    never = torch.full((batch, width), NEVER, device=device)
     return Beams(
         tokens,
         log_p,
         ended=tokens.clone(),
-        ended_score=nobody,
-        ended_log_p=nobody.clone(),
+        ended_score=never,
+        ended_log_p=never.clone(),
         steps=torch.zeros(batch, dtype=torch.int64, device=device),
         prefix=source[:, :0] if prefix is None else prefix,
         covered=torch.zeros(batch, width, real.size(1), device=device),
@@ -131,15 +142,15 @@ def start(
     )
 
 
-def extend(
+def extend_beams(
     logits: Float[Tensor, "batch beam vocab"], beams: Beams, config: DecodeConfig
 ) -> Int[Tensor, "batch beam"]:
-    """Grow every hypothesis by one token; return whom each continues."""
+    """Extend every hypothesis by one token; return the beam that each continues."""
     width = beams.log_p.size(1)
-    n_choices = min(width + 1, logits.size(-1))  # one beam gives at most k that go on, and EOS
+    n_choices = min(width + 1, logits.size(-1))  # one beam has at most k continuations, and EOS
     normaliser = logits.logsumexp(-1, keepdim=True)
-    logits[..., : BOS + 1] = NEVER  # PAD and BOS are never said
-    force(logits, beams.wanted)
+    logits[..., : BOS + 1] = NEVER  # PAD and BOS are never written
+    force_tokens(logits, beams.forced)
 
     # The best of all beams are among the best of each beam.
     of_each, token = logits.topk(n_choices, dim=-1)
@@ -152,36 +163,55 @@ def extend(
     beams.steps = beams.steps + 1
 
     ends = chosen == EOS
-    first = slice(0, width)  # an ending that is not among the k best does not count
+    first = slice(0, width)  # a finished hypothesis counts only among the k best
     if bool(ends[:, first].any()):
-        lengths = length_normalisers(beams.steps, config.length_penalty, log_p)
+        lengths = length_penalties(beams.steps, config.length_penalty, log_p)
         covered = beams.covered.take_along_dim(parent[:, first, None], dim=1)
         score = log_p[:, first] / lengths[:, None]
         score = score + coverage_penalty(covered, beams.real, config.coverage)
         counted = score.masked_fill(~ends[:, first], NEVER)
         beams.absorb(histories[:, first], counted, log_p[:, first])
-    beams.log_p, going_on = log_p.masked_fill(ends, NEVER).topk(width, dim=1)
-    beams.tokens = histories.take_along_dim(going_on[..., None], dim=1)
-    parent = parent.take_along_dim(going_on, dim=1)
+    beams.log_p, best = log_p.masked_fill(ends, NEVER).topk(width, dim=1)
+    beams.tokens = histories.take_along_dim(best[..., None], dim=1)
+    parent = parent.take_along_dim(best, dim=1)
     beams.covered = beams.covered.take_along_dim(parent[..., None], dim=1)
     return parent
 
 
-def done(beams: Beams, config: DecodeConfig) -> Bool[Tensor, "batch"]:
-    """The pool is full, and the best living hypothesis would not enter it."""
-    best = beams.log_p[:, 0] / length_normalisers(beams.steps, config.length_penalty, beams.log_p)
+def is_done(beams: Beams, config: DecodeConfig) -> Bool[Tensor, "batch"]:
+    """Return True where the pool is full and the best unfinished hypothesis would not enter it."""
+    best = beams.log_p[:, 0] / length_penalties(beams.steps, config.length_penalty, beams.log_p)
     return beams.ended_score[:, -1] >= best
 
 
-def close(beams: Beams, config: DecodeConfig) -> None:
-    """At the last step, unfinished hypotheses count as they are, where nothing better is known."""
-    lengths = length_normalisers(beams.steps, config.length_penalty, beams.log_p)
+def close_beams(beams: Beams, config: DecodeConfig) -> None:
+    """Add unfinished hypotheses to the pool as they are, at the last step."""
+    lengths = length_penalties(beams.steps, config.length_penalty, beams.log_p)
     score = beams.log_p / lengths[:, None]
     score = score + coverage_penalty(beams.covered, beams.real, config.coverage)
     beams.absorb(beams.tokens, score, beams.log_p)
 
 
-def _store(found: Beams, sentences: Int[Tensor, "some"], beams: Beams) -> None:
-    found.ended[sentences] = beams.ended
-    found.ended_score[sentences] = beams.ended_score
-    found.ended_log_p[sentences] = beams.ended_log_p
+def _store(results: Beams, sentences: Int[Tensor, "some"], beams: Beams) -> None:
+    results.ended[sentences] = beams.ended
+    results.ended_score[sentences] = beams.ended_score
+    results.ended_log_p[sentences] = beams.ended_log_p
+
+
+def coverage_penalty(
+    covered: Float[Tensor, "batch beam source"], real: Bool[Tensor, "batch source"], beta: float
+) -> Float[Tensor, "batch beam"]:
+    """Return cp(x, y) of each hypothesis; `covered` is its attention, summed over its tokens."""
+    least = torch.finfo(covered.dtype).tiny  # a weight that underflowed is not quite 0
+    each = covered.clamp(min=least, max=1.0).log()
+    return beta * each.masked_fill(~real[:, None], 0.0).sum(-1)
+
+
+def attention_of(state: Any, beta: float) -> Float[Tensor, "batch beam source"]:
+    """Return the cross-attention of the last step, if the model records it."""
+    if not isinstance(state, Attentive):
+        raise ConfigError(
+            f"decode.coverage = {beta} requires a model with cross-attention; set it to 0",
+            "no_cross_attention",
+        )
+    return state.looked

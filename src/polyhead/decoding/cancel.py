@@ -1,7 +1,6 @@
-"""A model that stops when nobody waits for its answer any more.
+"""Cancellation of a running search.
 
-A search cannot be stopped from outside, but it asks its model for every token. `CancellableModel`
-passes these questions on as long as somebody wants the answers, and then raises `Cancelled`.
+A search calls its model for every token; `CancellableModel` raises `Cancelled` in such a call.
 """
 
 from collections.abc import Callable
@@ -15,24 +14,24 @@ from polyhead.decoding.protocol import Decodable
 
 
 class Cancelled(Exception):
-    """The search was given up; there is no result."""
+    """The search was cancelled; there is no result."""
 
 
 @dataclass(frozen=True)
 class CancellableModel:
-    """Decodable like the model inside; `wanted` is asked before every step."""
+    """A decodable model that calls `is_cancelled` before every step of another."""
 
     model: Decodable[Any]
-    wanted: Callable[[], bool]
+    is_cancelled: Callable[[], bool]
 
     def begin(self, source: Int[Tensor, "batch source"], *, width: int, max_length: int) -> Any:
-        """Let the model read the source."""
+        """Read the source."""
         return self.model.begin(source, width=width, max_length=max_length)
 
     def step(
         self, last: Int[Tensor, "batch beam"], state: Any
     ) -> Float[Tensor, "batch beam vocab"]:
-        """One more step, if anybody wants it."""
-        if not self.wanted():
+        """Take one step, or raise `Cancelled`."""
+        if self.is_cancelled():
             raise Cancelled
         return self.model.step(last, state)

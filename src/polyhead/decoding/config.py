@@ -1,7 +1,9 @@
-"""How to decode: the options of every strategy, and what all of them return."""
+"""Options of all decoding strategies, and the hypotheses that they return."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -11,20 +13,25 @@ from polyhead.errors import ConfigError
 from polyhead.special_tokens import PAD
 
 NEVER = float("-inf")
-COLDEST = 1e-30  # below it, logits divided by it are no numbers any more
-SEEDS = 2**63  # how many there are
+MIN_TEMPERATURE = 1e-30  # logits divided by less are not finite
+N_SEEDS = 2**63
 
 
 @dataclass(frozen=True)
 class DecodeConfig:
-    """The table [decode]. A beam of 1 is greedy search; `sample` draws instead of searching.
+    """The table [decode] of a configuration.
 
-    `length_penalty` is the α of Wu et al. 2016: 0 compares raw probabilities, 1 nearly those per
-    word. `coverage` is their β: an output that leaves source words unread is worth less (beam
-    search only, and only for models that attend; 0.2 is usual, 0 is off). `replace_unknown` writes,
-    for each unknown word, the dictionary's word for what was looked at most, or else that word
-    itself (PosUnk; for word vocabularies). An output has at most `max_ratio` · (source length) + 10
-    tokens, and at most `max_length`.
+    beam: hypotheses of beam search; 1 is greedy search.
+    length_penalty: α of Wu et al. 2016; 0 compares log-probabilities, 1 nearly those per word.
+    coverage: β of Wu et al. 2016, a penalty for source words without attention; 0 disables it. Beam
+        search of models with cross-attention only; 0.2 is usual.
+    replace_unknown: replace unknown words with the dictionary's word for the most-attended source
+        word, or a copy of it (PosUnk); for vocabularies of words.
+    max_length, max_ratio: an output has at most min(max_length, max_ratio · source length + 10)
+        tokens.
+    sample: draw tokens at random instead of searching.
+    temperature, top_k, top_p: of sampling; top_k = 0 and top_p = 1 keep all tokens.
+    n_best: the number of outputs for each source.
     """
 
     beam: int = 4
@@ -35,8 +42,8 @@ class DecodeConfig:
     max_ratio: float = 2.0
     sample: bool = False
     temperature: float = 1.0
-    top_k: int = 0  # draw from the k likeliest; 0 from all
-    top_p: float = 1.0  # draw from the likeliest that together have this probability
+    top_k: int = 0
+    top_p: float = 1.0
     n_best: int = 1
 
     def __post_init__(self) -> None:
@@ -44,31 +51,43 @@ class DecodeConfig:
             raise ValueError(f"beam = {self.beam}: expected at least 1 (1 is greedy search)")
         if self.coverage < 0:
             raise ValueError(f"coverage = {self.coverage}: expected 0 (off) or more")
-        if not COLDEST <= self.temperature < math.inf:
+        if not MIN_TEMPERATURE <= self.temperature < math.inf:
             raise ValueError(f"temperature = {self.temperature}: expected more than 0, and finite")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p = {self.top_p}: expected more than 0 and at most 1")
         if self.n_best > self.beam and not self.sample:
             raise ValueError(
-                f"n_best = {self.n_best}: a beam of {self.beam} finds only {self.beam}; set "
-                f"beam = {self.n_best} or more"
+                f"n_best = {self.n_best}: a beam of {self.beam} finds at most {self.beam} outputs; "
+                f"set beam = {self.n_best} or more"
             )
 
     def limit(self, source_length: int) -> int:
-        """The longest output that is looked for."""
+        """Return the maximal number of tokens of an output."""
         return max(1, min(self.max_length, int(self.max_ratio * source_length) + 10))
 
+    def with_options(self, changes: Mapping[str, bool | int | float | None]) -> "DecodeConfig":
+        """Return the options with some changed; None changes nothing. A beam grows to `n_best`."""
+        changed: dict[str, Any] = {
+            name: value for name, value in changes.items() if value is not None
+        }
+        if "n_best" in changed and "beam" not in changed:
+            changed["beam"] = max(self.beam, changed["n_best"])
+        try:
+            return replace(self, **changed)
+        except ValueError as error:
+            raise ConfigError(str(error), "out_of_range") from None
 
-def dice(seed: int) -> torch.Generator:
-    """A generator of random numbers that begins with a seed."""
-    if not 0 <= seed < SEEDS:
-        raise ConfigError(f"seed = {seed}: expected 0 or more, and less than 2^63")
+
+def make_generator(seed: int) -> torch.Generator:
+    """Return a generator of random numbers with this seed."""
+    if not 0 <= seed < N_SEEDS:
+        raise ConfigError(f"seed = {seed}: expected 0 or more, and less than 2^63", "out_of_range")
     return torch.Generator().manual_seed(seed)
 
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """The outputs of every sentence, best first. `tokens` begins after BOS and is padded.
+    """The outputs of every sentence, best first; `tokens` are padded and have no BOS.
 
     `scores` orders the hypotheses; `log_p` is the sum of their tokens' log-probabilities.
     """
@@ -78,23 +97,20 @@ class Hypotheses:
     log_p: Float[Tensor, "batch beam"]
 
 
-def length_normaliser(length: int, alpha: float) -> float:
-    """lp(y) = ((5 + |y|) / 6)^α    (Wu et al. 2016, eq. 14)."""
-    return float(((5 + length) / 6) ** alpha)
-
-
-def length_normalisers(
+def length_penalties(
     lengths: Int[Tensor, "batch"], alpha: float, like: Tensor
 ) -> Float[Tensor, "batch"]:
-    """lp(y) of hypotheses of several lengths, in the precision of their scores."""
+    """Return lp(y) = ((5 + |y|) / 6)^α (Wu et al. 2016, eq. 14), in the precision of `like`."""
     return (((5.0 + lengths.double()) / 6.0) ** alpha).to(like.dtype)
 
 
-def force(logits: Float[Tensor, "batch beam vocab"], wanted: Int[Tensor, "batch"] | None) -> None:
-    """Leave only the wanted token possible, in sentences that have one (PAD: no wish)."""
-    if wanted is None:
+def force_tokens(
+    logits: Float[Tensor, "batch beam vocab"], tokens: Int[Tensor, "batch"] | None
+) -> None:
+    """Make all tokens but the given one impossible, in sentences that have one (else PAD)."""
+    if tokens is None:
         return
-    forced = wanted != PAD
-    kept = logits[forced].take_along_dim(wanted[forced, None, None], dim=-1)
+    forced = tokens != PAD
+    kept = logits[forced].take_along_dim(tokens[forced, None, None], dim=-1)
     only = logits.new_full(logits[forced].shape, NEVER)
-    logits[forced] = only.scatter(-1, wanted[forced, None, None].expand_as(kept), kept)
+    logits[forced] = only.scatter(-1, tokens[forced, None, None].expand_as(kept), kept)

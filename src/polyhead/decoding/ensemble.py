@@ -1,8 +1,8 @@
-"""Several models as one: the mean of their probabilities at every step.
+"""Ensembles: the mean of the probabilities of several models at every step.
 
     log p(y_t | …) = log (1/M Σ_m softmax(z_m))
 
-They need not be of one family or size; they must share the target's vocabulary.
+They may be of different families and sizes, but need the same target vocabulary.
 """
 
 import math
@@ -20,34 +20,35 @@ from polyhead.errors import ConfigError
 
 @dataclass
 class EnsembleState:
-    """One state a model."""
+    """The states of all members."""
 
     members: list[Any]
 
     @property
     def looked(self) -> Float[Tensor, "batch beam source"]:
-        """What the members that attend looked at in the last step, on average."""
+        """The mean cross-attention of the last step of all members that have it."""
         attentive = [member.looked for member in self.members if isinstance(member, Attentive)]
         if not attentive:
             raise ConfigError(
-                "decode.coverage: no member of this ensemble tells what it looks at; set it to 0"
+                "decode.coverage requires a model with cross-attention; set it to 0",
+                "no_cross_attention",
             )
         return torch.stack(attentive).mean(0)
 
     def select(self, parents: Int[Tensor, "batch beam"]) -> None:
-        """Beam i of each sentence goes on from what was its beam parents[i]."""
+        """Let beam i of each sentence continue its beam parents[i]."""
         for member in self.members:
             member.select(parents)
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
-        """Forget all other sentences."""
+        """Drop all other sentences."""
         for member in self.members:
             member.keep(sentences)
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Decodable like any of its members."""
+    """A decodable model made of several."""
 
     models: Sequence[Decodable[Any]]
 
@@ -62,7 +63,7 @@ class Ensemble:
     def step(
         self, last: Int[Tensor, "batch beam"], state: EnsembleState
     ) -> Float[Tensor, "batch beam vocab"]:
-        """The logarithm of the mean probability."""
+        """Return the logarithm of the mean probability."""
         pairs = zip(self.models, state.members, strict=True)
-        every = [model.step(last, member).log_softmax(-1) for model, member in pairs]
-        return torch.stack(every).logsumexp(0) - math.log(len(every))
+        log_p = [model.step(last, member).log_softmax(-1) for model, member in pairs]
+        return torch.stack(log_p).logsumexp(0) - math.log(len(log_p))

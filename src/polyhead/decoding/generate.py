@@ -1,15 +1,14 @@
-"""Going on with a text, one token at a time, for as long as one likes.
+"""Generation of text of any length, one token at a time.
 
-A model has read at most `context` tokens at once in training, and may have no positions beyond. So
-when its window is full, it forgets: the newer half of the window is read again as a new beginning,
-and the text goes on from there.
+A model reads at most `context` tokens at once. When its window is full, the newer half is read
+again as a new window.
 
     ├──────── context ────────┤
-    t t t t t t t t t t t t t t            full: the next token finds no place …
-                  t t t t t t t n n n …    … so the newer half is read again, and there is room
+    t t t t t t t t t t t t t t            full
+                  t t t t t t t n n n …    the newer half, with room for new tokens
 
-Between two such moments each token costs one step of the cache. What is written is exactly what
-one would write by reading the whole window anew for every token.
+In between each token costs one step with the cache. The result equals that of reading the whole
+window again for every token.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,12 +19,12 @@ from torch import Tensor
 
 from polyhead.decoding.config import NEVER, DecodeConfig
 from polyhead.decoding.protocol import Decodable, S
-from polyhead.decoding.sampling import trimmed
+from polyhead.decoding.sampling import filter_logits
 from polyhead.special_tokens import BOS
 
 
 @torch.inference_mode()
-def write(
+def generate(
     model: Decodable[S],
     prompt: Sequence[int],
     options: DecodeConfig,
@@ -33,11 +32,12 @@ def write(
     context: int,
     device: torch.device | None = None,
 ) -> Iterator[int]:
-    """`options.max_length` tokens that follow a prompt of at least one, as they are found.
+    """Yield `options.max_length` tokens that follow the prompt.
 
-    `options.sample` draws by temperature, top-k and top-p; else the likeliest is taken. EOS is a
-    token like any other; whoever takes it for the end stops asking. Of a long prompt the end is
-    read.
+    prompt: at least one id; of a long one the last `context` are read.
+    options: `sample` draws by temperature, top-k and top-p; else the likeliest token is chosen.
+
+    EOS is a token like any other: a caller for whom it is the end stops iterating.
     """
     if not prompt:
         raise ValueError("an empty prompt: expected at least one token, such as EOS")
@@ -46,7 +46,7 @@ def write(
     window = list(prompt[-context:])
     left = options.max_length
     while left > 0:
-        room = min(left, context - len(window) + 1)  # that many steps until the window is full
+        room = min(left, context - len(window) + 1)  # steps until the window is full
         ids = torch.tensor([window], device=device)
         state = model.begin(ids[:, :-1], width=1, max_length=room)
         last = window[-1]
@@ -62,15 +62,11 @@ def write(
 def choose(
     logits: Float[Tensor, "1 1 vocab"], options: DecodeConfig, generator: torch.Generator
 ) -> int:
-    """The next token. PAD and BOS are never said."""
+    """Return the next token, which is never PAD or BOS."""
     logits = logits.float()
     logits[..., : BOS + 1] = NEVER
     if not options.sample:
         return int(logits.argmax())
-    kept = trimmed(logits / options.temperature, options.top_k, options.top_p)
-    return draw(kept.softmax(-1)[0, 0], generator)
-
-
-def draw(p: Float[Tensor, "vocab"], generator: torch.Generator) -> int:
-    """One of the tokens, by its probability. The generator lives on the CPU, wherever p is."""
-    return int(torch.multinomial(p.cpu(), 1, generator=generator))
+    kept = filter_logits(logits / options.temperature, options.top_k, options.top_p)
+    p = kept.softmax(-1)[0, 0].cpu()  # where the generator is
+    return int(torch.multinomial(p, 1, generator=generator))

@@ -1,4 +1,4 @@
-"""One token after the other, never looking back: greedy search and sampling.
+"""Greedy search and sampling: one token after the other.
 
     greedy        argmax p
     temperature   p_i ∝ exp(z_i / T)
@@ -14,21 +14,23 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from polyhead.decoding.config import NEVER, DecodeConfig, Hypotheses, force
+from polyhead.decoding.config import NEVER, DecodeConfig, Hypotheses, force_tokens
 from polyhead.decoding.protocol import Decodable, S
 from polyhead.special_tokens import BOS, EOS, PAD
 
 Chooser = Callable[[Float[Tensor, "batch beam vocab"]], Int[Tensor, "batch beam"]]
 
 
-def greedy(
+def greedy_search(
     model: Decodable[S],
     source: Int[Tensor, "batch source"],
     config: DecodeConfig,
     prefix: Int[Tensor, "batch prefix"] | None = None,
 ) -> Hypotheses:
-    """The likeliest next token, every time."""
-    return walk(model, source, config, lambda logits: logits.argmax(-1), 1, prefix)
+    """Choose the likeliest token at every step."""
+    return _decode_token_by_token(
+        model, source, config, lambda logits: logits.argmax(-1), 1, prefix
+    )
 
 
 def sample(
@@ -38,18 +40,18 @@ def sample(
     generator: torch.Generator,
     prefix: Int[Tensor, "batch prefix"] | None = None,
 ) -> Hypotheses:
-    """`n_best` independent draws for every sentence."""
+    """Draw `n_best` independent outputs for every sentence."""
 
     def choose(logits: Tensor) -> Tensor:
-        p = trimmed(logits / config.temperature, config.top_k, config.top_p).softmax(-1)
+        p = filter_logits(logits / config.temperature, config.top_k, config.top_p).softmax(-1)
         flat = torch.multinomial(p.flatten(0, 1).cpu(), 1, generator=generator)
         return flat.view(logits.shape[:2]).to(logits.device)
 
-    return walk(model, source, config, choose, config.n_best, prefix)
+    return _decode_token_by_token(model, source, config, choose, config.n_best, prefix)
 
 
 @torch.inference_mode()
-def walk(
+def _decode_token_by_token(
     model: Decodable[S],
     source: Int[Tensor, "batch source"],
     config: DecodeConfig,
@@ -57,7 +59,7 @@ def walk(
     width: int,
     prefix: Int[Tensor, "batch prefix"] | None = None,
 ) -> Hypotheses:
-    """Choose a token, read it, choose the next, until all have ended. Finished sentences leave."""
+    """Decode until all sentences have ended; finished ones are removed from the batch."""
     limit, batch = config.limit(source.size(1)), len(source)
     tokens = torch.full((batch, width, limit), PAD, device=source.device)
     log_p = torch.zeros(batch, width, device=source.device)
@@ -69,9 +71,9 @@ def walk(
     for step in range(limit):
         logits = model.step(last, state)
         normaliser = logits.logsumexp(-1)
-        logits[..., : BOS + 1] = NEVER  # PAD and BOS are never said
+        logits[..., : BOS + 1] = NEVER  # PAD and BOS are never written
         if prefix is not None and step < prefix.size(1):
-            force(logits, prefix[active, step])
+            force_tokens(logits, prefix[active, step])
         chosen = choose(logits)
         gained = logits.take_along_dim(chosen[..., None], dim=-1)[..., 0] - normaliser
         log_p[active] += gained.masked_fill(ended, 0.0)
@@ -79,12 +81,12 @@ def walk(
         ended = ended | (chosen == EOS)
         last = chosen
 
-        gone = ended.all(1)
-        n_gone = int(gone.sum())
-        if n_gone == len(active):
+        finished = ended.all(1)
+        n_finished = int(finished.sum())
+        if n_finished == len(active):
             break
-        if 4 * n_gone >= len(active):  # copying the rest must be worth it
-            stay = (~gone).nonzero()[:, 0]
+        if 4 * n_finished >= len(active):  # else copying the rest costs more than it saves
+            stay = (~finished).nonzero()[:, 0]
             state.keep(stay)
             active, last, ended = active[stay], last[stay], ended[stay]
 
@@ -92,10 +94,10 @@ def walk(
     return Hypotheses(tokens.take_along_dim(best_first[..., None], dim=1), log_p, log_p)
 
 
-def trimmed(
+def filter_logits(
     logits: Float[Tensor, "batch beam vocab"], top_k: int, top_p: float
 ) -> Float[Tensor, "batch beam vocab"]:
-    """The unlikely ones made impossible; the likeliest always stays."""
+    """Make all but the likeliest tokens impossible; at least one stays possible."""
     if 0 < top_k < logits.size(-1):
         least = logits.topk(top_k, dim=-1).values[..., -1:]
         logits = logits.masked_fill(logits < least, NEVER)

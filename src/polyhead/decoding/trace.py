@@ -1,25 +1,33 @@
-"""Decoding with the door open: every step with its likeliest tokens, some of them forced.
+"""Traces of decoding: the alternatives of every step, and the tree of a beam search.
 
-    for step in open_walk(model, state, last=BOS, forced=[17, 4], limit=50, top=5): …
+    for step in step_trace(model, state, last=BOS, forced=[17, 4], limit=50, top=5): …
 
-First the forced tokens, then the likeliest each time, until EOS or the limit: with nothing forced
-this writes what greedy search writes (`walk.greedy`).
+`step_trace` takes the forced tokens, then the likeliest one at each step, until EOS or the limit:
+with nothing forced it writes what greedy search writes.
+
+`trace_beam_search` runs the search of `beam.py` with a `BeamRecorder` between search and model,
+which records the tokens and the parents of all hypotheses. Finished outputs are added to the tree
+afterwards.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
-from polyhead.decoding.config import NEVER
+from polyhead.decoding.batch import pad_right
+from polyhead.decoding.beam import beam_search
+from polyhead.decoding.config import NEVER, DecodeConfig
 from polyhead.decoding.protocol import Decodable
-from polyhead.special_tokens import BOS, EOS
+from polyhead.special_tokens import BOS, EOS, PAD
 
 
 @dataclass(frozen=True)
 class TraceStep:
-    """The token that was taken, its log P given those before, and the likeliest with theirs."""
+    """The chosen token, its log-probability given those before, and the likeliest with theirs."""
 
     id: int
     log_p: float
@@ -27,7 +35,7 @@ class TraceStep:
     likeliest: tuple[tuple[int, float], ...]
 
 
-def open_walk(
+def step_trace(
     model: Decodable[Any],
     state: Any,
     *,
@@ -38,15 +46,17 @@ def open_walk(
     device: torch.device | None = None,
     end: int | None = EOS,
 ) -> Iterator[TraceStep]:
-    """One step after the other, from a state that has read everything but `last`.
+    """Yield one step after the other, from a state that has read everything but `last`.
 
-    It ends after `limit` steps, or after the token `end`, if there is one.
+    forced: the first tokens; then the likeliest one is chosen at each step.
+    top: the number of alternatives of each step.
+    end: the token after which the trace ends, before `limit` steps; None for none.
     """
     for number in range(limit):
-        with torch.inference_mode():  # not around the yield: it would leak to whoever listens
+        with torch.inference_mode():  # not around the yield, where it would leak to the caller
             logits = model.step(torch.tensor([[last]], device=device), state)[0, 0].float()
             log_p = logits.log_softmax(-1)
-            log_p[: BOS + 1] = NEVER  # PAD and BOS are never said
+            log_p[: BOS + 1] = NEVER  # PAD and BOS are never written
         best = log_p.topk(min(top, log_p.size(0) - BOS - 1))
         likeliest = tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True))
         is_forced = number < len(forced)
@@ -54,3 +64,134 @@ def open_walk(
         yield TraceStep(last, float(log_p[last]), is_forced, likeliest)
         if last == end:
             return
+
+
+@dataclass(frozen=True)
+class BeamNode:
+    """One token of a hypothesis; `log_p` sums from the root, `step` is its position (root: 0)."""
+
+    parent: int | None
+    step: int
+    id: int
+    log_p: float
+
+
+@dataclass(frozen=True)
+class BeamLeaf:
+    """An output: its last node, its score, and its tokens without EOS."""
+
+    node: int
+    score: float
+    log_p: float
+    ids: tuple[int, ...]
+
+
+@dataclass
+class BeamTree:
+    """All hypotheses of a beam search: nodes in the order of the search, outputs best first."""
+
+    nodes: list[BeamNode] = field(default_factory=lambda: [BeamNode(None, 0, BOS, 0.0)])
+    leaves: list[BeamLeaf] = field(default_factory=list)
+
+
+@dataclass
+class BeamRecorder:
+    """A decodable model, and its state, that records the hypotheses of one sentence."""
+
+    model: Decodable[Any]
+    forced: Sequence[int]
+    tree: BeamTree = field(default_factory=BeamTree)
+    _inner: Any = None
+    _places: list[int | None] = field(default_factory=list)  # the node of each beam, if it has one
+    _log_p: Tensor = field(default_factory=lambda: torch.empty(0))  # of each next token, by beam
+    _parents: list[int] | None = None
+
+    def begin(
+        self, source: Int[Tensor, "1 source"], *, width: int, max_length: int
+    ) -> "BeamRecorder":
+        """Let the model read the source; the search starts with one hypothesis."""
+        self._inner = self.model.begin(source, width=width, max_length=max_length)
+        self._places = [0, *([None] * (width - 1))]
+        return self
+
+    def step(self, last: Int[Tensor, "1 beam"], state: Any) -> Float[Tensor, "1 beam vocab"]:
+        """Record the choices of the previous step, then take the next."""
+        assert state is self
+        if self._parents is not None:
+            self._grow(self._parents, last[0].tolist())
+        logits = self.model.step(last, self._inner)
+        self._log_p = logits[0].float().log_softmax(-1).cpu()  # the search writes into the logits
+        return logits
+
+    def select(self, parents: Int[Tensor, "1 beam"]) -> None:
+        """Let beam i continue beam parents[i]."""
+        self._parents = parents[0].tolist()
+        self._inner.select(parents)
+
+    def keep(self, sentences: Int[Tensor, "kept"]) -> None:
+        """Keep the only sentence until the search ends."""
+        self._inner.keep(sentences)
+
+    @property
+    def looked(self) -> Float[Tensor, "1 beam source"]:
+        """The cross-attention of the last step, for the coverage penalty."""
+        return self._inner.looked
+
+    def _grow(self, parents: list[int], tokens: list[int]) -> None:
+        places: list[int | None] = []
+        for beam, id in zip(parents, tokens, strict=True):
+            place = self._places[beam]
+            places.append(None if place is None else self._child(place, id, beam))
+        self._places = places
+
+    def _child(self, place: int, id: int, beam: int) -> int | None:
+        """Return the new node; None if the token is impossible here, as in an unused beam."""
+        above = self.tree.nodes[place]
+        if id in (PAD, BOS, EOS):
+            return None
+        if above.step < len(self.forced) and id != self.forced[above.step]:
+            return None
+        log_p = above.log_p + float(self._log_p[beam, id])
+        if log_p == NEVER:
+            return None
+        self.tree.nodes.append(BeamNode(place, above.step + 1, id, log_p))
+        return len(self.tree.nodes) - 1
+
+
+def trace_beam_search(
+    model: Decodable[Any],
+    source: Sequence[int],
+    config: DecodeConfig,
+    *,
+    forced: Sequence[int] = (),
+    device: torch.device | None = None,
+) -> BeamTree:
+    """Run a beam search for one sentence and return all hypotheses on the way."""
+    recorder = BeamRecorder(model, forced)
+    prefix = torch.tensor([list(forced)], device=device) if forced else None
+    hypotheses = beam_search(recorder, pad_right([list(source)]).to(device), config, prefix)
+    children = {(node.parent, node.id): place for place, node in enumerate(recorder.tree.nodes)}
+    for tokens, score, log_p in zip(
+        *(c[0].tolist() for c in (hypotheses.tokens, hypotheses.scores, hypotheses.log_p)),
+        strict=True,
+    ):
+        if score == NEVER:
+            continue  # there are fewer hypotheses than beams
+        end = tokens.index(EOS) + 1 if EOS in tokens else len(tokens) - tokens.count(PAD)
+        node = _follow(recorder.tree, children, tokens[:end], log_p)
+        ids = tuple(id for id in tokens[:end] if id != EOS)
+        recorder.tree.leaves.append(BeamLeaf(node, score, log_p, ids))
+    return recorder.tree
+
+
+def _follow(
+    tree: BeamTree, children: dict[tuple[int | None, int], int], tokens: Sequence[int], log_p: float
+) -> int:
+    """Return the node at the end of a path; missing nodes are added."""
+    place = 0
+    for step, id in enumerate(tokens, 1):
+        if (place, id) not in children:
+            tree.nodes.append(BeamNode(place, step, id, log_p))
+            children[place, id] = len(tree.nodes) - 1
+        place = children[place, id]
+    return place

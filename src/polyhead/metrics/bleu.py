@@ -1,7 +1,7 @@
-"""BLEU and chrF by sacreBLEU, with signatures and bootstrap intervals, so that they compare.
+"""BLEU and chrF by sacreBLEU, with signatures and bootstrap intervals.
 
-A score without its signature (case, tokenisation, version) cannot be compared with another one's:
-the same translations differ by several BLEU. Intervals are 95 % of 1,000 bootstrap samples (Koehn
+A score without its signature (case, tokenisation, version) cannot be compared with others: the
+same translations differ by several BLEU. Intervals are 95 % of 1,000 bootstrap samples (Koehn
 2004); two systems are compared by a paired bootstrap test.
 """
 
@@ -35,7 +35,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The paired test of one metric: how likely so large a difference is by chance."""
+    """Paired test of one metric; `p_value` is the probability of such a difference by chance."""
 
     name: str
     baseline: float
@@ -45,10 +45,9 @@ class Comparison:
 
 
 class PlainCHRF(CHRF):
-    """sacreBLEU's chrF with plain numbers.
+    """chrF of sacreBLEU with plain numbers.
 
-    Its own are sometimes float and sometimes numpy's float32, and the bootstrap of a poor system,
-    where both occur, cannot add them up (sacreBLEU 2.6).
+    sacreBLEU 2.6 returns float or numpy.float32, and fails to add up both in a bootstrap.
     """
 
     def _compute_score_from_stats(self, stats: Any) -> Any:
@@ -58,7 +57,7 @@ class PlainCHRF(CHRF):
 
 
 def bleu(lowercase: bool = False, tokenize: str = "13a") -> BLEU:
-    """SacreBLEU's BLEU; lower-cased and 13a-tokenised is what many papers call tokenised."""
+    """Return the BLEU metric of sacreBLEU."""
     return BLEU(lowercase=lowercase, tokenize=tokenize)
 
 
@@ -70,16 +69,16 @@ def score(
     tokenize: str = "13a",
     bootstrap: int = SAMPLES,
 ) -> list[Score]:
-    """BLEU and chrF of a whole set."""
+    """Return BLEU and chrF of a whole set."""
     check_lengths(outputs, references)
     return [
-        _one(name, metric, outputs, references, bootstrap)
+        _score(name, metric, outputs, references, bootstrap)
         for name, metric in _metrics(lowercase, tokenize).items()
     ]
 
 
 def quick_bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
-    """BLEU alone, without an interval: for the progress of a run."""
+    """Return BLEU without an interval, for validation during training."""
     return float(bleu().corpus_score(list(outputs), [list(references)]).score)
 
 
@@ -92,7 +91,7 @@ def compare(
     tokenize: str = "13a",
     samples: int = SAMPLES,
 ) -> list[Comparison]:
-    """The paired bootstrap test of `system` against `baseline`."""
+    """Compare `system` with `baseline` by a paired bootstrap test."""
     check_lengths(baseline, references)
     check_lengths(system, references)
     metrics = _metrics(lowercase, tokenize)
@@ -103,14 +102,14 @@ def compare(
         test_type="bs",
         n_samples=samples,
     )
-    signatures, found = test()
-    results: dict[str, Any] = dict(found)
+    signatures, tested = test()
+    results: dict[str, Any] = dict(tested)
     return [
         Comparison(
             name,
             float(results[key][0].score),
             float(results[key][1].score),
-            # sacreBLEU would call no difference at all significant
+            # sacreBLEU gives equal scores a small p-value
             1.0
             if results[key][0].score == results[key][1].score
             else float(results[key][1].p_value),
@@ -124,7 +123,7 @@ def _metrics(lowercase: bool, tokenize: str) -> dict[str, Any]:
     return {"BLEU": bleu(lowercase, tokenize), "chrF2": PlainCHRF(lowercase=lowercase)}
 
 
-def _one(
+def _score(
     name: str, metric: Any, outputs: Sequence[str], references: Sequence[str], bootstrap: int
 ) -> Score:
     interval = bootstrap > 1 and len(outputs) > 1
@@ -140,11 +139,11 @@ def _one(
 
 
 def check_lengths(outputs: Sequence[str], references: Sequence[str]) -> None:
-    """Refuse what cannot be scored line by line."""
+    """Raise if outputs and references do not correspond line by line."""
     if len(outputs) != len(references):
         raise DataError(
-            f"{len(outputs)} translations cannot be compared with {len(references)} references: "
-            "there must be one for each"
+            f"{len(outputs)} translations and {len(references)} references; expected one for each",
+            "different_lengths",
         )
     if not references:
-        raise DataError("there is nothing to score: no sentence was given")
+        raise DataError("no sentences to score", "no_examples")

@@ -1,8 +1,8 @@
-"""How sure a classifier's scores are: 95 % of the bootstrap samples (Efron 1979).
+"""Bootstrap confidence intervals of a classifier's scores (Efron 1979).
 
-The examples are drawn again with replacement, as many as there are, a thousand times; each time the
-score is computed anew. Only the confusion table matters for it, so that a sample of n examples is
-one draw from a multinomial distribution over the cells of the table.
+The examples are drawn with replacement a thousand times, and the score is computed each time. It
+depends only on the confusion table, so a sample of n examples is one draw from a multinomial
+distribution over the cells of the table.
 """
 
 from collections.abc import Sequence
@@ -24,16 +24,16 @@ class Interval(NamedTuple):
 
 
 def interval(
-    right: Sequence[int],
-    said: Sequence[int],
+    expected: Sequence[int],
+    predicted: Sequence[int],
     n_classes: int,
     measure: Literal["accuracy", "macro_f1"],
     *,
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """The interval of a measure; the same answers and the same seed give the same one."""
-    table = confusion(right, said, n_classes)
+    """Return the 95 % interval of a measure; the same predictions and seed give the same one."""
+    table = confusion(expected, predicted, n_classes)
     shares = table.flatten() / table.sum()
     drawn = np.random.default_rng(seed).multinomial(int(table.sum()), shares, size=samples)
     tables = drawn.reshape(samples, n_classes, n_classes)
@@ -42,13 +42,13 @@ def interval(
     return Interval(float(low), float(high))
 
 
-def accuracies(tables: Int[np.ndarray, "sample right said"]) -> Float[np.ndarray, "sample"]:
-    """The share of the diagonal."""
+def accuracies(tables: Int[np.ndarray, "sample expected predicted"]) -> Float[np.ndarray, "sample"]:
+    """Return the share of the diagonal."""
     return tables.trace(axis1=1, axis2=2) / tables.sum((1, 2))
 
 
-def macro_f1s(tables: Int[np.ndarray, "sample right said"]) -> Float[np.ndarray, "sample"]:
-    """The mean of 2 · hits / (are + were said) over the classes that occur."""
+def macro_f1s(tables: Int[np.ndarray, "sample expected predicted"]) -> Float[np.ndarray, "sample"]:
+    """Return the mean of 2 · hits / (expected + predicted) over the classes that occur."""
     hits = tables.diagonal(axis1=1, axis2=2)
     both = tables.sum(1) + tables.sum(2)
     f1 = np.divide(2 * hits, both, out=np.zeros(hits.shape), where=both > 0)

@@ -1,25 +1,31 @@
-"""How good a classifier is: accuracy, precision, recall and F1 of every class, and who is confused.
+"""Accuracy, precision, recall, F1 and confusion of classifiers; ROC AUC of detectors.
 
-    precision_c = right_c / said_c
-    recall_c    = right_c / are_c
-    F1_c        = 2 right_c / (said_c + are_c)
+    precision_c = hits_c / predicted_c
+    recall_c    = hits_c / expected_c
+    F1_c        = 2 hits_c / (predicted_c + expected_c)
 
-right_c counts what is c and was called c, said_c all that was called c, are_c all that is c. Where
-nothing was called c, precision is 0 (0 / 0 is taken for 0, as is usual). Macro F1 is the plain mean
-over the classes: a rare class weighs as much as a common one.
+predicted_c counts the predictions of class c, expected_c its examples, hits_c what is both. A ratio
+0 / 0 is 0. Macro F1 is the mean over the classes: a rare class weighs as much as a common one.
+
+    AUC = P(score of a positive > score of a negative) + ½ P(they are equal)
+        = (R - n₊(n₊ + 1) / 2) / (n₊ n₋)          R: the sum of the positives' ranks
+
+For rare positives, accuracy alone says little: always answering "negative" is mostly right.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from polyhead.errors import DataError
 
 
 @dataclass(frozen=True)
 class ClassScore:
-    """One class; `count` is how many examples really are of it."""
+    """Scores of one class; `count` is the number of its examples."""
 
     name: str
     precision: float
@@ -30,7 +36,7 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class ClassificationReport:
-    """All that is known of a classifier's answers. `confusion[i][j]` counts class i called j."""
+    """Scores of a classifier; `confusion[i][j]` counts examples of class i predicted as j."""
 
     accuracy: float
     macro_f1: float
@@ -41,23 +47,26 @@ class ClassificationReport:
         return as_text(self)
 
 
-def report(right: Sequence[int], said: Sequence[int], names: Sequence[str]) -> ClassificationReport:
-    """Compare the classes that a model said with the right ones, both by number."""
-    if len(right) != len(said):
+def report(
+    expected: Sequence[int], predicted: Sequence[int], names: Sequence[str]
+) -> ClassificationReport:
+    """Compare the predicted classes with the expected ones, both by number."""
+    if len(expected) != len(predicted):
         raise DataError(
-            f"{len(said)} answers for {len(right)} examples; there must be one for each"
+            f"{len(predicted)} predictions for {len(expected)} examples; expected one for each",
+            "different_lengths",
         )
-    if not len(right):
-        raise DataError("there is no example to evaluate on")
-    table = confusion(right, said, len(names))
-    hits, are, were_said = table.diagonal(), table.sum(1), table.sum(0)
-    precision, recall = _share(hits, were_said), _share(hits, are)
-    f1 = _share(2 * hits, are + were_said)
+    if not len(expected):
+        raise DataError("no examples to evaluate on", "no_examples")
+    table = confusion(expected, predicted, len(names))
+    hits, n_expected, n_predicted = table.diagonal(), table.sum(1), table.sum(0)
+    precision, recall = _share(hits, n_predicted), _share(hits, n_expected)
+    f1 = _share(2 * hits, n_expected + n_predicted)
     classes = tuple(
-        ClassScore(name, float(precision[i]), float(recall[i]), float(f1[i]), int(are[i]))
+        ClassScore(name, float(precision[i]), float(recall[i]), float(f1[i]), int(n_expected[i]))
         for i, name in enumerate(names)
     )
-    seen = (are + were_said) > 0  # a class that nobody is and nobody said is no mistake
+    seen = (n_expected + n_predicted) > 0  # a class without examples and predictions has no score
     return ClassificationReport(
         float(hits.sum() / table.sum()),
         float(f1[seen].mean()),
@@ -66,37 +75,70 @@ def report(right: Sequence[int], said: Sequence[int], names: Sequence[str]) -> C
     )
 
 
-def confusion(right: Sequence[int], said: Sequence[int], n_classes: int) -> np.ndarray:
-    """A table of counts: row i, column j holds how often class i was called j."""
+def confusion(expected: Sequence[int], predicted: Sequence[int], n_classes: int) -> np.ndarray:
+    """Return a table of counts: how often class i (row) was predicted as j (column)."""
     table = np.zeros((n_classes, n_classes), dtype=np.int64)
-    np.add.at(table, (np.asarray(right), np.asarray(said)), 1)
+    np.add.at(table, (np.asarray(expected), np.asarray(predicted)), 1)
     return table
 
 
-def as_text(found: ClassificationReport, most: int = 20) -> str:
-    """A report for people: scores, then a table of all classes, then (if small) the confusion."""
-    width = max(len("class"), *(len(one.name) for one in found.classes))
+def as_text(report: ClassificationReport, max_classes: int = 20) -> str:
+    """Format the scores, a table of all classes, and the confusion of up to `max_classes`."""
+    width = max(len("class"), *(len(c.name) for c in report.classes))
     lines = [
-        f"accuracy {found.accuracy:.4f}  macro F1 {found.macro_f1:.4f}",
+        f"accuracy {report.accuracy:.4f}  macro F1 {report.macro_f1:.4f}",
         "",
         f"{'class':<{width}}  precision  recall      F1    count",
         *(
-            f"{one.name:<{width}}  {one.precision:9.4f}  {one.recall:6.4f}  {one.f1:6.4f}  "
-            f"{one.count:7,}"
-            for one in found.classes
+            f"{c.name:<{width}}  {c.precision:9.4f}  {c.recall:6.4f}  {c.f1:6.4f}  {c.count:7,}"
+            for c in report.classes
         ),
     ]
-    if len(found.classes) <= most:
-        cell = max(5, *(len(str(n)) for row in found.confusion for n in row)) + 1
-        numbers = "".join(f"{i + 1:>{cell}}" for i in range(len(found.classes)))
-        lines += ["", "confusion: rows are the right classes, columns what was said"]
+    if len(report.classes) <= max_classes:
+        cell = max(5, *(len(str(n)) for row in report.confusion for n in row)) + 1
+        numbers = "".join(f"{i + 1:>{cell}}" for i in range(len(report.classes)))
+        lines += ["", "confusion: rows are the right classes, columns the predicted ones"]
         lines.append(f"{'':<{width + 4}}{numbers}")
-        for i, (one, row) in enumerate(zip(found.classes, found.confusion, strict=True), start=1):
+        for i, (c, row) in enumerate(zip(report.classes, report.confusion, strict=True), start=1):
             cells = "".join(f"{n:>{cell}}" for n in row)
-            lines.append(f"{one.name:<{width}}{i:>4}{cells}")
+            lines.append(f"{c.name:<{width}}{i:>4}{cells}")
     return "\n".join(lines)
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Part / whole, and 0 where there is no whole."""
+    """Return part / whole, and 0 where whole is 0."""
     return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+
+
+class DetectionScores(NamedTuple):
+    """Precision, recall and ROC AUC; NaN where undefined, as precision without predictions."""
+
+    precision: float
+    recall: float
+    auc: float
+
+
+def detection_scores(
+    scores: Float[np.ndarray, "item"], truth: Bool[np.ndarray, "item"], threshold: float = 0.0
+) -> DetectionScores:
+    """Return precision and recall of the scores above the threshold, and the AUC of their order."""
+    predicted_positive = scores > threshold
+    hits = int((predicted_positive & truth).sum())
+    n_predicted, n_true = int(predicted_positive.sum()), int(truth.sum())
+    nan = float("nan")
+    return DetectionScores(
+        hits / n_predicted if n_predicted else nan, hits / n_true if n_true else nan,
+        auc(scores, truth),
+    )  # fmt: skip
+
+
+def auc(scores: Float[np.ndarray, "item"], truth: Bool[np.ndarray, "item"]) -> float:
+    """Return the area under the ROC curve, by ranks; equal scores share theirs."""
+    n_positive = int(truth.sum())
+    n_negative = len(truth) - n_positive
+    if not n_positive or not n_negative:
+        return float("nan")
+    _, which, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[which]  # from 1
+    above = float(ranks[truth].sum()) - n_positive * (n_positive + 1) / 2
+    return above / (n_positive * n_negative)

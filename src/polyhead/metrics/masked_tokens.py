@@ -14,7 +14,7 @@ from polyhead.data.batches.masked import (
     MaskedBatch,
     MaskingConfig,
 )
-from polyhead.metrics.detection import detected
+from polyhead.metrics.classification import detection_scores
 from polyhead.special_tokens import PAD
 
 MASKING: dict[str, MaskingConfig] = {
@@ -66,7 +66,7 @@ def score_replaced_tokens(batches: Sequence[MaskedBatch], model: Any) -> dict[st
             n_masked += len(labels)
             suspicion.append(output.suspicion[real].float().cpu())
             replaced.append(output.replaced[real].cpu())
-    detection = detected(torch.cat(suspicion).numpy(), torch.cat(replaced).numpy())
+    detection = detection_scores(torch.cat(suspicion).numpy(), torch.cat(replaced).numpy())
     return {
         "loss": total / max(1, count),
         "generator_accuracy": n_correct / max(1, n_masked),

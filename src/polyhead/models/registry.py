@@ -5,11 +5,14 @@ one entry of `FAMILIES` (or one call of `register`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 from torch import nn
 
+from polyhead.config import suggest
+from polyhead.errors import ConfigError
+from polyhead.layers.positions import BOUNDED_POSITIONS
 from polyhead.models import bert, electra, gpt, reformer, vit
 from polyhead.models.baselines import (
     bahdanau,
@@ -104,8 +107,21 @@ def has_mask_token(family: str) -> bool:
     return FAMILIES[family].task in ("masked_lm", "replaced_token", "text_classification")
 
 
+def max_positions(config: Any) -> int | None:
+    """Return the number of learned positions of a model, or of its encoder; None if unlimited."""
+    values = {item.name: getattr(config, item.name) for item in fields(config)}
+    if is_dataclass(values.get("encoder")):
+        return max_positions(values["encoder"])
+    return values.get("max_length") if values.get("positions") in BOUNDED_POSITIONS else None
+
+
 def list_models(task: Task | None = None) -> list[str]:
-    """Return the names that `create_model` accepts: families and their presets."""
+    """Return the names that `create_model` accepts: families and their presets.
+
+    task: only models for this task, such as "translation" or "language_modeling".
+
+    Example: `polyhead.list_models("language_modeling")  # ['gpt', 'gpt2', …]`
+    """
     names = []
     for name, family in FAMILIES.items():
         if task in (None, family.task):
@@ -120,15 +136,23 @@ def find_config(name: str) -> tuple[str, Any]:
             return family, entry.presets[name]
     if name in FAMILIES:
         return name, FAMILIES[name].config()
-    raise ValueError(f"unknown model {name!r}; see list_models()")
+    raise ConfigError(f"unknown model {name!r}{suggest(name, list_models())}", "unknown_model")
 
 
-def create_model(name: str, config: Any = None) -> nn.Module:
+def create_model(name: str, config: object = None) -> nn.Module:
     """Build a model with new weights.
 
     name: a family ("gpt") or a preset ("gpt2"), see `list_models`.
-    config: replaces the sizes of the preset; must be of the family's configuration class.
+    config: the sizes, instead of the preset's: an instance of the family's configuration class.
+
+    Example: `polyhead.create_model("gpt2")`
     """
-    family, preset = find_config(name)
-    model: nn.Module = FAMILIES[family].model(preset if config is None else config)
+    name, preset = find_config(name)
+    family = FAMILIES[name]
+    if config is not None and not isinstance(config, family.config):
+        raise ConfigError(
+            f"config: expected a {family.config.__name__}, got a {type(config).__name__}",
+            "wrong_config_class",
+        )
+    model: nn.Module = family.model(preset if config is None else config)
     return model

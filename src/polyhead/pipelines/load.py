@@ -1,36 +1,39 @@
-"""`polyhead.load`: whatever lies in a folder, as the object that can use it."""
+"""Load any trained model as the pipeline of its task."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from polyhead.checkpoint.model_dir import load_model
+from polyhead.devices import choose
 from polyhead.errors import ConfigError
 from polyhead.models.registry import FAMILIES, Task
-from polyhead.pipelines import (
-    image_classifier,
-    mask_filler,
-    text_classifier,
-    text_generator,
-    translator,
-)
-from polyhead.pipelines.family_checks import family_of
+from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.text_classifier import TextClassifier
+from polyhead.pipelines.text_generator import TextGenerator
+from polyhead.pipelines.translator import Translator
 
-LOADERS: dict[Task, Callable[..., Any]] = {
-    "translation": translator.load,
-    "language_modeling": text_generator.load,
-    "masked_lm": mask_filler.load,
-    "replaced_token": mask_filler.load,
-    "text_classification": text_classifier.load,
-    "image_classification": image_classifier.load,
-}
+KINDS: tuple[type[Pipeline], ...] = (
+    Translator, TextGenerator, MaskFiller, TextClassifier, ImageClassifier,
+)  # fmt: skip
+PIPELINES: dict[Task, type[Pipeline]] = {task: kind for kind in KINDS for task in kind.tasks}
 
 
-def load(*paths: str | Path, device: str = "auto") -> Any:
+def load(*paths: str | Path, device: str = "auto") -> Pipeline:
     """Load a model as the pipeline of its task.
 
-    Several folders of translators make an ensemble.
+    paths: a model directory or a run directory; several translators make an ensemble.
+    device: "auto", "cpu", "cuda" or "mps".
+
+    Returns a `Translator`, `TextGenerator`, `MaskFiller`, `TextClassifier` or `ImageClassifier`. To
+    state which one is expected, call `from_dir` of that class.
+
+    Example: `polyhead.load("runs/mine").translate(["안녕하세요."])`
     """
     if not paths:
-        raise ConfigError("name at least one model")
-    task = FAMILIES[family_of(Path(paths[0]))].task
-    return LOADERS[task](*paths, device=device)
+        raise ConfigError("no model given; expected at least one path", "no_model")
+    if len(paths) > 1:
+        return Translator.from_dir(*paths, device=device)
+    chosen = choose(device)
+    saved = load_model(Path(paths[0]), str(chosen))
+    return PIPELINES[FAMILIES[saved.family].task].from_saved(saved, str(paths[0]), chosen)

@@ -1,38 +1,31 @@
-"""A model that fills in blanks: `polyhead.load("runs/bert").fill("오늘은 [MASK]이다")`."""
+"""Masked tokens: `MaskFiller.from_dir("runs/bert").fill("오늘은 [MASK]이다")`."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from polyhead import devices
-from polyhead.checkpoint import model_dir as model_folder
-from polyhead.config import from_dict
+from polyhead.checkpoint.model_dir import SavedModel
 from polyhead.data.batches.masked import Masker, split_sequences, validation_batches
-from polyhead.data.config import DataConfig
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_replaced_tokens
-from polyhead.models.electra import Electra
-from polyhead.models.registry import FAMILIES as REGISTRY
-from polyhead.pipelines.base import Pipeline
-from polyhead.pipelines.family_checks import family_of
+from polyhead.models.registry import FAMILIES, Task
+from polyhead.pipelines.base import Pipeline, check_list
 from polyhead.special_tokens import MASK
-from polyhead.tokenizers.mask_tokens import MaskedText, candidates, encode_masked, word_of
+from polyhead.tokenizers.mask_tokens import Blanked, candidates, encode_blanks, word_of
 
-FAMILIES = ("bert", "electra")
 SCORED_AT_ONCE = 4096  # tokens
-LEAST_WIDTH = 5  # hypotheses of a joint filling, also if fewer are asked for
+MIN_BEAM = 5  # hypotheses of a joint filling, even if fewer are returned
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What may stand in a blank, and how likely it is among all that may."""
+    """A word for a masked token, and its probability among all that are allowed there."""
 
     text: str
     probability: float
@@ -40,7 +33,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class Filling:
-    """All blanks filled together. `log_p` is the sum over them, each given those to its left."""
+    """All masked tokens filled together; `log_p` sums over them, each given those to its left."""
 
     text: str
     words: tuple[str, ...]
@@ -49,79 +42,101 @@ class Filling:
 
 @dataclass(frozen=True)
 class Filled:
-    """The likeliest guesses for each blank by itself, and the best fillings of all together."""
+    """The likeliest guesses for each masked token alone, and the best fillings of all together."""
 
     text: str
     blanks: list[list[Guess]]
     together: list[Filling]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MaskFiller(Pipeline):
-    """One model that fills in blanks: a BERT, or an ELECTRA's generator."""
+    """A model that predicts masked tokens, such as BERT or the generator of ELECTRA."""
+
+    tasks: ClassVar[tuple[Task, ...]] = ("masked_lm", "replaced_token")
+    use: ClassVar[str] = "fill"
+
+    @classmethod
+    def from_saved(cls, saved: SavedModel, name: str, device: torch.device) -> "MaskFiller":
+        """Return the pipeline of a loaded model; see `Pipeline.from_saved`."""
+        filler = super().from_saved(saved, name, device)
+        if saved.config.vocab <= filler.mask:
+            raise CheckpointError(
+                f"{name} has no id for {MASK}, so it cannot predict masked tokens", "no_mask_token"
+            )
+        return filler
+
+    @property
+    def task(self) -> Task:
+        """The task of the training."""
+        return FAMILIES[self.saved.family].task
+
+    @property
+    def masked_lm(self) -> nn.Module:
+        """The model that predicts masked tokens: of a replaced-token detector, its generator."""
+        model: Any = self.model
+        generator: nn.Module = model.generator if self.task == "replaced_token" else model
+        return generator
+
+    @property
+    def max_length(self) -> int:
+        """The number of positions of the model."""
+        return int(self.saved.config.max_length)
 
     @property
     def mask(self) -> int:
-        """The id of [MASK]: one after the tokenizer's last."""
+        """The id of [MASK]: the first one after the tokenizer's own."""
         return len(self.tokenizer)
-
-    @property
-    def masked_lm(self) -> Any:
-        """The model that predicts masked tokens: of an ELECTRA, the generator."""
-        model = self.saved.model
-        return model.generator if isinstance(model, Electra) else model
 
     @cached_property
     def allowed(self) -> dict[bool, Int[Tensor, "candidate"]]:
-        """What may fill a blank that begins a word, and one that does not."""
+        """The ids allowed at the beginning of a word (True) and inside a word (False)."""
         return {
             begins: torch.tensor(candidates(self.tokenizer, begins)) for begins in (True, False)
         }
 
     def score(self, lines: Sequence[str]) -> dict[str, float]:
-        """How well it fills in the same blanks every time, and an ELECTRA spots forgeries.
+        """Return the metrics of a validation on a text, with as many masks as in training.
 
-        The figures are those of a validation, with as many blanks and pieces as long as in the
-        training.
+        lines: the text; the same tokens are masked every time.
         """
-        if isinstance(lines, str):
-            raise ConfigError("score takes a list of lines; write score([text])")
-        run: dict[str, Any] = self.saved.about.get("run") or {}
-        data = from_dict(DataConfig, run.get("data", {}), "data.")
-        task = REGISTRY[self.saved.family].task
-        blanking = Masker(
-            replace(MASKING[task], share=data.blanks), self.mask, self.saved.config.vocab
-        )
-        longest = min(data.max_length, self.saved.config.max_length)
+        check_list(lines, "score", "lines")
+        masking = replace(MASKING[self.task], share=self.data.blanks)
+        masker = Masker(masking, self.mask, self.saved.config.vocab)
+        longest = min(self.data.max_length, self.max_length)
         pieces = split_sequences(self.tokenizer.encode_batch(lines), longest)
-        batches = validation_batches(pieces, blanking, SCORED_AT_ONCE)
-        score = score_masked_tokens if task == "masked_lm" else score_replaced_tokens
-        return score(batches, self.saved.model)
+        score = score_masked_tokens if self.task == "masked_lm" else score_replaced_tokens
+        return score(validation_batches(pieces, masker, SCORED_AT_ONCE), self.model)
 
     def fill(self, text: str, top: int = 5) -> Filled:
-        """The `top` likeliest guesses for every [MASK]; several blanks are filled together too.
+        """Return the likeliest words for every [MASK], alone and together.
 
-        Probabilities are those of the model among the pieces that may stand there: after a space
-        only what begins a word, else only what goes on with one.
+        Only ids that fit are allowed: after a space those that begin a word, else those that
+        continue one. Probabilities are shares among them.
+
+        text: with at least one [MASK].
+        top: the number of guesses for each [MASK], and of fillings of all of them.
+
+        Example: `filler.fill("오늘은 [MASK]이다").blanks[0][0].text`
         """
         if top < 1:
-            raise ConfigError(f"top = {top}: expected at least 1")
-        blanked = encode_masked(self.tokenizer, text, self.mask)
-        longest = self.saved.config.max_length
-        if len(blanked.ids) > longest:
+            raise ConfigError(f"top = {top}: expected at least 1", "out_of_range")
+        blanked = encode_blanks(self.tokenizer, text, self.mask)
+        if len(blanked.ids) > self.max_length:
             raise DataError(
-                f"a text of {len(blanked.ids)} tokens; {self.name} reads at most {longest}"
+                f"a text of {len(blanked.ids)} tokens; {self.name} reads at most {self.max_length}",
+                "text_too_long",
             )
         rows = self._log_p([blanked.ids], blanked.places)[0]
         guesses = [
             [Guess(word, math.exp(log_p)) for _, word, log_p in self._best(row, begins, top)]
             for row, begins in zip(rows, blanked.begins, strict=True)
         ]
-        return Filled(text, guesses, self._together(text, blanked, top))
+        return Filled(text, guesses, self._fill_together(text, blanked, top))
 
-    def _together(self, text: str, blanked: MaskedText, top: int) -> list[Filling]:
-        """Fill from left to right, keeping the likeliest beginnings: a beam search."""
-        width = max(top, LEAST_WIDTH)
+    def _fill_together(self, text: str, blanked: Blanked, top: int) -> list[Filling]:
+        """Fill all masks from left to right by beam search."""
+        width = max(top, MIN_BEAM)
         beams: list[tuple[float, list[int], tuple[str, ...]]] = [(0.0, blanked.ids, ())]
         for place, begins in zip(blanked.places, blanked.begins, strict=True):
             rows = self._log_p([ids for _, ids, _ in beams], [place])
@@ -131,14 +146,14 @@ class MaskFiller(Pipeline):
                 for id, word, log_p in self._best(row[0], begins, width)
             ]
             beams = sorted(grown, key=lambda beam: -beam[0])[:width]
-        return [Filling(written(text, words), words, log_p) for log_p, _, words in beams[:top]]
+        return [Filling(fill_masks(text, words), words, log_p) for log_p, _, words in beams[:top]]
 
     @torch.inference_mode()
     def _log_p(
         self, rows: Sequence[list[int]], places: Sequence[int]
     ) -> Float[Tensor, "row place vocab"]:
-        """The model's log-probabilities at some places of texts of equal length."""
-        model = self.masked_lm
+        """Return the log-probabilities at some places of texts of equal length."""
+        model: Any = self.masked_lm
         ids = torch.tensor(rows, device=self.device)
         states = model.hidden(ids)[:, list(places)]
         return model.to_logits(model.transform(states)).float().log_softmax(-1).cpu()
@@ -146,7 +161,7 @@ class MaskFiller(Pipeline):
     def _best(
         self, row: Float[Tensor, "vocab"], begins: bool, top: int
     ) -> list[tuple[int, str, float]]:
-        """The likeliest of the pieces that may stand here, as shares of those."""
+        """Return id, word and log-probability of the likeliest ids that are allowed here."""
         ids = self.allowed[begins]
         shares = row[ids].log_softmax(-1)
         best = shares.topk(min(top, len(ids)))
@@ -156,25 +171,8 @@ class MaskFiller(Pipeline):
         ]
 
 
-def written(text: str, words: Sequence[str]) -> str:
-    """The text with its blanks filled; the spaces around them are the text's own."""
+def fill_masks(text: str, words: Sequence[str]) -> str:
+    """Return the text with each [MASK] replaced by a word; its spaces stay as they are."""
     parts = text.split(MASK)
     filled = (word + part for word, part in zip(words, parts[1:], strict=True))
     return parts[0] + "".join(filled)
-
-
-def load(path: str | Path, *, device: str = "auto") -> MaskFiller:
-    """Load a model that fills in blanks from its folder, or a run's."""
-    family = family_of(Path(path))
-    if family not in FAMILIES:
-        raise CheckpointError(
-            f"{path} holds a model of family {family}, which cannot fill in blanks; "
-            f"these can: {', '.join(FAMILIES)}"
-        )
-    chosen = devices.choose(device)
-    saved = model_folder.load_model(Path(path), str(chosen))
-    if saved.tokenizers is None:
-        raise CheckpointError(f"{path} has no tokenizer; it cannot read text")
-    if saved.config.vocab <= len(saved.tokenizers.source):
-        raise CheckpointError(f"{path} has no id for {MASK}; it was not trained to fill in blanks")
-    return MaskFiller(saved, str(path), chosen)

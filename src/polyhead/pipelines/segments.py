@@ -1,39 +1,38 @@
-"""Translation in portions that may share a batch with those of other people.
+"""Translation of texts in segments that may share a batch with those of other requests.
 
-    portions = cut(translator, text, options)      # lines, and pieces of lines that are too long
-    outputs = decode(translator, portions)         # of any number of texts, together …
-    flow = Portions(translator, options)           # … or whenever they come
-    translations = join(translator, portions, outputs)
+    lines = split_text(translator, text, options)      # lines, and parts of lines that are too long
+    outputs = decode_segments(translator, segments)    # of any number of texts, together …
+    batch = SegmentBatch(translator, options)          # … or added to a running batch
+    translations = join_segments(translator, lines, outputs)
 
-A text loses nothing: its line breaks are kept, a line that is longer than the model reads is cut
-into sentences (`Translator.split`), and all are joined again.
+Line breaks are kept; a line that is longer than the model reads is split into sentences
+(`Translator.split_lines`), and all are joined again.
 
-An output's greatest length depends on its source's (`DecodeConfig.limit`), in a batch on that of
-the longest. Here it depends on the *bucket*: the power of two at or above the source's length, from
-32 on. Only portions of one bucket and the same options may be decoded together, so that what
-somebody gets never depends on who else is there.
+The maximal length of an output depends on the length of its source (`DecodeConfig.limit`); in a
+batch, on that of the longest. Here it depends on the *bucket*: the power of two at or above the
+source's length, at least 32. Only segments of one bucket with the same options are decoded
+together, so that a translation never depends on the other requests.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polyhead.decoding.batch import Output, decode_all, rectangle
+from polyhead.decoding.batch import Output, decode_all, pad_right
 from polyhead.decoding.cancel import CancellableModel
-from polyhead.decoding.cancel import Cancelled as Cancelled
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.continuous_beam import ContinuousBeamSearch
+from polyhead.decoding.protocol import is_joinable
 from polyhead.errors import ConfigError
-from polyhead.layers.positions import BOUNDED_POSITIONS
-from polyhead.pipelines.translator import Translation, Translator
+from polyhead.pipelines.translator import SourcePart, Translation, Translator
 
-SMALLEST_BUCKET = 32  # most sentences: they should find company
-UNLIMITED = 1e6  # times the source's length
+SMALLEST_BUCKET = 32  # tokens; most sentences are shorter, and so share one bucket
+UNLIMITED_RATIO = 1e6  # times the source's length
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A piece of a text: its ids, how its output must begin, and the options of its bucket."""
+    """A part of a text: its ids, how its output must begin, and the options of its bucket."""
 
     text: str
     ids: tuple[int, ...]
@@ -41,116 +40,115 @@ class Segment:
     options: DecodeConfig
 
 
-def cut(
+def split_text(
     translator: Translator, text: str, options: DecodeConfig, prefix: str = ""
 ) -> list[list[Segment]]:
-    """The portions of every line of a text; none for an empty line. A prefix begins the first."""
+    """Return the segments of every line of a text; none for an empty line.
+
+    prefix: how the output of the first segment must begin.
+    """
     begin = tuple(translator.tokenizers.target.encode(prefix)[:-1]) if prefix else ()
-    longest = longest_output(translator)
+    longest = translator.max_output_length
     if len(begin) >= longest:
-        raise ConfigError(f"a prefix of {len(begin)} tokens; an output has at most {longest}")
+        raise ConfigError(
+            f"a prefix of {len(begin)} tokens; an output has at most {longest}", "prefix_too_long"
+        )
     options = replace(options, max_length=min(options.max_length, longest))
     lines = []
-    for line in text.split("\n"):
-        portions = []
-        for piece in translator.split(line):
-            ids = tuple(translator.tokenizers.source.encode(piece))
-            portions.append(Segment(piece, ids, begin, bucketed(options, len(ids), len(begin))))
+    for parts in translator.split_lines(text.split("\n")):
+        segments = []
+        for part in parts:
+            bucket = with_bucket_limit(options, len(part.ids), len(begin))
+            segments.append(Segment(part.text, tuple(part.ids), begin, bucket))
             begin = ()
-        lines.append(portions)
+        lines.append(segments)
     return lines
 
 
-def longest_output(translator: Translator) -> int:
-    """The most tokens that the model can write: some know no position beyond a certain one."""
-    ends = [
-        saved.config.max_length
-        for saved in translator.models
-        if saved.family == "transformer" and saved.config.positions in BOUNDED_POSITIONS
-    ]
-    return min(ends, default=10**9)
-
-
-def bucketed(options: DecodeConfig, length: int, forced: int = 0) -> DecodeConfig:
-    """The same options with a limit that all sources of a bucket share."""
+def with_bucket_limit(options: DecodeConfig, length: int, n_forced: int = 0) -> DecodeConfig:
+    """Return the options with the length limit that all sources of a bucket share."""
     bucket = SMALLEST_BUCKET
     while bucket < length:
         bucket *= 2
-    limit = max(options.limit(bucket), forced + 1)
-    return replace(options, max_length=limit, max_ratio=UNLIMITED)
+    limit = max(options.limit(bucket), n_forced + 1)
+    return replace(options, max_length=limit, max_ratio=UNLIMITED_RATIO)
 
 
-def decode(
-    translator: Translator, portions: Sequence[Segment], wanted: Callable[[], bool] = lambda: True
+def decode_segments(
+    translator: Translator,
+    segments: Sequence[Segment],
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> list[list[Output]]:
-    """The best outputs of every portion; all must have the same options.
+    """Return the best outputs of every segment; all must have the same options.
 
-    `Cancelled` as soon as they are not `wanted` any more.
+    Raise `Cancelled` as soon as `is_cancelled` returns True.
     """
-    (options,) = {portion.options for portion in portions}
+    (options,) = {segment.options for segment in segments}
+    model = translator.decodable(record_attention=options.coverage > 0)
+    parts = [SourcePart(segment.text, list(segment.ids)) for segment in segments]
     outputs = decode_all(
-        CancellableModel(translator.searched(options), wanted),
-        [list(portion.ids) for portion in portions],
+        CancellableModel(model, is_cancelled),
+        [part.ids for part in parts],
         options,
         device=translator.device,
-        prefixes=[list(portion.prefix) for portion in portions],
+        prefixes=[list(segment.prefix) for segment in segments],
     )
-    if options.replace_unknown:
-        return translator.replaced([portion.text for portion in portions], outputs)
-    return outputs
+    return translator.replace_unknown(parts, outputs) if options.replace_unknown else outputs
 
 
-def can_flow(translator: Translator, options: DecodeConfig) -> bool:
-    """Whether portions with these options may join a running batch."""
+def can_join_running_batch(translator: Translator, options: DecodeConfig) -> bool:
+    """Return True if segments with these options may join a running batch."""
     plain = options.beam > 1 and not (options.sample or options.coverage or options.replace_unknown)
-    return plain and [saved.family for saved in translator.models] == ["transformer"]
+    return plain and is_joinable(translator.decodable())
 
 
 class SegmentBatch:
-    """A flow of portions, which must all have the same options."""
+    """A running batch of segments with the same options."""
 
     def __init__(self, translator: Translator, options: DecodeConfig) -> None:
         self.device = translator.device
-        self.flow: ContinuousBeamSearch[Any] = ContinuousBeamSearch(translator.decodable, options)
-        self.step, self.cancel = self.flow.step, self.flow.leave
+        self.search: ContinuousBeamSearch[Any] = ContinuousBeamSearch(
+            translator.decodable(), options
+        )
+        self.step, self.cancel = self.search.step, self.search.cancel
 
     def __len__(self) -> int:
-        return len(self.flow)
+        return len(self.search)
 
     @property
     def open(self) -> bool:
-        """Whether others may still enter."""
-        return self.flow.open
+        """True while segments may still be added."""
+        return self.search.open
 
-    def add(self, tickets: Sequence[Any], portions: Sequence[Segment]) -> None:
-        """Put segments into free slots, from the next step on."""
+    def add(self, request_ids: Sequence[Any], segments: Sequence[Segment]) -> None:
+        """Add segments; they start at the next step."""
         prefix = None
-        if any(portion.prefix for portion in portions):
-            prefix = rectangle([list(portion.prefix) for portion in portions]).to(self.device)
-        source = rectangle([list(portion.ids) for portion in portions]).to(self.device)
-        self.flow.enter(tickets, source, prefix)
+        if any(segment.prefix for segment in segments):
+            prefix = pad_right([list(segment.prefix) for segment in segments]).to(self.device)
+        source = pad_right([list(segment.ids) for segment in segments]).to(self.device)
+        self.search.add(request_ids, source, prefix)
 
 
-def join(
+def join_segments(
     translator: Translator, lines: Sequence[Sequence[Segment]], outputs: Sequence[list[Output]]
 ) -> list[Translation]:
-    """A text's translations from the outputs of all its portions, best first."""
+    """Return the translations of a text from the outputs of all its segments, best first."""
     waiting = iter(outputs)
-    done = [translator.join([next(waiting) for _ in portions]) for portions in lines]
-    if len(done) == 1:
-        return done[0]
+    of_lines = [translator.join([next(waiting) for _ in segments]) for segments in lines]
+    if len(of_lines) == 1:
+        return of_lines[0]
     n_best = min(
-        (len(one) for one, portions in zip(done, lines, strict=True) if portions), default=1
+        (len(best) for best, segments in zip(of_lines, lines, strict=True) if segments), default=1
     )
     joined = []
     for n in range(n_best):
-        chosen = [one[min(n, len(one) - 1)] for one in done]
+        chosen = [best[min(n, len(best) - 1)] for best in of_lines]
         joined.append(
             Translation(
-                "\n".join(one.text for one in chosen),
-                sum(one.score for one in chosen),
-                sum(one.log_p for one in chosen),
-                tuple(id for one in chosen for id in one.ids),
+                "\n".join(line.text for line in chosen),
+                sum(line.score for line in chosen),
+                sum(line.log_p for line in chosen),
+                tuple(id for line in chosen for id in line.ids),
             )
         )
     return joined

@@ -1,7 +1,7 @@
-"""A translation or a text, token by token: what else could have stood there, and what if it did.
+"""Outputs token by token, with the likeliest alternatives of each step, and forced tokens.
 
-walk = steps(polyhead.load("runs/mine"), "내일 회의가 있어요.", forced=[17])
-walk.steps[1].alternatives          # the likeliest tokens after the first, which was forced
+trace = steps(polyhead.load("runs/mine"), "내일 회의가 있어요.", forced=[17])
+trace.steps[1].alternatives         # the likeliest tokens after the first, which was forced
 
 beam_tree(translator, "내일 회의가 있어요.")        # all hypotheses that beam search kept
 """
@@ -13,28 +13,29 @@ from typing import Any, Literal
 
 import torch
 
-from polyhead.decoding.beam_trace import Tree, grow_tree
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.trace import TraceStep, open_walk
+from polyhead.decoding.trace import BeamTree, TraceStep, step_trace, trace_beam_search
 from polyhead.errors import ConfigError
-from polyhead.pipelines.segments import longest_output
-from polyhead.pipelines.text_generator import TextGenerator, spelled
+from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.text_generator import TextGenerator, stream_text
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers.base import Tokenizer
 
+InputCode = Literal["empty", "too_long", "bad_token"]
+
 
 class InvalidInputError(ConfigError):
-    """A text or a beginning that a model cannot take; `code` says why, for programs."""
+    """A text or a forced beginning that a model cannot take."""
 
-    def __init__(self, message: str, code: Literal["empty", "too_long", "bad_token"]) -> None:
-        super().__init__(message)
-        self.code: Literal["empty", "too_long", "bad_token"] = code
+    def __init__(self, message: str, code: InputCode) -> None:
+        super().__init__(message, code)
+        self.code: InputCode = code
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A token and how likely it was."""
+    """A token and its probability."""
 
     id: int
     text: str
@@ -43,7 +44,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Step:
-    """The token that was taken (or forced), and the likeliest ones, likeliest first."""
+    """The token that was chosen (or forced), and the likeliest ones, likeliest first."""
 
     id: int
     text: str
@@ -54,7 +55,7 @@ class Step:
 
 @dataclass(frozen=True)
 class StepTrace:
-    """All steps of an output. `ended`: the model closed it, it was not cut off."""
+    """All steps of an output; `ended` is True if it ended with EOS, not at the length limit."""
 
     steps: tuple[Step, ...]
     text: str
@@ -63,73 +64,89 @@ class StepTrace:
 
 
 def steps(
-    model: Translator | TextGenerator,
+    model: Pipeline,
     text: str,
     *,
     forced: Sequence[int] = (),
     top: int = 5,
     max_tokens: int | None = None,
 ) -> StepTrace:
-    """Go on with the likeliest token each time, after those that are forced."""
+    """Decode greedily after the forced tokens, and return all steps.
+
+    model: a translator or a text generator.
+    text: the source, or the prompt.
+    top: the number of alternatives of each step.
+    max_tokens: the limit of the output; that of the model's decoding options unless given.
+    """
     if isinstance(model, Translator):
-        return _translate(model, text, forced, top, max_tokens)
+        return _trace_translation(model, text, forced, top, max_tokens)
     if isinstance(model, TextGenerator):
-        return _write(model, text, forced, top, max_tokens)
-    raise ConfigError(f"a {type(model).__name__} does not write token by token")
+        return _trace_generation(model, text, forced, top, max_tokens)
+    raise ConfigError(f"{type(model).__name__}: does not write token by token", "wrong_task")
 
 
-def _translate(
+def _trace_translation(
     translator: Translator, text: str, forced: Sequence[int], top: int, max_tokens: int | None
 ) -> StepTrace:
     source = checked_source(translator, text)
     target = translator.tokenizers.target
     check_forced(forced, target)
     limit = translator.defaults.limit(len(source)) if max_tokens is None else max_tokens
-    limit = min(limit, longest_output(translator))
+    limit = min(limit, translator.max_output_length)
     check_room(forced, limit)
-    model = translator.decodable
-    read = torch.tensor([source], device=translator.device)
-    with torch.inference_mode():
-        state = model.begin(read, width=1, max_length=limit)
-    walked = list(
-        open_walk(
-            model, state, last=BOS, forced=forced, limit=limit, top=top, device=translator.device
-        )
-    )
-    ids = tuple(one.id for one in walked)
+    model, device = translator.decodable(), translator.device
+    trace = _trace(model, source, last=BOS, forced=forced, limit=limit, top=top, device=device)
+    ids = tuple(step.id for step in trace)
     ended = ids[-1:] == (EOS,)
-    return StepTrace(_named(target, walked), target.decode(ids), ids[:-1] if ended else ids, ended)
+    return StepTrace(_named(target, trace), target.decode(ids), ids[:-1] if ended else ids, ended)
 
 
-def _write(
-    writer: TextGenerator, prompt: str, forced: Sequence[int], top: int, max_tokens: int | None
+def _trace_generation(
+    generator: TextGenerator, prompt: str, forced: Sequence[int], top: int, max_tokens: int | None
 ) -> StepTrace:
-    ends = writer.tokenizer.reads_line_ends()
-    check_forced(forced, writer.tokenizer, ends=ends)
-    read = writer.encode(prompt)
-    room = writer.context - len(read) + 1
+    tokenizer = generator.tokenizer
+    has_end = tokenizer.reads_line_ends()
+    check_forced(forced, tokenizer, has_end=has_end)
+    read = generator.encode(prompt)
+    room = generator.max_length - len(read) + 1
     if room < 1:
         raise InvalidInputError(
-            f"the prompt has {len(read)} tokens, but the model reads {writer.context} at once; "
-            "give a shorter one",
+            f"the prompt has {len(read)} tokens, but the model reads {generator.max_length} at "
+            "once; shorten it",
             "too_long",
         )
-    limit = min(room, writer.defaults.max_length if max_tokens is None else max_tokens)
+    limit = min(room, generator.defaults.max_length if max_tokens is None else max_tokens)
     check_room(forced, limit)
-    model: Any = writer.saved.model
-    before = torch.tensor([read[:-1]], dtype=torch.long, device=writer.device)
-    with torch.inference_mode():
-        state = model.begin(before, width=1, max_length=limit)
-    walked = list(
-        open_walk(
-            model, state, last=read[-1], forced=forced, limit=limit, top=top,
-            device=writer.device, end=EOS if ends else None,
-        )
+    trace = _trace(
+        generator.model, read[:-1], last=read[-1], forced=forced, limit=limit, top=top,
+        device=generator.device, end=EOS if has_end else None,
     )  # fmt: skip
-    ids = tuple(one.id for one in walked)
-    text = "".join(spelled(writer.tokenizer, read, ids))
-    ended = ends and ids[-1:] == (EOS,)
-    return StepTrace(_named(writer.tokenizer, walked), text, ids[:-1] if ended else ids, ended)
+    ids = tuple(step.id for step in trace)
+    text = "".join(stream_text(tokenizer, read, ids))
+    ended = has_end and ids[-1:] == (EOS,)
+    return StepTrace(_named(tokenizer, trace), text, ids[:-1] if ended else ids, ended)
+
+
+def _trace(
+    model: Any,
+    source: Sequence[int],
+    *,
+    last: int,
+    forced: Sequence[int],
+    limit: int,
+    top: int,
+    device: torch.device,
+    end: int | None = EOS,
+) -> list[TraceStep]:
+    """Let the model read `source`, and return the steps that follow the token `last`."""
+    read = torch.tensor([list(source)], dtype=torch.long, device=device)
+    with torch.inference_mode():
+        state = model.begin(read, width=1, max_length=limit)
+    return list(
+        step_trace(
+            model, state, last=last, forced=forced, limit=limit, top=top, device=device, end=end
+        )
+    )
 
 
 def beam_tree(
@@ -137,59 +154,60 @@ def beam_tree(
     text: str,
     options: DecodeConfig | None = None,
     forced: Sequence[int] = (),
-) -> Tree:
-    """Everything that a beam search kept while it translated one sentence."""
+) -> BeamTree:
+    """Return all hypotheses that a beam search kept while it translated one sentence."""
     options = translator.defaults if options is None else options
-    longest = min(options.max_length, longest_output(translator))
+    longest = min(options.max_length, translator.max_output_length)
     options = replace(options, sample=False, n_best=options.beam, max_length=longest)
     source = checked_source(translator, text)
     check_forced(forced, translator.tokenizers.target)
     check_room(forced, options.limit(len(source)))
-    return grow_tree(
-        translator.searched(options), source, options, forced=forced, device=translator.device
-    )
+    model = translator.decodable(record_attention=options.coverage > 0)
+    return trace_beam_search(model, source, options, forced=forced, device=translator.device)
 
 
 def checked_source(translator: Translator, text: str) -> list[int]:
-    """The ids of one sentence that the model can read as a whole."""
-    if not translator.tokenizers.source.normalise(text):
-        raise InvalidInputError("the text is empty: there is nothing to translate", "empty")
-    if translator.is_long(text):
-        most = translator.max_length
+    """Return the ids of one sentence that the model can read as a whole."""
+    (parts,) = translator.split_lines([text])
+    if not parts or not translator.tokenizer.normalise(text):
+        raise InvalidInputError("the text is empty", "empty")
+    if len(parts) > 1:
         raise InvalidInputError(
-            f"the text is longer than the model's {most} tokens; give one sentence", "too_long"
+            f"the text is longer than the model's {translator.max_length} tokens; give one "
+            "sentence",
+            "too_long",
         )
-    return translator.tokenizers.source.encode(text)
+    return parts[0].ids
 
 
-def check_forced(forced: Sequence[int], tokenizer: Tokenizer, *, ends: bool = True) -> None:
-    """Refuse what a model cannot say."""
+def check_forced(forced: Sequence[int], tokenizer: Tokenizer, *, has_end: bool = True) -> None:
+    """Raise if a model cannot write these ids."""
     for place, id in enumerate(forced):
         if not BOS < id < len(tokenizer):
             raise InvalidInputError(f"id {id}: expected {EOS} to {len(tokenizer) - 1}", "bad_token")
-        if ends and id == EOS and place + 1 < len(forced):
+        if has_end and id == EOS and place + 1 < len(forced):
             raise InvalidInputError(
-                f"id {EOS} ends the output; nothing can be forced after it", "bad_token"
+                f"id {EOS} ends the output; no token can follow it", "bad_token"
             )
 
 
 def check_room(forced: Sequence[int], limit: int) -> None:
-    """Refuse a beginning that is longer than the whole may be."""
+    """Raise if the forced beginning is longer than the output may be."""
     if len(forced) > limit:
         raise InvalidInputError(
             f"{len(forced)} tokens are forced, but the output has at most {limit}", "bad_token"
         )
 
 
-def _named(tokenizer: Tokenizer, walked: Sequence[TraceStep]) -> tuple[Step, ...]:
-    """The same with the tokens' names."""
+def _named(tokenizer: Tokenizer, trace: Sequence[TraceStep]) -> tuple[Step, ...]:
+    """Add the names of the tokens."""
     return tuple(
         Step(
-            one.id,
-            tokenizer.symbol(one.id),
-            math.exp(one.log_p),
-            one.forced,
-            tuple(Alternative(id, tokenizer.symbol(id), math.exp(p)) for id, p in one.likeliest),
+            step.id,
+            tokenizer.symbol(step.id),
+            math.exp(step.log_p),
+            step.forced,
+            tuple(Alternative(id, tokenizer.symbol(id), math.exp(p)) for id, p in step.likeliest),
         )
-        for one in walked
+        for step in trace
     )

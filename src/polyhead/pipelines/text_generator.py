@@ -1,32 +1,29 @@
-"""A trained language model, ready to use: `polyhead.load("runs/mine").generate("오늘은")`."""
+"""Text generation: `TextGenerator.from_dir("runs/mine").generate("오늘은")`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from polyhead import devices
-from polyhead.checkpoint import model_dir as model_folder
-from polyhead.config import from_dict
-from polyhead.decoding.config import DecodeConfig, dice
-from polyhead.decoding.generate import write
+import torch
+
+from polyhead.checkpoint.model_dir import SavedModel
+from polyhead.decoding.config import DecodeConfig, make_generator
+from polyhead.decoding.generate import generate
 from polyhead.errors import CheckpointError, ConfigError, DataError
-from polyhead.layers.positions import BOUNDED_POSITIONS
 from polyhead.metrics.perplexity import TextWindows, text_windows
-from polyhead.pipelines.base import Pipeline
-from polyhead.pipelines.family_checks import check_use
+from polyhead.models.registry import Task
+from polyhead.pipelines.base import Pipeline, check_list
 from polyhead.special_tokens import EOS
 from polyhead.tokenizers.base import Tokenizer
 
-USE = "polyhead generate"
-UNFINISHED = "\ufffd"  # how a tokenizer shows a character of which some bytes are missing
-LONG, KEPT = 64, 16  # ids of a line that are spelled again with each new one; what is kept of them
+INCOMPLETE = "\ufffd"  # how a tokenizer shows a character of which some bytes are missing
+MAX_LINE, KEPT = 64, 16  # ids of a line that are decoded with each new one; what is kept of them
 SCORED_AT_ONCE = 4096  # tokens
 
 
 @dataclass(frozen=True)
 class LanguageScore:
-    """How well a model knows a text: nats per token, their exponential, bits per character."""
+    """Nats per token, their exponential, and bits per character of a text."""
 
     loss: float
     perplexity: float
@@ -36,25 +33,24 @@ class LanguageScore:
     n_unknown: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TextGenerator(Pipeline):
-    """One model that goes on with a text."""
+    """A language model that continues a text."""
 
-    @property
-    def defaults(self) -> DecodeConfig:
-        """How its maker thought it should write; `max_length` is the number of tokens."""
-        run: dict[str, Any] = self.saved.about.get("run") or {}
-        return from_dict(DecodeConfig, run.get("decode", {}), "decode.")
+    tasks: ClassVar[tuple[Task, ...]] = ("language_modeling",)
+    use: ClassVar[str] = "generate"
 
-    @property
-    def context(self) -> int:
-        """The most tokens that it reads at once: what it was trained on, and has positions for."""
-        run: dict[str, Any] = self.saved.about.get("run") or {}
-        given = run.get("data", {}).get("max_length", self.saved.config.max_length)
-        if not isinstance(given, int) or given < 1:
-            raise CheckpointError(f"{self.name}: config.json says max_length = {given!r}")
-        ends = self.saved.config.positions in BOUNDED_POSITIONS
-        return min(given, self.saved.config.max_length) if ends else given
+    @classmethod
+    def from_saved(cls, saved: SavedModel, name: str, device: torch.device) -> "TextGenerator":
+        """Return the pipeline of a loaded model; see `Pipeline.from_saved`."""
+        generator = super().from_saved(saved, name, device)
+        n_ids = len(generator.tokenizer)
+        if n_ids != saved.config.vocab:
+            raise CheckpointError(
+                f"{name}: {n_ids} ids in its tokenizer, but config.json says {saved.config.vocab}",
+                "wrong_vocabulary_size",
+            )
+        return generator
 
     def generate(
         self,
@@ -64,7 +60,10 @@ class TextGenerator(Pipeline):
         seed: int = 0,
         stop: Sequence[str] = (),
     ) -> str:
-        """What the model writes after a prompt; see `stream`."""
+        """Return a continuation of the prompt; see `stream` for the arguments.
+
+        Example: `generator.generate("오늘은", stop=["."])`
+        """
         return "".join(self.stream(prompt, options=options, seed=seed, stop=stop))
 
     def stream(
@@ -75,95 +74,99 @@ class TextGenerator(Pipeline):
         seed: int = 0,
         stop: Sequence[str] = (),
     ) -> Iterator[str]:
-        """The same as it is written, in pieces of whole characters.
+        """Yield the continuation incrementally, never splitting a character.
 
-        It writes `options.max_length` tokens, or until one of the texts in `stop`, which it leaves
-        out. After an empty prompt it begins a new line. An end of line is written as one. Where
-        line ends are tokens of their own, as in an imported GPT-2, EOS ends the text instead.
+        It has `options.max_length` tokens. A token for the end of a line is written as one; for
+        tokenizers that have ids for line ends, such as an imported GPT-2's, EOS ends the text.
+
+        prompt: after an empty one, a new line begins.
+        options: how to decode; `defaults` unless given.
+        seed: of the random numbers if `options.sample` is set.
+        stop: texts at which generation ends; they are not part of the result.
         """
         if isinstance(stop, str) or not all(stop):
-            raise ConfigError("stop takes a list of texts, none of them empty; write stop=[text]")
+            raise ConfigError(
+                "stop takes a list of texts, none of them empty; write stop=[text]", "bad_stop"
+            )
         options = self.defaults if options is None else options
-        generator = dice(seed)
         ids = self.encode(prompt)
-        model: Any = self.saved.model
-        written = write(model, ids, options, generator, self.context, self.device)
-        pieces = spelled(self.tokenizer, ids, written)
+        model: Any = self.model
+        new_ids = generate(model, ids, options, make_generator(seed), self.max_length, self.device)
+        pieces = stream_text(self.tokenizer, ids, new_ids)
         if not self.tokenizer.reads_line_ends():
             pieces = _without_second_space(prompt, pieces)
-        return until(stop, pieces)
+        return truncate_at_stop(stop, pieces)
 
     def encode(self, prompt: str) -> list[int]:
-        """A prompt's ids: its last line is not closed; an empty one stands after an EOS.
+        """Return the ids of a prompt, whose last line is not closed; EOS for an empty one.
 
-        A tokenizer that reads line ends reads it as it is. Else a text loses the spaces at its ends
-        when it is encoded. Where characters have ids, the space at the end of a prompt counts
-        nevertheless: what follows is then a new word.
+        A tokenizer that has ids for line ends encodes it as it is. Others drop the spaces at both
+        ends of a text. With ids for characters, a space at the end of the prompt is kept
+        nevertheless: a new word follows it.
         """
         if self.tokenizer.reads_line_ends():
             return self.tokenizer.encode(prompt)[:-1] or [EOS]
         *lines, last = prompt.split("\n")
         encoded = [id for line in self.tokenizer.encode_batch(lines) for id in line]
         ids = [*encoded, *self.tokenizer.encode(last)[:-1]]
-        assert self.saved.tokenizers is not None
         spaced = last.strip() and last[-1].isspace()
-        if spaced and self.saved.tokenizers.config.kind == "characters":
+        if spaced and self.tokenizers.config.kind == "characters":
             ids += self.tokenizer.encode("a a")[1:2]
         return ids or [EOS]
 
     def score(self, lines: Sequence[str]) -> LanguageScore:
-        """Predict every token of a text once, window by window: the same result every time."""
-        return self.score_of(self.examination(lines))
+        """Return loss, perplexity and bits per character of a text.
 
-    def examination(self, lines: Sequence[str]) -> TextWindows:
-        """A text in windows as long as the model's context."""
-        if isinstance(lines, str):
-            raise ConfigError("score takes a list of lines; write score([text])")
+        lines: the text; every token is predicted once, in windows of `max_length` tokens.
+        """
+        return self.score_windows(self.windows(lines))
+
+    def windows(self, lines: Sequence[str]) -> TextWindows:
+        """Return a text in windows as long as the model's context."""
+        check_list(lines, "score", "lines")
         if not any(line.strip() for line in lines):
-            raise DataError("there is no text to score")
-        return text_windows(self.tokenizer, lines, self.context, SCORED_AT_ONCE)
+            raise DataError("no text to score: all lines are empty", "empty_text")
+        return text_windows(self.tokenizer, lines, self.max_length, SCORED_AT_ONCE)
 
-    def score_of(
-        self, asked: TextWindows, progress: Callable[[int], None] = lambda _: None
+    def score_windows(
+        self, windows: TextWindows, progress: Callable[[int], None] = lambda _: None
     ) -> LanguageScore:
-        """The score of a text in windows; `progress` hears of tokens as they are read."""
-        found = asked.validate(self.saved.model, progress=progress)
+        """Return the score of a text in windows; `progress` is called with numbers of tokens."""
+        scores = windows.validate(self.model, progress=progress)
         return LanguageScore(
-            found["loss"],
-            found["perplexity"],
-            found["bits_per_character"],
-            asked.n_tokens,
-            asked.n_characters,
-            asked.n_unknown,
+            **scores,
+            n_tokens=windows.n_tokens,
+            n_characters=windows.n_characters,
+            n_unknown=windows.n_unknown,
         )
 
 
-def spelled(tokenizer: Tokenizer, before: Sequence[int], ids: Iterable[int]) -> Iterator[str]:
-    """What each id adds to the text after `before`; nothing until a character is whole.
+def stream_text(tokenizer: Tokenizer, before: Sequence[int], ids: Iterable[int]) -> Iterator[str]:
+    """Yield what each id adds to the text after `before`, in whole characters.
 
-    A character may be several ids (its bytes), and a space shows only when something follows it.
-    One that is still in pieces when its line or the text ends is left out. EOS is a line end, or,
-    if the tokenizer has ids for those, the end.
+    A character may consist of several ids (its bytes), and a space is shown with what follows it. A
+    character that is incomplete at the end of its line or of the text is left out. EOS is a line
+    end, or, if the tokenizer has ids for those, the end.
     """
     ends = tokenizer.reads_line_ends()
     line = _last_line(before)
-    shown = len(tokenizer.decode(line))
+    n_shown = len(tokenizer.decode(line))
     for id in ids:
         if id == EOS and ends:
             return
         if id == EOS:
-            line, shown = [], 0
+            line, n_shown = [], 0
             yield "\n"
             continue
         line.append(id)
         text = tokenizer.decode(line)
-        whole = text.rstrip(UNFINISHED)
-        if len(whole) > shown:
-            yield whole[shown:]
-            shown = len(whole)
-            if len(line) > LONG and whole == text:  # spelling must not take longer and longer
+        complete = text.rstrip(INCOMPLETE)
+        if len(complete) > n_shown:
+            yield complete[n_shown:]
+            n_shown = len(complete)
+            if len(line) > MAX_LINE and complete == text:  # keep the time per token constant
                 line = line[-KEPT:]
-                shown = len(tokenizer.decode(line))
+                n_shown = len(tokenizer.decode(line))
 
 
 def _last_line(ids: Sequence[int]) -> list[int]:
@@ -174,48 +177,31 @@ def _last_line(ids: Sequence[int]) -> list[int]:
 
 
 def _without_second_space(prompt: str, pieces: Iterator[str]) -> Iterator[str]:
-    """A prompt that ends with a space has the space that the first word would bring."""
+    """Drop the space before the first word if the prompt ends with one."""
     for piece in pieces:
         yield piece.removeprefix(" ") if prompt[-1:].isspace() else piece
         yield from pieces
 
 
-def until(stop: Sequence[str], pieces: Iterable[str]) -> Iterator[str]:
-    """The text before the first of the stops; what may be the beginning of one is held back."""
+def truncate_at_stop(stop: Sequence[str], pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the text before the first stop; what may be the beginning of one is held back."""
     held = ""
     for piece in pieces:
         held += piece
-        found = [place for text in stop if (place := held.find(text)) >= 0]
-        if found:
-            if min(found):
-                yield held[: min(found)]
+        places = [place for text in stop if (place := held.find(text)) >= 0]
+        if places:
+            if min(places):
+                yield held[: min(places)]
             return
         n_kept = max((_overlap(held, text) for text in stop), default=0)
-        if sure := held[: len(held) - n_kept]:
-            yield sure
-            held = held[len(sure) :]
+        if ready := held[: len(held) - n_kept]:
+            yield ready
+            held = held[len(ready) :]
     if held:
         yield held
 
 
 def _overlap(text: str, stop: str) -> int:
-    """How many characters at the end of a text are the beginning of a stop."""
+    """Return how many characters at the end of a text are the beginning of a stop."""
     longest = min(len(text), len(stop) - 1)
     return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
-
-
-def load(*paths: str | Path, device: str = "auto") -> TextGenerator:
-    """Load a language model from its folder (or a run's)."""
-    if len(paths) != 1:
-        raise ConfigError(f"{len(paths)} models: name one language model; it cannot be mixed")
-    name, chosen = str(paths[0]), devices.choose(device)
-    check_use(Path(name), USE)
-    saved = model_folder.load_model(Path(name), str(chosen))
-    if saved.tokenizers is None:
-        raise CheckpointError(f"{name} has no tokenizer; it cannot write text")
-    n_ids = len(saved.tokenizers.source)
-    if n_ids != saved.config.vocab:
-        raise CheckpointError(
-            f"{name}: {n_ids} ids in its tokenizer, but config.json says {saved.config.vocab}"
-        )
-    return TextGenerator(saved, name, chosen)

@@ -1,29 +1,26 @@
-"""A trained translator, ready to use: `polyhead.load("runs/mine").translate(["..."])`."""
+"""Translation: `Translator.from_dir("runs/mine").translate(["안녕하세요."])`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
-import torch
-
-from polyhead import devices
-from polyhead.checkpoint import model_dir as model_folder
-from polyhead.checkpoint.model_dir import SavedModel
-from polyhead.config import from_dict
+from polyhead.checkpoint.model_dir import SavedModel, load_model
 from polyhead.data.bilingual_dictionary import read_dictionary
 from polyhead.decoding.batch import Output, decode_all
-from polyhead.decoding.config import DecodeConfig, dice
+from polyhead.decoding.config import DecodeConfig, make_generator
 from polyhead.decoding.ensemble import Ensemble
-from polyhead.errors import CheckpointError, ConfigError
+from polyhead.decoding.protocol import Decodable, State
+from polyhead.errors import CheckpointError
 from polyhead.layers.attention_hooks import AttentionRecordingModel, has_cross_attention
-from polyhead.pipelines.family_checks import check_use
+from polyhead.models.registry import Task, max_positions
+from polyhead.pipelines.base import Pipeline, check_list
 from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown
-from polyhead.tokenizers.storage import TokenizerPair
+from polyhead.tokenizers.storage import Tokenizers
 
-USE = "polyhead translate"
 SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
+UNLIMITED = 10**9  # tokens
 
 
 @dataclass(frozen=True)
@@ -36,63 +33,85 @@ class Translation:
     ids: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Translator:
-    """One model, or an ensemble of several that share a vocabulary."""
+class SourcePart(NamedTuple):
+    """A line, or a part of one, that fits the model; `ids` end with EOS."""
 
-    models: tuple[SavedModel, ...]
-    names: tuple[str, ...]
-    device: torch.device
-    dictionary: Mapping[str, str] | None = None  # for unknown words: that of training unless given
+    text: str
+    ids: list[int]
 
-    @property
-    def tokenizers(self) -> TokenizerPair:
-        """How text becomes ids; the same for all members."""
-        assert self.models[0].tokenizers is not None
-        return self.models[0].tokenizers
 
-    @property
-    def decodable(self) -> Any:
-        """What a search asks: the model itself, or the mean of several."""
-        if len(self.models) == 1:
-            return self.models[0].model
-        return Ensemble([saved.model for saved in self.models])  # type: ignore[misc]
+@dataclass(frozen=True, repr=False)
+class Translator(Pipeline):
+    """A translation model, or an ensemble of several with the same vocabulary.
 
-    def searched(self, options: DecodeConfig) -> Any:
-        """`decodable`, such that it tells what it looks at if the options need to know."""
-        if not options.coverage:
-            return self.decodable
-        members: list[Any] = [
-            AttentionRecordingModel(saved.model)
-            if has_cross_attention(saved.model)
-            else saved.model
-            for saved in self.models
-        ]
-        return members[0] if len(members) == 1 else Ensemble(members)
+    others: the further members of an ensemble.
+    dictionary: translations of unknown words; that of the training run unless given.
+    """
 
-    @property
-    def defaults(self) -> DecodeConfig:
-        """How its maker thought it should decode."""
-        run: dict[str, Any] = self.models[0].about.get("run") or {}
-        return from_dict(DecodeConfig, run.get("decode", {}), "decode.")
+    others: tuple[SavedModel, ...] = ()
+    dictionary: Mapping[str, str] | None = None
+    tasks: ClassVar[tuple[Task, ...]] = ("translation",)
+    use: ClassVar[str] = "translate"
+
+    @classmethod
+    def from_dir(cls, path: str | Path, *others: str | Path, device: str = "auto") -> "Translator":
+        """Load a translator, or an ensemble of several; see `Pipeline.from_dir`."""
+        first = super().from_dir(path, device=device)
+        members = []
+        for other in others:
+            saved = load_model(Path(other), str(first.device))
+            if not _same(
+                first.tokenizers, cls.from_saved(saved, str(other), first.device).tokenizers
+            ):
+                raise CheckpointError(
+                    f"{other} and {path} have different vocabularies; the members of an ensemble "
+                    "need the same",
+                    "different_vocabularies",
+                )
+            members.append(saved)
+        return replace(first, others=tuple(members))
 
     @property
-    def max_length(self) -> int:
-        """The longest source, in tokens, that it is asked to read at once."""
-        run: dict[str, Any] = self.models[0].about.get("run") or {}
-        given = run.get("data", {}).get("max_length", 256)
-        if not isinstance(given, int) or given < 1:
-            raise CheckpointError(f"{self.names[0]}: config.json says max_length = {given!r}")
-        return given
+    def models(self) -> tuple[SavedModel, ...]:
+        """The model, or the members of the ensemble."""
+        return (self.saved, *self.others)
+
+    @property
+    def max_output_length(self) -> int:
+        """The number of tokens that the model can write, limited by its learned positions."""
+        limits = [max_positions(saved.config) for saved in self.models]
+        return min((limit for limit in limits if limit is not None), default=UNLIMITED)
+
+    def decodable(self, *, record_attention: bool = False) -> Decodable[State]:
+        """Return the model, or the ensemble, as the searches see it.
+
+        record_attention: keep the cross-attention of each step, for the coverage penalty.
+        """
+        members: list[Any] = [saved.model for saved in self.models]
+        if record_attention:
+            members = [AttentionRecordingModel(m) if has_cross_attention(m) else m for m in members]
+        if len(members) > 1:
+            members = [Ensemble(members)]
+        model: Decodable[State] = members[0]
+        return model
+
+    def with_dictionary(self, path: Path) -> "Translator":
+        """Return a translator with another dictionary for unknown words."""
+        return replace(self, dictionary=read_dictionary(path))
 
     def translate(
         self, lines: Sequence[str], *, options: DecodeConfig | None = None, seed: int = 0
     ) -> list[str]:
-        """The best translation of every line."""
-        if isinstance(lines, str):
-            raise ConfigError("translate takes a list of lines; write translate([text])")
-        found = self.n_best(lines, options=options, seed=seed)
-        return [best[0].text for best in found]
+        """Return the best translation of every line.
+
+        lines: texts in the source language; an empty one gives an empty translation.
+        options: how to decode; `defaults` unless given.
+        seed: of the random numbers if `options.sample` is set.
+
+        Example: `translator.translate(["안녕하세요."])`
+        """
+        check_list(lines, "translate", "lines")
+        return [best[0].text for best in self.n_best(lines, options=options, seed=seed)]
 
     def n_best(
         self,
@@ -103,57 +122,87 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[Translation]]:
-        """The best `n_best` translations of every line, best first; at least one for each line.
+        """Return the `options.n_best` best translations of every line, best first.
 
-        An empty line gives an empty one. A line too long for the model is cut into sentences (or
-        pieces) that are translated one by one and joined; nothing is dropped.
+        A line too long for the model is split into sentences (or smaller parts), which are
+        translated one by one and joined.
+
+        prefixes: how the translation of each line must begin.
+        progress: called with the number of parts of each finished batch.
         """
+        return self.translate_parts(
+            self.split_lines(lines),
+            options=options,
+            seed=seed,
+            prefixes=prefixes,
+            progress=progress,
+        )
+
+    def translate_parts(
+        self,
+        lines: Sequence[Sequence[SourcePart]],
+        *,
+        options: DecodeConfig | None = None,
+        seed: int = 0,
+        prefixes: Sequence[str] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> list[list[Translation]]:
+        """Return the best translations of lines that `split_lines` has tokenized; see `n_best`."""
         options = self.defaults if options is None else options
-        parts = [self.split(line) for line in lines]
-        flat = [part for line in parts for part in line]
-        starts = [prefixes[i] if prefixes and not k else "" for i, line in enumerate(parts)
-                  for k in range(len(line))]  # fmt: skip
-        generator = dice(seed)
+        parts = [part for line in lines for part in line]
+        starts: list[list[int]] = [[] for _ in parts]
+        at = 0
+        for line, prefix in zip(lines, prefixes or (), strict=bool(prefixes)):
+            if line and prefix:
+                starts[at] = self.tokenizers.target.encode(prefix)[:-1]
+            at += len(line)
         outputs = decode_all(
-            self.searched(options),
-            self.tokenizers.source.encode_batch(flat),
+            self.decodable(record_attention=options.coverage > 0),
+            [part.ids for part in parts],
             options,
             device=self.device,
-            prefixes=[self.tokenizers.target.encode(s)[:-1] for s in starts],
-            generator=generator,
+            prefixes=starts,
+            generator=make_generator(seed),
             progress=progress,
         )
         if options.replace_unknown:
-            outputs = self.replaced(flat, outputs)
-        results, at = [], 0
-        for line in parts:
-            results.append(self.join(outputs[at : at + len(line)]))
-            at += len(line)
-        return results
+            outputs = self.replace_unknown(parts, outputs)
+        waiting = iter(outputs)
+        return [self.join([next(waiting) for _ in line]) for line in lines]
 
-    def replaced(self, lines: Sequence[str], outputs: list[list[Output]]) -> list[list[Output]]:
-        """The outputs without unknown words."""
-        models, words = [saved.model for saved in self.models], self.dictionary
-        words = find_dictionary(Path(self.names[0])) if words is None else words
-        return replace_unknown(models, self.tokenizers, lines, outputs, words)
+    def replace_unknown(
+        self, parts: Sequence[SourcePart], outputs: list[list[Output]]
+    ) -> list[list[Output]]:
+        """Return the outputs with a `text` in which unknown words are replaced."""
+        words = self.dictionary
+        return replace_unknown(
+            [saved.model for saved in self.models],
+            self.tokenizers,
+            [part.text for part in parts],
+            outputs,
+            find_dictionary(Path(self.name)) if words is None else words,
+        )
+
+    def split_lines(self, lines: Sequence[str]) -> list[list[SourcePart]]:
+        """Tokenize lines, and split those that are too long; an empty line has no parts."""
+        encoded = self.tokenizer.encode_batch(lines) if lines else []
+        parts: list[list[SourcePart]] = []
+        for line, ids in zip(lines, encoded, strict=True):
+            if not line.strip():
+                parts.append([])
+            elif len(ids) <= self.max_length:
+                parts.append([SourcePart(line, ids)])
+            else:
+                pieces = [piece for s in SENTENCE_END.split(line) for piece in self._halve(s)]
+                parts.append([SourcePart(t, self.tokenizer.encode(t)) for t in self._pack(pieces)])
+        return parts
 
     def split(self, line: str) -> list[str]:
-        """A line as pieces that fit the model; none for an empty one."""
-        if not line.strip():
-            return []
-        if self._length(line) <= self.max_length:
-            return [line]
-        pieces: list[str] = []
-        for sentence in SENTENCE_END.split(line):
-            pieces += self._halve(sentence)
-        return _packed(pieces, self._length, self.max_length)
-
-    def is_long(self, line: str) -> bool:
-        """Whether a line has to be cut to be translated."""
-        return len(self.split(line)) > 1
+        """Return a line as parts that fit the model; none for an empty line."""
+        return [part.text for part in self.split_lines([line])[0]]
 
     def _length(self, text: str) -> int:
-        return len(self.tokenizers.source.encode(text))
+        return len(self.tokenizer.encode(text))
 
     def _halve(self, text: str) -> list[str]:
         """Cut at the space nearest to the middle until it fits; without spaces, in the middle."""
@@ -168,8 +217,18 @@ class Translator:
             cut = middle
         return self._halve(text[:cut].strip()) + self._halve(text[cut:].strip())
 
+    def _pack(self, pieces: Sequence[str]) -> list[str]:
+        """Join neighbouring pieces as long as they fit together."""
+        packed: list[str] = []
+        for piece in pieces:
+            if packed and self._length(f"{packed[-1]} {piece}") <= self.max_length:
+                packed[-1] = f"{packed[-1]} {piece}"
+            else:
+                packed.append(piece)
+        return packed
+
     def join(self, parts: Sequence[list[Output]]) -> list[Translation]:
-        """What was found for the pieces of a line: its n-th best is the n-th best of each."""
+        """Join the outputs of a line's parts: its n-th best is the n-th best of each."""
         if not parts:
             return [Translation("", 0.0, 0.0, ())]
         decode = self.tokenizers.target.decode
@@ -183,45 +242,8 @@ class Translator:
         return joined
 
 
-def load(*paths: str | Path, device: str = "auto") -> Translator:
-    """Load a translator from its folder (or a run's); several folders make an ensemble."""
-    if not paths:
-        raise ConfigError("name at least one model")
-    for path in paths:
-        check_use(Path(path), USE)
-    chosen = devices.choose(device)
-    models = [model_folder.load_model(Path(path), str(chosen)) for path in paths]
-    for path, saved in zip(paths, models, strict=True):
-        if saved.tokenizers is None:
-            raise CheckpointError(f"{path} has no tokenizer; it cannot translate text")
-    first = models[0].tokenizers
-    for path, saved in zip(paths[1:], models[1:], strict=True):
-        if not _same(first, saved.tokenizers):
-            raise CheckpointError(
-                f"{path} and {paths[0]} have different vocabularies; an ensemble needs one"
-            )
-    return Translator(tuple(models), tuple(str(path) for path in paths), chosen)
-
-
-def with_dictionary(translator: Translator, path: Path) -> Translator:
-    """The same translator with another dictionary for unknown words."""
-    return replace(translator, dictionary=read_dictionary(path))
-
-
-def with_options(options: DecodeConfig, changes: dict[str, Any]) -> DecodeConfig:
-    """The same options with some changed; what is None stays. A beam grows to hold `n_best`."""
-    changes = {name: value for name, value in changes.items() if value is not None}
-    if "n_best" in changes and "beam" not in changes:
-        changes["beam"] = max(options.beam, changes["n_best"])
-    try:
-        return replace(options, **changes)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
-def _same(a: TokenizerPair | None, b: TokenizerPair | None) -> bool:
-    """Whether two tokenizers give every id the same meaning."""
-    assert a is not None and b is not None
+def _same(a: Tokenizers, b: Tokenizers) -> bool:
+    """Return True if two tokenizers give every id the same meaning."""
     if len(a.target) != len(b.target) or len(a.source) != len(b.source):
         return False
     return all(
@@ -229,14 +251,3 @@ def _same(a: TokenizerPair | None, b: TokenizerPair | None) -> bool:
         for x, y in ((a.source, b.source), (a.target, b.target))
         for i in range(len(x))
     )
-
-
-def _packed(pieces: Sequence[str], length: Callable[[str], int], limit: int) -> list[str]:
-    """Join neighbouring pieces as long as they fit together."""
-    packed: list[str] = []
-    for piece in pieces:
-        if packed and length(f"{packed[-1]} {piece}") <= limit:
-            packed[-1] = f"{packed[-1]} {piece}"
-        else:
-            packed.append(piece)
-    return packed

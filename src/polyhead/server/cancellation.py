@@ -5,13 +5,12 @@ from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from polyhead.decoding.cancel import Cancelled
-from polyhead.pipelines.describe import Usable
-from polyhead.pipelines.translator import Translator
+from polyhead.pipelines.base import Pipeline
 
 T = TypeVar("T")
 
 
-def run_cancellable(model: Usable, work: Callable[[], T], is_cancelled: Callable[[], bool]) -> T:
+def run_cancellable(model: Pipeline, work: Callable[[], T], is_cancelled: Callable[[], bool]) -> T:
     """Return the result of `work`, or raise Cancelled before its next layer.
 
     Nothing else may use the model meanwhile.
@@ -21,9 +20,8 @@ def run_cancellable(model: Usable, work: Callable[[], T], is_cancelled: Callable
         if is_cancelled():
             raise Cancelled
 
-    members = model.models if isinstance(model, Translator) else (model.saved,)
     with ExitStack() as hooks:
-        for saved in members:
+        for saved in model.models:
             for layer in saved.model.modules():
                 hooks.enter_context(layer.register_forward_pre_hook(check))
         return work()

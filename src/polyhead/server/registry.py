@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polyhead.data.images.files import pillow
-from polyhead.pipelines.describe import Description, Usable, describe
+from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.describe import Description, describe
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.load import load
 from polyhead.server.errors import HTTPError
@@ -22,7 +23,7 @@ class ServedModel:
     """A loaded model with its name."""
 
     name: str
-    model: Usable
+    model: Pipeline
     about: Description
 
 

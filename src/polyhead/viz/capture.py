@@ -19,7 +19,6 @@ from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
-from polyhead.pipelines.segments import longest_output
 from polyhead.pipelines.step_through import check_forced, checked_source
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
@@ -95,7 +94,7 @@ def _translation_view(
     if target is not None:
         target_ids = tokenizers.target.encode(target)[:-1]
     n_read = 1 + len(target_ids or ())  # after BOS
-    longest = min(max_tokens or 10**9, longest_output(translator))
+    longest = min(max_tokens or 10**9, translator.max_output_length)
     if n_read > longest:
         raise ConfigError(
             f"a target of {n_read} tokens; at most {longest} can be looked at", "too_long"
@@ -109,11 +108,11 @@ def _translation_view(
     read = to_tokens(tokenizers.target.pieces_of_ids(ids[:-1]), before=BOS)
     return AttentionView(
         title=f"{text} → {target}",
-        model=translator.names[0],
+        model=translator.name,
         source=TokenizedText(text, tuple(to_tokens(tokenizers.source.pieces(text), after=EOS))),
         target=TokenizedText(target, tuple(read)),
         predictions=(*(token.text for token in read[1:]), SPECIALS[EOS]),
-        maps=tuple(translation_maps(translator.models[0].model, source_ids, ids)),
+        maps=tuple(translation_maps(translator.model, source_ids, ids)),
     )
 
 
@@ -148,7 +147,7 @@ def _language_model_view(
     if not text:
         raise ConfigError("the text is empty", "empty")
     ids, pieces = [EOS, *tokenizer.encode(text)[:-1]], tokenizer.pieces(text)
-    n_read = min(generator.context, max_tokens or generator.context)
+    n_read = min(generator.max_length, max_tokens or generator.max_length)
     tokens = to_tokens(pieces, before=EOS)
     if len(ids) > n_read:
         ids, tokens = ids[-n_read:], to_tokens(pieces[-n_read:])
@@ -262,12 +261,10 @@ def alignment(
     links: list[list[Link]] = []
     for text, ids in zip(sources, outputs, strict=True):
         text = tokenizers.source.normalise(text)
-        if not text.strip() or not ids or translator.is_long(text):
+        if not text.strip() or not ids or len(translator.split(text)) > 1:
             links.append([])
             continue
-        maps = translation_maps(
-            translator.models[0].model, tokenizers.source.encode(text), list(ids)
-        )
+        maps = translation_maps(translator.model, tokenizers.source.encode(text), list(ids))
         cross = [torch.from_numpy(each.weights).mean(0) for each in maps if each.kind == "cross"]
         source_words = words_of(tokenizers.source.pieces(text))
         target_words = words_of(tokenizers.target.pieces_of_ids(ids))

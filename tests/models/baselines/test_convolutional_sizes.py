@@ -23,7 +23,7 @@ def normed(d_in, d_out, kernel=1):
 
 def test_convs2s_as_published_for_english_german():
     """15 layers: 10 of 512 and 3 of 768 with kernel 3, 2 of 2048 with kernel 1; words of 512."""
-    config = convs2s.PUBLISHED["wmt-en-de"]
+    config = convs2s.PUBLISHED["convs2s-wmt-en-de"]
     assert (len(config.encoder), len(config.decoder), config.d_embed) == (15, 15, 512)
     stack = 9 * normed(512, 1024, 3) + normed(512, 1024, 3)
     stack += normed(512, 1536, 3) + normed(512, 768) + 2 * normed(768, 1536, 3)
@@ -36,7 +36,7 @@ def test_convs2s_as_published_for_english_german():
 
 def test_convs2s_as_published_for_english_french():
     """Widths from 512 to 4096; "an effective context size of only 25 words" (section 5.1)."""
-    config = convs2s.PUBLISHED["wmt-en-fr"]
+    config = convs2s.PUBLISHED["convs2s-wmt-en-fr"]
     assert config.encoder == config.decoder
     widths = [width for width, _ in config.decoder]
     assert widths == [512] * 5 + [768] * 4 + [1024] * 3 + [2048, 4096]
@@ -44,13 +44,13 @@ def test_convs2s_as_published_for_english_french():
 
 
 def test_convs2s_as_published_for_english_romanian():
-    config = convs2s.PUBLISHED["wmt-en-ro"]
+    config = convs2s.PUBLISHED["convs2s-wmt-en-ro"]
     assert config.encoder == config.decoder == ((512, 3),) * 20
 
 
 def test_bytenet_as_published():
     """30 blocks each way with d = 800: six sets of dilations 1, 2, 4, 8 and 16, kernels of 3."""
-    config = bytenet.PUBLISHED["wmt-en-de"]
+    config = bytenet.PUBLISHED["bytenet-wmt-en-de"]
     d = 800
     block = (2 * d * d + d) + (3 * d * d + d) + (d * 2 * d + 2 * d) + 2 * 2 * d + 2 * 2 * d
     tables = (296 + 323) * 2 * d + (323 * 2 * d + 323)

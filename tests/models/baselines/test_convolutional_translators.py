@@ -11,7 +11,7 @@ from toy_translator import check_histories, memorise, share_right
 
 from polyhead.decoding.beam import beam_search
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.sampling import greedy
+from polyhead.decoding.sampling import greedy_search
 from polyhead.errors import ConfigError
 from polyhead.models import registry as models
 from polyhead.models.baselines import convs2s
@@ -330,5 +330,8 @@ def test_bytenet_looks_at_nothing():
 def test_twenty_pairs_are_memorised(config):
     model = make(config)
     batch = memorise(model, TranslationLoss(PAD), rate=0.01, steps=120)
-    for options, search in ((DecodeConfig(beam=1), greedy), (DecodeConfig(beam=3), beam_search)):
+    for options, search in (
+        (DecodeConfig(beam=1), greedy_search),
+        (DecodeConfig(beam=3), beam_search),
+    ):
         assert share_right(search(model, batch.source, options), batch) >= 0.9

@@ -8,7 +8,7 @@ from torch import nn
 from toy_translator import memorise, share_right
 
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.sampling import greedy
+from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.mixture_of_experts import ExpertsConfig, Gate, record_usage
 from polyhead.models.baselines.moe_lstm import PUBLISHED, MoE, MoEConfig, ProjectedLSTM
 from polyhead.training.losses import BalancedLoss, TranslationLoss
@@ -162,7 +162,7 @@ def test_twenty_pairs_are_memorised_with_all_experts():
     model = MoE(replace(SMALL, d_model=32, d_ff=32))
     batch = memorise(model, BalancedLoss(TranslationLoss(PAD)), rate=0.01, steps=120)
     with record_usage(model) as uses:
-        said = greedy(model, batch.source, DecodeConfig(beam=1))
+        said = greedy_search(model, batch.source, DecodeConfig(beam=1))
     assert share_right(said, batch) >= 0.9
     assert all((use.load > 0).all() for use in uses.values())
 

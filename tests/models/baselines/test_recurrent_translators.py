@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from toy_translator import check_histories, memorise, share_right
 
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.sampling import greedy
+from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import AdditiveLookBack, Recurrence
 from polyhead.models import registry as models
@@ -434,7 +434,7 @@ def test_twenty_pairs_are_memorised(name, rate):
     wide |= {"d_output": 32, "d_encoder": 32} if name == "bahdanau" else {}
     model = build(name, d_model=32, **wide)
     batch = memorise(model, TranslationLoss(PAD), rate=rate, steps=160)
-    assert share_right(greedy(model, batch.source, DecodeConfig(beam=1)), batch) >= 0.9
+    assert share_right(greedy_search(model, batch.source, DecodeConfig(beam=1)), batch) >= 0.9
 
 
 # --- sizes and messages ---

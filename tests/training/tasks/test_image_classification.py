@@ -17,7 +17,7 @@ from polyhead.data.images.augment import AugmentConfig
 from polyhead.data.images.dataset import ImageSet
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.models.vit import PUBLISHED, ViT, ViTConfig
-from polyhead.pipelines.image_classifier import ImageClassifier, load
+from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.training.config import build, read_run, recipe_names
 from polyhead.training.losses import SoftLabelLoss, soft_cross_entropy
 from polyhead.training.tasks.image_classification import tokens_per_image
@@ -134,9 +134,12 @@ def test_a_run_trained_in_two_parts_ends_equal(tmp_path, finished):
     first = TINY | {"data": pictures, "train": TINY["train"] | {"steps": 20}}
     train(build(first), tmp_path / "parts")
     train(build(TINY | {"data": pictures}), tmp_path / "parts", accept_changes=True)
-    weights = [load(run).saved.model.state_dict() for run in (whole, tmp_path / "parts")]
+    weights = [
+        ImageClassifier.from_dir(run).saved.model.state_dict()
+        for run in (whole, tmp_path / "parts")
+    ]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    other = load(finished).saved.model.state_dict()
+    other = ImageClassifier.from_dir(finished).saved.model.state_dict()
     assert not torch.equal(weights[0]["to_logits.weight"], other["to_logits.weight"])
 
 
@@ -216,7 +219,7 @@ def test_invalid_images_are_refused_by_name(labeller, tmp_path):
         labeller.classify([np.zeros((8, 8), np.float32)])
     with pytest.raises(DataError, match="an image with 2 channels: expected 1 or 3"):
         labeller.classify([np.zeros((8, 8, 2), np.uint8)])
-    with pytest.raises(ConfigError, match="takes a list of images"):
+    with raises(ConfigError, "not_a_list"):
         labeller.classify(str(tmp_path / "note.png"))
 
 
@@ -231,5 +234,5 @@ def test_evaluation_returns_a_confusion_matrix(labeller, tmp_path):
 
 
 def test_a_text_model_is_refused(tiny_run):
-    with pytest.raises(CheckpointError, match="which `polyhead classify` cannot use"):
-        load(tiny_run)
+    with raises(CheckpointError, "wrong_task"):
+        ImageClassifier.from_dir(tiny_run)

@@ -17,7 +17,7 @@ import polyhead
 from polyhead.errors import ConfigError
 from polyhead.metrics.perplexity import text_windows
 from polyhead.models.registry import FAMILIES
-from polyhead.pipelines.text_generator import load
+from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.special_tokens import EOS
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
@@ -127,7 +127,7 @@ def test_a_finished_model_has_the_score_of_its_last_validation(tmp_path):
     run = tiny_gpt(tmp_path)
     result = train(run, tmp_path / "run")
     held_out = LanguageModelingTask().read_data(run).corpus.valid
-    scores = load(tmp_path / "run" / "last", device="cpu").score(held_out)
+    scores = TextGenerator.from_dir(tmp_path / "run" / "last", device="cpu").score(held_out)
     for name in ("loss", "perplexity", "bits_per_character"):
         assert getattr(scores, name) == pytest.approx(result.metrics[name], rel=1e-5)
     card = (tmp_path / "run" / "last" / "README.md").read_text(encoding="utf-8")

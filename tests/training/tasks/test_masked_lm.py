@@ -21,7 +21,7 @@ from polyhead.data.batches.masked import Masker, split_sequences, validation_bat
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.metrics.masked_tokens import score_masked_tokens
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
-from polyhead.pipelines.mask_filler import MaskFiller, written
+from polyhead.pipelines.mask_filler import MaskFiller, fill_masks
 from polyhead.special_tokens import EOS
 from polyhead.training.losses import MaskedTokenLoss
 from polyhead.training.trainer import train
@@ -215,7 +215,7 @@ def test_blanks_are_filled_together_as_by_trying_all(run):
 
 
 def test_the_words_go_where_the_blanks_are():
-    assert written("a [MASK]b [MASK]", ["x", "y"]) == "a xb y"
+    assert fill_masks("a [MASK]b [MASK]", ["x", "y"]) == "a xb y"
 
 
 def test_too_long_a_text_is_refused(run):

@@ -14,8 +14,8 @@ import polyhead
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.cli.main import main
 from polyhead.errors import ConfigError
+from polyhead.layers.lsh.attention import set_eval_rounds
 from polyhead.models.reformer import PUBLISHED, Reformer
-from polyhead.pipelines.lsh_rounds import use_rounds
 from polyhead.training.config import read_run
 from polyhead.training.tasks.base import check_lengths
 from polyhead.training.trainer import train
@@ -44,7 +44,7 @@ def run(tmp_path_factory):
 def test_a_trained_reformer_continues_a_text_beyond_its_context(run):
     writer = polyhead.load(run[0], device="cpu")
     assert isinstance(writer.saved.model, Reformer)
-    assert writer.context == 40
+    assert writer.max_length == 40
     prompt = "오늘은 " * 60
     assert len(writer.encode(prompt)) > 40
     torch.manual_seed(1)
@@ -74,9 +74,9 @@ def test_the_attention_page_is_written(run, tmp_path):
 
 def test_rounds_are_refused_where_nothing_is_hashed():
     with pytest.raises(ConfigError, match="this model has no LSH attention"):
-        use_rounds(torch.nn.Linear(2, 2), 4)
+        set_eval_rounds(torch.nn.Linear(2, 2), 4)
     with pytest.raises(ConfigError, match="rounds = 0: expected at least 1"):
-        use_rounds(torch.nn.Linear(2, 2), 0)
+        set_eval_rounds(torch.nn.Linear(2, 2), 0)
 
 
 def test_the_recipe_has_the_published_sizes():
@@ -103,7 +103,7 @@ def test_a_translator_with_lsh_in_its_encoder_is_trained_and_used(tmp_path, monk
     first = translator.n_best(["내일 회의가 있어요."])
     torch.manual_seed(2)
     assert translator.n_best(["내일 회의가 있어요."]) == first
-    names = model_folder.weights_of(translator.models[0].model)
+    names = model_folder.weights_of(translator.model)
     assert "encoder.blocks.0.self_attention.w_q.weight" not in names  # one projection with w_k
     assert "decoder.blocks.0.self_attention.w_q.weight" in names
 

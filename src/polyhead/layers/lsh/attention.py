@@ -26,6 +26,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyhead.errors import ConfigError
 from polyhead.layers.lsh.chunked import LSHPlan, sorted_attention
 from polyhead.layers.lsh.hashing import (
     Buckets,
@@ -202,3 +203,20 @@ def _set_apart(buckets: Tensor, mask: Mask) -> Tensor:
     if mask.keys is None:
         return buckets
     return buckets.masked_fill(~mask.keys[None, :, None], int(buckets.max()) + 1)
+
+
+def set_eval_rounds(model: nn.Module, n_rounds: int) -> None:
+    """Set the number of hashing rounds of all LSH layers outside of training.
+
+    More rounds find more of the near neighbours, and take longer.
+    """
+    if n_rounds < 1:
+        raise ConfigError(f"rounds = {n_rounds}: expected at least 1", "out_of_range")
+    kernels = [part for part in model.modules() if isinstance(part, LSHAttention)]
+    if not kernels:
+        raise ConfigError(
+            f"rounds = {n_rounds}: this model has no LSH attention; leave it out",
+            "no_lsh_attention",
+        )
+    for kernel in kernels:
+        kernel.eval_rounds = n_rounds

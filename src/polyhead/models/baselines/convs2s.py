@@ -163,9 +163,9 @@ _EN_DE = ((512, 3),) * 10 + ((768, 3),) * 3 + ((2048, 1),) * 2
 _EN_FR = ((512, 3),) * 5 + ((768, 3),) * 4 + ((1024, 3),) * 3 + ((2048, 1), (4096, 1))
 _EN_RO = ((512, 3),) * 20
 PUBLISHED = {
-    "wmt-en-de": ConvS2SConfig(40_000, 40_000, 0, 512, _EN_DE, _EN_DE, dropout=0.2),
-    "wmt-en-fr": ConvS2SConfig(40_000, 40_000, 0, 512, _EN_FR, _EN_FR, dropout=0.1),
-    "wmt-en-ro": ConvS2SConfig(40_000, 40_000, 0, 512, _EN_RO, _EN_RO, dropout=0.2),
+    "convs2s-wmt-en-de": ConvS2SConfig(40_000, 40_000, 0, 512, _EN_DE, _EN_DE, dropout=0.2),
+    "convs2s-wmt-en-fr": ConvS2SConfig(40_000, 40_000, 0, 512, _EN_FR, _EN_FR, dropout=0.1),
+    "convs2s-wmt-en-ro": ConvS2SConfig(40_000, 40_000, 0, 512, _EN_RO, _EN_RO, dropout=0.2),
 }
 
 

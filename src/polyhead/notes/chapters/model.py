@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.sampling import greedy
+from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.embeddings import TokenEmbedding
 from polyhead.layers.init import xavier
 from polyhead.layers.positions import LearnedPositions, SinusoidalPositions
@@ -124,13 +124,13 @@ def base_and_big() -> ClaimResult:
     return ClaimResult(near.expected, str(millions), near.holds)
 
 
-@claim("H14", greedy, Transformer.begin, Transformer.step)
+@claim("H14", greedy_search, Transformer.begin, Transformer.step)
 def greedy_translation() -> ClaimResult:
     """Compare greedy output with the first choices when the model reads it in one pass."""
     config = TransformerConfig(100, 100, tie="none", stack=StackConfig(1, 16, 2, 32))
     model = Transformer(config).eval()
     source = torch.tensor([[3, 4, 5, 2]])
-    written = greedy(model, source, DecodeConfig(max_length=6)).tokens[0]  # (1, length)
+    written = greedy_search(model, source, DecodeConfig(max_length=6)).tokens[0]  # (1, length)
     written = written[:, : int((written != 0).sum())]  # without what stands after the end
     logits = model(source, torch.cat([torch.tensor([[1]]), written[:, :-1]], dim=1))
     choices = 2 + logits[..., 2:].argmax(-1)  # padding and BOS are never said

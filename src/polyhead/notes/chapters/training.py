@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from polyhead.data.batches.translation import collate
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.sampling import greedy
+from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
@@ -57,7 +57,7 @@ def warm_up() -> ClaimResult:
     return same(expected=expected, got=[*got, f"peak at {peak}"])
 
 
-@claim("H9", Transformer.forward, Transformer.step, greedy)
+@claim("H9", Transformer.forward, Transformer.step, greedy_search)
 def passes_of_the_decoder() -> ClaimResult:
     """Count the words that each call of the decoder reads, in training and in decoding."""
     model = Transformer(TransformerConfig(9, 9, stack=StackConfig(1, 16, 2, 32))).eval()
@@ -66,5 +66,5 @@ def passes_of_the_decoder() -> ClaimResult:
     model.decoder.register_forward_pre_hook(lambda _, inputs: words.append(inputs[0].size(1)))
     model(source, target)
     in_training = list(words)
-    greedy(model, source, DecodeConfig(max_length=12), prefix=target)  # written as it stands there
+    greedy_search(model, source, DecodeConfig(max_length=12), prefix=target)
     return same(expected=[[12], [1] * 12], got=[in_training, words[len(in_training) :]])

@@ -9,10 +9,9 @@ from starlette.responses import Response
 
 from polyhead.errors import ConfigError
 from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.pipelines.segments import longest_output
 from polyhead.pipelines.step_through import beam_tree, checked_source, steps
 from polyhead.pipelines.text_generator import TextGenerator
-from polyhead.pipelines.translator import Translator, with_options
+from polyhead.pipelines.translator import Translator
 from polyhead.server import schemas
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.errors import HTTPError, invalid_input
@@ -146,7 +145,7 @@ def _translate(translator: Translator, text: str) -> list[int]:
     """Return the model's own translation, up to the length that can be shown."""
     checked_source(translator, text)
     options = translator.defaults
-    limit = min(options.max_length, longest_output(translator) - 1, MAX_TOKENS - 1)
+    limit = min(options.max_length, translator.max_output_length - 1, MAX_TOKENS - 1)
     ((best, *_),) = translator.n_best([text], options=replace(options, max_length=limit))
     return list(best.ids)
 
@@ -194,7 +193,7 @@ async def trace_beam(context: AppContext, request: Request) -> Response:
         "n_best": 1,
         "sample": False,
     }
-    options = with_options(translator.defaults, changes)
+    options = translator.defaults.with_options(changes)
     work = partial(beam_tree, translator, body.text, options, body.prefix)
     tree = await context.run(served, work, request)
     target = translator.tokenizers.target

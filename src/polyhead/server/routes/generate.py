@@ -11,7 +11,6 @@ from starlette.responses import Response, StreamingResponse
 
 from polyhead.errors import PolyheadError
 from polyhead.pipelines.text_generator import TextGenerator
-from polyhead.pipelines.translator import with_options
 from polyhead.server import schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected
 from polyhead.server.errors import HTTPError, invalid_input
@@ -37,8 +36,8 @@ async def generate(context: AppContext, request: Request) -> Response:
         "sample": not body.greedy,
         "n_best": 1,  # the model's default may be more, which needs sampling
     }
-    options = with_options(generator.defaults, changes)
-    options = with_options(options, {"max_length": min(options.max_length, MAX_TOKENS)})
+    options = generator.defaults.with_options(changes)
+    options = options.with_options({"max_length": min(options.max_length, MAX_TOKENS)})
     start = partial(generator.stream, body.prompt, options=options, seed=body.seed, stop=body.stop)
     stream, started = context.scheduler.stream(start), time.monotonic()
     if body.stream:

@@ -11,12 +11,12 @@ from starlette.responses import Response
 from polyhead.pipelines.segments import (
     Segment,
     SegmentBatch,
-    can_flow,
-    cut,
-    decode,
-    join,
+    can_join_running_batch,
+    decode_segments,
+    join_segments,
+    split_text,
 )
-from polyhead.pipelines.translator import Translation, Translator, with_options
+from polyhead.pipelines.translator import Translation, Translator
 from polyhead.server import schemas
 from polyhead.server.cancellation import run_cancellable
 from polyhead.server.context import AppContext, Endpoint
@@ -76,9 +76,9 @@ async def translate_texts(
     n_characters = count_characters(list(texts))
     translator = served.model
     assert isinstance(translator, Translator)
-    options = with_options(translator.defaults, {**changes, "sample": False})
+    options = translator.defaults.with_options({**changes, "sample": False})
     lines = await context.prepare(
-        lambda: [cut(translator, text, options, prefix) for text in texts], n_characters
+        lambda: [split_text(translator, text, options, prefix) for text in texts], n_characters
     )
     segments = [[segment for line in text for segment in line] for text in lines]
     requests = [
@@ -90,7 +90,7 @@ async def translate_texts(
     context.metrics.characters.inc(n_characters)
     by_text = [[next(outputs) for _ in text] for text in segments]
     translations = await context.prepare(
-        lambda: [join(translator, *both) for both in zip(lines, by_text, strict=True)],
+        lambda: [join_segments(translator, *both) for both in zip(lines, by_text, strict=True)],
         n_characters,
     )
     return segments, translations
@@ -102,10 +102,10 @@ def _batch_key(name: str, translator: Translator, segment: Segment) -> BatchKey:
     max_tokens = 4 * MAX_BATCH_TOKENS // max(4, options.beam)
 
     def run(batch: list[Segment], is_cancelled: IsCancelled) -> list[Any]:
-        return list(decode(translator, batch, lambda: not is_cancelled()))
+        return list(decode_segments(translator, batch, is_cancelled))
 
     key = BatchKey((name, "translate", options), run, max_tokens=max_tokens)
-    if not can_flow(translator, options):
+    if not can_join_running_batch(translator, options):
         return key
     return replace(
         key,

@@ -1,14 +1,13 @@
-"""Beam search as a tree, and decoding with the door open, against plain decoding."""
+"""Traces of greedy decoding and of beam search, compared with plain decoding."""
 
 import pytest
 import torch
 
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.beam_trace import BeamRecorder, grow_tree
 from polyhead.decoding.cancel import CancellableModel, Cancelled
 from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.sampling import greedy
-from polyhead.decoding.trace import open_walk
+from polyhead.decoding.sampling import greedy_search
+from polyhead.decoding.trace import BeamRecorder, step_trace, trace_beam_search
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.special_tokens import BOS, EOS
@@ -29,7 +28,7 @@ def model(request):
 
 
 def exact_log_p(model, ids):
-    """log P of every token of an output, read all at once."""
+    """Return the log-probability of every token, by one forward pass."""
     target = torch.tensor([[BOS, *ids[:-1]]])
     with torch.inference_mode():
         rows = model(torch.tensor([SOURCE]), target).log_softmax(-1)[0]
@@ -37,7 +36,7 @@ def exact_log_p(model, ids):
 
 
 def path(tree, node):
-    """The tokens from the root to a node."""
+    """Return the tokens from the root to a node."""
     ids = []
     while tree.nodes[node].parent is not None:
         ids.append(tree.nodes[node].id)
@@ -49,7 +48,7 @@ def path(tree, node):
 def test_the_leaves_are_the_outputs_of_plain_beam_search(model, beam):
     config = DecodeConfig(beam=beam, n_best=beam, max_length=12)
     found = beam_search(model, torch.tensor([SOURCE]), config)
-    tree = grow_tree(model, SOURCE, config)
+    tree = trace_beam_search(model, SOURCE, config)
     rows = zip(found.tokens[0], found.scores[0], found.log_p[0], strict=True)
     expected = [row for row in rows if row[1] > float("-inf")]
     assert len(tree.leaves) == len(expected)
@@ -64,64 +63,66 @@ def test_the_leaves_are_the_outputs_of_plain_beam_search(model, beam):
         )
 
 
-def test_every_node_knows_its_probability(model):
-    tree = grow_tree(model, SOURCE, DecodeConfig(beam=4, n_best=4, max_length=8))
+def test_every_node_has_the_log_probability_of_its_path(model):
+    tree = trace_beam_search(model, SOURCE, DecodeConfig(beam=4, n_best=4, max_length=8))
     for place, node in enumerate(tree.nodes[1:], 1):
         ids = path(tree, place)
         assert node.step == len(ids)
         assert node.log_p == pytest.approx(sum(exact_log_p(model, ids)), abs=1e-4)
 
 
-def test_no_more_than_the_beam_live_at_a_step_and_no_two_are_the_same(model):
-    tree = grow_tree(model, SOURCE, DecodeConfig(beam=3, n_best=3, max_length=8))
+def test_a_step_has_at_most_as_many_different_hypotheses_as_beams(model):
+    tree = trace_beam_search(model, SOURCE, DecodeConfig(beam=3, n_best=3, max_length=8))
     paths = [tuple(path(tree, place)) for place in range(len(tree.nodes))]
     assert len(set(paths)) == len(paths)
     for step in range(1, 9):
-        living = [one for one in paths if len(one) == step and one[-1] != EOS]
-        assert len(living) <= 3
-    assert len([one for one in paths if len(one) == 1 and one[-1] != EOS]) == 3
+        unfinished = [ids for ids in paths if len(ids) == step and ids[-1] != EOS]
+        assert len(unfinished) <= 3
+    assert len([ids for ids in paths if len(ids) == 1 and ids[-1] != EOS]) == 3
 
 
 def test_a_forced_beginning_has_one_branch(model):
-    tree = grow_tree(model, SOURCE, DecodeConfig(beam=6, n_best=6, max_length=8), forced=[5, 6])
+    tree = trace_beam_search(
+        model, SOURCE, DecodeConfig(beam=6, n_best=6, max_length=8), forced=[5, 6]
+    )
     paths = [path(tree, place) for place in range(len(tree.nodes))]
-    assert sorted(one for one in paths if len(one) <= 2) == [[], [5], [5, 6]]
+    assert sorted(ids for ids in paths if len(ids) <= 2) == [[], [5], [5, 6]]
     for leaf in tree.leaves:
         assert leaf.ids[:2] == (5, 6)
         assert leaf.log_p == pytest.approx(sum(exact_log_p(model, path(tree, leaf.node))), abs=1e-4)
 
 
-def test_a_beam_that_does_not_obey_has_no_life(model):
-    watched = BeamRecorder(model, forced=[5])
-    state = watched.begin(torch.tensor([SOURCE]), width=3, max_length=4)
+def test_unused_beams_have_no_nodes(model):
+    recorder = BeamRecorder(model, forced=[5])
+    state = recorder.begin(torch.tensor([SOURCE]), width=3, max_length=4)
     with torch.inference_mode():
-        watched.step(torch.tensor([[BOS, BOS, BOS]]), state)
+        recorder.step(torch.tensor([[BOS, BOS, BOS]]), state)
         state.select(torch.tensor([[0, 0, 1]]))
-        watched.step(torch.tensor([[5, 7, 5]]), state)  # the third continues a beam without life
+        recorder.step(torch.tensor([[5, 7, 5]]), state)  # the third continues an unused beam
         state.select(torch.tensor([[0, 1, 0]]))
-        watched.step(torch.tensor([[8, 8, 9]]), state)
-    paths = [path(watched.tree, place) for place in range(len(watched.tree.nodes))]
+        recorder.step(torch.tensor([[8, 8, 9]]), state)
+    paths = [path(recorder.tree, place) for place in range(len(recorder.tree.nodes))]
     assert paths == [[], [5], [5, 8], [5, 9]]
 
 
-def walked(model, forced=(), limit=10, top=5):
+def traced(model, forced=(), limit=10, top=5):
     with torch.inference_mode():
         state = model.begin(torch.tensor([SOURCE]), width=1, max_length=limit)
-    return list(open_walk(model, state, last=BOS, forced=forced, limit=limit, top=top))
+    return list(step_trace(model, state, last=BOS, forced=forced, limit=limit, top=top))
 
 
-def test_with_nothing_forced_the_walk_is_greedy_search(model):
+def test_without_forced_tokens_the_trace_is_greedy_search(model):
     config = DecodeConfig(beam=1, max_length=10)
-    tokens = greedy(model, torch.tensor([SOURCE]), config).tokens[0, 0].tolist()
+    tokens = greedy_search(model, torch.tensor([SOURCE]), config).tokens[0, 0].tolist()
     expected = tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
-    steps = walked(model)
+    steps = traced(model)
     assert [step.id for step in steps] == expected
     assert [step.log_p for step in steps] == pytest.approx(exact_log_p(model, expected), abs=1e-5)
     assert not any(step.forced for step in steps)
 
 
-def test_the_likeliest_are_the_models(model):
-    for step, before in zip(walked(model, [7, 5], limit=4), ([], [7], [7, 5]), strict=False):
+def test_the_alternatives_are_the_likeliest_tokens_of_the_model(model):
+    for step, before in zip(traced(model, [7, 5], limit=4), ([], [7], [7, 5]), strict=False):
         with torch.inference_mode():
             row = model(torch.tensor([SOURCE]), torch.tensor([[BOS, *before]]))[0, -1]
         row = row.log_softmax(-1)
@@ -132,18 +133,18 @@ def test_the_likeliest_are_the_models(model):
         )
 
 
-def test_a_forced_end_ends(model):
-    steps = walked(model, [7, EOS])
+def test_a_forced_eos_ends_the_trace(model):
+    steps = traced(model, [7, EOS])
     assert [(step.id, step.forced) for step in steps] == [(7, True), (EOS, True)]
 
 
-def test_a_search_that_nobody_wants_is_given_up(model):
-    asked = iter([True, True, False])
-    watched = CancellableModel(model, lambda: next(asked))
+def test_a_cancelled_search_stops_at_the_next_step(model):
+    answers = iter([False, False, True])
+    cancellable = CancellableModel(model, lambda: next(answers))
     config = DecodeConfig(beam=2, max_length=12, length_penalty=0.0)
     with pytest.raises(Cancelled):
-        beam_search(watched, torch.tensor([SOURCE]), config)
-    assert list(asked) == []
-    found = beam_search(CancellableModel(model, lambda: True), torch.tensor([SOURCE]), config)
+        beam_search(cancellable, torch.tensor([SOURCE]), config)
+    assert list(answers) == []
+    found = beam_search(CancellableModel(model, lambda: False), torch.tensor([SOURCE]), config)
     plain = beam_search(model, torch.tensor([SOURCE]), config)
     assert torch.equal(found.tokens, plain.tokens)

@@ -1,0 +1,131 @@
+"""Evaluation of trained models on held-out data."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, overload
+
+from polyhead.decoding.config import DecodeConfig
+from polyhead.errors import ConfigError
+from polyhead.metrics.bleu import Comparison, Score, compare, score
+from polyhead.metrics.classification import ClassificationReport
+from polyhead.metrics.error_rates import compare_errors, error_rates
+from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.text_classifier import ClassificationEvaluation, TextClassifier
+from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
+from polyhead.pipelines.translator import Translator
+
+Metric = Literal["bleu", "wer"]  # similarity to the reference, or exact matches
+
+
+@dataclass(frozen=True)
+class MetricConfig:
+    """Metric and options for scoring translations.
+
+    name: "bleu" for BLEU and chrF; "wer" for WER and PER, where only one output is right.
+    lowercase, tokenize: of BLEU, see sacreBLEU.
+    """
+
+    name: Metric = "bleu"
+    lowercase: bool = False
+    tokenize: str = "13a"
+
+
+BLEU_AND_CHRF = MetricConfig()
+
+
+@dataclass(frozen=True)
+class TranslationEvaluation:
+    """Scores, the translations, and the significance tests against another system."""
+
+    scores: list[Score]
+    outputs: list[str]
+    against: list[Comparison]
+
+
+Evaluation = (
+    TranslationEvaluation
+    | LanguageScore
+    | dict[str, float]
+    | ClassificationEvaluation
+    | ClassificationReport
+)
+
+
+@overload
+def evaluate(
+    model: Translator, data: Sequence[str], references: Sequence[str]
+) -> TranslationEvaluation: ...
+@overload
+def evaluate(model: TextGenerator, data: Sequence[str]) -> LanguageScore: ...
+@overload
+def evaluate(model: MaskFiller, data: Sequence[str]) -> dict[str, float]: ...
+@overload
+def evaluate(model: TextClassifier, data: Sequence[str | Path]) -> ClassificationEvaluation: ...
+@overload
+def evaluate(model: ImageClassifier, data: Sequence[str | Path]) -> ClassificationReport: ...
+@overload
+def evaluate(
+    model: Pipeline, data: Sequence[str] | Sequence[str | Path], references: Sequence[str] = ()
+) -> Evaluation: ...
+def evaluate(
+    model: Pipeline, data: Sequence[str] | Sequence[str | Path], references: Sequence[str] = ()
+) -> Evaluation:
+    """Measure the quality of a model on held-out data.
+
+    model: a pipeline, as returned by `polyhead.load`.
+    data: source lines for a translator, lines of text for a language model or a mask filler,
+        labelled files for a text classifier, folders of images for an image classifier.
+    references: the right translations, for a translator only.
+
+    Returns BLEU and chrF, perplexity, metrics of masked tokens, or a classification report.
+
+    Example: `polyhead.evaluate(polyhead.load("runs/mine"), sources, references).scores[0].value`
+    """
+    lines = [str(item) for item in data]
+    if references and not isinstance(model, Translator):
+        raise ConfigError("only translators are compared with references", "unused_references")
+    if isinstance(model, Translator):
+        return evaluate_translation(model, lines, references)
+    if isinstance(model, TextGenerator | MaskFiller):
+        return model.score(lines)
+    if isinstance(model, TextClassifier):
+        return model.evaluate(lines)
+    assert isinstance(model, ImageClassifier)
+    return model.evaluate(lines)[0]
+
+
+def evaluate_translation(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    metric: MetricConfig = BLEU_AND_CHRF,
+    options: DecodeConfig | None = None,
+    against: Translator | Sequence[str] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> TranslationEvaluation:
+    """Translate, score, and compare with another system if one is given.
+
+    against: another translator, or its outputs.
+    progress: called with the number of sentences of each batch.
+    """
+
+    def translate(system: Translator, decode: DecodeConfig | None) -> list[str]:
+        best = system.n_best(sources, options=decode, progress=progress)
+        return [hypotheses[0].text for hypotheses in best]
+
+    outputs = translate(translator, options)
+    other = translate(against, None) if isinstance(against, Translator) else against
+    lowercase, tokenize = metric.lowercase, metric.tokenize
+    if metric.name == "wer":
+        scores = error_rates(outputs, references)
+        tests = [] if other is None else compare_errors(other, outputs, references)
+    else:
+        scores = score(outputs, references, lowercase=lowercase, tokenize=tokenize)
+        tests = [] if other is None else compare(
+            other, outputs, references, lowercase=lowercase, tokenize=tokenize
+        )  # fmt: skip
+    return TranslationEvaluation(scores, outputs, tests)
