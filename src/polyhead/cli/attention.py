@@ -8,11 +8,7 @@ from polyhead.cli.options import as_text
 from polyhead.errors import ConfigError
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.load import load
-from polyhead.pipelines.mask_filler import MaskFiller
-from polyhead.pipelines.text_classifier import TextClassifier
-from polyhead.pipelines.text_generator import TextGenerator
-from polyhead.pipelines.translator import Translator
-from polyhead.viz.capture import attention_view
+from polyhead.viz.capture import TextPipeline, attention_view
 from polyhead.viz.draw_image import ImageViewOptions
 from polyhead.viz.select import ViewOptions
 from polyhead.viz.writer import write_view
@@ -45,7 +41,7 @@ def run_look(words: LookWords) -> None:
         say(picture.title)
         say(f"written to {words.output}")
         return
-    assert isinstance(reader, Translator | TextGenerator | MaskFiller | TextClassifier)
+    assert isinstance(reader, TextPipeline)
     target = words.target and as_text(words.target, "--target")
     view = attention_view(reader, as_text(words.text, "TEXT"), target=target)
     options = ViewOptions(

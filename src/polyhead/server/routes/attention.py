@@ -21,7 +21,7 @@ from polyhead.server.responses import json_response
 from polyhead.server.routes.classify import read_pixels
 from polyhead.special_tokens import EOS
 from polyhead.viz.binary import to_binary
-from polyhead.viz.capture import attention_view
+from polyhead.viz.capture import TextPipeline, attention_view
 from polyhead.viz.draw_image import ImageViewOptions
 from polyhead.viz.page import render
 from polyhead.viz.select import ViewOptions, narrow
@@ -88,7 +88,7 @@ def _text_view(served: ServedModel, body: schemas.AttentionRequest, options: Vie
         raise HTTPError(422, "only a translation model has a target", field="target")
     if target_ids is None and body.target is None and isinstance(model, Translator):
         target_ids = _translate(model, body.text)
-    assert not isinstance(model, ImageClassifier)
+    assert isinstance(model, TextPipeline)
     view = attention_view(
         model, body.text, target=body.target, target_ids=target_ids, max_tokens=MAX_TOKENS
     )
