@@ -6,7 +6,7 @@ from pathlib import Path
 
 from polyhead.cli.console import TrainingScreen, say
 from polyhead.data.locate import find_lines
-from polyhead.pipelines.evaluation import evaluate
+from polyhead.pipelines.evaluation import evaluate_translation
 from polyhead.pipelines.translator import Translator
 from polyhead.training.config import read_run
 from polyhead.training.trainer import train
@@ -34,7 +34,7 @@ def run_demo(folder: Path, *, quick: bool) -> int:
         find_lines(Path("schedules/test.ko")),
         find_lines(Path("schedules/test.en")),
     )
-    found = evaluate(translator, sources, references)
+    found = evaluate_translation(translator, sources, references)
     print(f"\nTrained in {seconds / 60:.1f} minutes. On {len(sources)} unseen sentences:")
     for score in found.scores:
         print(f"  {score}")

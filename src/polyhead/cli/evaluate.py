@@ -9,8 +9,12 @@ from polyhead.cli.console import counting
 from polyhead.data.locate import find_lines
 from polyhead.data.parallel import read_references
 from polyhead.errors import ConfigError
-from polyhead.layers.lsh.attention import set_eval_rounds
-from polyhead.pipelines.evaluation import Metric, TranslationEvaluation, evaluate, evaluate_exactly
+from polyhead.pipelines.evaluation import (
+    Metric,
+    MetricConfig,
+    TranslationEvaluation,
+    evaluate_translation,
+)
 from polyhead.pipelines.translator import Translator
 
 
@@ -40,28 +44,22 @@ def run_evaluation(words: EvaluateWords) -> None:
     sources, references = read_references(words.source, words.target, words.encoding)
     translator = Translator.from_dir(*words.models, device=words.device)
     if words.rounds is not None:
-        for saved in translator.models:
-            set_eval_rounds(saved.model, words.rounds)
+        translator.set_eval_rounds(words.rounds)
     against = _other(words)
     n = len(sources) * (2 if isinstance(against, Translator) else 1)
     with counting("translating", n) as progress:
         options = translator.defaults.with_options(words.changes)
-        if words.metric == "wer":
-            found = evaluate_exactly(
-                translator, sources, references,
-                options=options, against=against, progress=progress,
-            )  # fmt: skip
-        else:
-            found = evaluate(
-                translator,
-                sources,
-                references,
-                options=options,
-                against=against,
-                lowercase=words.lowercase,
-                tokenize=words.tokenize,
-                progress=progress,
-            )
+        found = evaluate_translation(
+            translator,
+            sources,
+            references,
+            metric=MetricConfig(
+                "wer" if words.metric == "wer" else "bleu", words.lowercase, words.tokenize
+            ),
+            options=options,
+            against=against,
+            progress=progress,
+        )
     if words.output is not None:
         text = "".join(" ".join(line.split("\n")) + "\n" for line in found.outputs)
         words.output.write_text(text, encoding="utf-8")

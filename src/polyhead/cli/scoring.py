@@ -8,9 +8,8 @@ from pathlib import Path
 from polyhead.cli.console import counting, say
 from polyhead.data.locate import find_lines
 from polyhead.errors import ConfigError
-from polyhead.layers.lsh.attention import set_eval_rounds
-from polyhead.pipelines import mask_filler as filler
-from polyhead.pipelines.family_checks import family_of
+from polyhead.pipelines.load import load
+from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 
 
@@ -24,15 +23,19 @@ def run_scoring(
 ) -> None:
     """Read, score, print."""
     lines = [line for path in texts for line in find_lines(path, encoding)]
-    if len(models) == 1 and family_of(models[0]) in filler.FAMILIES:
-        _score_blanks(models[0], lines, rounds, as_json, device)
+    if len(models) != 1:
+        raise ConfigError(f"{len(models)} models were given; expected one", "one_model")
+    model = load(models[0], device=device)
+    if isinstance(model, MaskFiller):
+        _score_blanks(model, lines, rounds, as_json)
         return
-    writer = TextGenerator.from_dir(*models, device=device)
+    if not isinstance(model, TextGenerator):
+        model = TextGenerator.from_saved(model.saved, model.name, model.device)
     if rounds is not None:
-        set_eval_rounds(writer.saved.model, rounds)
-    asked = writer.examination(lines)
-    with counting("reading", asked.n_tokens) as progress:
-        found = writer.score_of(asked, progress)
+        model.set_eval_rounds(rounds)
+    windows = model.windows(lines)
+    with counting("reading", windows.n_tokens) as progress:
+        found = model.score_windows(windows, progress)
     if found.n_unknown:
         say(
             f"polyhead: {found.n_unknown:,} tokens stand for text that is not in the vocabulary; "
@@ -42,12 +45,12 @@ def run_scoring(
 
 
 def _score_blanks(
-    model: Path, lines: Sequence[str], rounds: int | None, as_json: bool, device: str
+    model: MaskFiller, lines: Sequence[str], rounds: int | None, as_json: bool
 ) -> None:
     """BERT and ELECTRA: the figures of a validation."""
     if rounds is not None:
         raise ConfigError("--rounds is for translators and language models; leave it out")
-    found = filler.load(model, device=device).score(lines)
+    found = model.score(lines)
     told = "\n".join(f"{name.replace('_', ' '):<20}{value:.4f}" for name, value in found.items())
     print(json.dumps(found, indent=2) if as_json else told)
 

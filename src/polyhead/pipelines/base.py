@@ -17,7 +17,7 @@ from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.lsh.attention import set_eval_rounds
 from polyhead.models.registry import FAMILIES, Task, command_of, max_positions
 from polyhead.tokenizers.base import Tokenizer
-from polyhead.tokenizers.storage import Tokenizers
+from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig, build
 
 P = TypeVar("P", bound="Pipeline")
@@ -86,7 +86,7 @@ class Pipeline:
         return (self.saved,)
 
     @property
-    def tokenizers(self) -> Tokenizers:
+    def tokenizers(self) -> TokenizerPair:
         """The tokenizers of the source and of the target."""
         assert self.saved.tokenizers is not None
         return self.saved.tokenizers

@@ -12,9 +12,10 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from polyhead.data.batches.images import image_logits
-from polyhead.data.images.dataset import ImageRequest, fitted, load_set
+from polyhead.data.config import DataConfig
+from polyhead.data.images.dataset import fitted, load_set
 from polyhead.data.images.files import Unreadable, read_image
-from polyhead.data.images.folders import ImageShape
+from polyhead.data.images.folders import PixelShape
 from polyhead.errors import ConfigError, DataError
 from polyhead.metrics.classification import ClassificationReport, report
 from polyhead.models.registry import Task
@@ -47,7 +48,7 @@ class ImageClassifier(Pipeline):
         """The names of the classes; their numbers if they have none."""
         return class_names(self)
 
-    def shape(self, size: tuple[int, int] | None = None) -> ImageShape:
+    def shape(self, size: tuple[int, int] | None = None) -> PixelShape:
         """Return the shape of the images that the model reads.
 
         size: another (height, width), of whole patches; positions are then interpolated.
@@ -58,7 +59,7 @@ class ImageClassifier(Pipeline):
             cut(height, width, config.patch)
         except ValueError as error:
             raise ConfigError(str(error), "bad_image_size") from None
-        return ImageShape(height, width, config.channels)
+        return PixelShape(height, width, config.channels)
 
     def classify(
         self,
@@ -117,8 +118,8 @@ class ImageClassifier(Pipeline):
         progress: called with the number of images of each batch.
         """
         shape = self.shape(size)
-        request = ImageRequest(shape, tuple(str(path) for path in images), corpus=corpus)
-        dataset, notices = load_set(request, self.classes)
+        config = DataConfig(images=tuple(str(path) for path in images), corpus=corpus)
+        dataset, notices = load_set(config, shape, self.classes)
         predicted: list[int] = []
         for pixels in dataset.pixels.split(self.batch_size(shape)):
             predicted += self.probabilities(pixels).argmax(-1).tolist()
@@ -131,7 +132,7 @@ class ImageClassifier(Pipeline):
         """Return the probabilities of all classes for images of the right shape."""
         return image_logits(self.model, pixels, max(1, len(pixels))).softmax(-1)
 
-    def read(self, picture: Picture, shape: ImageShape) -> UInt8[Tensor, "channel height width"]:
+    def read(self, picture: Picture, shape: PixelShape) -> UInt8[Tensor, "channel height width"]:
         """Return the pixels of an image, resized to a shape."""
         if isinstance(picture, np.ndarray):
             return _from_array(picture, shape)
@@ -143,13 +144,13 @@ class ImageClassifier(Pipeline):
             raise DataError(f"{picture}: {error}", "unreadable_image") from None
         return torch.from_numpy(pixels)
 
-    def batch_size(self, shape: ImageShape) -> int:
+    def batch_size(self, shape: PixelShape) -> int:
         """Return how many images of a shape are read together."""
         rows, columns = cut(shape.height, shape.width, self.saved.config.patch)
         return max(1, MAX_TOKENS // (rows * columns))
 
 
-def _from_array(picture: np.ndarray, shape: ImageShape) -> UInt8[Tensor, "channel height width"]:
+def _from_array(picture: np.ndarray, shape: PixelShape) -> UInt8[Tensor, "channel height width"]:
     """Return bytes in memory, resized to a shape."""
     if picture.dtype != np.uint8 or picture.ndim not in (2, 3) or not picture.size:
         raise DataError(
@@ -165,6 +166,6 @@ def _from_array(picture: np.ndarray, shape: ImageShape) -> UInt8[Tensor, "channe
     if len(channels) > shape.channels:  # luma of ITU-R BT.601
         share = torch.tensor([0.299, 0.587, 0.114])[:, None, None]
         channels = (channels * share).sum(0, keepdim=True).round().to(torch.uint8)
-    grey = ImageShape(shape.height, shape.width, 1)
+    grey = PixelShape(shape.height, shape.width, 1)
     separate = fitted(channels[:, None], grey)[:, 0]  # each channel by itself
     return separate.expand(shape.channels, -1, -1).contiguous()

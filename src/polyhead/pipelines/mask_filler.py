@@ -17,7 +17,7 @@ from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_r
 from polyhead.models.registry import FAMILIES, Task
 from polyhead.pipelines.base import Pipeline, check_list
 from polyhead.special_tokens import MASK
-from polyhead.tokenizers.mask_tokens import Blanked, candidates, encode_blanks, word_of
+from polyhead.tokenizers.mask_tokens import MaskedText, candidates, encode_masked, word_of
 
 SCORED_AT_ONCE = 4096  # tokens
 MIN_BEAM = 5  # hypotheses of a joint filling, even if fewer are returned
@@ -121,7 +121,7 @@ class MaskFiller(Pipeline):
         """
         if top < 1:
             raise ConfigError(f"top = {top}: expected at least 1", "out_of_range")
-        blanked = encode_blanks(self.tokenizer, text, self.mask)
+        blanked = encode_masked(self.tokenizer, text, self.mask)
         if len(blanked.ids) > self.max_length:
             raise DataError(
                 f"a text of {len(blanked.ids)} tokens; {self.name} reads at most {self.max_length}",
@@ -134,7 +134,7 @@ class MaskFiller(Pipeline):
         ]
         return Filled(text, guesses, self._fill_together(text, blanked, top))
 
-    def _fill_together(self, text: str, blanked: Blanked, top: int) -> list[Filling]:
+    def _fill_together(self, text: str, blanked: MaskedText, top: int) -> list[Filling]:
         """Fill all masks from left to right by beam search."""
         width = max(top, MIN_BEAM)
         beams: list[tuple[float, list[int], tuple[str, ...]]] = [(0.0, blanked.ids, ())]

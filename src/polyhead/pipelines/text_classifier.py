@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import torch
 
-from polyhead.data import labelled
 from polyhead.data.batches.base import group_by_length, pad
 from polyhead.data.batches.labelled import framed
-from polyhead.data.config import DataConfig, found
-from polyhead.data.labelled import Examples
+from polyhead.data.config import DataConfig
+from polyhead.data.labelled import LabelledExamples, class_numbers, read_labelled
+from polyhead.data.locate import find_all
 from polyhead.errors import CheckpointError
 from polyhead.metrics.bootstrap import SAMPLES, Interval, interval
 from polyhead.metrics.classification import ClassificationReport, as_text, report
@@ -104,12 +104,12 @@ class TextClassifier(Pipeline):
 
     def evaluate_examples(
         self,
-        examples: Examples,
+        examples: LabelledExamples,
         notices: Sequence[str] = (),
         progress: Callable[[int], None] = lambda _: None,
     ) -> ClassificationEvaluation:
         """Return the scores on examples that were read before."""
-        expected = labelled.numbers(examples.labels, self.classes, self.name)
+        expected = class_numbers(examples.labels, self.classes, self.name)
         places = {name: place for place, name in enumerate(self.classes)}
         results = self.classify(examples.texts, progress=progress)
         predicted = [places[result.label] for result in results]
@@ -124,12 +124,12 @@ class TextClassifier(Pipeline):
 
     def read(
         self, files: Sequence[str | Path], encoding: str = "utf-8"
-    ) -> tuple[Examples, list[str]]:
+    ) -> tuple[LabelledExamples, list[str]]:
         """Return labelled texts from files, and notices about them."""
         notices: list[str] = []
         keys = (self.data.text_key, self.data.label_key)
         config = replace(DataConfig(encoding=encoding), text_key=keys[0], label_key=keys[1])
-        return labelled.read(found([str(file) for file in files]), config, notices), notices
+        return read_labelled(find_all([str(file) for file in files]), config, notices), notices
 
 
 def class_names(classifier: Pipeline) -> tuple[str, ...]:

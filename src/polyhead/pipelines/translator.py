@@ -17,7 +17,7 @@ from polyhead.layers.attention_hooks import AttentionRecordingModel, has_cross_a
 from polyhead.models.registry import Task, max_positions
 from polyhead.pipelines.base import Pipeline, check_list
 from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown
-from polyhead.tokenizers.storage import Tokenizers
+from polyhead.tokenizers.storage import TokenizerPair
 
 SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
 UNLIMITED = 10**9  # tokens
@@ -242,7 +242,7 @@ class Translator(Pipeline):
         return joined
 
 
-def _same(a: Tokenizers, b: Tokenizers) -> bool:
+def _same(a: TokenizerPair, b: TokenizerPair) -> bool:
     """Return True if two tokenizers give every id the same meaning."""
     if len(a.target) != len(b.target) or len(a.source) != len(b.source):
         return False

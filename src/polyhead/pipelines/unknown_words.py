@@ -25,12 +25,13 @@ from polyhead.decoding.batch import MAX_ROWS, Output
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import CROSS_ATTENTION, has_cross_attention, record_attention
 from polyhead.special_tokens import BOS, UNK
-from polyhead.tokenizers.storage import UNKNOWN, Tokenizers
+from polyhead.tokenizers.base import UNKNOWN
+from polyhead.tokenizers.storage import TokenizerPair
 
 
 def replace_unknown(
     models: Sequence[Any],
-    tokenizers: Tokenizers,
+    tokenizers: TokenizerPair,
     lines: Sequence[str],
     outputs: Sequence[list[Output]],
     dictionary: Mapping[str, str],
@@ -77,7 +78,7 @@ def cross_attention(
 
 
 def spell(
-    tokenizers: Tokenizers,
+    tokenizers: TokenizerPair,
     ids: Sequence[int],
     words: Sequence[str],
     weights: Float[Tensor, "target source"],
