@@ -110,7 +110,7 @@ class Worker:
         self._running: list[RunningBatch] = []
         self._closed = False
         self._n_expected, self._batch_ended = 0, 0.0
-        self._step_seconds = 0.0  # since the last request was finished
+        self._busy_seconds = 0.0  # since the last request was finished
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
 
@@ -261,19 +261,14 @@ class Worker:
         if cancelled:
             batch.computation.cancel(cancelled)
             batch.requests = [r for r in batch.requests if r not in cancelled]
-        n_slots, started = len(batch.requests), time.monotonic()
-        try:
-            finished = dict(batch.computation.step())
-        except Exception:
-            self._run_separately(batch)
-            return
-        seconds = time.monotonic() - started
-        if n_slots:
-            self._observe(n_slots, seconds)
-        self._step_seconds += seconds
-        if finished:
-            self._update_pace(self._step_seconds / len(finished))
-            self._step_seconds = 0.0
+        started, finished = time.monotonic(), {}
+        if batch.requests:
+            try:
+                finished = dict(batch.computation.step())
+            except Exception:
+                self._run_separately(batch)
+                return
+            self._record(len(batch.requests), time.monotonic() - started, len(finished))
             batch.requests = [r for r in batch.requests if r not in finished]
             self._deliver(list(finished), list(finished.values()))
         if not batch.requests:
@@ -293,10 +288,9 @@ class Worker:
     def _run(self, batch: list[QueuedRequest]) -> None:
         started = time.monotonic()
         results = self._results(batch)
-        now = time.monotonic()
-        self._n_expected, self._batch_ended = len(batch) + len(self._queue), now
-        self._update_pace((now - started) / len(batch))
-        self._observe(len(batch), now - started)
+        self._batch_ended = time.monotonic()
+        self._n_expected = len(batch) + len(self._queue)
+        self._record(len(batch), self._batch_ended - started, len(batch))
         self._deliver(batch, results)
 
     def _results(self, batch: list[QueuedRequest]) -> list[Any]:
@@ -330,12 +324,15 @@ class Worker:
             with self._changed:
                 self.streams.remove(stream)
 
-    def _update_pace(self, seconds: float) -> None:
-        self.seconds_per_request += 0.1 * (seconds - self.seconds_per_request)
-
-    def _observe(self, n_slots: int, seconds: float) -> None:
+    def _record(self, n_slots: int, seconds: float, n_finished: int) -> None:
+        """Update the metrics, and the average time between two finished requests."""
         self.metrics.batch_rows.observe(n_slots)
         self.metrics.batch_seconds.observe(seconds)
+        self._busy_seconds += seconds
+        if n_finished:
+            average = self.seconds_per_request
+            self.seconds_per_request += 0.1 * (self._busy_seconds / n_finished - average)
+            self._busy_seconds = 0.0
 
     def _deliver(self, requests: Sequence[QueuedRequest], results: Sequence[Any]) -> None:
         self._call_in_loop(_set_results, requests, results)
