@@ -5,17 +5,18 @@ Every request field is bounded, and unknown fields are rejected.
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 from polyhead.pipelines.mask_filler import Filling, Guess
 from polyhead.pipelines.step_through import Step
-from polyhead.server.settings import (
-    MAX_BEAM,
-    MAX_CHARACTERS,
-    MAX_N_BEST,
-    MAX_TEXTS,
-    MAX_TOKENS,
-)
+from polyhead.server.settings import MAX_BEAM, MAX_CHARACTERS, MAX_N_BEST, MAX_TEXTS, MAX_TOKENS
 from polyhead.viz.tokens import Token
 
 Text = Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
@@ -29,17 +30,16 @@ Layer = Annotated[int, Field(ge=1, le=1000)]
 Position = Annotated[int, Field(ge=1, le=MAX_CHARACTERS)]  # of a token, from 1
 Kind = Literal["encoder", "decoder", "cross"]
 Key = Annotated[str, StringConstraints(max_length=1000)]
-KnownToken = Annotated[  # with its id
+TOKEN_FIELDS = {
+    "id": {"type": "integer"}, "text": {"type": "string"}, "word": {"type": "integer"},
+    "special": {"type": "boolean", "default": False},
+}  # fmt: skip
+TOKEN_SCHEMA = {"type": "object", "properties": TOKEN_FIELDS, "required": ["id", "text", "word"]}
+KnownToken = Annotated[  # a token with its id
     Token,
-    WithJsonSchema({
-        "type": "object",
-        "properties": {
-            "id": {"type": "integer"}, "text": {"type": "string"}, "word": {"type": "integer"},
-            "special": {"type": "boolean", "default": False},
-        },
-        "required": ["id", "text", "word"],
-    }),
-]  # fmt: skip
+    PlainSerializer(lambda token: {name: vars(token)[name] for name in TOKEN_FIELDS}),
+    WithJsonSchema(TOKEN_SCHEMA),
+]
 Code = Literal[  # stable identifiers of errors
     "empty",
     "too_long",  # for the server or for the model
