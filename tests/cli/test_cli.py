@@ -259,7 +259,7 @@ def test_data_make_list_and_check(run, tmp_path):
         (
             ["show", "small", "model.positions=learned", "model.max_length=64"],
             2,
-            "data.max_length = 256: the model learns only 64 positions",
+            "data.max_length = 256: the model has only 64 positions",
         ),
     ],
 )

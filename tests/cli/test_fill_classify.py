@@ -152,7 +152,7 @@ def test_several_blanks_and_a_pipe_and_json(run, bert):
         (["classify", "{bert}"], 5, "use it with: polyhead fill"),
         (["evaluate", "{bert}", "--data", "x.tsv"], 5, "use it with: polyhead fill"),
         (["train", "bert-tiny", "--init", "{tiny}", "--run", "{tmp}/r"], 2,
-         "is of another family than bert, which can begin only from one of its own"),
+         "is a transformer model, which cannot initialize bert"),
         (["train", "classify-small", "--init", "nowhere", "--run", "{tmp}/r"], 5,
          "no model nowhere"),
     ],
