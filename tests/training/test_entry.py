@@ -1,0 +1,62 @@
+"""`polyhead.train`: its keywords become the configuration of a run."""
+
+from pathlib import Path
+
+import pytest
+
+import polyhead
+from polyhead.training import entry
+from polyhead.training.trainer import TrainResult
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    recorded = []
+
+    def record(config, run_dir, **options):
+        recorded.append((config, run_dir, options))
+        return TrainResult(run_dir, run_dir, 0, None, {})
+
+    monkeypatch.setattr(entry, "train_run", record)
+    return recorded
+
+
+@pytest.mark.parametrize(
+    ("recipe", "keyword", "option"),
+    [
+        ("small", "pairs", "pairs"),
+        ("small", "valid_pairs", "valid_pairs"),
+        ("gpt-tiny", "text", "text"),
+        ("gpt-tiny", "valid_text", "valid_text"),
+        ("classify-small", "data", "labelled"),
+        ("classify-small", "valid_data", "valid_labelled"),
+        ("vit-digits", "images", "images"),
+        ("vit-digits", "valid_images", "valid_images"),
+    ],
+)
+def test_files_of_every_kind_are_passed_on(calls, recipe, keyword, option):
+    polyhead.train(recipe, run="runs/x", **{keyword: ["a", Path("b")]})
+    ((config, run_dir, _),) = calls
+    assert getattr(config.data, option) == ("a", "b")
+    assert run_dir == Path("runs/x")
+
+
+def test_the_recipe_follows_from_the_files(calls):
+    polyhead.train(source="a.ko", target="a.en", valid_source="b.ko", valid_target="b.en", run="x")
+    polyhead.train(data="a.tsv", run="x")
+    (translation, _, _), (classification, _, _) = calls
+    assert translation.task == "translation"
+    assert (translation.data.source, translation.data.valid_target) == (("a.ko",), ("b.en",))
+    assert classification.task == "text_classification"
+
+
+def test_init_overrides_and_flags_are_passed_on(calls, tmp_path):
+    init = tmp_path / 'a "quoted" model'
+    polyhead.train("gpt-tiny", text="a", run="x", init=init, overrides=["train.steps=7"],
+                   fresh=True, accept_changes=True, tensorboard=True)  # fmt: skip
+    ((config, _, options),) = calls
+    assert config.train.init == str(init)
+    assert config.train.steps == 7
+    assert options == {
+        "fresh": True, "accept_changes": True, "reporter": None, "tensorboard": True,
+    }  # fmt: skip
