@@ -1,4 +1,4 @@
-"""The documentation: its code runs and prints what it says, and both languages say the same.
+"""The documentation: its code runs and prints what it shows, and both languages agree.
 
 In a code block every `# → …` is a line that the block must print, in this order.
 """
@@ -33,7 +33,7 @@ def read(page):
 
 
 def blocks(text, language):
-    """The code of all blocks in this language."""
+    """Return the code of all blocks in this language."""
     return [code for kind, code in BLOCK.findall(text) if kind == language]
 
 
@@ -47,7 +47,7 @@ def anchors(text):
 
 
 def run_blocks(codes):
-    """Run these blocks one after the other; what each printed, and what it says it prints."""
+    """Run blocks one after the other; yield what each printed and what it should print."""
     names = {"__name__": "docs"}
     for number, code in enumerate(codes, start=1):
         printed = io.StringIO()
@@ -60,18 +60,18 @@ def run_blocks(codes):
 
 
 @in_english
-def test_the_code_runs_and_prints_what_it_says(name):
-    for printed, promised in run_blocks(blocks(read(f"en/{name}"), "python")):
-        assert printed == promised
+def test_the_code_runs_and_prints_what_it_shows(name):
+    for printed, expected in run_blocks(blocks(read(f"en/{name}"), "python")):
+        assert printed == expected
 
 
-def test_a_wrong_promise_would_be_noticed():
-    ((printed, promised),) = run_blocks(["x = 1 + 1\nprint(x)  # → 3\n"])
-    assert (printed, promised) == (["2"], ["3"])
+def test_wrong_output_is_detected():
+    ((printed, expected),) = run_blocks(["x = 1 + 1\nprint(x)  # → 3\n"])
+    assert (printed, expected) == (["2"], ["3"])
 
 
 @in_english
-def test_every_block_shows_something(name):
+def test_every_block_asserts_or_prints(name):
     codes = blocks(read(f"en/{name}"), "python")
     if name not in ("index.md", "glossary.md"):
         assert len(codes) >= 2
@@ -88,14 +88,14 @@ def test_both_languages_have_the_same_code(name):
 
 
 def commands(page):
-    """The lines of shell blocks, and the commands inside sentences."""
+    """Return the lines of shell blocks, and the commands inside sentences."""
     text = read(page)
     lines = [line for code in blocks(text, "sh") for line in code.splitlines()]
     return lines + re.findall(r"`(polyhead verify[^`]*)`", prose(text))
 
 
 def parsed(line):
-    """What our own command line understands of a command; it ends with an error if nothing."""
+    """Return the parameters that the command line parses, or fail."""
     program, *words = shlex.split(line)
     assert program == "polyhead", line
     command = get_command(app)
@@ -107,18 +107,18 @@ def parsed(line):
 @in_both
 def test_commands_exist_with_all_their_options_and_settings(page):
     for line in commands(page):
-        said = parsed(line)
-        if said.get("recipe"):
-            read_run(said["recipe"], tuple(said["overrides"] or ()))
+        parameters = parsed(line)
+        if parameters.get("recipe"):
+            read_run(parameters["recipe"], tuple(parameters["overrides"] or ()))
 
 
 @in_both
-def test_every_claim_that_is_named_can_be_verified(page):
+def test_every_claim_in_the_text_exists(page):
     for line in commands(page):
-        said = parsed(line)
-        if "only_list" in said:
-            assert select_claims(said["chapter_or_id"] or ()), line
-            assert said["explain"] is None or find_claim(said["explain"])
+        parameters = parsed(line)
+        if "only_list" in parameters:
+            assert select_claims(parameters["chapter_or_id"] or ()), line
+            assert parameters["explain"] is None or find_claim(parameters["explain"])
 
 
 # Two languages
@@ -150,7 +150,7 @@ def test_both_languages_have_the_same_anchors_each_once(name):
 
 
 @in_english
-def test_both_languages_have_the_same_links_but_for_the_one_to_each_other(name):
+def test_both_languages_have_the_same_links_except_to_each_other(name):
     english, korean = (
         Counter(LINK.findall(prose(read(f"{lang}/{name}")))) for lang in ("en", "ko")
     )
@@ -162,7 +162,7 @@ def test_both_languages_have_the_same_links_but_for_the_one_to_each_other(name):
 
 
 @in_both
-def test_links_lead_somewhere(page):
+def test_links_have_a_target(page):
     for link in LINK.findall(prose(read(page))):
         if link.startswith("https://"):
             continue
