@@ -55,11 +55,11 @@ def test_a_model_without_a_tokenizer_says_so_when_it_should_write(run, theirs, t
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
-        (("import", "{theirs}", "--output", "{theirs}"), 2, "exists already; choose another"),
+        (("import", "{theirs}", "--output", "{theirs}"), 2, "already exists. Choose another"),
         (("import", "{here}/no/such", "--output", "{here}/x"), 5, "there is no folder"),
         (("import", "{theirs}", "--output", "{here}/x", "--family", "bert"), 2, "only vit can be"),
         (("export", "{theirs}", "--output", "{here}/x"), 5, "it has no manifest.json"),
-        (("export", "{here}/ours", "--to", "onnx", "--output", "{here}/x"), 2, "only hf (Hugg"),
+        (("export", "{here}/ours", "--to", "onnx", "--output", "{here}/x"), 2, "expected hf (Hugg"),
         (("import", "{theirs}"), 2, "Missing option '--output'"),
     ],
 )

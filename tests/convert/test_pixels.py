@@ -88,7 +88,7 @@ def test_files_get_the_logits_of_their_whole_pipeline(what, tmp_path, pictures):
     torch.testing.assert_close(
         our_logits(tmp_path / "ours", pictures), expected, rtol=0, atol=bound
     )
-    assert any("the matrix of its patches" in note for note in report.notes) == (what != "as ours")
+    assert any("its patch embedding was" in note for note in report.notes) == (what != "as ours")
 
 
 @pytest.mark.parametrize("what", SETTINGS)
@@ -131,7 +131,7 @@ def test_timms_statistics_are_read_from_its_own_configuration(tmp_path):
     report = import_model(str(tmp_path / "timm"), tmp_path / "again")
     assert report.notes == (
         "its pixels have image_mean = [0.485, 0.456, 0.406], image_std = [0.229, 0.224, 0.225]: "
-        "the matrix of its patches now reads ours, from -1 to 1",
+        "its patch embedding was changed to read ours, from -1 to 1",
     )
     images = torch.rand(4, 3, 8, 12)  # from 0 to 1
     mean, std = (torch.tensor(IMAGENET[n])[:, None, None] for n in ("image_mean", "image_std"))
@@ -140,11 +140,11 @@ def test_timms_statistics_are_read_from_its_own_configuration(tmp_path):
         torch.testing.assert_close(found, model((images - mean) / std), rtol=0, atol=1e-4)
 
 
-def test_a_folder_that_says_nothing_is_taken_as_ours_and_that_is_told(tmp_path):
+def test_a_directory_without_pixel_settings_is_assumed_to_be_scaled_as_ours(tmp_path):
     model = theirs(tmp_path / "theirs")
     (tmp_path / "theirs" / "preprocessor_config.json").unlink()
     report = import_model(str(tmp_path / "theirs"), tmp_path / "ours")
-    assert report.notes == ("nothing says how its pixels are scaled: from -1 to 1, as ours",)
+    assert report.notes == ("scale of its pixels not given: assumed from -1 to 1, as ours",)
     found = weights_of(model_folder.load_model(tmp_path / "ours").model)
     before = model.vit.embeddings.patch_embeddings.projection
     assert torch.equal(found["embed.project.weight"], before.weight)

@@ -1,4 +1,4 @@
-"""Which of our models one of theirs is, decided by its config.json: one row for each architecture.
+"""Architectures that can be imported, recognized by their config.json.
 
     GPT2LMHeadModel, GPT2Model                      → gpt
     BertForMaskedLM, BertForPreTraining             → bert (without the guess about next sentences)
@@ -10,7 +10,7 @@
     ViTForImageClassification, timm's vit_…         → vit
     MarianMTModel                                   → transformer
 
-A conversion is tried on shapes first (`outline`), so that no memory is taken for a model that
+A conversion is tried on shapes first (`check_fits`), so that no memory is taken for a model that
 cannot be what its configuration says.
 """
 
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from polyhead.convert import bert, electra, marian, vit
 from polyhead.convert import gpt2 as gpt
 from polyhead.convert import special_ids as ids
-from polyhead.convert.reader import Original
+from polyhead.convert.reader import ForeignCheckpoint
 from polyhead.convert.special_ids import SpecialIds
 from polyhead.convert.timm_vit import TIMM, config_from_timm, is_timm
 from polyhead.convert.weight_names import Weights, n_classes, require_fit
@@ -41,30 +41,30 @@ Convert = Callable[[Mapping[str, Tensor]], Weights]
 
 @dataclass(frozen=True)
 class Conversion:
-    """How one of their models becomes one of ours: `convert` turns its tensors into our weights."""
+    """Conversion of a foreign model: `convert` turns its tensors into our weights."""
 
     family: str
     config: Any
     architecture: str
     convert: Convert
-    notes: tuple[str, ...] = ()  # what was left out or is new
+    notes: tuple[str, ...] = ()  # parts that were left out or are new
     specials: SpecialIds | None = None
 
     def weights(self, state: Mapping[str, Tensor]) -> Weights:
-        """Our weights, with our numbers of words."""
-        found = self.convert(state)
+        """Return our weights, with our ids."""
+        converted = self.convert(state)
         if self.specials is None:
-            return found
-        return ids.renumbered(self.family, found, self.specials)
+            return converted
+        return ids.renumbered(self.family, converted, self.specials)
 
     def renumbered(self, specials: SpecialIds | None) -> "Conversion":
-        """The same with our special ids."""
+        """Return this conversion with our special ids."""
         config = ids.with_our_ids(self.family, self.config, specials)
         return replace(self, config=config, specials=specials)
 
 
-def conversion(theirs: Original) -> Conversion:
-    """The row of the table that a folder belongs to, or one line about what is not supported."""
+def find_conversion(theirs: ForeignCheckpoint) -> Conversion:
+    """Return the conversion for a checkpoint; raises CheckpointError if it is not supported."""
     values = theirs.values
     if is_timm(values):
         return timm_conversion(theirs)
@@ -73,30 +73,33 @@ def conversion(theirs: Original) -> Conversion:
         return KINDS[architecture](values, architecture)
 
 
-def timm_conversion(theirs: Original) -> Conversion:
-    """One of timm's ViTs; its folder need not say so."""
+def timm_conversion(theirs: ForeignCheckpoint) -> Conversion:
+    """Return the conversion of a ViT of timm, with or without a config.json."""
     with _sizes_that_fit():
         config = config_from_timm(theirs.values, theirs.shapes)
     heads = config.stack.n_heads
     note = f"nothing says how many heads it has: {heads}, as timm's plain ViT of this width"
-    told = is_timm(theirs.values) or theirs.values.get("model_args")
-    return Conversion("vit", config, TIMM, vit.from_timm, () if told else (note,))
+    is_named = is_timm(theirs.values) or theirs.values.get("model_args")
+    return Conversion("vit", config, TIMM, vit.from_timm, () if is_named else (note,))
 
 
-def pair(discriminator: Original, generator: Original, *, shared: bool) -> Conversion:
+def pair(
+    discriminator: ForeignCheckpoint, generator: ForeignCheckpoint, *, shared: bool
+) -> Conversion:
     """Both halves of ELECTRA; `convert` wants the names of the second with `PREFIX` before them."""
     first, second = _architecture(generator), _architecture(discriminator)
     if (first, second) != ("ElectraForMaskedLM", "ElectraForPreTraining"):
         raise CheckpointError(
             f"{discriminator.path} is a {second} and {generator.path} a {first}; expected "
-            "ElectraForPreTraining and, with --generator, ElectraForMaskedLM"
+            "ElectraForPreTraining and, with --generator, ElectraForMaskedLM",
+            "unsupported_architecture",
         )
     with _sizes_that_fit():
         config = electra.config_from_hf(generator.values, discriminator.values, shared=shared)
 
     def convert(state: Mapping[str, Tensor]) -> Weights:
-        one, other = split(state)
-        return electra.from_hf(other, one, config)
+        own, other = split(state)
+        return electra.from_hf(other, own, config)
 
     return Conversion("electra", config, "ElectraForPreTraining", convert)
 
@@ -105,22 +108,25 @@ PREFIX = "generator:"
 
 
 def joined(discriminator: Weights, generator: Weights) -> Weights:
-    """The tensors of two files as one table."""
+    """Join the tensors of ELECTRA's two models."""
     return discriminator | {f"{PREFIX}{name}": tensor for name, tensor in generator.items()}
 
 
 def split(state: Mapping[str, Tensor]) -> tuple[Weights, Weights]:
-    """The inverse of `joined`."""
-    one = {name: tensor for name, tensor in state.items() if not name.startswith(PREFIX)}
+    """Split tensors that `joined` has joined."""
+    own = {name: tensor for name, tensor in state.items() if not name.startswith(PREFIX)}
     other = {n.removeprefix(PREFIX): t for n, t in state.items() if n.startswith(PREFIX)}
-    return one, other
+    return own, other
 
 
-def outline(chosen: Conversion, shapes: Weights) -> nn.Module:
-    """Our model without memory, once everything in the file is known to fit into it."""
+def check_fits(chosen: Conversion, shapes: Weights) -> nn.Module:
+    """Return our model on the meta device after checking that all shapes fit."""
     layers = [number for name, number in _layers(chosen.config) if "layers" in name]
     if max(layers, default=0) > min(MAX_LAYERS, len(shapes)):
-        raise CheckpointError(f"config.json: {max(layers)} layers, but the file has not so many")
+        raise CheckpointError(
+            f"config.json: {max(layers)} layers, more than the file holds",
+            "unsupported_architecture",
+        )
     with _sizes_that_fit(), torch.device("meta"):
         model: nn.Module = FAMILIES[chosen.family].model(chosen.config)
     require_fit(chosen.weights(shapes), model)
@@ -129,42 +135,46 @@ def outline(chosen: Conversion, shapes: Weights) -> nn.Module:
 
 @contextmanager
 def _sizes_that_fit() -> Iterator[None]:
-    """Whatever our models have to say against the sizes of a configuration, as one line."""
+    """Turn errors about the sizes of a configuration into CheckpointErrors."""
     try:
         yield
     except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
         line = " ".join(str(error).split())[:300]
-        raise CheckpointError(f"config.json: {line}") from None
+        raise CheckpointError(f"config.json: {line}", "unsupported_architecture") from None
 
 
 def _layers(config: Any) -> list[tuple[str, int]]:
     encoder = config.encoder if isinstance(config, ClassifierConfig) else config
-    found = [("n_layers", encoder.stack.n_layers)]
+    converted = [("n_layers", encoder.stack.n_layers)]
     if isinstance(config, TransformerConfig) and config.decoder_layers is not None:
-        found.append(("decoder_layers", config.decoder_layers))
-    return found
+        converted.append(("decoder_layers", config.decoder_layers))
+    return converted
 
 
-def _architecture(theirs: Original) -> str:
-    """Their name for it; old files that lack it are recognised by their weights."""
+def _architecture(theirs: ForeignCheckpoint) -> str:
+    """Return the architecture's name; files without one are recognized by their weights."""
     kind, given = theirs.values.get("model_type"), theirs.values.get("architectures")
     if kind not in GUESSES:
         raise CheckpointError(
             f"{theirs.path}: model_type = {str(kind)[:80]!r} is not supported; there are "
-            f"{', '.join(GUESSES)} and timm's vit_…"
+            f"{', '.join(GUESSES)} and timm's vit_…",
+            "unsupported_architecture",
         )
     if isinstance(given, list) and given:
         name = str(given[0])
         if name not in KINDS or name not in GUESSES[kind].values():
             known = ", ".join(sorted(set(GUESSES[kind].values())))
             raise CheckpointError(
-                f"{theirs.path}: {name[:80]!r} is not supported; of {kind} there are {known}"
+                f"{theirs.path}: {name[:80]!r} is not supported; of {kind} there are {known}",
+                "unsupported_architecture",
             )
         return name
     for mark, name in GUESSES[kind].items():
         if any(tensor.startswith(mark) for tensor in theirs.shapes):
             return name
-    raise CheckpointError(f"{theirs.path}: config.json does not name its architecture")
+    raise CheckpointError(
+        f"{theirs.path}: config.json does not name its architecture", "unsupported_architecture"
+    )
 
 
 def _gpt(values: Mapping[str, Any], architecture: str) -> Conversion:
@@ -174,7 +184,7 @@ def _gpt(values: Mapping[str, Any], architecture: str) -> Conversion:
 
 def _bert(values: Mapping[str, Any], architecture: str) -> Conversion:
     config = bert.config_from_hf(values)
-    notes = ("the guess whether two sentences belong together is left out",)
+    notes = ("the next-sentence prediction head is left out",)
     return Conversion(
         "bert", config, architecture, partial(bert.from_hf, config=config),
         notes if architecture == "BertForPreTraining" else (),
@@ -194,11 +204,13 @@ def _bert_encoder(values: Mapping[str, Any], architecture: str) -> Conversion:
     )
 
     def convert(state: Mapping[str, Tensor]) -> Weights:
-        found = {f"encoder.{n}": t for n, t in bert.encoder_from_hf(state).items()}
-        found |= {f"pool.1.{n.split('.')[-1]}": t for n, t in bert.pooler_from_hf(state).items()}
-        return found | _new_layers(found, ("to_logits",), config)
+        converted = {f"encoder.{n}": t for n, t in bert.encoder_from_hf(state).items()}
+        converted |= {
+            f"pool.1.{n.split('.')[-1]}": t for n, t in bert.pooler_from_hf(state).items()
+        }
+        return converted | _new_layers(converted, ("to_logits",), config)
 
-    notes = ("its last layer is new and says nothing yet: fine-tune it",)
+    notes = ("its last layer is new (zeros): fine-tune it",)
     return Conversion("classifier", config, architecture, convert, notes)
 
 
@@ -222,8 +234,8 @@ def _electra_encoder(values: Mapping[str, Any], architecture: str) -> Conversion
 
     def convert(state: Mapping[str, Tensor]) -> Weights:
         theirs = {n: t for n, t in state.items() if not n.startswith("discriminator_predictions.")}
-        found = {f"encoder.{n}": t for n, t in bert.encoder_from_hf(theirs, "electra.").items()}
-        return found | _new_layers(found, ("pool.1", "to_logits"), config)
+        converted = {f"encoder.{n}": t for n, t in bert.encoder_from_hf(theirs, "electra.").items()}
+        return converted | _new_layers(converted, ("pool.1", "to_logits"), config)
 
     notes = (
         "the discriminator's encoder alone: its head is new, fine-tune it (to keep both halves, "
@@ -241,9 +253,9 @@ def _marian(values: Mapping[str, Any], architecture: str) -> Conversion:
     return Conversion("transformer", config, architecture, partial(marian.from_hf, config=config))
 
 
-def _new_layers(found: Weights, names: tuple[str, ...], config: ClassifierConfig) -> Weights:
-    """Layers that a file lacks: zeros for the last one, which then prefers no class at all."""
-    d_model, like = config.encoder.stack.d_model, next(iter(found.values()))
+def _new_layers(converted: Weights, names: tuple[str, ...], config: ClassifierConfig) -> Weights:
+    """Return layers that a file lacks; the last one is zero, so that all classes are equal."""
+    d_model, like = config.encoder.stack.d_model, next(iter(converted.values()))
     new: Weights = {}
     for name in names:
         width = config.classes if name == "to_logits" else d_model

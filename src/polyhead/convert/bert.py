@@ -72,7 +72,7 @@ ONLY = {
 
 
 def modern(state: Mapping[str, Tensor]) -> Weights:
-    """The same with the norms' parameters called weight and bias; the first files had Greek."""
+    """Rename the norms' gamma and beta of old files to weight and bias."""
     return {
         name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
             "LayerNorm.beta", "LayerNorm.bias"
@@ -82,19 +82,19 @@ def modern(state: Mapping[str, Tensor]) -> Weights:
 
 
 def encoder_from_hf(state: Mapping[str, Tensor], prefix: str = "bert.") -> Weights:
-    """The weights of BertModel, without its pooler, as those of `BERTEncoder`."""
+    """Return the weights of BertModel, without its pooler, as those of `BERTEncoder`."""
     ignored = (*NOT_OURS, "pooler.dense.weight", "pooler.dense.bias")
     return renamed(without_prefix(modern(state), prefix), swapped(ENCODER), ignored)
 
 
 def pooler_from_hf(state: Mapping[str, Tensor]) -> Weights:
-    """The weights of BertModel's pooler as those of `Pooler`."""
+    """Return the weights of BertModel's pooler as those of `Pooler`."""
     theirs = without_prefix(without_prefix(state, "bert."), "pooler.")
     return {name: tensor for name, tensor in theirs.items() if name.startswith("dense.")}
 
 
 def from_hf(state: Mapping[str, Tensor], config: BERTConfig) -> Weights:
-    """The weights of BertForMaskedLM or BertForPreTraining as those of `BERT`."""
+    """Return the weights of BertForMaskedLM or BertForPreTraining as those of `BERT`."""
     theirs = modern(state)
     bias = theirs.pop(BIAS, None)
     if bias is not None:
@@ -107,7 +107,7 @@ def from_hf(state: Mapping[str, Tensor], config: BERTConfig) -> Weights:
 
 
 def to_hf(weights: Mapping[str, Tensor]) -> Weights:
-    """The weights of `BERT` as BertForMaskedLM's."""
+    """Return the weights of `BERT` as BertForMaskedLM's."""
     theirs = renamed(weights, BLANKS)
     theirs[BIAS] = theirs[READ_BIAS].clone()
     if "to_logits.weight" not in weights:
@@ -116,17 +116,17 @@ def to_hf(weights: Mapping[str, Tensor]) -> Weights:
 
 
 def classifier_from_hf(state: Mapping[str, Tensor]) -> Weights:
-    """The weights of BertForSequenceClassification as those of `Classifier(head="bert")`."""
+    """Return the weights of BertForSequenceClassification as those of `Classifier(head="bert")`."""
     return renamed(modern(state), swapped(CLASSIFIER), NOT_OURS)
 
 
 def classifier_to_hf(weights: Mapping[str, Tensor]) -> Weights:
-    """The weights of `Classifier(head="bert")` as BertForSequenceClassification's."""
+    """Return the weights of `Classifier(head="bert")` as BertForSequenceClassification's."""
     return renamed(weights, CLASSIFIER)
 
 
 def config_from_hf(values: Mapping[str, Any]) -> BERTConfig:
-    """Our configuration from the contents of their config.json."""
+    """Return our configuration from the contents of their config.json."""
     require(values, ONLY)
     values = {**DEFAULTS, **values}
     return BERTConfig(
@@ -140,18 +140,19 @@ def config_from_hf(values: Mapping[str, Any]) -> BERTConfig:
 
 
 def config_to_hf(config: BERTConfig, architecture: str = "BertForMaskedLM") -> dict[str, Any]:
-    """The contents of a config.json for BERT."""
+    """Return the contents of a config.json for BERT."""
     stack = config.stack
     if config.embedding_width != stack.d_model:
         raise CheckpointError(
             f"BERT's embedding is as wide as its stack, this one's {config.embedding_width} and "
-            f"{stack.d_model}: write it as ELECTRA's generator"
+            f"{stack.d_model}: write it as ELECTRA's generator",
+            "not_exportable",
         )
     return {"model_type": "bert", "architectures": [architecture], **described(config)}
 
 
 def described(config: BERTConfig) -> dict[str, Any]:
-    """What the configurations of BERT and ELECTRA have in common."""
+    """Return the values that the configurations of BERT and ELECTRA have in common."""
     require_classic(config.stack, norm="post", positions="learned", own=config.positions)
     return stack_to_hf(config.stack, STACK) | {
         "vocab_size": config.vocab,

@@ -1,6 +1,6 @@
-"""Our models as folders of theirs: what stands in each config.json, and the weights beside it.
+"""Export of our models: config.json and weights in the format of transformers or timm.
 
-What their model of the same family could not compute is refused, and the line says what it is.
+A model that the foreign architecture cannot compute is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from polyhead.convert.timm_vit import TIMM, config_to_timm
 from polyhead.convert.weight_names import Weights
 from polyhead.errors import CheckpointError
 
-OURS = SpecialIds(pad=0, bos=1, eos=2, unk=3)  # the ids of a model that was never renumbered
-HALVES = ("generator", "discriminator")
+OURS = SpecialIds(pad=0, bos=1, eos=2, unk=3)  # ids of a model that was not imported
+ELECTRA_PARTS = ("generator", "discriminator")
 
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """One of their folders: `name` is that of a folder inside, empty if there is only one."""
+    """A directory to write; `name` is its subdirectory, empty if there is only one."""
 
     name: str
     architecture: str
@@ -34,18 +34,19 @@ class ExportedModel:
     pixels: dict[str, Any] | None = None  # how an image becomes its input, if it reads images
 
 
-def written(
+def export_folders(
     family: str,
     config: Any,
     weights: Mapping[str, Tensor],
     specials: SpecialIds | None,
     classes: Sequence[str] = (),
 ) -> list[ExportedModel]:
-    """All folders of a model; `specials` undoes the renumbering of one that was imported."""
+    """Return the directories to write; `specials` undoes the renumbering of an import."""
     if family not in WRITERS:
         raise CheckpointError(
             f"a model of the family {family} has no counterpart in transformers; there is one for "
-            f"{', '.join(WRITERS)}"
+            f"{', '.join(WRITERS)}",
+            "not_exportable",
         )
     theirs = ids.with_their_ids(family, config, specials)
     if specials is not None:
@@ -56,13 +57,14 @@ def written(
     return folders
 
 
-def timm_written(
+def export_timm_folders(
     family: str, config: Any, weights: Mapping[str, Tensor], classes: Sequence[str] = ()
 ) -> list[ExportedModel]:
-    """The folder of a Vision Transformer as timm has it."""
+    """Return the directory of a Vision Transformer for timm."""
     if family != "vit":
         raise CheckpointError(
-            f"a model of the family {family} has no counterpart in timm; there is one for vit"
+            f"a model of the family {family} has no counterpart in timm; there is one for vit",
+            "not_exportable",
         )
     values = config_to_timm(config)
     if classes:
@@ -70,17 +72,17 @@ def timm_written(
     return [ExportedModel("", TIMM, values, vit.to_timm(weights))]
 
 
-def with_pixels(half: ExportedModel, config: Any) -> ExportedModel:
-    """The same with how pixels are scaled here: timm has it in config.json, the other beside it."""
+def with_pixels(folder: ExportedModel, config: Any) -> ExportedModel:
+    """Add the scale of pixels: in config.json for timm, in a file of its own for transformers."""
     mean, std = [MEAN] * config.channels, [STD] * config.channels
-    if half.architecture != TIMM:
-        return replace(half, pixels=vit.pixels_to_hf(config, mean, std))
-    scaled = half.values["pretrained_cfg"] | {"mean": mean, "std": std}
-    return replace(half, values=half.values | {"pretrained_cfg": scaled})
+    if folder.architecture != TIMM:
+        return replace(folder, pixels=vit.pixels_to_hf(config, mean, std))
+    scaled = folder.values["pretrained_cfg"] | {"mean": mean, "std": std}
+    return replace(folder, values=folder.values | {"pretrained_cfg": scaled})
 
 
 def labels(classes: Sequence[str]) -> dict[str, Any]:
-    """The names of classes, as their config.json has them."""
+    """Return the names of classes as in a config.json."""
     return {
         "id2label": {str(i): name for i, name in enumerate(classes)},
         "label2id": {name: i for i, name in enumerate(classes)},
@@ -94,8 +96,8 @@ def _written(values: dict[str, Any], weights: Weights, name: str = "") -> Export
 
 def _gpt(config: Any, weights: Mapping[str, Tensor], specials: SpecialIds) -> list[ExportedModel]:
     ends = {"bos_token_id": specials.eos, "eos_token_id": specials.eos}
-    found = _written(gpt.config_to_hf(config) | ends, gpt.to_hf(weights))
-    return [replace(found, generation=ends)]
+    exported = _written(gpt.config_to_hf(config) | ends, gpt.to_hf(weights))
+    return [replace(exported, generation=ends)]
 
 
 def _bert(config: Any, weights: Mapping[str, Tensor], _: SpecialIds) -> list[ExportedModel]:
@@ -109,7 +111,8 @@ def _classifier(config: Any, weights: Mapping[str, Tensor], _: SpecialIds) -> li
     if config.pooling != "first":
         raise CheckpointError(
             f'pooling = "{config.pooling}": their classifiers read their result from the first '
-            "token, so this one cannot be written as theirs"
+            "token, so this one cannot be written as theirs",
+            "not_exportable",
         )
     encoder, names = config.encoder, labels([f"LABEL_{i}" for i in range(config.classes)])
     names["classifier_dropout"] = config.dropout
@@ -122,7 +125,7 @@ def _classifier(config: Any, weights: Mapping[str, Tensor], _: SpecialIds) -> li
 
 def _electra(config: Any, weights: Mapping[str, Tensor], _: SpecialIds) -> list[ExportedModel]:
     values, states = electra.config_to_hf(config), electra.to_hf(weights, config)
-    return [_written(*half) for half in zip(values, states, HALVES, strict=True)]
+    return [_written(*folder) for folder in zip(values, states, ELECTRA_PARTS, strict=True)]
 
 
 def _vit(config: Any, weights: Mapping[str, Tensor], _: SpecialIds) -> list[ExportedModel]:
@@ -139,9 +142,9 @@ def _marian(
         "bos_token_id": None,
         "forced_eos_token_id": None,
     }
-    found = _written(marian.config_to_hf(config) | ends, marian.to_hf(weights, config))
+    exported = _written(marian.config_to_hf(config) | ends, marian.to_hf(weights, config))
     never = {"bad_words_ids": [[id] for id in sorted({specials.pad, specials.bos})]}
-    return [replace(found, generation=ends | never)]
+    return [replace(exported, generation=ends | never)]
 
 
 WRITERS = {

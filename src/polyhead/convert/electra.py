@@ -41,20 +41,20 @@ EMBEDDINGS = "electra.embeddings."
 
 
 def generator_from_hf(state: Mapping[str, Tensor], config: BERTConfig) -> Weights:
-    """The weights of ElectraForMaskedLM as those of a `BERT`."""
+    """Return the weights of ElectraForMaskedLM as those of a `BERT`."""
     ignored = [*NOT_OURS, "generator_lm_head.weight"] if config.tie else NOT_OURS
     return renamed(state, swapped(GENERATOR), ignored)
 
 
 def generator_to_hf(weights: Mapping[str, Tensor]) -> Weights:
-    """The weights of a `BERT` as ElectraForMaskedLM's."""
+    """Return the weights of a `BERT` as ElectraForMaskedLM's."""
     return renamed(weights, GENERATOR)
 
 
 def from_hf(
     generator: Mapping[str, Tensor], discriminator: Mapping[str, Tensor], config: ElectraConfig
 ) -> Weights:
-    """The weights of both halves as those of `Electra`; what is shared is taken from the first."""
+    """Return the weights of both halves as those of `Electra`; shared ones are the generator's."""
     first = generator_from_hf(generator, config.generator)
     second = renamed(discriminator, swapped(DISCRIMINATOR | SPOT), NOT_OURS)
     shared = {"none": (), "embeddings": ("discriminator.embed.",), "all": ("discriminator.",)}
@@ -63,7 +63,7 @@ def from_hf(
 
 
 def to_hf(weights: Mapping[str, Tensor], config: ElectraConfig) -> tuple[Weights, Weights]:
-    """The weights of `Electra` as those of ElectraForMaskedLM and ElectraForPreTraining."""
+    """Return the weights of `Electra` as those of ElectraForMaskedLM and ElectraForPreTraining."""
     mark = "generator."
     first = {n.removeprefix(mark): t for n, t in weights.items() if n.startswith(mark)}
     second = {n: t for n, t in weights.items() if not n.startswith(mark)}
@@ -75,23 +75,23 @@ def to_hf(weights: Mapping[str, Tensor], config: ElectraConfig) -> tuple[Weights
 
 
 def classifier_from_hf(state: Mapping[str, Tensor]) -> Weights:
-    """The weights of ElectraForSequenceClassification as those of `Classifier(head="electra")`."""
+    """Return the weights of ElectraForSequenceClassification as those of our classifier."""
     return renamed(state, swapped(CLASSIFIER), NOT_OURS)
 
 
 def classifier_to_hf(weights: Mapping[str, Tensor]) -> Weights:
-    """The weights of `Classifier(head="electra")` as ElectraForSequenceClassification's."""
+    """Return the weights of `Classifier(head="electra")` as ElectraForSequenceClassification's."""
     return renamed(weights, CLASSIFIER)
 
 
 def half_from_hf(values: Mapping[str, Any]) -> BERTConfig:
-    """The configuration of one half from the contents of its config.json."""
+    """Return the configuration of one half from the contents of its config.json."""
     values = {**DEFAULTS, **values}
     return replace(bert.config_from_hf(values), d_embed=whole(values, "embedding_size"))
 
 
 def half_to_hf(config: BERTConfig, architecture: str) -> dict[str, Any]:
-    """The contents of a config.json for one half."""
+    """Return the contents of a config.json for one half."""
     return {
         "model_type": "electra",
         "architectures": [architecture],
@@ -103,7 +103,7 @@ def half_to_hf(config: BERTConfig, architecture: str) -> dict[str, Any]:
 def config_from_hf(
     generator: Mapping[str, Any], discriminator: Mapping[str, Any], *, shared: bool
 ) -> ElectraConfig:
-    """The configuration of both halves; `shared` says whether their embeddings are the same."""
+    """Return the configuration of both halves; `shared`: their embeddings are the same."""
     first, second = half_from_hf(generator), half_from_hf(discriminator)
     config = ElectraConfig(
         vocab=second.vocab,
@@ -118,13 +118,14 @@ def config_from_hf(
     if config.generator != first:
         raise CheckpointError(
             f"this generator ({first.stack}) is not the discriminator made narrower "
-            f"({config.generator.stack}); import the two halves as separate models"
+            f"({config.generator.stack}); import the two halves as separate models",
+            "unsupported_config",
         )
     return config
 
 
 def config_to_hf(config: ElectraConfig) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The contents of two files config.json: the generator's and the discriminator's."""
+    """Return the contents of two files config.json: the generator's and the discriminator's."""
     return (
         half_to_hf(config.generator, "ElectraForMaskedLM"),
         half_to_hf(config.discriminator, "ElectraForPreTraining"),
@@ -134,7 +135,7 @@ def config_to_hf(config: ElectraConfig) -> tuple[dict[str, Any], dict[str, Any]]
 def embeddings_are_shared(
     generator: Mapping[str, Tensor], discriminator: Mapping[str, Tensor]
 ) -> bool:
-    """Do two halves have the same embeddings, as those that were trained together do?"""
+    """Return True if both halves have the same embeddings."""
     names = [name for name in generator if name.startswith(EMBEDDINGS)]
     return all(
         name in discriminator and torch.equal(generator[name], discriminator[name])

@@ -64,7 +64,7 @@ ONLY = {
 
 
 def from_hf(state: Mapping[str, Tensor], config: GPTConfig) -> Weights:
-    """The weights of GPT2LMHeadModel or GPT2Model as ours."""
+    """Return the weights of GPT2LMHeadModel or GPT2Model as ours."""
     theirs: Weights = {}
     for name, tensor in without_prefix(state, PREFIX).items():
         if name.endswith(BUFFERS) or (config.tie and name == "lm_head.weight"):
@@ -97,7 +97,7 @@ def to_hf(weights: Mapping[str, Tensor]) -> Weights:
 
 
 def config_from_hf(values: Mapping[str, Any]) -> GPTConfig:
-    """Our configuration from the contents of their config.json."""
+    """Return our configuration from the contents of their config.json."""
     require(values, ONLY)
     values = {**DEFAULTS, **values}
     if values["n_inner"] is None:
@@ -111,7 +111,7 @@ def config_from_hf(values: Mapping[str, Any]) -> GPTConfig:
 
 
 def config_to_hf(config: GPTConfig) -> dict[str, Any]:
-    """The contents of a config.json for GPT2LMHeadModel."""
+    """Return the contents of a config.json for GPT2LMHeadModel."""
     require_classic(config.stack, norm="pre", positions="learned", own=config.positions)
     return {
         "model_type": "gpt2",

@@ -87,20 +87,20 @@ DEFAULTS: dict[str, Any] = {
 
 
 def from_hf(state: Mapping[str, Tensor], config: TransformerConfig) -> Weights:
-    """The weights of MarianMTModel as those of our `Transformer`."""
+    """Return the weights of MarianMTModel as those of our `Transformer`."""
     table = swapped(BLOCKS | TABLES[config.tie])
     extra = [f"{name}.weight" for name in COPIES if name not in table]
     ignored = [BIAS, "embed_positions.weight", *extra]
     order = taking_turns(config.stack.d_model)
-    found = _permuted(renamed(state, table, ignored), order)
+    converted = _permuted(renamed(state, table, ignored), order)
     if config.output_bias:
-        none = found["embed_source.tokens.weight"].new_zeros(1, config.target_vocab)
-        found[OUR_BIAS] = state.get(BIAS, none)[0]
-    return found
+        none = converted["embed_source.tokens.weight"].new_zeros(1, config.target_vocab)
+        converted[OUR_BIAS] = state.get(BIAS, none)[0]
+    return converted
 
 
 def to_hf(weights: Mapping[str, Tensor], config: TransformerConfig) -> Weights:
-    """The weights of our `Transformer` as MarianMTModel's."""
+    """Return the weights of our `Transformer` as MarianMTModel's."""
     order = taking_turns(config.stack.d_model).argsort()
     ours = dict(weights)
     bias = ours.pop(OUR_BIAS, torch.zeros(config.target_vocab))
@@ -108,40 +108,47 @@ def to_hf(weights: Mapping[str, Tensor], config: TransformerConfig) -> Weights:
 
 
 def taking_turns(d_model: int) -> Int[Tensor, "d_model"]:
-    """Where our features stand among theirs: sine 0, cosine 0, sine 1, cosine 1, …"""
+    """Return the order of our features among theirs: sine 0, cosine 0, sine 1, and so on."""
     if d_model % 2:
-        raise CheckpointError(f"config.json: d_model = {d_model}: expected an even number")
+        raise CheckpointError(
+            f"config.json: d_model = {d_model}: expected an even number", "unsupported_config"
+        )
     return torch.arange(d_model).unflatten(0, (2, -1)).t().flatten()
 
 
 def _permuted(weights: Mapping[str, Tensor], order: Int[Tensor, "d_model"]) -> Weights:
-    found: Weights = {}
+    converted: Weights = {}
     for name, tensor in weights.items():
         module, _, leaf = name.rpartition(".")
         if module.endswith(WRITERS):
-            found[name] = _picked(tensor, order, 0, name)
+            converted[name] = _picked(tensor, order, 0, name)
         elif leaf == "weight":
-            found[name] = _picked(tensor, order, -1, name)
+            converted[name] = _picked(tensor, order, -1, name)
         else:
-            found[name] = tensor
-    return found
+            converted[name] = tensor
+    return converted
 
 
 def _picked(tensor: Tensor, order: Int[Tensor, "d_model"], axis: int, name: str) -> Tensor:
     if tensor.dim() == 0 or tensor.size(axis) != len(order):
-        raise CheckpointError(f"{name}: {tuple(tensor.shape)} does not fit d_model = {len(order)}")
+        raise CheckpointError(
+            f"{name}: {tuple(tensor.shape)} does not fit d_model = {len(order)}",
+            "unsupported_config",
+        )
     return tensor.index_select(axis, order)
 
 
 def config_from_hf(values: Mapping[str, Any]) -> TransformerConfig:
-    """Our configuration from the contents of their config.json."""
+    """Return our configuration from the contents of their config.json."""
     values = {**DEFAULTS, **values}
     heads, d_ff = whole(values, "encoder_attention_heads"), whole(values, "encoder_ffn_dim")
     same = {"scale_embedding": True, "decoder_attention_heads": heads, "decoder_ffn_dim": d_ff}
     require(values, same)
     shared, tied = values["share_encoder_decoder_embeddings"], values["tie_word_embeddings"]
     if shared and not tied:
-        raise CheckpointError("config.json: shared embeddings with an output layer of its own")
+        raise CheckpointError(
+            "config.json: shared embeddings with an output layer of its own", "unsupported_config"
+        )
     vocab, target = whole(values, "vocab_size"), values.get("decoder_vocab_size")
     n_encoder, n_decoder = whole(values, "encoder_layers"), whole(values, "decoder_layers")
     return TransformerConfig(
@@ -157,14 +164,15 @@ def config_from_hf(values: Mapping[str, Any]) -> TransformerConfig:
 
 
 def config_to_hf(config: TransformerConfig) -> dict[str, Any]:
-    """The contents of a config.json for MarianMTModel."""
+    """Return the contents of a config.json for MarianMTModel."""
     stack = config.stack
     for part in (config.encoder_stack, stack):
         require_classic(part, norm="post", positions="sinusoidal", own=config.positions)
     if stack.norm_eps != 1e-5:
         raise CheckpointError(
             f"norm_eps = {stack.norm_eps}: Marian's is always 1e-05, so this model cannot be "
-            "written as one"
+            "written as one",
+            "not_exportable",
         )
     layers = stack.n_layers if config.decoder_layers is None else config.decoder_layers
     return {

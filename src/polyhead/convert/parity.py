@@ -1,11 +1,9 @@
-"""Does a converted model compute the same? Both are run on the same random input.
+"""Comparison of a converted model with the original: both are run on the same random input.
 
     difference = max |ours - theirs|        over all outputs that are not padding
 
-Theirs is run by `transformers` (extra: hf) or `timm`. Without them nothing can be compared, and
-that is said.
-Floating-point noise grows with the numbers, so `LIMIT` is meant for outputs up to 1 and grows with
-them beyond.
+The original is run by `transformers` (extra: hf) or `timm`; without them nothing is compared.
+`LIMIT` holds for outputs up to 1 and grows with larger ones, as rounding errors do.
 """
 
 import contextlib
@@ -23,8 +21,8 @@ from torch import Tensor
 from polyhead.convert import timm_vit as timms
 from polyhead.convert.pixels import Scale
 from polyhead.convert.reader import CONFIG, read_json
-from polyhead.convert.reader import original as look_at
-from polyhead.convert.special_ids import SpecialIds, read_as, written_as
+from polyhead.convert.reader import read_foreign as look_at
+from polyhead.convert.special_ids import SpecialIds, to_foreign_logits, to_our_ids
 from polyhead.convert.timm_vit import TIMM
 from polyhead.errors import CheckpointError
 
@@ -35,7 +33,7 @@ NO_PAD = -1
 
 @dataclass(frozen=True)
 class Parity:
-    """The largest difference of any output, the largest output, and how many were compared."""
+    """Largest difference of any output, largest output, and number of outputs compared."""
 
     difference: float
     largest: float
@@ -43,13 +41,13 @@ class Parity:
 
     @property
     def equal(self) -> bool:
-        """Is the difference no more than noise?"""
+        """True if the difference is no more than rounding."""
         return self.difference <= LIMIT * max(1.0, self.largest)
 
 
 @dataclass(frozen=True)
-class ForeignCheckpoint:
-    """One of their folders, and the class that reads it, or timm; how it wants its pixels."""
+class ReferenceModel:
+    """A foreign directory, the class that loads it, and the scale of its pixels."""
 
     folder: Path
     architecture: str
@@ -60,10 +58,10 @@ def compare(
     family: str,
     model: Any,
     specials: SpecialIds | None,
-    theirs: ForeignCheckpoint,
-    generator: ForeignCheckpoint | None,
+    theirs: ReferenceModel,
+    generator: ReferenceModel | None,
 ) -> Parity | None:
-    """Run both; None if there is an `obstacle`."""
+    """Run both models; returns None if there is an `obstacle`."""
     if obstacle(theirs) is not None:
         return None
     with torch.random.fork_rng(devices=[]), _quiet(), torch.inference_mode():
@@ -74,7 +72,8 @@ def compare(
     for ours, original in pairs:
         if ours.shape != original.shape:
             raise CheckpointError(
-                f"our output has the shape {tuple(ours.shape)}, theirs {tuple(original.shape)}"
+                f"our output has the shape {tuple(ours.shape)}, theirs {tuple(original.shape)}",
+                "parity_failed",
             )
     return Parity(
         max(float((ours - original).abs().max()) for ours, original in pairs),
@@ -83,43 +82,43 @@ def compare(
     )
 
 
-def obstacle(side: ForeignCheckpoint) -> str | None:
-    """Why nothing can be run beside our model, or None if it can."""
+def obstacle(side: ReferenceModel) -> str | None:
+    """Return the reason why the original cannot be run, or None if it can."""
     library = TIMM if side.architecture == TIMM else "transformers"
     try:
-        found = importlib.import_module(library)
+        output = importlib.import_module(library)
     except ImportError:
         return f"{library} is not installed"
     if library == TIMM:
         alone = side.folder.is_file()
         name = timms.architecture({} if alone else read_json(side.folder / CONFIG, missing_ok=True))
-        return None if found.is_model(name) else f"timm has no model called {name[:80]}"
-    if not hasattr(found, side.architecture):
+        return None if output.is_model(name) else f"timm has no model called {name[:80]}"
+    if not hasattr(output, side.architecture):
         return f"this version of transformers has no {side.architecture}"
     return None
 
 
-def _load(side: ForeignCheckpoint) -> Any:
-    """Their model, from safetensors in a folder of this machine and from nowhere else."""
+def _load(side: ReferenceModel) -> Any:
+    """Load the original from local safetensors."""
     if side.architecture == TIMM:
         return _load_timm(side.folder)
     transformers: Any = importlib.import_module("transformers")
     kind = getattr(transformers, side.architecture)
-    voice = transformers.utils.logging
-    before, bars = voice.get_verbosity(), voice.is_progress_bar_enabled()
-    voice.set_verbosity_error()
-    voice.disable_progress_bar()
+    logs = transformers.utils.logging
+    before, bars = logs.get_verbosity(), logs.is_progress_bar_enabled()
+    logs.set_verbosity_error()
+    logs.disable_progress_bar()
     try:
         options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}
         return kind.from_pretrained(side.folder, **options).eval()
     finally:
-        voice.set_verbosity(before)
+        logs.set_verbosity(before)
         if bars:
-            voice.enable_progress_bar()
+            logs.enable_progress_bar()
 
 
 def _load_timm(folder: Path) -> Any:
-    """A model of timm: its name says how it computes, the weights how large it is."""
+    """Load a model of timm: its architecture by name, its sizes from the weights."""
     timm: Any = importlib.import_module(TIMM)
     theirs = look_at(folder)
     name = timms.architecture(theirs.values)
@@ -128,55 +127,61 @@ def _load_timm(folder: Path) -> Any:
         model.load_state_dict(theirs.tensors())
     except (RuntimeError, TypeError, ValueError, AssertionError) as error:
         line = " ".join(str(error).split())[:200]
-        raise CheckpointError(f"timm's {name} cannot hold these weights: {line}") from None
+        raise CheckpointError(
+            f"timm's {name} cannot hold these weights: {line}", "incompatible_weights"
+        ) from None
     return model.eval()
 
 
 def _outputs(
-    family: str, model: Any, specials: SpecialIds | None, loaded: list[Any], side: ForeignCheckpoint
+    family: str, model: Any, specials: SpecialIds | None, loaded: list[Any], side: ReferenceModel
 ) -> list[tuple[Tensor, Tensor]]:
-    """Ours and theirs, for the same input."""
+    """Return pairs of our and their outputs for the same input."""
     theirs, architecture = loaded[0], side.architecture
     if family == "vit":
         grid, patch = model.grid, model.embed.patch
         images = torch.randn(2, model.embed.project.in_channels, grid[0] * patch, grid[1] * patch)
-        said = theirs(images if side.scale is None else side.scale.theirs(images))
-        return [(model(images), said if architecture == TIMM else said.logits)]
+        expected = theirs(images if side.scale is None else side.scale.theirs(images))
+        return [(model(images), expected if architecture == TIMM else expected.logits)]
     vocab, pad = theirs.config.vocab_size, _pad(theirs, specials)
     length = min(LENGTH, theirs.config.max_position_embeddings)
     given = texts(vocab, length, NO_PAD if family == "gpt" else pad)
-    ours, real = read_as(given, vocab, specials), given != pad
+    ours, real = to_our_ids(given, vocab, specials), given != pad
     if family == "gpt":
-        said = _language(theirs, given)
-        mine = written_as(model(ours), specials)
-        return [(mine, said)] if said.size(-1) == mine.size(-1) else [(model.hidden(ours), said)]
+        expected = _language(theirs, given)
+        mine = to_foreign_logits(model(ours), specials)
+        return (
+            [(mine, expected)]
+            if expected.size(-1) == mine.size(-1)
+            else [(model.hidden(ours), expected)]
+        )
     if family == "transformer":
         return _translation(model, theirs, specials, given, pad)
     mask = real.long()
     if family == "electra":
         fills = loaded[1](given, mask).logits[real]
-        mine = written_as(model.generator(ours)[real], specials)
+        mine = to_foreign_logits(model.generator(ours)[real], specials)
         return [(model.suspect(ours)[real], theirs(given, mask).logits[real]), (mine, fills)]
     if family == "classifier":
         return [_classified(model, theirs, architecture, (given, mask), ours, real)]
-    found = theirs(given, mask)
-    fills = found.prediction_logits if architecture == "BertForPreTraining" else found.logits
-    return [(written_as(model(ours)[real], specials), fills[real])]
+    output = theirs(given, mask)
+    fills = output.prediction_logits if architecture == "BertForPreTraining" else output.logits
+    return [(to_foreign_logits(model(ours)[real], specials), fills[real])]
 
 
 def _classified(
     model: Any, theirs: Any, architecture: str, given: tuple[Tensor, Tensor], ours: Tensor,
     real: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The logits, or what the encoder says where the head is new."""
+    """Return both logits, or both encoder outputs where the head is new."""
     if architecture.endswith("ForSequenceClassification"):
         return model(ours), theirs(*given).logits
     if architecture == "BertModel":
-        found = theirs(*given)
+        output = theirs(*given)
         pooled = model.pool(model.encoder(ours)[:, 0])
         states = model.encoder(ours)[real]
-        theirs_too = found.last_hidden_state[real]
-        return torch.cat([pooled, states]), torch.cat([found.pooler_output, theirs_too])
+        theirs_too = output.last_hidden_state[real]
+        return torch.cat([pooled, states]), torch.cat([output.pooler_output, theirs_too])
     encoder = theirs if architecture == "ElectraModel" else theirs.electra
     return model.encoder(ours)[real], encoder(*given).last_hidden_state[real]
 
@@ -188,19 +193,19 @@ def _translation(
     target_vocab = config.decoder_vocab_size or config.vocab_size
     target = texts(target_vocab, min(SHORTER, source.size(1)), pad)[:1].expand(2, -1)
     ours = model(
-        read_as(source, config.vocab_size, specials), read_as(target, target_vocab, specials)
+        to_our_ids(source, config.vocab_size, specials), to_our_ids(target, target_vocab, specials)
     )
     mask = (source != pad).long()
-    said = theirs(source, mask, decoder_input_ids=target).logits
-    mine, others = written_as(ours, specials), torch.arange(target_vocab) != pad
+    expected = theirs(source, mask, decoder_input_ids=target).logits
+    mine, others = to_foreign_logits(ours, specials), torch.arange(target_vocab) != pad
     if specials is None or not specials.copied:
         others[:] = True
-    return [(mine[..., others], said[..., others])]
+    return [(mine[..., others], expected[..., others])]
 
 
 def _language(theirs: Any, given: Tensor) -> Tensor:
-    found: Any = theirs(given)
-    return found.logits if "logits" in found else found.last_hidden_state
+    output: Any = theirs(given)
+    return output.logits if "logits" in output else output.last_hidden_state
 
 
 def _pad(theirs: Any, specials: SpecialIds | None) -> int:
@@ -211,7 +216,7 @@ def _pad(theirs: Any, specials: SpecialIds | None) -> int:
 
 
 def texts(vocab: int, length: int, pad: int) -> Tensor:
-    """Two random texts, the second shorter; padding stands nowhere else."""
+    """Return two random texts, the second shorter and padded."""
     drawn = torch.randint(0, vocab, (2, length))
     drawn[drawn == pad] = (pad + 1) % vocab
     if pad != NO_PAD and length > 2:
@@ -221,7 +226,7 @@ def texts(vocab: int, length: int, pad: int) -> Tensor:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Their library speaks of many things; none of them is ours to show."""
+    """Silence third-party logging and warnings."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""How pixels become numbers, theirs and ours, and how a model learns to read ours instead.
+"""Scale of pixels, theirs and ours, and how a model learns to read ours instead.
 
     theirs    (rescale_factor · p - image_mean) / image_std        p from 0 to 255
     ours      p / 127.5 - 1
@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from polyhead.convert.reader import Original, read_json
+from polyhead.convert.reader import ForeignCheckpoint, read_json
 from polyhead.convert.weight_names import Weights
 from polyhead.errors import CheckpointError
 
@@ -37,7 +37,7 @@ class Scale:
 
     @property
     def ours(self) -> bool:
-        """Whether it changes nothing."""
+        """True if it changes nothing."""
         return all(f == 1 for f in self.factor) and all(s == 0 for s in self.shift)
 
     def theirs(
@@ -48,19 +48,19 @@ class Scale:
         return images * factor + shift
 
 
-def settings_of(theirs: Original) -> dict[str, Any]:
-    """What a folder says about pixels; nothing if it says nothing."""
+def settings_of(theirs: ForeignCheckpoint) -> dict[str, Any]:
+    """Return the settings of pixels in a directory; empty if there are none."""
     if theirs.path.is_file():
         return {}
     timms = theirs.values.get("pretrained_cfg")
     if not isinstance(timms, dict):
         return read_json(theirs.path / PIXELS, missing_ok=True)
-    found = {"image_mean": timms.get("mean"), "image_std": timms.get("std")}
-    return {name: value for name, value in found.items() if value is not None}
+    settings_found = {"image_mean": timms.get("mean"), "image_std": timms.get("std")}
+    return {name: value for name, value in settings_found.items() if value is not None}
 
 
 def scale(settings: Mapping[str, Any], channels: int) -> Scale:
-    """The scale that some settings ask for; CheckpointError if none can be meant."""
+    """Return the scale of these settings; raises CheckpointError if they are not usable."""
     rescaled, normalised = (
         settings.get(name) is not False for name in ("do_rescale", "do_normalize")
     )
@@ -69,7 +69,8 @@ def scale(settings: Mapping[str, Any], channels: int) -> Scale:
     std = _numbers(settings, "image_std", STD, channels) if normalised else [1.0] * channels
     if min(by, *std) <= 0:
         raise CheckpointError(
-            f"{PIXELS}: rescale_factor = {by} and image_std = {std}: expected more than 0"
+            f"{PIXELS}: rescale_factor = {by} and image_std = {std}: expected more than 0",
+            "unsupported_pixels",
         )
     middle = round(HALF * by, 12)  # 127.5 · (1 / 255) is not 0.5 to the last bit
     shift = tuple((middle - m) / s for m, s in zip(mean, std, strict=True))
@@ -77,7 +78,7 @@ def scale(settings: Mapping[str, Any], channels: int) -> Scale:
 
 
 def folded(weights: Weights, scale: Scale) -> Weights:
-    """The weights of a ViT that says about our pixels what the given one says about theirs."""
+    """Return the weights of an equivalent ViT that reads our pixels."""
     if scale.ours:
         return weights
     w, b = (weights[f"{PATCHES}.{name}"].double() for name in ("weight", "bias"))
@@ -91,11 +92,13 @@ def folded(weights: Weights, scale: Scale) -> Weights:
 def _numbers(settings: Mapping[str, Any], name: str, default: float, n: int) -> list[float]:
     """One number for every channel: as many as that, or one for all of them."""
     given = settings.get(name, default)
-    found = given if isinstance(given, list) else [given] * n
-    sane = all(type(x) in (int, float) and math.isfinite(x) for x in found)
-    if sane and len(found) != n and len(set(found)) == 1:
-        found = found[:1] * n
-    if not sane or len(found) != n:
+    settings_found = given if isinstance(given, list) else [given] * n
+    sane = all(type(x) in (int, float) and math.isfinite(x) for x in settings_found)
+    if sane and len(settings_found) != n and len(set(settings_found)) == 1:
+        settings_found = settings_found[:1] * n
+    if not sane or len(settings_found) != n:
         wanted = "a number" if n == 1 else f"{n} numbers"
-        raise CheckpointError(f"{PIXELS}: {name} = {str(given)[:80]}: expected {wanted}")
-    return [float(x) for x in found]
+        raise CheckpointError(
+            f"{PIXELS}: {name} = {str(given)[:80]}: expected {wanted}", "unsupported_pixels"
+        )
+    return [float(x) for x in settings_found]

@@ -1,11 +1,12 @@
-"""Folders that others wrote: config.json and safetensors, in one file or in several.
+"""Reader of foreign checkpoints: config.json and safetensors, from a directory or the Hub.
 
     config.json                          what the model is
     model.safetensors                    its weights, or …
     model.safetensors.index.json         … which file holds which
 
-Nothing is trusted and nothing can run: pickled weights are refused, and a tensor is read only after
-the shapes of all of them were compared with the configuration (`outline`).
+Pickled weights are refused, since they can run code. Tensors are read only after the shapes of all
+of them were compared with the configuration. From the Hub, only safetensors, configurations and
+tokenizer files are downloaded.
 """
 
 import json
@@ -19,7 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from polyhead.convert.weight_names import Weights
-from polyhead.errors import CheckpointError
+from polyhead.errors import CheckpointError, MissingError
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.msgpack", "*.h5")
@@ -33,8 +34,8 @@ NOT_READ = (
 
 
 @dataclass(frozen=True)
-class Original:
-    """A model of somebody else, not read yet: its configuration, and the shape of each tensor."""
+class ForeignCheckpoint:
+    """A foreign model whose tensors are not read yet: configuration and shapes."""
 
     path: Path
     values: Mapping[str, Any]
@@ -42,54 +43,57 @@ class Original:
     shapes: Mapping[str, tuple[int, ...]]
 
     def outline(self) -> Weights:
-        """Tensors of the right shapes without any numbers or memory, to try a conversion on."""
+        """Return meta tensors of these shapes, to try a conversion on."""
         return {name: torch.empty(shape, device="meta") for name, shape in self.shapes.items()}
 
     def tensors(self) -> Weights:
-        """The numbers themselves."""
-        found: Weights = {}
+        """Read all tensors."""
+        tensors_read: Weights = {}
         for path in sorted(set(self.files.values())):
             try:
                 with safe_open(path, framework="pt") as file:
-                    found |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                    tensors_read |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             except (SafetensorError, OSError, ValueError, RuntimeError) as error:
                 raise _broken(path, error) from None
-        return found
+        return tensors_read
 
 
-def original(path: Path, *, config: bool = True) -> Original:
-    """Look at a folder, or at a lone file of weights if no configuration is needed."""
+def read_foreign(path: Path, *, config: bool = True) -> ForeignCheckpoint:
+    """Open a directory, or a single file of weights if no configuration is needed."""
     if path.is_file() and path.suffix != ".safetensors":
-        raise CheckpointError(f"{path} is not a folder of a model: {NOT_READ}")
+        raise CheckpointError(f"{path} is not a folder of a model: {NOT_READ}", "pickled_weights")
     if path.is_file() and config:
         path = path.parent
     if not path.exists():
-        raise CheckpointError(f"there is no folder {path}")
+        raise CheckpointError(f"there is no folder {path}", "not_found")
     values = {} if path.is_file() else read_json(path / CONFIG, missing_ok=not config)
     shapes: dict[str, tuple[int, ...]] = {}
     files: dict[str, Path] = {}
     for file in _weight_files(path):
         for name, shape in _header(file).items():
             files[name], shapes[name] = file, shape
-    return Original(path, values, files, shapes)
+    return ForeignCheckpoint(path, values, files, shapes)
 
 
 def read_json(path: Path, *, missing_ok: bool = False) -> dict[str, Any]:
-    """A table in a file of sane size."""
+    """Read a JSON object of limited size."""
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
-            raise CheckpointError(f"{path} is too large: expected at most {MAX_JSON_BYTES} bytes")
+            raise CheckpointError(
+                f"{path} is too large: expected at most {MAX_JSON_BYTES} bytes",
+                "unreadable_checkpoint",
+            )
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if missing_ok:
             return {}
         raise CheckpointError(
-            f"{path} is missing; give a folder with {CONFIG} and {WEIGHTS}"
+            f"{path} is missing; give a folder with {CONFIG} and {WEIGHTS}", "not_found"
         ) from None
     except (OSError, ValueError, RecursionError):
-        raise CheckpointError(f"{path} cannot be read as JSON") from None
+        raise CheckpointError(f"{path} cannot be read as JSON", "unreadable_checkpoint") from None
     if not isinstance(values, dict):
-        raise CheckpointError(f"{path} holds no table")
+        raise CheckpointError(f"{path} holds no table", "unreadable_checkpoint")
     return values
 
 
@@ -100,28 +104,39 @@ def _weight_files(path: Path) -> list[Path]:
         return [path / WEIGHTS]
     if (path / INDEX).is_file():
         return _shards(path)
-    pickles = sorted(found.name for pattern in PICKLES for found in path.glob(pattern))
+    pickles = sorted(
+        tensors_read.name for pattern in PICKLES for tensors_read in path.glob(pattern)
+    )
     if pickles:
-        raise CheckpointError(f"{path} has no {WEIGHTS}, only {pickles[0]}: {NOT_READ}")
-    raise CheckpointError(f"{path} has no {WEIGHTS}; give a folder with {CONFIG} and {WEIGHTS}")
+        raise CheckpointError(
+            f"{path} has no {WEIGHTS}, only {pickles[0]}: {NOT_READ}", "pickled_weights"
+        )
+    raise CheckpointError(
+        f"{path} has no {WEIGHTS}; give a folder with {CONFIG} and {WEIGHTS}",
+        "unreadable_checkpoint",
+    )
 
 
 def _shards(path: Path) -> list[Path]:
-    """The files that an index names; names that lead elsewhere are refused."""
+    """Return the files that an index names; paths to other directories are refused."""
     table = read_json(path / INDEX).get("weight_map")
     if not isinstance(table, dict) or not table:
-        raise CheckpointError(f"{path / INDEX} has no weight_map")
+        raise CheckpointError(f"{path / INDEX} has no weight_map", "unreadable_checkpoint")
     names = set(table.values())
     for name in names:
         if not isinstance(name, str) or not SHARD.fullmatch(name):
-            raise CheckpointError(f"{path / INDEX} names the file {str(name)[:80]!r}; {NOT_READ}")
+            raise CheckpointError(
+                f"{path / INDEX} names the file {str(name)[:80]!r}; {NOT_READ}", "pickled_weights"
+            )
         if not (path / name).is_file():
-            raise CheckpointError(f"{path / name} is missing; the folder was not copied as a whole")
+            raise CheckpointError(
+                f"{path / name} is missing; the folder was not copied as a whole", "not_found"
+            )
     return sorted(path / name for name in names)
 
 
 def _header(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes: all that is read at first."""
+    """Read the names and shapes of a file's tensors."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -136,4 +151,54 @@ def _header(path: Path) -> dict[str, tuple[int, ...]]:
 
 def _broken(path: Path, why: object) -> CheckpointError:
     line = " ".join(str(why).split())[:200]
-    return CheckpointError(f"{path} is not a safetensors file that can be read: {line}")
+    return CheckpointError(
+        f"{path} is not a safetensors file that can be read: {line}", "unreadable_checkpoint"
+    )
+
+
+NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
+WANTED = ["*.json", "*.txt", "*.spm", "model*.safetensors"]
+INSTALL = "pip install 'polyhead[hf]'"
+
+
+def locate(name: str) -> Path:
+    """Return a directory or file of this name, else a local copy of this model on the Hub."""
+    path = Path(name).expanduser()
+    if path.exists():
+        return path
+    if not NAME.fullmatch(name) or ".." in name or name.startswith("."):
+        raise CheckpointError(f"there is no folder {name}", "not_found")
+    return _from_hub(name)
+
+
+def _from_hub(name: str) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+    except ImportError:
+        raise MissingError(
+            f"there is no folder {name}; to look for a model of that name elsewhere, first: "
+            f"{INSTALL}",
+            "not_found",
+        ) from None
+    try:
+        cached = Path(snapshot_download(name, allow_patterns=WANTED, local_files_only=True))
+        if _complete(cached):
+            return cached
+    except (LocalEntryNotFoundError, OSError, ValueError):
+        pass  # not there yet
+    try:
+        return Path(snapshot_download(name, allow_patterns=WANTED, etag_timeout=5))
+    except Exception as error:  # every version raises others: of httpx, requests, its own
+        first = (str(error).strip() or type(error).__name__).splitlines()[0][:160]
+        raise MissingError(
+            f"there is no folder {name}, no copy of it in the cache of huggingface_hub, and a "
+            f"download failed ({first}); fetch its {CONFIG}, {WEIGHTS} and tokenizer files by hand "
+            "and give their folder",
+            "not_found",
+        ) from None
+
+
+def _complete(folder: Path) -> bool:
+    weights = (folder / WEIGHTS).exists() or (folder / INDEX).exists()
+    return (folder / CONFIG).exists() and weights

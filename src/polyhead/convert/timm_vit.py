@@ -39,7 +39,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def is_timm(values: Mapping[str, Any]) -> bool:
-    """Is this the config.json of a timm model?"""
+    """Return True for the config.json of a timm model."""
     return "architecture" in values and "model_type" not in values
 
 
@@ -48,17 +48,21 @@ def config_from_timm(values: Mapping[str, Any], shapes: Shapes) -> ViTConfig:
     name = architecture(values)
     if not name.startswith(("vit_", "deit_")) and name != NAMELESS:
         raise CheckpointError(
-            f"config.json: architecture = {name!r} is not supported, only timm's vit_… are"
+            f"config.json: architecture = {name!r} is not supported, only timm's vit_… are",
+            "unsupported_config",
         )
     if any(mark in name for mark in OTHERS):
         raise CheckpointError(
-            f"config.json: architecture = {name!r} computes something else than a plain ViT"
+            f"config.json: architecture = {name!r} computes something else than a plain ViT",
+            "unsupported_config",
         )
     arguments = _arguments(values)
     pooling = _pooling({**values, **arguments}, shapes)
     d_model, channels, patch, other = _shape(shapes, "patch_embed.proj.weight", 4)
     if patch != other:
-        raise CheckpointError(f"patches of {patch} x {other} are not supported")
+        raise CheckpointError(
+            f"patches of {patch} x {other} are not supported", "unsupported_config"
+        )
     n_patches = _shape(shapes, "pos_embed", 3)[1] - int(pooling == "class")
     height, width = _image(values, arguments, n_patches, patch)
     return ViTConfig(
@@ -82,22 +86,23 @@ def config_from_timm(values: Mapping[str, Any], shapes: Shapes) -> ViTConfig:
 
 
 def architecture(values: Mapping[str, Any]) -> str:
-    """What timm calls a model, if its config.json has a name."""
+    """Return the name of a model in timm, from its config.json."""
     return str(values.get("architecture", NAMELESS))
 
 
 def options(values: Mapping[str, Any], shapes: Shapes) -> dict[str, Any]:
-    """What `timm.create_model` is to be told beside the name: sizes as the weights have them."""
+    """Return the arguments of `timm.create_model`: sizes as the weights have them."""
     return _arguments(values) | _sizes(config_from_timm(values, shapes))
 
 
 def config_to_timm(config: ViTConfig) -> dict[str, Any]:
-    """The contents of a config.json for timm."""
+    """Return the contents of a config.json for timm."""
     require_plain(config)
     if config.stack.norm_eps != NORM_EPS:
         raise CheckpointError(
             f"norm_eps = {config.stack.norm_eps}: that of timm's ViT is always {NORM_EPS}, so this "
-            "one cannot be written as theirs"
+            "one cannot be written as theirs",
+            "unsupported_config",
         )
     arguments = _sizes(config) | {"num_heads": config.stack.n_heads}
     if config.pooling == "mean":
@@ -141,7 +146,7 @@ def _ratio(d_ff: int, d_model: int) -> float:
 
 
 def _pooling(values: Mapping[str, Any], shapes: Shapes) -> Literal["class", "mean"]:
-    """Where the result is read; a norm after the mean (fc_norm) would be another model."""
+    """Return how the result is pooled; a norm after the mean (fc_norm) would be another model."""
     mean = values.get("global_pool") == "avg" and "cls_token" not in shapes
     pooling: Literal["class", "mean"] = "mean" if mean else "class"
     require(values, ONLY[pooling])
@@ -153,36 +158,39 @@ def _activation(arguments: Mapping[str, Any]) -> Activation:
     if given not in ACTIVATIONS:
         raise CheckpointError(
             f"config.json: model_args.act_layer = {given!r} is not known here; there are "
-            f"{', '.join(ACTIVATIONS)}"
+            f"{', '.join(ACTIVATIONS)}",
+            "unsupported_config",
         )
     return ACTIVATIONS[given]
 
 
 def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model was built with beside its name; what could change its arithmetic is refused."""
+    """Return the arguments of a model beside its name; unsupported ones are refused."""
     arguments = values.get("model_args") or {}
     if not isinstance(arguments, dict):
-        raise CheckpointError("config.json: model_args is no table")
+        raise CheckpointError("config.json: model_args is no table", "unsupported_config")
     for name in arguments:
         if name not in ARGUMENTS:
-            raise CheckpointError(f"config.json: model_args.{name} is not supported")
+            raise CheckpointError(
+                f"config.json: model_args.{name} is not supported", "unsupported_config"
+            )
     return arguments
 
 
 def _shape(shapes: Shapes, name: str, n_axes: int) -> tuple[int, ...]:
     if name not in shapes:
         raise CheckpointError(
-            f"{name} is missing: this is no ViT with a classifier, as timm has it"
+            f"{name} is missing: this is no ViT with a classifier, as timm has it", "not_found"
         )
     if len(shapes[name]) != n_axes:
-        raise CheckpointError(f"{name} has the odd shape {shapes[name]}")
+        raise CheckpointError(f"{name} has the odd shape {shapes[name]}", "unsupported_config")
     return shapes[name]
 
 
 def _heads(name: str, arguments: Mapping[str, Any], d_model: int, pooling: str) -> int:
-    """As told, or as the plain ViT of this name and width has it; without a name the width tells.
+    """Return the number of heads: as given, or that of timm's plain ViT of this name and width.
 
-    vit_base_patch16_gap_224 has other heads than its namesake: what takes the mean must be told.
+    vit_base_patch16_gap_224 has other heads than its namesake: with mean pooling it must be given.
     """
     if "num_heads" in arguments:
         return whole(arguments, "num_heads")
@@ -192,7 +200,8 @@ def _heads(name: str, arguments: Mapping[str, Any], d_model: int, pooling: str) 
             return heads
     raise CheckpointError(
         f"nothing says how many heads the {d_model} features of {name[:80]!r} have; add "
-        '{"model_args": {"num_heads": …}} to config.json'
+        '{"model_args": {"num_heads": …}} to config.json',
+        "unsupported_config",
     )
 
 
@@ -203,8 +212,8 @@ def _image(
     cfg = values.get("pretrained_cfg")
     given = cfg.get("input_size") if isinstance(cfg, dict) else None
     sizes = [given[1:]] if isinstance(given, list) and len(given) == 3 else []
-    asked = arguments.get("img_size")
-    sizes += [asked if isinstance(asked, list) else [asked, asked]]
+    requested = arguments.get("img_size")
+    sizes += [requested if isinstance(requested, list) else [requested, requested]]
     side = round(n_patches**0.5)
     sizes.append([side * patch, side * patch])
     for size in sizes:
@@ -214,5 +223,6 @@ def _image(
                 return height, width
     raise CheckpointError(
         f"pos_embed has {n_patches} patches, which are no square; add "
-        '{"pretrained_cfg": {"input_size": [channels, height, width]}} to config.json'
+        '{"pretrained_cfg": {"input_size": [channels, height, width]}} to config.json',
+        "unsupported_config",
     )

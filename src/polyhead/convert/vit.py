@@ -86,22 +86,22 @@ BICUBIC = 3  # their number for how we resize
 
 
 def from_hf(state: Mapping[str, Tensor]) -> Weights:
-    """The weights of ViTForImageClassification as ours."""
+    """Return the weights of ViTForImageClassification as ours."""
     pooler = ("vit.pooler.dense.weight", "vit.pooler.dense.bias")
     theirs = _flat({HF.get(name, name): tensor for name, tensor in state.items()})
-    found = renamed(theirs, swapped(FILES) | swapped(LIBRARY), pooler)
-    return {swapped(OURS).get(name, name): tensor for name, tensor in found.items()}
+    converted = renamed(theirs, swapped(FILES) | swapped(LIBRARY), pooler)
+    return {swapped(OURS).get(name, name): tensor for name, tensor in converted.items()}
 
 
 def to_hf(weights: Mapping[str, Tensor]) -> Weights:
     """Our weights as ViTForImageClassification's, in the names of its files."""
-    found = renamed({OURS.get(name, name): t for name, t in weights.items()}, FILES)
+    converted = renamed({OURS.get(name, name): t for name, t in weights.items()}, FILES)
     back = swapped(HF)
-    return _with_batch({back.get(name, name): tensor for name, tensor in found.items()}, back)
+    return _with_batch({back.get(name, name): tensor for name, tensor in converted.items()}, back)
 
 
 def from_timm(state: Mapping[str, Tensor]) -> Weights:
-    """The weights of one of timm's vit_* models as ours."""
+    """Return the weights of one of timm's vit_* models as ours."""
     theirs: Weights = {}
     for name, tensor in _flat({TIMMS.get(n, n): t for n, t in state.items()}).items():
         module, _, leaf = name.rpartition(".")
@@ -110,28 +110,30 @@ def from_timm(state: Mapping[str, Tensor]) -> Weights:
                 theirs[f"{module}.{i}.{leaf}"] = part.contiguous()
         else:
             theirs[name] = tensor
-    found = renamed(theirs, swapped(TIMM))
-    return {swapped(OURS).get(name, name): tensor for name, tensor in found.items()}
+    converted = renamed(theirs, swapped(TIMM))
+    return {swapped(OURS).get(name, name): tensor for name, tensor in converted.items()}
 
 
 def to_timm(weights: Mapping[str, Tensor]) -> Weights:
     """Our weights as those of one of timm's vit_* models."""
-    found = renamed({OURS.get(name, name): t for name, t in weights.items()}, TIMM)
-    for name in [name for name in found if ".qkv.0." in name]:
-        parts = [found.pop(name.replace(".qkv.0.", f".qkv.{i}.")) for i in range(3)]
-        found[name.replace(".qkv.0.", ".qkv.")] = torch.cat(parts)
+    converted = renamed({OURS.get(name, name): t for name, t in weights.items()}, TIMM)
+    for name in [name for name in converted if ".qkv.0." in name]:
+        parts = [converted.pop(name.replace(".qkv.0.", f".qkv.{i}.")) for i in range(3)]
+        converted[name.replace(".qkv.0.", ".qkv.")] = torch.cat(parts)
     back = swapped(TIMMS)
-    return _with_batch({back.get(name, name): tensor for name, tensor in found.items()}, back)
+    return _with_batch({back.get(name, name): tensor for name, tensor in converted.items()}, back)
 
 
 def config_from_hf(values: Mapping[str, Any]) -> ViTConfig:
-    """Our configuration from the contents of their config.json."""
+    """Return our configuration from the contents of their config.json."""
     require(values, ONLY)
     values = {**DEFAULTS, **values}
     height, width = _two(values, "image_size")
     patch, other = _two(values, "patch_size")
     if patch != other:
-        raise CheckpointError(f"config.json: patches of {patch} x {other} are not supported")
+        raise CheckpointError(
+            f"config.json: patches of {patch} x {other} are not supported", "unsupported_config"
+        )
     return ViTConfig(
         classes=n_classes(values),
         height=height,
@@ -143,12 +145,13 @@ def config_from_hf(values: Mapping[str, Any]) -> ViTConfig:
 
 
 def config_to_hf(config: ViTConfig) -> dict[str, Any]:
-    """The contents of a config.json for ViTForImageClassification."""
+    """Return the contents of a config.json for ViTForImageClassification."""
     require_plain(config)
     if config.pooling != "class":
         raise CheckpointError(
             f'pooling = "{config.pooling}": their ViT reads its result from a class token, so this '
-            "one cannot be written as theirs"
+            "one cannot be written as theirs",
+            "unsupported_config",
         )
     return {
         "model_type": "vit",
@@ -163,7 +166,7 @@ def config_to_hf(config: ViTConfig) -> dict[str, Any]:
 
 
 def pixels_to_hf(config: ViTConfig, mean: list[float], std: list[float]) -> dict[str, Any]:
-    """The contents of a preprocessor_config.json: how an image becomes the input."""
+    """Return the contents of a preprocessor_config.json: how an image becomes the input."""
     return {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
@@ -183,37 +186,42 @@ def require_plain(config: ViTConfig) -> None:
     if config.stem:
         raise CheckpointError(
             f"stem = {list(config.stem)}: their ViT has no convolutions before its patches, so "
-            "this one cannot be written as theirs"
+            "this one cannot be written as theirs",
+            "unsupported_config",
         )
 
 
 def _two(values: Mapping[str, Any], name: str) -> tuple[int, int]:
-    """A height and a width, or one number for both."""
+    """Return height and width, given as two numbers or one."""
     value = values[name]
     if not isinstance(value, list | tuple):
         return whole(values, name), whole(values, name)
     if len(value) != 2:
-        raise CheckpointError(f"config.json: {name} = {value!r}: expected a height and a width")
+        raise CheckpointError(
+            f"config.json: {name} = {value!r}: expected a height and a width", "unsupported_config"
+        )
     return whole({name: value[0]}, name), whole({name: value[1]}, name)
 
 
 def _flat(state: Weights) -> Weights:
-    """The class token and the positions without the batch axis that others give them."""
+    """Remove the batch axis of the class token and the positions."""
     alone = {".token": (0, 0), ".table": (0,)}
-    found = dict(state)
+    converted = dict(state)
     for name, tensor in state.items():
         for ending, axes in alone.items():
             if name.endswith(ending):
                 for axis in axes:
                     if tensor.dim() < 2 or len(tensor) != 1:
-                        raise CheckpointError(f"{name} has the odd shape {tuple(tensor.shape)}")
+                        raise CheckpointError(
+                            f"{name} has the odd shape {tuple(tensor.shape)}", "unsupported_config"
+                        )
                     tensor = tensor.squeeze(axis)
-                found[name] = tensor
-    return found
+                converted[name] = tensor
+    return converted
 
 
 def _with_batch(state: Weights, alone: Mapping[str, str]) -> Weights:
-    """The opposite: (d) becomes (1, 1, d) and (n, d) becomes (1, n, d)."""
+    """Add the batch axis again: (d) becomes (1, 1, d) and (n, d) becomes (1, n, d)."""
     named = set(alone.values())
     return {
         name: tensor[(None,) * (3 - tensor.dim())] if name in named else tensor

@@ -42,63 +42,75 @@ THEIR_ACTIVATIONS: dict[Activation, str] = {
 
 
 def swapped(table: Names) -> dict[str, str]:
-    """The table in the other direction."""
+    """Return the table in the other direction."""
     return {theirs: ours for ours, theirs in table.items()}
 
 
 def renamed(state: Mapping[str, Tensor], table: Names, ignored: Iterable[str] = ()) -> Weights:
     """Every tensor under its other name; `ignored` are endings of names that have no other."""
-    found: Weights = {}
+    converted: Weights = {}
     for name, tensor in state.items():
         if name.endswith(tuple(ignored)):
             continue
         number = LAYER.search(name)
         module, _, leaf = LAYER.sub(r"\1.{}.", name, count=1).rpartition(".")
         if module not in table:
-            raise CheckpointError(f"{name}: this kind of model has no such weight here")
+            raise CheckpointError(
+                f"{name}: this kind of model has no such weight here", "incompatible_weights"
+            )
         other = table[module].format(number.group(2) if number else "")
-        found[f"{other}.{leaf}"] = tensor
-    return found
+        converted[f"{other}.{leaf}"] = tensor
+    return converted
 
 
 def without_prefix(state: Mapping[str, Tensor], prefix: str) -> Weights:
-    """The same with a prefix taken away where it stands; some files have it and some do not."""
+    """Remove a prefix from the names that have it."""
     return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
 
 
 def split_rows(tensor: Tensor, n: int, name: str) -> list[Tensor]:
-    """A tensor that holds n others below each other, such as W_q, W_k and W_v in one."""
+    """Split a tensor that holds n others below each other, such as W_q, W_k and W_v."""
     if tensor.dim() == 0 or len(tensor) % n:
-        raise CheckpointError(f"{name}: {tuple(tensor.shape)} cannot be cut into {n} equal parts")
+        raise CheckpointError(
+            f"{name}: {tuple(tensor.shape)} cannot be cut into {n} equal parts",
+            "incompatible_weights",
+        )
     return list(tensor.chunk(n))
 
 
-def require_fit(found: Mapping[str, Tensor], model: nn.Module) -> None:
+def require_fit(converted: Mapping[str, Tensor], model: nn.Module) -> None:
     """Every weight of the model is there, in its shape, and nothing else is."""
     wanted = dict(model.named_parameters())
     for name, parameter in wanted.items():
-        if name not in found:
-            raise CheckpointError(f"{name} is missing: the file does not hold a whole model")
-        if found[name].shape != parameter.shape:
+        if name not in converted:
             raise CheckpointError(
-                f"{name} has the shape {tuple(found[name].shape)}, but the configuration asks for "
-                f"{tuple(parameter.shape)}"
+                f"{name} is missing: the file does not hold a whole model", "not_found"
             )
-    for name in found:
+        if converted[name].shape != parameter.shape:
+            raise CheckpointError(
+                f"{name} has the shape {tuple(converted[name].shape)}, but the configuration "
+                f"requires {tuple(parameter.shape)}",
+                "incompatible_weights",
+            )
+    for name in converted:
         if name not in wanted:
-            raise CheckpointError(f"{name} has no place in a model of this configuration")
+            raise CheckpointError(
+                f"{name} has no place in a model of this configuration", "incompatible_weights"
+            )
 
 
 def whole(values: Mapping[str, Any], name: str) -> int:
-    """A whole number of somebody's configuration."""
+    """Return a natural number of a foreign configuration."""
     value = values.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise CheckpointError(f"config.json: {name} = {value!r}: expected a whole number")
+        raise CheckpointError(
+            f"config.json: {name} = {value!r}: expected a whole number", "incompatible_weights"
+        )
     return value
 
 
 def n_classes(values: Mapping[str, Any]) -> int:
-    """How many classes a classifier chooses one of; one that does something else is refused."""
+    """Return the number of classes; one that does something else is refused."""
     if values.get("problem_type") is not None:
         require(values, {"problem_type": ONE_OF_MANY})
     labels = values.get("id2label")
@@ -106,10 +118,12 @@ def n_classes(values: Mapping[str, Any]) -> int:
 
 
 def real(values: Mapping[str, Any], name: str) -> float:
-    """A number of somebody's configuration."""
+    """Return a number of a foreign configuration."""
     value = values.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise CheckpointError(f"config.json: {name} = {value!r}: expected a number")
+        raise CheckpointError(
+            f"config.json: {name} = {value!r}: expected a number", "incompatible_weights"
+        )
     return float(value)
 
 
@@ -118,7 +132,8 @@ def activation(values: Mapping[str, Any], name: str) -> Activation:
     value = values.get(name)
     if value not in ACTIVATIONS:
         raise CheckpointError(
-            f"config.json: {name} = {value!r} is not known here; there are {', '.join(ACTIVATIONS)}"
+            f"config.json: {name} = {value!r} is unknown; expected one of {', '.join(ACTIVATIONS)}",
+            "incompatible_weights",
         )
     return ACTIVATIONS[value]
 
@@ -133,15 +148,15 @@ READERS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {
 def stack_from_hf(
     values: Mapping[str, Any], table: Names, norm: Literal["pre", "post"]
 ) -> StackConfig:
-    """Our stack from somebody's configuration; what the table does not name keeps its default."""
-    found = {ours: READERS[ours](values, theirs) for ours, theirs in table.items()}
-    return StackConfig(norm=norm, **found)
+    """Return our stack from a foreign configuration; other values keep their defaults."""
+    converted = {ours: READERS[ours](values, theirs) for ours, theirs in table.items()}
+    return StackConfig(norm=norm, **converted)
 
 
 def stack_to_hf(stack: StackConfig, table: Names) -> dict[str, Any]:
-    """The opposite: their names, our numbers."""
-    found = {theirs: getattr(stack, ours) for ours, theirs in table.items()}
-    return found | {table["activation"]: THEIR_ACTIVATIONS[stack.activation]}
+    """Return our numbers under their names."""
+    converted = {theirs: getattr(stack, ours) for ours, theirs in table.items()}
+    return converted | {table["activation"]: THEIR_ACTIVATIONS[stack.activation]}
 
 
 def require_classic(stack: StackConfig, *, norm: str, positions: str, own: str) -> None:
@@ -159,7 +174,8 @@ def require_classic(stack: StackConfig, *, norm: str, positions: str, own: str) 
         like = " and ".join(f"{other} = {wanted!r}" for other, wanted in wanting.items())
         raise CheckpointError(
             f"{name} = {ours[name]!r}: their model of this family has only {value!r}, so this one "
-            f"cannot be written as theirs; one that is trained with {like} can"
+            f"cannot be written as theirs; one that is trained with {like} can",
+            "not_exportable",
         )
 
 
@@ -168,5 +184,6 @@ def require(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     for name, value in wanted.items():
         if values.get(name, value) != value:
             raise CheckpointError(
-                f"config.json: {name} = {values[name]!r} is not supported, only {value!r}"
+                f"config.json: {name} = {values[name]!r} is not supported, only {value!r}",
+                "incompatible_weights",
             )
