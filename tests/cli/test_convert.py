@@ -86,7 +86,7 @@ def test_what_cannot_be_written_is_told_with_all_that_would_have_to_be_different
     code, _, err = run("export", tmp_path / "pre", "--output", tmp_path / "a")
     assert code == 5
     assert err.splitlines()[-1] == (
-        "polyhead: norm = 'pre': their model of this family has only 'post', so this one cannot be "
-        "written as theirs; one that is trained with norm = 'post' and positions = 'learned' can"
+        "polyhead: norm = 'pre': Hugging Face's model of this family has only 'post'. Retrain "
+        "with norm = 'post' and positions = 'learned' to export it."
     )
     assert run("export", tmp_path / "post", "--output", tmp_path / "b")[0] == 0
