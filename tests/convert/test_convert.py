@@ -272,7 +272,7 @@ def test_marian(shape):
 
 
 def test_what_cannot_be_held_exactly_is_refused():
-    with pytest.raises(CheckpointError, match="activation_function = 'mish' is not known here"):
+    with pytest.raises(CheckpointError, match="activation_function = 'mish' is unknown"):
         marian.config_from_hf({"activation_function": "mish", "scale_embedding": True})
     with pytest.raises(CheckpointError, match="scale_embedding = False is not supported"):
         marian.config_from_hf({})
