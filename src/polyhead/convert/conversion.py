@@ -140,7 +140,8 @@ def _tokenizers(theirs: ForeignCheckpoint, chosen: Conversion) -> tuple[Tokenize
     last = -1 if chosen.specials.mask is not None else None
     numbers = [ids.foreign_ids(n, chosen.specials).tolist()[:last] for n in (source, target)]
     sides = foreign.both_sides("marian" if marian else "fast", files, *numbers)
-    return TokenizerPair(
+    pair = TokenizerPair(*sides, foreign.text_config(*sides))
+    return pair, f"{len(sides[0]):,} ids, kept as it was"
         *sides, foreign.text_config(*sides)
     ), f"{len(sides[0]):,} ids, kept as it was"
 
