@@ -142,8 +142,6 @@ def _tokenizers(theirs: ForeignCheckpoint, chosen: Conversion) -> tuple[Tokenize
     sides = foreign.both_sides("marian" if marian else "fast", files, *numbers)
     pair = TokenizerPair(*sides, foreign.text_config(*sides))
     return pair, f"{len(sides[0]):,} ids, kept as it was"
-        *sides, foreign.text_config(*sides)
-    ), f"{len(sides[0]):,} ids, kept as it was"
 
 
 def _vocabularies(chosen: Conversion) -> tuple[int, int]:
