@@ -119,13 +119,13 @@ def test_prefix_tokens_and_alignment_are_returned(server, served):
 def limited(served):
     """Serve a translator with 40 positions whose outputs hardly ever end."""
     known = served("translate")
-    (saved,) = known.model.models
+    saved = known.model.saved
     config = replace(saved.config, positions="learned", max_length=40)
     torch.manual_seed(1)
     run = {**saved.about["run"], "data": {**saved.about["run"]["data"], "max_length": 40}}
     made = type(saved.model)(config).eval()
     other = replace(saved, config=config, model=made, about={**saved.about, "run": run})
-    running = Running(ModelRegistry((replace(known, model=replace(known.model, models=(other,))),)))
+    running = Running(ModelRegistry((replace(known, model=replace(known.model, saved=other)),)))
     yield running
     running.close()
 
