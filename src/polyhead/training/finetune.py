@@ -78,19 +78,20 @@ class PretrainedModel:
 def read_pretrained(config: RunConfig) -> PretrainedModel | None:
     """Load and check the model that `train.init` names, if any.
 
-    ConfigError if its family does not fit, CheckpointError if it lacks what training needs.
+    ConfigError if its family must be the run's own and is not, CheckpointError if the model cannot
+    be used.
     """
     if config.train.init is None:
         return None
     path, directory = config.train.init, resolve(Path(config.train.init))
     saved = load_model(directory)
-    encoder = None
-    if config.task == "text_classification" or (
+    takes_encoder = config.task == "text_classification" or (
         saved.family != config.family and isinstance(config.model, TransformerConfig)
-    ):
-        encoder = encoder_of(saved)
+    )
+    encoder = encoder_of(saved) if takes_encoder else None
     if encoder is None and saved.family != config.family:
-        raise ConfigError(
+        kind = CheckpointError if takes_encoder else ConfigError
+        raise kind(
             f"train.init: {path} is a {saved.family} model, which cannot initialize "
             f"{config.family}. Use a model of the same family, or for text classifiers and "
             "Transformers one with a BERT or ELECTRA encoder.",

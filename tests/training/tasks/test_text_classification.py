@@ -314,7 +314,7 @@ def test_invalid_options_are_refused(tmp_path, tiny_run):
     def refused(*overrides):
         train(configured("classify-small", files, *overrides), tmp_path / "run")
 
-    with raises(ConfigError, "init_family", "transformer"):
+    with raises(CheckpointError, "init_family", "transformer"):
         refused(f"train.init={tiny_run}")
     with raises(CheckpointError, "no_model"):
         refused(f"train.init={tmp_path / 'nowhere'}")
