@@ -1,4 +1,4 @@
-"""`polyhead` for images, as one types it: train, classify, evaluate, attention."""
+"""Commands for images: train, classify, evaluate, attention."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def pictures(tmp_path):
     return paths
 
 
-def test_a_model_is_trained_from_a_folder(tmp_path, capsys):
+def test_a_model_is_trained_from_a_directory_of_images(tmp_path, capsys):
     (tmp_path / "tiny.toml").write_text(to_toml(TINY), encoding="utf-8")
     folder, valid = write_pictures(tmp_path / "a", 3), write_pictures(tmp_path / "b", 2)
     (folder / "red" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
@@ -34,20 +34,15 @@ def test_a_model_is_trained_from_a_folder(tmp_path, capsys):
     words = ["train", str(tmp_path / "tiny.toml"), "train.steps=2", "--images", str(folder),
              "--valid-images", str(valid), "--run", str(run)]  # fmt: skip
     assert main(words) == 0
-    told = capsys.readouterr().err
-    assert "1 bad image skipped: red/broken.png: " in told
-    assert "9 training images of 8 x 8 pixels in 3 classes, 6 for validation" in told
-    assert f"use it with: polyhead classify {run}" in told
+    err = capsys.readouterr().err
+    assert "red/broken.png: " in err
+    assert "9 training images of 8 x 8 pixels in 3 classes, 6 for validation" in err
+    assert f"use it with: polyhead classify {run}" in err
     assert main([*words[:-1], str(tmp_path / "other"), "--on-bad-line", "fail"]) == 4
     assert "red/broken.png: " in capsys.readouterr().err
 
 
-def test_images_need_a_recipe(tmp_path, capsys):
-    assert main(["train", "--images", str(tmp_path)]) == 2
-    assert "polyhead train vit-cifar10 --images FOLDER" in capsys.readouterr().err
-
-
-def test_one_line_for_each_image(colours_run, pictures, capsys):
+def test_every_image_gives_a_line(colours_run, pictures, capsys):
     assert main(["classify", str(colours_run), *map(str, pictures.values())]) == 0
     lines = capsys.readouterr().out.splitlines()
     for (name, path), line in zip(pictures.items(), lines, strict=True):
@@ -56,31 +51,34 @@ def test_one_line_for_each_image(colours_run, pictures, capsys):
         assert 0.8 < float(share) <= 1
 
 
-def test_json_has_all_that_was_asked_for(colours_run, pictures, capsys):
+def test_json_has_the_requested_number_of_classes(colours_run, pictures, capsys):
     assert main(["classify", str(colours_run), str(pictures["red"]), "--top", "2", "--jsonl"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["image"] == str(pictures["red"])
-    assert found["labels"][0]["name"] == "red"
-    assert len(found["labels"]) == 2
+    result = json.loads(capsys.readouterr().out)
+    assert result["image"] == str(pictures["red"])
+    assert result["labels"][0]["name"] == "red"
+    assert len(result["labels"]) == 2
 
 
-def test_another_size_is_read_or_refused(colours_run, pictures, capsys):
-    assert main(["classify", str(colours_run), str(pictures["blue"]), "--size", "16x12"]) == 0
-    assert "\tblue\t" in capsys.readouterr().out
-    assert main(["classify", str(colours_run), str(pictures["blue"]), "--size", "13"]) == 2
-    assert "both sides must be multiples of 4" in capsys.readouterr().err
-    assert main(["classify", str(colours_run), str(pictures["blue"]), "--size", "big"]) == 2
-    assert "--size big: expected pixels, such as 56 or 56x48" in capsys.readouterr().err
+def test_images_are_resized_to_a_multiple_of_the_patch(run, fail, colours_run, pictures):
+    classify = ("classify", colours_run, pictures["blue"])
+    code, out, _ = run(*classify, "--size", "16x12")
+    assert (code, out.split("\t")[1]) == (0, "blue")
+    code, _, line = fail(*classify, "--size", "13")
+    assert code == 2
+    assert "13" in line
+    assert "4" in line
+    assert fail(*classify, "--size", "big")[:2] == (2, "bad_size")
+    assert fail(*classify, "--top", "0")[:2] == (2, "out_of_range")
+    assert fail(*classify, "--scores")[:2] == (2, "conflicting_options")
+    assert fail("classify", colours_run)[:2] == (2, "no_input")
 
 
-def test_what_is_no_image_is_named_and_the_others_are_classified(colours_run, pictures, capsys):
+def test_an_unreadable_image_is_reported_and_the_others_are_classified(run, colours_run, pictures):
     pictures["green"].write_text("no image")
-    assert main(["classify", str(colours_run), *map(str, pictures.values())]) == 4
-    said = capsys.readouterr()
-    assert [line.split("\t")[1] for line in said.out.splitlines()] == ["blue", "red"]
-    assert "green.png: not an image" in said.err
-    assert main(["classify", str(colours_run)]) == 2
-    assert "name at least one image" in capsys.readouterr().err
+    code, out, err = run("classify", colours_run, *pictures.values())
+    assert code == 4
+    assert [line.split("\t")[1] for line in out.splitlines()] == ["blue", "red"]
+    assert "green.png: " in err
 
 
 def test_evaluation_prints_scores_and_confusion(colours_run, tmp_path, capsys):
@@ -89,20 +87,17 @@ def test_evaluation_prints_scores_and_confusion(colours_run, tmp_path, capsys):
     text = capsys.readouterr().out
     assert text.startswith("accuracy 1.0000  macro F1 1.0000\n")
     assert main(["evaluate", str(colours_run), "--images", str(folder), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["confusion"] == [[4, 0, 0], [0, 4, 0], [0, 0, 4]]
+    result = json.loads(capsys.readouterr().out)
+    assert result["confusion"] == [[4, 0, 0], [0, 4, 0], [0, 0, 4]]
     assert main(["evaluate", str(colours_run), "--images", str(tmp_path / "nowhere")]) == 4
     capsys.readouterr()
     larger = ["evaluate", str(colours_run), "--images", str(folder), "--size"]
     assert main([*larger, "16"]) == 0
     assert capsys.readouterr().out.startswith("accuracy 1.0000")
     assert main([*larger, "13"]) == 2
-    assert "both sides must be multiples of 4" in capsys.readouterr().err
-    assert main(["evaluate", str(colours_run), "--text", "x.txt", "--size", "16"]) == 2
-    assert "--size is for images; leave it out" in capsys.readouterr().err
 
 
-def test_a_page_shows_where_the_model_looked(colours_run, pictures, tmp_path, capsys):
+def test_a_page_shows_the_attention_of_every_head(colours_run, pictures, tmp_path, capsys):
     out = tmp_path / "page.html"
     assert main(["attention", str(colours_run), str(pictures["red"]), "--output", str(out)]) == 0
     assert "polyhead-image-attention-1" in out.read_text(encoding="utf-8")
@@ -116,33 +111,33 @@ def test_a_page_shows_where_the_model_looked(colours_run, pictures, tmp_path, ca
     for head in (head for layer in data["layers"] for head in layer):
         assert 0 < sum(head) < 1  # the class token keeps a part for itself
     assert main(["attention", str(colours_run), str(pictures["red"]), "--output", "a.gif"]) == 2
-    assert "must be .html, .svg, .png or .json" in capsys.readouterr().err
+    assert ".html" in capsys.readouterr().err
 
 
-def test_a_picture_shows_where_the_model_looked(colours_run, pictures, tmp_path, capsys):
-    look = ["attention", str(colours_run), str(pictures["red"])]
-    found = {}
+def test_a_picture_shows_all_heads_or_one_of_them(colours_run, pictures, tmp_path, capsys):
+    draw = ["attention", str(colours_run), str(pictures["red"])]
+    drawings = {}
     for name, words in {"all.svg": [], "one.svg": ["--layer", "2", "--head", "1"]}.items():
-        assert main([*look, "--output", str(tmp_path / name), *words]) == 0
-        found[name] = (tmp_path / name).read_text(encoding="utf-8")
-    assert found["all.svg"].count('class="cells"') == 1 + 2 * 2  # the roll-out, and all heads
-    assert found["one.svg"].count('class="cells"') == 1
-    assert "layer 2, head 1 · 0 to" in found["one.svg"]
-    assert "red.png → red" in found["one.svg"]
-    assert main([*look, "--output", str(tmp_path / "all.png")]) == 0
+        assert main([*draw, "--output", str(tmp_path / name), *words]) == 0
+        drawings[name] = (tmp_path / name).read_text(encoding="utf-8")
+    assert drawings["all.svg"].count('class="cells"') == 1 + 2 * 2  # the roll-out, and all heads
+    assert drawings["one.svg"].count('class="cells"') == 1
+    assert "layer 2, head 1 · 0 to" in drawings["one.svg"]
+    assert "red.png → red" in drawings["one.svg"]
+    assert main([*draw, "--output", str(tmp_path / "all.png")]) == 0
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
     capsys.readouterr()
-    assert main([*look, "--output", "a.svg", "--layer", "3"]) == 2
-    assert "layer 3: no such layer; there are 1 to 2" in capsys.readouterr().err
+    assert main([*draw, "--output", "a.svg", "--layer", "3"]) == 2
+    assert "layer 3" in capsys.readouterr().err
     for words in (["--merge"], ["--kind", "encoder"], ["--word", "a"], ["--lines"]):
-        assert main([*look, "--output", "a.svg", *words]) == 2
-        assert f"{words[0]} is for text; leave it out for an image" in capsys.readouterr().err
+        assert main([*draw, "--output", "a.svg", *words]) == 2
+        assert words[0] in capsys.readouterr().err
     nowhere = tmp_path / "no" / "folder.svg"
-    assert main([*look, "--output", str(nowhere)]) == 1
-    assert "cannot write" in capsys.readouterr().err
+    assert main([*draw, "--output", str(nowhere)]) == 1
+    assert str(nowhere.parent) in capsys.readouterr().err
 
 
-def test_a_picture_whose_name_is_no_text_can_be_looked_at(colours_run, pictures, tmp_path, capsys):
+def test_the_name_of_an_image_may_have_any_bytes(colours_run, pictures, tmp_path, capsys):
     odd = tmp_path / os.fsdecode(b"\xb0\xa1.png")
     odd.write_bytes(pictures["red"].read_bytes())
     page = tmp_path / "page.html"

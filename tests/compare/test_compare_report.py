@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 from expected_errors import raises
 
-from polyhead.cli import comparison
+from polyhead.cli import compare as command
 from polyhead.cli.main import main
 from polyhead.compare import runner
 from polyhead.compare.budget import TimeBudget
@@ -238,15 +238,15 @@ def test_ctrl_c_between_two_trainings_says_how_to_resume(monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comparison, "compare_systems", interrupted)
+    monkeypatch.setattr(runner, "compare_systems", interrupted)
     assert main(["compare", "multi30k-de-en", "--budget", "1m"]) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "again to resume" in capsys.readouterr().err
 
 
 def test_a_terminal_gets_the_columns_that_fit(monkeypatch, capsys):
     table = table_with([row_of("none", "last state"), row_of("dot", "dot, sᵀh", 0.2)])
     monkeypatch.setenv("COLUMNS", "100")
-    comparison.show(table, "en")
+    command.print_table(table, "en")
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
     (shown,) = (line.split() for line in lines if "sᵀh" in line)
@@ -256,8 +256,8 @@ def test_a_terminal_gets_the_columns_that_fit(monkeypatch, capsys):
 def test_the_best_models_are_named_so_that_they_can_be_used(tmp_path):
     one, team = row_of("dot", "dot, sᵀh"), row_of("none+dot", "", members=["none-1", "dot-1"])
     runs = tmp_path / "runs"
-    assert comparison.models_of(one, tmp_path) == [runs / "dot-1"]
-    assert comparison.models_of(team, tmp_path) == [runs / "none-1", runs / "dot-1"]
+    assert command.model_dirs(one, tmp_path) == [runs / "dot-1"]
+    assert command.model_dirs(team, tmp_path) == [runs / "none-1", runs / "dot-1"]
 
 
 def test_too_few_steps_are_a_warning_in_table_and_terminal(monkeypatch, capsys):
@@ -267,7 +267,7 @@ def test_too_few_steps_are_a_warning_in_table_and_terminal(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
     for rows, told in (([few, many], True), ([many], False)):
         table = table_with(rows)
-        comparison.show(table, "en")
+        command.print_table(table, "en")
         for shown in (markdown(table, "en"), render(table, "en"), capsys.readouterr().out):
             assert (said in shown) == told
     assert "3스텝" in markdown(table_with([few]), "ko")

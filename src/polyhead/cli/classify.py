@@ -1,111 +1,145 @@
-"""`polyhead classify`, and `polyhead evaluate MODEL --data FILE`: texts in, their classes out."""
+"""`polyhead classify`: the classes of lines of text, or of image files."""
 
-import io
 import json
+import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from polyhead.cli.console import counting, say
-from polyhead.cli.stdin import UTF8, piped
-from polyhead.cli.translate import PROMPT
-from polyhead.data.locate import find_lines
-from polyhead.errors import ConfigError
-from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.pipelines.load import load
-from polyhead.pipelines.text_classifier import Classification, TextClassifier
+import typer
 
+from polyhead.cli.options import Device, Encoding, ImageSize, Model
+from polyhead.errors import ConfigError, DataError
 
-@dataclass(frozen=True)
-class ClassifyWords:
-    """What was said on the command line."""
+if TYPE_CHECKING:
+    from polyhead.pipelines.image_classifier import ImageClassifier
+    from polyhead.pipelines.text_classifier import TextClassifier
 
-    scores: bool = False
-    jsonl: bool = False
-    top: int = 1
-    size: str | None = None
-    device: str = "auto"
-    encoding: str = UTF8
+SIZE = re.compile(r"(\d{1,5})(?:x(\d{1,5}))?")
 
 
-def run_classify(model: Path, files: Sequence[Path], words: ClassifyWords) -> int:
-    """Classify texts or images, whichever the model is for; the exit code."""
-    labeller = load(model, device=words.device)
-    if isinstance(labeller, ImageClassifier):
-        if words.scores:
-            raise ConfigError(f"--scores is for texts; for images say --top {words.top}")
-        from polyhead.cli.classify_images import run_images  # which loads what reads images
+def classify(
+    model: Model,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Image files; or text files, one text per line (default: stdin)."),
+    ] = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Append the probability of every class (text only).")
+    ] = False,
+    top: Annotated[int, typer.Option(help="Number of classes to show (images only).")] = 1,
+    size: ImageSize = None,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Print one JSON object per input.")
+    ] = False,
+    encoding: Encoding = "utf-8",
+    device: Device = "auto",
+) -> None:
+    """Classify lines of text, or image files.
 
-        return run_images(
-            labeller,
-            files,
-            top=words.top,
-            size=words.size,
-            jsonl=words.jsonl,
+    polyhead classify runs/reviews < reviews.txt
+    polyhead classify runs/reviews --jsonl < reviews.txt
+    polyhead classify runs/digits picture.png other.png --top 3
+    """
+    from polyhead.pipelines.image_classifier import ImageClassifier
+    from polyhead.pipelines.load import load
+    from polyhead.pipelines.text_classifier import TextClassifier
+
+    classifier = load(model, device=device)
+    if isinstance(classifier, ImageClassifier):
+        if scores:
+            raise ConfigError(
+                f"--scores is for text; for images write --top {top}", "conflicting_options"
+            )
+        raise typer.Exit(classify_images(classifier, files or (), top=top, size=size, jsonl=jsonl))
+    if not isinstance(classifier, TextClassifier):
+        classifier = TextClassifier.from_saved(  # raises, and names the right command
+            classifier.saved, classifier.name, classifier.device
         )
-    if words.size is not None or words.top != 1:
-        raise ConfigError("--top and --size are for images; for texts there is --scores")
-    if not isinstance(labeller, TextClassifier):
-        labeller = TextClassifier.from_saved(labeller.saved, labeller.name, labeller.device)
-    out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
-    try:
-        for lines in _given(files, words.encoding):
-            _classify(labeller, words, lines, out)
-    finally:
-        with suppress(BrokenPipeError):
-            out.detach()
-    return 0
+    if size is not None or top != 1:
+        raise ConfigError("--top and --size are for images only", "conflicting_options")
+    classify_text(classifier, files or (), encoding=encoding, scores=scores, jsonl=jsonl)
 
 
-def _given(files: Sequence[Path], encoding: str) -> Iterator[list[str]]:
-    """The lines of files, or of standard input; on a terminal one by one."""
+def classify_text(
+    classifier: "TextClassifier", files: Sequence[Path], *, encoding: str, scores: bool, jsonl: bool
+) -> None:
+    """Print the label of every line, with all probabilities or as JSON if requested."""
+    from polyhead.cli.console import counting, utf8_stdout
+
+    with utf8_stdout() as out:
+        for lines in given_lines(files, encoding):
+            with counting("classifying", len(lines)) as progress:
+                labels = classifier.classify(lines, progress=progress)
+            for line, label in zip(lines, labels, strict=True):
+                shares = [f"{name}={share:.4f}" for name, share in label.probabilities.items()]
+                content = {"text": line, **asdict(label)}
+                columns = [label.label, *(shares if scores else ())]
+                row = json.dumps(content, ensure_ascii=False) if jsonl else "\t".join(columns)
+                out.write(f"{row}\n")
+            out.flush()
+
+
+def given_lines(files: Sequence[Path], encoding: str) -> Iterator[list[str]]:
+    """Yield the lines of files, else those of standard input in blocks."""
+    from polyhead.cli.stdin import read_blocks, typed_blocks
+    from polyhead.data.locate import find_lines
+
     if files:
         yield from (find_lines(path, encoding) for path in files)
-    elif not sys.stdin.isatty():
-        yield from piped(encoding)
+    elif sys.stdin.isatty():
+        yield from typed_blocks("One text per line")
     else:
-        say("One text a line; Ctrl-D ends.")
-        while True:
-            try:
-                yield [input(PROMPT)]
-            except EOFError:
-                return
+        yield from read_blocks(encoding)
 
 
-def _classify(
-    labeller: TextClassifier, words: ClassifyWords, lines: Sequence[str], out: io.TextIOWrapper
-) -> None:
-    with counting("classifying", len(lines)) as progress:
-        found = labeller.classify(lines, progress=progress)
-    for line, label in zip(lines, found, strict=True):
-        out.write(as_json(line, label) if words.jsonl else as_line(label, words.scores))
-        out.write("\n")
-    out.flush()
+def classify_images(
+    classifier: "ImageClassifier",
+    files: Sequence[Path],
+    *,
+    top: int,
+    size: str | None,
+    jsonl: bool,
+) -> int:
+    """Print path, classes and probabilities of every image; return 4 if one cannot be read."""
+    import torch
+
+    from polyhead.cli.console import counting, say
+
+    if not files:
+        raise ConfigError("no image given, e.g. polyhead classify MODEL image.png", "no_input")
+    if top < 1:
+        raise ConfigError(f"--top {top}: expected at least 1", "out_of_range")
+    shape, n_failed = classifier.shape(read_size(size)), 0
+    batch_size = classifier.batch_size(shape)
+    with counting("classifying", len(files)) as progress:
+        for start in range(0, len(files), batch_size):
+            images = {}
+            for path in files[start : start + batch_size]:
+                try:
+                    images[path] = classifier.read(path, shape)
+                except DataError as error:
+                    n_failed += 1
+                    say(f"polyhead: {error}")
+            labels = classifier.label(torch.stack([*images.values()]), top) if images else []
+            for path, classes in zip(images, labels, strict=True):
+                content = {"image": str(path), "labels": [asdict(label) for label in classes]}
+                cells = [f"{label.name}\t{label.probability:.4f}" for label in classes]
+                columns = "\t".join([str(path), *cells])
+                print(json.dumps(content, ensure_ascii=False) if jsonl else columns)
+            progress(batch_size)
+    return DataError.exit_code if n_failed else 0
 
 
-def as_line(label: Classification, scores: bool) -> str:
-    """The label; after tabs, if asked for, every class and its probability."""
-    shares = (f"{name}={share:.4f}" for name, share in label.probabilities.items())
-    return "\t".join([label.label, *shares]) if scores else label.label
-
-
-def as_json(line: str, label: Classification) -> str:
-    """Everything about one line."""
-    return json.dumps({"text": line, **asdict(label)}, ensure_ascii=False)
-
-
-def run_label_evaluation(
-    models: Sequence[Path], files: Iterable[Path], encoding: str, json_out: bool, device: str
-) -> None:
-    """Classify texts whose classes are known, and tell how often that was right."""
-    if len(models) != 1:
-        raise ConfigError(f"{len(models)} models were given; one classifier at a time")
-    labeller = TextClassifier.from_dir(models[0], device=device)
-    examples, notices = labeller.read(list(files), encoding)
-    with counting("classifying", len(examples)) as progress:
-        found = labeller.evaluate_examples(examples, notices, progress)
-    for notice in found.notices:
-        say(notice)
-    print(json.dumps(asdict(found), indent=2, ensure_ascii=False) if json_out else found)
+def read_size(size: str | None) -> tuple[int, int] | None:
+    """Return height and width in pixels from `56` or `56x48`."""
+    if size is None:
+        return None
+    match = SIZE.fullmatch(size.strip().lower())
+    if match is None:
+        raise ConfigError(
+            f"--size {size}: expected pixels, e.g. 56 or 56x48 (height x width)", "bad_size"
+        )
+    return int(match[1]), int(match[2] or match[1])

@@ -1,10 +1,11 @@
-"""What people see while they wait: progress on stderr, plain lines where there is no terminal."""
+"""Progress and messages on stderr, results on stdout."""
 
+import io
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.console import Console
@@ -20,42 +21,56 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-SHOWN = {  # of a validation
+METRICS = {  # of a validation: label and number of decimals
     "bleu": ("BLEU", 1), "bits_per_character": ("bits/char", 3), "accuracy": ("accuracy", 3),
     "generator_accuracy": ("generator", 3), "precision": ("precision", 3), "recall": ("recall", 3),
 }  # fmt: skip
-QUIET_SECONDS = 10.0  # between two lines where there is no terminal
+LINE_SECONDS = 10.0  # between two progress lines without a terminal
 
 
-def console() -> Console:
-    """Where everything goes that is not the result: stderr."""
+def say(text: str) -> None:
+    """Print a message on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def utf8_stdout() -> Iterator[io.TextIOWrapper]:
+    r"""Give standard output as UTF-8 text with \n line ends, whatever the locale is."""
+    out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
+    try:
+        yield out
+    finally:
+        with suppress(BrokenPipeError):
+            out.detach()
+
+
+def stderr_console() -> Console:
+    """Return a console for everything that is not the result."""
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 class TrainingScreen:
-    """Shows a run: a bar with speed, time left, loss and perplexity; lines where there is none."""
+    """Progress of a training run: a bar on a terminal, else a line every few seconds."""
 
     def __init__(self) -> None:
-        self.console = console()
+        self.console = stderr_console()
         self.live = self.console.is_terminal
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.steps = 0
         self.last_line = 0.0
-        self.started = time.perf_counter()
 
-    def stage(self, what: str) -> None:
-        """Something that takes a while begins."""
-        self.console.print(f"{what} …", style="dim", markup=False)
+    def stage(self, name: str) -> None:
+        """Print the name of a stage that starts."""
+        self.console.print(f"{name} …", style="dim", markup=False)
 
-    def notice(self, what: str) -> None:
-        """Something worth a line."""
-        self.console.print(what, markup=False)
+    def notice(self, message: str) -> None:
+        """Print a message."""
+        self.console.print(message, markup=False)
 
     def begin(self, step: int, steps: int) -> None:
         """Draw the bar."""
         self.steps = steps
-        self.started = time.perf_counter()
         if not self.live:
             return
         self.bar = Progress(
@@ -72,13 +87,13 @@ class TrainingScreen:
         self.bar.start()
 
     def step(self, metrics: dict[str, Any]) -> None:
-        """Move the bar, or write a line now and then."""
+        """Advance the bar, or print a line if the last one is old enough."""
         text = describe(metrics)
         if self.bar is not None:
             self.bar.update(self.task, completed=metrics["step"], description=text)
             return
         now = time.perf_counter()
-        if now - self.last_line >= QUIET_SECONDS or metrics["step"] == self.steps:
+        if now - self.last_line >= LINE_SECONDS or metrics["step"] == self.steps:
             self.last_line = now
             self.console.print(f"step {metrics['step']}/{self.steps}  {text}", markup=False)
 
@@ -90,58 +105,44 @@ class TrainingScreen:
 
 
 def describe(metrics: dict[str, Any]) -> str:
-    """Loss, perplexity and speed in a few words, and what the last validation found."""
-    loss = metrics["loss"]
+    """Return loss, perplexity, speed and the scores of the last validation as one line."""
+    loss, valid = metrics["loss"], metrics["valid"]
     perplexity = math.exp(min(loss, 50.0)) if math.isfinite(loss) else math.nan
-    has_one = not metrics["valid"] or "perplexity" in metrics["valid"]  # a few losses have none
-    ppl = f"  ppl {perplexity:.1f}" if has_one else ""
-    words = f"loss {loss:.3f}{ppl}  {metrics['tokens_per_second']:,.0f} tok/s"
-    for name, (label, digits) in SHOWN.items():
-        if metrics["valid"].get(name) is not None:
-            words += f"  {label} {metrics['valid'][name]:.{digits}f}"
-    return words
+    has_perplexity = not valid or "perplexity" in valid  # ELECTRA's loss has none
+    parts = [f"loss {loss:.3f}", *([f"ppl {perplexity:.1f}"] if has_perplexity else [])]
+    parts.append(f"{metrics['tokens_per_second']:,.0f} tok/s")
+    for name, (label, digits) in METRICS.items():
+        if valid.get(name) is not None:
+            parts.append(f"{label} {valid[name]:.{digits}f}")
+    return "  ".join(parts)
 
 
 @contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar for a known number of things; nothing where there is no terminal or little to do."""
-    screen = console()
-    if not screen.is_terminal or total < 20:
+def counting(activity: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar for a known number of items; nothing without a terminal or for a few items."""
+    console = stderr_console()
+    if not console.is_terminal or total < 20:
         yield lambda _: None
         return
-    parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*parts, TimeRemainingColumn(), console=screen, transient=True) as bar:
-        task = bar.add_task(what, total=total)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(activity, total=total)
         yield lambda n: bar.advance(task, n)
 
 
 @contextmanager
-def fetching() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress of downloads: a bar a file on a terminal, else a line a file."""
-    screen = console()
-    if not screen.is_terminal:
-        named: set[str] = set()
+def download_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Show the progress of downloads: a bar per file on a terminal, else a line per file."""
+    console = stderr_console()
+    tasks: dict[str, TaskID] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
 
-        def mention(name: str, _n_bytes: int, total: int) -> None:
-            if name not in named:
-                named.add(name)
-                say(f"fetching {name} ({total:,} bytes)")
-
-        yield mention
-        return
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), console=screen
-    ) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def move(name: str, n_bytes: int, total: int) -> None:
+        def advance(name: str, n_bytes: int, total: int) -> None:
             if name not in tasks:
                 tasks[name] = bar.add_task(name, total=total)
+                if not console.is_terminal:
+                    say(f"downloading {name} ({total:,} bytes)")
             bar.update(tasks[name], completed=n_bytes)
 
-        yield move
-
-
-def say(text: str) -> None:
-    """A line for people, beside the result."""
-    print(text, file=sys.stderr, flush=True)
+        yield advance

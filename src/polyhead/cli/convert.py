@@ -1,36 +1,93 @@
-"""`polyhead import` and `polyhead export`: a conversion, and a report about it on stderr."""
+"""`polyhead import`, `polyhead export` and `polyhead average`: models in, models out."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from polyhead.cli.console import say
-from polyhead.convert.conversion import ConversionReport, export_model, import_model
+import typer
+
+from polyhead.cli.options import Model, Models
+
+if TYPE_CHECKING:
+    from polyhead.convert.conversion import ConversionReport
 
 
-def run_import(name: str, output: Path, generator: str | None, family: str | None) -> None:
-    """Convert one of their models to ours."""
+def import_model(
+    name: Annotated[
+        str,
+        typer.Argument(help="Directory or name of a Hugging Face or timm model.", metavar="MODEL"),
+    ],
+    output: Annotated[Path, typer.Option(help="Model directory to write.")],
+    generator: Annotated[
+        str | None, typer.Option(help="Directory or name of ELECTRA's generator.")
+    ] = None,
+    family: Annotated[
+        str | None, typer.Option(help="vit, for timm weights without an architecture name.")
+    ] = None,
+) -> None:
+    """Import a Hugging Face or timm model: Marian, GPT-2, BERT, ELECTRA, ViT (safetensors only).
+
+    polyhead import downloads/opus-mt-ko-en --output models/ko-en
+    polyhead import electra-disc --generator electra-gen --output models/electra
+    """
+    from polyhead.cli.console import say
+    from polyhead.convert.conversion import import_model as convert
+
     say(f"reading {name} …")
-    tell(import_model(name, output, generator=generator, family=family))
+    print_report(convert(name, output, generator=generator, family=family))
 
 
-def run_export(model: Path, output: Path, to: str) -> None:
-    """Convert one of our models to theirs."""
+def export_model(
+    model: Model,
+    output: Annotated[Path, typer.Option(help="Directory to write.")],
+    to: Annotated[
+        str, typer.Option(help="hf: Hugging Face transformers; timm: timm (ViT only).")
+    ] = "hf",
+) -> None:
+    """Export a model for other libraries.
+
+    polyhead export runs/mine --to hf --output models/mine-hf
+    polyhead export runs/vit --to timm --output models/vit-timm
+    """
+    from polyhead.cli.console import say
+    from polyhead.convert.conversion import export_model as convert
+
     say(f"reading {model} …")
-    tell(export_model(model, output, to=to))
+    print_report(convert(model, output, to=to))
 
 
-def tell(report: ConversionReport) -> None:
-    """The parity report, and at last the folder on stdout."""
-    say(f"{report.architecture}: our family {report.family}")
-    say(f"weights: {report.n_tensors} tensors, {report.n_parameters:,} parameters, all in place")
+def print_report(report: "ConversionReport") -> None:
+    """Print the parity report on stderr and the directory on stdout."""
+    from polyhead.cli.console import say
+
+    say(f"{report.architecture}: family {report.family}")
+    say(f"weights: {report.n_tensors} tensors, {report.n_parameters:,} parameters, all converted")
     say(f"tokenizer: {report.tokenizer}")
     for note in report.notes:
         say(f"note: {note}")
     if report.parity is None:
-        say(f"outputs: not compared, only names and shapes: {report.obstacle}")
+        say(f"outputs: not compared (names and shapes only): {report.obstacle}")
     else:
-        found = report.parity
+        parity = report.parity
         say(
-            f"outputs: the largest difference is {found.difference:.1e}, in {found.count:,} "
-            f"numbers up to {found.largest:.3g}"
+            f"outputs: largest difference {parity.difference:.1e} among {parity.count:,} numbers "
+            f"up to {parity.largest:.3g}"
         )
     print(report.output)
+
+
+def average(
+    models: Models,
+    output: Annotated[Path, typer.Option(help="Model directory to write.")],
+    last: Annotated[
+        int | None, typer.Option(help="Use only this many of a run's newest checkpoints.")
+    ] = None,
+) -> None:
+    """Average the weights of several checkpoints, or of all checkpoints that a run has kept.
+
+    polyhead average runs/mine --output models/mine-averaged
+    """
+    from polyhead.checkpoint.average import average as average_weights
+    from polyhead.cli.console import say
+
+    members = average_weights(models, output, last=last)
+    say(f"{output}: the mean of {', '.join(path.name for path in members)}")

@@ -1,118 +1,132 @@
-"""`polyhead cost`: what a recipe will cost, before anything is trained."""
+"""`polyhead cost`: parameters, FLOPs and memory of a recipe."""
 
 import json
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
-from rich.table import Table
+import typer
 
-from polyhead.cost.report import CostReport, cost_report
-from polyhead.training.config import read_run
+from polyhead.cli.options import Json, Overrides, RecipeName
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from polyhead.cost.report import CostReport
 
 UNITS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def run_cost(
-    recipe: str,
-    overrides: tuple[str, ...],
-    *,
-    tokens: int | None = None,
-    length: int | None = None,
-    as_json: bool = False,
+def cost(
+    recipe: RecipeName,
+    overrides: Overrides = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option(help="Training tokens, source and target (default: the recipe's)."),
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(help="Sentence length in tokens (default: 30, or the model's window)."),
+    ] = None,
+    json_out: Json = False,
 ) -> None:
-    """Count, and print tables or JSON."""
-    run = read_run(recipe, overrides)
-    report = cost_report(run, tokens=tokens, length=length)
-    if as_json:
+    """Count parameters, FLOPs and memory of a recipe before it is trained.
+
+    polyhead cost base
+    polyhead cost small model.stack.d_model=512 --tokens 20000000
+    """
+    from rich.console import Console
+
+    from polyhead.cost.report import cost_report
+    from polyhead.training.config import read_run
+
+    report = cost_report(read_run(recipe, overrides or ()), tokens=tokens, length=length)
+    if json_out:
         print(json.dumps({"recipe": recipe, **report.to_json()}, indent=2))
         return
     console = Console(soft_wrap=True)
-    console.print(parts(report))
+    console.print(part_table(report))
     for line in report.assumed:
         console.print(f"assumed: {line}", markup=False, highlight=False)
-    for table in (totals(report), beside(report)):
+    for table in (total_table(report), reference_table(report)):
         console.print()
         console.print(table)
     console.print()
 
 
-def parts(report: CostReport) -> Table:
-    """Parameters and one batch, part by part."""
+def part_table(report: "CostReport") -> "Table":
+    """Return parameters and the cost of one batch, part by part."""
     shape = report.shape
     sides = f"{shape.source} → {shape.length}" if shape.source else str(shape.length)
-    batch = f"one batch: {shape.batch:,} x {sides} tokens"
-    table = _table(f"{report.family}, {batch}{_how(report)}")
+    title = f"{report.family}, one batch: {shape.batch:,} x {sides} tokens"
+    if report.measured and report.total.training is None:
+        title += "; too large to be measured: try a smaller --length"
+    elif report.measured:
+        title += "; measured on one sentence"
+    table = new_table(title)
     for name in ("parameters", "forward FLOPs", "training FLOPs", "saved for backward"):
         table.add_column(name, justify="right")
-    for name, part in [*report.parts.items(), ("together", report.total)]:
+    for name, part in [*report.parts.items(), ("total", report.total)]:
         table.add_row(
             name,
             f"{part.parameters:,}",
-            flops(part.forward),
-            flops(part.training),
-            size(part.kept),
+            short_number(part.forward),
+            short_number(part.training),
+            short_size(part.kept),
         )
     return table
 
 
-def _how(report: CostReport) -> str:
-    """What a title adds where there are no formulas."""
-    if not report.measured:
-        return ""
-    if report.total.training is None:
-        return "; no formulas, and too large to be measured: try a smaller --length"
-    return "; measured on one sentence of a model built for it, not computed"
-
-
-def totals(report: CostReport) -> Table:
-    """The whole training, its memory, and what decoding remembers."""
-    table = _table("training and decoding")
+def total_table(report: "CostReport") -> "Table":
+    """Return the cost of the whole training, its memory, and the cache of decoding."""
+    table = new_table("training and decoding")
     table.show_header = False
     table.add_column("", justify="right")
     table.add_column("")
-    mean = report.per_token
+    per_token, memory = report.per_token, report.memory
     if report.shape.source and not report.measured:
-        table.add_row("FLOPs of a source token", flops(mean["source"]), "forward and backward")
-        table.add_row("FLOPs of a target token", flops(mean["target"]), "with the output layer")
-    table.add_row("FLOPs of a token", flops(mean["mean"]), "the mean over all")
+        source, target = per_token["source"], per_token["target"]
+        table.add_row("FLOPs per source token", short_number(source), "forward and backward")
+        table.add_row("FLOPs per target token", short_number(target), "with the output layer")
+    table.add_row("FLOPs per token", short_number(per_token["mean"]), "mean over all tokens")
     if report.tokens is None:
-        unknown = "the recipe counts in epochs: give --tokens N or train.steps=N"
-        table.add_row("FLOPs in all", "?", unknown)
+        hint = "the recipe counts in epochs: give --tokens N or train.steps=N"
+        table.add_row("FLOPs in total", "?", hint)
     else:
-        words = f"of {report.tokens:,} tokens, as if none were padding"
-        in_all = "?" if report.flops is None else f"{report.flops:.2e}"
-        table.add_row("FLOPs in all", in_all, words)
-    memory = report.memory
-    table.add_row("memory of a step", size(memory.total), "the sum of the following")
-    table.add_row("  parameters", size(memory.parameters), "")
-    table.add_row("  gradients", size(memory.gradients), "")
-    table.add_row("  Adam's averages", size(memory.moments), "")
-    table.add_row("  activations", size(memory.activations), "saved for backward")
-    table.add_row("  logits", size(memory.logits), "a chunk of them at a time")
+        total = "?" if report.flops is None else f"{report.flops:.2e}"
+        table.add_row("FLOPs in total", total, f"for {report.tokens:,} tokens, without padding")
+    for name, n_bytes, comment in (
+        ("memory of a step", memory.total, "sum of the following"),
+        ("  parameters", memory.parameters, ""),
+        ("  gradients", memory.gradients, ""),
+        ("  Adam's averages", memory.moments, ""),
+        ("  activations", memory.activations, "saved for backward"),
+        ("  logits", memory.logits, "of one chunk"),
+    ):
+        table.add_row(name, short_size(n_bytes), comment)
     if report.cache is not None:
-        words = f"for a sentence, with a beam of {report.beam}"
-        table.add_row("decoding cache", size(report.cache), words)
+        comment = f"for one sentence, beam {report.beam}"
+        table.add_row("decoding cache", short_size(report.cache), comment)
     return table
 
 
-def beside(report: CostReport) -> Table:
-    """The paper's two models."""
-    table = _table("beside it: Vaswani et al. 2017")
-    for name in ("parameters", "FLOPs as estimated there", "products alone", "ratio"):
+def reference_table(report: "CostReport") -> "Table":
+    """Return the two models of the paper for comparison."""
+    table = new_table("for comparison: Vaswani et al. 2017")
+    for name in ("parameters", "FLOPs as published", "FLOPs as counted here", "ratio"):
         table.add_column(name, justify="right")
     for model in report.references:
         table.add_row(
             model.name,
-            flops(model.parameters),
+            short_number(model.parameters),
             f"{model.flops:.1e}",
             f"{model.counted:.1e}",
             f"{model.counted / model.flops:.0%}",
         )
-    table.caption = "estimated as time x 8 P100 x 9.5e12; products counted as above"
+    table.caption = "published: time x 8 P100 x 9.5e12; counted: matrix products only"
     return table
 
 
-def flops(number: int | float | None) -> str:
-    """A large number in short, such as 2.3 G; ? if nobody knows it."""
+def short_number(number: int | float | None) -> str:
+    """Return a large number with a unit, such as 2.3 G; ? if it is unknown."""
     if number is None:
         return "?"
     for unit, letter in UNITS:
@@ -121,15 +135,16 @@ def flops(number: int | float | None) -> str:
     return f"{number:.3g}"
 
 
-def size(n_bytes: int | None) -> str:
-    """Bytes in short, such as 250 MB; ? if nobody knows."""
-    if n_bytes is None:
-        return "?"
-    short = flops(n_bytes)
-    return f"{short}B" if " " in short else f"{short} B"
+def short_size(n_bytes: int | None) -> str:
+    """Return a number of bytes with a unit, such as 250 MB; ? if it is unknown."""
+    number = short_number(n_bytes)
+    return number if n_bytes is None else f"{number}B" if " " in number else f"{number} B"
 
 
-def _table(title: str) -> Table:
+def new_table(title: str) -> "Table":
+    """Return an empty table without lines, whose first column has no heading."""
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.caption_justify = "left"
     table.add_column("")

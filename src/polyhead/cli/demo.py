@@ -1,52 +1,58 @@
-"""`polyhead demo`: from nothing to a translator one can look into."""
+"""`polyhead demo`: train, evaluate and inspect a translator on the embedded corpus."""
 
 import shlex
 import time
 from pathlib import Path
+from typing import Annotated
 
-from polyhead.cli.console import TrainingScreen, say
-from polyhead.data.locate import find_lines
-from polyhead.pipelines.evaluation import evaluate_translation
-from polyhead.pipelines.translator import Translator
-from polyhead.training.config import read_run
-from polyhead.training.trainer import train
-from polyhead.viz.capture import attention_view
-from polyhead.viz.writer import write_view
+import typer
 
 RECIPE = "schedules-ko-en"
 QUICK = ("train.epochs=0.2", "train.validate_every=20")
-SHOWN = 5
+N_EXAMPLES = 5
 
 
-def run_demo(folder: Path, *, quick: bool) -> int:
-    """Train, score on held-out sentences, translate five of them, write an attention page."""
+def demo(
+    run: Annotated[Path, typer.Option(help="Run directory; an earlier run is replaced.")] = Path(
+        "runs/demo"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Train for a few steps only.")] = False,
+) -> None:
+    """Train a Korean to English translator from scratch, score it, use it, show its attention."""
+    from polyhead.cli.console import TrainingScreen, say
+    from polyhead.data.locate import find_lines
+    from polyhead.pipelines.evaluation import evaluate_translation
+    from polyhead.pipelines.translator import Translator
+    from polyhead.training.config import read_run
+    from polyhead.training.trainer import train
+    from polyhead.viz.capture import attention_view
+    from polyhead.viz.writer import write_view
+
     started = time.perf_counter()
-    say("A Korean to English Transformer, trained from nothing on the embedded corpus.")
-    run = read_run(RECIPE, QUICK if quick else ())
-    result = train(run, folder, fresh=True, reporter=TrainingScreen())
+    say("Training a Korean to English Transformer from scratch on the embedded corpus.")
+    config = read_run(RECIPE, QUICK if quick else ())
+    result = train(config, run, fresh=True, reporter=TrainingScreen())
     if result.signal is not None:
-        say(f"interrupted at step {result.step:,}; start again with the same command")
-        return 130
-    seconds = time.perf_counter() - started
+        say(f"Interrupted at step {result.step:,}. Run the same command again to start over.")
+        raise typer.Exit(130)
+    minutes = (time.perf_counter() - started) / 60
 
-    translator = Translator.from_dir(folder)
+    translator = Translator.from_dir(run)
     sources, references = (
         find_lines(Path("schedules/test.ko")),
         find_lines(Path("schedules/test.en")),
     )
-    found = evaluate_translation(translator, sources, references)
-    print(f"\nTrained in {seconds / 60:.1f} minutes. On {len(sources)} unseen sentences:")
-    for score in found.scores:
+    evaluation = evaluate_translation(translator, sources, references)
+    print(f"\nTrained in {minutes:.1f} minutes. Scores on {len(sources)} held-out sentences:")
+    for score in evaluation.scores:
         print(f"  {score}")
-    print("\nFive of them:")
-    triples = zip(sources, found.outputs, references, strict=True)
-    for source, output, reference in list(triples)[:SHOWN]:
+    print("\nExamples (→ translation, = reference where it differs):")
+    rows = zip(sources, evaluation.outputs, references, strict=True)
+    for source, output, reference in list(rows)[:N_EXAMPLES]:
         print(f"  {source}\n    → {output}")
         if output != reference:
             print(f"    = {reference}")
-
-    page = folder / "attention.html"
+    page = run / "attention.html"
     write_view(attention_view(translator, sources[0]), page)
-    print(f"\nWhat its heads look at: open {page}")
-    print(f"Now with your own words: polyhead translate {shlex.quote(str(folder))}")
-    return 0
+    print(f"\nAttention of every head: open {page}")
+    print(f"Translate your own sentences: polyhead translate {shlex.quote(str(run))}")

@@ -1,82 +1,84 @@
-"""`polyhead fill`: a text with [MASK] in, what may stand there out."""
+"""`polyhead fill`: candidates for the masked tokens of a text."""
 
-import io
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
-from polyhead.cli.console import say
-from polyhead.cli.options import as_text
-from polyhead.cli.stdin import piped
+import typer
+
+from polyhead.cli.options import Device, Model, check_text
 from polyhead.errors import ConfigError, DataError
-from polyhead.pipelines.mask_filler import Filled, MaskFiller
 
-MAX_TOP = 200  # every hypothesis of several blanks grows by as many guesses
+if TYPE_CHECKING:
+    from polyhead.pipelines.mask_filler import Filled
 
-
-@dataclass(frozen=True)
-class FillWords:
-    """What was said on the command line."""
-
-    model: Path
-    texts: tuple[str, ...]
-    top: int
-    jsonl: bool
-    device: str
+MAX_TOP = 200  # every hypothesis for several masks is extended by as many candidates
 
 
-def run_filling(words: FillWords) -> int:
-    """Fill in the blanks of each text; without one, of the lines of standard input.
+def fill(
+    model: Model,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(help="Texts that contain [MASK] (default: the lines of stdin)."),
+    ] = None,
+    top: Annotated[int, typer.Option(help=f"Number of candidates, 1 to {MAX_TOP}.")] = 5,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Print one JSON object per text.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Predict the masked tokens of a text.
 
-    What cannot be filled in is named and left out; the exit code is then that of bad data.
+    Each [MASK] of several is predicted alone, then all together from left to right; the number
+    before such a line is the sum of the log probabilities.
+
+    polyhead fill runs/bert "서울은 대한민국의 [MASK]이다"
+    polyhead fill runs/bert --top 3 --jsonl < texts.txt
     """
-    if not 1 <= words.top <= MAX_TOP:
-        raise ConfigError(f"--top {words.top}: expected 1 to {MAX_TOP}")
-    if not words.texts and sys.stdin.isatty():
-        raise ConfigError(
-            'give a text with a blank, as in: polyhead fill MODEL "오늘은 [MASK]이다"'
-        )
-    filler = MaskFiller.from_dir(words.model, device=words.device)
-    out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
-    n_filled = n_left_out = 0
-    try:
-        for text in _given(words):
+    from polyhead.cli.console import say, utf8_stdout
+    from polyhead.pipelines.mask_filler import MaskFiller
+
+    if not 1 <= top <= MAX_TOP:
+        raise ConfigError(f"--top {top}: expected 1 to {MAX_TOP}", "out_of_range")
+    if not texts and sys.stdin.isatty():
+        raise ConfigError('no text given, e.g. polyhead fill MODEL "오늘은 [MASK]이다"', "no_input")
+    filler = MaskFiller.from_dir(model, device=device)
+    n_filled = n_failed = 0
+    with utf8_stdout() as out:
+        for text in given_texts(texts):
             try:
-                found = filler.fill(text, words.top)
+                filled = filler.fill(text, top)
             except DataError as error:
-                n_left_out += 1
+                n_failed += 1
                 say(f"polyhead: {error}")
                 continue
-            if words.jsonl:
-                out.write(json.dumps(asdict(found), ensure_ascii=False) + "\n")
+            if jsonl:
+                out.write(json.dumps(asdict(filled), ensure_ascii=False) + "\n")
             else:
-                out.write("\n" * bool(n_filled) + spoken(found) + "\n")
+                out.write("\n" * bool(n_filled) + as_lines(filled) + "\n")
             n_filled += 1
-    finally:
-        with suppress(BrokenPipeError):
-            out.detach()
-    return DataError.exit_code if n_left_out else 0
+    raise typer.Exit(DataError.exit_code if n_failed else 0)
 
 
-def _given(words: FillWords) -> Iterator[str]:
-    if words.texts:
-        yield from (as_text(text, "TEXT") for text in words.texts)
+def given_texts(texts: list[str] | None) -> Iterator[str]:
+    """Yield the texts of the command line, else the lines of standard input that are not empty."""
+    from polyhead.cli.stdin import read_blocks
+
+    if texts:
+        yield from (check_text(text, "TEXT") for text in texts)
         return
-    for lines in piped():
+    for lines in read_blocks():
         yield from (line for line in lines if line.strip())
 
 
-def spoken(found: Filled) -> str:
-    """One blank: the filled text after its probability. Several: each by itself, then together."""
-    if len(found.blanks) == 1:
-        pairs = zip(found.blanks[0], found.together, strict=True)
-        return "\n".join(f"{guess.probability:.4f}\t{one.text}" for guess, one in pairs)
+def as_lines(filled: "Filled") -> str:
+    """Return a probability and the filled text per line; for several masks each one alone first."""
+    if len(filled.blanks) == 1:
+        rows = zip(filled.blanks[0], filled.together, strict=True)
+        return "\n".join(f"{guess.probability:.4f}\t{filling.text}" for guess, filling in rows)
     lines = []
-    for number, guesses in enumerate(found.blanks, start=1):
-        words = "  ".join(f"{guess.text} {guess.probability:.4f}" for guess in guesses)
-        lines.append(f"[MASK] {number}: {words}")
-    lines += [f"{one.log_p:.4f}\t{one.text}" for one in found.together]
+    for number, guesses in enumerate(filled.blanks, start=1):
+        candidates = "  ".join(f"{guess.text} {guess.probability:.4f}" for guess in guesses)
+        lines.append(f"[MASK] {number}: {candidates}")
+    lines += [f"{filling.log_p:.4f}\t{filling.text}" for filling in filled.together]
     return "\n".join(lines)

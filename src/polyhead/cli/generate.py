@@ -1,104 +1,98 @@
-"""`polyhead generate`: a prompt in, the same text and how it goes on out, as it is written."""
+"""`polyhead generate`: a prompt and its continuation, streamed."""
 
-import io
 import json
 import sys
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from polyhead.cli.console import say
-from polyhead.cli.options import as_text
-from polyhead.data.locate import find_lines
+import typer
+
+from polyhead.cli.options import Device, Encoding, Model, Temperature, TopK, TopP, check_text
 from polyhead.errors import ConfigError
-from polyhead.pipelines.text_generator import TextGenerator
 
 
-@dataclass(frozen=True)
-class GenerateWords:
-    """What was said on the command line."""
+def generate(
+    model: Model,
+    prompt: Annotated[str | None, typer.Option(help="Text to continue (default: stdin).")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Number of tokens to generate (default: the run's).")
+    ] = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="Always take the most likely token.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Random seed; equal seeds give equal texts.")] = 0,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(help=r"Stop before this text; \n is a line end; repeatable."),
+    ] = None,
+    n: Annotated[int, typer.Option("--n", help="Number of samples; sample i uses seed + i.")] = 1,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Print one JSON object per text.")] = False,
+    encoding: Encoding = "utf-8",
+    device: Device = "auto",
+) -> None:
+    r"""Continue a prompt, streaming the generated text.
 
-    model: Path
-    prompt: str | None
-    changes: dict[str, Any]
-    greedy: bool
-    seed: int
-    stop: tuple[str, ...]
-    n: int
-    jsonl: bool
-    device: str
-    encoding: str = "utf-8"
+    polyhead generate runs/writer --prompt "오늘은" --max-tokens 100
+    polyhead generate runs/writer --prompt "오늘은" --greedy --stop "\n"
+    echo "오늘은" | polyhead generate runs/writer --temperature 0.7 --top-p 0.9 --n 3 --jsonl
+    """
+    from polyhead.cli.console import say, utf8_stdout
+    from polyhead.pipelines.text_generator import TextGenerator
 
-
-def run_generation(words: GenerateWords) -> None:
-    """Write to standard output, one continuation after the other."""
-    check(words)
-    writer = TextGenerator.from_dir(words.model, device=words.device)
-    prompt = (
-        read_prompt(words.encoding) if words.prompt is None else as_text(words.prompt, "--prompt")
-    )
-    n_read, context = len(writer.encode(prompt)), writer.max_length
-    if n_read > context:
+    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    given = [name.replace("_", "-") for name, value in sampling.items() if value is not None]
+    stops = [check_text(text, "--stop").replace("\\n", "\n") for text in stop or ()]
+    check_options(greedy=greedy, sampling=given, n=n, max_tokens=max_tokens, top_k=top_k)
+    if not all(stops):
+        raise ConfigError("--stop: expected at least one character", "out_of_range")
+    generator = TextGenerator.from_dir(model, device=device)
+    text = read_prompt(encoding) if prompt is None else check_text(prompt, "--prompt")
+    n_tokens, context = len(generator.encode(text)), generator.max_length
+    if n_tokens > context:
         say(
-            f"polyhead: the prompt has {n_read:,} tokens, but the model reads {context:,} at once; "
-            "it goes on from the last of them"
+            f"polyhead: the prompt has {n_tokens:,} tokens, but the model reads {context:,} at "
+            "once; only the last of them are used"
         )
-    out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
-    try:
-        for number in range(words.n):
-            if number and not words.jsonl:
-                out.write("\n")
-            _write(writer, prompt, words, words.seed + number, out)
-    finally:
-        with suppress(BrokenPipeError):
-            out.detach()
+    is_sampled = False if greedy else (True if given or n > 1 else None)
+    changes = {"max_length": max_tokens, "n_best": 1, "beam": 1, "sample": is_sampled, **sampling}
+    options = generator.defaults.with_options(changes)
+    with utf8_stdout() as out:
+        for number in range(n):
+            pieces = generator.stream(text, options=options, seed=seed + number, stop=stops)
+            if jsonl:
+                content = {"prompt": text, "text": "".join(pieces), "seed": seed + number}
+                out.write(json.dumps(content, ensure_ascii=False) + "\n")
+                continue
+            out.write("\n" * bool(number) + text)
+            for piece in pieces:
+                out.write(piece)
+                out.flush()
+            out.write("\n")
 
 
-def check(words: GenerateWords) -> None:
-    """Refuse what contradicts itself before anything is loaded."""
-    drawn = [name for name in ("temperature", "top_k", "top_p") if words.changes.get(name)]
-    if words.greedy and drawn:
-        name = drawn[0].replace("_", "-")
-        raise ConfigError(f"--{name} is for drawing at random; leave it out, or --greedy")
-    if words.greedy and words.n > 1:
-        raise ConfigError(f"--n {words.n}: --greedy finds one text only; leave one of them out")
-    for name, value in (("n", words.n), ("max-tokens", words.changes["max_length"])):
-        if value is not None and value < 1:
-            raise ConfigError(f"--{name} {value}: expected at least 1")
-    if (words.changes["top_k"] or 0) < 0:
-        raise ConfigError(f"--top-k {words.changes['top_k']}: expected 0 (all tokens) or more")
-    if not all(as_text(text, "--stop") for text in words.stop):
-        raise ConfigError("--stop: expected at least one character")
+def check_options(
+    *, greedy: bool, sampling: list[str], n: int, max_tokens: int | None, top_k: int | None
+) -> None:
+    """Raise if options contradict each other or are out of range."""
+    if greedy and sampling:
+        raise ConfigError(
+            f"--{sampling[0]} is for sampling and cannot be combined with --greedy",
+            "conflicting_options",
+        )
+    if greedy and n > 1:
+        raise ConfigError(
+            f"--n {n} cannot be combined with --greedy, which finds one text", "conflicting_options"
+        )
+    for name, value, least in (("n", n, 1), ("max-tokens", max_tokens, 1), ("top-k", top_k, 0)):
+        if value is not None and value < least:
+            raise ConfigError(f"--{name} {value}: expected at least {least}", "out_of_range")
 
 
 def read_prompt(encoding: str) -> str:
-    """What is piped in, without the newline at its end; nothing where there is a terminal."""
-    if sys.stdin.isatty():
-        return ""
-    return "\n".join(find_lines(Path("-"), encoding))
+    """Return standard input without its last newline; an empty prompt at a terminal."""
+    from polyhead.data.locate import find_lines
 
-
-def _write(
-    writer: TextGenerator, prompt: str, words: GenerateWords, seed: int, out: io.TextIOWrapper
-) -> None:
-    options = writer.defaults.with_options(chosen(words))
-    stop = [text.replace("\\n", "\n") for text in words.stop]
-    pieces = writer.stream(prompt, options=options, seed=seed, stop=stop)
-    if words.jsonl:
-        found = {"prompt": prompt, "text": "".join(pieces), "seed": seed}
-        out.write(json.dumps(found, ensure_ascii=False) + "\n")
-        return
-    out.write(prompt)
-    for piece in pieces:
-        out.write(piece)
-        out.flush()
-    out.write("\n")
-
-
-def chosen(words: GenerateWords) -> dict[str, Any]:
-    """The changes to how the model's maker would write; who says how to draw wants to draw."""
-    drawn = any(words.changes[name] is not None for name in ("temperature", "top_k", "top_p"))
-    sample = False if words.greedy else (True if drawn or words.n > 1 else None)
-    one = {"n_best": 1, "beam": 1}
-    return {**words.changes, **one, "sample": sample}
+    return "" if sys.stdin.isatty() else "\n".join(find_lines(Path("-"), encoding))

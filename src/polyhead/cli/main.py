@@ -1,33 +1,84 @@
-"""The border of the program: `polyhead` begins and ends here.
+"""Entry point of `polyhead`: run a command, turn errors into one line and an exit code.
 
-Errors of the input end as one line on stderr and the exit code of `polyhead.errors`; anything else
-is our bug and keeps its traceback. The commands stand in the modules of `COMMANDS`.
+Errors caused by the input are printed as one line on stderr, with the exit code of
+`polyhead.errors`; any other exception is a bug and keeps its traceback. A command is a function
+whose parameters are its options; it imports what it needs when it runs, so that `--help` does not
+have to load torch.
 """
 
 import errno
+import inspect
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from polyhead.cli import commands, explaining, understanding
-from polyhead.cli import compare as comparing
-from polyhead.cli import serve as serving
-from polyhead.cli.options import app, data, keep_examples
+from polyhead.cli.attention import attention
+from polyhead.cli.classify import classify
+from polyhead.cli.compare import WithoutEnsembles, compare, ladder
+from polyhead.cli.convert import average, export_model, import_model
+from polyhead.cli.cost import cost
+from polyhead.cli.data import check_corpus, get_corpus, list_corpora, make_corpus
+from polyhead.cli.demo import demo
+from polyhead.cli.doctor import doctor
+from polyhead.cli.evaluate import evaluate
+from polyhead.cli.fill import fill
+from polyhead.cli.generate import generate
+from polyhead.cli.notes import verify
+from polyhead.cli.recipes import recipes, show
+from polyhead.cli.serve import serve
+from polyhead.cli.train import train
+from polyhead.cli.translate import translate
 from polyhead.errors import PolyheadError
 
-# imported, they have registered themselves
-COMMANDS = (commands, understanding, comparing, serving, explaining)
-for program in (app, data):
-    keep_examples(program)
+app = typer.Typer(
+    name="polyhead",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data = typer.Typer(help="List, generate, download and check corpora.", no_args_is_help=True)
+app.add_typer(data, name="data")
+COMMANDS: dict[str, Callable[..., None]] = {  # in the order of `polyhead --help`
+    "train": train, "translate": translate, "generate": generate, "fill": fill,
+    "classify": classify, "evaluate": evaluate, "attention": attention, "serve": serve,
+    "compare": compare, "ladder": ladder, "average": average, "import": import_model,
+    "export": export_model, "recipes": recipes, "show": show, "cost": cost, "verify": verify,
+    "doctor": doctor, "demo": demo,
+}  # fmt: skip
+DATA_COMMANDS: dict[str, Callable[..., None]] = {
+    "list": list_corpora, "make": make_corpus, "get": get_corpus, "check": check_corpus,
+}  # fmt: skip
+for program, commands in ((app, COMMANDS), (data, DATA_COMMANDS)):
+    for name, function in commands.items():
+        # click, on which typer is built, does not fill a paragraph that starts with \b
+        text = (inspect.getdoc(function) or "").replace("\n\npolyhead ", "\n\n\b\npolyhead ")
+        kind = WithoutEnsembles if function is ladder else None
+        program.command(name, help=text, cls=kind)(function)
+
+
+@app.callback(invoke_without_command=True)
+def polyhead(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Train Transformers on your own text or images, look inside them, and use them."""
+    if version:
+        from polyhead import __version__
+
+        print(f"polyhead {__version__}")
+        raise typer.Exit
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of `polyhead`; returns the exit code."""
+    """Run a command and return its exit code.
+
+    argv: the arguments after the program's name (default: those of the process).
+    """
     try:
         code = get_command(app).main(
             args=list(sys.argv[1:] if argv is None else argv),
@@ -36,36 +87,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return code if isinstance(code, int) else 0
     except PolyheadError as error:
-        print(f"polyhead: {error}", file=sys.stderr)
-        return error.exit_code
+        return report(error, error.exit_code)
     except TyperException as error:
-        print(f"polyhead: {complaint(error)}", file=sys.stderr)
-        return 2
-    except OSError as error:  # whatever else may go wrong with a file is explained where it is read
+        command = getattr(getattr(error, "ctx", None), "command_path", "polyhead")
+        message = f"{error.format_message().rstrip('.')}; see {command} --help"
+        return report(PolyheadError(message, "bad_usage"), 2)
+    except OSError as error:  # other errors of files are handled where the files are read
         if error.errno != errno.ENAMETOOLONG:
             raise
-        print(f"polyhead: {str(error.filename)[:80]}…: no file has so long a name", file=sys.stderr)
-        return 2
-    except SystemExit:  # how typer ends when whoever read our output has enough
+        message = f"{str(error.filename)[:80]}…: file name too long"
+        return report(PolyheadError(message, "file_name_too_long"), 2)
+    except SystemExit:  # raised by typer when the reader of our output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, typer.Abort):
         return 130
 
 
-def complaint(error: TyperException) -> str:
-    """What was wrong with the words of the command line, and where the right ones stand."""
-    command = getattr(getattr(error, "ctx", None), "command_path", "polyhead")
-    return f"{error.format_message().rstrip('.')}; see {command} --help"
-
-
-@app.callback(invoke_without_command=True)
-def polyhead(
-    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
-) -> None:
-    """Train a Transformer on your own text, see what its heads look at, put it to use."""
-    if version:
-        from polyhead import __version__
-
-        print(f"polyhead {__version__}")
-        raise typer.Exit
+def report(error: PolyheadError, exit_code: int) -> int:
+    """Print an error as one line and return the exit code."""
+    print(f"polyhead: {error}", file=sys.stderr)
+    return exit_code

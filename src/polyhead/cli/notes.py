@@ -2,35 +2,23 @@
 
 import json
 import sys
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
-from rich.padding import Padding
-from rich.rule import Rule
-from rich.syntax import Syntax
-from rich.table import Table
-from rich.text import Text
+import typer
 
-from polyhead.cli.console import counting, say
-from polyhead.i18n import chosen_language
-from polyhead.notes.claims import Claim, select_claims
-from polyhead.notes.report import write_page
-from polyhead.notes.runner import (
-    VERDICTS,
-    ClaimRow,
-    NotesReport,
-    claim_json,
-    explain,
-    got_of,
-    shortened,
-    value_in_language,
-    verify,
-)
+from polyhead.cli.options import Json, Language
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from polyhead.notes.runner import ClaimRow, NotesReport
 
 STYLES = {"ok": "green", "note wrong": "yellow", "note imprecise": "cyan", "BROKEN": "bold red"}
-WIDEST = 100  # columns; a wider terminal does not make longer lines easier to read
+MAX_WIDTH = 100  # columns; longer lines are harder to read
 WORDS = {
     "en": {
         "note": "the note gives", "true": "true is", "formula": "Formula", "code": "Code",
@@ -43,89 +31,119 @@ WORDS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class VerifyWords:
-    """What was said on the command line."""
+def verify(
+    chapter_or_id: Annotated[
+        list[str] | None,
+        typer.Argument(help="Chapters and IDs of claims, e.g. masks B3 (default: all)."),
+    ] = None,
+    only_list: Annotated[bool, typer.Option("--list", help="List the claims and exit.")] = False,
+    json_out: Json = False,
+    lang: Language = None,
+    explain: Annotated[
+        str | None, typer.Option(help="Show one claim in detail.", metavar="ID")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with figures to this file.")
+    ] = None,
+) -> None:
+    """Check every claim of the study notes by computing it, and show which are wrong.
 
-    what: tuple[str, ...]
-    only_list: bool
-    as_json: bool
-    language: str | None
-    explain: str | None
-    page: Path | None
+    Exits with 1 if the code of polyhead does not do what is true.
 
+    polyhead verify masks B3
+    polyhead verify --explain C7
+    polyhead verify --html report.html
+    """
+    from polyhead.cli.console import counting, say
+    from polyhead.i18n import chosen_language
+    from polyhead.notes.claims import select_claims
+    from polyhead.notes.report import write_page
+    from polyhead.notes.runner import claim_json
+    from polyhead.notes.runner import verify as verify_claims
 
-def run_verify(words: VerifyWords) -> int:
-    """Do what was asked for; 1 if our code does not do what is true."""
-    language = chosen_language(words.language)
-    if words.explain is not None:
-        return _explain(words.explain, language, as_json=words.as_json)
-    checks = select_claims(words.what)
-    if words.only_list:
-        _list(checks, language, as_json=words.as_json)
-        return 0
-    with counting("verifying", len(checks)) as advance:
-        report = verify(words.what, progress=lambda _: advance(1))
-    if words.page is not None:
-        write_page(report.rows, words.page, language)
-        say(f"{WORDS[language]['written']} {words.page}")
-    if words.as_json:
-        print(json.dumps(report.to_json(language), ensure_ascii=False, indent=2))
-    elif words.page is None or report.broken:
-        _show(report, language)
-    say(summary(report, language))
-    return int(report.broken)
-
-
-def summary(report: NotesReport, language: str) -> str:
-    """How many of each, in one line."""
-    parts = [f"{n} {VERDICTS[v].in_language(language)}" for v, n in report.counts.items() if n]
-    seconds = f"{report.seconds:.1f}"
-    total = len(report.rows)
-    if language == "ko":
-        return f"{total}개 항목: {', '.join(parts)} ({seconds}초)"
-    return f"{total} claims: {', '.join(parts)} ({seconds} s)"
-
-
-# The table
-
-
-def _show(report: NotesReport, language: str) -> None:
-    """Chapters with headings on a terminal; where there is none, a line a row and tabs between."""
-    screen = Console(highlight=False)
-    if not screen.is_terminal:
-        for row in report.rows:
-            print("\t".join(_cells(row, language)))
+    language, names = chosen_language(lang), chapter_or_id or ()
+    if explain is not None:
+        raise typer.Exit(explain_claim(explain, language, as_json=json_out))
+    claims = select_claims(names)
+    if only_list:
+        rows = [claim_json(claim, language) for claim in claims]
+        for row in () if json_out else rows:
+            print(f"{row['id']:<5} {row['chapter']:<10}  {row['claim']}")
+        if json_out:
+            print(json.dumps(rows, ensure_ascii=False, indent=2))
         return
-    screen.width = min(screen.width, WIDEST)
+    with counting("verifying", len(claims)) as advance:
+        report = verify_claims(names, progress=lambda _: advance(1))
+    if html is not None:
+        write_page(report.rows, html, language)
+        say(f"{WORDS[language]['written']} {html}")
+    if json_out:
+        print(json.dumps(report.to_json(language), ensure_ascii=False, indent=2))
+    elif html is None or report.broken:
+        print_report(report, language)
+    say(summarize(report, language))
+    raise typer.Exit(int(report.broken))
+
+
+def summarize(report: "NotesReport", language: str) -> str:
+    """Return the number of claims with each verdict in one line."""
+    from polyhead.notes.runner import VERDICTS
+
+    counts = {VERDICTS[verdict].in_language(language): n for verdict, n in report.counts.items()}
+    if language == "ko":
+        parts = ", ".join(f"{verdict} {n}건" for verdict, n in counts.items() if n)
+        return f"{len(report.rows)}개 항목: {parts} ({report.seconds:.1f}초)"
+    parts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
+    return f"{len(report.rows)} claims: {parts} ({report.seconds:.1f} s)"
+
+
+def print_report(report: "NotesReport", language: str) -> None:
+    """Print chapters with headings on a terminal, else a row per line with tabs."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.rule import Rule
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        for row in report.rows:
+            print("\t".join(cells(row, language)))
+        return
+    console.width = min(console.width, MAX_WIDTH)
     for title, rows in groupby(report.rows, key=lambda row: row.claim.chapter_title):
-        screen.print()
+        console.print()
         heading = Text(title.in_language(language), style="bold")
-        screen.print(Rule(heading, align="left", style="dim"))
+        console.print(Rule(heading, align="left", style="dim"))
         for row in rows:
-            screen.print(_line(row, language, screen.width))
+            console.print(row_grid(row, language, console.width))
             if row.verdict in ("note wrong", "note imprecise"):
-                screen.print(Padding(_reason(row, language), (0, 2, 0, 7)))
-    screen.print()
+                console.print(Padding(correction(row, language), (0, 2, 0, 7)))
+    console.print()
 
 
-def _cells(row: ClaimRow, language: str) -> list[str]:
-    result = row.result
-    cells = [
+def cells(row: "ClaimRow", language: str) -> list[str]:
+    """Return ID, verdict, claim, expected value, computed value and the note's value."""
+    from polyhead.notes.runner import VERDICTS, value_in_language
+
+    values = (row.result.expected, row.result.got, row.result.noted)
+    texts = [
         row.claim.id,
         VERDICTS[row.verdict].in_language(language),
         row.claim.text.in_language(language),
-        value_in_language(result.expected, language),
-        value_in_language(result.got, language),
-        value_in_language(result.noted, language),
+        *(value_in_language(value, language) for value in values),
     ]
-    return [" ".join(cell.split()) for cell in cells]
+    return [" ".join(text.split()) for text in texts]
 
 
-def _line(row: ClaimRow, language: str, width: int) -> Table:
-    """One row as a grid, so that all rows have their columns at the same places."""
-    id, verdict, claim, expected, _, _ = _cells(row, language)
-    got = value_in_language(got_of(row.result), language)
+def row_grid(row: "ClaimRow", language: str, width: int) -> "Table":
+    """Return a row as a grid, whose columns are at the same places in all rows."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from polyhead.notes.runner import got_of, shortened, value_in_language
+
+    id, verdict, claim, expected, _, _ = cells(row, language)
+    got = " ".join(shortened(value_in_language(got_of(row.result), language)).split())
     grid = Table.grid(padding=(0, 1))
     room = width - 6 - 15 - 4
     grid.add_column(width=6, style="bold")
@@ -133,65 +151,62 @@ def _line(row: ClaimRow, language: str, width: int) -> Table:
     grid.add_column(width=room // 4, style="dim")
     grid.add_column(width=room // 4)
     grid.add_column(width=15)
-    style = STYLES[row.verdict]
-    values = (Text(shortened(expected)), Text(" ".join(shortened(got).split())))
-    grid.add_row(Text(id), Text(claim), *values, Text(verdict, style=style))
+    values = (Text(shortened(expected)), Text(got))
+    grid.add_row(Text(id), Text(claim), *values, Text(verdict, style=STYLES[row.verdict]))
     return grid
 
 
-def _reason(row: ClaimRow, language: str) -> Text:
-    """The note's value and the true one, and why."""
-    word = WORDS[language]
-    text = Text()
+def correction(row: "ClaimRow", language: str) -> "Text":
+    """Return the note's value, the true one and the explanation."""
+    from rich.text import Text
+
+    words, text = WORDS[language], Text()
     if row.result.noted:
-        _, _, _, expected, _, noted = _cells(row, language)
-        text.append(f"{word['note']} ", style="dim")
-        text.append(noted, style="yellow")
-        text.append(f", {word['true']} ", style="dim")
-        text.append(expected, style="green")
+        _, _, _, expected, _, noted = cells(row, language)
+        text.append(f"{words['note']} ", style="dim").append(noted, style="yellow")
+        text.append(f", {words['true']} ", style="dim").append(expected, style="green")
         text.append("\n")
     return text.append(row.claim.explanation.in_language(language), style="dim")
 
 
-def _list(claims: list[Claim], language: str, *, as_json: bool) -> None:
-    """What could be verified, without doing it."""
-    if as_json:
-        content = [claim_json(claim, language) for claim in claims]
-        print(json.dumps(content, ensure_ascii=False, indent=2))
-        return
-    for claim in claims:
-        print(f"{claim.id:<5} {claim.chapter:<10}  {claim.text.in_language(language)}")
+def explain_claim(id: str, language: str, *, as_json: bool) -> int:
+    """Print a claim with formula, explanation, verdict, code and a script; return the exit code."""
+    from rich.console import Console
 
+    from polyhead.notes.runner import explain
 
-# One check, taken apart
-
-
-def _explain(id: str, language: str, *, as_json: bool) -> int:
-    """Claim, formula, explanation, verdict, where the code stands, and a script to run."""
     row, parts = explain(id, language)
-    code = int(row.verdict == "BROKEN")
     if as_json:
         print(json.dumps(parts, ensure_ascii=False, indent=2))
-        return code
-    screen, word = Console(highlight=False), WORDS[language]
-    screen.width = min(screen.width, WIDEST) if screen.is_terminal else screen.width
+    else:
+        console = Console(highlight=False)
+        console.width = min(console.width, MAX_WIDTH) if console.is_terminal else console.width
+        print_claim(row, parts, language, console)
+    return int(row.verdict == "BROKEN")
+
+
+def print_claim(row: "ClaimRow", parts: dict[str, Any], language: str, console: "Console") -> None:
+    """Print everything about a claim."""
+    from rich.syntax import Syntax
+    from rich.text import Text
+
+    words = WORDS[language]
     title = Text(f"{row.claim.id}  ", style="bold").append(parts["claim"])
-    screen.print(title, soft_wrap=True)
-    screen.print(Text(f"\n{word['formula']}  ", style="dim").append(row.claim.formula, "default"))
-    screen.print(Text("\n" + parts["explanation"]), soft_wrap=not screen.is_terminal)
-    _, verdict, _, expected, got, noted = _cells(row, language)
-    values = Text(f"\n{word['expected']} ", style="dim").append(expected, style="default")
-    values.append(f"   {word['got']} ").append(got, style="default")
+    console.print(title, soft_wrap=True)
+    console.print(Text(f"\n{words['formula']}  ", style="dim").append(row.claim.formula, "default"))
+    console.print(Text("\n" + parts["explanation"]), soft_wrap=not console.is_terminal)
+    _, verdict, _, expected, got, noted = cells(row, language)
+    values = Text(f"\n{words['expected']} ", style="dim").append(expected, style="default")
+    values.append(f"   {words['got']} ").append(got, style="default")
     if noted:
-        values.append(f"   {word['note']} ").append(noted, style="yellow")
-    screen.print(values.append("   ").append(verdict, style=STYLES[row.verdict]), soft_wrap=True)
-    screen.print(Text(f"\n{word['code']}", style="dim"))
+        values.append(f"   {words['note']} ").append(noted, style="yellow")
+    console.print(values.append("   ").append(verdict, style=STYLES[row.verdict]), soft_wrap=True)
+    console.print(Text(f"\n{words['code']}", style="dim"))
     for name, where in parts["places"]:
-        screen.print(Text(f"  {where}  ", style="cyan").append(name, style="default"))
-    screen.print(Text(f"\n{word['snippet']}\n", style="dim"))
-    if screen.is_terminal:
+        console.print(Text(f"  {where}  ", style="cyan").append(name, style="default"))
+    console.print(Text(f"\n{words['snippet']}\n", style="dim"))
+    if console.is_terminal:
         painter = Syntax("", "python", background_color="default")
-        screen.print(painter.highlight(parts["snippet"]), soft_wrap=True)
+        console.print(painter.highlight(parts["snippet"]), soft_wrap=True)
     else:
         sys.stdout.write(parts["snippet"])
-    return code

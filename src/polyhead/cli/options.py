@@ -1,6 +1,5 @@
-"""The commands' shared words: the program itself, and the options that several commands have."""
+"""Arguments and options that several commands share."""
 
-import inspect
 from pathlib import Path
 from typing import Annotated
 
@@ -8,55 +7,72 @@ import typer
 
 from polyhead.errors import ConfigError
 
-app = typer.Typer(
-    name="polyhead",
-    help="Train a Transformer on your own text, see what its heads look at, put it to use.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-data = typer.Typer(help="Corpora: list, make, check, fetch.", no_args_is_help=True)
-app.add_typer(data, name="data")
-
-Model = Annotated[Path, typer.Argument(help="A model's folder, or a run's.", metavar="MODEL")]
+Model = Annotated[Path, typer.Argument(help="Model or run directory.", metavar="MODEL")]
 Models = Annotated[
-    list[Path], typer.Argument(help="A model's folder, or a run's; several make an ensemble.")
+    list[Path], typer.Argument(help="Model or run directory; several form an ensemble.")
 ]
-Files = Annotated[list[Path] | None, typer.Option(help="Text, one sentence a line; repeatable.")]
+RecipeName = Annotated[str, typer.Argument(help="Recipe name or TOML file.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(help="Changed values, e.g. train.steps=500.", metavar="[KEY=VALUE]..."),
+]
+Files = Annotated[list[Path] | None, typer.Option(help="Text, one sentence per line; repeatable.")]
+Pairs = Annotated[
+    list[Path] | None, typer.Option(help="TSV or JSON lines with both sides; repeatable.")
+]
 PlainText = Annotated[
     list[Path] | None, typer.Option(help="Plain text for models of one language; repeatable.")
 ]
 Labelled = Annotated[
-    list[Path] | None, typer.Option(help="Texts and their labels, TSV or JSON lines; repeatable.")
+    list[Path] | None, typer.Option(help="Texts and labels, TSV or JSON lines; repeatable.")
 ]
 Images = Annotated[
     list[Path] | None,
-    typer.Option(help="A folder for each class, a tar of them, or an idx file; repeatable."),
+    typer.Option(help="Directory with one folder per class, tar of one, or idx file; repeatable."),
 ]
 ImageSize = Annotated[
-    str | None, typer.Option(help="Of images: resize to so many pixels, such as 56 or 56x48.")
+    str | None, typer.Option(help="Resize images to this size in pixels, e.g. 56 or 56x48.")
 ]
-Encoding = Annotated[str, typer.Option(help="Of text that is read, such as cp949.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+Encoding = Annotated[str, typer.Option(help="Input encoding, e.g. cp949.")]
+FileEncoding = Annotated[str | None, typer.Option(help="Encoding of all files, e.g. cp949.")]
+Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or mps.")]
+Language = Annotated[
+    str | None, typer.Option(help="Output language: ko or en (default: the terminal's).")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Beam = Annotated[int | None, typer.Option(help="Beam width; 1 is greedy search.")]
+LengthPenalty = Annotated[float | None, typer.Option(help="Length penalty α (Wu et al. 2016).")]
+Temperature = Annotated[
+    float | None, typer.Option(help="Sampling temperature; lower is more conservative.")
+]
+TopK = Annotated[int | None, typer.Option(help="Sample from the k most likely tokens.")]
+TopP = Annotated[
+    float | None,
+    typer.Option(help="Nucleus sampling: smallest set of tokens with total probability p."),
+]
 
 
-def as_text(given: str, name: str) -> str:
-    """A text of the command line, unless its bytes were no text."""
+def check_text(value: str, name: str) -> str:
+    """Return an argument of the command line, or raise if its bytes are not UTF-8."""
     try:
-        given.encode()
+        value.encode()
     except UnicodeEncodeError:
         raise ConfigError(
-            f"{name}: not UTF-8 text; convert it, for instance by iconv -f cp949 -t utf-8"
+            f"{name}: not UTF-8 text. Convert it, e.g. with iconv -f cp949 -t utf-8", "not_utf8"
         ) from None
-    return given
+    return value
 
 
-def keep_examples(program: typer.Typer) -> None:
-    r"""Show the examples of every command's help as they are written, one a line.
+def as_strings(files: dict[str, list[Path] | None]) -> dict[str, list[str]]:
+    """Return file options by name as lists of strings."""
+    return {name: [str(path) for path in paths or ()] for name, paths in files.items()}
 
-    A paragraph that begins with \b is not filled by click, on which typer is built.
-    """
-    for command in program.registered_commands:
-        text = inspect.cleandoc(command.help or inspect.getdoc(command.callback) or "")
-        command.help = text.replace("\n\npolyhead ", "\n\n\b\npolyhead ")
+
+def split_recipe(
+    recipe: str | None, overrides: list[str] | None
+) -> tuple[str | None, list[str], list[str]]:
+    """Return the recipe, the overrides and any further names, in whatever order they came."""
+    given = [*([] if recipe is None else [recipe]), *(overrides or ())]
+    names = [value for value in given if "=" not in value]
+    changes = [value for value in given if "=" in value]
+    return next(iter(names), None), changes, names[1:]

@@ -1,42 +1,51 @@
-"""`polyhead serve`: the command, and what it says while it runs."""
+"""`polyhead serve`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from polyhead.cli.options import Device, app
+from polyhead.cli.options import Device
 
 
-@app.command()
 def serve(
-    models: Annotated[list[Path], typer.Argument(help="Models' folders, or runs'.")],
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 is any free one.")] = 8000,
+    models: Annotated[list[Path], typer.Argument(help="Model or run directories.")],
+    host: Annotated[
+        str, typer.Option(help="Address to bind to (default: this machine only).")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to bind to; 0 is any free port.")] = 8000,
     api_key: Annotated[
         str | None,
         typer.Option(
             envvar="POLYHEAD_API_KEY",
-            help="What clients must send; needed for any address but this machine's own.",
+            help="Key that clients must send; required unless the address is local.",
         ),
     ] = None,
-    queue: Annotated[int, typer.Option(help="Sentences that may wait; more get 429.")] = 256,
-    deadline: Annotated[float, typer.Option(help="Seconds until a request gets 503.")] = 30.0,
-    threads: Annotated[int, typer.Option(help="Of the model; all cores but one unless given.")] = 0,
+    queue: Annotated[
+        int, typer.Option(help="Number of queued sentences; further requests get 429.")
+    ] = 256,
+    deadline: Annotated[
+        float, typer.Option(help="Seconds after which a waiting request gets 503.")
+    ] = 30.0,
+    threads: Annotated[
+        int, typer.Option(help="CPU threads for the model; 0 is all cores but one.")
+    ] = 0,
     device: Device = "auto",
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A proxy's name, under which it asks; may be repeated."),
+        typer.Option(
+            metavar="NAME", help="Extra allowed Host header, for a reverse proxy; repeatable."
+        ),
     ] = None,
 ) -> None:
-    """Serve models to other programs, and a page to look inside them. Ctrl-C or SIGTERM ends it.
+    """Serve models over HTTP, with a web page. Ctrl-C or SIGTERM stops the server.
 
     polyhead serve runs/mine
     polyhead serve runs/mine runs/writer runs/bert runs/photos --port 8080
     polyhead serve runs/mine --host 0.0.0.0 --api-key "$(cat key.txt)"
     polyhead serve runs/mine --allow-host translate.example
 
-    Then http://127.0.0.1:8000/ is the page, and other programs ask as they ask LibreTranslate:
+    The page is http://127.0.0.1:8000/; requests are those of LibreTranslate:
 
     curl http://127.0.0.1:8000/translate -H "Content-Type: application/json"
     -d '{"q": "내일 회의가 있어요.", "source": "ko", "target": "en"}'
@@ -49,7 +58,9 @@ def serve(
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("polyhead"):
             raise
-        raise MissingError(f"serving needs {error.name}: pip install 'polyhead[serve]'") from None
+        raise MissingError(
+            f"serving needs {error.name}: pip install 'polyhead[serve]'", "missing_package"
+        ) from None
     from polyhead.server.settings import Settings
 
     settings = Settings(

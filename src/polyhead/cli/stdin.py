@@ -1,57 +1,59 @@
-"""Standard input as text, block by block: a line that is none is named, and nothing is guessed."""
+"""Standard input as blocks of lines."""
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from polyhead.cli.console import say
-from polyhead.data.locate import find_lines
 from polyhead.errors import DataError
 
-BLOCK = 2048  # lines, which may be sorted by length before the first is answered
+BLOCK = 2048  # lines; a block may be sorted by length before its first line is answered
 UTF8 = "utf-8"
 BOM = "\ufeff"
 
 
-def piped(encoding: str = UTF8) -> Iterator[list[str]]:
-    """The lines of standard input, cut at the newline byte; those before a bad one are handed out.
+def read_blocks(encoding: str = UTF8, *, replace_bad_bytes: bool = False) -> Iterator[list[str]]:
+    """Yield the lines of standard input in blocks, split at the newline byte only.
 
-    What is not UTF-8 is read to its end first, as a file is.
+    replace_bad_bytes: replace bytes that are not UTF-8 (with a warning), so that every input line
+    gets an output line. Without it, or if more than half of the lines beyond ASCII have such bytes,
+    an error is raised after the lines before the first bad one.
+
+    Any other encoding than UTF-8 is read to the end of the input first.
     """
     if encoding != UTF8:
+        from polyhead.data.locate import find_lines
+
         yield find_lines(Path("-"), encoding)
         return
-    for start, raw in blocks():
-        bad = unreadable(raw)
-        good = raw if bad is None else raw[:bad]
-        if good:
-            yield decoded(good, start)
-        if bad is not None:
-            raise not_text(start + bad)
-
-
-def mended(encoding: str = UTF8) -> Iterator[list[str]]:
-    """The same for who owes an answer to every line: stray bytes are replaced, and it is said.
-
-    If it is not a few of the lines beyond ASCII but most, the text is in another encoding.
-    """
-    if encoding != UTF8:
-        yield find_lines(Path("-"), encoding)
-        return
-    for start, raw in blocks():
-        bad = [n for n, line in enumerate(raw) if unreadable([line]) is not None]
+    for start, raw in _raw_blocks():
+        bad = [number for number, line in enumerate(raw) if not _is_utf8(line)]
+        if bad and not replace_bad_bytes:
+            if bad[0]:
+                yield _decode(raw[: bad[0]], start)
+            raise _not_utf8(start + bad[0])
         if 2 * len(bad) > sum(not line.isascii() for line in raw):
-            raise not_text(start + bad[0])
+            raise _not_utf8(start + bad[0])
         if bad:
             say(
-                f"polyhead: stdin:{start + bad[0]}: bytes that are not UTF-8 text are replaced by "
-                f"\ufffd, in {len(bad)} of {len(raw):,} lines"
+                f"polyhead: stdin:{start + bad[0]}: bytes that are not UTF-8 were replaced by "
+                f"\ufffd in {len(bad)} of {len(raw):,} lines"
             )
-        yield decoded(raw, start)
+        yield _decode(raw, start)
 
 
-def blocks() -> Iterator[tuple[int, list[bytes]]]:
-    """Lines without their ends, and the number of the first of them."""
+def typed_blocks(hint: str) -> Iterator[list[str]]:
+    """Yield each line typed at a terminal as a block of its own, until Ctrl-D."""
+    say(f"{hint}; Ctrl-D ends.")
+    while True:
+        try:
+            yield [input("> ")]
+        except EOFError:
+            return
+
+
+def _raw_blocks() -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the number of a block's first line, and its lines without their line ends."""
     start, raw = 1, list[bytes]()
     for line in sys.stdin.buffer:
         raw.append(line.removesuffix(b"\n").removesuffix(b"\r"))
@@ -62,24 +64,21 @@ def blocks() -> Iterator[tuple[int, list[bytes]]]:
         yield start, raw
 
 
-def unreadable(raw: list[bytes]) -> int | None:
-    """The first line that is not UTF-8, counted from 0."""
-    for n, line in enumerate(raw):
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            return n
-    return None
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
-def decoded(raw: list[bytes], start: int) -> list[str]:
-    """As text; the mark that some programs write before the first line is none."""
+def _decode(raw: list[bytes], start: int) -> list[str]:
+    """Return lines as text, without a byte order mark before the first line."""
     lines = [line.decode(errors="replace") for line in raw]
     return [lines[0].removeprefix(BOM), *lines[1:]] if start == 1 else lines
 
 
-def not_text(number: int) -> DataError:
-    """What to do about a line that is in another encoding."""
+def _not_utf8(number: int) -> DataError:
     return DataError(
-        f"stdin:{number}: not UTF-8 text; convert it, for instance by iconv -f cp949 -t utf-8"
+        f"stdin:{number}: not UTF-8 text. Name its encoding with --encoding, e.g. cp949", "not_utf8"
     )

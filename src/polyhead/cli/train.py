@@ -3,96 +3,132 @@
 import json
 import shlex
 import signal
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from polyhead.cli.console import TrainingScreen, say
+import typer
+
+from polyhead.cli.options import (
+    FileEncoding,
+    Files,
+    Images,
+    Labelled,
+    Overrides,
+    Pairs,
+    PlainText,
+    as_strings,
+    split_recipe,
+)
 from polyhead.errors import ConfigError
-from polyhead.models.registry import command_of
-from polyhead.training.config import DEFAULT_RECIPE, RunConfig, read_run
-from polyhead.training.trainer import TrainResult, train
-
-LABELLED_RECIPE = "classify-small"  # for --data without a recipe
 
 
-@dataclass(frozen=True)
-class TrainWords:
-    """What was said on the command line."""
+def train(
+    recipe: Annotated[
+        str | None, typer.Argument(help="Recipe name (see `polyhead recipes`) or TOML file.")
+    ] = None,
+    overrides: Overrides = None,
+    run: Annotated[Path | None, typer.Option(help="Run directory (default: runs/RECIPE).")] = None,
+    source: Files = None,
+    target: Files = None,
+    pairs: Pairs = None,
+    valid_source: Files = None,
+    valid_target: Files = None,
+    valid_pairs: Pairs = None,
+    text: PlainText = None,
+    valid_text: PlainText = None,
+    data: Labelled = None,
+    valid_data: Labelled = None,
+    images: Images = None,
+    valid_images: Images = None,
+    init: Annotated[
+        Path | None,
+        typer.Option(help="Fine-tune this model (same family, or a BERT/ELECTRA encoder)."),
+    ] = None,
+    encoding: FileEncoding = None,
+    on_bad_line: Annotated[
+        str | None, typer.Option(help="Action for unusable lines: skip or fail.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete the run directory's state and start over.")
+    ] = False,
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="Resume even if the configuration changed.")
+    ] = False,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print the resolved configuration and exit.")
+    ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write TensorBoard files (extra: tb).")
+    ] = False,
+) -> None:
+    """Train a model, or resume an interrupted run.
 
-    recipe: str | None
-    overrides: tuple[str, ...]
-    run: Path | None
-    files: dict[str, list[str]]
-    encoding: str | None
-    on_bad_line: str | None
-    fresh: bool
-    accept_changes: bool
-    print_config: bool
-    tensorboard: bool
+    polyhead train multi30k-de-en
+    polyhead train --source train.ko --target train.en --run runs/mine
+    polyhead train small train.epochs=5 --pairs corpus.tsv --run runs/tsv
+    polyhead train gpt-tiny --text corpus.txt --run runs/writer
+    polyhead train gpt-tiny --text my.txt --init runs/writer --run runs/my-writer
+    polyhead train bert-tiny --text corpus.txt --run runs/bert
+    polyhead train classify-small --data labelled.tsv --init runs/bert --run runs/reviews
+    polyhead train vit-cifar10 --images photos/ --run runs/photos
+    """
+    from polyhead.cli.console import TrainingScreen, say
+    from polyhead.models.registry import command_of
+    from polyhead.training.config import read_run
+    from polyhead.training.trainer import train as train_run
 
-
-def run_training(words: TrainWords) -> int:
-    """Train, and say where the model is. 130 after Ctrl-C, 0 after SIGTERM: both have saved."""
-    run, recipe = configuration(words)
-    if words.print_config:
-        print(run.toml(), end="")
-        return 0
-    folder = words.run or Path("runs") / (Path(recipe).stem if recipe else "mine")
-    result = train(
-        run,
-        folder,
-        fresh=words.fresh,
-        accept_changes=words.accept_changes,
-        reporter=TrainingScreen(),
-        tensorboard=words.tensorboard,
-    )
-    tell(result, command_of(run.family))
-    return 130 if result.signal == signal.SIGINT else 0
-
-
-def configuration(words: TrainWords) -> tuple[RunConfig, str | None]:
-    """The run that is meant. A first word with `=` is an override, not a recipe."""
-    recipe, overrides = words.recipe, list(words.overrides)
-    if recipe is not None and "=" in recipe:
-        overrides.insert(0, recipe)
-        recipe = None
-    files = words.files if any(words.files.values()) else None
-    if recipe is None and files is None:
-        raise ConfigError(
-            "say what to train: a recipe (see `polyhead recipes`), or your own text with "
-            "--source FILE --target FILE"
-        )
-    if recipe is None and words.files.get("labelled"):
-        return read_run(LABELLED_RECIPE, overrides + _reading(words), files), recipe
-    if recipe is None and words.files.get("text"):
-        raise ConfigError(
-            "--text: say which kind of model is to read it, as in: polyhead train gpt-tiny --text "
-            "FILE (see `polyhead recipes`)"
-        )
-    if recipe is None and words.files.get("images"):
-        raise ConfigError(
-            "--images: say how large a model is to be, as in: polyhead train vit-cifar10 --images "
-            "FOLDER (see `polyhead recipes`)"
-        )
-    return read_run(recipe or DEFAULT_RECIPE, overrides + _reading(words), files), recipe
-
-
-def _reading(words: TrainWords) -> list[str]:
-    """How files are to be read, as overrides."""
-    asked = {"encoding": words.encoding, "on_bad_line": words.on_bad_line}
-    return [f"data.{name}={value}" for name, value in asked.items() if value]
-
-
-def as_toml(text: str) -> str:
-    """A text as the right side of an override: a path may look like a number."""
-    return json.dumps(text, ensure_ascii=False)
-
-
-def tell(result: TrainResult, use: str) -> None:
-    """The end of a run, in words."""
-    if result.signal is not None:
-        say(f"saved at step {result.step:,}; the same command goes on from there")
+    files = as_strings({
+        "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
+        "valid_target": valid_target, "valid_pairs": valid_pairs, "text": text,
+        "valid_text": valid_text, "labelled": data, "valid_labelled": valid_data,
+        "images": images, "valid_images": valid_images,
+    })  # fmt: skip
+    recipe, changes, others = split_recipe(recipe, overrides)
+    quoted_init = json.dumps(str(init), ensure_ascii=False) if init else None
+    options = {
+        "train.init": quoted_init, "data.encoding": encoding, "data.on_bad_line": on_bad_line,
+    }  # fmt: skip
+    changes += others + [f"{name}={value}" for name, value in options.items() if value]
+    has_files = any(files.values())
+    config = read_run(recipe or default_recipe(files), changes, files if has_files else None)
+    if print_config:
+        print(config.toml(), end="")
         return
+    folder = run or Path("runs") / (Path(recipe).stem if recipe else "mine")
+    result = train_run(
+        config,
+        folder,
+        fresh=fresh,
+        accept_changes=accept_changes,
+        reporter=TrainingScreen(),
+        tensorboard=tensorboard,
+    )
+    if result.signal is not None:
+        say(f"Saved at step {result.step:,}. Run the same command again to resume.")
+        raise typer.Exit(130 if result.signal == signal.SIGINT else 0)
     scores = "  ".join(f"{name} {value:.3f}" for name, value in result.metrics.items())
-    say(f"finished at step {result.step:,}; validation: {scores}")
-    say(f"the model is {result.best}; use it with: {use} {shlex.quote(str(result.folder))}")
+    command = f"{command_of(config.family)} {shlex.quote(str(result.folder))}"
+    say(f"Finished at step {result.step:,}. Validation: {scores}")
+    say(f"Best model: {result.best}; use it with: {command}")
+
+
+def default_recipe(files: dict[str, list[str]]) -> str:
+    """Return the recipe for these files, or raise if they may be for several kinds of models."""
+    from polyhead.training.config import DEFAULT_RECIPE
+
+    if not any(files.values()):
+        raise ConfigError(
+            "nothing to train on. Name a recipe (see `polyhead recipes`), or give your own text "
+            "with --source FILE --target FILE",
+            "no_recipe",
+        )
+    if files["labelled"]:
+        return "classify-small"
+    for option, recipe in (("text", "gpt-tiny"), ("images", "vit-cifar10")):
+        if files[option]:
+            raise ConfigError(
+                f"--{option} needs a recipe, e.g. polyhead train {recipe} --{option} PATH (see "
+                "`polyhead recipes`)",
+                "no_recipe",
+            )
+    return DEFAULT_RECIPE

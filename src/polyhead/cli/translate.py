@@ -1,119 +1,149 @@
-"""`polyhead translate`: lines in, lines out, in order, always as many."""
+"""`polyhead translate`: one output line per input line, in order."""
 
 import io
 import json
 import sys
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, NamedTuple
 
-from polyhead.cli.console import counting, say
-from polyhead.cli.stdin import UTF8, mended
-from polyhead.pipelines.translator import Translation, Translator
-from polyhead.viz.capture import alignment
+import typer
 
-PROMPT = "> "
+from polyhead.cli.options import (
+    Beam,
+    Device,
+    Encoding,
+    LengthPenalty,
+    Models,
+    Temperature,
+    TopK,
+    TopP,
+)
 
-
-@dataclass(frozen=True)
-class TranslateWords:
-    """What was said on the command line."""
-
-    models: tuple[Path, ...]
-    changes: dict[str, Any]
-    scores: bool
-    prefix: str
-    align: bool
-    jsonl: bool
-    seed: int
-    device: str
-    dictionary: Path | None = None
-    encoding: str = UTF8
+Links = list[tuple[int, int, float]]  # source word, target word, weight
 
 
-def run_translation(words: TranslateWords) -> None:
-    """Translate standard input; on a terminal, line by line with a prompt."""
-    translator = Translator.from_dir(*words.models, device=words.device)
-    if words.dictionary is not None:
-        translator = translator.with_dictionary(words.dictionary)
-    out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
-    try:
-        if sys.stdin.isatty():
-            _converse(translator, words, out)
-        else:
-            for lines in mended(words.encoding):
-                _translate(translator, words, lines, out)
-    finally:
-        with suppress(BrokenPipeError):
-            out.detach()
-
-
-def _converse(translator: Translator, words: TranslateWords, out: io.TextIOWrapper) -> None:
-    say("One sentence a line; Ctrl-D ends.")
-    while True:
-        try:
-            line = input(PROMPT)
-        except EOFError:
-            return
-        _translate(translator, words, [line], out)
-
-
-def _translate(
-    translator: Translator, words: TranslateWords, lines: list[str], out: io.TextIOWrapper
+def translate(
+    models: Models,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
+    coverage: Annotated[
+        float | None, typer.Option(help="Coverage penalty β (Wu et al. 2016); 0 disables it.")
+    ] = None,
+    replace_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--replace-unknown",
+            help="Replace unknown words by the translation, or a copy, of the most-attended "
+            "source word.",
+        ),
+    ] = False,
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(help="Dictionary for --replace-unknown: word, tab, translation per line."),
+    ] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Sample instead of beam search.")
+    ] = False,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    n_best: Annotated[int | None, typer.Option(help="Number of outputs per line.")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="Maximum length of an output in tokens.")
+    ] = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Prefix each translation with its score and a tab.")
+    ] = False,
+    prefix: Annotated[str, typer.Option(help="Text that every output starts with.")] = "",
+    align: Annotated[
+        bool, typer.Option("--align", help="Append a tab and word links, source-target.")
+    ] = False,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Print one JSON object per line of input.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Random seed used with --sample.")] = 0,
+    encoding: Encoding = "utf-8",
+    device: Device = "auto",
 ) -> None:
-    options = translator.defaults.with_options(words.changes)
-    parts = translator.split_lines(lines)
-    for number, part in enumerate(parts, 1):
-        if len(part) > 1:
-            say(
-                f"polyhead: line {number} of this block is longer than {translator.max_length} "
-                "tokens; it is translated in pieces"
-            )
-    prefixes = [words.prefix] * len(lines) if words.prefix else None
-    with counting("translating", len(lines)) as progress:
-        found = translator.translate_parts(
-            parts, options=options, seed=words.seed, prefixes=prefixes, progress=progress
-        )
-    links: list[list[list[tuple[int, int, float]]]] = []
-    for line, best in zip(lines, found, strict=True):
-        none: list[list[tuple[int, int, float]]] = [[] for _ in best]
-        ids = [translation.ids for translation in best]
-        links.append(alignment(translator, [line] * len(best), ids) if words.align else none)
-    for line, best, linked in zip(lines, found, links, strict=True):
-        if words.jsonl:
-            out.write(json.dumps(as_json(line, best, linked, words), ensure_ascii=False) + "\n")
-        else:
-            for translation, link in zip(best, linked, strict=True):
-                out.write(as_line(translation, link, words) + "\n")
-    out.flush()
+    """Translate standard input line by line.
+
+    polyhead translate runs/mine < in.txt > out.txt
+    polyhead translate runs/a runs/b --beam 5 --n-best 3 --scores < in.txt
+    """
+    from polyhead.cli.console import counting, say, utf8_stdout
+    from polyhead.cli.stdin import read_blocks, typed_blocks
+    from polyhead.pipelines.translator import Translator
+    from polyhead.viz.capture import alignment
+
+    translator = Translator.from_dir(*models, device=device)
+    if dictionary is not None:
+        translator = translator.with_dictionary(dictionary)
+    options = translator.defaults.with_options({
+        "beam": beam, "length_penalty": length_penalty, "sample": sample or None,
+        "temperature": temperature, "top_k": top_k, "top_p": top_p, "n_best": n_best,
+        "max_length": max_length, "coverage": coverage, "replace_unknown": replace_unknown or None,
+    })  # fmt: skip
+    interactive = sys.stdin.isatty()
+    blocks = (
+        typed_blocks("One sentence per line")
+        if interactive
+        else read_blocks(encoding, replace_bad_bytes=True)
+    )
+    with utf8_stdout() as out:
+        for lines in blocks:
+            parts = translator.split_lines(lines)
+            for number, part in enumerate(parts, 1):
+                if len(part) > 1:
+                    say(
+                        f"polyhead: line {number} of this block is longer than "
+                        f"{translator.max_length} tokens and is translated in parts"
+                    )
+            with counting("translating", len(lines)) as progress:
+                translations = translator.translate_parts(
+                    parts,
+                    options=options,
+                    seed=seed,
+                    prefixes=[prefix] * len(lines) if prefix else None,
+                    progress=progress,
+                )
+            for line, outputs in zip(lines, translations, strict=True):
+                ids = [output.ids for output in outputs]
+                links = (
+                    alignment(translator, [line] * len(ids), ids) if align else [None] * len(ids)
+                )
+                rows = [
+                    Row(output.text, output.score, output.log_p, link)
+                    for output, link in zip(outputs, links, strict=True)
+                ]
+                write(out, line, rows, scores=scores, jsonl=jsonl)
+            out.flush()
 
 
-def as_line(translation: Translation, links: list[Any], words: TranslateWords) -> str:
-    """[score TAB] text [TAB links]."""
-    text = " ".join(translation.text.split("\n"))
-    parts = [f"{translation.score:.4f}"] if words.scores else []
-    parts.append(text)
-    if words.align:
-        parts.append(" ".join(f"{source}-{target}" for source, target, _ in links))
-    return "\t".join(parts)
+class Row(NamedTuple):
+    """A translation as it is printed."""
+
+    text: str
+    score: float
+    log_p: float
+    links: Links | None
 
 
-def as_json(
-    line: str, best: list[Translation], links: list[Any], words: TranslateWords
-) -> dict[str, Any]:
-    """Everything about one line."""
-    outputs = []
-    for translation, link in zip(best, links, strict=True):
-        output: dict[str, Any] = {
-            "text": translation.text,
-            "score": translation.score,
-            "log_p": translation.log_p,
-        }
-        if words.align:
-            output["alignment"] = [
+def write(out: io.TextIOWrapper, line: str, rows: list[Row], *, scores: bool, jsonl: bool) -> None:
+    """Write the translations of a line: columns, or one JSON object."""
+    if jsonl:
+        outputs = [
+            {"text": row.text, "score": row.score, "log_p": row.log_p}
+            | ({} if row.links is None else {"alignment": [
                 {"source": source, "target": target, "weight": weight}
-                for source, target, weight in link
-            ]
-        outputs.append(output)
-    return {"source": line, "translations": outputs}
+                for source, target, weight in row.links
+            ]})
+            for row in rows
+        ]  # fmt: skip
+        out.write(json.dumps({"source": line, "translations": outputs}, ensure_ascii=False) + "\n")
+        return
+    for row in rows:
+        columns = [f"{row.score:.4f}"] if scores else []
+        columns.append(row.text.replace("\n", " "))
+        if row.links is not None:
+            columns.append(" ".join(f"{source}-{target}" for source, target, _ in row.links))
+        out.write("\t".join(columns) + "\n")

@@ -1,114 +1,102 @@
-"""The border of the program: results on stdout, one line of stderr for mistakes, exit codes."""
+"""The command line: results on stdout, messages on stderr, exit codes; translators."""
 
-import io
 import json
 import os
 import subprocess
 import sys
 import time
+import tomllib
 
 import pytest
 from tiny import SMALL, write_corpus
 
 from polyhead import __version__
-from polyhead.cli.main import main
+from polyhead.cli.main import COMMANDS
+from polyhead.config import from_dict
+from polyhead.models.registry import find_config, list_models
 
 LINES = "민준 씨는 내일 부산에 가요.\n\n회의는 3시에 시작해요.\n"
 FAST = ["--beam", "2", "--max-length", "8", "--device", "cpu"]
 
 
-@pytest.fixture
-def run(capfdbinary, monkeypatch):
-    """Call the command line as a shell would: words and standard input in, everything out."""
-
-    def call(*words, stdin=""):
-        data = stdin.encode() if isinstance(stdin, str) else stdin
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
-        code = main([str(word) for word in words])
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return call
-
-
-def fast_python(*words):
+def timed_python(*arguments):
     started = time.perf_counter()
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
     return done, time.perf_counter() - started
 
 
 def test_help_and_version_do_not_import_torch():
     code = (
-        "import sys\nfrom polyhead.cli.main import main\n"
-        "for words in (['--help'], ['--version'], ['train', '--help'], ['data', '--help']):\n"
-        "    assert main(words) == 0\n"
+        "import sys\nfrom polyhead.cli.main import COMMANDS, main\n"
+        "for arguments in (['--version'], [], ['data'], *([name] for name in COMMANDS)):\n"
+        "    assert main(arguments if '--version' in arguments else [*arguments, '--help']) == 0\n"
         "heavy = {'torch', 'numpy', 'sentencepiece', 'sacrebleu'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    done, _ = fast_python("-c", code)
+    done, _ = timed_python("-c", code)
     assert done.returncode == 0, done.stderr
     assert __version__ in done.stdout
-    for command in ("train", "translate", "generate", "evaluate", "attention", "average", "import",
-                    "export", "fill", "classify", "recipes", "show", "verify", "cost", "data",
-                    "doctor", "demo"):  # fmt: skip
+    for command in (*COMMANDS, "data"):
         assert f"\n  {command} " in done.stdout
 
 
-@pytest.mark.parametrize("words", [("train",), ("translate",), ("data", "check")])
-def test_examples_stand_one_a_line_as_they_can_be_pasted(run, words):
-    _, out, _ = run(*words, "--help")
+@pytest.mark.parametrize(
+    "command", [*(set(COMMANDS) - {"recipes", "doctor", "demo"}), "data check", "data get"]
+)
+def test_help_prints_each_example_on_a_line_of_its_own(run, command):
+    code, out, _ = run(*command.split(), "--help")
     examples = [line.strip() for line in out.splitlines() if line.startswith("  polyhead ")]
+    assert code == 0
     assert examples
     for example in examples:
-        assert example.startswith(f"polyhead {' '.join(words)}")
+        assert example.startswith(f"polyhead {command}")
         assert example.count("polyhead") == 1
 
 
-def test_help_answers_at_once():
-    """0.3 s on a quiet machine; the best of several tries, because this one may not be quiet."""
+def test_help_takes_less_than_a_third_of_a_second():
+    """The limit holds on an idle machine; the best of several runs counts."""
     times = []
     for _ in range(8):
-        done, seconds = fast_python("-m", "polyhead", "--help")
+        done, seconds = timed_python("-m", "polyhead", "--help")
         assert done.returncode == 0
         times.append(seconds)
         if seconds < 0.3:
             break
-    bare = min(fast_python("-c", "pass")[1] for _ in range(3))
+    bare = min(timed_python("-c", "pass")[1] for _ in range(3))
     assert min(times) < max(0.3, 12 * bare), times
 
 
-def test_one_line_in_one_line_out(run, tiny_run):
+def test_every_input_line_gives_an_output_line(run, tiny_run):
     code, out, err = run("translate", tiny_run, *FAST, stdin=LINES + "없는 줄바꿈")
     assert (code, err) == (0, "")
     assert out.count("\n") == 4
     assert out.split("\n")[1] == ""
 
 
-def test_strange_line_ends_and_bytes_do_not_change_the_number_of_lines(run, tiny_run):
+def test_unusual_line_ends_and_bytes_do_not_change_the_number_of_lines(run, tiny_run):
     strange = "가\u2028나\n다\x0b라\x0c마\r\n바\x85\n".encode() + b"\xff\xfe bad\n"
     code, out, err = run("translate", tiny_run, *FAST, stdin=strange)
     assert code == 0
     assert out.count("\n") == 4
-    assert "stdin:4: bytes that are not UTF-8 text are replaced by \ufffd, in 1 of 4 lines" in err
+    assert "stdin:4: " in err
+    assert "\ufffd in 1 of 4 lines" in err
 
 
 @pytest.mark.parametrize("encoding", ["cp949", "utf-16"])
-def test_text_to_translate_that_is_not_utf_8_is_named_and_read_if_its_encoding_is_said(
-    run, tiny_run, encoding
-):
-    piped = LINES.encode(encoding)
-    code, out, err = run("translate", tiny_run, *FAST, stdin=piped)
-    assert (code, out) == (4, "")
-    assert "stdin:1: not UTF-8 text; convert it" in err
+def test_text_that_is_not_utf_8_needs_its_encoding(run, fail, tiny_run, encoding):
+    data = LINES.encode(encoding)
+    code, error, line = fail("translate", tiny_run, *FAST, stdin=data)
+    assert (code, error) == (4, "not_utf8")
+    assert "stdin:1:" in line
     expected = run("translate", tiny_run, *FAST, stdin=LINES)
-    said = run("translate", tiny_run, *FAST, "--encoding", encoding, stdin=piped)
-    assert said[:2] == expected[:2]
+    decoded = run("translate", tiny_run, *FAST, "--encoding", encoding, stdin=data)
+    assert decoded[:2] == expected[:2]
 
 
-def test_a_long_line_is_translated_in_pieces_and_said_so(run, tiny_run):
+def test_a_long_line_is_translated_in_parts_with_a_warning(run, tiny_run):
     code, out, err = run("translate", tiny_run, *FAST, stdin="부산에 가요. " * 200 + "\n내일\n")
     assert (code, out.count("\n")) == (0, 2)
-    assert "line 1 of this block is longer than 256 tokens; it is translated in pieces" in err
+    assert "line 1 of this block is longer than 256 tokens" in err
 
 
 def test_scores_n_best_and_alignment_are_columns(run, tiny_run):
@@ -122,7 +110,7 @@ def test_scores_n_best_and_alignment_are_columns(run, tiny_run):
     assert [target for _, target in links] == list(range(len(rows[0][1].split())))
 
 
-def test_json_lines_hold_everything(run, tiny_run):
+def test_json_lines_have_source_scores_and_alignment(run, tiny_run):
     words = ("--jsonl", "--align", "--n-best", "2", *FAST)
     code, out, _ = run("translate", tiny_run, *words, stdin=LINES)
     assert code == 0
@@ -132,7 +120,7 @@ def test_json_lines_hold_everything(run, tiny_run):
     assert {"text", "score", "log_p", "alignment"} == set(objects[0]["translations"][0])
 
 
-def test_prefix_sample_and_seed(run, tiny_run):
+def test_equal_seeds_give_equal_samples_and_a_prefix_is_kept(run, tiny_run):
     words = ("translate", tiny_run, "--sample", "--top-k", "5", "--max-length", "8", "--seed")
     first = run(*words, "3", stdin=LINES)
     assert first == run(*words, "3", stdin=LINES)
@@ -167,17 +155,18 @@ def test_attention_writes_a_page(run, tiny_run, tmp_path):
     assert f"written to {page}" in err
 
 
-def test_a_corpus_is_trained_interrupted_and_averaged(run, tmp_path):
+def test_a_run_is_trained_resumed_and_averaged(run, tmp_path):
     files = write_corpus(tmp_path)
     words = ("train", "small", *SMALL, "train.epochs=0.5", "--run", tmp_path / "run",
              "--source", files["source"][0], "--target", files["target"][0])  # fmt: skip
     code, out, err = run(*words)
     assert (code, out) == (0, "")
-    assert "held out for validation and not trained on" in err
+    assert "held out" in err
     assert "use it with: polyhead translate" in err
-    code, _, err = run(*words)  # again: already finished
-    assert code == 0
-    assert "training already complete" in err
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    modified = newest.stat().st_mtime_ns
+    assert run(*words)[0] == 0  # already finished
+    assert newest.stat().st_mtime_ns == modified
     code, _, err = run(*words, "train.max_tokens=300")
     assert code == 2
     assert "train.max_tokens: 400 → 300" in err
@@ -187,7 +176,7 @@ def test_a_corpus_is_trained_interrupted_and_averaged(run, tmp_path):
     assert out.count("\n") == 3
 
 
-def test_recipes_are_listed_and_shown_complete(run, tmp_path):
+def test_show_prints_a_recipe_with_all_defaults(run, tmp_path):
     code, out, _ = run("recipes")
     assert code == 0
     for name in ("small", "base", "big", "schedules-ko-en", "multi30k-de-en"):
@@ -202,7 +191,7 @@ def test_recipes_are_listed_and_shown_complete(run, tmp_path):
     assert printed == shown
 
 
-def test_steps_on_the_command_line_win_over_the_epochs_of_a_recipe(run):
+def test_steps_override_the_epochs_of_a_recipe(run):
     assert "epochs" in run("show", "small")[1]
     _, shown, _ = run("show", "small", "train.steps=7")
     assert "steps = 7\n" in shown
@@ -225,56 +214,70 @@ def test_data_make_list_and_check(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("arguments", "code", "error", "mention"),
     [
-        (["train"], 2, "say what to train: a recipe"),
-        (["train", "smal"], 2, "there is no recipe 'smal'; did you mean small?"),
-        (
-            ["train", "small", "model.stack.n_head=3"],
-            2,
-            "n_head: no such option; did you mean n_",
-        ),
-        (["train", "small", "train.steps=x"], 2, "train.steps = 'x': should be a valid integer"),
-        (["train", "small"], 2, "data: give either source and target files, or pairs"),
-        (["train", "small", "--source", "no.ko", "--target", "no.en"], 4, "no.ko not found"),
-        (["translate", "nowhere"], 5, "there is no model nowhere; train one"),
-        (["translate"], 2, "Missing"),
-        (["frobnicate"], 2, "No such command 'frobnicate'"),
-        (["compare", "small", "--seeds", "x"], 2, "Invalid value for '--seeds': Input should be a"),
-        (["generate", "model", "--prmpt", "x"], 2, "--prompt); see polyhead generate --help"),
-        (["train", "a man walks " * 90], 2, "a man wa…: no file has so long a name"),
-        (["train", "gpt-tiny", "--run", "run" * 90], 2, "…: no file has so long a name"),
-        (["data", "get", "multi3k"], 2, "did you mean multi30k?"),
-        (["data", "check"], 2, "name the corpus"),
-        (
-            ["show", "small", "train=5", "train.steps=3"],
-            2,
-            "train is a value, not a",
-        ),
-        (["show", "small", "train.steps=3", "train=5"], 2, "train = 5: expected a table, as in [t"),
-        (["show", "gpt-tiny", "model.stack.dropout=1.5"], 2, "model.stack.dropout = 1.5: should b"),
-        (["show", "multi30k-de-en-gnmt", "model.dropout=1"], 2, "model.dropout = 1: should be le"),
-        (["show", "small", f"train.seed={2**63}"], 2, "train: seed = 9223372036854775808: expect"),
-        (["show", "small", "train=5"], 2, "train = 5: expected a table, as in [train]"),
-        (
-            ["show", "small", "model.positions=learned", "model.max_length=64"],
-            2,
-            "data.max_length = 256: the model has only 64 positions",
-        ),
+        (["train"], 2, "no_recipe", "polyhead recipes"),
+        (["train", "smal"], 2, None, "small"),
+        (["train", "small", "model.stack.n_head=3"], 2, None, "n_heads"),
+        (["train", "small", "train.steps=x"], 2, None, "train.steps"),
+        (["train", "small"], 2, None, "data"),
+        (["train", "small", "--source", "no.ko", "--target", "no.en"], 4, None, "no.ko"),
+        (["train", "--text", "a.txt"], 2, "no_recipe", "polyhead train gpt-tiny --text"),
+        (["train", "--images", "photos"], 2, "no_recipe", "polyhead train vit-cifar10 --images"),
+        (["translate", "nowhere"], 5, None, "nowhere"),
+        (["translate"], 2, "bad_usage", "Missing"),
+        (["frobnicate"], 2, "bad_usage", "'frobnicate'"),
+        (["compare", "small", "--seeds", "x"], 2, "bad_usage", "'--seeds'"),
+        (["compare", "small", "base"], 2, "unexpected_argument", "base"),
+        (["compare", "--budget", "1s", "--systems", ","], 2, "unknown_system", "--list"),
+        (["generate", "model", "--prmpt", "x"], 2, "bad_usage", "see polyhead generate --help"),
+        (["train", "a man walks " * 90], 2, "file_name_too_long", "a man wa…"),
+        (["train", "gpt-tiny", "--run", "run" * 90], 2, "file_name_too_long", "runrun"),
+        (["data", "get", "multi3k"], 2, None, "multi30k"),
+        (["data", "check"], 2, "no_input", "--pairs"),
+        (["evaluate", "model", "--source", "a"], 2, "no_input", "--target"),
+        (["evaluate", "model", "--data", "a", "--text", "b"], 2, "no_input", "--images"),
+        (["evaluate", "model", "--text", "a", "--size", "8"], 2, "conflicting_options", "--size"),
+        (["show", "small", "train=5", "train.steps=3"], 2, None, "train"),
+        (["show", "small", "train.steps=3", "train=5"], 2, None, "[train]"),
+        (["show", "gpt-tiny", "model.stack.dropout=1.5"], 2, None, "model.stack.dropout = 1.5"),
+        (["show", "multi30k-de-en-gnmt", "model.dropout=1"], 2, None, "model.dropout = 1"),
+        (["show", "small", f"train.seed={2**63}"], 2, None, "seed = 9223372036854775808"),
+        (["show", "bert", "train.steps=3"], 2, "not_a_recipe", "bert"),
+        (["show", "small", "model.positions=learned", "model.max_length=64"], 2, None, "64"),
     ],
 )
-def test_mistakes_are_one_line_and_an_exit_code(words, code, message, run, tmp_path, monkeypatch):
+def test_an_error_is_one_line_and_an_exit_code(
+    fail, tmp_path, monkeypatch, arguments, code, error, mention
+):
     monkeypatch.chdir(tmp_path)
-    found, out, err = run(*words)
-    assert (found, out) == (code, "")
-    *before, last, end = err.split("\n")
-    assert (last[:10], end) == ("polyhead: ", "")
-    assert message in last
-    assert before in ([], ["reading the data …"])
-    assert not list(tmp_path.iterdir())  # a mistake leaves nothing behind
+    exit_code, error_code, line = fail(*arguments)
+    assert exit_code == code
+    assert error in (None, error_code)
+    assert mention in line
+    assert not list(tmp_path.iterdir())  # nothing is written
 
 
-def test_a_reader_that_has_enough_is_no_error(tiny_run):
+@pytest.mark.parametrize(
+    ("name", "task", "n_parameters"),
+    [("gpt2-xl", "language_modeling", "1,557,611,200"), ("transformer", "translation", "")],
+)
+def test_show_prints_task_size_and_configuration_of_a_model(run, name, task, n_parameters):
+    code, out, _ = run("show", name)
+    assert code == 0
+    assert out.startswith(f"# {name}: {task}, {n_parameters}")
+    values = tomllib.loads(out)["model"]
+    family, config = find_config(name)
+    assert values.pop("family") == family
+    assert from_dict(type(config), values) == config
+
+
+def test_every_model_can_be_shown(run):
+    for name in list_models():
+        assert run("show", name)[0] == 0, name
+
+
+def test_a_closed_pipe_is_no_error(tiny_run):
     head = subprocess.run(  # noqa: S602
         f"yes 내일 | head -n 500 | {sys.executable} -m polyhead translate {tiny_run} --beam 1 "
         "--max-length 4 | head -n 1; echo ${PIPESTATUS[2]}",
@@ -284,7 +287,7 @@ def test_a_reader_that_has_enough_is_no_error(tiny_run):
     assert head.stdout.splitlines()[-1] == "0"
 
 
-def test_completion_is_offered():
+def test_shell_completion_lists_commands():
     words = {"_POLYHEAD_COMPLETE": "complete_bash", "COMP_WORDS": "polyhead tra", "COMP_CWORD": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "polyhead"], env=os.environ | words, capture_output=True, text=True,
@@ -293,8 +296,7 @@ def test_completion_is_offered():
     assert done.stdout.split() == ["train", "translate"]
 
 
-def test_recipes_are_listed_as_they_are_written(run):
-    """Square brackets in a description are not the screen's business."""
+def test_square_brackets_in_the_description_of_a_recipe_are_printed(run):
     code, out, _ = run("recipes")
     assert code == 0
     assert "polyhead[vision]" in out
