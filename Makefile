@@ -34,6 +34,7 @@ test-fast: dev ## unit tests only: no browser, no long training (about 90 second
 lint: dev ## check code, format and wording
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/wording.py
 
 types: dev ## check the types of the package
 	$(BIN)/mypy

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from polyhead.cost.complexity import (
-    Convolution,
+    ConvolutionLayer,
     Layer,
     exponent,
     layers_until_reached,
@@ -105,9 +105,9 @@ KINDS = {
     "self-attention, as printed": One(lambda *_: with_one_head(attention), Theory(2, 1, 0, 0)),
     "self-attention, fused": One(lambda *_: with_one_head(FullAttention()), Theory(2, 1, 0, 0)),
     "recurrent": One(lambda d, _: Recurrent(d), Theory(1, 2, 1, 1)),
-    "convolution": One(lambda d, _: Convolution(d, KERNEL), Theory(1, 2, 0, 1), LONGER),
+    "convolution": One(lambda d, _: ConvolutionLayer(d, KERNEL), Theory(1, 2, 0, 1), LONGER),
     "convolution, dilated": One(
-        lambda d, number: Convolution(d, KERNEL, KERNEL**number), Theory(1, 2, 0, None), LONGER
+        lambda d, number: ConvolutionLayer(d, KERNEL, KERNEL**number), Theory(1, 2, 0, None), LONGER
     ),
     "restricted attention": One(
         lambda *_: with_one_head(LocalAttention(WINDOW)), Theory(1, 1, 0, 1), LONGER

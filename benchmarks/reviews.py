@@ -25,7 +25,7 @@ import measuring
 import torch
 
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled import LabelledExamples, read_labelled
+from polyhead.data.labelled_text import LabelledExamples, read_labelled
 from polyhead.data.locate import find
 from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, DataError, MissingError

@@ -1,4 +1,4 @@
-"""What the readmes tell people to type must work, and both must tell the same."""
+"""Commands of the readmes work, and both readmes show the same ones."""
 
 import io
 import re

@@ -390,7 +390,7 @@ def test_make_lists_its_targets_and_runs_lint_types_and_tests():
     listed = re.findall(r"(?m)^make ([\w-]+) +\S", make())
     declared = re.search(r"(?m)^\.PHONY: (.*)$", (ROOT / "Makefile").read_text())[1]
     assert sorted(listed) == sorted(declared.split())
-    steps = ["setup.py", "ruff check", "ruff format --check", "mypy", "pytest -n 2"]
+    steps = ["setup.py", "ruff check", "ruff format --check", "wording.py", "mypy", "pytest -n 2"]
     output = make("--dry-run", "test")
     assert [output.index(step) for step in steps] == sorted(output.index(step) for step in steps)
     assert "--dev" in output

@@ -14,7 +14,7 @@ from polyhead.cli.main import main
 from polyhead.models.baselines.bahdanau import Bahdanau, BahdanauConfig
 from polyhead.models.registry import FAMILIES, Family
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
-from polyhead.server.registry import load_models
+from polyhead.server.model_registry import load_models
 
 TEXT = "내일 회의가 있어요."
 TRAIN = """

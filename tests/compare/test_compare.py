@@ -22,7 +22,7 @@ from polyhead.compare.budget import (
     read_budget,
     with_steps,
 )
-from polyhead.compare.data import prepare
+from polyhead.compare.corpus import prepare
 from polyhead.compare.page import render
 from polyhead.compare.results import ComparisonTable
 from polyhead.compare.scoring import decoding_state_bytes, score_outputs

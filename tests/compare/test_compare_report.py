@@ -12,7 +12,7 @@ from polyhead.cli import compare as command
 from polyhead.cli.main import main
 from polyhead.compare import runner
 from polyhead.compare.budget import TimeBudget
-from polyhead.compare.data import CompareData
+from polyhead.compare.corpus import CompareData
 from polyhead.compare.page import powers, render, shortened
 from polyhead.compare.plan import ComparePlan
 from polyhead.compare.results import (

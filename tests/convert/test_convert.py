@@ -10,8 +10,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from polyhead.checkpoint.model_dir import set_weights, weights_of
-from polyhead.convert import bert, electra, marian, vit
 from polyhead.convert import gpt2 as gpt
+from polyhead.convert import hf_bert as bert
+from polyhead.convert import hf_electra as electra
+from polyhead.convert import hf_vit as vit
+from polyhead.convert import marian
 from polyhead.convert import weight_names as names
 from polyhead.errors import CheckpointError
 from polyhead.layers.transformer_stack import StackConfig

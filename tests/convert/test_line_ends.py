@@ -100,7 +100,7 @@ def test_greedy_writing_after_line_ends_is_that_of_the_original(prompt, writer, 
 
 
 def written(writer, text, monkeypatch, prompt=""):
-    """What a model shows that says these tokens; END stands for the id of that name."""
+    """Return the text shown for these tokens; END is the end token."""
     first, *others = text.split(END)
     ids = writer.tokenizer.encode(first)[:-1]
     for other in others:
@@ -109,7 +109,7 @@ def written(writer, text, monkeypatch, prompt=""):
     return writer.generate(prompt)
 
 
-def test_a_line_end_is_written_and_the_text_goes_on(writer, monkeypatch):
+def test_a_line_end_is_written_and_the_text_continues(writer, monkeypatch):
     text = "\n".join(LINES * 9)
     assert written(writer, text, monkeypatch) == text
 

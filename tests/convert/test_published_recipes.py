@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from polyhead.convert import bert, electra, vit
 from polyhead.convert import gpt2 as gpt
+from polyhead.convert import hf_bert as bert
+from polyhead.convert import hf_electra as electra
+from polyhead.convert import hf_vit as vit
 from polyhead.models.bert import PUBLISHED as BERTS
 from polyhead.models.electra import PUBLISHED as ELECTRAS
 from polyhead.models.gpt import PUBLISHED as GPTS

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.checkpoint.model_dir import weights_of
-from polyhead.convert import reader, vit
+from polyhead.convert import hf_vit as vit
+from polyhead.convert import reader
 from polyhead.convert.conversion import export_model, import_model
 from polyhead.convert.reader import read_foreign
 from polyhead.convert.timm_vit import config_from_timm
@@ -253,7 +254,7 @@ def test_timms_other_models_are_refused(values, complaint, tmp_path):
         import_model(str(tmp_path / "timm"), tmp_path / "ours")
 
 
-def test_heads_that_nothing_tells_are_asked_for():
+def test_heads_that_nothing_tells_are_requested_for():
     shapes = {"patch_embed.proj.weight": (12, 1, 4, 4), "pos_embed": (1, 5, 12),
               "head.weight": (3, 12), "blocks.0.mlp.fc1.weight": (7, 12)}  # fmt: skip
     with pytest.raises(CheckpointError, match="how many heads the 12 features of 'vit' have"):

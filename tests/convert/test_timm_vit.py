@@ -158,7 +158,7 @@ def test_the_heads_of_plain_vits_are_those_of_timm(size):
         assert found.stack.d_model == theirs.embed_dim
 
 
-def test_heads_of_what_takes_the_mean_must_be_told():
+def test_heads_of_what_takes_the_mean_must_be_given():
     """timm's vit_base_patch16_gap_224 has 16 heads, its namesake with a class token 12."""
     shapes = {"patch_embed.proj.weight": (768, 3, 16, 16), "pos_embed": (1, 196, 768),
               "head.weight": (3, 768), "blocks.0.mlp.fc1.weight": (3072, 768)}  # fmt: skip

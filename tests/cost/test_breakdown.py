@@ -7,7 +7,7 @@ import torch
 from expected_errors import raises
 from torch.nn import functional as F
 
-from polyhead.cost import reversible
+from polyhead.cost import reversible_formulas as reversible
 from polyhead.cost.breakdown import (
     FORMULAS,
     MASKED_SHARE,

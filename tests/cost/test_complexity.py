@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from polyhead.cost.complexity import (
-    Convolution,
+    ConvolutionLayer,
     convolution_work,
     exponent,
     fit,
@@ -36,14 +36,14 @@ def test_work_is_what_torch_counts():
     x = torch.randn(1, 12, 8)
     assert count_flops(lambda: attend(x)) == self_attention_work(12, 8)
     assert count_flops(lambda: recurrent(8)(x)) == recurrent_work(12, 8)
-    assert count_flops(lambda: Convolution(8, 3)(x)) == convolution_work(12, 8, 3)
-    assert count_flops(lambda: Convolution(8, 3, dilation=4)(x)) == convolution_work(12, 8, 3)
+    assert count_flops(lambda: ConvolutionLayer(8, 3)(x)) == convolution_work(12, 8, 3)
+    assert count_flops(lambda: ConvolutionLayer(8, 3, dilation=4)(x)) == convolution_work(12, 8, 3)
     assert restricted_work(12, 8, 12) == self_attention_work(12, 8)
 
 
 def test_only_recurrence_takes_more_steps_for_longer_input():
     assert sequential_steps(attend, 8, 4) == sequential_steps(attend, 64, 4)
-    convolution = Convolution(4, 3)
+    convolution = ConvolutionLayer(4, 3)
     assert sequential_steps(convolution, 8, 4) == sequential_steps(convolution, 64, 4)
     steps = [sequential_steps(recurrent(4), n, 4) for n in (10, 20, 30)]
     assert steps[2] - steps[1] == steps[1] - steps[0] >= 10
@@ -54,7 +54,7 @@ def test_only_recurrence_takes_more_steps_for_longer_input():
 @pytest.mark.parametrize("dilated", [False, True])
 def test_gradients_arrive_after_as_many_convolutions_as_computed(kernel, n, dilated):
     def layer(number):
-        made = Convolution(2, kernel, kernel**number if dilated else 1)
+        made = ConvolutionLayer(2, kernel, kernel**number if dilated else 1)
         nn.init.constant_(made.convolve.weight, 0.5)  # nothing may cancel out
         return made
 
@@ -77,7 +77,7 @@ def test_a_layer_that_looks_nowhere_else_never_connects():
 
 def test_a_kernel_of_one_is_refused():
     with pytest.raises(ValueError, match="kernel = 1: at least 2"):
-        Convolution(4, 1)
+        ConvolutionLayer(4, 1)
 
 
 def test_exponents_of_power_laws_are_found():

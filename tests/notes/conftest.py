@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from polyhead.notes import chapters, claims
-from polyhead.notes.runner import NotesReport, verify
+from polyhead.notes.verification import NotesReport, verify
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def use_sample(monkeypatch):
 
     yield use_sample
     for name in ("sample", "broken"):
-        sys.modules.pop(f"polyhead.notes.chapters.{name}", None)
+        sys.modules.pop(f"polyhead.notes.chapters.{name}_claims", None)
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ from polyhead.layers.transformer_stack import Residual, TransformerBlock, Transf
 from polyhead.models.electra import Electra
 from polyhead.models.vit import PatchEmbed
 from polyhead.notes.claims import find_claim
-from polyhead.notes.runner import run_claims
+from polyhead.notes.verification import run_claims
 from polyhead.training.optim import noam
 
 

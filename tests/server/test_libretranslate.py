@@ -11,7 +11,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from polyhead.server.html_segments import insert_texts, parse_document
 from polyhead.server.language_detection import detect_language
-from polyhead.server.registry import ModelRegistry
+from polyhead.server.model_registry import ModelRegistry
 
 FORM = ("content-type", "application/x-www-form-urlencoded")
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from asgi import JSON, Running, call
 
-from polyhead.server.registry import ModelRegistry
-from polyhead.server.routes import attention as attention_route
-from polyhead.server.routes import classify
+from polyhead.server.model_registry import ModelRegistry
+from polyhead.server.routes import attention_routes as attention_route
+from polyhead.server.routes import classification_routes as classify
 from polyhead.server.schemas import Code
 from polyhead.special_tokens import BOS, EOS
 from polyhead.viz.capture import attention_view

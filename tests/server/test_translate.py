@@ -10,7 +10,7 @@ import torch
 from asgi import JSON, Running, call
 
 from polyhead.pipelines.segments import decode_segments, join_segments, split_text
-from polyhead.server.registry import ModelRegistry
+from polyhead.server.model_registry import ModelRegistry
 from polyhead.viz.capture import alignment
 
 TEXTS = ["내일 회의가 있어요.", "오늘은 금요일입니다.", "세 시에 만나요.", "a", "표 두 장 주세요."]

@@ -14,7 +14,7 @@ import importlib
 import pytest
 
 from polyhead.notes.claims import CLAIMS
-from polyhead.notes.runner import run_claims
+from polyhead.notes.verification import run_claims
 
 
 def failing(chapter):
@@ -27,7 +27,7 @@ class ClaimBreaks:
     """Replacements for parts of the library, and the claims of a chapter that must then fail."""
 
     def __init__(self, chapter):
-        importlib.import_module(f"polyhead.notes.chapters.{chapter}")  # before any patch
+        importlib.import_module(f"polyhead.notes.chapters.{chapter}_claims")  # before any patch
         self.chapter = chapter
         self.cases = []
 

@@ -14,7 +14,7 @@ from pretrained import configured, pretrain, write_labelled
 from tiny_gpt import train_gpt
 from tiny_images import train_on_pictures
 
-from polyhead.server.registry import load_models
+from polyhead.server.model_registry import load_models
 from polyhead.server.settings import Settings
 from polyhead.training.trainer import train
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from polyhead.notes.runner import ClaimRow, NotesReport
+    from polyhead.notes.verification import ClaimRow, NotesReport
 
 STYLES = {"ok": "green", "note wrong": "yellow", "note imprecise": "cyan", "BROKEN": "bold red"}
 MAX_WIDTH = 100  # columns; longer lines are harder to read
@@ -57,9 +57,9 @@ def verify(
     from polyhead.cli.console import counting, say
     from polyhead.i18n import chosen_language
     from polyhead.notes.claims import select_claims
-    from polyhead.notes.report import write_page
-    from polyhead.notes.runner import claim_json
-    from polyhead.notes.runner import verify as verify_claims
+    from polyhead.notes.report_page import write_page
+    from polyhead.notes.verification import claim_json
+    from polyhead.notes.verification import verify as verify_claims
 
     language, names = chosen_language(lang), chapter_or_id or ()
     if explain is not None:
@@ -87,7 +87,7 @@ def verify(
 
 def summarize(report: "NotesReport", language: str) -> str:
     """Return the number of claims with each verdict in one line."""
-    from polyhead.notes.runner import VERDICTS
+    from polyhead.notes.verification import VERDICTS
 
     counts = {VERDICTS[verdict].in_language(language): n for verdict, n in report.counts.items()}
     if language == "ko":
@@ -123,7 +123,7 @@ def print_report(report: "NotesReport", language: str) -> None:
 
 def cells(row: "ClaimRow", language: str) -> list[str]:
     """Return ID, verdict, claim, expected value, computed value and the note's value."""
-    from polyhead.notes.runner import VERDICTS, value_in_language
+    from polyhead.notes.verification import VERDICTS, value_in_language
 
     values = (row.result.expected, row.result.got, row.result.noted)
     texts = [
@@ -140,7 +140,7 @@ def row_grid(row: "ClaimRow", language: str, width: int) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from polyhead.notes.runner import got_of, shortened, value_in_language
+    from polyhead.notes.verification import got_of, shortened, value_in_language
 
     id, verdict, claim, expected, _, _ = cells(row, language)
     got = " ".join(shortened(value_in_language(got_of(row.result), language)).split())
@@ -173,7 +173,7 @@ def explain_claim(id: str, language: str, *, as_json: bool) -> int:
     """Print a claim with formula, explanation, verdict, code and a script; return the exit code."""
     from rich.console import Console
 
-    from polyhead.notes.runner import explain
+    from polyhead.notes.verification import explain
 
     row, parts = explain(id, language)
     if as_json:

@@ -18,7 +18,7 @@ from typing import Any
 
 from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors
 from polyhead.compare.budget import TimeBudget
-from polyhead.compare.data import CompareData, prepare
+from polyhead.compare.corpus import CompareData, prepare
 from polyhead.compare.results import read_json, write_json
 from polyhead.compare.systems import HOME, Contest, System, select_systems, system_values
 from polyhead.config import read, set_by_path

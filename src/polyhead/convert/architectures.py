@@ -23,8 +23,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyhead.convert import bert, electra, marian, vit
 from polyhead.convert import gpt2 as gpt
+from polyhead.convert import hf_bert as bert
+from polyhead.convert import hf_electra as electra
+from polyhead.convert import hf_vit as vit
+from polyhead.convert import marian
 from polyhead.convert import special_ids as ids
 from polyhead.convert.reader import ForeignCheckpoint
 from polyhead.convert.special_ids import SpecialIds

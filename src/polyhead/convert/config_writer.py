@@ -9,8 +9,11 @@ from typing import Any
 
 from torch import Tensor
 
-from polyhead.convert import bert, electra, marian, vit
 from polyhead.convert import gpt2 as gpt
+from polyhead.convert import hf_bert as bert
+from polyhead.convert import hf_electra as electra
+from polyhead.convert import hf_vit as vit
+from polyhead.convert import marian
 from polyhead.convert import special_ids as ids
 from polyhead.convert.pixels import MEAN, STD
 from polyhead.convert.special_ids import SpecialIds

@@ -21,7 +21,7 @@ from polyhead.convert import architectures, config_writer, parity, pixels
 from polyhead.convert import special_ids as ids
 from polyhead.convert.architectures import Conversion
 from polyhead.convert.config_writer import ExportedModel
-from polyhead.convert.electra import embeddings_are_shared
+from polyhead.convert.hf_electra import embeddings_are_shared
 from polyhead.convert.parity import LIMIT, Parity, ReferenceModel
 from polyhead.convert.pixels import PIXELS, Scale
 from polyhead.convert.reader import CONFIG, WEIGHTS, ForeignCheckpoint, locate, read_foreign

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from polyhead.convert.vit import require_plain
+from polyhead.convert.hf_vit import require_plain
 from polyhead.convert.weight_names import THEIR_ACTIVATIONS, require, whole
 from polyhead.errors import CheckpointError
 from polyhead.layers.feed_forward import Activation

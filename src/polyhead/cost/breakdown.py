@@ -29,7 +29,7 @@ from polyhead.cost.formulas import (
     product,
     stack_cost,
 )
-from polyhead.cost.reversible import reversible_cost
+from polyhead.cost.reversible_formulas import reversible_cost
 from polyhead.errors import ConfigError
 from polyhead.layers.cross_entropy import CHUNK
 from polyhead.models.bert import BERT, BERTConfig

@@ -47,7 +47,7 @@ def restricted_work(n: int, d_model: int, neighbours: int) -> int:
     return attention_kernel(1, 1, n, neighbours, d_model).forward
 
 
-class Convolution(nn.Module):
+class ConvolutionLayer(nn.Module):
     """A convolution over the present and k - 1 positions of the past, `dilation` apart."""
 
     def __init__(self, d_model: int, kernel: int, dilation: int = 1) -> None:

@@ -77,10 +77,11 @@ def claim(id: str, *code: object) -> Callable[[Check], Check]:
         if id in CLAIMS:
             raise ValueError(f"claim {id} is registered twice")
         path = Path(inspect.getfile(inspect.unwrap(check)))
-        texts = read_texts(path.with_suffix(".toml"))
+        chapter = path.stem.removesuffix("_claims")
+        texts = read_texts(path.with_name(f"{chapter}.toml"))
         own = texts[id]
         CLAIMS[id] = Claim(
-            id=id, chapter=path.stem, chapter_title=Words(**texts["title"]),
+            id=id, chapter=chapter, chapter_title=Words(**texts["title"]),
             note=own.get("note", "right"), text=Words(**own["claim"]), formula=own["formula"],
             explanation=Words(**{k: " ".join(v.split()) for k, v in own["explanation"].items()}),
             code=code, check=check,
@@ -99,7 +100,7 @@ def read_texts(path: Path) -> dict[str, Any]:
 def load_claims() -> list[Claim]:
     """Import every chapter and return all claims, chapter by chapter."""
     for chapter in CHAPTERS:
-        importlib.import_module(f"polyhead.notes.chapters.{chapter}")
+        importlib.import_module(f"polyhead.notes.chapters.{chapter}_claims")
     known = [claim for claim in CLAIMS.values() if claim.chapter in CHAPTERS]
     return sorted(known, key=lambda claim: CHAPTERS.index(claim.chapter))
 

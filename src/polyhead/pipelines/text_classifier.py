@@ -11,7 +11,7 @@ import torch
 from polyhead.data.batches.base import group_by_length, pad
 from polyhead.data.batches.labelled import framed
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled import LabelledExamples, class_numbers, read_labelled
+from polyhead.data.labelled_text import LabelledExamples, class_numbers, read_labelled
 from polyhead.data.locate import find_all
 from polyhead.errors import CheckpointError
 from polyhead.metrics.bootstrap import SAMPLES, Interval, interval

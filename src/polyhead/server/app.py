@@ -10,17 +10,14 @@ from starlette.types import Receive, Scope, Send
 
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.metrics import Metrics
+from polyhead.server.model_registry import ModelRegistry
 from polyhead.server.openapi import describe_api
-from polyhead.server.registry import ModelRegistry
 from polyhead.server.responses import json_response
-from polyhead.server.routes import (
-    attention,
-    classify,
-    generate,
-    libretranslate,
-    status,
-    translate,
-)
+from polyhead.server.routes import attention_routes as attention
+from polyhead.server.routes import classification_routes as classify
+from polyhead.server.routes import generation_routes as generate
+from polyhead.server.routes import libretranslate, status
+from polyhead.server.routes import translation_routes as translate
 from polyhead.server.scheduler import Scheduler
 from polyhead.server.security import SecurityMiddleware
 from polyhead.server.settings import Settings

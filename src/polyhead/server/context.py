@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from polyhead.server.cancellation import run_cancellable
 from polyhead.server.metrics import Metrics
-from polyhead.server.registry import ModelRegistry, ServedModel
+from polyhead.server.model_registry import ModelRegistry, ServedModel
 from polyhead.server.scheduler import Scheduler
 from polyhead.server.settings import MAX_UNPACKED, Settings
 from polyhead.server.worker import QueuedRequest

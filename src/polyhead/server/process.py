@@ -22,7 +22,7 @@ import uvicorn
 from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError
 from polyhead.server.app import Application
-from polyhead.server.registry import ModelRegistry, load_models
+from polyhead.server.model_registry import ModelRegistry, load_models
 from polyhead.server.settings import MAX_CONNECTIONS, Settings
 
 POLL_SECONDS = 0.02

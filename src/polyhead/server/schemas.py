@@ -357,7 +357,7 @@ class ClassProbability(BaseModel):
     probability: float
 
 
-class Classification(ClassProbability):
+class ClassificationResponse(ClassProbability):
     """The most probable class; `cut`: the text was longer than the model reads."""
 
     cut: bool
@@ -368,7 +368,7 @@ class ClassifyResponse(BaseModel):
     """One entry for each text, or for the image."""
 
     model: str
-    results: list[Classification]
+    results: list[ClassificationResponse]
 
 
 class DetectedLanguage(BaseModel):

@@ -12,7 +12,7 @@ from polyhead.layers.kv_cache import BlockCache
 from polyhead.layers.masks import NO_MASK
 from polyhead.layers.recurrent import LookBack
 from polyhead.layers.transformer_stack import TransformerBlock
-from polyhead.notes.chapters import attention
+from polyhead.notes.chapters import attention_claims as attention
 
 breaks = ClaimBreaks("attention")
 kernel, layer, project = (

@@ -4,9 +4,9 @@ import torch
 from claims import ClaimBreaks
 from torch.nn import functional as F
 
-from polyhead.cost.complexity import Convolution
+from polyhead.cost.complexity import ConvolutionLayer
 from polyhead.layers.local_attention import LocalAttention
-from polyhead.notes.chapters import complexity
+from polyhead.notes.chapters import complexity_claims as complexity
 
 breaks = ClaimBreaks("complexity")
 attention = complexity.attention
@@ -39,9 +39,9 @@ class ParallelRecurrence(torch.nn.Linear):
         return (super().forward(x),)
 
 
-@breaks(complexity, "Convolution", exactly="I3")
+@breaks(complexity, "ConvolutionLayer", exactly="I3")
 def convolution_without_dilation(d, k, *_):
-    return Convolution(d, k)
+    return ConvolutionLayer(d, k)
 
 
 @breaks(LocalAttention, "_visible", exactly="I4")

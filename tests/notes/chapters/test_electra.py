@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from polyhead.models import electra as model
 from polyhead.models.electra import Electra, ElectraOutput
-from polyhead.notes.chapters import electra
+from polyhead.notes.chapters import electra_claims as electra
 
 breaks = ClaimBreaks("electra")
 forward, build = Electra.forward, Electra.__init__

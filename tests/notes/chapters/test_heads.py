@@ -6,7 +6,7 @@ from claims import ClaimBreaks
 from torch import nn
 
 from polyhead.layers.attention import KV, FullAttention, MultiHeadAttention
-from polyhead.notes.chapters import heads
+from polyhead.notes.chapters import heads_claims as heads
 
 breaks = ClaimBreaks("heads")
 build, project = MultiHeadAttention.__init__, MultiHeadAttention.project

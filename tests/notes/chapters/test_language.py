@@ -6,7 +6,7 @@ from polyhead.data.batches.masked import MaskingConfig
 from polyhead.layers.attention import FullAttention, attention_weights
 from polyhead.layers.masks import NO_MASK
 from polyhead.models import bert, gpt
-from polyhead.notes.chapters import language
+from polyhead.notes.chapters import language_claims as language
 from polyhead.viz import draw_text
 
 breaks = ClaimBreaks("language")

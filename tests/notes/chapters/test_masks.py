@@ -9,7 +9,7 @@ from polyhead.layers.attention import FullAttention, attention
 from polyhead.layers.kv_cache import BlockCache
 from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.models import gpt, transformer
-from polyhead.notes.chapters import masks
+from polyhead.notes.chapters import masks_claims as masks
 
 breaks = ClaimBreaks("masks")
 

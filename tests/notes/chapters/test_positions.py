@@ -14,7 +14,7 @@ from polyhead.layers.positions import (
 )
 from polyhead.layers.transformer_stack import TransformerBlock
 from polyhead.models.vit import ViT
-from polyhead.notes.chapters import positions
+from polyhead.notes.chapters import positions_claims as positions
 
 breaks = ClaimBreaks("positions")
 build, forward = SinusoidalPositions.__init__, SinusoidalPositions.forward

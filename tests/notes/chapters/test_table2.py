@@ -5,7 +5,7 @@ from claims import ClaimBreaks
 
 from polyhead.cost import breakdown, published
 from polyhead.cost.formulas import Cost
-from polyhead.notes.chapters import table2
+from polyhead.notes.chapters import table2_claims as table2
 from polyhead.notes.claims import find_claim
 
 breaks = ClaimBreaks("table2")

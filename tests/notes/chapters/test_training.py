@@ -5,7 +5,7 @@ from claims import ClaimBreaks
 
 from polyhead.data.batches.translation import TranslationBatch
 from polyhead.models.transformer import Transformer
-from polyhead.notes.chapters import training
+from polyhead.notes.chapters import training_claims as training
 from polyhead.training import losses, optim
 
 breaks = ClaimBreaks("training")

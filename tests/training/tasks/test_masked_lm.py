@@ -15,7 +15,7 @@ import polyhead
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.checkpoint import tensors
-from polyhead.convert import bert
+from polyhead.convert import hf_bert as bert
 from polyhead.data.batches.masked import BERT_MASKING as BERT_MASKS
 from polyhead.data.batches.masked import Masker, split_sequences, validation_batches
 from polyhead.errors import CheckpointError, ConfigError, DataError

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import polyhead
 from polyhead.checkpoint import model_dir as model_folder
-from polyhead.convert import electra as interchange
+from polyhead.convert import hf_electra as interchange
 from polyhead.data.batches.masked import (
     ELECTRA_MASKING,
     Masker,

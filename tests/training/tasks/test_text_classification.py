@@ -16,7 +16,7 @@ from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.data.batches.labelled import TextBatches, framed
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled import (
+from polyhead.data.labelled_text import (
     LabelledExamples,
     class_numbers,
     classes_of,

@@ -16,7 +16,7 @@ import numpy as np
 from polyhead.config import from_dict
 from polyhead.data.config import DataConfig
 from polyhead.data.doctor.alignment import AlignedSpan, judge
-from polyhead.data.doctor.report import (
+from polyhead.data.doctor.findings import (
     MAX_EXAMPLES,
     SEVERITIES,
     CorpusFinding,

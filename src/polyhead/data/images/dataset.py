@@ -30,7 +30,7 @@ from polyhead.data.images.folders import (
     with_classes,
 )
 from polyhead.data.images.idx import is_idx, read_images
-from polyhead.data.labelled import class_numbers
+from polyhead.data.labelled_text import class_numbers
 from polyhead.data.locate import find
 from polyhead.errors import ConfigError, DataError, MissingError
 

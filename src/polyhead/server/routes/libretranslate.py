@@ -12,10 +12,10 @@ from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.errors import HTTPError
 from polyhead.server.html_segments import insert_texts, parse_document
 from polyhead.server.language_detection import detect_language
-from polyhead.server.registry import ServedModel
+from polyhead.server.model_registry import ServedModel
 from polyhead.server.request_parsing import count_characters, read_json_or_form
 from polyhead.server.responses import json_response
-from polyhead.server.routes.translate import translate_texts
+from polyhead.server.routes.translation_routes import translate_texts
 from polyhead.server.security import check_key
 from polyhead.server.settings import MAX_CHARACTERS, MAX_N_BEST
 

@@ -7,7 +7,7 @@ from polyhead import __version__
 from polyhead.server import schemas, settings
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.errors import HTTPError
-from polyhead.server.registry import ServedModel
+from polyhead.server.model_registry import ServedModel
 from polyhead.server.responses import json_response
 
 LIMITS = {

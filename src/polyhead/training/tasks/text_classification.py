@@ -9,7 +9,12 @@ import torch
 from torch.nn import functional as F
 
 from polyhead.data.batches.labelled import TextBatch, TextBatches, framed
-from polyhead.data.labelled import LabelledCorpus, LabelledExamples, class_numbers, load_labelled
+from polyhead.data.labelled_text import (
+    LabelledCorpus,
+    LabelledExamples,
+    class_numbers,
+    load_labelled,
+)
 from polyhead.errors import ConfigError
 from polyhead.metrics.classification import report
 from polyhead.tokenizers.storage import TokenizerPair

@@ -13,8 +13,8 @@ from polyhead.layers.attention import attention_weights
 from polyhead.layers.masks import CAUSAL
 from polyhead.notes import figures
 from polyhead.notes.claims import CHAPTERS, load_claims
-from polyhead.notes.report import FIGURES, KINDS, render, write_page
-from polyhead.notes.runner import run_claims
+from polyhead.notes.report_page import FIGURES, KINDS, render, write_page
+from polyhead.notes.verification import run_claims
 from polyhead.training.optim import noam
 
 SVG = "{http://www.w3.org/2000/svg}"

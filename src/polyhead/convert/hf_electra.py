@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyhead.convert import bert
-from polyhead.convert.bert import ENCODER, NOT_OURS
+from polyhead.convert import hf_bert as bert
+from polyhead.convert.hf_bert import ENCODER, NOT_OURS
 from polyhead.convert.weight_names import Weights, renamed, swapped, whole
 from polyhead.errors import CheckpointError
 from polyhead.models.bert import BERTConfig

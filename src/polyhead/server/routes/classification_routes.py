@@ -138,11 +138,13 @@ def _check_n_pixels(content: bytes) -> None:
 
 def _classification(
     probabilities: dict[str, float], top: int | None, *, is_cut: bool
-) -> schemas.Classification:
+) -> schemas.ClassificationResponse:
     ranked = sorted(probabilities.items(), key=lambda pair: -pair[1])[:top]
     classes = [schemas.ClassProbability(label=label, probability=p) for label, p in ranked]
     label, probability = ranked[0]
-    return schemas.Classification(label=label, probability=probability, cut=is_cut, classes=classes)
+    return schemas.ClassificationResponse(
+        label=label, probability=probability, cut=is_cut, classes=classes
+    )
 
 
 ENDPOINTS = (

@@ -16,7 +16,7 @@ import torch
 from polyhead.i18n import Words
 from polyhead.notes import figures
 from polyhead.notes.figures import Figure
-from polyhead.notes.runner import (
+from polyhead.notes.verification import (
     VERDICTS,
     ClaimRow,
     Verdict,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyhead.convert.bert import STACK
+from polyhead.convert.hf_bert import STACK
 from polyhead.convert.weight_names import (
     Weights,
     n_classes,

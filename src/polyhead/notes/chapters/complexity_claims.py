@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from polyhead.cost.complexity import (
-    Convolution,
+    ConvolutionLayer,
     fit,
     layers_to_see,
     layers_until_reached,
@@ -56,11 +56,11 @@ def sequential_recurrence() -> ClaimResult:
     return result if work == recurrent_work(64, 8) == 4 * 64 * 8**2 else same(4 * 64 * 8**2, work)
 
 
-@claim("I3", Convolution, layers_until_reached, layers_to_see)
+@claim("I3", ConvolutionLayer, layers_until_reached, layers_to_see)
 def layers_of_convolution() -> ClaimResult:
     """Count layers until position 27 depends on position 1, dilated and contiguous, k = 3."""
-    dilated = layers_until_reached(lambda layer: Convolution(4, 3, 3**layer), 27, 4)
-    contiguous = layers_until_reached(lambda _: Convolution(4, 3), 27, 4)
+    dilated = layers_until_reached(lambda layer: ConvolutionLayer(4, 3, 3**layer), 27, 4)
+    contiguous = layers_until_reached(lambda _: ConvolutionLayer(4, 3), 27, 4)
     computed = [layers_to_see(27, 3, dilated=True), layers_to_see(27, 3, dilated=False)]
     result = same(expected=[3, 13], got=[dilated, contiguous] if computed == [3, 13] else computed)
     return result.with_note([3, 3], differs=contiguous != 3)

@@ -15,10 +15,10 @@ from polyhead.pipelines.translator import Translator
 from polyhead.server import schemas
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.errors import HTTPError, invalid_input
-from polyhead.server.registry import ServedModel
+from polyhead.server.model_registry import ServedModel
 from polyhead.server.request_parsing import is_image, read_image, read_json
 from polyhead.server.responses import json_response
-from polyhead.server.routes.classify import read_pixels
+from polyhead.server.routes.classification_routes import read_pixels
 from polyhead.special_tokens import EOS
 from polyhead.viz.binary import to_binary
 from polyhead.viz.capture import TextPipeline, attention_view

@@ -20,7 +20,7 @@ from polyhead.pipelines.translator import Translation, Translator
 from polyhead.server import schemas
 from polyhead.server.cancellation import run_cancellable
 from polyhead.server.context import AppContext, Endpoint
-from polyhead.server.registry import ServedModel
+from polyhead.server.model_registry import ServedModel
 from polyhead.server.request_parsing import count_characters, read_json
 from polyhead.server.responses import json_response
 from polyhead.server.worker import BatchKey, IsCancelled, QueuedRequest

@@ -19,7 +19,7 @@ from polyhead.layers.attention import FullAttention, MultiHeadAttention, attenti
 from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.layers.transformer_stack import TransformerStack
 from polyhead.notes.claims import CHAPTERS, find_claim, load_claims, read_texts, select_claims
-from polyhead.notes.runner import PACKAGE, location, run_claims, script
+from polyhead.notes.verification import PACKAGE, location, run_claims, script
 
 LIMIT_SECONDS = 60
 FOLDER = PACKAGE / "notes" / "chapters"
@@ -44,7 +44,9 @@ def call(capfd, monkeypatch):
 
 def test_every_module_is_a_chapter_and_every_text_belongs_to_a_claim():
     claims = load_claims()
-    assert {file.stem for file in FOLDER.glob("[!_]*.py")} == set(CHAPTERS)
+    assert {file.stem for file in FOLDER.glob("[!_]*.py")} == {
+        f"{name}_claims" for name in CHAPTERS
+    }
     for chapter in CHAPTERS:
         ids = [claim.id for claim in claims if claim.chapter == chapter]
         assert ids
@@ -182,7 +184,7 @@ def test_scripts_import_what_their_check_uses(use_sample):
         assert typed(script(row.claim)) == str(row.result)
     text = script(find_claim("B2"))
     assert "    # a comment\n" in text
-    assert "from polyhead.notes.chapters.sample import HALF, twice\n" in text
+    assert "from polyhead.notes.chapters.sample_claims import HALF, twice\n" in text
     assert "import math\n" in text
     assert "os.path" not in text
     assert "@claim" not in text
