@@ -41,7 +41,7 @@ def test_help_and_version_do_not_import_torch():
 
 
 @pytest.mark.parametrize(
-    "command", [*(set(COMMANDS) - {"recipes", "doctor", "demo"}), "data check", "data get"]
+    "command", [*sorted(set(COMMANDS) - {"recipes", "doctor", "demo"}), "data check", "data get"]
 )
 def test_help_prints_each_example_on_a_line_of_its_own(run, command):
     code, out, _ = run(*command.split(), "--help")
