@@ -54,7 +54,7 @@ class Copyist(nn.Module):
 
 @pytest.mark.parametrize(("back", "right"), [(10, 1.0), (9, 0.2)])
 def test_only_the_second_w_counts_and_all_of_it(duplication, monkeypatch, back, right):
-    monkeypatch.setattr(duplication, "use_rounds", lambda *_: None)
+    monkeypatch.setattr(duplication, "set_eval_rounds", lambda *_: None)
     task = duplication.Task(length=20, symbols=6, judged=200, batch=50)
     found = duplication.judge(Copyist(6, back), task, 1)
     assert found == pytest.approx(right, abs=0.05 if back == 9 else 0)

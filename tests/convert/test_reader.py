@@ -241,7 +241,7 @@ def test_timms_weights_alone_are_enough_if_one_says_what_they_are(tmp_path):
     [
         ({"architecture": "resnet50"}, "architecture = 'resnet50' is not supported, only timm's"),
         ({"global_pool": "avg"}, "global_pool = 'avg' is not supported, only 'token'"),
-        ({"architecture": "vit_base_patch16_clip_quickgelu_224"}, "computes other outputs"),
+        ({"architecture": "vit_base_patch16_clip_quickgelu_224"}, "computes something else"),
         ({"model_args": {"qk_norm": True}}, "model_args.qk_norm is not supported"),
         ({"model_args": {"act_layer": "mish"}}, "model_args.act_layer = 'mish' is not known"),
         ({"architecture": "vit_base_patch16_224"}, "how many heads the 192 features of 'vit_base_"),

@@ -93,9 +93,9 @@ def test_timms_width_of_the_inner_layer_is_ours_for_every_ratio():
     ("config", "line"),
     [
         (ViTConfig(stem=(8,)), r"stem = \[8\]: their ViT has no convolutions before"),
-        (ViTConfig(positions="rotary"), "positions = 'rotary': their model of this family has"),
-        (ViTConfig(positions="sinusoidal"), "positions = 'sinusoidal': their model of this fam"),
-        (ViTConfig(stack=replace(SMALL, norm="post")), "norm = 'post': their model of this fam"),
+        (ViTConfig(positions="rotary"), "positions = 'rotary': "),
+        (ViTConfig(positions="sinusoidal"), "positions = 'sinusoidal': "),
+        (ViTConfig(stack=replace(SMALL, norm="post")), "norm = 'post': "),
         (ViTConfig(stack=replace(SMALL, norm_eps=1e-5)), "norm_eps = 1e-05: that of timm's ViT"),
     ],
 )
@@ -119,9 +119,9 @@ def test_without_timm_nothing_is_compared_and_the_line_names_timm(tmp_path, monk
     ours(tmp_path / "ours", CONFIGS["class"])
     words = ["export", tmp_path / "ours", "--to", "timm", "--output", tmp_path / "timm"]
     assert main([str(word) for word in words]) == 0
-    assert "only names and shapes: timm is not installed" in capfd.readouterr().err
+    assert "timm is not installed" in capfd.readouterr().err
     assert main(["import", str(tmp_path / "timm"), "--output", str(tmp_path / "again")]) == 0
-    assert "only names and shapes: timm is not installed" in capfd.readouterr().err
+    assert "timm is not installed" in capfd.readouterr().err
 
 
 def test_an_import_that_computes_something_else_than_timm_is_refused(tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ def test_padding_is_never_read(cell, bidirectional):
     """As if every sentence had been alone; the direction from the right begins at its last word."""
     reader = Recurrence(cell, 6, 2, 0.0, bidirectional=bidirectional)
     x = torch.randn(3, 5, 6)
-    states, last = reader.read(x, LENGTHS)
+    states, last = reader.encode(x, LENGTHS)
     for row, n in enumerate(LENGTHS.tolist()):
         alone, state = reader.cells(x[row : row + 1, :n])
         torch.testing.assert_close(states[row, :n], alone[0])
@@ -48,8 +48,8 @@ def test_padding_is_never_read(cell, bidirectional):
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 def test_reading_in_two_parts_is_reading_at_once(cell):
     writer, x = Recurrence(cell, 4, 2, 0.0), torch.randn(2, 5, 4)
-    whole, last = writer.read(x, torch.tensor([5, 5]))
-    first, state = writer.read(x[:, :3], torch.tensor([3, 3]))
+    whole, last = writer.encode(x, torch.tensor([5, 5]))
+    first, state = writer.encode(x[:, :3], torch.tensor([3, 3]))
     second, state = writer(x[:, 3:], state)
     torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
     for one, other in zip(state, last, strict=True):

@@ -173,7 +173,7 @@ def require_classic(stack: StackConfig, *, norm: str, positions: str, own: str) 
     for name, value in wanting.items():
         like = " and ".join(f"{other} = {wanted!r}" for other, wanted in wanting.items())
         raise CheckpointError(
-            f"{name} = {ours[name]!r}: Hugging Face's model of this family has only {value!r}. "
+            f"{name} = {ours[name]!r}: the target's model of this family has only {value!r}. "
             f"Retrain with {like} to export it.",
             "not_exportable",
         )

@@ -7,7 +7,7 @@ interrupted run resumes from a `DataPosition`, with any number of worker process
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,10 @@ class Batch:
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
 
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the fields in order, so that `source, target, labels = batch` works."""
+        return (getattr(self, field.name) for field in fields(self))
+
     @property
     def n_tokens(self) -> int:
         """Number of tokens, padding excluded."""
@@ -43,8 +47,7 @@ class Batch:
         return self._map(lambda rows: rows[:middle]), self._map(lambda rows: rows[middle:])
 
     def _map(self: AnyBatch, change: Callable[[Tensor], Tensor]) -> AnyBatch:
-        values = [getattr(self, field.name) for field in fields(self)]
-        return type(self)(*(change(v) if isinstance(v, Tensor) else v for v in values))
+        return type(self)(*(change(v) if isinstance(v, Tensor) else v for v in self))
 
 
 @dataclass(frozen=True)
