@@ -92,8 +92,8 @@ def test_an_odd_width_is_divided_as_equally_as_can_be():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (AxialConfig((3, 5)), r"axial.shape = \[3, 5\] has 15 positions, but max_length is 16; write "
-                              r"\[4, 4\], or leave the shape out"),
+        (AxialConfig((3, 5)), r"axial.shape = \[3, 5\] has 15 positions, but max_length is 16; "
+                              r"write \[4, 4\], or leave the shape out"),
         (AxialConfig((-4, -4)), r"axial.shape = \[-4, -4\] has 16 positions"),
         (AxialConfig((4, 4), (2, 5)), r"axial.widths = \[2, 5\]: expected 2 numbers that add up to "
                                       r"d_model \(8\); write \[4, 4\]"),

@@ -155,8 +155,8 @@ def test_without_positions_a_sentence_is_a_bag_of_words():
     ("choice", "message"),
     [
         ({"attention": "local", "score": "additive"},
-         'local attention knows score = "scaled_dot" only, got \'additive\'; leave score out, or'),
-        ({"attention": ("full", "lsh"), "score": "dot"}, 'lsh attention knows score = "scaled_dot'),
+         'local attention supports score = "scaled_dot" only, got \'additive\'; leave score out'),
+        ({"attention": ("full", "lsh"), "score": "dot"}, 'lsh attention supports score = '),
         ({"attention": ()}, r"attention = \[\]: name at least one kind"),
         ({"attention": "local", "window": 0}, "window = 0: expected at least 1"),
         ({"reversible": True}, r'norm is "post"; write norm = "pre", or reversible = false'),

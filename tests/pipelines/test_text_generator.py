@@ -15,6 +15,9 @@ from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.layers.attention_hooks import record_attention
 from polyhead.pipelines.text_generator import TextGenerator, stream_text, truncate_at_stop
 from polyhead.pipelines.translator import Translator
+from polyhead.special_tokens import EOS
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.viz.capture import attention_view
 from polyhead.viz.select import ViewOptions
 from polyhead.viz.views import AttentionView

@@ -85,7 +85,7 @@ def test_every_task_has_its_panel(open_page, process, use, text, shown):
 
 
 def test_attention_of_a_long_generated_text_is_shown(open_page, served):
-    name, context = served("generate").name, served("generate").model.context
+    name, context = served("generate").name, served("generate").model.max_length
     page = open_page(f"#model={name}&q={'내일 ' * context}")
     page.wait_for_selector("#cells")
     assert page.evaluate("document.querySelector('#cells').width") == context

@@ -78,7 +78,7 @@ HANGING = """
 import sys, time
 from pathlib import Path
 from polyhead.server.process import serve
-from polyhead.server.routes import translate
+from polyhead.server.routes import translation_routes as translate
 from polyhead.server.settings import Settings
 
 translate.{name} = lambda *_: time.sleep(1000)

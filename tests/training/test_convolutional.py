@@ -55,7 +55,7 @@ def test_convs2s_has_attention_maps_and_a_coverage_penalty(runs):
 
 def test_bytenet_has_no_attention(runs):
     translator = polyhead.load(runs / "bytenet")
-    with pytest.raises(ConfigError, match="does not tell what it looks at; set it to 0"):
+    with pytest.raises(ConfigError, match="cross-attention; set it to 0"):
         translator.n_best([LINE], options=DecodeConfig(beam=2, max_length=8, coverage=0.2))
 
 

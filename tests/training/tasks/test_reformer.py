@@ -114,12 +114,12 @@ def test_a_translator_with_lsh_in_its_encoder_is_trained_and_used(tmp_path, monk
         ("reformer-tiny", "model.stack.lsh.buckets=7", "model.stack.lsh: n_buckets must be even"),
         ("reformer-tiny", "model.stack.lsh.rounds=0", "rounds = 0: expected at least 1"),
         ("reformer-tiny", "model.stack.norm=post", 'write norm = "pre", or reversible = false'),
-        ("reformer-tiny", "model.stack.score=dot", 'knows score = "scaled_dot" only'),
+        ("reformer-tiny", "model.stack.score=dot", 'supports score = "scaled_dot" only'),
         ("reformer-tiny", "model.stack.n_heads=3", "(128) must be a multiple of n_heads (3)"),
         (
             "reformer-tiny",
             "model.positions=axial model.axial.shape=[3,5]",
-            "has 15 places, but",
+            "has 15 positions, but",
         ),
         (
             "reformer-tiny",

@@ -78,7 +78,7 @@ Object.assign(WORDS, {
   classes: ["Classes", "분류"],
   drop: ["Drop an image here, or choose one", "이미지를 끌어다 놓거나 고르세요"],
   drop_hint: ["PNG, JPEG, WebP or GIF. It is sent only to this server.", "PNG, JPEG, WebP, GIF. 이미지는 이 서버로만 보냅니다."],
-  key: ["This server requires an API key", "이 서버는 API 키가 필요합니다"],
+  api_key: ["This server requires an API key", "이 서버는 API 키가 필요합니다"],
   key_wrong: ["The API key is wrong.", "API 키가 맞지 않습니다."],
   key_send: ["Use the key", "키 사용"],
   no_models: ["The server has no models.", "서버에 모델이 없습니다."],

@@ -125,7 +125,7 @@ function footer(page) {
 
 // Shown after 401 or 403: asks for the API key.
 function showKeyForm(state, isWrong) {
-  const input = element("input", { type: "password", id: "key", autocomplete: "off", required: true, "aria-label": say(state, "key") });
+  const input = element("input", { type: "password", id: "key", autocomplete: "off", required: true, "aria-label": say(state, "api_key") });
   const form = element("form", {
     class: "card key",
     submit: (event) => {
@@ -133,7 +133,7 @@ function showKeyForm(state, isWrong) {
       useKey(input.value);
       loadModels();
     },
-  }, element("h1", {}, say(state, "key")), isWrong ? element("p", { class: "trouble", role: "alert" }, say(state, "key_wrong")) : null,
+  }, element("h1", {}, say(state, "api_key")), isWrong ? element("p", { class: "trouble", role: "alert" }, say(state, "key_wrong")) : null,
   input, element("button", { class: "primary" }, say(state, "key_send")));
   root.replaceChildren(form);
   input.focus();
