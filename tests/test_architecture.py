@@ -36,7 +36,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
     "cost": {"models", "layers", "training", "data", "tokenizers", *FOUNDATION},
     "compare": {
         "training", "pipelines", "cost", "metrics", "render", "data", "tokenizers", "checkpoint",
-        "decoding", "models", "notes", "layers", *FOUNDATION,
+        "decoding", "models", "layers", *FOUNDATION,
     },
     "notes": {
         "data", "layers", "models", "training", "decoding", "viz", "cost", "render", "errors",

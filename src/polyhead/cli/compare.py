@@ -220,7 +220,7 @@ def unexpected_name(recipe: str, other: str) -> ConfigError:
 
 def model_dirs(row: "TableRow", folder: Path) -> list[Path]:
     """Return the run directories behind a row: that of its first seed, or those of an ensemble."""
-    return [folder / "runs" / name for name in row.runs]
+    return [folder / "runs" / run for run in row.members or [f"{row.system}-{row.seeds[0]}"]]
 
 
 def print_table(table: "ComparisonTable", language: str) -> None:

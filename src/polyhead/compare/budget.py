@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -16,60 +16,59 @@ from polyhead.errors import ConfigError
 from polyhead.training.run_log import NullReporter, ProgressReporter
 
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
-TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
-PROBE_STEPS, SHORT_PROBE_STEPS = 60, 6
-SHORT = 60.0  # seconds; so small a budget is not worth a long probe
+TIME = re.compile("".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in UNITS))
 POINTS = 10  # validations, and so points of a learning curve
 LEAST_STEPS = 2
 
 
 @dataclass(frozen=True)
-class TimeBudget:
-    """Seconds of CPU time, or FLOPs: exactly one is given."""
+class Budget:
+    """Seconds of CPU time, or FLOPs."""
 
-    seconds: float | None = None
-    flops: float | None = None
+    amount: float
+    unit: Literal["seconds", "flops"]
 
     def __str__(self) -> str:
-        if self.flops is not None:
-            return f"{self.flops:.3g} FLOPs"
-        assert self.seconds is not None
-        if self.seconds < SHORT:
-            return f"{self.seconds:g} second{'s' * (self.seconds != 1)}"
-        minutes = self.seconds / 60
-        return f"{minutes:g} minute{'s' * (minutes != 1)}"
+        if self.unit == "flops":
+            return f"{self.amount:.3g} FLOPs"
+        name, number = ("second", self.amount) if self.is_short else ("minute", self.amount / 60)
+        return f"{number:g} {name}{'s' * (number != 1)}"
+
+    @property
+    def is_short(self) -> bool:
+        """Less than a minute: shown in seconds, and not worth timing many steps."""
+        return self.unit == "seconds" and self.amount < 60
+
+    def n_steps(self, share: float, cost: float) -> int:
+        """Return how many steps a share of the budget allows, given the cost of one."""
+        return max(LEAST_STEPS, round(share * self.amount / cost))
 
 
-def read_budget(time_given: str | None, flops_given: str | None) -> TimeBudget:
+def read_budget(time_given: str | None, flops_given: str | None) -> Budget:
     """Parse a time such as `20m`, `90s`, `1h30m`, or FLOPs such as `5e14`: exactly one."""
-    if (time_given is None) == (flops_given is None):
+    if flops_given is not None and time_given is None:
+        try:
+            flops = float(flops_given)
+        except ValueError:
+            flops = 0.0
+        if not 0 < flops < float("inf"):
+            raise ConfigError(
+                f"--flops {flops_given}: expected a number such as 5e14", "invalid_budget"
+            )
+        return Budget(flops, "flops")
+    if time_given is None or flops_given is not None:
         raise ConfigError(
             "give either --budget 20m (CPU time per system) or --flops 5e14", "budget_missing"
         )
-    if flops_given is not None:
-        return TimeBudget(flops=_read_flops(flops_given))
-    assert time_given is not None
     parsed = TIME.fullmatch(time_given.strip())
-    if not time_given.strip() or parsed is None:
-        raise ConfigError(
-            f"--budget {time_given}: expected a time such as 90s, 20m or 1h30m", "invalid_budget"
-        )
-    seconds = sum(
-        float(n) * unit for n, unit in zip(parsed.groups(), UNITS.values(), strict=True) if n
-    )
+    numbers = parsed.groups(default="0") if parsed else ()
+    seconds = sum(float(n) * unit for n, unit in zip(numbers, UNITS.values(), strict=False))
     if seconds <= 0:
-        raise ConfigError(f"--budget {time_given}: must be positive, e.g. 20m", "invalid_budget")
-    return TimeBudget(seconds=seconds)
-
-
-def _read_flops(given: str) -> float:
-    try:
-        flops = float(given)
-    except ValueError:
-        flops = 0.0
-    if not 0 < flops < float("inf"):
-        raise ConfigError(f"--flops {given}: expected a number such as 5e14", "invalid_budget")
-    return flops
+        raise ConfigError(
+            f"--budget {time_given}: expected a positive time such as 90s, 20m or 1h30m",
+            "invalid_budget",
+        )
+    return Budget(seconds, "seconds")
 
 
 @dataclass
@@ -82,7 +81,7 @@ class TimingReporter(NullReporter):
     inner: ProgressReporter = field(default_factory=NullReporter)
     on_cpu: bool = True
     moments: list[float] = field(default_factory=list)  # seconds of each update
-    last: float | None = None
+    last: float = 0.0
 
     def now(self) -> float:
         """Return CPU time divided by the number of threads; wall-clock time on other devices."""
@@ -91,7 +90,6 @@ class TimingReporter(NullReporter):
         return time.perf_counter()
 
     def stage(self, text: str) -> None:
-        """Forward a stage."""
         self.inner.stage(text)
 
     def notice(self, text: str) -> None:
@@ -100,21 +98,16 @@ class TimingReporter(NullReporter):
         self.inner.notice(text)
 
     def begin(self, step: int, steps: int) -> None:
-        """Start the clock."""
         self.last = self.now()
         self.inner.begin(step, steps)
 
     def step(self, metrics: dict[str, Any]) -> None:
-        """Record the time of an update."""
         now = self.now()
-        if self.last is not None:
-            self.moments.append(now - self.last)
+        self.moments.append(now - self.last)
         self.last = now
         self.inner.step(metrics)
 
     def end(self) -> None:
-        """Stop the clock."""
-        self.last = None
         self.inner.end()
 
     @property
@@ -122,20 +115,6 @@ class TimingReporter(NullReporter):
         """Mean over the second half of the updates: the first ones are slower."""
         half = self.moments[len(self.moments) // 2 :]
         return max(1e-9, sum(half) / max(1, len(half)))
-
-
-def probe_steps(budget: TimeBudget) -> int:
-    """Return how many steps are timed."""
-    short = budget.seconds is not None and budget.seconds < SHORT
-    return SHORT_PROBE_STEPS if short else PROBE_STEPS
-
-
-def affordable_steps(budget: TimeBudget, share: float, cost: Mapping[str, float]) -> int:
-    """Return how many steps a share of the budget allows, given the cost of one."""
-    if budget.flops is None:
-        assert budget.seconds is not None
-        return max(LEAST_STEPS, round(share * budget.seconds / cost["seconds_per_step"]))
-    return max(LEAST_STEPS, round(share * budget.flops / cost["flops_per_step"]))
 
 
 def with_steps(values: Mapping[str, Any], steps: int) -> dict[str, Any]:

@@ -23,10 +23,8 @@ from polyhead.errors import ConfigError, DataError
 from polyhead.training.config import LISTS
 
 BESIDE = {"val": "test_2016_flickr", "valid": "test", "dev": "test"}  # by the name's first part
-TESTS = {"source": "test_source", "target": "test_target", "pairs": "test_pairs"}
 TITLES = {"test": "the test", "valid": "validation"}
-UTF_8 = "utf-8"
-SEED = 1  # of what is held out
+SEEDS = {"test": 1, "valid": 2}  # of what is held out
 
 
 @dataclass(frozen=True)
@@ -47,74 +45,69 @@ def prepare(
     listed = {n: [v] if n in LISTS and isinstance(v, str) else v for n, v in data.items()}
     config = from_dict(DataConfig, listed, "data.")
     make_missing(config)
-    given = {name: tuple(tests.get(key) or ()) for name, key in TESTS.items()}
-    if not any(given.values()) and not own:
-        given = beside(config)
-    if any(given.values()):
-        sources, references = read_test(config, given)
-        where = ", ".join(Path(file).name for file in given["source"] or given["pairs"])
-    else:
-        sources, references, where = [], [], ""
-    has_valid = bool(config.valid_source or config.valid_target or config.valid_pairs)
-    if sources and has_valid:
+    valid = config.valid_source, config.valid_target, config.valid_pairs
+    given = [tuple(tests.get(f"test_{kind}") or ()) for kind in ("source", "target", "pairs")]
+    if not any(given) and not own:
+        given = beside(valid)
+    sources, references = read_test(config, *given) if any(given) else ([], [])
+    where = ", ".join(Path(file).name for file in given[0] or given[2])
+    missing = [name for name, has in (("test", sources), ("valid", any(valid))) if not has]
+    if not missing:
         return CompareData(listed, sources, references, where)
-    split = hold_out_missing(config, folder, test=not sources, valid=not has_valid)
-    new = {n: v for n, v in listed.items() if n not in _replaced(split.files)} | split.files
-    if split.test is not None:
-        sources, references, where = split.test.sources, split.test.targets, "held out"
-    return CompareData(new, sources, references, where, split.notices)
+    sets = hold_out_missing(config, missing)
+    notice = " and ".join(f"{len(sets[name]):,} pairs for {TITLES[name]}" for name in missing)
+    if "valid" not in missing and config.encoding != "utf-8":
+        sets["valid"] = read_pairs(config, *valid, "data.valid")
+    replaced = {"corpus", "encoding", "pairs", *(["valid_pairs"] if "valid" in sets else [])}
+    new = {name: value for name, value in listed.items() if name not in replaced}
+    for name, pairs in sets.items():
+        for side, lines in (("source", pairs.sources), ("target", pairs.targets)):
+            path = folder / f"{name}.{side}"
+            if not path.exists():
+                write_file(path, "".join(f"{line}\n" for line in lines))
+            if name != "test":
+                new[side if name == "train" else f"valid_{side}"] = [str(path)]
+    if "test" in sets:
+        sources, references, where = sets["test"].sources, sets["test"].targets, "held out"
+    notices = (f"held out of the training text: {notice}",)
+    return CompareData(new, sources, references, where, notices)
 
 
-def beside(config: DataConfig) -> dict[str, tuple[str, ...]]:
+def beside(valid: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     """Return the test files beside a recipe's validation files, or none."""
-    valid = {
-        "source": config.valid_source, "target": config.valid_target, "pairs": config.valid_pairs,
-    }  # fmt: skip
-    tests = {name: tuple(map(_test_name, files)) for name, files in valid.items()}
+
+    def test_of(file: str) -> str:
+        first, dot, rest = Path(file).name.partition(".")
+        return str(Path(file).with_name(f"{BESIDE.get(first, 'test')}{dot}{rest}"))
+
+    tests = [tuple(map(test_of, files)) for files in valid]
     try:
-        find_all([file for files in tests.values() for file in files])
+        find_all([file for files in tests for file in files])
     except DataError:
-        return dict.fromkeys(valid, ())
+        return [(), (), ()]
     return tests
 
 
-def _test_name(valid: str) -> str:
-    path = Path(valid)
-    first, dot, rest = path.name.partition(".")
-    return str(path.with_name(f"{BESIDE.get(first, 'test')}{dot}{rest}"))
-
-
 def read_test(
-    config: DataConfig, given: Mapping[str, Sequence[str]]
+    config: DataConfig, source: Sequence[str], target: Sequence[str], pairs: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Return sentences and references; empty lines of parallel files are kept."""
-    if given["pairs"]:
-        pairs = read_pairs(config, given["source"], given["target"], given["pairs"], "test")
-        return pairs.sources, pairs.targets
-    if not given["source"] or not given["target"]:
+    if pairs:
+        both = read_pairs(config, source, target, pairs, "test")
+        return both.sources, both.targets
+    if not source or not target:
         raise ConfigError(
             "give both --test-source FILE and --test-target FILE, or --test-pairs",
             "incomplete_test",
         )
-    source, target = (find_all(given[side]) for side in ("source", "target"))
-    return read_references(source, target, encoding=config.encoding)
+    return read_references(find_all(source), find_all(target), encoding=config.encoding)
 
 
-@dataclass(frozen=True)
-class Split:
-    """Held-out pairs, and the files they were written to."""
-
-    files: dict[str, list[str]]
-    test: Pairs | None
-    notices: tuple[str, ...]
-
-
-def hold_out_missing(config: DataConfig, folder: Path, *, test: bool, valid: bool) -> Split:
-    """Hold out a test or validation set; write it and the remaining training text."""
+def hold_out_missing(config: DataConfig, missing: Sequence[str]) -> dict[str, Pairs]:
+    """Split the training text: the missing sets, and the rest as `train`."""
     train = read_pairs(config, config.source, config.target, config.pairs, "data")
     count = held_out_count(len(train), config.hold_out, MAX_SHARE_OF_PAIRS)
-    if len(train) <= count * (test + valid):
-        missing = [name for name, lacks in (("test", test), ("valid", valid)) if lacks]
+    if len(train) <= count * len(missing):
         sets_missing = " and ".join(TITLES[name] for name in missing)
         pairs_are = "pair is" if len(train) == 1 else "pairs are"
         raise DataError(
@@ -123,29 +116,6 @@ def hold_out_missing(config: DataConfig, folder: Path, *, test: bool, valid: boo
             "too_few_pairs",
         )
     sets: dict[str, Pairs] = {}
-    for name, wanted, seed in (("test", test, SEED), ("valid", valid, SEED + 1)):
-        if wanted:
-            train, sets[name] = hold_out(train, count, seed)
-    notice = " and ".join(f"{len(sets[name]):,} pairs for {TITLES[name]}" for name in sets)
-    if not valid and config.encoding != UTF_8:
-        given = config.valid_source, config.valid_target, config.valid_pairs
-        sets["valid"] = read_pairs(config, *given, "data.valid")
-    files: dict[str, list[str]] = {}
-    for name, pairs in {"train": train, **sets}.items():
-        for side, lines in (("source", pairs.sources), ("target", pairs.targets)):
-            path = folder / f"{name}.{side}"
-            if not path.exists():
-                write_file(path, "".join(f"{line}\n" for line in lines))
-            key = {"train": side, "valid": f"valid_{side}"}.get(name)
-            if key is not None:
-                files[key] = [str(path)]
-    notices = (f"held out of the training text: {notice}",)
-    return Split(files, sets.get("test"), notices)
-
-
-def _replaced(files: Mapping[str, Any]) -> set[str]:
-    """Return the keys of [data] that the written files (in UTF-8) replace."""
-    replaced = {"corpus", "encoding", "source", "target", "pairs"}
-    if "valid_source" in files:
-        replaced |= {"valid_source", "valid_target", "valid_pairs"}
-    return replaced
+    for name in missing:
+        train, sets[name] = hold_out(train, count, SEEDS[name])
+    return {"train": train, **sets}

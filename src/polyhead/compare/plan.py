@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors
-from polyhead.compare.budget import TimeBudget
+from polyhead.compare.budget import Budget
 from polyhead.compare.corpus import CompareData, prepare
 from polyhead.compare.results import read_json, write_json
 from polyhead.compare.systems import HOME, Contest, System, select_systems, system_values
@@ -50,7 +50,7 @@ class CompareRequest:
 
     contest: Contest
     folder: Path
-    budget: TimeBudget
+    budget: Budget
     recipe: str | None = None
     changes: tuple[str, ...] = ()
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -63,25 +63,27 @@ class CompareRequest:
 
 @dataclass(frozen=True)
 class ComparePlan:
-    """A checked comparison, ready to run."""
+    """A checked comparison, ready to run.
 
-    contest: Contest
-    folder: Path
-    budget: TimeBudget
-    name: str  # of the data
+    base: the recipe, with the data of the comparison.
+    home: its data are those that the systems' recipes were made for.
+    changes: overrides of every system.
+    ensembles: the names and seeds of the members, by the ensemble's name.
+    """
+
+    request: CompareRequest
     base: dict[str, Any]
     home: bool
     changes: tuple[str, ...]
     test: CompareData
     systems: tuple[System, ...]
-    seeds: int
     metric: Metric
-    ensembles: tuple[tuple[str, ...], ...] = ()  # names of systems
-    ensembles_of_seeds: bool = False
+    ensembles: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
 
-    def values(self, system: System) -> dict[str, Any]:
-        """Return the configuration of a system before its steps are known."""
-        return system_values(system, self.base, home=self.home, changes=self.changes)
+    @property
+    def folder(self) -> Path:
+        """The comparison's directory."""
+        return self.request.folder
 
 
 def make_plan(request: CompareRequest) -> ComparePlan:
@@ -96,43 +98,33 @@ def make_plan(request: CompareRequest) -> ComparePlan:
             "no_data",
         )
     systems = select_systems(request.contest, request.systems)
-    ensembles = read_ensembles(request, systems)
+    ensembles = read_ensembles(request, [system.name for system in systems])
     base = read_recipe(request.recipe or DEFAULT_RECIPE)
-    check_translates(request.recipe, base)
     home = not own and base.get("data") == read(find_recipe(HOME)).get("data")
     if own:
         kept = {k: v for k, v in base.get("data", {}).items() if k not in (*LISTS, "corpus")}
         base["data"] = kept | {name: list(paths) for name, paths in request.files.items() if paths}
     changes = apply_data_overrides(base, request.changes)
     for system in systems:
-        check_values(system, system_values(system, base, home=home, changes=changes))
-    check_is_comparison_dir(request.folder)
-    discard_unstarted(request.folder)
+        try:
+            build(system_values(system, base, home=home, changes=changes))
+        except ConfigError as error:
+            if not str(error).startswith(("model.", "train.")):
+                raise
+            raise ConfigError(f"{system.name}: {error}", error.code) from None
+    check_directory(request.folder)
     test = prepare(base.get("data", {}), request.tests, request.folder / "data", own=own)
     metric = request.metric or ("wer" if base.get("text", {}).get("jamo") else "bleu")
-    plan = ComparePlan(
-        request.contest,
-        request.folder,
-        request.budget,
-        Path(request.recipe or "own text").stem,
-        {**base, "data": test.data},
-        home,
-        changes,
-        test,
-        systems,
-        request.seeds,
-        metric,
-        tuple(names for names in ensembles if names != (SEEDS,)),
-        (SEEDS,) in ensembles,
-    )
-    check_same_plan(plan, request)
+    base["data"] = test.data
+    plan = ComparePlan(request, base, home, changes, test, systems, metric, ensembles)
+    check_same_plan(plan)
     return plan
 
 
 def read_recipe(name: str) -> dict[str, Any]:
-    """Read a recipe; the error for a text file says how to give text."""
+    """Read a recipe for translation; the error for a text file says how to give text."""
     try:
-        return read(find_recipe(name))
+        base = read(find_recipe(name))
     except ConfigError as error:
         if not Path(name).is_file() or Path(name).suffix == ".toml":
             raise
@@ -140,27 +132,14 @@ def read_recipe(name: str) -> dict[str, Any]:
             f"{error}. If this is training text, write --source {name} --target FILE.",
             "text_as_recipe",
         ) from None
-
-
-def check_values(system: System, values: dict[str, Any]) -> None:
-    """Raise ConfigError, naming the system, if its model or training cannot be configured so."""
-    try:
-        build(values)
-    except ConfigError as error:
-        if not str(error).startswith(("model.", "train.")):
-            raise
-        raise ConfigError(f"{system.name}: {error}", error.code) from None
-
-
-def check_translates(recipe: str | None, base: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a recipe of another task than translation."""
     family = base.get("model", {}).get("family")
     if family in FAMILIES and FAMILIES[family].task != "translation":
         raise ConfigError(
-            f"{recipe}: the family {family} does not translate. Use a recipe such as "
+            f"{name}: the family {family} does not translate. Use a recipe such as "
             "multi30k-de-en, or your own text with --source FILE --target FILE.",
             "not_translation",
         )
+    return base
 
 
 def apply_data_overrides(base: dict[str, Any], changes: Sequence[str]) -> tuple[str, ...]:
@@ -185,46 +164,47 @@ def apply_data_overrides(base: dict[str, Any], changes: Sequence[str]) -> tuple[
     return tuple(system_changes)
 
 
-def read_ensembles(request: CompareRequest, systems: Sequence[System]) -> list[tuple[str, ...]]:
-    """Parse --ensemble: `seeds`, or names of systems in the comparison, joined by +."""
-    names = [system.name for system in systems]
-    ensembles = []
+def read_ensembles(
+    request: CompareRequest, systems: Sequence[str]
+) -> dict[str, list[tuple[str, int]]]:
+    """Parse --ensemble: `seeds`, or names of compared systems, joined by +."""
+    ensembles = {}
+    if SEEDS in request.ensembles:
+        if request.seeds < 2:
+            raise ConfigError(
+                "--ensemble seeds: needs several seeds, e.g. --seeds 3", "invalid_ensemble"
+            )
+        seeds = range(1, request.seeds + 1)
+        ensembles = {name: [(name, seed) for seed in seeds] for name in systems}
     for given in request.ensembles:
-        members = tuple(given.split("+"))
-        if members == (SEEDS,):
-            if request.seeds < 2:
-                raise ConfigError(
-                    "--ensemble seeds: needs several seeds, e.g. --seeds 3", "invalid_ensemble"
-                )
-        elif len(set(members)) < len(members):
+        members = given.split("+")
+        if len(set(members)) < len(members):
             raise ConfigError(
                 f"--ensemble {given} lists the same system twice. For several seeds of it write "
                 "--seeds 3 --ensemble seeds.",
                 "invalid_ensemble",
             )
-        elif len(members) < 2 or set(members) - set(names):
+        if given != SEEDS and (len(members) < 2 or set(members) - set(systems)):
             raise ConfigError(
                 f"--ensemble {given}: expected seeds, or at least two compared systems joined "
-                f"by +, such as {'+'.join(names[:2])}",
+                f"by +, such as {'+'.join(systems[:2])}",
                 "invalid_ensemble",
             )
-        ensembles.append(members)
+        if given != SEEDS:
+            ensembles[given] = [(name, 1) for name in members]
     return ensembles
 
 
-def check_is_comparison_dir(folder: Path) -> None:
-    """Raise ConfigError for a file, or for a non-empty directory that is not a comparison's."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / PLAN).is_file():
+def check_directory(folder: Path) -> None:
+    """Raise ConfigError if the path is not a comparison's; delete a plan that never started."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file. Choose another --run.", "not_a_comparison")
+    has_plan = (folder / PLAN).is_file()
+    if folder.is_dir() and any(folder.iterdir()) and not has_plan:
         raise ConfigError(
             f"{folder} is not a comparison's directory. Choose another --run.", "not_a_comparison"
         )
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file. Choose another --run.", "not_a_comparison")
-
-
-def discard_unstarted(folder: Path) -> None:
-    """Delete the plan of a comparison that never started training."""
-    if (folder / PLAN).is_file() and not (folder / BUDGETS).exists():
+    if has_plan and not (folder / BUDGETS).exists():
         with os_errors_as_polyhead_errors(folder):
             (folder / PLAN).unlink()
             for name in ("data", "tokenizer"):
@@ -232,14 +212,15 @@ def discard_unstarted(folder: Path) -> None:
                     shutil.rmtree(folder / name)
 
 
-def check_same_plan(plan: ComparePlan, request: CompareRequest) -> None:
+def check_same_plan(plan: ComparePlan) -> None:
     """Write the plan, or raise ConfigError if it differs from the one that was started.
 
     Systems and seeds may be added later.
     """
+    request = plan.request
     now = {
-        "contest": plan.contest.name,
-        "budget": str(plan.budget),
+        "contest": request.contest.name,
+        "budget": str(request.budget),
         "recipe": request.recipe,
         "files": {name: list(paths) for name, paths in request.files.items() if paths},
         "test files": {name: list(paths) for name, paths in request.tests.items() if paths},
@@ -248,13 +229,11 @@ def check_same_plan(plan: ComparePlan, request: CompareRequest) -> None:
         "metric": plan.metric,
         "test set": fingerprint([*plan.test.sources, *plan.test.references]),
     }
-    now = json.loads(json.dumps(now))
     path = plan.folder / PLAN
     if not path.exists():
         write_json(path, now)
-        return
-    before = read_json(path)
-    for name, value in now.items():
+    before = read_json(path, dict)
+    for name, value in json.loads(json.dumps(now)).items():
         if before.get(name) != value:
             shown = ""
             if name not in ("data", "test set"):

@@ -8,9 +8,9 @@ table.json                a `ComparisonTable`
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors, write_text
 from polyhead.cost.published import PublishedSystem
@@ -18,13 +18,14 @@ from polyhead.errors import ConfigError
 from polyhead.metrics.bleu import Score
 from polyhead.pipelines.evaluation import Metric
 
+T = TypeVar("T")
 DECODINGS = ("greedy", "beam")
 OF_ENSEMBLES = ("members", "names")  # keys that the rows of single systems do not have
 
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """Cost of a training: CPU seconds, and FLOPs by formula and measured on real batches."""
+    """Cost of a training: CPU seconds, and FLOPs without padding and on real batches."""
 
     steps: int | float
     tokens: int | float
@@ -121,11 +122,6 @@ class TableRow:
     members: list[str] | None = None
     names: list[str] | None = None
 
-    @property
-    def runs(self) -> list[str]:
-        """Names of the runs to use: that of the first seed, or those of the members."""
-        return self.members or [f"{self.system}-{self.seeds[0]}"]
-
 
 @dataclass(frozen=True)
 class EvaluationSet:
@@ -155,58 +151,26 @@ class ComparisonTable:
     rows: list[TableRow]
     paper: dict[str, PublishedSystem]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the content of table.json."""
-        published = {key: row._asdict() for key, row in self.paper.items()}
-        return to_json(self) | {"paper": published}
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """Read a value of this type from a JSON file; raises ConfigError if the file is damaged."""
+    try:
+        return TypeAdapter(kind).validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        raise ConfigError(
+            f"{path} is damaged. Delete it and run the same command again.", "damaged_file"
+        ) from None
 
 
-def to_json(value: Any) -> dict[str, Any]:
-    """Return a result as JSON values; keys of ensembles are left out where they are None."""
+def write_json(path: Path, value: Any) -> None:
+    """Write a dictionary or a result as JSON; keys of ensembles are left out where None."""
 
-    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         return {name: item for name, item in pairs if item is not None or name not in OF_ENSEMBLES}
 
-    return asdict(value, dict_factory=fields)
-
-
-def result_file(folder: Path, name: str, seed: int | str) -> Path:
-    """Return the path of a system's result in a comparison's directory."""
-    return folder / "results" / f"{name}-{seed}.json"
-
-
-def output_file(folder: Path, name: str, seed: int | str, decoding: str) -> Path:
-    """Return the path of a system's translations in a comparison's directory."""
-    return folder / "outputs" / f"{name}-{seed}.{decoding}.txt"
-
-
-def read_result(path: Path) -> SystemResult:
-    """Read a file that `write_json` wrote."""
-    try:
-        return TypeAdapter(SystemResult).validate_python(read_json(path))
-    except ValidationError:
-        raise _damaged(path) from None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; raises ConfigError if the file is damaged."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
-        raise _damaged(path)
-    return values
-
-
-def _damaged(path: Path) -> ConfigError:
-    return ConfigError(
-        f"{path} is damaged. Delete it and run the same command again.", "damaged_file"
-    )
-
-
-def write_json(path: Path, values: dict[str, Any]) -> None:
-    """Write a JSON object atomically."""
+    values = value if isinstance(value, dict) else asdict(value, dict_factory=plain)
+    if isinstance(value, ComparisonTable):
+        values["paper"] = {key: row._asdict() for key, row in value.paper.items()}
     write_file(path, json.dumps(values, ensure_ascii=False, indent=1) + "\n")
 
 

@@ -4,35 +4,32 @@ Finished systems are not trained again; an interrupted training is resumed exact
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from polyhead import devices
-from polyhead.checkpoint.atomic_dir import atomic_dir, os_errors_as_polyhead_errors
-from polyhead.compare.budget import TimingReporter, affordable_steps, probe_steps, with_steps
-from polyhead.compare.ensembles import run_ensembles
+from polyhead.checkpoint.atomic_dir import atomic_dir
+from polyhead.compare.budget import TimingReporter, with_steps
 from polyhead.compare.page import render
-from polyhead.compare.plan import BUDGETS, ComparePlan, CompareRequest, make_plan
+from polyhead.compare.plan import BUDGETS, SEEDS, ComparePlan, CompareRequest, make_plan
 from polyhead.compare.results import (
+    DECODINGS,
     ComparisonTable,
     SystemResult,
     read_json,
-    read_result,
-    result_file,
-    to_json,
     write_file,
     write_json,
 )
 from polyhead.compare.scoring import (
     flops_per_token,
     measured_flops_per_token,
-    n_translations,
+    score_ensemble,
     score_system,
 )
-from polyhead.compare.systems import System
+from polyhead.compare.systems import System, system_values
 from polyhead.compare.table import markdown, summarize
 from polyhead.config import from_dict, set_by_path
 from polyhead.data.batches.translation import Pair, TranslationBatches
@@ -46,15 +43,12 @@ from polyhead.training.config import RunConfig, build
 from polyhead.training.run_dir import TOKENIZER, fingerprint
 from polyhead.training.run_log import NullReporter, ProgressReporter, RunLog
 from polyhead.training.tasks.base import load_or_train_tokenizers
-from polyhead.training.trainer import TrainResult, train
+from polyhead.training.tasks.translation import encode_pairs
+from polyhead.training.trainer import train
 
+PROBE_STEPS, SHORT_PROBE_STEPS = 60, 6  # that are timed
 Progress = Callable[[int], None]  # takes the number of items that were finished
 Counting = Callable[[str, int], AbstractContextManager[Progress]]  # takes a title and a total
-
-
-def no_progress(_title: str, _total: int) -> AbstractContextManager[Progress]:
-    """Report no progress."""
-    return nullcontext(lambda _: None)
 
 
 class Interrupted(Exception):
@@ -87,7 +81,7 @@ def compare_systems(
     *,
     language: str = "en",
     reporter: ProgressReporter | None = None,
-    counting: Counting = no_progress,
+    counting: Counting = lambda _title, _total: nullcontext(lambda _: None),
 ) -> ComparisonOutcome:
     """Train and score every system, and write the table."""
     reporter = NullReporter() if reporter is None else reporter
@@ -97,47 +91,63 @@ def compare_systems(
     reporter.stage("testing for significance")
     table = summarize(plan, results, ensembles)
     text = markdown(table, language)
-    page, data, plain = (plan.folder / f"table.{kind}" for kind in ("html", "json", "md"))
+    plain, page, data = (plan.folder / f"table.{kind}" for kind in ("md", "html", "json"))
     write_file(plain, text)
     write_file(page, render(table, language))
-    write_json(data, table.to_json())
+    write_json(data, table)
     return ComparisonOutcome(table, text, (plain, page, data))
 
 
 def run_systems(
-    plan: ComparePlan, reporter: ProgressReporter, counting: Counting = no_progress
+    plan: ComparePlan, reporter: ProgressReporter, counting: Counting
 ) -> list[SystemResult]:
     """Return the results of all systems and seeds in the order of the table."""
     for notice in plan.test.notices:
         reporter.notice(notice)
-    entries = [(system, seed) for system in plan.systems for seed in range(1, plan.seeds + 1)]
-    files = [result_file(plan.folder, system.name, seed) for system, seed in entries]
-    results: list[SystemResult] = []
+    seeds = range(1, plan.request.seeds + 1)
+    entries = [(system, seed) for system in plan.systems for seed in seeds]
+    paths = [plan.folder / "results" / f"{system.name}-{seed}.json" for system, seed in entries]
     shared: SharedData | None = None
-    for number, ((system, seed), path) in enumerate(zip(entries, files, strict=True), start=1):
+    for number, ((system, seed), path) in enumerate(zip(entries, paths, strict=True), start=1):
+        if path.exists():
+            continue
+        shared = read_shared(plan, reporter) if shared is None else shared
+        position = f"[{number}/{len(entries)}]"
+        named_seed = f", seed {seed}" if len(seeds) > 1 else ""
+        left = time_left(plan, sum(not path.exists() for path in paths[number - 1 :]))
+        reporter.stage(f"{position} {system.title}{named_seed}{left}")
+        folders = train_system(plan, shared, system, seed, reporter)
+        reporter.stage(f"{position} evaluating {system.title}")
+        with counting("evaluating", len(DECODINGS) * len(plan.test.sources)) as progress:
+            write_json(path, score_system(plan, shared.pairs, system, seed, folders, progress))
+    return [read_json(path, SystemResult) for path in paths]
+
+
+def run_ensembles(
+    plan: ComparePlan,
+    results: list[SystemResult],
+    reporter: ProgressReporter,
+    counting: Counting,
+) -> list[SystemResult]:
+    """Return the results of all ensembles."""
+    by_run = {(result.system, result.seed): result for result in results}
+    scored = []
+    for name, runs in plan.ensembles.items():
+        kind = "team" if "+" in name else f"{SEEDS}{len(runs)}"
+        path = plan.folder / "results" / f"{name}-{kind}.json"
         if not path.exists():
-            shared = read_shared(plan, reporter) if shared is None else shared
-            position = f"[{number}/{len(entries)}]"
-            named_seed = f", seed {seed}" if plan.seeds > 1 else ""
-            left = time_left(plan, sum(not file.exists() for file in files[number - 1 :]))
-            reporter.stage(f"{position} {system.title}{named_seed}{left}")
-            folders = [
-                train_stage(plan, shared, system, seed, stage, reporter)
-                for stage in range(len(system.stages))
-            ]
-            reporter.stage(f"{position} evaluating {system.title}")
-            with counting("evaluating", n_translations(plan.test.sources)) as progress:
-                result = score_system(plan, shared.pairs, (system, seed), folders, progress)
-            write_json(path, to_json(result))
-        results.append(read_result(path))
-    return results
+            reporter.stage(f"evaluating the ensemble {name} ({len(runs)} members)")
+            with counting("evaluating", len(DECODINGS) * len(plan.test.sources)) as progress:
+                result = score_ensemble(plan, name, [by_run[run] for run in runs], progress)
+            write_json(path, result)
+        scored.append(read_json(path, SystemResult))
+    return scored
 
 
 def time_left(plan: ComparePlan, n_left: int) -> str:
     """Describe the training time of the systems that are left, if the budget is a time."""
-    if plan.budget.seconds is None:
-        return ""
-    minutes = round(n_left * plan.budget.seconds / 60)
+    budget = plan.request.budget
+    minutes = round(n_left * budget.amount / 60) if budget.unit == "seconds" else 0
     plural = "s" * (minutes != 1)
     return f" ({minutes:,} minute{plural} of training left in all)" if minutes else ""
 
@@ -147,133 +157,110 @@ def read_shared(plan: ComparePlan, reporter: ProgressReporter) -> SharedData:
     reporter.stage("reading the data")
     data = from_dict(DataConfig, plan.base["data"], "data.")
     text = from_dict(TextConfig, plan.base.get("text", {}), "text.")
-    train_pairs = load_parallel(data, seed=1).train
-    _check_same_text(plan.folder, [*train_pairs.sources, *train_pairs.targets])
-    log = RunLog(plan.folder, reporter)
-    tokens = load_or_train_tokenizers(
-        plan.folder / TOKENIZER, train_pairs.sources, train_pairs.targets, text, log
-    )
-    source = tokens.source.encode_batch(train_pairs.sources)
-    target = tokens.target.encode_batch(train_pairs.targets)
-    pairs = [
-        pair for pair in zip(source, target, strict=True) if max(map(len, pair)) <= data.max_length
-    ]
-    if not pairs:
-        raise DataError(
-            f"all training pairs are longer than {data.max_length} tokens; raise data.max_length",
-            "all_too_long",
-        )
-    return SharedData(tokens, pairs)
-
-
-def _check_same_text(folder: Path, lines: Sequence[str]) -> None:
-    """Raise DataError if the training text changed since the comparison was started."""
-    path, now = folder / "text.json", {"training": fingerprint(lines)}
+    pairs = load_parallel(data, seed=1).train
+    path, now = plan.folder / "text.json", fingerprint([*pairs.sources, *pairs.targets])
     if not path.exists():
-        write_json(path, now)
-    elif read_json(path) != now:
+        write_json(path, {"training": now})
+    elif read_json(path, dict) != {"training": now}:
         raise DataError(
-            f"{folder}: the training text changed since this comparison was started. Restore the "
-            "files, or choose another --run.",
+            f"{plan.folder}: the training text changed since this comparison was started. Restore "
+            "the files, or choose another --run.",
             "data_changed",
         )
+    log = RunLog(plan.folder, reporter)
+    tokenizers = load_or_train_tokenizers(
+        plan.folder / TOKENIZER, pairs.sources, pairs.targets, text, log
+    )
+    encoded = encode_pairs(tokenizers, pairs, data.max_length, "training", log)
+    return SharedData(tokenizers, encoded.ids)
 
 
-def stage_folder(plan: ComparePlan, system: System, seed: int, stage: int) -> Path:
-    """Return the run directory of a stage; only that of the last stage has no stage number."""
-    is_last = stage == len(system.stages) - 1
-    return plan.folder / "runs" / f"{system.name}-{seed}{'' if is_last else f'-stage-{stage + 1}'}"
+def train_system(
+    plan: ComparePlan, shared: SharedData, system: System, seed: int, reporter: ProgressReporter
+) -> list[Path]:
+    """Train all stages for as many steps as the budget allows; return their run directories.
+
+    Only the directory of the last stage has no number of a stage.
+    """
+    stages = [f"-stage-{number}" for number in range(1, len(system.stages))]
+    folders = [plan.folder / "runs" / f"{system.name}-{seed}{stage}" for stage in (*stages, "")]
+    for number, folder in enumerate(folders):
+        values = system_values(system, plan.base, home=plan.home, changes=plan.changes)
+        for change in system.stages[number].changes:
+            set_by_path(values, change)
+        values["train"]["seed"] = seed
+        if number:
+            values["train"]["init"] = str(folders[number - 1])
+        steps = steps_within_budget(plan, shared, system, number, values, reporter)
+        try:
+            train_run(with_steps(values, steps), folder, shared, reporter)
+        except Diverged as error:
+            raise Diverged(
+                f"{system.name}, seed {seed}: {error}; or leave it out of --systems", "diverged"
+            ) from None
+    return folders
 
 
-def train_stage(
-    plan: ComparePlan,
-    shared: SharedData,
-    system: System,
-    seed: int,
-    stage: int,
-    reporter: ProgressReporter,
-) -> Path:
-    """Train one stage for as many steps as the budget allows; return its run directory."""
-    folder = stage_folder(plan, system, seed, stage)
-    values = plan.values(system)
-    for change in system.stages[stage].changes:
-        set_by_path(values, change)
-    values["train"]["seed"] = seed
-    if stage:
-        values["train"]["init"] = str(stage_folder(plan, system, seed, stage - 1))
-    steps = steps_within_budget(plan, shared, (system, stage), values, reporter)
-    timing = TimingReporter(reporter, on_cpu=_on_cpu(values))
-    try:
-        result = _train(build(with_steps(values, steps)), folder, shared, timing)
-    except Diverged as error:
-        raise Diverged(
-            f"{system.name}, seed {seed}: {error}; or leave it out of --systems", "diverged"
-        ) from None
-    _add_time(folder, timing)
+def train_run(
+    values: dict[str, Any], folder: Path, shared: SharedData, reporter: ProgressReporter
+) -> TimingReporter:
+    """Train in a directory that has the common vocabulary; its time.json gets the updates' time."""
+    if not (folder / TOKENIZER).exists():
+        with atomic_dir(folder / TOKENIZER) as draft:
+            save_tokenizers(shared.tokenizers, draft)
+    device = devices.choose(values["train"].get("device", "auto"))
+    timing = TimingReporter(reporter, on_cpu=device.type == "cpu")
+    result = train(build(values), folder, reporter=timing)
+    path = folder / "time.json"
+    spent = {"steps": len(timing.moments), "seconds": sum(timing.moments)}
+    before = read_json(path, dict) if path.exists() else {"steps": 0, "seconds": 0.0}
+    write_json(path, {name: before[name] + spent[name] for name in spent})
     if result.signal is not None:
         raise Interrupted(result.signal)
-    return folder
-
-
-def _train(
-    run: RunConfig, folder: Path, shared: SharedData, reporter: ProgressReporter
-) -> TrainResult:
-    """Train in a directory that has the common vocabulary."""
-    place = folder / TOKENIZER
-    if not place.exists():
-        with os_errors_as_polyhead_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        with atomic_dir(place) as draft:
-            save_tokenizers(shared.tokenizers, draft)
-    return train(run, folder, reporter=reporter)
+    return timing
 
 
 def steps_within_budget(
     plan: ComparePlan,
     shared: SharedData,
-    system_and_stage: tuple[System, int],
+    system: System,
+    stage: int,
     values: dict[str, Any],
     reporter: ProgressReporter,
 ) -> int:
     """Return how many steps the budget allows; measured once for each system and stage."""
-    system, number = system_and_stage
-    path = plan.folder / BUDGETS
-    known = read_json(path) if path.exists() else {}
-    key = system.name if len(system.stages) == 1 else f"{system.name}, stage {number + 1}"
+    path, budget = plan.folder / BUDGETS, plan.request.budget
+    known = read_json(path, dict) if path.exists() else {}
+    key = system.name if len(system.stages) == 1 else f"{system.name}, stage {stage + 1}"
     if key not in known:
-        if plan.budget.flops is None:
-            cost = {"seconds_per_step": seconds_per_step(plan, shared, values, reporter)}
+        if budget.unit == "seconds":
+            reporter.stage(f"timing {values['description']}")
+            cost = seconds_per_step(plan, shared, values)
         else:
-            cost = {"flops_per_step": flops_per_step(build(values), shared)}
-        share = system.stages[number].share
-        known[key] = cost | {"steps": affordable_steps(plan.budget, share, cost)}
+            cost = flops_per_step(build(values), shared)
+        steps = budget.n_steps(system.stages[stage].share, cost)
+        known[key] = {f"{budget.unit}_per_step": cost, "steps": steps}
         write_json(path, known)
     return int(known[key]["steps"])
 
 
-def seconds_per_step(
-    plan: ComparePlan, shared: SharedData, values: dict[str, Any], reporter: ProgressReporter
-) -> float:
+def seconds_per_step(plan: ComparePlan, shared: SharedData, values: dict[str, Any]) -> float:
     """Time a few training steps in a temporary run."""
-    reporter.stage(f"timing {values['description']}")
-    folder, timing = plan.folder / "probe", TimingReporter(on_cpu=_on_cpu(values))
-    if folder.exists():
-        shutil.rmtree(folder)
-    probe = with_steps(values, probe_steps(plan.budget))
+    folder = plan.folder / "probe"
+    shutil.rmtree(folder, ignore_errors=True)
+    probe = with_steps(values, SHORT_PROBE_STEPS if plan.request.budget.is_short else PROBE_STEPS)
     probe["train"] |= {
         "validate_every": 10**9, "save_every": 10**9, "bleu_sentences": 0, "judge_by": "loss",
     }  # fmt: skip
-    result = _train(build(probe), folder, shared, timing)
+    timing = train_run(probe, folder, shared, NullReporter())
     shutil.rmtree(folder)
-    if result.signal is not None:
-        raise Interrupted(result.signal)
     return timing.seconds_per_step
 
 
 def flops_per_step(run: RunConfig, shared: SharedData) -> float:
     """Return the FLOPs of a step: the tokens of an average batch, times FLOPs per token.
 
-    Training by reward has no formula: it is measured on the model that it is initialized from.
+    Training by reward is measured on the model that it is initialized from.
     """
     vocab = shared.tokenizers
     sizes = {"source_vocab": len(vocab.source), "target_vocab": len(vocab.target)}
@@ -281,20 +268,8 @@ def flops_per_step(run: RunConfig, shared: SharedData) -> float:
     batches = TranslationBatches(lambda _: shared.pairs, run.train.max_tokens, run.train.seed)
     n_tokens = sum(len(source) + len(target) for source, target in shared.pairs)
     if run.train.reward.samples and run.train.init is not None:
-        model = Translator.from_dir(run.train.init).models[0].model
+        model = Translator.from_dir(run.train.init).model
         per_token = measured_flops_per_token(model, run, shared.pairs)
     else:
         per_token = flops_per_token(run, shared.pairs)
     return per_token * n_tokens / batches.n_batches(0) * run.train.accumulate
-
-
-def _on_cpu(values: dict[str, Any]) -> bool:
-    return devices.choose(values["train"].get("device", "auto")).type == "cpu"
-
-
-def _add_time(folder: Path, timing: TimingReporter) -> None:
-    """Add the time of this process's updates to that of earlier ones."""
-    path = folder / "time.json"
-    before = read_json(path) if path.exists() else {"steps": 0, "seconds": 0.0}
-    steps, seconds = before["steps"] + len(timing.moments), before["seconds"] + sum(timing.moments)
-    write_json(path, {"steps": steps, "seconds": seconds})

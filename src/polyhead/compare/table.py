@@ -6,9 +6,10 @@
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from statistics import mean, median
 
 from polyhead.compare.plan import ComparePlan
@@ -22,17 +23,17 @@ from polyhead.compare.results import (
     SystemResult,
     TableRow,
     TrainingCost,
-    output_file,
     read_json,
     write_json,
 )
-from polyhead.compare.scoring import significance_test
 from polyhead.compare.systems import System
 from polyhead.config import from_dict
-from polyhead.cost.published import TABLE_2, PublishedSystem
+from polyhead.cost.published import TABLE_2, table_2
 from polyhead.data.text_files import read_lines
 from polyhead.decoding.config import DecodeConfig
 from polyhead.i18n import Words
+from polyhead.metrics.bleu import compare
+from polyhead.metrics.error_rates import compare_errors
 
 BETTER = {"bleu": max, "wer": min}
 HEADLINE = {"bleu": "BLEU lower-cased", "wer": "WER"}
@@ -43,14 +44,15 @@ UNNAMED = ("own text", "held out")  # data without a name of its own
 
 
 @cache
-def _texts() -> dict[str, Words]:
-    text = files("polyhead.compare").joinpath("words.toml").read_text(encoding="utf-8")
-    return {key: Words(**words) for key, words in tomllib.loads(text).items()}
+def words() -> dict[str, Words]:
+    """Read the texts of the table by their keys."""
+    text = files(__package__).joinpath("words.toml").read_text(encoding="utf-8")
+    return {key: Words(**both) for key, both in tomllib.loads(text).items()}
 
 
 def in_words(key: str, language: str) -> str:
     """Return the text of a key; a name without translation is returned as it is."""
-    return _texts()[key].in_language(language) if key in _texts() else key
+    return words()[key].in_language(language) if key in words() else key
 
 
 # Values
@@ -67,24 +69,21 @@ def summarize(
         for system in plan.systems
     ]
     for ensemble in ensembles:
-        own = System(
-            ensemble.system, "", "", "", published=_published(systems.get(ensemble.system))
-        )
-        row = replace(
-            make_row(own, [ensemble], p_values),
-            members=ensemble.members,
-            names=[systems[name].title for name in ensemble.system.split("+")],
-        )
+        members = [systems[name] for name in ensemble.system.split("+")]
+        key = f"{members[0].published} ensemble"  # of seeds: the paper has some of them
+        published = key if key in TABLE_2 and len(members) == 1 else None
+        row = make_row(System(ensemble.system, "", published=published), [ensemble], p_values)
+        row = replace(row, members=ensemble.members, names=[member.title for member in members])
         rows.append(replace(row, title=title_of(row, "en")))
+    request, first = plan.request, results[0]
     search = from_dict(DecodeConfig, plan.base.get("decode", {}), "decode.")
-    first = results[0]
     return ComparisonTable(
-        contest=plan.contest.name,
-        data=plan.name,
+        contest=request.contest.name,
+        data=Path(request.recipe or "own text").stem,
         test=EvaluationSet(plan.test.where, len(plan.test.sources)),
-        budget=str(plan.budget),
-        seeds=plan.seeds,
-        baseline=plan.contest.baseline,
+        budget=str(request.budget),
+        seeds=request.seeds,
+        baseline=request.contest.baseline,
         metric=plan.metric,
         at_home=plan.home,
         beam=first.decoding.beam,
@@ -93,14 +92,8 @@ def summarize(
         replace_unknown=search.replace_unknown,
         signatures=sorted({score.signature for score in first.scores["greedy"].values()}),
         rows=rows,
-        paper=dict(TABLE_2) if plan.contest.name == "compare" else {},
+        paper=dict(TABLE_2) if request.contest.name == "compare" else {},
     )
-
-
-def _published(system: System | None) -> str | None:
-    """Return the paper's row for an ensemble of one system, if it has one."""
-    key = f"{system.published} ensemble" if system is not None else ""
-    return key if key in TABLE_2 else None
 
 
 def make_row(
@@ -118,9 +111,10 @@ def make_row(
     known = len(results) == 1 and headline.low is not None and headline.high is not None
     chances = [p_values[result.key] for result in results if result.key in p_values]
     balances = [result.experts for result in results if result.experts]
-    costs = {
-        f.name: mean(getattr(result.training, f.name) for result in results)
-        for f in fields(TrainingCost)
+    costs = zip(*(vars(result.training).values() for result in results), strict=True)
+    speeds = {
+        decoding: mean(r.decoding.sentences_per_second[decoding] for r in results)
+        for decoding in DECODINGS
     }
     return TableRow(
         system=system.name,
@@ -133,15 +127,8 @@ def make_row(
         interval=(headline.low or 0.0, headline.high or 0.0) if known else None,
         p_value=median(chances) if chances else None,
         parameters=first.parameters,
-        training=TrainingCost(**costs),
-        decoding=RowDecoding(
-            first.decoding.remembered_bytes,
-            4 * first.parameters,
-            {
-                decoding: mean(r.decoding.sentences_per_second[decoding] for r in results)
-                for decoding in first.decoding.sentences_per_second
-            },
-        ),
+        training=TrainingCost(*map(mean, costs)),
+        decoding=RowDecoding(first.decoding.remembered_bytes, 4 * first.parameters, speeds),
         curves=[result.curve for result in results],
         experts=ExpertBalance(mean(b.used for b in balances), max(b.most for b in balances))
         if balances
@@ -149,20 +136,24 @@ def make_row(
     )
 
 
-def significance(plan: ComparePlan, results: Iterable[SystemResult]) -> dict[str, float]:
+def significance(plan: ComparePlan, results: Sequence[SystemResult]) -> dict[str, float]:
     """Return the p-value of every result against the baseline of the same seed; cached."""
     path = plan.folder / "significance.json"
-    known: dict[str, float] = read_json(path) if path.exists() else {}
-    entries, baseline = list(results), plan.contest.baseline
-    baseline_seeds = {result.seed for result in entries if result.system == baseline}
-    for result in entries:
+    known = read_json(path, dict) if path.exists() else {}
+    baseline = plan.request.contest.baseline
+    baseline_seeds = {result.seed for result in results if result.system == baseline}
+    for result in results:
         seed = result.seed if result.seed in baseline_seeds else 1
-        is_baseline = result.key == f"{baseline}-{seed}"
-        if result.key in known or is_baseline or seed not in baseline_seeds:
+        key = f"{baseline}-{seed}"
+        if result.key in known or result.key == key or seed not in baseline_seeds:
             continue
-        theirs = read_lines(output_file(plan.folder, baseline, seed, "greedy"))
-        ours = read_lines(output_file(plan.folder, result.system, result.seed, "greedy"))
-        test = significance_test(theirs, ours, plan.test.references, plan.metric)
+        theirs, ours = (
+            read_lines(plan.folder / "outputs" / f"{run}.greedy.txt") for run in (key, result.key)
+        )
+        if plan.metric == "wer":
+            test, *_ = compare_errors(theirs, ours, plan.test.references)
+        else:
+            test, *_ = compare(theirs, ours, plan.test.references, lowercase=True)
         known[result.key] = test.p_value
         write_json(path, known)
     return known
@@ -175,20 +166,6 @@ def best_row(table: ComparisonTable) -> TableRow:
 
 
 # Cells
-
-
-def columns(table: ComparisonTable, language: str) -> list[str]:
-    """Return the headings of `cells`."""
-    scores = [
-        f"{score_in_words(name, language)}, {in_words(decoding, language)}"
-        for name in SHOWN[table.metric]
-        for decoding in DECODINGS
-    ]
-    names = ["system", *(["tutorial"] if _has_bars(table) else []), "p", "flops", "measured",
-             "steps", "minutes", "parameters", "speed", "memory"]  # fmt: skip
-    system, *rest = (in_words(name, language) for name in names)
-    paper = [in_words(name, language) for name in ("paper BLEU", "paper FLOPs")]
-    return [system, *scores, *rest, *(paper if table.paper else [])]
 
 
 def title_of(row: TableRow, language: str) -> str:
@@ -204,41 +181,53 @@ def score_in_words(name: str, language: str) -> str:
     return " ".join(in_words(word, language) for word in name.split(" "))
 
 
-def cells(table: ComparisonTable, row: TableRow, language: str) -> list[str]:
-    """Return one row as text."""
-    scores = [
-        _spread(row.scores[decoding][name], len(row.seeds))
-        for name in SHOWN[table.metric]
-        for decoding in DECODINGS
-    ]
-    if row.interval is not None and table.seeds == 1:  # of the first score only
-        scores[0] += _range(*row.interval)
-    training, decoding_cost = row.training, row.decoding
-    speeds, title = decoding_cost.sentences_per_second, title_of(row, language)
-    return [
-        f"{title} ({row.paper})" if row.paper else title,
-        *scores,
-        *([f"{row.bar:g}" if row.bar else ""] if _has_bars(table) else []),
-        _p_value(row.p_value),
-        power_of_ten(training.flops, 2),
-        power_of_ten(training.flops_measured, 2),
-        f"{training.steps:,.0f}",
-        f"{training.seconds / 60:.{1 if training.seconds >= 60 else 2}f}",
-        f"{row.parameters / 1e6:.2f} M",
-        f"{speeds['greedy']:,.0f} / {speeds['beam']:,.0f}",
-        f"{decoding_cost.parameter_bytes / 1e6:.1f} MB + "
-        f"{decoding_cost.remembered_bytes / 1e3:.0f} kB",
-        *(_paper_cells(table.paper.get(row.published or "")) if table.paper else []),
-    ]
+def cells(table: ComparisonTable, row: TableRow, language: str) -> dict[str, str]:
+    """Return one row as text, by the headings of the columns."""
+    title, training = title_of(row, language), row.training
+    scores: dict[str, str] = {}
+    for name in SHOWN[table.metric]:
+        for decoding in DECODINGS:
+            score = row.scores[decoding][name]
+            ends = (score.low, score.high) if len(row.seeds) > 1 else None
+            if not scores and table.seeds == 1:  # of the first score only
+                ends = row.interval
+            spread = f" ({ends[0]:.2f} – {ends[1]:.2f})" if ends else ""
+            heading = f"{score_in_words(name, language)}, {in_words(decoding, language)}"
+            scores[heading] = f"{score.mean:.2f}{spread}"
+    chance = "" if row.p_value is None else f"{row.p_value:.3f}"
+    speeds, memory = row.decoding.sentences_per_second, row.decoding
+    others = {
+        "p": chance if row.p_value is None or row.p_value >= 0.0005 else "< 0.001",
+        "flops": power_of_ten(training.flops, 2),
+        "measured": power_of_ten(training.flops_measured, 2),
+        "steps": f"{training.steps:,.0f}",
+        "minutes": f"{training.seconds / 60:.{1 if training.seconds >= 60 else 2}f}",
+        "parameters": f"{row.parameters / 1e6:.2f} M",
+        "speed": f"{speeds['greedy']:,.0f} / {speeds['beam']:,.0f}",
+        "memory": f"{memory.parameter_bytes / 1e6:.1f} MB + {memory.remembered_bytes / 1e3:.0f} kB",
+    }
+    if _has_bars(table):
+        others = {"tutorial": f"{row.bar:g}" if row.bar else "", **others}
+    if table.paper:
+        paper = table.paper.get(row.published or "")
+        bleu = (paper.en_de, paper.en_fr) if paper else ()
+        costs = (paper.cost_en_de, paper.cost_en_fr) if paper else ()
+        others["paper BLEU"] = " / ".join("–" if b is None else f"{b:g}" for b in bleu)
+        spent = " / ".join("–" if cost is None else power_of_ten(cost, 1) for cost in costs)
+        others["paper FLOPs"] = spent if any(costs) else ""
+    return {
+        in_words("system", language): f"{title} ({row.paper})" if row.paper else title,
+        **scores,
+        **{in_words(name, language): text for name, text in others.items()},
+    }
 
 
 def brief(table: ComparisonTable, language: str) -> list[list[str]]:
     """Return headings and rows of the most important columns, for a terminal."""
-    heads = columns(table, language)
-    shown = [*heads[: 1 + len(DECODINGS)], *(in_words(name, language) for name in BRIEF)]
-    places = [heads.index(name) for name in shown[1:]]
     rows = [(title_of(row, language), cells(table, row, language)) for row in table.rows]
-    return [shown, *([title, *(row[place] for place in places)] for title, row in rows)]
+    first, *others = list(rows[0][1])[: 1 + len(DECODINGS)]
+    others += [in_words(name, language) for name in BRIEF]
+    return [[first, *others], *([title, *(row[name] for name in others)] for title, row in rows)]
 
 
 def _has_bars(table: ComparisonTable) -> bool:
@@ -252,77 +241,44 @@ def power_of_ten(number: float, digits: int) -> str:
     return f"{figure}e{int(power)}"
 
 
-def _p_value(p_value: float | None) -> str:
-    if p_value is None:
-        return ""
-    return f"{p_value:.3f}" if p_value >= 0.0005 else "< 0.001"
-
-
-def _paper_cells(paper: PublishedSystem | None) -> list[str]:
-    if paper is None:
-        return ["", ""]
-    figures = ["–" if bleu is None else f"{bleu:g}" for bleu in (paper.en_de, paper.en_fr)]
-    costs = [paper.cost_en_de, paper.cost_en_fr]
-    spent = ["–" if cost is None else power_of_ten(cost, 1) for cost in costs]
-    return [" / ".join(figures), " / ".join(spent) if any(costs) else ""]
-
-
-def _spread(score: ScoreRange, n_seeds: int) -> str:
-    """Return a mean, and its range if there are several seeds."""
-    return f"{score.mean:.2f}{_range(score.low, score.high) if n_seeds > 1 else ''}"
-
-
-def _range(low: float, high: float) -> str:
-    return f" ({low:.2f} – {high:.2f})"
-
-
 # Text
 
 
 def markdown(table: ComparisonTable, language: str = "en") -> str:
     """Return the table with its notes, and the paper's own below it."""
-    heads, top = columns(table, language), best_row(table)
+
+    def line(texts: Iterable[str]) -> str:
+        return f"| {' | '.join(texts)} |"
+
+    heads, top = list(cells(table, table.rows[0], language)), best_row(table)
     lines = [f"# {heading(table, language)}", "", lead(table, language), ""]
-    lines += [_line(heads), "|" + "---|" * len(heads)]
+    lines += [line(heads), "|" + "---|" * len(heads)]
     for row in table.rows:
-        first, *rest = (cell.replace("|", "\\|") for cell in cells(table, row, language))
-        lines.append(_line([f"**{first}**" if row is top else first, *rest]))
+        escaped = (cell.replace("|", "\\|") for cell in cells(table, row, language).values())
+        first, *rest = escaped
+        lines.append(line([f"**{first}**" if row is top else first, *rest]))
     lines += ["", *(f"* {note}" for note in notes(table, language))]
     if table.paper:
         lines += ["", f"## {in_words('paper heading', language)}", ""]
-        lines += [_line([in_words("system", language), "BLEU EN-DE", "BLEU EN-FR", "FLOPs EN-DE",
-                         "FLOPs EN-FR"]), "|" + "---|" * 5]  # fmt: skip
-        for name, *figures in table.paper.values():
-            bleu = ["" if figure is None else f"{figure:g}" for figure in figures[:2]]
-            costs = ["" if figure is None else power_of_ten(figure, 1) for figure in figures[2:]]
-            lines.append(_line([name, *bleu, *costs]))
+        lines.append(table_2().replace("model", in_words("system", language), 1))
     return "\n".join(lines) + "\n"
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def heading(table: ComparisonTable, language: str) -> str:
     """Return the title of the table."""
-    return in_words(f"{table.contest} heading", language).format(data=_named(table.data, language))
-
-
-def _named(name: str, language: str) -> str:
-    """Translate the words for data without a name; a file's or recipe's name is kept."""
-    return in_words(name, language) if name in UNNAMED else name
+    data = in_words(table.data, language) if table.data in UNNAMED else table.data
+    return in_words(f"{table.contest} heading", language).format(data=data)
 
 
 def lead(table: ComparisonTable, language: str) -> str:
     """Return a paragraph about the conditions of the comparison."""
-    n, budget = table.seeds, table.budget
+    n, budget, where = table.seeds, table.budget, table.test.where
     if language == "ko":
         budget = re.sub(" minutes?$", "분", re.sub(" seconds?$", "초", budget))
-    seeds = Words("one seed" if n == 1 else f"{n} seeds", f"시드 {n}개").in_language(language)
     return in_words("lead", language).format(
         budget=budget,
-        seeds=seeds,
-        where=_named(table.test.where, language),
+        seeds=Words("one seed" if n == 1 else f"{n} seeds", f"시드 {n}개").in_language(language),
+        where=in_words(where, language) if where in UNNAMED else where,
         n=f"{table.test.sentences:,}",
         beam=table.beam,
         alpha=f"{table.length_penalty:g}",
@@ -331,22 +287,28 @@ def lead(table: ComparisonTable, language: str) -> str:
 
 def notes(table: ComparisonTable, language: str) -> list[str]:
     """Return explanations of the columns."""
-    tested = any(row.p_value is not None for row in table.rows)
     baselines = [row for row in table.rows if row.system == table.baseline]
-    keys = ["note interval" if table.seeds == 1 else "note spread"]
-    if tested:
-        keys.append("note p" if table.seeds == 1 else "note p of seeds")
-        keys += ["note teams"] if any(row.members for row in baselines) else []
-    keys += ["note flops", "note time", "note memory"]
-    keys += ["note coverage"] if table.coverage else []
-    keys += ["note unknown"] if table.replace_unknown else []
-    keys += ["note paper"] if table.paper else []
-    keys += ["note tutorial"] if _has_bars(table) else []
+    tested = any(row.p_value is not None for row in table.rows)
+    shown = {
+        "note interval": table.seeds == 1,
+        "note spread": table.seeds > 1,
+        "note p": tested and table.seeds == 1,
+        "note p of seeds": tested and table.seeds > 1,
+        "note teams": tested and any(row.members for row in baselines),
+        "note flops": True,
+        "note time": True,
+        "note memory": True,
+        "note coverage": bool(table.coverage),
+        "note unknown": table.replace_unknown,
+        "note paper": bool(table.paper),
+        "note tutorial": _has_bars(table),
+    }
     baseline = title_of(baselines[0], language) if baselines else table.baseline
     test = in_words(f"test {table.metric}", language)
     texts = [
         in_words(key, language).format(baseline=baseline, test=test, coverage=table.coverage)
-        for key in keys
+        for key, is_shown in shown.items()
+        if is_shown
     ]
     for row in table.rows:
         if row.experts:

@@ -61,9 +61,9 @@ class TranslationTask:
             _learn_dictionary(run_dir.path / FILE, tokenizers, train, log)
         log.stage("encoding the text")
         max_length, max_tokens = config.data.max_length, config.train.max_tokens
-        pairs = _encode(tokenizers, train, max_length, "training", log)
+        pairs = encode_pairs(tokenizers, train, max_length, "training", log)
         sampler = PairSampler(tokenizers, pairs, config.train.seed, max_length)
-        valid_ids = _encode(tokenizers, valid, max_length, "validation", log).ids
+        valid_ids = encode_pairs(tokenizers, valid, max_length, "validation", log).ids
         valid_batches = TranslationBatches(lambda _: valid_ids, max_tokens, seed=0)
         n_translated = config.train.bleu_sentences
         return TaskSetup(
@@ -119,9 +119,10 @@ class EncodedPairs:
     ids: list[Pair]
 
 
-def _encode(
+def encode_pairs(
     tokenizers: TokenizerPair, pairs: Pairs, max_length: int, part: str, log: RunLog
 ) -> EncodedPairs:
+    """Encode pairs without those that are too long; DataError if all are."""
     source = tokenizers.source.encode_batch(pairs.sources)
     target = tokenizers.target.encode_batch(pairs.targets)
     fits = [i for i in range(len(source)) if max(len(source[i]), len(target[i])) <= max_length]
