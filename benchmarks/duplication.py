@@ -24,9 +24,8 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from polyhead.errors import ConfigError
-from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.cross_entropy import linear_cross_entropy
-from polyhead.layers.lsh.attention import set_eval_rounds
+from polyhead.layers.lsh.attention import LSHConfig, set_eval_rounds
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.reformer import Reformer, ReformerConfig
 

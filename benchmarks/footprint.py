@@ -26,7 +26,7 @@ from torch.nn.utils import clip_grad_norm_
 from polyhead.cost.counter import saved_bytes
 from polyhead.data.batches.language_model import LanguageBatch
 from polyhead.errors import MissingError, PolyheadError
-from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.training.losses import NextTokenLoss

@@ -20,11 +20,9 @@ from torch import Tensor
 
 from polyhead.devices import keep_freed_memory
 from polyhead.layers.attention import FullAttention
-from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.local_attention import LocalAttention
-from polyhead.layers.lsh.attention import LSHAttention
-from polyhead.layers.reversible import make_stack
-from polyhead.layers.transformer_stack import StackConfig
+from polyhead.layers.lsh.attention import LSHAttention, LSHConfig
+from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 
 D_MODEL, N_HEADS, CHUNK, ROUNDS, WINDOW = 256, 4, 64, 2, 128
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
@@ -213,7 +211,7 @@ def short(words: argparse.Namespace) -> Found:
     keep_freed_memory()
     torch.manual_seed(1)
     tokens = 256 if words.quick else SHORT_TOKENS
-    stacks = {name: make_stack(config) for name, config in parts(2).items()}
+    stacks = {name: TransformerStack(config) for name, config in parts(2).items()}
     rows = []
     for n in SENTENCES:
         x = one_sequence(n, tokens // n)

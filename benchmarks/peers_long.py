@@ -19,9 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from polyhead.errors import MissingError
-from polyhead.layers.attention import MultiHeadAttention
+from polyhead.layers.attention import CAUSAL, Mask, MultiHeadAttention
 from polyhead.layers.lsh.attention import LSHAttention
-from polyhead.layers.masks import CAUSAL, Mask
 
 Layer = Callable[[Tensor], Tensor]
 INSTALL = {

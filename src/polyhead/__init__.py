@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from polyhead.decoding.config import DecodeConfig
     from polyhead.errors import PolyheadError
-    from polyhead.layers.attention import MultiHeadAttention
+    from polyhead.layers.attention import Mask, MultiHeadAttention
     from polyhead.layers.feed_forward import FeedForward
-    from polyhead.layers.masks import Mask
     from polyhead.layers.transformer_stack import StackConfig, TransformerStack
     from polyhead.models.registry import create_model, list_models
     from polyhead.pipelines.base import Pipeline
@@ -59,7 +58,7 @@ _MODULES = {
     "DecodeConfig": "decoding.config",
     "FeedForward": "layers.feed_forward",
     "ImageClassifier": "pipelines.image_classifier",
-    "Mask": "layers.masks",
+    "Mask": "layers.attention",
     "MaskFiller": "pipelines.mask_filler",
     "MultiHeadAttention": "layers.attention",
     "Pipeline": "pipelines.base",

@@ -9,8 +9,7 @@ import torch
 
 from polyhead.errors import MissingError
 from polyhead.layers.lsh.attention import LSHAttention
-from polyhead.layers.reversible import make_stack
-from polyhead.layers.transformer_stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 
 pytestmark = pytest.mark.slow
 
@@ -135,7 +134,7 @@ def test_the_twin_has_the_same_parameters_and_has_dense_attention():
     assert words["model.stack.lsh.chunk"] == "2048"
     sparse = StackConfig(2, 16, 2, 32, norm="pre", attention=("local", "lsh"))
     dense = StackConfig(2, 16, 2, 32, norm="pre", attention=("full", "lsh"))
-    one, other = (make_stack(config).state_dict() for config in (sparse, dense))
+    one, other = (TransformerStack(config).state_dict() for config in (sparse, dense))
     assert {k: v.shape for k, v in one.items()} == {k: v.shape for k, v in other.items()}
 
 

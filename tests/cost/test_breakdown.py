@@ -26,7 +26,7 @@ from polyhead.data.batches.masked import MaskedBatch, MaskingConfig, mask_tokens
 from polyhead.data.batches.translation import TranslationBatch
 from polyhead.errors import ConfigError
 from polyhead.layers import local_attention
-from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import PUBLISHED as BERTS

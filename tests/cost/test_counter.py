@@ -21,10 +21,9 @@ from polyhead.cost.formulas import FLOAT, Shape
 from polyhead.cost.report import cost_report
 from polyhead.data.batches.translation import TranslationBatch
 from polyhead.errors import ConfigError
-from polyhead.layers.attention_factory import LSHConfig
-from polyhead.layers.lsh.attention import LSHAttention
+from polyhead.layers.attention import CAUSAL
+from polyhead.layers.lsh.attention import LSHAttention, LSHConfig
 from polyhead.layers.lsh.hashing import factors
-from polyhead.layers.masks import CAUSAL
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.attention_ladder import LadderConfig
 from polyhead.models.baselines.bytenet import ByteNet, ByteNetConfig

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from polyhead.layers.attention import MultiHeadAttention
+from polyhead.layers.attention import CAUSAL, MultiHeadAttention
 from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.local_attention import LocalAttention
 from polyhead.layers.lsh.attention import LSHAttention
-from polyhead.layers.masks import CAUSAL
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 

@@ -6,19 +6,14 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
+from polyhead.layers.attention import NO_MASK
 from polyhead.layers.convolution import Convolution, ConvolutionalState, ScaledGradient
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import NO_MASK
 from polyhead.layers.recurrent import Encoding
 
 shapes = pytest.mark.parametrize(
     ("kernel", "dilation"), [(1, 1), (2, 1), (3, 1), (3, 2), (3, 4), (3, 16), (5, 1), (4, 3)]
 )
-
-
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
 
 
 def torchs(ours, d_in):

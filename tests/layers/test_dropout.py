@@ -8,7 +8,6 @@ from polyhead.layers.dropout import Dropout
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
 def test_the_right_share_is_silenced_and_the_rest_made_louder(p):
-    torch.manual_seed(0)
     x = torch.randn(400, 501) + 5  # no zeros of its own; not a multiple of four
     y = Dropout(p).train()(x)
     silent = y == 0
@@ -17,7 +16,6 @@ def test_the_right_share_is_silenced_and_the_rest_made_louder(p):
 
 
 def test_neighbours_are_independent():
-    torch.manual_seed(0)
     silent = Dropout(0.5).train()(torch.ones(1_000_000)) == 0
     for distance in (1, 2, 3, 4, 5):
         both = (silent[distance:] & silent[:-distance]).float().mean().item()
@@ -25,7 +23,6 @@ def test_neighbours_are_independent():
 
 
 def test_the_gradient_goes_where_the_signal_went():
-    torch.manual_seed(0)
     x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
     y = Dropout(0.4).train()(x)
     y.sum().backward()
@@ -54,7 +51,6 @@ def test_all_cannot_be_silenced():
 
 
 def test_dropout_and_sum_in_one_equal_dropout_then_sum():
-    torch.manual_seed(0)
     skip, x = torch.randn(2, 6, 7, 5, dtype=torch.float64).requires_grad_().unbind()
     layer = Dropout(0.4).train()
     torch.manual_seed(3)

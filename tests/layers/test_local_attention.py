@@ -9,10 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from polyhead.layers import local_attention as local
-from polyhead.layers.attention import KV, FullAttention, MultiHeadAttention
+from polyhead.layers.attention import CAUSAL, KV, NO_MASK, FullAttention, Mask, MultiHeadAttention
 from polyhead.layers.kv_cache import BlockCache, DecoderState
 from polyhead.layers.local_attention import LocalAttention
-from polyhead.layers.masks import CAUSAL, NO_MASK, Mask
 
 
 def band(length, window, causal):
@@ -147,7 +146,6 @@ def test_memory_grows_with_the_length_and_not_with_its_square():
 
 @pytest.mark.parametrize("window", [2, 30])
 def test_one_position_at_a_time_equals_all_at_once(window):
-    torch.manual_seed(0)
     layer, x = MultiHeadAttention(8, 2, LocalAttention(window)), torch.randn(2, 50, 8)
     cache = BlockCache(capacity=50)
     steps = [layer(x[:, [t]], cache.extend(layer.project(x[:, [t]]))) for t in range(50)]
@@ -156,7 +154,6 @@ def test_one_position_at_a_time_equals_all_at_once(window):
 
 
 def test_a_few_positions_at_a_time_equal_all_at_once():
-    torch.manual_seed(0)
     layer, x = MultiHeadAttention(8, 2, LocalAttention(3)), torch.randn(1, 48, 8)
     cache = BlockCache(capacity=48)
     parts = [layer(part, cache.extend(layer.project(part)), CAUSAL) for part in x.split(6, dim=1)]
@@ -166,7 +163,6 @@ def test_a_few_positions_at_a_time_equal_all_at_once():
 
 def test_beams_that_change_their_parents_see_the_last_positions_of_their_own_past():
     """Three hypotheses that swap pasts at every step, against each one's past attended alone."""
-    torch.manual_seed(0)
     width, steps, window = 3, 9, 2
     kernel, cache = LocalAttention(window), BlockCache(capacity=width * steps)
     state = DecoderState([cache], None, torch.zeros(1, width, width * steps, dtype=torch.bool))

@@ -28,11 +28,6 @@ from polyhead.models.vit import ViT, ViTConfig
 D, N = 8, 5
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
-
-
 def build(k=2, n=N, noise=True, **weights):
     """Experts whose gate has an opinion, in double precision."""
     load = weights.pop("load", 0.01 if noise else 0.0)

@@ -1,15 +1,14 @@
 """Forgetting the activations must not change a single gradient, only what is kept for them."""
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 import torch
 
-from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.attention import CAUSAL, NO_MASK, Mask
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.lsh import attention as lsh
-from polyhead.layers.masks import CAUSAL, NO_MASK, Mask
-from polyhead.layers.reversible import ReversibleStack
+from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 
 CONFIG = StackConfig(
@@ -23,12 +22,8 @@ CONFIG = StackConfig(
     norm="pre",
     attention=("lsh", "full"),
     lsh=LSHConfig(chunk=4, rounds=2),
+    reversible=True,
 )
-
-
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
 
 
 def remembering(stack, x, mask=NO_MASK, memory=None):
@@ -80,21 +75,21 @@ def assert_same(actual, expected, within):
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_gradients_are_those_of_ordinary_back_propagation(times):
-    stack, x = ReversibleStack(CONFIG).double(), torch.randn(2, 21, 16, dtype=torch.float64)
+    stack, x = TransformerStack(CONFIG).double(), torch.randn(2, 21, 16, dtype=torch.float64)
     expected = gradients(stack, lambda x: remembering(stack, x, CAUSAL), x, times=times)
     actual = gradients(stack, lambda x: stack(x, CAUSAL), x, times=times)
     assert_same(actual, expected, within=1e-9)
 
 
 def test_gradients_hold_at_depth_twelve_in_single_precision():
-    stack = ReversibleStack(dataclasses.replace(CONFIG, n_layers=12))
+    stack = TransformerStack(replace(CONFIG, n_layers=12))
     x = torch.randn(2, 40, 16)
     expected = gradients(stack, lambda x: remembering(stack, x, CAUSAL), x)
     assert_same(gradients(stack, lambda x: stack(x, CAUSAL), x), expected, within=1e-4)
 
 
 def test_a_decoder_that_recalls_a_memory_gives_the_memory_its_gradient_too():
-    stack = ReversibleStack(CONFIG, cross=True).double()
+    stack = TransformerStack(CONFIG, cross=True).double()
     x, states = torch.randn(2, 5, 16).double(), torch.randn(2, 7, 16).double()
     mask = Mask(keys=torch.arange(7) < torch.tensor([[7], [4]]))
     expected = gradients(
@@ -105,14 +100,14 @@ def test_a_decoder_that_recalls_a_memory_gives_the_memory_its_gradient_too():
 
 
 def test_weights_are_trained_even_if_the_input_is_not():
-    stack, x = ReversibleStack(CONFIG), torch.randn(2, 5, 16)
+    stack, x = TransformerStack(CONFIG), torch.randn(2, 5, 16)
     stack.blocks[1].requires_grad_(requires_grad=False)
     stack(x).sum().backward()
     assert all((p.grad is None) == (not p.requires_grad) for p in stack.parameters())
 
 
 def test_autograd_grad_stores_no_gradients():
-    stack, x = ReversibleStack(CONFIG).eval(), torch.randn(2, 4, 16, requires_grad=True)
+    stack, x = TransformerStack(CONFIG).eval(), torch.randn(2, 4, 16, requires_grad=True)
     weight = stack.blocks[0].feed_forward.w_1.weight
     found = torch.autograd.grad(loss(stack(x)), [x, weight])
     expected = torch.autograd.grad(loss(remembering(stack, x)), [x, weight])
@@ -123,8 +118,8 @@ def test_autograd_grad_stores_no_gradients():
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_recomputation_uses_the_same_precision(inside):
-    config = dataclasses.replace(CONFIG, attention="full")
-    stack, x = ReversibleStack(config), torch.randn(2, 6, 16)
+    config = replace(CONFIG, attention="full")
+    stack, x = TransformerStack(config), torch.randn(2, 6, 16)
 
     def found(run):
         stack.zero_grad()
@@ -144,7 +139,7 @@ def test_recomputation_uses_the_same_precision(inside):
 
 
 def test_backward_does_not_change_the_random_state():
-    stack, x = ReversibleStack(CONFIG), torch.randn(2, 5, 16)
+    stack, x = TransformerStack(CONFIG), torch.randn(2, 5, 16)
     out = stack(x).sum()
     before = torch.get_rng_state()
     out.backward()
@@ -155,16 +150,16 @@ def test_recomputation_uses_the_same_buckets(monkeypatch):
     hashed = []
     found = lsh.hash_vectors
     monkeypatch.setattr(lsh, "hash_vectors", lambda *a: hashed.append(1) or found(*a))
-    out = ReversibleStack(CONFIG)(torch.randn(2, 21, 16)).sum()
+    out = TransformerStack(CONFIG)(torch.randn(2, 21, 16)).sum()
     assert len(hashed) == 2  # of three layers the first and the last hash
     out.backward()
     assert len(hashed) == 2
 
 
-def kept(make, depth):
+def kept(depth, *, reversible):
     """Return the bytes that autograd saves for backward."""
-    config = dataclasses.replace(CONFIG, n_layers=depth, attention="full")
-    stack, sizes = make(config), {}
+    config = replace(CONFIG, n_layers=depth, attention="full", reversible=reversible)
+    stack, sizes = TransformerStack(config), {}
     own = {p.data_ptr() for p in stack.parameters()}
 
     def note(x):
@@ -178,12 +173,12 @@ def kept(make, depth):
 
 
 def test_what_is_kept_does_not_grow_with_depth():
-    assert kept(ReversibleStack, 24) == kept(ReversibleStack, 2)
-    assert kept(TransformerStack, 24) > 6 * kept(TransformerStack, 2)
+    assert kept(24, reversible=True) == kept(2, reversible=True)
+    assert kept(24, reversible=False) > 6 * kept(2, reversible=False)
 
 
 def test_the_input_of_a_stack_is_found_from_its_output():
-    stack = ReversibleStack(dataclasses.replace(CONFIG, attention="full")).eval()
+    stack = TransformerStack(replace(CONFIG, attention="full")).eval()
     x_1, x_2 = torch.randn(2, 2, 6, 16)
     y_1, y_2 = x_1, x_2
     with torch.no_grad():
@@ -199,8 +194,8 @@ def test_the_input_of_a_stack_is_found_from_its_output():
 
 @pytest.mark.parametrize("cross", [False, True])
 def test_step_by_step_equals_all_at_once(cross):
-    config = dataclasses.replace(CONFIG, attention="full")
-    stack, x = ReversibleStack(config, cross=cross).eval(), torch.randn(2, 5, 16)
+    config = replace(CONFIG, attention="full")
+    stack, x = TransformerStack(config, cross=cross).eval(), torch.randn(2, 5, 16)
     memory = Memory(torch.randn(2, 3, 16), NO_MASK) if cross else None
     cache = stack.empty_cache(capacity=5)
     with torch.no_grad():
@@ -209,10 +204,23 @@ def test_step_by_step_equals_all_at_once(cross):
 
 
 def test_weights_have_the_same_names_as_in_an_ordinary_stack():
-    ordinary, reversible = TransformerStack(CONFIG), ReversibleStack(CONFIG)
-    reversible.load_state_dict(ordinary.state_dict())
+    ordinary = TransformerStack(replace(CONFIG, reversible=False))
+    TransformerStack(CONFIG).load_state_dict(ordinary.state_dict())
 
 
-def test_a_norm_after_the_sum_is_refused_with_what_to_write():
-    with pytest.raises(ValueError, match=r'norm is "post"; write norm = "pre"'):
-        ReversibleStack(StackConfig(norm="post"))
+def test_a_graph_that_is_kept_can_be_gone_through_twice():
+    stack, x = TransformerStack(CONFIG), torch.randn(2, 12, 16, requires_grad=True)
+    out = loss(stack(x, CAUSAL))
+    first = torch.autograd.grad(out, [x, *stack.parameters()], retain_graph=True)
+    second = torch.autograd.grad(out, [x, *stack.parameters()])
+    for one, other in zip(first, second, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_backward_does_not_change_output_and_gradient():
+    stack, x = TransformerStack(CONFIG), torch.randn(2, 12, 16, requires_grad=True)
+    out, gradient = stack(x, CAUSAL), torch.randn(2, 12, 16)
+    before = out.detach().clone(), gradient.clone(), x.detach().clone()
+    out.backward(gradient)
+    for now, then in zip((out, gradient, x), before, strict=True):
+        assert torch.equal(now, then)

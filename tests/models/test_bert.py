@@ -31,7 +31,6 @@ def test_weights_begin_within_two_standard_deviations():
 
 
 def test_the_head_at_chosen_positions_is_the_head_everywhere_seen_there():
-    torch.manual_seed(0)
     model = BERT(SMALL).eval()
     ids, chosen = torch.randint(1, 23, (3, 9)), torch.rand(3, 9) < 0.3
     torch.testing.assert_close(model.fill(ids, chosen), model(ids)[chosen], rtol=0, atol=1e-6)
@@ -39,7 +38,6 @@ def test_the_head_at_chosen_positions_is_the_head_everywhere_seen_there():
 
 
 def test_padding_changes_nothing_and_no_segments_are_the_first_segment():
-    torch.manual_seed(0)
     model = BERT(SMALL).eval()
     ids = torch.randint(1, 23, (2, 9))
     padded = torch.nn.functional.pad(ids, (0, 4), value=0)
@@ -49,7 +47,6 @@ def test_padding_changes_nothing_and_no_segments_are_the_first_segment():
 
 
 def test_both_directions_are_seen():
-    torch.manual_seed(0)
     model = BERT(SMALL).eval()
     ids = torch.randint(1, 22, (1, 9))
     later = ids.clone()
@@ -59,7 +56,6 @@ def test_both_directions_are_seen():
 
 @pytest.mark.parametrize("head", ["bert", "electra"])
 def test_a_classifier_begins_from_any_pre_trained_encoder(head):
-    torch.manual_seed(0)
     if head == "bert":
         pretrained, config = BERT(SMALL).encoder, SMALL
     else:
@@ -73,7 +69,6 @@ def test_a_classifier_begins_from_any_pre_trained_encoder(head):
 
 
 def test_the_mean_of_a_text_leaves_padding_out():
-    torch.manual_seed(0)
     model = Classifier(ClassifierConfig(3, pooling="mean", encoder=SMALL)).eval()
     short, long = torch.randint(1, 23, (1, 5)), torch.randint(1, 23, (1, 9))
     together = torch.cat([torch.nn.functional.pad(short, (0, 4), value=0), long])

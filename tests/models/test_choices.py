@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from polyhead.layers.attention import FullAttention
-from polyhead.layers.attention_factory import LSHConfig
 from polyhead.layers.local_attention import LocalAttention
-from polyhead.layers.lsh.attention import LSHAttention
+from polyhead.layers.lsh.attention import LSHAttention, LSHConfig
 from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERT, BERTConfig
@@ -39,11 +38,6 @@ CHOICES = [(name, "sinusoidal") for name in STACKS] + [
 
 choices = pytest.mark.parametrize(("stack", "positions"), CHOICES)
 close = {"rtol": 1e-4, "atol": 1e-5}
-
-
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
 
 
 def translator(stack, positions):

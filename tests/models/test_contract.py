@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from polyhead.checkpoint.model_dir import set_weights, weights_of
 from polyhead.config import from_dict
-from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models import registry as models
@@ -121,11 +121,6 @@ READERS = [
 translators = pytest.mark.parametrize("family", READERS)
 writers = pytest.mark.parametrize("family", [*READERS, "gpt", "reformer"])
 close = {"rtol": 1e-4, "atol": 1e-5}
-
-
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
 
 
 def build(family):

@@ -77,7 +77,6 @@ def test_sharing_all_refuses_different_sizes():
 
 
 def test_the_discriminator_reads_the_text_with_the_draws_written_in_and_never_a_mask():
-    torch.manual_seed(0)
     model, (ids, blanked, chosen) = Electra(SMALL).train(), blanks(SMALL)
     model.generator.to_logits.bias.data[[0, 22]] = 1e9  # padding and [MASK] seem the likeliest
     out = model(ids, blanked, chosen)
@@ -92,7 +91,6 @@ def test_the_discriminator_reads_the_text_with_the_draws_written_in_and_never_a_
 
 
 def test_a_draw_that_hits_the_truth_counts_as_original():
-    torch.manual_seed(0)
     model, (ids, blanked, chosen) = Electra(SMALL).eval(), blanks(SMALL)
     ids = ids.masked_fill(chosen, 7)
     model.generator.to_logits.bias.data[7] = 1e9  # the generator always says 7
@@ -101,7 +99,6 @@ def test_a_draw_that_hits_the_truth_counts_as_original():
 
 
 def test_draws_follow_the_softmax():
-    torch.manual_seed(0)
     logits = torch.tensor([9.0, 2.0, 1.0, 0.0, -1.0])
     drawn = draw(logits.expand(40_000, 5), never=[0]).bincount(minlength=5) / 40_000
     torch.testing.assert_close(drawn[1:], logits[1:].softmax(0), rtol=0, atol=0.01)
@@ -109,7 +106,6 @@ def test_draws_follow_the_softmax():
 
 @pytest.mark.parametrize("sharing", ["none", "embeddings"])
 def test_each_loss_reaches_its_own_player_and_no_other(sharing):
-    torch.manual_seed(0)
     config = replace(SMALL, sharing=sharing)
     model, (ids, blanked, chosen) = Electra(config), blanks(config)
     out, real = model(ids, blanked, chosen), ids != 0
@@ -139,7 +135,6 @@ def test_padding_is_never_forged():
 
 @pytest.mark.parametrize("drawn", [0.0, 1 - 2**-24])
 def test_rounding_draws_no_word_that_cannot_be(monkeypatch, drawn):
-    torch.manual_seed(0)
     logits = 3 * torch.randn(500, 40)
     logits[:, [0, 1, 38, 39]] = -torch.inf
     monkeypatch.setattr(torch, "rand", lambda shape, **_: torch.full(shape, drawn))

@@ -38,7 +38,6 @@ def test_residual_projections_begin_smaller_than_the_others_by_the_root_of_their
 
 
 def test_an_untrained_model_finds_every_token_about_equally_likely():
-    torch.manual_seed(0)
     model = GPT(GPTConfig(97, 16, stack=SMALL)).eval()
     ids, others = torch.randint(0, 97, (2, 4, 16))
     loss = torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), others.flatten())
@@ -63,7 +62,6 @@ def test_learned_positions_end_with_a_message_and_sinusoids_do_not_end():
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 @pytest.mark.parametrize("width", [1, 3])
 def test_a_prompt_read_at_once_and_continued_equals_the_whole_text(positions, width):
-    torch.manual_seed(0)
     model = GPT(GPTConfig(11, 12, positions=positions, stack=SMALL)).eval()
     prompt, more = torch.randint(0, 11, (2, 5)), torch.randint(0, 11, (2, width, 3))
     state = model.begin(prompt, width=width, max_length=3)

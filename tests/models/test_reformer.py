@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from polyhead.layers.attention_factory import LSHConfig
-from polyhead.layers.lsh.attention import LSHAttention
+from polyhead.layers.lsh.attention import LSHAttention, LSHConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.reformer import PATTERN, PUBLISHED, Reformer, ReformerConfig
 
@@ -17,11 +16,6 @@ SMALL = StackConfig(
     lsh=LSHConfig(chunk=4, rounds=2), reversible=True,
 )  # fmt: skip
 close = {"rtol": 1e-4, "atol": 1e-5}
-
-
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
 
 
 def reformer(**choices):

@@ -26,7 +26,6 @@ def test_the_published_sizes_have_the_published_numbers_of_parameters(name, publ
 
 
 def test_patches_by_convolution_are_unfold_and_a_linear_layer():
-    torch.manual_seed(0)
     embed, images = PatchEmbed(4, 3, 16), torch.randn(2, 3, 8, 12)
     pieces = F.unfold(images, kernel_size=4, stride=4).transpose(1, 2)
     expected = F.linear(pieces, embed.project.weight.flatten(1), embed.project.bias)
@@ -34,7 +33,6 @@ def test_patches_by_convolution_are_unfold_and_a_linear_layer():
 
 
 def test_a_stem_is_unfold_linear_layers_and_norms():
-    torch.manual_seed(0)
     embed, images = PatchEmbed(4, 3, 16, stem=(5, 7)), torch.randn(2, 3, 8, 12)
     x = images
     for step in embed.stem:
@@ -52,7 +50,6 @@ def test_a_stem_is_unfold_linear_layers_and_norms():
 
 def test_a_patch_behind_a_stem_sees_beyond_its_edge():
     """Two convolutions of 3, the second two pixels apart: 3 pixels on one side, none beyond."""
-    torch.manual_seed(0)
     embed, images = PatchEmbed(4, 1, 8, stem=(6, 6)).double(), torch.randn(1, 1, 16, 16).double()
     images.requires_grad_()
     embed(images)[0, 5].square().sum().backward()  # the patch of rows and columns 4 to 7
@@ -85,7 +82,6 @@ def test_the_first_loss_is_that_of_knowing_nothing(pooling):
 
 @pytest.mark.parametrize("pooling", ["class", "mean"])
 def test_the_result_is_read_from_the_class_token_or_from_the_average(pooling):
-    torch.manual_seed(0)
     model = ViT(ViTConfig(10, 8, 12, 3, 4, pooling, STACK)).eval()
     torch.nn.init.normal_(model.to_logits.weight)
     images = torch.randn(2, 3, 8, 12)
@@ -102,7 +98,6 @@ def test_the_class_token_begins_at_zero_and_has_a_position_of_its_own():
 
 
 def test_positions_of_another_grid_are_those_of_torch_channel_by_channel():
-    torch.manual_seed(0)
     table = torch.randn(6, 5)
     found = interpolate(table, (2, 3), (4, 9))
     for channel in range(5):
@@ -128,7 +123,6 @@ def test_constant_positions_stay_constant_and_halves_keep_their_type():
 
 @pytest.mark.parametrize("stem", [(), (5,), (5, 6)])
 def test_other_resolutions_are_read_with_stretched_positions(stem):
-    torch.manual_seed(0)
     model = ViT(ViTConfig(10, 8, 12, 3, 4, stack=STACK, stem=stem)).eval()
     assert model.hidden(torch.randn(1, 3, 16, 12)).shape == (1, 1 + 4 * 3, 16)
     places = model.places((4, 3))
@@ -155,7 +149,6 @@ def test_rotary_positions_of_another_grid_lie_in_the_one_that_was_learned(poolin
 
 
 def test_a_rotary_model_turns_by_these_places():
-    torch.manual_seed(0)
     config = ViTConfig(
         classes=3, height=8, width=8, patch=4, stack=STACK, positions="rotary", pooling="mean"
     )

@@ -15,21 +15,21 @@ from polyhead.cost.published import estimated_flops
 from polyhead.data.batches.masked import mask_tokens
 from polyhead.data.batches.translation import collate
 from polyhead.layers.attention import (
+    Mask,
     MultiHeadAttention,
     attention_weights,
     fused,
+    not_padding,
     softmax_of_visible,
 )
 from polyhead.layers.attention_scores import General, ScoredAttention
-from polyhead.layers.embeddings import TokenEmbedding
+from polyhead.layers.embeddings import SinusoidalPositions, TokenEmbedding, rotation
 from polyhead.layers.feed_forward import FeedForward
 from polyhead.layers.kv_cache import BlockCache
 from polyhead.layers.local_attention import LocalAttention
 from polyhead.layers.lsh.attention import Arrangement
 from polyhead.layers.lsh.hashing import sort_by_bucket
-from polyhead.layers.masks import Mask, not_padding
 from polyhead.layers.norms import standardise
-from polyhead.layers.positions import SinusoidalPositions, rotation
 from polyhead.layers.recurrent import RNNCell
 from polyhead.layers.reversible import _Reversible
 from polyhead.layers.transformer_stack import Residual, TransformerBlock, TransformerStack
@@ -63,8 +63,9 @@ BREAKS = (
     Break("kernel without causal mask", fused, "is_causal=causal", "is_causal=False", ("D1", "D9")),
     Break("keys used as values", MultiHeadAttention.project,
           "self.w_v(y)", "self.w_k(y)", ("C1", "C3")),
-    Break("heads merged in the wrong order", MultiHeadAttention._merge,
-          "x.transpose(1, 2).flatten(-2)", "x.flatten(1).unflatten(1, (x.size(2), -1))",
+    Break("heads merged in the wrong order", MultiHeadAttention.forward,
+          "context.transpose(1, 2).flatten(-2)",
+          "context.flatten(1).unflatten(1, (context.size(2), -1))",
           ("C1", "C3")),
     Break("causal mask off by one", Mask.dense,
           "diagonal=n_keys - n_queries", "diagonal=n_keys - n_queries + 1", ("D3", "D6")),
@@ -76,7 +77,7 @@ BREAKS = (
           "self.dropout.onto(x, ", "self.dropout(", ("E1", "G1", "G4")),
     Break("variance divided by n - 1", standardise,
           "unbiased=False", "unbiased=True", ("G7", "G8")),
-    Break("feed-forward network that mixes positions", FeedForward._feed,
+    Break("feed-forward network that mixes positions", FeedForward.forward,
           "self.w_1(x)", "self.w_1(x.flip(-2))", ("G12",)),
     Break("embeddings not scaled", TokenEmbedding.forward, "self.scale * ", "", ("H7", "F12")),
     Break("blocks that do not follow each other", TransformerStack.forward,

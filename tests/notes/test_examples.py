@@ -4,7 +4,7 @@ import doctest
 
 import pytest
 
-from polyhead.layers.masks import Mask
+from polyhead.layers.attention import Mask
 from polyhead.notes import examples
 from polyhead.training import optim as schedule
 

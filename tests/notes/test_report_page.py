@@ -9,8 +9,7 @@ import torch
 from expected_errors import raises
 
 from polyhead.errors import ConfigError
-from polyhead.layers.attention import attention_weights
-from polyhead.layers.masks import CAUSAL
+from polyhead.layers.attention import CAUSAL, attention_weights
 from polyhead.notes import figures
 from polyhead.notes.claims import CHAPTERS, load_claims
 from polyhead.notes.report_page import FIGURES, KINDS, render, write_page

@@ -15,8 +15,13 @@ from rich.text import Text
 
 from polyhead.cli.main import main
 from polyhead.errors import ConfigError
-from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
-from polyhead.layers.masks import NO_MASK, Mask
+from polyhead.layers.attention import (
+    NO_MASK,
+    FullAttention,
+    Mask,
+    MultiHeadAttention,
+    attention_weights,
+)
 from polyhead.layers.transformer_stack import TransformerStack
 from polyhead.notes.claims import CHAPTERS, find_claim, load_claims, read_texts, select_claims
 from polyhead.notes.verification import PACKAGE, location, run_claims, script

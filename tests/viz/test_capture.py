@@ -6,7 +6,7 @@ import torch
 from expected_errors import raises
 
 from polyhead.errors import ConfigError, PolyheadError
-from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.models.transformer import Transformer, TransformerConfig

@@ -18,7 +18,7 @@ from polyhead.cost.counter import is_measurable, measure
 from polyhead.cost.formulas import Cost, Shape
 from polyhead.cost.published import TABLE_2, TRAININGS
 from polyhead.errors import ConfigError
-from polyhead.layers.positions import BOUNDED_POSITIONS
+from polyhead.layers.embeddings import BOUNDED_POSITIONS
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.registry import FAMILIES, has_mask_token, vocab_fields
 from polyhead.models.transformer import TransformerConfig

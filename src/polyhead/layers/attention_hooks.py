@@ -23,11 +23,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from polyhead.layers.attention import MultiHeadAttention
+from polyhead.layers.attention import Mask, MultiHeadAttention
 from polyhead.layers.local_attention import LocalAttention
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.layers.lsh.hashing import Tape, recording
-from polyhead.layers.masks import Mask
 from polyhead.layers.recurrent import LookBack
 
 CROSS_ATTENTION = "cross_attention"  # name of the module in every decoder

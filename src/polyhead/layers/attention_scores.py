@@ -21,8 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from polyhead.layers.attention import fused, softmax_of_visible
-from polyhead.layers.masks import NO_MASK, Mask
+from polyhead.layers.attention import NO_MASK, Mask, fused, softmax_of_visible
 
 ScoreKind = Literal["scaled_dot", "dot", "general", "additive"]
 

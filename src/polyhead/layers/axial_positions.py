@@ -26,32 +26,13 @@ class AxialConfig:
 
 
 class AxialPositions(nn.Module):
-    """Learned vectors on a grid of any number of axes; the last axis varies fastest.
+    """Learned vectors on a grid of any number of axes; the last axis varies fastest."""
 
-    widths: the part of d_model per axis, equal by default. Inputs longer than the grid are an
-    error.
-    """
-
-    def __init__(
-        self, shape: tuple[int, ...], d_model: int, *, widths: tuple[int, ...] | None = None
-    ) -> None:
+    def __init__(self, config: AxialConfig, d_model: int, max_length: int) -> None:
         super().__init__()
-        if not shape or min(shape) < 1:
-            raise ValueError(f"a grid needs sides of at least 1, got {shape}; write (128, 512)")
-        if widths is None:
-            if d_model % len(shape):
-                raise ValueError(
-                    f"d_model ({d_model}) has no {len(shape)} equal parts; give widths"
-                )
-            widths = (d_model // len(shape),) * len(shape)
-        if len(widths) != len(shape) or sum(widths) != d_model or min(widths) < 1:
-            raise ValueError(
-                f"widths {widths} must be {len(shape)} numbers, one per axis of {shape}, "
-                f"that add up to d_model ({d_model})"
-            )
-        self.shape = shape
+        self.shape, widths = grid_of(config, d_model, max_length)
         self.axes = nn.ModuleList(
-            nn.Embedding(side, width) for side, width in zip(shape, widths, strict=True)
+            nn.Embedding(side, width) for side, width in zip(self.shape, widths, strict=True)
         )
 
     def forward(self, length: int, offset: int = 0) -> Float[Tensor, "length d_model"]:
@@ -68,12 +49,6 @@ class AxialPositions(nn.Module):
             at = torch.arange(offset, offset + length, device=axis.weight.device)
             parts.append(axis(at // step % side))
         return torch.cat(parts, dim=-1)
-
-
-def make_axial(config: AxialConfig, d_model: int, max_length: int) -> AxialPositions:
-    """Return positions for at least `max_length` tokens."""
-    shape, widths = grid_of(config, d_model, max_length)
-    return AxialPositions(shape, d_model, widths=widths)
 
 
 def grid_of(

@@ -28,8 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from polyhead.layers.attention import FullAttention, attention_weights
-from polyhead.layers.masks import NO_MASK, Mask
+from polyhead.layers.attention import NO_MASK, FullAttention, Mask, attention_weights
 
 SMALLEST_BLOCK = 32  # smaller blocks are slower
 SPAN = 2**14  # positions whose neighbourhoods exist at once

@@ -20,127 +20,54 @@ authors concatenate them, and their output layer is twice as wide.)
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int, Num
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.autograd.graph import get_gradient_edge
 
-from polyhead.layers.kv_cache import BlockCache, Memory
+from polyhead.layers.kv_cache import Memory
 from polyhead.layers.lsh.hashing import Tape, recording, replaying
-from polyhead.layers.masks import NO_MASK, Mask
-from polyhead.layers.transformer_stack import StackConfig, TransformerBlock, TransformerStack, pick
 
 
 class Branch(NamedTuple):
-    """Residual branch of a block without its skip connection, and its parameters."""
+    """Residual branch of a block without its skip connection, and its modules."""
 
     run: Callable[[Tensor, Memory | None], Tensor]
-    parameters: list[nn.Parameter]
+    modules: list[nn.Module]
 
 
-class ReversibleStack(TransformerStack):
-    """`TransformerStack` with the same parameters under the same names, wired in two streams."""
-
-    def __init__(
-        self,
-        config: StackConfig,
-        *,
-        cross: bool = False,
-        rotary: bool = False,
-        n_layers: int | None = None,
-    ) -> None:
-        if config.norm != "pre":
-            raise ValueError(
-                f'a reversible stack cannot undo a norm after the sum: norm is "{config.norm}"; '
-                'write norm = "pre" (or reversible = false)'
-            )
-        super().__init__(config, cross=cross, rotary=rotary, n_layers=n_layers)
-
-    def forward(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        mask: Mask = NO_MASK,
-        memory: Memory | None = None,
-        cache: list[BlockCache] | None = None,
-        places: Num[Tensor, "length"] | None = None,
-        only: Int[Tensor, "chosen"] | None = None,
-    ) -> Float[Tensor, "*positions d_model"]:
-        slots = [None] * len(self.blocks) if cache is None else cache
-        branches = [
-            branch
-            for block, slot in zip(self.blocks, slots, strict=True)
-            for branch in branches_of(block, mask, slot, places)
-        ]
-        if cache is None and torch.is_grad_enabled():
-            streams = reversibly(x, memory, branches)
-        else:  # decoding: no backward pass
-            streams = forwards(x, x, memory, branches)
-        mean = (streams[0] + streams[1]) / 2
-        return self.norm(mean if only is None else pick(mean, only))
+def mean_of_streams(
+    x: Float[Tensor, "batch length d_model"],
+    memory: Memory | None,
+    branches: list[Branch],
+    *,
+    recompute: bool,
+) -> Float[Tensor, "batch length d_model"]:
+    """Compute the left column; with `recompute`, no activations are saved for backward."""
+    if not recompute:
+        x_1 = x_2 = x
+        for branch in branches:
+            # the streams are swapped: the next branch reads the sum
+            x_1, x_2 = x_2, x_1 + branch.run(x_2, memory)
+    else:
+        parameters = _parameters([module for branch in branches for module in branch.modules])
+        kind, states = x.device.type, None if memory is None else memory.states
+        autocast = partial(  # without its weight cache, whose casts have no gradients
+            torch.autocast, kind, torch.get_autocast_dtype(kind),
+            torch.is_autocast_enabled(kind), cache_enabled=False,
+        )  # fmt: skip
+        call = _Call(branches, parameters, memory, autocast)
+        x_1, x_2 = _Reversible.apply(call, x, states, *parameters)
+    return (x_1 + x_2) / 2
 
 
-def branches_of(
-    block: nn.Module, mask: Mask, slot: BlockCache | None, places: Tensor | None
-) -> Iterator[Branch]:
-    """Return the branches of a block in order; without a slot nothing is cached."""
-    assert isinstance(block, TransformerBlock)
-
-    def attend(x: Tensor, _: Memory | None) -> Tensor:
-        cache = BlockCache() if slot is None else slot
-        return block.self_residual.branch(x, lambda h: block.attend(h, mask, cache, places))
-
-    def recall(x: Tensor, memory: Memory | None) -> Tensor:
-        cache = BlockCache() if slot is None else slot
-        assert block.cross_residual is not None
-        return block.cross_residual.branch(x, lambda h: block.recall(h, memory, cache))
-
-    def feed(x: Tensor, _: Memory | None) -> Tensor:
-        return block.feed_residual.branch(x, block.feed_forward)
-
-    yield Branch(attend, _parameters(block.self_residual, block.self_attention))
-    if block.cross_attention is not None and block.cross_residual is not None:
-        yield Branch(recall, _parameters(block.cross_residual, block.cross_attention))
-    yield Branch(feed, _parameters(block.feed_residual, block.feed_forward))
-
-
-def forwards(
-    x_1: Tensor, x_2: Tensor, memory: Memory | None, branches: list[Branch]
-) -> tuple[Tensor, Tensor]:
-    """Compute the left column with ordinary autograd."""
-    for branch in branches:
-        # the streams are swapped: the next branch reads the sum
-        x_1, x_2 = x_2, x_1 + branch.run(x_2, memory)
-    return _in_order(x_1, x_2, branches)
-
-
-def reversibly(
-    x: Float[Tensor, "batch length d_model"], memory: Memory | None, branches: list[Branch]
-) -> tuple[Tensor, Tensor]:
-    """Compute the left column with a backward pass that keeps no activations."""
-    parameters = _unique(p for branch in branches for p in branch.parameters)
-    states = None if memory is None else memory.states
-    call = _Call(branches, parameters, memory, _Autocast.of(x.device))
-    return _Reversible.apply(call, x, states, *parameters)
-
-
-class _Autocast(NamedTuple):
-    """Precision of a forward pass."""
-
-    device: str
-    dtype: torch.dtype
-    enabled: bool
-
-    @staticmethod
-    def of(device: torch.device) -> "_Autocast":
-        kind = device.type
-        return _Autocast(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
-
-    def again(self) -> torch.autocast:
-        """Return the autocast context without its weight cache, whose casts have no gradients."""
-        return torch.autocast(self.device, self.dtype, self.enabled, cache_enabled=False)
+def _parameters(modules: list[nn.Module]) -> list[nn.Parameter]:
+    """Return the parameters of all modules, each one once."""
+    return list(nn.ModuleList(modules).parameters())
 
 
 class _Start(NamedTuple):
@@ -158,7 +85,7 @@ class _Call:
     branches: list[Branch]
     parameters: list[nn.Parameter]
     memory: Memory | None
-    autocast: _Autocast
+    autocast: Callable[[], torch.autocast]
     starts: list[_Start] = field(default_factory=list)
 
     def with_states(self, states: Tensor | None) -> Memory | None:
@@ -179,15 +106,16 @@ class _Reversible(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         memory = call.with_states(states)
         x_1, x_2 = x.clone(), x.clone()
-        with call.autocast.again():
+        with call.autocast():
             for branch in call.branches:
-                start = _start(x.device)
+                cuda = torch.cuda.get_rng_state(x.device) if x.is_cuda else None
+                start = _Start(torch.get_rng_state(), cuda, Tape())
                 with recording(start.tape):
                     x_1, x_2 = x_2, x_1.add_(branch.run(x_2, memory))
                 call.starts.append(start)
         ctx.call = call
         ctx.save_for_backward(x_1, x_2, states)
-        return _in_order(x_1, x_2, call.branches)
+        return x_1, x_2
 
     @staticmethod
     @once_differentiable
@@ -195,7 +123,7 @@ class _Reversible(torch.autograd.Function):
         call: _Call = ctx.call
         y_1, y_2, states = ctx.saved_tensors
         ctx.maybe_clear_saved_tensors()  # only the last streams are needed
-        d_1, d_2 = _in_order(gradients[0], gradients[1], call.branches)
+        d_1, d_2 = gradients
         gradients.clear()
         totals = _Totals(call.parameters, states)
         for branch, start in zip(reversed(call.branches), reversed(call.starts), strict=True):
@@ -234,8 +162,8 @@ def _again(
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Recompute branch(x); return it and a function that backpropagates through it."""
     x = x.detach().requires_grad_()
-    trained = [p for p in branch.parameters if p.requires_grad]
-    with torch.enable_grad(), _from(start, x.device), call.autocast.again():
+    trained = [p for p in _parameters(branch.modules) if p.requires_grad]
+    with torch.enable_grad(), _from(start, x.device), call.autocast():
         # as views, since hooks such as torch's counters do not accept leaves
         y = branch.run(x.view_as(x), call.with_states(totals.memory))
     wanted = [x, *trained] if totals.memory is None else [x, *trained, totals.memory]
@@ -254,11 +182,6 @@ def _minus(y: Tensor, moved: Tensor) -> Tensor:
     return torch.sub(y, moved, out=moved) if moved.dtype == y.dtype else y - moved
 
 
-def _start(device: torch.device) -> _Start:
-    cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-    return _Start(torch.get_rng_state(), cuda, Tape())
-
-
 @contextmanager
 def _from(start: _Start, device: torch.device) -> Iterator[None]:
     """Restore the random state of `start` temporarily."""
@@ -267,28 +190,3 @@ def _from(start: _Start, device: torch.device) -> Iterator[None]:
         if start.cuda is not None:
             torch.cuda.set_rng_state(start.cuda, device)
         yield
-
-
-def _in_order(x_1: Tensor, x_2: Tensor, branches: list[Branch]) -> tuple[Tensor, Tensor]:
-    """Return the streams in their original order; an odd number of branches swaps them."""
-    return (x_2, x_1) if len(branches) % 2 else (x_1, x_2)
-
-
-def _parameters(*modules: nn.Module) -> list[nn.Parameter]:
-    return _unique(p for module in modules for p in module.parameters())
-
-
-def _unique(parameters: Iterator[nn.Parameter]) -> list[nn.Parameter]:
-    return list({id(p): p for p in parameters}.values())
-
-
-def make_stack(
-    config: StackConfig,
-    *,
-    cross: bool = False,
-    rotary: bool = False,
-    n_layers: int | None = None,
-) -> TransformerStack:
-    """Return the stack of a configuration; parameter names are the same for both kinds."""
-    kind = ReversibleStack if config.reversible else TransformerStack
-    return kind(config, cross=cross, rotary=rotary, n_layers=n_layers)

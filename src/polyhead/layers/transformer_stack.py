@@ -10,14 +10,19 @@ Every sub-layer has a residual connection (`Residual`); `norm` says where its La
     pre    x + f(LayerNorm(x))     GPT-2, ViT, Reformer
 
 A family chooses sizes and kinds (`StackConfig`) and whether there is cross-attention. It never
-subclasses a block.
+subclasses a block. Kinds of self-attention alternate through the layers, as in
+`attention = ["local", "lsh"]`; cross-attention always sees the whole source:
+
+    full     all pairs of positions                       attention.py, attention_scores.py
+    local    neighbours at most `window` positions away   local_attention.py
+    lsh      neighbours found by hashing (Reformer)       lsh/attention.py
 
 Positions interact in attention only. If the caller needs a few positions, such as a class token or
 masked tokens (`only`), the others skip the last block's feed-forward network, two thirds of its
 work, with the same result.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -25,24 +30,18 @@ import torch
 from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
-from polyhead.layers.attention import MultiHeadAttention
-from polyhead.layers.attention_factory import (
-    AttentionKind,
-    LSHConfig,
-    check_heads,
-    check_kinds,
-    full_kernel,
-    local_kernel,
-    lsh_kernel,
-)
-from polyhead.layers.attention_scores import ScoreKind
+from polyhead.layers.attention import NO_MASK, FullAttention, Mask, MultiHeadAttention
+from polyhead.layers.attention_scores import ScoredAttention, ScoreKind, make_score
 from polyhead.layers.dropout import Dropout, Share
+from polyhead.layers.embeddings import Rotary
 from polyhead.layers.feed_forward import Activation, FeedForward
 from polyhead.layers.kv_cache import BlockCache, Memory
-from polyhead.layers.masks import NO_MASK, Mask
+from polyhead.layers.local_attention import LocalAttention
+from polyhead.layers.lsh.attention import LSHAttention, LSHConfig
 from polyhead.layers.mixture_of_experts import Experts, ExpertsConfig
-from polyhead.layers.positions import Rotary
+from polyhead.layers.reversible import Branch, mean_of_streams
 
+AttentionKind = Literal["full", "local", "lsh"]
 Sublayer = Callable[[Tensor], Tensor]
 
 
@@ -69,8 +68,24 @@ class StackConfig:
     experts: ExpertsConfig = field(default_factory=ExpertsConfig)  # mixture of experts
 
     def __post_init__(self) -> None:
-        check_heads(self.d_model, self.n_heads)
-        check_kinds(self.attention, self.score, self.window)
+        d_model, n_heads = self.d_model, self.n_heads
+        if d_model < 1 or n_heads < 1 or d_model % n_heads:
+            fits = next((n for n in range(min(n_heads, d_model), 0, -1) if d_model % n == 0), 1)
+            raise ValueError(
+                f"d_model ({d_model}) must be a multiple of n_heads ({n_heads}); "
+                f"write n_heads = {fits}"
+            )
+        kinds = (self.attention,) if isinstance(self.attention, str) else self.attention
+        if not kinds:
+            raise ValueError('attention = []: name at least one kind, as in attention = "full"')
+        restricted = [kind for kind in kinds if kind != "full"]
+        if restricted and self.score != "scaled_dot":
+            raise ValueError(
+                f'{restricted[0]} attention supports score = "scaled_dot" only, got '
+                f'{self.score!r}; leave score out, or write attention = "full"'
+            )
+        if "local" in kinds and self.window < 1:
+            raise ValueError(f"window = {self.window}: expected at least 1 position to each side")
         if self.reversible and self.norm != "pre":
             raise ValueError(
                 f'reversible = true cannot undo a norm after the sum: norm is "{self.norm}"; write '
@@ -90,41 +105,27 @@ class StackConfig:
         return self.attention[layer % len(self.attention)]
 
 
-def self_attention(config: StackConfig, layer: int, *, rotary: bool) -> MultiHeadAttention:
-    """Return the self-attention of one layer."""
-    d_head, dropout, kind = (
-        config.d_model // config.n_heads,
-        config.attention_dropout,
-        config.kind(layer),
-    )
-    if kind == "full":
-        kernel = full_kernel(config.score, config.n_heads, d_head, dropout)
-    elif kind == "local":
-        kernel = local_kernel(config.window, dropout)
+def make_attention(
+    config: StackConfig, kind: AttentionKind, *, rotary: bool = False
+) -> MultiHeadAttention:
+    """Return attention of one kind; with hashing, queries and keys share one projection."""
+    d_head, dropout, lsh = config.d_model // config.n_heads, config.attention_dropout, config.lsh
+    kernel: nn.Module
+    if kind == "local":
+        kernel = LocalAttention(config.window, dropout)
+    elif kind == "lsh":
+        kernel = LSHAttention(
+            lsh.chunk, lsh.rounds, eval_rounds=lsh.eval_rounds, n_buckets=lsh.buckets,
+            same_bucket=lsh.same_bucket, dropout=dropout,
+        )  # fmt: skip
+    elif config.score == "scaled_dot":
+        kernel = FullAttention(dropout)
     else:
-        kernel = lsh_kernel(config.lsh, dropout)
+        kernel = ScoredAttention(make_score(config.score, config.n_heads, d_head), dropout)
+    turns = Rotary(d_head) if rotary else None
     return MultiHeadAttention(
-        config.d_model,
-        config.n_heads,
-        kernel,
-        rotary=Rotary(d_head) if rotary else None,
-        shared=kind == "lsh",
+        config.d_model, config.n_heads, kernel, rotary=turns, shared=kind == "lsh"
     )
-
-
-def cross_attention(config: StackConfig) -> MultiHeadAttention:
-    """Return the attention to the encoder's output, always full."""
-    d_head = config.d_model // config.n_heads
-    kernel = full_kernel(config.score, config.n_heads, d_head, config.attention_dropout)
-    return MultiHeadAttention(config.d_model, config.n_heads, kernel)
-
-
-def feed_forward(config: StackConfig) -> FeedForward | Experts:
-    """Return a feed-forward network or a mixture of experts."""
-    d_model, d_ff, dropout = config.d_model, config.d_ff, config.activation_dropout
-    if config.experts.n:
-        return Experts(d_model, d_ff, config.activation, dropout, config.experts)
-    return FeedForward(d_model, d_ff, config.activation, dropout, chunk=config.feed_chunk)
 
 
 class Residual(nn.Module):
@@ -153,11 +154,17 @@ class TransformerBlock(nn.Module):
         self, config: StackConfig, *, cross: bool, layer: int = 0, rotary: bool = False
     ) -> None:
         super().__init__()
-        self.self_attention = self_attention(config, layer, rotary=rotary)
+        sizes = config.d_model, config.d_ff, config.activation, config.activation_dropout
+        self.self_attention = make_attention(config, config.kind(layer), rotary=rotary)
         self.self_residual = Residual(config)
-        self.cross_attention = cross_attention(config) if cross else None
+        self.cross_attention = make_attention(config, "full") if cross else None
         self.cross_residual = Residual(config) if cross else None
-        self.feed_forward: Any = feed_forward(config)
+        self.has_experts = config.experts.n > 0
+        self.feed_forward: Any = (
+            Experts(*sizes, config.experts)
+            if self.has_experts
+            else FeedForward(*sizes, chunk=config.feed_chunk)
+        )
         self.feed_residual = Residual(config)
 
     def forward(
@@ -175,7 +182,8 @@ class TransformerBlock(nn.Module):
             x = self.cross_residual(x, lambda h: self.recall(h, memory, cache))
         if only is not None:
             x, mask = pick(x, only)[None], NO_MASK
-        return self.feed_residual(x, lambda h: self.feed(h, mask))
+        real = (mask.keys,) if self.has_experts else ()  # experts skip padding
+        return self.feed_residual(x, lambda h: self.feed_forward(h, *real))
 
     def attend(
         self, h: Tensor, mask: Mask, cache: BlockCache, places: Tensor | None = None
@@ -184,18 +192,34 @@ class TransformerBlock(nn.Module):
         kv = cache.extend(self.self_attention.project(h, places))
         return self.self_attention(h, kv, mask, places)
 
-    def feed(self, h: Tensor, mask: Mask) -> Tensor:
-        """Apply the feed-forward network; experts skip padding."""
-        if isinstance(self.feed_forward, Experts):
-            return self.feed_forward(h, mask.keys)
-        return self.feed_forward(h)
-
     def recall(self, h: Tensor, memory: Memory | None, cache: BlockCache) -> Tensor:
         """Attend to the encoder's output, which is projected once and then cached."""
         assert self.cross_attention is not None and memory is not None, "no memory to look at"
         if cache.memory is None:
             cache.memory = self.cross_attention.project(memory.states)
         return self.cross_attention(h, cache.memory, memory.mask)
+
+    def branches(
+        self, mask: Mask, slot: BlockCache | None, places: Tensor | None
+    ) -> Iterator[Branch]:
+        """Yield the branches of a reversible block in order; without a slot nothing is cached."""
+
+        def attend(x: Tensor, _: Memory | None) -> Tensor:
+            cache = BlockCache() if slot is None else slot
+            return self.self_residual.branch(x, lambda h: self.attend(h, mask, cache, places))
+
+        def recall(x: Tensor, memory: Memory | None) -> Tensor:
+            cache = BlockCache() if slot is None else slot
+            assert self.cross_residual is not None
+            return self.cross_residual.branch(x, lambda h: self.recall(h, memory, cache))
+
+        def feed(x: Tensor, _: Memory | None) -> Tensor:
+            return self.feed_residual.branch(x, self.feed_forward)
+
+        yield Branch(attend, [self.self_residual, self.self_attention])
+        if self.cross_attention is not None and self.cross_residual is not None:
+            yield Branch(recall, [self.cross_residual, self.cross_attention])
+        yield Branch(feed, [self.feed_residual, self.feed_forward])
 
 
 def pick(
@@ -211,10 +235,10 @@ def first_positions(x: Num[Tensor, "batch length *d_model"]) -> Int[Tensor, "bat
 
 
 class TransformerStack(nn.Module):
-    """N blocks; pre-norm stacks end with a LayerNorm.
+    """N blocks, reversible if so configured; pre-norm stacks end with a LayerNorm.
 
-    `places` are the positions of x, for rotary attention; 0, 1, 2, … unless given. `asked` are the
-    positions of all sequences, laid end to end, whose vectors are wanted; all unless given.
+    `places` are the positions of x, for rotary attention; 0, 1, 2, … unless given. `only` are the
+    positions of all sequences, concatenated, whose vectors are needed; all unless given.
     """
 
     def __init__(
@@ -227,7 +251,8 @@ class TransformerStack(nn.Module):
     ) -> None:
         super().__init__()
         depth = config.n_layers if n_layers is None else n_layers
-        self.blocks = nn.ModuleList(
+        self.reversible = config.reversible
+        self.blocks: Any = nn.ModuleList(
             TransformerBlock(config, cross=cross, layer=layer, rotary=rotary)
             for layer in range(depth)
         )
@@ -243,17 +268,23 @@ class TransformerStack(nn.Module):
         places: Num[Tensor, "length"] | None = None,
         only: Int[Tensor, "chosen"] | None = None,
     ) -> Float[Tensor, "*positions d_model"]:
-        slots = self.empty_cache() if cache is None else cache
-        last = len(self.blocks) - 1
-        for n, (block, slot) in enumerate(zip(self.blocks, slots, strict=True)):
-            x = block(x, mask, memory, slot, places, only if n == last else None)
+        slots = [None] * len(self.blocks) if cache is None else cache
+        layers = list(zip(self.blocks, slots, strict=True))
+        if self.reversible:
+            branches = [
+                branch for block, slot in layers for branch in block.branches(mask, slot, places)
+            ]
+            recompute = cache is None and torch.is_grad_enabled()  # decoding has no backward pass
+            x = mean_of_streams(x, memory, branches, recompute=recompute)
+            return self.norm(x if only is None else pick(x, only))
+        for n, (block, slot) in enumerate(layers, 1):
+            x = block(x, mask, memory, slot, places, only if n == len(layers) else None)
         return self.norm(x if only is None else x[0])
 
-    def empty_cache(self, capacity: int = 0, memory: Memory | None = None) -> list[BlockCache]:
+    def empty_cache(self, capacity: int, memory: Memory | None = None) -> list[BlockCache]:
         """Return empty caches; `memory` is projected here, once."""
         cache = [BlockCache(capacity) for _ in self.blocks]
         if memory is not None:
             for block, slot in zip(self.blocks, cache, strict=True):
-                assert isinstance(block, TransformerBlock) and block.cross_attention is not None
                 slot.memory = block.cross_attention.project(memory.states)
         return cache

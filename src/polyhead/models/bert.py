@@ -1,6 +1,6 @@
 """BERT (Devlin et al. 2019): an encoder trained by masked language modeling.
 
-    h            = make_stack(LayerNorm(E[token] + P[position] + S[segment]))
+    h            = Stack(LayerNorm(E[token] + P[position] + S[segment]))
     masked token = softmax(E · LayerNorm(GELU(h W + b)) + c)
 
 E is the embedding matrix, used for input and output. The head is applied at masked positions only:
@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from polyhead.layers.embeddings import SegmentEmbedding
+from polyhead.layers.attention import not_padding
+from polyhead.layers.dropout import Dropout
+from polyhead.layers.embeddings import PositionKind, TokenEmbedding, make_positions
 from polyhead.layers.feed_forward import ACTIVATIONS
-from polyhead.layers.init import truncated_normal
-from polyhead.layers.masks import not_padding
-from polyhead.layers.positions import PositionKind, make_positions
-from polyhead.layers.reversible import make_stack
-from polyhead.layers.transformer_stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 
 
 def bert_stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:
@@ -61,6 +59,42 @@ PUBLISHED = {
 }
 
 
+def truncated_normal(model: nn.Module, std: float = 0.02) -> None:
+    """Initialize by N(0, std²) truncated at 2 std, biases with zero: BERT and ELECTRA."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+class SegmentEmbedding(nn.Module):
+    """dropout(LayerNorm(E[token] + P[position] + S[segment])) (Devlin et al. 2019, figure 2).
+
+    Segments separate the two texts of a pair; a single text is all segment 0.
+    """
+
+    def __init__(self, config: BERTConfig) -> None:
+        super().__init__()
+        d_embed = config.embedding_width
+        positions = make_positions(config.positions, d_embed, config.max_length)
+        self.embed = TokenEmbedding(config.vocab, d_embed, positions, dropout=0.0)
+        self.segments = nn.Embedding(config.segments, d_embed)
+        self.norm = nn.LayerNorm(d_embed, eps=config.stack.norm_eps)
+        self.dropout = Dropout(config.stack.dropout)
+
+    @property
+    def tokens(self) -> nn.Embedding:
+        """The table E, which the output layer may use too."""
+        return self.embed.tokens
+
+    def forward(
+        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
+    ) -> Float[Tensor, "batch length d_embed"]:
+        segment = self.segments.weight[0] if segments is None else self.segments(segments)
+        return self.dropout(self.norm(self.embed(ids) + segment))
+
+
 class BERTEncoder(nn.Module):
     """Bidirectional encoder: one vector per token."""
 
@@ -68,16 +102,9 @@ class BERTEncoder(nn.Module):
         super().__init__()
         d_embed, d_model = config.embedding_width, config.stack.d_model
         self.pad = config.pad
-        self.embed = SegmentEmbedding(
-            config.vocab,
-            d_embed,
-            positions=make_positions(config.positions, d_embed, config.max_length),
-            segments=config.segments,
-            dropout=config.stack.dropout,
-            norm_eps=config.stack.norm_eps,
-        )
+        self.embed = SegmentEmbedding(config)
         self.widen = nn.Identity() if d_embed == d_model else nn.Linear(d_embed, d_model)
-        self.stack = make_stack(config.stack, rotary=config.positions == "rotary")
+        self.stack = TransformerStack(config.stack, rotary=config.positions == "rotary")
         truncated_normal(self)
 
     def forward(

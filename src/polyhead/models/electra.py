@@ -20,11 +20,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from polyhead.layers.embeddings import PositionKind
 from polyhead.layers.feed_forward import ACTIVATIONS
-from polyhead.layers.init import truncated_normal
-from polyhead.layers.positions import PositionKind
 from polyhead.layers.transformer_stack import StackConfig
-from polyhead.models.bert import BERT, BERTConfig, BERTEncoder, bert_stack
+from polyhead.models.bert import BERT, BERTConfig, BERTEncoder, bert_stack, truncated_normal
 
 SPOTTING_WEIGHT = 50.0  # λ: binary losses are small beside those of 30,000 words
 

@@ -12,14 +12,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from polyhead.layers.attention import CAUSAL, MultiHeadAttention
 from polyhead.layers.axial_positions import AxialConfig, grid_of
-from polyhead.layers.embeddings import TokenEmbedding
-from polyhead.layers.init import quiet_residuals, small_normal
+from polyhead.layers.embeddings import PositionKind, TokenEmbedding, make_positions
+from polyhead.layers.feed_forward import FeedForward
 from polyhead.layers.kv_cache import DecoderState
-from polyhead.layers.masks import CAUSAL
-from polyhead.layers.positions import PositionKind, make_positions
-from polyhead.layers.reversible import make_stack
-from polyhead.layers.transformer_stack import StackConfig
+from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 
 
 def _stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:
@@ -72,7 +70,7 @@ class GPT(nn.Module):
             config.stack.dropout,
             scale=config.positions == "sinusoidal",
         )
-        self.stack = make_stack(config.stack, rotary=config.positions == "rotary")
+        self.stack = TransformerStack(config.stack, rotary=config.positions == "rotary")
         self.to_logits = nn.Linear(d_model, config.vocab, bias=False)
         if config.tie:
             self.to_logits.weight = self.embed.tokens.weight
@@ -113,3 +111,26 @@ class GPT(nn.Module):
         x = self.embed(last.view(-1, 1), state.length).view(*last.shape, -1)
         state.length += 1
         return self.to_logits(self.stack(x, mask, cache=state.cache, places=places))
+
+
+def small_normal(model: nn.Module, std: float = 0.02) -> None:
+    """Initialize weights by N(0, std²), biases with zero: GPT-2."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+def quiet_residuals(model: nn.Module, n_layers: int) -> None:
+    """Divide the output projections of the 2N sub-layers by √(2N): GPT-2, section 2.3.
+
+    A sum of 2N independent terms is √(2N) times as large as one; the division makes the residual
+    stream equally large for any depth.
+    """
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, MultiHeadAttention):
+                module.w_o.weight /= (2 * n_layers) ** 0.5
+            elif isinstance(module, FeedForward):
+                module.w_2.weight /= (2 * n_layers) ** 0.5

@@ -16,10 +16,10 @@ halves. It keeps the width, so that W may be the embedding (`tie`) and any stack
 
 from dataclasses import dataclass
 
-from polyhead.layers.attention_factory import AttentionKind, LSHConfig
 from polyhead.layers.axial_positions import AxialConfig
-from polyhead.layers.positions import PositionKind
-from polyhead.layers.transformer_stack import StackConfig
+from polyhead.layers.embeddings import PositionKind
+from polyhead.layers.lsh.attention import LSHConfig
+from polyhead.layers.transformer_stack import AttentionKind, StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 
 PATTERN: tuple[AttentionKind, ...] = ("local", "local", "lsh", "local")  # the authors', enwik8

@@ -12,7 +12,7 @@ from torch import nn
 
 from polyhead.config import suggest
 from polyhead.errors import ConfigError
-from polyhead.layers.positions import BOUNDED_POSITIONS
+from polyhead.layers.embeddings import BOUNDED_POSITIONS
 from polyhead.models import bert, electra, gpt, reformer, vit
 from polyhead.models.baselines import (
     bahdanau,

@@ -14,9 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from polyhead.layers.dropout import Dropout, Share
-from polyhead.layers.init import truncated_normal
 from polyhead.layers.transformer_stack import first_positions
-from polyhead.models.bert import PUBLISHED, BERTConfig, BERTEncoder
+from polyhead.models.bert import PUBLISHED, BERTConfig, BERTEncoder, truncated_normal
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.layers.dropout import Dropout
-from polyhead.layers.init import vision
-from polyhead.layers.positions import PositionKind, make_positions
-from polyhead.layers.reversible import make_stack
-from polyhead.layers.transformer_stack import StackConfig, first_positions
+from polyhead.layers.embeddings import PositionKind, make_positions
+from polyhead.layers.feed_forward import FeedForward
+from polyhead.layers.transformer_stack import StackConfig, TransformerStack, first_positions
 
 Grid = tuple[int, int]  # rows and columns of patches
 
@@ -140,7 +139,7 @@ class ViT(nn.Module):
         self.n_tokens = n_tokens
         self.positions = make_positions(config.positions, d_model, n_tokens)
         self.dropout = Dropout(config.stack.dropout)
-        self.stack = make_stack(config.stack, rotary=config.positions == "rotary")
+        self.stack = TransformerStack(config.stack, rotary=config.positions == "rotary")
         self.to_logits = nn.Linear(d_model, config.classes)
         vision(self)
         nn.init.zeros_(self.to_logits.weight)
@@ -210,3 +209,24 @@ def interpolate(
     picture = table.float().t().unflatten(1, old)[None]  # (1, d_model, rows, columns)
     stretched = F.interpolate(picture, size=new, mode="bicubic", antialias=True)
     return stretched[0].flatten(1).t().to(table.dtype)
+
+
+def vision(model: nn.Module) -> None:
+    """Initialize a Vision Transformer: Glorot for matrices, N(0, 0.02²) for positions.
+
+    Patch projection and stem convolutions get N(0, 1/fan_in), which keeps the variance of
+    standardised pixels; feed-forward biases N(0, 10⁻⁶ squared), all others zero.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Conv2d) and module.bias is not None:
+            nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
+            nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+    for module in model.modules():
+        if isinstance(module, FeedForward):
+            nn.init.normal_(module.w_1.bias, std=1e-6)
+            nn.init.normal_(module.w_2.bias, std=1e-6)

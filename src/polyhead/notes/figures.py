@@ -6,6 +6,7 @@ returns a `Figure` with the drawing in both languages. The texts stand in figure
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,11 +15,9 @@ from torch import Tensor
 
 from polyhead.cost.counter import saved_bytes
 from polyhead.i18n import Words
-from polyhead.layers.attention import attention_weights
+from polyhead.layers.attention import CAUSAL, attention_weights
+from polyhead.layers.embeddings import SinusoidalPositions
 from polyhead.layers.lsh.attention import LSHAttention
-from polyhead.layers.masks import CAUSAL
-from polyhead.layers.positions import SinusoidalPositions
-from polyhead.layers.reversible import ReversibleStack
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.notes.claims import read_texts
 from polyhead.render.svg import WIDTH, Frame, Length, Point, box, heat, path, svg, text
@@ -260,8 +259,8 @@ def memory_against_depth() -> Figure:
         return saved_bytes(lambda: stack.train()(x.clone().requires_grad_()), stack.parameters())
 
     ordinary, reversible = (
-        [Point(n, saved(kind(config, n_layers=n)) / 2**20) for n in DEPTHS]
-        for kind in (TransformerStack, ReversibleStack)
+        [Point(n, saved(TransformerStack(kind, n_layers=n)) / 2**20) for n in DEPTHS]
+        for kind in (config, replace(config, reversible=True))
     )
 
     def draw(labels: Mapping[str, str]) -> list[str]:

@@ -19,7 +19,7 @@ from polyhead.config import from_dict, plain, read, set_by_path, suggest, to_tom
 from polyhead.data.config import DataConfig
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
-from polyhead.layers.positions import BOUNDED_POSITIONS
+from polyhead.layers.embeddings import BOUNDED_POSITIONS
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.registry import FAMILIES, vocab_fields
 from polyhead.tokenizers.base import TextConfig

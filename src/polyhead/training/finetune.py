@@ -30,7 +30,7 @@ from polyhead.checkpoint.model_dir import (
 )
 from polyhead.config import plain
 from polyhead.errors import CheckpointError, ConfigError
-from polyhead.layers.positions import PositionKind
+from polyhead.layers.embeddings import PositionKind
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERT, BERTConfig, BERTEncoder
 from polyhead.models.electra import Electra

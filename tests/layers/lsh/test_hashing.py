@@ -18,11 +18,6 @@ from polyhead.layers.lsh.hashing import (
 )
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
-
-
 def test_a_bucket_is_the_axis_that_a_rotated_vector_points_along():
     x = torch.randn(2, 3, 7, 8)
     rotations = draw_rotations(8, 10, 4, like=x)

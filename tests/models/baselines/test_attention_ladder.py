@@ -26,11 +26,6 @@ rungs = pytest.mark.parametrize("context", RUNGS)
 cells = pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
-
-
 def build(**changes):
     model = Ladder(replace(SMALL, **changes)).eval()
     if changes.get("context") == "positional":

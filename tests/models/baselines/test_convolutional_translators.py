@@ -41,11 +41,6 @@ CLASSES = {models.ConvS2SConfig: models.ConvS2S, models.ByteNetConfig: models.By
 every = pytest.mark.parametrize("name", SMALL)
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
-
-
 def make(config):
     return CLASSES[type(config)](config).eval()
 

@@ -19,11 +19,6 @@ SOURCE = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 2, PAD, PAD], [9, 2, PAD, PAD, PA
 TARGET = torch.tensor([[1, 5, 6, 7], [1, 9, 10, PAD], [1, 4, PAD, PAD]])
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
-
-
 def opinionated(**changes):
     """A model whose weights are so large that everything matters, its gates among it."""
     model = MoE(replace(SMALL, **changes)).eval()

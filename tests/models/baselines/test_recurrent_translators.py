@@ -74,11 +74,6 @@ every = pytest.mark.parametrize("name", SMALL)
 attentive = pytest.mark.parametrize("name", ATTENTIVE)
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
-
-
 def build(name, **changes):
     config = replace(SMALL[name], **changes)
     return CLASSES[type(config)](config).eval()
@@ -329,7 +324,6 @@ def test_deep_att_reads_in_turn_from_both_sides_and_has_a_linear_way_down():
 
 
 def test_deep_att_is_initialized_with_open_forget_gates_and_unsaturated_scores():
-    torch.manual_seed(0)
     model = deep_att.DeepAtt(deep_att.DeepAttConfig(50, 50, d_model=64, d_embed=64, dropout=0.0))
     layers = [*model.encoder[0], *model.encoder[1], *model.decoder]
     for layer in layers:

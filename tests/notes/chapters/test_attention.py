@@ -6,10 +6,9 @@ import torch
 from claims import ClaimBreaks
 from torch.nn import functional as F
 
-from polyhead.layers.attention import KV, FullAttention, MultiHeadAttention
+from polyhead.layers.attention import KV, NO_MASK, FullAttention, MultiHeadAttention
 from polyhead.layers.attention_scores import Dot, General, ScaledDot
 from polyhead.layers.kv_cache import BlockCache
-from polyhead.layers.masks import NO_MASK
 from polyhead.layers.recurrent import LookBack
 from polyhead.layers.transformer_stack import TransformerBlock
 from polyhead.notes.chapters import attention_claims as attention

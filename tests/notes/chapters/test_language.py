@@ -3,8 +3,7 @@
 from claims import ClaimBreaks
 
 from polyhead.data.batches.masked import MaskingConfig
-from polyhead.layers.attention import FullAttention, attention_weights
-from polyhead.layers.masks import NO_MASK
+from polyhead.layers.attention import NO_MASK, FullAttention, attention_weights
 from polyhead.models import bert, gpt
 from polyhead.notes.chapters import language_claims as language
 from polyhead.viz import draw_text

@@ -5,9 +5,8 @@ import math
 import torch
 from claims import ClaimBreaks
 
-from polyhead.layers.attention import FullAttention, attention
+from polyhead.layers.attention import NO_MASK, FullAttention, Mask, attention
 from polyhead.layers.kv_cache import BlockCache
-from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.models import gpt, transformer
 from polyhead.notes.chapters import masks_claims as masks
 

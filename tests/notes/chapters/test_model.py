@@ -4,8 +4,7 @@ import torch
 from claims import ClaimBreaks
 from torch import nn
 
-from polyhead.layers.embeddings import TokenEmbedding
-from polyhead.layers.positions import SinusoidalPositions
+from polyhead.layers.embeddings import SinusoidalPositions, TokenEmbedding
 from polyhead.layers.transformer_stack import TransformerStack
 from polyhead.models import transformer
 from polyhead.models.transformer import Transformer

@@ -4,12 +4,12 @@ import torch
 from claims import ClaimBreaks
 from torch import nn
 
-from polyhead.layers.embeddings import TokenEmbedding
-from polyhead.layers.positions import (
+from polyhead.layers.embeddings import (
     BinaryPositions,
     LearnedPositions,
     NormalisedPositions,
     SinusoidalPositions,
+    TokenEmbedding,
     swap_pairs,
 )
 from polyhead.layers.transformer_stack import TransformerBlock

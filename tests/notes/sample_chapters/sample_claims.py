@@ -7,8 +7,7 @@ from math import sqrt as root
 import torch
 from torch.nn import functional as F
 
-from polyhead.layers.attention import attention_weights
-from polyhead.layers.masks import CAUSAL, Mask
+from polyhead.layers.attention import CAUSAL, Mask, attention_weights
 from polyhead.notes.claims import ClaimResult, claim, close, same
 
 HALF = 0.5

@@ -24,7 +24,7 @@ from polyhead.data.labelled_text import (
     read_labelled,
 )
 from polyhead.errors import CheckpointError, ConfigError, DataError
-from polyhead.layers.attention_factory import LSHConfig
+from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.models.bert import BERTConfig, bert_stack
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.special_tokens import BOS, EOS

@@ -19,6 +19,7 @@ the input the result is dense attention for any number of rounds.
 Axes: round, batch, head, query and key (both are length), d_head, d_value.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -27,6 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.errors import ConfigError
+from polyhead.layers.attention import NO_MASK, Mask
 from polyhead.layers.lsh.chunked import LSHPlan, sorted_attention
 from polyhead.layers.lsh.hashing import (
     Buckets,
@@ -36,9 +38,26 @@ from polyhead.layers.lsh.hashing import (
     recorded_buckets,
     sort_by_bucket,
 )
-from polyhead.layers.masks import NO_MASK, Mask
 
 TINY = 1e-6  # lower bound of a key's length
+
+
+@dataclass(frozen=True)
+class LSHConfig:
+    """Sizes of LSH attention (Reformer)."""
+
+    chunk: int = 64
+    rounds: int = 2
+    eval_rounds: int = 0  # 0: as many as in training
+    buckets: int = 0  # 0: chosen so that a bucket has half a chunk
+    same_bucket: bool = False  # attend within the bucket only
+
+    def __post_init__(self) -> None:
+        for name, least in (("chunk", 1), ("rounds", 1), ("eval_rounds", 0), ("buckets", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} = {getattr(self, name)}: expected at least {least}")
+        if self.buckets:
+            factors(self.buckets)
 
 
 class Arrangement(NamedTuple):
@@ -84,13 +103,7 @@ class LSHAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if chunk < 1 or n_rounds < 1 or eval_rounds < 0:
-            raise ValueError(
-                f"chunk ({chunk}) and n_rounds ({n_rounds}) must be at least 1, and eval_rounds "
-                f"({eval_rounds}) at least 0, which means as many as in training"
-            )
-        if n_buckets:
-            factors(n_buckets)
+        LSHConfig(chunk, n_rounds, eval_rounds, n_buckets)  # checks the numbers
         self.chunk = chunk
         self.n_rounds = n_rounds
         self.eval_rounds = eval_rounds

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from polyhead.layers.attention_scores import ScoreKind
 from polyhead.layers.dropout import Dropout, Share
-from polyhead.layers.init import uniform
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Cell, Encoding, Parts, Recurrence, make_look_back
 from polyhead.models.baselines.seq2seq import (
@@ -31,6 +30,7 @@ from polyhead.models.baselines.seq2seq import (
     StepOutput,
     check_recurrent,
     tie,
+    uniform,
 )
 
 

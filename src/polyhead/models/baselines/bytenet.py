@@ -29,12 +29,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyhead.layers.attention import Mask
 from polyhead.layers.convolution import Convolution, check_kernel
 from polyhead.layers.dropout import Dropout, Share
-from polyhead.layers.embeddings import TokenEmbedding
+from polyhead.layers.embeddings import NoPositions, TokenEmbedding
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import Mask
-from polyhead.layers.positions import NoPositions
 from polyhead.layers.recurrent import Encoding
 from polyhead.models.baselines.convs2s import Convolutional, Convolve
 from polyhead.models.baselines.seq2seq import tie

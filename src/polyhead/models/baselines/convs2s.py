@@ -29,6 +29,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyhead.layers.attention import not_padding
 from polyhead.layers.attention_scores import Dot, ScoredAttention
 from polyhead.layers.convolution import (
     Convolution,
@@ -37,10 +38,8 @@ from polyhead.layers.convolution import (
     check_kernel,
 )
 from polyhead.layers.dropout import Dropout, Share
-from polyhead.layers.embeddings import TokenEmbedding
+from polyhead.layers.embeddings import TokenEmbedding, make_positions
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import not_padding
-from polyhead.layers.positions import make_positions
 from polyhead.layers.recurrent import Encoding, LookBack
 from polyhead.models.baselines.seq2seq import tie
 

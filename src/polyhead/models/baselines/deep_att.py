@@ -31,10 +31,15 @@ from torch.nn import functional as F
 
 from polyhead.layers.attention_scores import ScoreKind
 from polyhead.layers.dropout import Dropout, Share
-from polyhead.layers.init import uniform
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Encoding, Parts, lstm_step, make_look_back, turned
-from polyhead.models.baselines.seq2seq import SequenceToSequence, StepOutput, check_recurrent, tie
+from polyhead.models.baselines.seq2seq import (
+    SequenceToSequence,
+    StepOutput,
+    check_recurrent,
+    tie,
+    uniform,
+)
 
 
 @dataclass(frozen=True)

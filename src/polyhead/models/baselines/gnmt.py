@@ -25,10 +25,15 @@ from torch import Tensor, nn
 
 from polyhead.layers.attention_scores import ScoreKind
 from polyhead.layers.dropout import Dropout, Share
-from polyhead.layers.init import uniform
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Encoding, Parts, Recurrence, make_look_back
-from polyhead.models.baselines.seq2seq import SequenceToSequence, StepOutput, check_recurrent, tie
+from polyhead.models.baselines.seq2seq import (
+    SequenceToSequence,
+    StepOutput,
+    check_recurrent,
+    tie,
+    uniform,
+)
 
 FIRST_RESIDUAL = 2  # the third layer, counted from 0
 

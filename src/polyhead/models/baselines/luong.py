@@ -31,12 +31,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from polyhead.layers.attention import softmax_of_visible
+from polyhead.layers.attention import NO_MASK, Mask, softmax_of_visible
 from polyhead.layers.attention_scores import ScoredAttention, ScoreKind
 from polyhead.layers.dropout import Dropout, Share
-from polyhead.layers.init import uniform
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.layers.recurrent import Cell, Encoding, Parts, Recurrence, make_look_back
 from polyhead.models.baselines.seq2seq import (
     Bridge,
@@ -44,6 +42,7 @@ from polyhead.models.baselines.seq2seq import (
     StepOutput,
     check_recurrent,
     tie,
+    uniform,
 )
 
 

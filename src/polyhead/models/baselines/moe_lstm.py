@@ -32,14 +32,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyhead.layers.attention import not_padding
 from polyhead.layers.attention_scores import Dot, ScoredAttention
 from polyhead.layers.dropout import Dropout, Share
-from polyhead.layers.init import uniform
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import not_padding
 from polyhead.layers.mixture_of_experts import Experts, ExpertsConfig
 from polyhead.layers.recurrent import Encoding, LookBack, Parts, Recurrence, lstm_step
-from polyhead.models.baselines.seq2seq import SequenceToSequence, StepOutput, tie
+from polyhead.models.baselines.seq2seq import SequenceToSequence, StepOutput, tie, uniform
 
 CLOSED = -3.0  # initial bias of the experts' sums: σ(-3) is 0.05
 

@@ -28,10 +28,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from polyhead.layers.attention import not_padding
 from polyhead.layers.dropout import Dropout, Share
-from polyhead.layers.init import uniform
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import not_padding
 from polyhead.layers.recurrent import (
     Cell,
     Encoding,
@@ -173,6 +172,34 @@ class SequenceToSequence(nn.Module):
         """Return the reference word with probability `teacher_forcing`, else the likeliest."""
         forced = torch.rand(right.shape, device=right.device) < self.teacher_forcing
         return torch.where(forced, right, self.to_logits(h).argmax(-1))
+
+
+def uniform(model: nn.Module, bound: float = 0.1, words: float = 0.5) -> None:
+    """Initialize uniformly within ±bound: recurrent translators (Sutskever et al. 2014, 3.4).
+
+    Embeddings get N(0, words²): as small as the rest, they could hardly be distinguished early in
+    training, and attention would have nothing to select. Attention scores keep their own
+    initialization. LSTM biases are 0, those of forget gates 1 (Jozefowicz et al. 2015): σ(0) would
+    halve the cell state at every word.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.RNNBase):
+            for parameter in module.parameters():
+                nn.init.uniform_(parameter, -bound, bound)
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=words)
+        if isinstance(module, nn.LSTM):
+            _open_forget_gates(module)
+
+
+def _open_forget_gates(lstm: nn.LSTM) -> None:
+    """Set forget gate biases (second of four) to one and all other gate biases to zero."""
+    with torch.no_grad():
+        for name, parameter in lstm.named_parameters():
+            if name.startswith("bias"):
+                parameter.zero_()
+            if name.startswith("bias_ih"):
+                parameter[lstm.hidden_size : 2 * lstm.hidden_size] = 1.0
 
 
 class Bridge(nn.Module):

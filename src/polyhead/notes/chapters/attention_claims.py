@@ -10,14 +10,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from polyhead.layers.attention import (
+    NO_MASK,
     FullAttention,
+    Mask,
     MultiHeadAttention,
     attention,
     attention_weights,
 )
 from polyhead.layers.attention_scores import Additive, Dot, General, ScaledDot, ScoredAttention
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import NO_MASK, Mask
 from polyhead.layers.recurrent import LookBack
 from polyhead.layers.transformer_stack import StackConfig, TransformerBlock
 from polyhead.notes.claims import ClaimResult, claim, close, same, shown

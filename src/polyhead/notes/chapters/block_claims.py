@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from polyhead.layers.attention import FullAttention, MultiHeadAttention
+from polyhead.layers.attention import NO_MASK, FullAttention, MultiHeadAttention
 from polyhead.layers.feed_forward import FeedForward
 from polyhead.layers.kv_cache import BlockCache
-from polyhead.layers.masks import NO_MASK
 from polyhead.layers.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, NotesLayerNorm
 from polyhead.layers.transformer_stack import Residual, StackConfig, TransformerBlock
 from polyhead.notes.claims import ClaimResult, claim, close, same, shown

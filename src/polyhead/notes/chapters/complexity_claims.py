@@ -17,9 +17,8 @@ from polyhead.cost.complexity import (
     sequential_steps,
 )
 from polyhead.cost.counter import count_flops, saved_bytes
-from polyhead.layers.attention import FullAttention, attention
+from polyhead.layers.attention import FullAttention, Mask, attention
 from polyhead.layers.local_attention import LocalAttention
-from polyhead.layers.masks import Mask
 from polyhead.layers.recurrent import Recurrence
 from polyhead.notes.claims import ClaimResult, claim, close, same
 

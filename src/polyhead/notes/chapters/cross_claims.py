@@ -8,10 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from polyhead.layers.attention import FullAttention, MultiHeadAttention
+from polyhead.layers.attention import NO_MASK, FullAttention, MultiHeadAttention
 from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import NO_MASK
 from polyhead.layers.transformer_stack import Residual, StackConfig, TransformerBlock
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.notes.claims import ClaimResult, claim, close, same

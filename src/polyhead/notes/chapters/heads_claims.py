@@ -10,9 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
+from polyhead.layers.attention import FullAttention, Mask, MultiHeadAttention, attention_weights
 from polyhead.layers.attention_hooks import record_attention
-from polyhead.layers.masks import Mask
 from polyhead.notes.claims import ClaimResult, claim, close, same
 from polyhead.notes.torch_reference import torch_attention
 

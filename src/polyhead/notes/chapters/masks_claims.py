@@ -7,9 +7,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from polyhead.layers.attention import FullAttention, MultiHeadAttention, attention_weights
+from polyhead.layers.attention import (
+    CAUSAL,
+    FullAttention,
+    Mask,
+    MultiHeadAttention,
+    attention_weights,
+    not_padding,
+)
 from polyhead.layers.attention_hooks import record_attention
-from polyhead.layers.masks import CAUSAL, Mask, not_padding
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.transformer import Transformer, TransformerConfig

@@ -15,11 +15,9 @@ from torch.nn import functional as F
 
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import greedy_search
-from polyhead.layers.embeddings import TokenEmbedding
-from polyhead.layers.init import xavier
-from polyhead.layers.positions import LearnedPositions, SinusoidalPositions
+from polyhead.layers.embeddings import LearnedPositions, SinusoidalPositions, TokenEmbedding
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
-from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.models.transformer import Transformer, TransformerConfig, xavier
 from polyhead.notes.claims import ClaimResult, claim, close, same
 
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 import torch
 from torch.nn import functional as F
 
-from polyhead.layers.embeddings import TokenEmbedding
-from polyhead.layers.positions import (
+from polyhead.layers.embeddings import (
     BinaryPositions,
     CountingPositions,
     LearnedPositions,
     NormalisedPositions,
     SinusoidalPositions,
+    TokenEmbedding,
     frequencies,
     rotation,
     swap_pairs,

@@ -16,10 +16,9 @@ from torch.autograd.functional import jacobian
 from torch.nn import functional as F
 
 from polyhead.data.batches.translation import collate
-from polyhead.layers.attention import FullAttention, MultiHeadAttention
+from polyhead.layers.attention import NO_MASK, FullAttention, MultiHeadAttention
 from polyhead.layers.attention_scores import ScoredAttention, make_score
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.masks import NO_MASK
 from polyhead.layers.recurrent import Encoding, LookBack, Recurrence, RNNCell
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.models.baselines.attention_ladder import (
