@@ -74,6 +74,22 @@ def test_the_readme_can_be_typed_from_top_to_bottom(workplace, monkeypatch, capf
     assert (workplace / "page.html").stat().st_size > 10_000
 
 
+def test_python_of_the_readmes_runs(workplace, monkeypatch):
+    """Both readmes have the same code but for comments, and it runs on the reader's files."""
+    blocks = [
+        re.search(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.S)[1]
+        for name in ("README.md", "README.ko.md")
+    ]
+    code = [re.sub(r"\s*#.*", "", block) for block in blocks]
+    assert code[0] == code[1]
+    monkeypatch.chdir(workplace)
+    small = code[0].replace('run="runs/mine"', 'run="runs/python", overrides=["train.epochs=1"]')
+    variables = {}
+    exec(small.replace('load("runs/mine")', 'load("runs/python")'), variables)
+    assert variables["model"].translate([""]) == [""]
+    assert sum(p.numel() for p in variables["gpt"].parameters()) == 124_439_808  # as published
+
+
 def test_the_straight_line_learns_to_say_sentences_backwards(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     import straight_line
