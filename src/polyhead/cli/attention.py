@@ -1,43 +1,31 @@
 """`polyhead attention`: a page or a picture of what the heads attend to."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from polyhead.cli.options import Device, Model, check_text
+from polyhead.cli.streams import say
 from polyhead.errors import ConfigError
 
 
 def attention(
     model: Model,
-    text: Annotated[str, typer.Argument(help="Sentence, or image file for an image classifier.")],
-    output: Annotated[Path, typer.Option(help="File to write: .html, .svg, .png or .json.")] = Path(
-        "attention.html"
+    text: str = Argument(help="Sentence, or image file for an image classifier."),
+    output: Path = Option("attention.html", help="File to write: .html, .svg, .png or .json."),
+    target: str | None = Option(None, help="Translation to show (default: the model's)."),
+    kind: str | None = Option(
+        None, help="Attention to draw in .svg and .png: encoder, decoder, cross."
     ),
-    target: Annotated[
-        str | None, typer.Option(help="Translation to show (default: the model's).")
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(help="Attention to draw in .svg and .png: encoder, decoder, cross."),
-    ] = None,
-    layer: Annotated[
-        int | None, typer.Option(help="Layer to draw in .svg and .png, counted from 1.")
-    ] = None,
-    head: Annotated[
-        list[int] | None,
-        typer.Option(help="Head to draw in .svg and .png, counted from 1; repeatable."),
-    ] = None,
-    lines: Annotated[
-        bool, typer.Option("--lines", help="Draw lines as in Figure 3 of Vaswani et al. 2017.")
-    ] = False,
-    word: Annotated[
-        str | None, typer.Option(help="With --lines: only lines from this word.")
-    ] = None,
-    merge: Annotated[
-        bool, typer.Option("--merge", help="Merge the tokens of a word in .svg and .png.")
-    ] = False,
+    layer: int | None = Option(None, help="Layer to draw in .svg and .png, counted from 1."),
+    head: list[int] | None = Option(
+        None, help="Head to draw in .svg and .png, counted from 1; repeatable."
+    ),
+    lines: bool = Option(
+        False, "--lines", help="Draw lines as in Figure 3 of Vaswani et al. 2017."
+    ),
+    word: str | None = Option(None, help="With --lines: only lines from this word."),
+    merge: bool = Option(False, "--merge", help="Merge the tokens of a word in .svg and .png."),
     device: Device = "auto",
 ) -> None:
     """Show what every head of every layer attends to.
@@ -47,26 +35,24 @@ def attention(
     polyhead attention runs/photos cat.jpg --output page.html
     polyhead attention runs/photos cat.jpg --layer 2 --output heads.svg
     """
-    from polyhead.cli.console import say
     from polyhead.pipelines.image_classifier import ImageClassifier
     from polyhead.pipelines.load import load
     from polyhead.viz.capture import TextPipeline, attention_view
     from polyhead.viz.draw_image import ImageViewOptions
     from polyhead.viz.select import ViewOptions
+    from polyhead.viz.views import AttentionView, ImageView
     from polyhead.viz.writer import write_view
 
     pipeline = load(model, device=device)
     heads = tuple(head) if head else None
+    view: AttentionView | ImageView
+    options: ViewOptions | ImageViewOptions
     if isinstance(pipeline, ImageClassifier):
-        text_options = {
-            "target": target, "kind": kind, "lines": lines, "word": word, "merge": merge,
-        }  # fmt: skip
-        for name, value in text_options.items():
+        given = {"target": target, "kind": kind, "lines": lines, "word": word, "merge": merge}
+        for name, value in given.items():
             if value:
                 raise ConfigError(f"--{name} is for text only, not images", "conflicting_options")
-        image = attention_view(pipeline, text)
-        write_view(image, output, ImageViewOptions(layer, heads))
-        title = image.title
+        view, options = attention_view(pipeline, text), ImageViewOptions(layer, heads)
     else:
         assert isinstance(pipeline, TextPipeline)
         target = target and check_text(target, "--target")
@@ -75,7 +61,6 @@ def attention(
         options = ViewOptions(
             kind=kind, layer=layer, heads=heads, word=word, style=style, merge=merge
         )
-        write_view(view, output, options)
-        title = view.title
-    say(title)
+    write_view(view, output, options)
+    say(view.title)
     say(f"written to {output}")

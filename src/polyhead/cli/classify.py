@@ -2,15 +2,15 @@
 
 import json
 import re
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Argument, Exit, Option
 
-from polyhead.cli.options import Device, Encoding, ImageSize, Model
+from polyhead.cli.options import Device, Encoding, ImageSize, JsonLines, Model
+from polyhead.cli.streams import read_blocks, say, utf8_stdout
 from polyhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -22,18 +22,15 @@ SIZE = re.compile(r"(\d{1,5})(?:x(\d{1,5}))?")
 
 def classify(
     model: Model,
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Image files; or text files, one text per line (default: stdin)."),
-    ] = None,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="Append the probability of every class (text only).")
-    ] = False,
-    top: Annotated[int, typer.Option(help="Number of classes to show (images only).")] = 1,
+    files: list[Path] | None = Argument(
+        None, help="Image files; or text files, one text per line (default: stdin)."
+    ),
+    scores: bool = Option(
+        False, "--scores", help="Append the probability of every class (text only)."
+    ),
+    top: int = Option(1, help="Number of classes to show (images only)."),
     size: ImageSize = None,
-    jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="Print one JSON object per input.")
-    ] = False,
+    jsonl: JsonLines = False,
     encoding: Encoding = "utf-8",
     device: Device = "auto",
 ) -> None:
@@ -50,10 +47,8 @@ def classify(
     classifier = load(model, device=device)
     if isinstance(classifier, ImageClassifier):
         if scores:
-            raise ConfigError(
-                f"--scores is for text; for images write --top {top}", "conflicting_options"
-            )
-        raise typer.Exit(classify_images(classifier, files or (), top=top, size=size, jsonl=jsonl))
+            raise ConfigError("--scores is for text; for images write --top", "conflicting_options")
+        raise Exit(classify_images(classifier, files or (), top=top, size=size, jsonl=jsonl))
     if not isinstance(classifier, TextClassifier):
         classifier = TextClassifier.from_saved(  # raises, and names the right command
             classifier.saved, classifier.name, classifier.device
@@ -67,10 +62,12 @@ def classify_text(
     classifier: "TextClassifier", files: Sequence[Path], *, encoding: str, scores: bool, jsonl: bool
 ) -> None:
     """Print the label of every line, with all probabilities or as JSON if requested."""
-    from polyhead.cli.console import counting, utf8_stdout
+    from polyhead.cli.console import counting
+    from polyhead.data.locate import find_lines
 
+    blocks = (find_lines(path, encoding) for path in files) if files else read_blocks(encoding)
     with utf8_stdout() as out:
-        for lines in given_lines(files, encoding):
+        for lines in blocks:
             with counting("classifying", len(lines)) as progress:
                 labels = classifier.classify(lines, progress=progress)
             for line, label in zip(lines, labels, strict=True):
@@ -82,31 +79,13 @@ def classify_text(
             out.flush()
 
 
-def given_lines(files: Sequence[Path], encoding: str) -> Iterator[list[str]]:
-    """Yield the lines of files, else those of standard input in blocks."""
-    from polyhead.cli.stdin import read_blocks, typed_blocks
-    from polyhead.data.locate import find_lines
-
-    if files:
-        yield from (find_lines(path, encoding) for path in files)
-    elif sys.stdin.isatty():
-        yield from typed_blocks("One text per line")
-    else:
-        yield from read_blocks(encoding)
-
-
 def classify_images(
-    classifier: "ImageClassifier",
-    files: Sequence[Path],
-    *,
-    top: int,
-    size: str | None,
-    jsonl: bool,
+    classifier: "ImageClassifier", files: Sequence[Path], *, top: int, size: str | None, jsonl: bool
 ) -> int:
     """Print path, classes and probabilities of every image; return 4 if one cannot be read."""
     import torch
 
-    from polyhead.cli.console import counting, say
+    from polyhead.cli.console import counting
 
     if not files:
         raise ConfigError("no image given, e.g. polyhead classify MODEL image.png", "no_input")
@@ -139,7 +118,6 @@ def read_size(size: str | None) -> tuple[int, int] | None:
         return None
     match = SIZE.fullmatch(size.strip().lower())
     if match is None:
-        raise ConfigError(
-            f"--size {size}: expected pixels, e.g. 56 or 56x48 (height x width)", "bad_size"
-        )
+        message = f"--size {size}: expected pixels, e.g. 56 or 56x48 (height x width)"
+        raise ConfigError(message, "bad_size")
     return int(match[1]), int(match[2] or match[1])

@@ -4,9 +4,9 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Argument, Exit, Option
 from typer.core import TyperCommand
 
 from polyhead.cli.options import (
@@ -16,34 +16,19 @@ from polyhead.cli.options import (
     Overrides,
     Pairs,
     as_strings,
+    check_metric,
     split_recipe,
 )
+from polyhead.cli.streams import say
 from polyhead.errors import ConfigError
 
 if TYPE_CHECKING:
+    from polyhead.compare.plan import CompareRequest
     from polyhead.compare.results import ComparisonTable, TableRow
     from polyhead.compare.systems import Contest
 
-Recipe = Annotated[
-    str | None,
-    typer.Argument(help="Recipe whose data and tokenizer to use; omit with --source."),
-]
-Budget = Annotated[str | None, typer.Option(help="CPU time per system, e.g. 90s, 20m, 1h30m.")]
-Flops = Annotated[str | None, typer.Option(help="Or training FLOPs per system, e.g. 5e14.")]
-Systems = Annotated[
-    str | None, typer.Option(help="Systems, e.g. transformer,convs2s (default: see --list).")
-]
-Seeds = Annotated[int, typer.Option(help="Number of runs per system, with different seeds.")]
-Ensembles = Annotated[
-    list[str] | None,
-    typer.Option(help="Also score an ensemble: systems joined by +, or seeds; repeatable."),
-]
-Metric = Annotated[
-    str | None,
-    typer.Option(help="bleu; or wer: share of lines that are not exact, e.g. pronunciations."),
-]
-Run = Annotated[Path | None, typer.Option(help="Working directory (default: runs/COMMAND-RECIPE).")]
-List = Annotated[bool, typer.Option("--list", help="List the systems and exit.")]
+ENSEMBLE_HELP = "Also score an ensemble: systems joined by +, or seeds; repeatable."
+METRIC_HELP = "bleu; or wer: share of lines that are not exact, e.g. pronunciations."
 
 
 class WithoutEnsembles(TyperCommand):
@@ -58,15 +43,19 @@ def comparison_command(name: str, text: str) -> Callable[..., None]:
     """Return the command that runs the comparison of this name; all have the same options."""
 
     def command(
-        recipe: Recipe = None,
+        recipe: str | None = Argument(
+            None, help="Recipe whose data and tokenizer to use; omit with --source."
+        ),
         overrides: Overrides = None,
-        budget: Budget = None,
-        flops: Flops = None,
-        systems: Systems = None,
-        seeds: Seeds = 1,
-        ensemble: Ensembles = None,
-        metric: Metric = None,
-        run: Run = None,
+        budget: str | None = Option(None, help="CPU time per system, e.g. 90s, 20m, 1h30m."),
+        flops: str | None = Option(None, help="Or training FLOPs per system, e.g. 5e14."),
+        systems: str | None = Option(
+            None, help="Systems, e.g. transformer,convs2s (default: see --list)."
+        ),
+        seeds: int = Option(1, help="Number of runs per system, with different seeds."),
+        ensemble: list[str] | None = Option(None, help=ENSEMBLE_HELP),
+        metric: str | None = Option(None, help=METRIC_HELP),
+        run: Path | None = Option(None, help="Working directory (default: runs/COMMAND-RECIPE)."),
         source: Files = None,
         target: Files = None,
         pairs: Pairs = None,
@@ -78,23 +67,39 @@ def comparison_command(name: str, text: str) -> Callable[..., None]:
         test_pairs: Pairs = None,
         encoding: FileEncoding = None,
         lang: Language = None,
-        list_only: List = False,
+        list_only: bool = Option(False, "--list", help="List the systems and exit."),
     ) -> None:
+        from polyhead.compare.budget import read_budget
+        from polyhead.compare.plan import CompareRequest
+        from polyhead.compare.systems import CONTESTS
+
+        contest = CONTESTS[name]
         if list_only:
-            return list_systems(name)
-        files = as_strings({
-            "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
-            "valid_target": valid_target, "valid_pairs": valid_pairs,
-        })  # fmt: skip
-        tests = as_strings(
-            {"test_source": test_source, "test_target": test_target, "test_pairs": test_pairs}
-        )
-        code = run_comparison(
-            name, recipe=recipe, overrides=overrides, budget=budget, flops=flops, systems=systems,
-            seeds=seeds, ensembles=ensemble, metric=metric, run=run, files=files, tests=tests,
-            encoding=encoding, lang=lang,
+            return list_systems(contest)
+        recipe, changes, others = split_recipe(recipe, overrides)
+        if recipe and others:
+            raise unexpected_name(recipe, others[0])
+        if encoding is not None:
+            changes.append(f"data.encoding={encoding}")
+        request = CompareRequest(
+            contest=contest,
+            folder=run or Path("runs") / f"{name}-{Path(recipe).stem if recipe else 'own'}",
+            budget=read_budget(budget, flops),
+            recipe=recipe,
+            changes=tuple(changes),
+            files=as_strings({
+                "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
+                "valid_target": valid_target, "valid_pairs": valid_pairs,
+            }),
+            tests=as_strings({
+                "test_source": test_source, "test_target": test_target, "test_pairs": test_pairs,
+            }),
+            systems=split_names(systems, contest),
+            seeds=seeds,
+            metric=None if metric is None else check_metric(metric),
+            ensembles=tuple(ensemble or ()),
         )  # fmt: skip
-        raise typer.Exit(code)
+        raise Exit(run_comparison(request, lang))
 
     command.__doc__ = text
     return command
@@ -123,44 +128,14 @@ ladder = comparison_command(
 )
 
 
-def run_comparison(
-    name: str, *, recipe: str | None, overrides: list[str] | None, budget: str | None,
-    flops: str | None, systems: str | None, seeds: int, ensembles: list[str] | None,
-    metric: str | None, run: Path | None, files: dict[str, list[str]],
-    tests: dict[str, list[str]], encoding: str | None, lang: str | None,
-) -> int:  # fmt: skip
+def run_comparison(request: "CompareRequest", lang: str | None) -> int:
     """Compare, print the table and return the exit code; an interrupted comparison is saved."""
-    from polyhead.cli.console import TrainingScreen, counting, say
-    from polyhead.compare.budget import read_budget
-    from polyhead.compare.plan import CompareRequest
+    from polyhead.cli.console import TrainingScreen, counting
     from polyhead.compare.runner import Interrupted, compare_systems
-    from polyhead.compare.systems import CONTESTS
     from polyhead.compare.table import best_row
     from polyhead.i18n import chosen_language
-    from polyhead.pipelines.evaluation import Metric
 
     language = chosen_language(lang)
-    if metric is not None and metric not in get_args(Metric):
-        raise ConfigError(f"--metric {metric}: expected bleu or wer", "unknown_metric")
-    recipe, changes, others = split_recipe(recipe, overrides)
-    if recipe and others:
-        raise unexpected_name(recipe, others[0])
-    if encoding is not None:
-        changes.append(f"data.encoding={encoding}")
-    folder = run or Path("runs") / f"{name}-{Path(recipe).stem if recipe else 'own'}"
-    request = CompareRequest(
-        contest=CONTESTS[name],
-        folder=folder,
-        budget=read_budget(budget, flops),
-        recipe=recipe,
-        changes=tuple(changes),
-        files=files,
-        tests=tests,
-        systems=split_names(systems, CONTESTS[name]),
-        seeds=seeds,
-        metric=metric,  # type: ignore[arg-type]
-        ensembles=tuple(ensembles or ()),
-    )
     try:
         outcome = compare_systems(
             request, language=language, reporter=TrainingScreen(), counting=counting
@@ -176,18 +151,16 @@ def run_comparison(
     else:
         print(outcome.text, end="")
     say(f"written: {', '.join(str(path) for path in outcome.files)}")
-    models = " ".join(map(str, model_dirs(best_row(outcome.table), folder)))
-    say(f"Use the best with: polyhead translate {models}")
+    models = model_dirs(best_row(outcome.table), request.folder)
+    say(f"Use the best with: polyhead translate {' '.join(map(str, models))}")
     return 0
 
 
-def list_systems(name: str) -> None:
+def list_systems(contest: "Contest") -> None:
     """Print a line per system; those outside the default selection are marked."""
-    from polyhead.compare.systems import CONTESTS
-
-    for system in CONTESTS[name].systems:
+    for system in contest.systems:
         paper = f" ({system.paper})" if system.paper else ""
-        optional = "" if system.name in CONTESTS[name].usual else "; only if named with --systems"
+        optional = "" if system.name in contest.usual else "; only if named with --systems"
         print(f"{system.name:<22}{system.title}{paper}{optional}")
 
 
@@ -197,11 +170,9 @@ def split_names(systems: str | None, contest: "Contest") -> tuple[str, ...]:
         return ()
     names = tuple(name.strip() for name in systems.split(",") if name.strip())
     if not names:
-        raise ConfigError(
-            f"--systems {systems!r}: no systems named, e.g. {','.join(contest.usual[:2])} (see "
-            "--list)",
-            "unknown_system",
-        )
+        example = ",".join(contest.usual[:2])
+        message = f"--systems {systems!r}: no systems named, e.g. {example} (see --list)"
+        raise ConfigError(message, "unknown_system")
     return names
 
 
@@ -227,14 +198,13 @@ def print_table(table: "ComparisonTable", language: str) -> None:
     """Print the main columns of the table on a terminal, the best row in bold."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from polyhead.compare.table import best_row, brief, lead, warnings
 
-    headings, *cells = brief(table, language)
-    grid = Table(box=SIMPLE_HEAD)
-    for number, heading in enumerate(headings):
-        grid.add_column(heading, justify="right" if number else "left", overflow="fold")
+    (first, *headings), *cells = brief(table, language)
+    columns = [Column(heading, justify="right", overflow="fold") for heading in headings]
+    grid = Table(Column(first, overflow="fold"), *columns, box=SIMPLE_HEAD)
     best = best_row(table)
     for row, values in zip(table.rows, cells, strict=True):
         grid.add_row(*values, style="bold" if row is best else None)

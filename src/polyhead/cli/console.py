@@ -1,11 +1,9 @@
-"""Progress and messages on stderr, results on stdout."""
+"""Progress bars and the messages of training on stderr."""
 
-import io
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -21,27 +19,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from polyhead.cli.streams import say
+
 METRICS = {  # of a validation: label and number of decimals
     "bleu": ("BLEU", 1), "bits_per_character": ("bits/char", 3), "accuracy": ("accuracy", 3),
     "generator_accuracy": ("generator", 3), "precision": ("precision", 3), "recall": ("recall", 3),
 }  # fmt: skip
 LINE_SECONDS = 10.0  # between two progress lines without a terminal
-
-
-def say(text: str) -> None:
-    """Print a message on stderr."""
-    print(text, file=sys.stderr, flush=True)
-
-
-@contextmanager
-def utf8_stdout() -> Iterator[io.TextIOWrapper]:
-    r"""Give standard output as UTF-8 text with \n line ends, whatever the locale is."""
-    out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
-    try:
-        yield out
-    finally:
-        with suppress(BrokenPipeError):
-            out.detach()
 
 
 def stderr_console() -> Console:
@@ -54,7 +38,6 @@ class TrainingScreen:
 
     def __init__(self) -> None:
         self.console = stderr_console()
-        self.live = self.console.is_terminal
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.steps = 0
@@ -71,20 +54,14 @@ class TrainingScreen:
     def begin(self, step: int, steps: int) -> None:
         """Draw the bar."""
         self.steps = steps
-        if not self.live:
-            return
-        self.bar = Progress(
-            SpinnerColumn(),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=self.console,
-        )
-        self.task = self.bar.add_task("starting", total=steps, completed=step)
-        self.bar.start()
+        if self.console.is_terminal:
+            self.bar = Progress(
+                SpinnerColumn(), BarColumn(bar_width=24), MofNCompleteColumn(),
+                TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("left"),
+                TimeRemainingColumn(), console=self.console,
+            )  # fmt: skip
+            self.task = self.bar.add_task("starting", total=steps, completed=step)
+            self.bar.start()
 
     def step(self, metrics: dict[str, Any]) -> None:
         """Advance the bar, or print a line if the last one is old enough."""

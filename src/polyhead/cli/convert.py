@@ -1,35 +1,30 @@
 """`polyhead import`, `polyhead export` and `polyhead average`: models in, models out."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Argument, Option
 
 from polyhead.cli.options import Model, Models
+from polyhead.cli.streams import say
 
 if TYPE_CHECKING:
     from polyhead.convert.conversion import ConversionReport
 
 
 def import_model(
-    name: Annotated[
-        str,
-        typer.Argument(help="Directory or name of a Hugging Face or timm model.", metavar="MODEL"),
-    ],
-    output: Annotated[Path, typer.Option(help="Model directory to write.")],
-    generator: Annotated[
-        str | None, typer.Option(help="Directory or name of ELECTRA's generator.")
-    ] = None,
-    family: Annotated[
-        str | None, typer.Option(help="vit, for timm weights without an architecture name.")
-    ] = None,
+    name: str = Argument(
+        help="Directory or name of a Hugging Face or timm model.", metavar="MODEL"
+    ),
+    output: Path = Option(help="Model directory to write."),
+    generator: str | None = Option(None, help="Directory or name of ELECTRA's generator."),
+    family: str | None = Option(None, help="vit, for timm weights without an architecture name."),
 ) -> None:
     """Import a Hugging Face or timm model: Marian, GPT-2, BERT, ELECTRA, ViT (safetensors only).
 
     polyhead import downloads/opus-mt-ko-en --output models/ko-en
     polyhead import electra-disc --generator electra-gen --output models/electra
     """
-    from polyhead.cli.console import say
     from polyhead.convert.conversion import import_model as convert
 
     say(f"reading {name} …")
@@ -38,17 +33,14 @@ def import_model(
 
 def export_model(
     model: Model,
-    output: Annotated[Path, typer.Option(help="Directory to write.")],
-    to: Annotated[
-        str, typer.Option(help="hf: Hugging Face transformers; timm: timm (ViT only).")
-    ] = "hf",
+    output: Path = Option(help="Directory to write."),
+    to: str = Option("hf", help="hf: Hugging Face transformers; timm: timm (ViT only)."),
 ) -> None:
     """Export a model for other libraries.
 
     polyhead export runs/mine --to hf --output models/mine-hf
     polyhead export runs/vit --to timm --output models/vit-timm
     """
-    from polyhead.cli.console import say
     from polyhead.convert.conversion import export_model as convert
 
     say(f"reading {model} …")
@@ -57,8 +49,6 @@ def export_model(
 
 def print_report(report: "ConversionReport") -> None:
     """Print the parity report on stderr and the directory on stdout."""
-    from polyhead.cli.console import say
-
     say(f"{report.architecture}: family {report.family}")
     say(f"weights: {report.n_tensors} tensors, {report.n_parameters:,} parameters, all converted")
     say(f"tokenizer: {report.tokenizer}")
@@ -77,17 +67,14 @@ def print_report(report: "ConversionReport") -> None:
 
 def average(
     models: Models,
-    output: Annotated[Path, typer.Option(help="Model directory to write.")],
-    last: Annotated[
-        int | None, typer.Option(help="Use only this many of a run's newest checkpoints.")
-    ] = None,
+    output: Path = Option(help="Model directory to write."),
+    last: int | None = Option(None, help="Use only this many of a run's newest checkpoints."),
 ) -> None:
     """Average the weights of several checkpoints, or of all checkpoints that a run has kept.
 
     polyhead average runs/mine --output models/mine-averaged
     """
     from polyhead.checkpoint.average import average as average_weights
-    from polyhead.cli.console import say
 
     members = average_weights(models, output, last=last)
     say(f"{output}: the mean of {', '.join(path.name for path in members)}")

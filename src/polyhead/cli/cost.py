@@ -1,9 +1,9 @@
 """`polyhead cost`: parameters, FLOPs and memory of a recipe."""
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Option
 
 from polyhead.cli.options import Json, Overrides, RecipeName
 
@@ -18,14 +18,12 @@ UNITS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k
 def cost(
     recipe: RecipeName,
     overrides: Overrides = None,
-    tokens: Annotated[
-        int | None,
-        typer.Option(help="Training tokens, source and target (default: the recipe's)."),
-    ] = None,
-    length: Annotated[
-        int | None,
-        typer.Option(help="Sentence length in tokens (default: 30, or the model's window)."),
-    ] = None,
+    tokens: int | None = Option(
+        None, help="Training tokens, source and target (default: the recipe's)."
+    ),
+    length: int | None = Option(
+        None, help="Sentence length in tokens (default: 30, or the model's window)."
+    ),
     json_out: Json = False,
 ) -> None:
     """Count parameters, FLOPs and memory of a recipe before it is trained.
@@ -61,66 +59,53 @@ def part_table(report: "CostReport") -> "Table":
         title += "; too large to be measured: try a smaller --length"
     elif report.measured:
         title += "; measured on one sentence"
-    table = new_table(title)
-    for name in ("parameters", "forward FLOPs", "training FLOPs", "saved for backward"):
-        table.add_column(name, justify="right")
+    headings = ("parameters", "forward FLOPs", "training FLOPs", "saved for backward")
+    table = new_table(title, *headings)
     for name, part in [*report.parts.items(), ("total", report.total)]:
-        table.add_row(
-            name,
-            f"{part.parameters:,}",
-            short_number(part.forward),
-            short_number(part.training),
-            short_size(part.kept),
-        )
+        flops = (short_number(part.forward), short_number(part.training))
+        table.add_row(name, f"{part.parameters:,}", *flops, short_size(part.kept))
     return table
 
 
 def total_table(report: "CostReport") -> "Table":
     """Return the cost of the whole training, its memory, and the cache of decoding."""
-    table = new_table("training and decoding")
-    table.show_header = False
-    table.add_column("", justify="right")
-    table.add_column("")
     per_token, memory = report.per_token, report.memory
+    rows = [("FLOPs per token", short_number(per_token["mean"]), "mean over all tokens")]
     if report.shape.source and not report.measured:
-        source, target = per_token["source"], per_token["target"]
-        table.add_row("FLOPs per source token", short_number(source), "forward and backward")
-        table.add_row("FLOPs per target token", short_number(target), "with the output layer")
-    table.add_row("FLOPs per token", short_number(per_token["mean"]), "mean over all tokens")
-    if report.tokens is None:
-        hint = "the recipe counts in epochs: give --tokens N or train.steps=N"
-        table.add_row("FLOPs in total", "?", hint)
-    else:
-        total = "?" if report.flops is None else f"{report.flops:.2e}"
-        table.add_row("FLOPs in total", total, f"for {report.tokens:,} tokens, without padding")
-    for name, n_bytes, comment in (
-        ("memory of a step", memory.total, "sum of the following"),
-        ("  parameters", memory.parameters, ""),
-        ("  gradients", memory.gradients, ""),
-        ("  Adam's averages", memory.moments, ""),
-        ("  activations", memory.activations, "saved for backward"),
-        ("  logits", memory.logits, "of one chunk"),
-    ):
-        table.add_row(name, short_size(n_bytes), comment)
+        source, target = short_number(per_token["source"]), short_number(per_token["target"])
+        rows.insert(0, ("FLOPs per source token", source, "forward and backward"))
+        rows.insert(1, ("FLOPs per target token", target, "with the output layer"))
+    total = "?" if report.flops is None or report.tokens is None else f"{report.flops:.2e}"
+    comment = "the recipe counts in epochs: give --tokens N or train.steps=N"
+    if report.tokens is not None:
+        comment = f"for {report.tokens:,} tokens, without padding"
+    rows += [
+        ("FLOPs in total", total, comment),
+        ("memory of a step", short_size(memory.total), "sum of the following"),
+        ("  parameters", short_size(memory.parameters), ""),
+        ("  gradients", short_size(memory.gradients), ""),
+        ("  Adam's averages", short_size(memory.moments), ""),
+        ("  activations", short_size(memory.activations), "saved for backward"),
+        ("  logits", short_size(memory.logits), "of one chunk"),
+    ]
     if report.cache is not None:
-        comment = f"for one sentence, beam {report.beam}"
-        table.add_row("decoding cache", short_size(report.cache), comment)
+        cache = short_size(report.cache)
+        rows.append(("decoding cache", cache, f"for one sentence, beam {report.beam}"))
+    table = new_table("training and decoding", "")
+    table.show_header = False
+    table.add_column("")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
 def reference_table(report: "CostReport") -> "Table":
     """Return the two models of the paper for comparison."""
-    table = new_table("for comparison: Vaswani et al. 2017")
-    for name in ("parameters", "FLOPs as published", "FLOPs as counted here", "ratio"):
-        table.add_column(name, justify="right")
+    headings = ("parameters", "FLOPs as published", "FLOPs as counted here", "ratio")
+    table = new_table("for comparison: Vaswani et al. 2017", *headings)
     for model in report.references:
-        table.add_row(
-            model.name,
-            short_number(model.parameters),
-            f"{model.flops:.1e}",
-            f"{model.counted:.1e}",
-            f"{model.counted / model.flops:.0%}",
-        )
+        flops = (f"{model.flops:.1e}", f"{model.counted:.1e}", f"{model.counted / model.flops:.0%}")
+        table.add_row(model.name, short_number(model.parameters), *flops)
     table.caption = "published: time x 8 P100 x 9.5e12; counted: matrix products only"
     return table
 
@@ -129,10 +114,8 @@ def short_number(number: int | float | None) -> str:
     """Return a large number with a unit, such as 2.3 G; ? if it is unknown."""
     if number is None:
         return "?"
-    for unit, letter in UNITS:
-        if number >= unit:
-            return f"{number / unit:.3g} {letter}"
-    return f"{number:.3g}"
+    unit, letter = next(((size, name) for size, name in UNITS if number >= size), (1, ""))
+    return f"{number / unit:.3g} {letter}".rstrip()
 
 
 def short_size(n_bytes: int | None) -> str:
@@ -141,11 +124,11 @@ def short_size(n_bytes: int | None) -> str:
     return number if n_bytes is None else f"{number}B" if " " in number else f"{number} B"
 
 
-def new_table(title: str) -> "Table":
+def new_table(title: str, *headings: str) -> "Table":
     """Return an empty table without lines, whose first column has no heading."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    columns = [Column(""), *(Column(heading, justify="right") for heading in headings)]
+    table = Table(*columns, title=title, title_justify="left", box=None, pad_edge=False)
     table.caption_justify = "left"
-    table.add_column("")
     return table

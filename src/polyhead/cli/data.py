@@ -3,37 +3,36 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from polyhead.cli.options import Encoding, Files, Json, Pairs, as_strings
 from polyhead.errors import ConfigError, DataError
 
-Output = Annotated[Path | None, typer.Option(help="Directory to write (default: the cache).")]
+Output = Annotated[Path | None, Option(help="Directory to write (default: the cache).")]
 
 
 def list_corpora() -> None:
     """List the known corpora and where they are installed."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from polyhead.data.catalog import KNOWN
 
-    table = Table(box=None, pad_edge=False)
-    for heading in ("name", "languages", "installed", "description", "licence"):
-        table.add_column(heading, overflow="fold")
-    for corpus in KNOWN.values():
-        place = str(corpus.installed() or f"no: {corpus.command}")
-        table.add_row(
-            corpus.name, " ".join(corpus.languages), place, corpus.description, corpus.licence
-        )
+    headings = ("name", "languages", "installed", "description", "licence")
+    columns = [Column(heading, overflow="fold") for heading in headings]
+    table = Table(*columns, box=None, pad_edge=False)
+    for known in KNOWN.values():
+        place = str(known.installed() or f"no: {known.command}")
+        languages = " ".join(known.languages)
+        table.add_row(known.name, languages, place, known.description, known.licence)
     Console(soft_wrap=False).print(table)
 
 
 def make_corpus(
-    name: Annotated[str, typer.Argument(help="Name of a generated corpus: schedules.")],
+    name: str = Argument(help="Name of a generated corpus: schedules."),
     output: Output = None,
-    size: Annotated[int, typer.Option(help="Number of training pairs.")] = 12_000,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
+    size: int = Option(12_000, help="Number of training pairs."),
+    seed: int = Option(1, help="Random seed."),
 ) -> None:
     """Generate the embedded Korean-English corpus.
 
@@ -41,12 +40,11 @@ def make_corpus(
     """
     from polyhead.data.catalog import make_corpus as write_corpus
 
-    for path in write_corpus(name, output, size, seed):
-        print(path)
+    print(*write_corpus(name, output, size, seed), sep="\n")
 
 
 def get_corpus(
-    name: Annotated[str, typer.Argument(help="Name of a corpus from `polyhead data list`.")],
+    name: str = Argument(help="Name of a corpus from `polyhead data list`."),
     output: Output = None,
 ) -> None:
     """Download a corpus and verify its checksums.
@@ -59,8 +57,7 @@ def get_corpus(
 
     with download_progress() as progress:
         paths = fetch(lookup(name), output, progress=progress)
-    for path in paths:
-        print(path)
+    print(*paths, sep="\n")
 
 
 def check_corpus(
@@ -88,4 +85,4 @@ def check_corpus(
     tests = as_strings({"source": test_source, "target": test_target})
     report = check_files(files, tests, encoding)
     print(report.to_json() if json_out else report.text())
-    raise typer.Exit(DataError.exit_code if report.worst == "error" else 0)
+    raise Exit(DataError.exit_code if report.worst == "error" else 0)

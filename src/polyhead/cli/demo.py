@@ -3,9 +3,10 @@
 import shlex
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Exit, Option
+
+from polyhead.cli.streams import say
 
 RECIPE = "schedules-ko-en"
 QUICK = ("train.epochs=0.2", "train.validate_every=20")
@@ -13,13 +14,11 @@ N_EXAMPLES = 5
 
 
 def demo(
-    run: Annotated[Path, typer.Option(help="Run directory; an earlier run is replaced.")] = Path(
-        "runs/demo"
-    ),
-    quick: Annotated[bool, typer.Option("--quick", help="Train for a few steps only.")] = False,
+    run: Path = Option("runs/demo", help="Run directory; an earlier run is replaced."),
+    quick: bool = Option(False, "--quick", help="Train for a few steps only."),
 ) -> None:
     """Train a Korean to English translator from scratch, score it, use it, show its attention."""
-    from polyhead.cli.console import TrainingScreen, say
+    from polyhead.cli.console import TrainingScreen
     from polyhead.data.locate import find_lines
     from polyhead.pipelines.evaluation import evaluate_translation
     from polyhead.pipelines.translator import Translator
@@ -34,14 +33,11 @@ def demo(
     result = train(config, run, fresh=True, reporter=TrainingScreen())
     if result.signal is not None:
         say(f"Interrupted at step {result.step:,}. Run the same command again to start over.")
-        raise typer.Exit(130)
+        raise Exit(130)
     minutes = (time.perf_counter() - started) / 60
 
     translator = Translator.from_dir(run)
-    sources, references = (
-        find_lines(Path("schedules/test.ko")),
-        find_lines(Path("schedules/test.en")),
-    )
+    sources, references = (find_lines(Path(f"schedules/test.{code}")) for code in ("ko", "en"))
     evaluation = evaluate_translation(translator, sources, references)
     print(f"\nTrained in {minutes:.1f} minutes. Scores on {len(sources)} held-out sentences:")
     for score in evaluation.scores:

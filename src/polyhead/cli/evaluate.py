@@ -4,9 +4,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Option
 
 from polyhead.cli.classify import read_size
 from polyhead.cli.options import (
@@ -19,47 +19,38 @@ from polyhead.cli.options import (
     Labelled,
     LengthPenalty,
     Models,
+    check_metric,
 )
+from polyhead.cli.streams import say
 from polyhead.errors import ConfigError
 
 if TYPE_CHECKING:
-    from polyhead.pipelines.evaluation import TranslationEvaluation
+    from polyhead.pipelines.evaluation import Metric
 
 BOOTSTRAP_P = 0.05  # below it, two systems are reported as different
+METRIC_HELP = "bleu; or wer: share of lines that are not exact, and edit distance."
+ROUNDS = "--rounds is for translators and language models with LSH attention only"
+Scores = tuple[Any, str]  # for JSON, and as text
 
 
 def evaluate(
     models: Models,
-    source: Annotated[
-        list[Path] | None, typer.Option(help="Sentences to translate; repeatable.")
-    ] = None,
-    target: Annotated[
-        list[Path] | None, typer.Option(help="Reference translations; repeatable.")
-    ] = None,
-    text: Annotated[
-        list[Path] | None, typer.Option(help="Text for a language model; repeatable.")
-    ] = None,
+    source: list[Path] | None = Option(None, help="Sentences to translate; repeatable."),
+    target: list[Path] | None = Option(None, help="Reference translations; repeatable."),
+    text: list[Path] | None = Option(None, help="Text for a language model; repeatable."),
     data: Labelled = None,
     images: Images = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(help="Another model, or a file of its translations, for a paired test."),
-    ] = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
-    tokenize: Annotated[str, typer.Option(help="Tokenizer of sacreBLEU.")] = "13a",
-    metric: Annotated[
-        str,
-        typer.Option(help="bleu; or wer: share of lines that are not exact, and edit distance."),
-    ] = "bleu",
+    against: Path | None = Option(
+        None, help="Another model, or a file of its translations, for a paired test."
+    ),
+    lowercase: bool = Option(False, "--lowercase", help="Ignore case."),
+    tokenize: str = Option("13a", help="Tokenizer of sacreBLEU."),
+    metric: str = Option("bleu", help=METRIC_HELP),
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
-    rounds: Annotated[
-        int | None, typer.Option(help="LSH hashing rounds (default: the model's).")
-    ] = None,
+    rounds: int | None = Option(None, help="LSH hashing rounds (default: the model's)."),
     size: ImageSize = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Write the translations to this file.")
-    ] = None,
+    output: Path | None = Option(None, help="Write the translations to this file."),
     json_out: Json = False,
     encoding: Encoding = "utf-8",
     device: Device = "auto",
@@ -80,7 +71,7 @@ def evaluate(
         raise ConfigError("--size is for --images only", "conflicting_options")
     if rounds is not None and not (text or source):
         raise ConfigError(ROUNDS, "conflicting_options")
-    if [bool(source and target), bool(text), bool(data), bool(images)].count(True) != 1 or (
+    if [bool(files) for files in (source, text, data, images)].count(True) != 1 or (
         bool(source) != bool(target)
     ):
         raise ConfigError(
@@ -89,112 +80,84 @@ def evaluate(
             "classifier",
             "no_input",
         )
+    if not source and len(models) != 1:
+        raise ConfigError(f"{len(models)} models were given; expected one", "one_model")
     if images:
-        scores = image_scores(models, images, size=size, as_json=json_out, device=device)
+        scores = image_scores(models[0], images, size=size, device=device)
     elif data:
-        scores = label_scores(models, data, encoding=encoding, as_json=json_out, device=device)
+        scores = label_scores(models[0], data, encoding=encoding, device=device)
     elif text:
-        scores = text_scores(
-            models, text, encoding=encoding, rounds=rounds, as_json=json_out, device=device
-        )
+        scores = text_scores(models[0], text, encoding=encoding, rounds=rounds, device=device)
     else:
         scores = translation_scores(
-            models, source or (), target or (), against=against, lowercase=lowercase,
-            tokenize=tokenize, metric=metric, beam=beam, length_penalty=length_penalty,
-            rounds=rounds, output=output, encoding=encoding, as_json=json_out, device=device,
+            models, source or (), target or (), against=against, output=output, rounds=rounds,
+            metric=(check_metric(metric), lowercase, tokenize), encoding=encoding, device=device,
+            changes={"beam": beam, "length_penalty": length_penalty},
         )  # fmt: skip
-    print(scores)
-
-
-ROUNDS = "--rounds is for translators and language models with LSH attention only"
+    content, lines = scores
+    print(json.dumps(content, indent=2, ensure_ascii=False) if json_out else lines)
 
 
 def translation_scores(
     models: Sequence[Path], source: Sequence[Path], target: Sequence[Path], *, against: Path | None,
-    lowercase: bool, tokenize: str, metric: str, beam: int | None, length_penalty: float | None,
-    rounds: int | None, output: Path | None, encoding: str, as_json: bool, device: str,
-) -> str:  # fmt: skip
-    """Translate, and return the scores of the translations."""
+    output: Path | None, rounds: int | None, metric: tuple["Metric", bool, str], encoding: str,
+    device: str, changes: dict[str, Any],
+) -> Scores:  # fmt: skip
+    """Translate; return the scores of the translations, and paired tests against another system."""
     from polyhead.cli.console import counting
     from polyhead.data.locate import find_lines
     from polyhead.data.parallel import read_references
-    from polyhead.pipelines.evaluation import Metric, MetricConfig, evaluate_translation
+    from polyhead.pipelines.evaluation import MetricConfig, evaluate_translation
     from polyhead.pipelines.translator import Translator
 
-    if metric not in get_args(Metric):
-        raise ConfigError(f"--metric {metric}: expected bleu or wer", "unknown_metric")
     sources, references = read_references(source, target, encoding)
     translator = Translator.from_dir(*models, device=device)
     if rounds is not None:
         translator.set_eval_rounds(rounds)
     other: Translator | list[str] | None = None
-    if against is not None:
-        is_text = against.is_file()
-        other = (
-            find_lines(against, encoding)
-            if is_text
-            else Translator.from_dir(against, device=device)
-        )
-    changes = {"beam": beam, "length_penalty": length_penalty}
-    options = translator.defaults.with_options(changes)
+    if against is not None and against.is_file():
+        other = find_lines(against, encoding)
+    elif against is not None:
+        other = Translator.from_dir(against, device=device)
     n_lines = len(sources) * (2 if isinstance(other, Translator) else 1)
     with counting("translating", n_lines) as progress:
         result = evaluate_translation(
-            translator,
-            sources,
-            references,
-            metric=MetricConfig("wer" if metric == "wer" else "bleu", lowercase, tokenize),
-            options=options,
-            against=other,
-            progress=progress,
-        )
+            translator, sources, references, metric=MetricConfig(*metric),
+            options=translator.defaults.with_options(changes), against=other, progress=progress,
+        )  # fmt: skip
     if output is not None:
         lines = "".join(line.replace("\n", " ") + "\n" for line in result.outputs)
         output.write_text(lines, encoding="utf-8")
-    return describe_translations(result, str(against), as_json=as_json)
-
-
-def describe_translations(result: "TranslationEvaluation", against: str, *, as_json: bool) -> str:
-    """Return scores and paired tests as lines or as JSON."""
-    if as_json:
-        scores, tests = [
-            [asdict(item) for item in items] for items in (result.scores, result.against)
-        ]
-        return json.dumps({"scores": scores, "against": tests}, indent=2)
-    lines = [str(score) for score in result.scores]
+    rows = [str(score) for score in result.scores]
     for test in result.against:
         verdict = "different" if test.p_value < BOOTSTRAP_P else "not significantly different"
-        lines.append(
+        rows.append(
             f"{test.name}: {test.system:.2f} against {test.baseline:.2f} of {against}, "
             f"p = {test.p_value:.4f} ({verdict})"
         )
-    return "\n".join(lines)
+    content = asdict(result)
+    del content["outputs"]
+    return content, "\n".join(rows)
 
 
 def text_scores(
-    models: Sequence[Path],
-    texts: Sequence[Path],
-    *,
-    encoding: str,
-    rounds: int | None,
-    as_json: bool,
-    device: str,
-) -> str:
+    model_dir: Path, texts: Sequence[Path], *, encoding: str, rounds: int | None, device: str
+) -> Scores:
     """Return how well a language model predicts a text, or a masked LM its masked tokens."""
-    from polyhead.cli.console import counting, say
+    from polyhead.cli.console import counting
     from polyhead.data.locate import find_lines
     from polyhead.pipelines.load import load
     from polyhead.pipelines.mask_filler import MaskFiller
     from polyhead.pipelines.text_generator import TextGenerator
 
     lines = [line for path in texts for line in find_lines(path, encoding)]
-    model = load(one_model(models), device=device)
+    model = load(model_dir, device=device)
     if isinstance(model, MaskFiller):
         if rounds is not None:
             raise ConfigError(ROUNDS, "conflicting_options")
         scores = model.score(lines)
         rows = [f"{name.replace('_', ' '):<20}{value:.4f}" for name, value in scores.items()]
-        return json.dumps(scores, indent=2) if as_json else "\n".join(rows)
+        return scores, "\n".join(rows)
     if not isinstance(model, TextGenerator):
         model = TextGenerator.from_saved(  # raises, and names the right command
             model.saved, model.name, model.device
@@ -209,49 +172,35 @@ def text_scores(
             f"polyhead: {score.n_unknown:,} tokens are unknown to the vocabulary; the model did "
             "not have to spell them, so the scores are too good"
         )
-    if as_json:
-        return json.dumps(asdict(score), indent=2)
-    return "\n".join(
-        [
-            f"loss                {score.loss:.4f} nats per token",
-            f"perplexity          {score.perplexity:.3f} per token",
-            f"bits per character  {score.bits_per_character:.4f}",
-            f"over {score.n_tokens:,} tokens, {score.n_characters:,} characters",
-        ]
+    return asdict(score), (
+        f"loss                {score.loss:.4f} nats per token\n"
+        f"perplexity          {score.perplexity:.3f} per token\n"
+        f"bits per character  {score.bits_per_character:.4f}\n"
+        f"over {score.n_tokens:,} tokens, {score.n_characters:,} characters"
     )
 
 
-def one_model(models: Sequence[Path]) -> Path:
-    """Return the only model, or raise: just translators form ensembles."""
-    if len(models) != 1:
-        raise ConfigError(f"{len(models)} models were given; expected one", "one_model")
-    return models[0]
-
-
-def label_scores(
-    models: Sequence[Path], files: Sequence[Path], *, encoding: str, as_json: bool, device: str
-) -> str:
+def label_scores(model_dir: Path, files: Sequence[Path], *, encoding: str, device: str) -> Scores:
     """Return how often a text classifier is right on labelled texts."""
-    from polyhead.cli.console import counting, say
+    from polyhead.cli.console import counting
     from polyhead.pipelines.text_classifier import TextClassifier
 
-    classifier = TextClassifier.from_dir(one_model(models), device=device)
+    classifier = TextClassifier.from_dir(model_dir, device=device)
     examples, notices = classifier.read(files, encoding)
     with counting("classifying", len(examples)) as progress:
         result = classifier.evaluate_examples(examples, notices, progress)
     for notice in result.notices:
         say(notice)
-    return json.dumps(asdict(result), indent=2, ensure_ascii=False) if as_json else str(result)
+    return asdict(result), str(result)
 
 
 def image_scores(
-    models: Sequence[Path], images: Sequence[Path], *, size: str | None, as_json: bool, device: str
-) -> str:
+    model_dir: Path, images: Sequence[Path], *, size: str | None, device: str
+) -> Scores:
     """Return how often an image classifier is right; `digits` is the embedded test set."""
-    from polyhead.cli.console import say
     from polyhead.pipelines.image_classifier import ImageClassifier
 
-    classifier = ImageClassifier.from_dir(one_model(models), device=device)
+    classifier = ImageClassifier.from_dir(model_dir, device=device)
     embedded = [str(path) for path in images] == ["digits"] and not images[0].exists()
     result, notices = classifier.evaluate(
         () if embedded else images,
@@ -260,4 +209,4 @@ def image_scores(
     )
     for notice in notices:
         say(notice)
-    return json.dumps(asdict(result), indent=1, ensure_ascii=False) if as_json else str(result)
+    return asdict(result), str(result)

@@ -2,13 +2,13 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Argument, Exit, Option
 
-from polyhead.cli.options import Device, Model, check_text
+from polyhead.cli.options import Device, JsonLines, Model, check_text
+from polyhead.cli.streams import read_blocks, say, utf8_stdout
 from polyhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -19,12 +19,11 @@ MAX_TOP = 200  # every hypothesis for several masks is extended by as many candi
 
 def fill(
     model: Model,
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(help="Texts that contain [MASK] (default: the lines of stdin)."),
-    ] = None,
-    top: Annotated[int, typer.Option(help=f"Number of candidates, 1 to {MAX_TOP}.")] = 5,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Print one JSON object per text.")] = False,
+    texts: list[str] | None = Argument(
+        None, help="Texts that contain [MASK] (default: the lines of stdin)."
+    ),
+    top: int = Option(5, help=f"Number of candidates, 1 to {MAX_TOP}."),
+    jsonl: JsonLines = False,
     device: Device = "auto",
 ) -> None:
     """Predict the masked tokens of a text.
@@ -35,17 +34,18 @@ def fill(
     polyhead fill runs/bert "서울은 대한민국의 [MASK]이다"
     polyhead fill runs/bert --top 3 --jsonl < texts.txt
     """
-    from polyhead.cli.console import say, utf8_stdout
     from polyhead.pipelines.mask_filler import MaskFiller
 
     if not 1 <= top <= MAX_TOP:
         raise ConfigError(f"--top {top}: expected 1 to {MAX_TOP}", "out_of_range")
     if not texts and sys.stdin.isatty():
         raise ConfigError('no text given, e.g. polyhead fill MODEL "오늘은 [MASK]이다"', "no_input")
+    given = (check_text(text, "TEXT") for text in texts or ())
+    lines = (line for block in read_blocks() for line in block if line.strip())
     filler = MaskFiller.from_dir(model, device=device)
     n_filled = n_failed = 0
     with utf8_stdout() as out:
-        for text in given_texts(texts):
+        for text in given if texts else lines:
             try:
                 filled = filler.fill(text, top)
             except DataError as error:
@@ -57,18 +57,7 @@ def fill(
             else:
                 out.write("\n" * bool(n_filled) + as_lines(filled) + "\n")
             n_filled += 1
-    raise typer.Exit(DataError.exit_code if n_failed else 0)
-
-
-def given_texts(texts: list[str] | None) -> Iterator[str]:
-    """Yield the texts of the command line, else the lines of standard input that are not empty."""
-    from polyhead.cli.stdin import read_blocks
-
-    if texts:
-        yield from (check_text(text, "TEXT") for text in texts)
-        return
-    for lines in read_blocks():
-        yield from (line for line in lines if line.strip())
+    raise Exit(DataError.exit_code if n_failed else 0)
 
 
 def as_lines(filled: "Filled") -> str:

@@ -4,14 +4,14 @@ import json
 import sys
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from polyhead.cli.options import Json, Language
+from polyhead.cli.streams import say
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -32,19 +32,14 @@ WORDS = {
 
 
 def verify(
-    chapter_or_id: Annotated[
-        list[str] | None,
-        typer.Argument(help="Chapters and IDs of claims, e.g. masks B3 (default: all)."),
-    ] = None,
-    only_list: Annotated[bool, typer.Option("--list", help="List the claims and exit.")] = False,
+    chapter_or_id: list[str] | None = Argument(
+        None, help="Chapters and IDs of claims, e.g. masks B3 (default: all)."
+    ),
+    only_list: bool = Option(False, "--list", help="List the claims and exit."),
     json_out: Json = False,
     lang: Language = None,
-    explain: Annotated[
-        str | None, typer.Option(help="Show one claim in detail.", metavar="ID")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page with figures to this file.")
-    ] = None,
+    explain: str | None = Option(None, help="Show one claim in detail.", metavar="ID"),
+    html: Path | None = Option(None, help="Write a page with figures to this file."),
 ) -> None:
     """Check every claim of the study notes by computing it, and show which are wrong.
 
@@ -54,7 +49,7 @@ def verify(
     polyhead verify --explain C7
     polyhead verify --html report.html
     """
-    from polyhead.cli.console import counting, say
+    from polyhead.cli.console import counting
     from polyhead.i18n import chosen_language
     from polyhead.notes.claims import select_claims
     from polyhead.notes.report_page import write_page
@@ -63,14 +58,12 @@ def verify(
 
     language, names = chosen_language(lang), chapter_or_id or ()
     if explain is not None:
-        raise typer.Exit(explain_claim(explain, language, as_json=json_out))
+        raise Exit(explain_claim(explain, language, as_json=json_out))
     claims = select_claims(names)
     if only_list:
         rows = [claim_json(claim, language) for claim in claims]
-        for row in () if json_out else rows:
-            print(f"{row['id']:<5} {row['chapter']:<10}  {row['claim']}")
-        if json_out:
-            print(json.dumps(rows, ensure_ascii=False, indent=2))
+        lines = [f"{row['id']:<5} {row['chapter']:<10}  {row['claim']}" for row in rows]
+        print(json.dumps(rows, ensure_ascii=False, indent=2) if json_out else "\n".join(lines))
         return
     with counting("verifying", len(claims)) as advance:
         report = verify_claims(names, progress=lambda _: advance(1))
@@ -82,7 +75,7 @@ def verify(
     elif html is None or report.broken:
         print_report(report, language)
     say(summarize(report, language))
-    raise typer.Exit(int(report.broken))
+    raise Exit(int(report.broken))
 
 
 def summarize(report: "NotesReport", language: str) -> str:
@@ -137,22 +130,19 @@ def cells(row: "ClaimRow", language: str) -> list[str]:
 
 def row_grid(row: "ClaimRow", language: str, width: int) -> "Table":
     """Return a row as a grid, whose columns are at the same places in all rows."""
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     from polyhead.notes.verification import got_of, shortened, value_in_language
 
     id, verdict, claim, expected, _, _ = cells(row, language)
     got = " ".join(shortened(value_in_language(got_of(row.result), language)).split())
-    grid = Table.grid(padding=(0, 1))
     room = width - 6 - 15 - 4
-    grid.add_column(width=6, style="bold")
-    grid.add_column(width=room - 2 * (room // 4))
-    grid.add_column(width=room // 4, style="dim")
-    grid.add_column(width=room // 4)
-    grid.add_column(width=15)
-    values = (Text(shortened(expected)), Text(got))
-    grid.add_row(Text(id), Text(claim), *values, Text(verdict, style=STYLES[row.verdict]))
+    widths = (6, room - 2 * (room // 4), room // 4, room // 4, 15)
+    styles = ("bold", None, "dim", None, STYLES[row.verdict])
+    texts = (id, claim, shortened(expected), got, verdict)
+    grid = Table.grid(*(Column(width=width) for width in widths), padding=(0, 1))
+    grid.add_row(*(Text(text, style or "") for text, style in zip(texts, styles, strict=True)))
     return grid
 
 
@@ -171,26 +161,25 @@ def correction(row: "ClaimRow", language: str) -> "Text":
 
 def explain_claim(id: str, language: str, *, as_json: bool) -> int:
     """Print a claim with formula, explanation, verdict, code and a script; return the exit code."""
-    from rich.console import Console
-
     from polyhead.notes.verification import explain
 
     row, parts = explain(id, language)
     if as_json:
         print(json.dumps(parts, ensure_ascii=False, indent=2))
     else:
-        console = Console(highlight=False)
-        console.width = min(console.width, MAX_WIDTH) if console.is_terminal else console.width
-        print_claim(row, parts, language, console)
+        print_claim(row, parts, language)
     return int(row.verdict == "BROKEN")
 
 
-def print_claim(row: "ClaimRow", parts: dict[str, Any], language: str, console: "Console") -> None:
+def print_claim(row: "ClaimRow", parts: dict[str, Any], language: str) -> None:
     """Print everything about a claim."""
+    from rich.console import Console
     from rich.syntax import Syntax
     from rich.text import Text
 
-    words = WORDS[language]
+    console, words = Console(highlight=False), WORDS[language]
+    if console.is_terminal:
+        console.width = min(console.width, MAX_WIDTH)
     title = Text(f"{row.claim.id}  ", style="bold").append(parts["claim"])
     console.print(title, soft_wrap=True)
     console.print(Text(f"\n{words['formula']}  ", style="dim").append(row.claim.formula, "default"))

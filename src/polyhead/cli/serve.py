@@ -1,42 +1,27 @@
 """`polyhead serve`."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from polyhead.cli.options import Device
+from polyhead.cli.streams import say
+from polyhead.errors import MissingError
+
+KEY_HELP = "Key that clients must send; required unless the address is local."
+HOST_HELP = "Extra allowed Host header, for a reverse proxy; repeatable."
 
 
 def serve(
-    models: Annotated[list[Path], typer.Argument(help="Model or run directories.")],
-    host: Annotated[
-        str, typer.Option(help="Address to bind to (default: this machine only).")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to bind to; 0 is any free port.")] = 8000,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            envvar="POLYHEAD_API_KEY",
-            help="Key that clients must send; required unless the address is local.",
-        ),
-    ] = None,
-    queue: Annotated[
-        int, typer.Option(help="Number of queued sentences; further requests get 429.")
-    ] = 256,
-    deadline: Annotated[
-        float, typer.Option(help="Seconds after which a waiting request gets 503.")
-    ] = 30.0,
-    threads: Annotated[
-        int, typer.Option(help="CPU threads for the model; 0 is all cores but one.")
-    ] = 0,
+    models: list[Path] = Argument(help="Model or run directories."),
+    host: str = Option("127.0.0.1", help="Address to bind to (default: this machine only)."),
+    port: int = Option(8000, help="Port to bind to; 0 is any free port."),
+    api_key: str | None = Option(None, envvar="POLYHEAD_API_KEY", help=KEY_HELP),
+    queue: int = Option(256, help="Number of queued sentences; further requests get 429."),
+    deadline: float = Option(30.0, help="Seconds after which a waiting request gets 503."),
+    threads: int = Option(0, help="CPU threads for the model; 0 is all cores but one."),
     device: Device = "auto",
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Extra allowed Host header, for a reverse proxy; repeatable."
-        ),
-    ] = None,
+    allow_host: list[str] | None = Option(None, metavar="NAME", help=HOST_HELP),
 ) -> None:
     """Serve models over HTTP, with a web page. Ctrl-C or SIGTERM stops the server.
 
@@ -50,9 +35,6 @@ def serve(
     curl http://127.0.0.1:8000/translate -H "Content-Type: application/json"
     -d '{"q": "내일 회의가 있어요.", "source": "ko", "target": "en"}'
     """
-    from polyhead.cli.console import say
-    from polyhead.errors import MissingError
-
     try:
         from polyhead.server.process import serve as run_server
     except ModuleNotFoundError as error:

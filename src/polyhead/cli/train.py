@@ -4,9 +4,8 @@ import json
 import shlex
 import signal
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from polyhead.cli.options import (
     FileEncoding,
@@ -19,15 +18,14 @@ from polyhead.cli.options import (
     as_strings,
     split_recipe,
 )
+from polyhead.cli.streams import say
 from polyhead.errors import ConfigError
 
 
 def train(
-    recipe: Annotated[
-        str | None, typer.Argument(help="Recipe name (see `polyhead recipes`) or TOML file.")
-    ] = None,
+    recipe: str | None = Argument(None, help="Recipe name (see `polyhead recipes`) or TOML file."),
     overrides: Overrides = None,
-    run: Annotated[Path | None, typer.Option(help="Run directory (default: runs/RECIPE).")] = None,
+    run: Path | None = Option(None, help="Run directory (default: runs/RECIPE)."),
     source: Files = None,
     target: Files = None,
     pairs: Pairs = None,
@@ -40,26 +38,21 @@ def train(
     valid_data: Labelled = None,
     images: Images = None,
     valid_images: Images = None,
-    init: Annotated[
-        Path | None,
-        typer.Option(help="Fine-tune this model (same family, or a BERT/ELECTRA encoder)."),
-    ] = None,
+    init: Path | None = Option(
+        None, help="Fine-tune this model (same family, or a BERT/ELECTRA encoder)."
+    ),
     encoding: FileEncoding = None,
-    on_bad_line: Annotated[
-        str | None, typer.Option(help="Action for unusable lines: skip or fail.")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Delete the run directory's state and start over.")
-    ] = False,
-    accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="Resume even if the configuration changed.")
-    ] = False,
-    print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print the resolved configuration and exit.")
-    ] = False,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write TensorBoard files (extra: tb).")
-    ] = False,
+    on_bad_line: str | None = Option(None, help="Action for unusable lines: skip or fail."),
+    fresh: bool = Option(False, "--fresh", help="Delete the run directory's state and start over."),
+    accept_changes: bool = Option(
+        False, "--accept-changes", help="Resume even if the configuration changed."
+    ),
+    print_config: bool = Option(
+        False, "--print-config", help="Print the resolved configuration and exit."
+    ),
+    tensorboard: bool = Option(
+        False, "--tensorboard", help="Also write TensorBoard files (extra: tb)."
+    ),
 ) -> None:
     """Train a model, or resume an interrupted run.
 
@@ -72,7 +65,7 @@ def train(
     polyhead train classify-small --data labelled.tsv --init runs/bert --run runs/reviews
     polyhead train vit-cifar10 --images photos/ --run runs/photos
     """
-    from polyhead.cli.console import TrainingScreen, say
+    from polyhead.cli.console import TrainingScreen
     from polyhead.models.registry import command_of
     from polyhead.training.config import read_run
     from polyhead.training.trainer import train as train_run
@@ -85,50 +78,44 @@ def train(
     })  # fmt: skip
     recipe, changes, others = split_recipe(recipe, overrides)
     quoted_init = json.dumps(str(init), ensure_ascii=False) if init else None
-    options = {
-        "train.init": quoted_init, "data.encoding": encoding, "data.on_bad_line": on_bad_line,
-    }  # fmt: skip
-    changes += others + [f"{name}={value}" for name, value in options.items() if value]
-    has_files = any(files.values())
-    config = read_run(recipe or default_recipe(files), changes, files if has_files else None)
+    options = (
+        ("train.init", quoted_init), ("data.encoding", encoding), ("data.on_bad_line", on_bad_line)
+    )  # fmt: skip
+    changes += others + [f"{name}={value}" for name, value in options if value]
+    given = files if any(files.values()) else None
+    config = read_run(recipe or default_recipe(given), changes, given)
     if print_config:
         print(config.toml(), end="")
         return
     folder = run or Path("runs") / (Path(recipe).stem if recipe else "mine")
     result = train_run(
-        config,
-        folder,
-        fresh=fresh,
-        accept_changes=accept_changes,
-        reporter=TrainingScreen(),
+        config, folder, fresh=fresh, accept_changes=accept_changes, reporter=TrainingScreen(),
         tensorboard=tensorboard,
-    )
+    )  # fmt: skip
     if result.signal is not None:
         say(f"Saved at step {result.step:,}. Run the same command again to resume.")
-        raise typer.Exit(130 if result.signal == signal.SIGINT else 0)
+        raise Exit(130 if result.signal == signal.SIGINT else 0)
     scores = "  ".join(f"{name} {value:.3f}" for name, value in result.metrics.items())
     command = f"{command_of(config.family)} {shlex.quote(str(result.folder))}"
     say(f"Finished at step {result.step:,}. Validation: {scores}")
     say(f"Best model: {result.best}; use it with: {command}")
 
 
-def default_recipe(files: dict[str, list[str]]) -> str:
+def default_recipe(files: dict[str, list[str]] | None) -> str:
     """Return the recipe for these files, or raise if they may be for several kinds of models."""
     from polyhead.training.config import DEFAULT_RECIPE
 
-    if not any(files.values()):
+    if files is None:
         raise ConfigError(
             "nothing to train on. Name a recipe (see `polyhead recipes`), or give your own text "
             "with --source FILE --target FILE",
             "no_recipe",
         )
-    if files["labelled"]:
-        return "classify-small"
     for option, recipe in (("text", "gpt-tiny"), ("images", "vit-cifar10")):
-        if files[option]:
+        if files[option] and not files["labelled"]:
             raise ConfigError(
                 f"--{option} needs a recipe, e.g. polyhead train {recipe} --{option} PATH (see "
                 "`polyhead recipes`)",
                 "no_recipe",
             )
-    return DEFAULT_RECIPE
+    return "classify-small" if files["labelled"] else DEFAULT_RECIPE

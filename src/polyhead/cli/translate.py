@@ -1,67 +1,58 @@
 """`polyhead translate`: one output line per input line, in order."""
 
-import io
 import json
-import sys
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Option
 
 from polyhead.cli.options import (
     Beam,
     Device,
     Encoding,
+    JsonLines,
     LengthPenalty,
     Models,
     Temperature,
     TopK,
     TopP,
 )
+from polyhead.cli.streams import read_blocks, say, utf8_stdout
 
-Links = list[tuple[int, int, float]]  # source word, target word, weight
+if TYPE_CHECKING:
+    from polyhead.pipelines.translator import Translation
+
+Links = list[list[tuple[int, int, float]]]  # of each output: source word, target word, weight
+
+UNKNOWN_HELP = (
+    "Replace unknown words by the translation, or a copy, of the most-attended source word."
+)
 
 
 def translate(
     models: Models,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
-    coverage: Annotated[
-        float | None, typer.Option(help="Coverage penalty β (Wu et al. 2016); 0 disables it.")
-    ] = None,
-    replace_unknown: Annotated[
-        bool,
-        typer.Option(
-            "--replace-unknown",
-            help="Replace unknown words by the translation, or a copy, of the most-attended "
-            "source word.",
-        ),
-    ] = False,
-    dictionary: Annotated[
-        Path | None,
-        typer.Option(help="Dictionary for --replace-unknown: word, tab, translation per line."),
-    ] = None,
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Sample instead of beam search.")
-    ] = False,
+    coverage: float | None = Option(
+        None, help="Coverage penalty β (Wu et al. 2016); 0 disables it."
+    ),
+    replace_unknown: bool = Option(False, "--replace-unknown", help=UNKNOWN_HELP),
+    dictionary: Path | None = Option(
+        None, help="Dictionary for --replace-unknown: word, tab, translation per line."
+    ),
+    sample: bool = Option(False, "--sample", help="Sample instead of beam search."),
     temperature: Temperature = None,
     top_k: TopK = None,
     top_p: TopP = None,
-    n_best: Annotated[int | None, typer.Option(help="Number of outputs per line.")] = None,
-    max_length: Annotated[
-        int | None, typer.Option(help="Maximum length of an output in tokens.")
-    ] = None,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="Prefix each translation with its score and a tab.")
-    ] = False,
-    prefix: Annotated[str, typer.Option(help="Text that every output starts with.")] = "",
-    align: Annotated[
-        bool, typer.Option("--align", help="Append a tab and word links, source-target.")
-    ] = False,
-    jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="Print one JSON object per line of input.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Random seed used with --sample.")] = 0,
+    n_best: int | None = Option(None, help="Number of outputs per line."),
+    max_length: int | None = Option(None, help="Maximum length of an output in tokens."),
+    scores: bool = Option(
+        False, "--scores", help="Prefix each translation with its score and a tab."
+    ),
+    prefix: str = Option("", help="Text that every output starts with."),
+    align: bool = Option(False, "--align", help="Append a tab and word links, source-target."),
+    jsonl: JsonLines = False,
+    seed: int = Option(0, help="Random seed used with --sample."),
     encoding: Encoding = "utf-8",
     device: Device = "auto",
 ) -> None:
@@ -70,8 +61,7 @@ def translate(
     polyhead translate runs/mine < in.txt > out.txt
     polyhead translate runs/a runs/b --beam 5 --n-best 3 --scores < in.txt
     """
-    from polyhead.cli.console import counting, say, utf8_stdout
-    from polyhead.cli.stdin import read_blocks, typed_blocks
+    from polyhead.cli.console import counting
     from polyhead.pipelines.translator import Translator
     from polyhead.viz.capture import alignment
 
@@ -83,14 +73,8 @@ def translate(
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "n_best": n_best,
         "max_length": max_length, "coverage": coverage, "replace_unknown": replace_unknown or None,
     })  # fmt: skip
-    interactive = sys.stdin.isatty()
-    blocks = (
-        typed_blocks("One sentence per line")
-        if interactive
-        else read_blocks(encoding, replace_bad_bytes=True)
-    )
     with utf8_stdout() as out:
-        for lines in blocks:
+        for lines in read_blocks(encoding, hint="One sentence per line", replace_bad_bytes=True):
             parts = translator.split_lines(lines)
             for number, part in enumerate(parts, 1):
                 if len(part) > 1:
@@ -98,52 +82,36 @@ def translate(
                         f"polyhead: line {number} of this block is longer than "
                         f"{translator.max_length} tokens and is translated in parts"
                     )
+            prefixes = [prefix] * len(lines) if prefix else None
             with counting("translating", len(lines)) as progress:
                 translations = translator.translate_parts(
-                    parts,
-                    options=options,
-                    seed=seed,
-                    prefixes=[prefix] * len(lines) if prefix else None,
-                    progress=progress,
+                    parts, options=options, seed=seed, prefixes=prefixes, progress=progress
                 )
             for line, outputs in zip(lines, translations, strict=True):
                 ids = [output.ids for output in outputs]
-                links = (
-                    alignment(translator, [line] * len(ids), ids) if align else [None] * len(ids)
-                )
-                rows = [
-                    Row(output.text, output.score, output.log_p, link)
-                    for output, link in zip(outputs, links, strict=True)
-                ]
-                write(out, line, rows, scores=scores, jsonl=jsonl)
+                links = alignment(translator, [line] * len(ids), ids) if align else None
+                out.write(as_text(line, outputs, links, scores=scores, jsonl=jsonl))
             out.flush()
 
 
-class Row(NamedTuple):
-    """A translation as it is printed."""
-
-    text: str
-    score: float
-    log_p: float
-    links: Links | None
-
-
-def write(out: io.TextIOWrapper, line: str, rows: list[Row], *, scores: bool, jsonl: bool) -> None:
-    """Write the translations of a line: columns, or one JSON object."""
+def as_text(
+    line: str, outputs: "list[Translation]", links: Links | None, *, scores: bool, jsonl: bool
+) -> str:
+    """Return the translations of a line: columns of a row each, or one JSON object."""
     if jsonl:
-        outputs = [
-            {"text": row.text, "score": row.score, "log_p": row.log_p}
-            | ({} if row.links is None else {"alignment": [
-                {"source": source, "target": target, "weight": weight}
-                for source, target, weight in row.links
-            ]})
-            for row in rows
-        ]  # fmt: skip
-        out.write(json.dumps({"source": line, "translations": outputs}, ensure_ascii=False) + "\n")
-        return
-    for row in rows:
-        columns = [f"{row.score:.4f}"] if scores else []
-        columns.append(row.text.replace("\n", " "))
-        if row.links is not None:
-            columns.append(" ".join(f"{source}-{target}" for source, target, _ in row.links))
-        out.write("\t".join(columns) + "\n")
+        objects: list[dict[str, object]] = [
+            {"text": output.text, "score": output.score, "log_p": output.log_p}
+            for output in outputs
+        ]
+        for content, words in zip(objects, links or (), strict=False):
+            names = ("source", "target", "weight")
+            content["alignment"] = [dict(zip(names, link, strict=True)) for link in words]
+        return json.dumps({"source": line, "translations": objects}, ensure_ascii=False) + "\n"
+    rows = []
+    for number, output in enumerate(outputs):
+        columns = [f"{output.score:.4f}"] if scores else []
+        columns.append(output.text.replace("\n", " "))
+        if links is not None:
+            columns.append(" ".join(f"{source}-{target}" for source, target, _ in links[number]))
+        rows.append("\t".join(columns) + "\n")
+    return "".join(rows)
