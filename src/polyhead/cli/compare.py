@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from polyhead.compare.results import ComparisonTable, TableRow
     from polyhead.compare.systems import Contest
 
+RECIPE_HELP = "Recipe whose data and tokenizer to use; omit with --source."
+SYSTEMS_HELP = "Systems, e.g. transformer,convs2s (default: see --list)."
 ENSEMBLE_HELP = "Also score an ensemble: systems joined by +, or seeds; repeatable."
 METRIC_HELP = "bleu; or wer: share of lines that are not exact, e.g. pronunciations."
 
@@ -43,15 +45,11 @@ def comparison_command(name: str, text: str) -> Callable[..., None]:
     """Return the command that runs the comparison of this name; all have the same options."""
 
     def command(
-        recipe: str | None = Argument(
-            None, help="Recipe whose data and tokenizer to use; omit with --source."
-        ),
+        recipe: str | None = Argument(None, help=RECIPE_HELP),
         overrides: Overrides = None,
         budget: str | None = Option(None, help="CPU time per system, e.g. 90s, 20m, 1h30m."),
         flops: str | None = Option(None, help="Or training FLOPs per system, e.g. 5e14."),
-        systems: str | None = Option(
-            None, help="Systems, e.g. transformer,convs2s (default: see --list)."
-        ),
+        systems: str | None = Option(None, help=SYSTEMS_HELP),
         seeds: int = Option(1, help="Number of runs per system, with different seeds."),
         ensemble: list[str] | None = Option(None, help=ENSEMBLE_HELP),
         metric: str | None = Option(None, help=METRIC_HELP),
@@ -76,26 +74,16 @@ def comparison_command(name: str, text: str) -> Callable[..., None]:
         contest = CONTESTS[name]
         if list_only:
             return list_systems(contest)
-        recipe, changes, others = split_recipe(recipe, overrides)
-        if recipe and others:
-            raise unexpected_name(recipe, others[0])
-        if encoding is not None:
-            changes.append(f"data.encoding={encoding}")
+        recipe, changes = comparison_recipe(recipe, overrides, encoding)
+        files = as_strings({
+            "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
+            "valid_target": valid_target, "valid_pairs": valid_pairs,
+        })  # fmt: skip
+        tests = {"test_source": test_source, "test_target": test_target, "test_pairs": test_pairs}
         request = CompareRequest(
-            contest=contest,
-            folder=run or Path("runs") / f"{name}-{Path(recipe).stem if recipe else 'own'}",
-            budget=read_budget(budget, flops),
-            recipe=recipe,
-            changes=tuple(changes),
-            files=as_strings({
-                "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
-                "valid_target": valid_target, "valid_pairs": valid_pairs,
-            }),
-            tests=as_strings({
-                "test_source": test_source, "test_target": test_target, "test_pairs": test_pairs,
-            }),
-            systems=split_names(systems, contest),
-            seeds=seeds,
+            contest, run or Path("runs") / f"{name}-{Path(recipe).stem if recipe else 'own'}",
+            read_budget(budget, flops), recipe=recipe, changes=changes, files=files,
+            tests=as_strings(tests), systems=split_names(systems, contest), seeds=seeds,
             metric=None if metric is None else check_metric(metric),
             ensembles=tuple(ensemble or ()),
         )  # fmt: skip
@@ -176,17 +164,24 @@ def split_names(systems: str | None, contest: "Contest") -> tuple[str, ...]:
     return names
 
 
-def unexpected_name(recipe: str, other: str) -> ConfigError:
-    """Return the error for a second argument that is no override."""
-    if Path(recipe).is_file() and Path(other).is_file():
-        return ConfigError(
-            f"{recipe} {other}: not a recipe. For text write --source {recipe} --target {other}",
+def comparison_recipe(
+    recipe: str | None, overrides: list[str] | None, encoding: str | None
+) -> tuple[str | None, tuple[str, ...]]:
+    """Return the recipe and the changed values, or raise if there is another name."""
+    recipe, changes, others = split_recipe(recipe, overrides)
+    if recipe and others and Path(recipe).is_file() and Path(others[0]).is_file():
+        raise ConfigError(
+            f"{recipe} {others[0]}: not a recipe. For text write --source {recipe} --target "
+            f"{others[0]}",
             "files_without_option",
         )
-    return ConfigError(
-        f"{other}: expected an override such as train.max_tokens=1000; {recipe} is the recipe",
-        "unexpected_argument",
-    )
+    if recipe and others:
+        raise ConfigError(
+            f"{others[0]}: expected an override such as train.max_tokens=1000; {recipe} is the "
+            "recipe",
+            "unexpected_argument",
+        )
+    return recipe, (*changes, *([] if encoding is None else [f"data.encoding={encoding}"]))
 
 
 def model_dirs(row: "TableRow", folder: Path) -> list[Path]:
