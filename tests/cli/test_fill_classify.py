@@ -149,13 +149,14 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert mention.format(**places) in line
 
 
-def test_progress_shows_generator_and_discriminator_and_no_perplexity():
-    line = {"loss": 20.0, "tokens_per_second": 9.0}
-    electra = {"loss": 20.0, "generator_accuracy": 0.25, "precision": 0.5, "recall": 0.125}
-    progress = describe({**line, "valid": electra})
-    assert "generator 0.250  precision 0.500  recall 0.125" in progress
-    assert "ppl" not in progress
-    assert "ppl" in describe({**line, "valid": {"perplexity": 3.0}})
+def test_progress_shows_the_scores_of_the_task_and_perplexity_where_there_is_one():
+    line = {"loss": 1.0, "tokens_per_second": 10.0}
+    electra = {"generator_accuracy": 0.25, "precision": 0.5, "recall": 0.125}
+    expected = "loss 1.000  10 tok/s  generator 0.250  precision 0.500  recall 0.125"
+    assert describe({**line, "valid": electra}) == expected
+    gpt = {"perplexity": 3.0, "bits_per_character": 2.5}
+    expected = "loss 1.000  ppl 2.7  10 tok/s  bits/char 2.500"
+    assert describe({**line, "valid": gpt}) == expected
 
 
 # Text that is not UTF-8
@@ -169,13 +170,6 @@ def labels(tmp_path_factory):
     folder = tmp_path_factory.mktemp("labels")
     train(configured("classify-small", write_labelled(folder)), folder / "run")
     return folder / "run"
-
-
-@pytest.mark.parametrize("encoding", ["cp949", "utf-16"])
-def test_text_in_another_encoding_is_not_classified(fail, labels, encoding):
-    code, error, line = fail("classify", labels, stdin=KOREAN.encode(encoding))
-    assert (code, error) == (4, "not_utf8")
-    assert "stdin:1:" in line
 
 
 def test_lines_before_a_bad_line_are_classified(run, labels):

@@ -8,7 +8,6 @@ import pytest
 from tiny import write_corpus
 from tiny_gpt import SMALL, train_gpt
 
-from polyhead.cli.console import describe
 from polyhead.cli.main import main
 from polyhead.decoding.config import DecodeConfig
 from polyhead.pipelines.text_generator import TextGenerator
@@ -130,20 +129,6 @@ def test_evaluate_prints_loss_and_bits_per_character(run, model, tmp_path):
     code, out, _ = run("evaluate", model, "--text", path, "--json", *CPU)
     assert json.loads(out)["perplexity"] == pytest.approx(score.perplexity)
     assert json.loads(out)["n_characters"] == len("오늘은 회의가 있어요.\n내일은\n")
-
-
-def test_attention_writes_a_page_for_a_language_model(run, model, tmp_path):
-    page = tmp_path / "page.html"
-    code, _, err = run("attention", model, "오늘은 비가 와요.", "--output", page, *CPU)
-    assert code == 0
-    assert str(page) in err
-    assert page.stat().st_size > 10_000
-
-
-def test_progress_shows_bits_per_character():
-    valid = {"perplexity": 3.0, "bits_per_character": 2.5}
-    metrics = {"loss": 1.0, "tokens_per_second": 10.0, "valid": valid}
-    assert describe(metrics) == "loss 1.000  ppl 2.7  10 tok/s  bits/char 2.500"
 
 
 def test_the_text_is_flushed_piece_by_piece(model, monkeypatch):

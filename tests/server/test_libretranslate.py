@@ -9,9 +9,8 @@ import pytest
 from asgi import Running
 from libretranslatepy import LibreTranslateAPI
 
-from polyhead.server.html_segments import insert_texts, parse_document
-from polyhead.server.language_detection import detect_language
 from polyhead.server.model_registry import ModelRegistry
+from polyhead.server.routes.libretranslate import detect_language, insert_texts, parse_document
 
 FORM = ("content-type", "application/x-www-form-urlencoded")
 

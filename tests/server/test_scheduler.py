@@ -8,8 +8,8 @@ import pytest
 from polyhead.decoding.cancel import Cancelled
 from polyhead.errors import ConfigError
 from polyhead.server import worker
-from polyhead.server.errors import ClientDisconnected, HTTPError
 from polyhead.server.metrics import Metrics
+from polyhead.server.responses import ClientDisconnected, HTTPError
 from polyhead.server.scheduler import Scheduler
 from polyhead.server.settings import Settings
 from polyhead.server.worker import BatchKey, QueuedRequest
@@ -183,7 +183,7 @@ def test_a_request_larger_than_the_queue_occupies_a_quarter_of_it(monkeypatch):
         first = await paused(scheduler, model)
         key = model.key("x", max_slots=1)
         long = await submit(scheduler, key, *range(40))
-        assert scheduler.worker.depth == 2
+        assert len(scheduler.worker.queue) == 2
         others = [await submit(scheduler, key, 1000 + n) for n in range(6)]
         with pytest.raises(HTTPError):
             await (await submit(scheduler, key, 2000))
@@ -191,7 +191,7 @@ def test_a_request_larger_than_the_queue_occupies_a_quarter_of_it(monkeypatch):
         await first
         assert await long == [2 * n for n in range(40)]
         assert [await other for other in others] == [[2000 + 2 * n] for n in range(6)]
-        assert scheduler.worker.depth == 0
+        assert len(scheduler.worker.queue) == 0
         return max(model.batches.index([1000 + n]) for n in range(6))
 
     assert run(scenario, queue=8) <= 20  # of 47
@@ -203,7 +203,7 @@ def test_a_failing_part_ends_its_request_and_removes_the_rest():
         contents = [*range(5), "bad", *range(100, 200)]
         with pytest.raises(ConfigError, match="bad"):
             await (await submit(scheduler, key, *contents))
-        assert scheduler.worker.depth == 0
+        assert len(scheduler.worker.queue) == 0
         return model.batches
 
     assert len(run(scenario, queue=4)) < 100
@@ -214,11 +214,11 @@ def test_a_disconnected_client_frees_its_place_in_the_queue():
         first = await paused(scheduler, model)
         left = asyncio.Event()
         cancelled = await submit(scheduler, model.key(), 7, disconnected=left)
-        assert scheduler.worker.depth == 1
+        assert len(scheduler.worker.queue) == 1
         left.set()
         with pytest.raises(ClientDisconnected):
             await cancelled
-        assert scheduler.worker.depth == 0
+        assert len(scheduler.worker.queue) == 0
         model.resumed.set()
         await first
         return model.batches

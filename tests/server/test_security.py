@@ -232,7 +232,7 @@ def test_a_disconnected_client_gets_no_response(server):
         return await asyncio.wait_for(sent, 30)
 
     assert server.run(leave()) is None
-    assert server.app.scheduler.worker.depth == 0
+    assert len(server.app.scheduler.worker.queue) == 0
     assert server.post("/v1/translate", POST).status == 200
 
 

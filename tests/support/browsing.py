@@ -3,6 +3,7 @@
 import os
 import shutil
 
+import numpy as np
 import pytest
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -79,6 +80,41 @@ def until(page, expression, seconds=20):
             return
         page.wait_for_timeout(50)
     raise AssertionError(f"not after {seconds} seconds: {expression}")
+
+
+def canvas_pixels(page, selector="#cells"):
+    """Return red, green, blue and opacity of every pixel of a canvas."""
+    height, width, *data = page.locator(selector).evaluate("""(canvas) => {
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      return [canvas.height, canvas.width, ...data];
+    }""")
+    return np.array(data).reshape(height, width, 4)
+
+
+def download(page, kind):
+    """Save the view as a file of this kind; return the download."""
+    with page.expect_download() as waiting:
+        page.locator(f"#save-{kind}").click()
+    assert waiting.value.suggested_filename == f"attention.{kind}"
+    return waiting.value
+
+
+def run_inline_script(page):
+    """Try to run an inline script; return whether it ran."""
+    return page.evaluate("""() => {
+      const script = document.createElement("script");
+      script.textContent = "window.hacked = 1";
+      document.body.append(script);
+      return window.hacked === 1;
+    }""")
+
+
+@pytest.fixture
+def refusing(stand_in, windows):
+    """Return the stand-in server for a test in which some of its responses are errors."""
+    yield stand_in
+    assert all("Failed to load resource" in problem for problem in windows.problems)
+    windows.problems.clear()
 
 
 @pytest.fixture

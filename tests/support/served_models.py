@@ -44,7 +44,8 @@ def registry(models):
 @pytest.fixture(scope="session")
 def served(registry):
     """Return the served model of a use."""
-    return lambda use: registry.pick(None, (use,))
+    by_use = {served.about.use: served for served in registry.models}
+    return by_use.__getitem__
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,11 @@
 """Views with random weights: a Korean sentence and its translation, hashed text, an image."""
 
+import re
+import xml.etree.ElementTree as ElementTree
+
 import numpy as np
 
+from polyhead.render.svg import viridis
 from polyhead.viz.tokens import Token
 from polyhead.viz.views import AttentionMap, AttentionView, ImageView, TokenizedText
 
@@ -10,6 +14,36 @@ SOURCE = [("저는", 0), ("내일", 1), ("친구", 2), ("와", 2), ("학교", 3)
 TARGET = [("Tom", 1), ("orrow", 1), ("I", 2), ("will", 3), ("go", 4), ("to", 5), ("sch", 6),
           ("ool", 6), (".", 7)]  # fmt: skip
 ATTACK = "</script><img src=x onerror='window.hacked=1'><!--{{data}}"
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+PAIR = r'^  (\w+): \[\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)",?\s*\],$'
+
+
+def colours(weights):
+    """Return the viridis colours of weights as an array of red, green and blue."""
+    weights = np.asarray(weights, dtype=float)
+    rgb = [list(bytes.fromhex(viridis(weight)[1:])) for weight in weights.ravel().tolist()]
+    return np.array(rgb).reshape(*weights.shape, 3)
+
+
+def svg_texts(picture):
+    return [text.text for text in ElementTree.fromstring(picture).iter(f"{SVG}text")]
+
+
+def svg_groups(picture, kind):
+    """Return the groups of a class in a drawing."""
+    groups = ElementTree.fromstring(picture).iter(f"{SVG}g")
+    return [group for group in groups if group.get("class") == kind]
+
+
+def read_messages(script):
+    """Return the English and Korean texts of a script, which must have the same fields."""
+    messages = {key: pair for key, *pair in re.findall(PAIR, script, re.M)}
+    assert len(messages) == len(re.findall(r"^  \w+: \[", script, re.M))  # unique, in two languages
+    for english, korean in messages.values():
+        assert set(re.findall(r"\{\w+\}", english)) == set(re.findall(r"\{\w+\}", korean))
+    return messages
 
 
 def softmax(scores):

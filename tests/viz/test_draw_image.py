@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from expected_errors import raises
 from PIL import Image
-from views import image
+from views import SVG, colours, image, svg_groups, svg_texts
 
 from polyhead.errors import ConfigError
 from polyhead.render.svg import rasterize, viridis
@@ -19,7 +19,6 @@ from polyhead.viz.draw_image import OPACITY, ImageViewOptions, draw_image, to_pn
 from polyhead.viz.page import read
 from polyhead.viz.views import ImageView
 
-NAMESPACE = "{http://www.w3.org/2000/svg}"
 ATTACK = "<script>alert(1)</script>]]>\x00&\ud800"
 
 
@@ -32,18 +31,20 @@ def parsed(picture):
     return ElementTree.fromstring(picture)
 
 
-def labels(picture):
-    return [text.text for text in parsed(picture).iter(f"{NAMESPACE}text")]
-
-
 def maps(picture):
     """Return the colours and the opacity of every map."""
-    groups = [g for g in parsed(picture).iter(f"{NAMESPACE}g") if g.get("class") == "cells"]
-    return [([rect.get("fill") for rect in g], g.get("fill-opacity")) for g in groups]
+    groups = svg_groups(picture, "cells")
+    return [([rect.get("fill") for rect in group], group.get("fill-opacity")) for group in groups]
 
 
-def colours(weights):
+def fills(weights):
     return [viridis(float(weight / weights.max())) for weight in weights.ravel()]
+
+
+def place(use):
+    """Return corner and scale of an image in a drawing."""
+    corner, scale = use.get("transform").removeprefix("translate(").split(") scale(")
+    return *map(float, corner.split()), float(scale.rstrip(")"))
 
 
 def selected(view, options):
@@ -63,14 +64,14 @@ def test_png_is_read_by_pillow(channels):
 
 def test_image_is_in_the_file_once_and_under_every_map(view):
     whole = parsed(draw_image(view, ImageViewOptions()))
-    (image,) = whole.iter(f"{NAMESPACE}image")
+    (image,) = whole.iter(f"{SVG}image")
     kind, data = image.get("href").split(",")
     assert kind == "data:image/png;base64"
     assert np.array_equal(Image.open(io.BytesIO(base64.b64decode(data))), view.picture)
-    used = [use.get("href") for use in whole.iter(f"{NAMESPACE}use")]
+    used = [use.get("href") for use in whole.iter(f"{SVG}use")]
     assert used == [f"#{image.get('id')}"] * 8  # itself, the roll-out, six heads
     other = replace(view, picture=255 - view.picture)
-    (image_of_other,) = parsed(draw_image(other, ImageViewOptions())).iter(f"{NAMESPACE}image")
+    (image_of_other,) = parsed(draw_image(other, ImageViewOptions())).iter(f"{SVG}image")
     assert image_of_other.get("id") != image.get("id")  # two drawings on one page
 
 
@@ -80,9 +81,9 @@ def test_image_is_in_the_file_once_and_under_every_map(view):
      ImageViewOptions(1, [2]),
      ImageViewOptions(alone=True)],
 )  # fmt: skip
-def test_every_selected_map_has_its_colours(view, options):
+def test_every_selected_map_has_its_fills(view, options):
     opacity = None if options.alone else f"{OPACITY:g}"
-    expected = [(colours(weights), opacity) for weights in selected(view, options)]
+    expected = [(fills(weights), opacity) for weights in selected(view, options)]
     assert maps(draw_image(view, options)) == expected
 
 
@@ -90,17 +91,17 @@ def test_rollout_and_reduced_heads_are_one_map(view):
     reduced = {"mean": view.layers[1].mean(0), "max": view.layers[1].max(0)}
     for reduction, weights in reduced.items():
         ((colours_drawn, _),) = maps(draw_image(view, ImageViewOptions(2, reduction)))
-        assert colours_drawn == colours(weights)
+        assert colours_drawn == fills(weights)
     ((colours_drawn, _),) = maps(draw_image(view, ImageViewOptions("rollout")))
-    assert colours_drawn == colours(view.rollout)
+    assert colours_drawn == fills(view.rollout)
 
 
 def test_classes_and_names_are_labelled(view):
-    said = labels(draw_image(view, ImageViewOptions(2, "mean")))
+    said = svg_texts(draw_image(view, ImageViewOptions(2, "mean")))
     most = f"{view.layers[1].mean(0).max():.2g}"
     assert said == ["cat.png → cat", "75.0 %", "cat", "20.0 %", "dog", "input image",
                     f"layer 2, mean of 3 heads · 0 to {most}"]  # fmt: skip
-    names = [text.split(" · ")[0] for text in labels(draw_image(view, ImageViewOptions()))[5:]]
+    names = [text.split(" · ")[0] for text in svg_texts(draw_image(view, ImageViewOptions()))[5:]]
     heads = [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2, 3)]
     assert names == ["input image", "roll-out", *heads]
 
@@ -110,9 +111,8 @@ def test_maps_are_inside_the_drawing_and_do_not_overlap(view):
         whole = parsed(draw_image(view, options))
         right, bottom = (float(whole.get(side)) for side in ("width", "height"))
         corners = []
-        for use in whole.iter(f"{NAMESPACE}use"):
-            x, y = map(float, use.get("transform").split(")")[0].removeprefix("translate(").split())
-            scale = float(use.get("transform").split("scale(")[1].rstrip(")"))
+        for use in whole.iter(f"{SVG}use"):
+            x, y, scale = place(use)
             corners.append((x, y))
             assert x + 12 * scale <= right
             assert y + 8 * scale <= bottom
@@ -123,7 +123,7 @@ def test_names_do_not_overlap(view):
     many = replace(view, layers=np.full((12, 16, 2, 3), 0.0123, np.float32))
     for options in (ImageViewOptions(), ImageViewOptions(heads="mean")):
         found = {}
-        for text in parsed(draw_image(many, options)).iter(f"{NAMESPACE}text"):
+        for text in parsed(draw_image(many, options)).iter(f"{SVG}text"):
             if " · " in text.text:
                 found.setdefault(text.get("y"), []).append((float(text.get("x")), text.text))
         for row in found.values():
@@ -134,15 +134,14 @@ def test_names_do_not_overlap(view):
 def test_pixels_mix_the_map_and_the_image(view):
     options = ImageViewOptions(2, [3])
     whole = parsed(draw_image(view, options))
-    _, over = whole.iter(f"{NAMESPACE}use")
-    x, y = map(float, over.get("transform").split(")")[0].removeprefix("translate(").split())
-    scale = float(over.get("transform").split("scale(")[1].rstrip(")"))
+    _, over = whole.iter(f"{SVG}use")
+    x, y, scale = place(over)
     seen = np.asarray(
         Image.open(io.BytesIO(rasterize(draw_image(view, options), 1))).convert("RGB")
     )
-    fills = np.array([list(bytes.fromhex(c[1:])) for c in colours(view.layers[1, 2])])
+    map_colours = colours(view.layers[1, 2] / view.layers[1, 2].max())
     for row, column in np.ndindex(8, 12):
-        map_colour = fills.reshape(2, 3, 3)[row // 4, column // 4]
+        map_colour = map_colours[row // 4, column // 4]
         expected = OPACITY * map_colour + (1 - OPACITY) * view.picture[row, column]
         found = seen[int(y + (row + 0.5) * scale), int(x + (column + 0.5) * scale)]
         assert np.abs(found - expected).max() <= 3
@@ -154,7 +153,7 @@ def test_markup_in_names_is_escaped(view):
                      view.layers, view.rollout)  # fmt: skip
     picture = draw_image(evil, ImageViewOptions())
     assert "<script" not in picture
-    said = labels(picture)
+    said = svg_texts(picture)
     assert said[2].startswith("<script>alert(1)")
     assert said[4].endswith("…")
     assert float(parsed(picture).get("width")) < 900

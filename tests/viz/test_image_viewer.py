@@ -5,9 +5,8 @@ import json
 
 import numpy as np
 import pytest
-from views import image
-
-from polyhead.render.svg import viridis
+from browsing import canvas_pixels
+from views import colours, image
 
 pytestmark = pytest.mark.browser
 
@@ -15,16 +14,6 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def picture_view():
     return image()
-
-
-def pixels(tab, name):
-    found = tab.evaluate(
-        """(name) => { const canvas = document.getElementById(name);
-        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-        return [canvas.height, canvas.width, ...data]; }""",
-        name,
-    )
-    return np.array(found[2:]).reshape(found[0], found[1], 4)[..., :3]
 
 
 def test_json_has_all_weights_and_pixels(picture_view):
@@ -36,13 +25,11 @@ def test_json_has_all_weights_and_pixels(picture_view):
 
 def test_image_and_map_have_the_right_colours(picture_view, show):
     tab = show(picture_view, "#layer=2&head=3&alone=1")
-    assert np.array_equal(pixels(tab, "seen"), picture_view.picture)
+    assert np.array_equal(canvas_pixels(tab, "#seen")[..., :3], picture_view.picture)
     weights = picture_view.layers[1, 2]
-    hexes = [[viridis(float(w / weights.max())) for w in row] for row in weights]
-    colours = np.array([[[int(h[i : i + 2], 16) for i in (1, 3, 5)] for h in row] for row in hexes])
-    large = np.kron(colours, np.ones((4, 4, 1)))
-    assert np.abs(pixels(tab, "map") - large).max() <= 1
-    over = pixels(show(picture_view, "#layer=2&head=3"), "map")
+    large = np.kron(colours(weights / weights.max()), np.ones((4, 4, 1)))
+    assert np.abs(canvas_pixels(tab, "#map")[..., :3] - large).max() <= 1
+    over = canvas_pixels(show(picture_view, "#layer=2&head=3"), "#map")[..., :3]
     mixed = 0.62 * large + 0.38 * picture_view.picture
     assert np.abs(over - mixed).max() <= 2
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 from importlib.resources import files
 
 import pytest
-from views import ATTACK, image
+from views import ATTACK, image, read_messages
 
 from polyhead.viz.page import MODULES, read, render
 from polyhead.viz.views import AttentionView
 
+IMPORT = r'^import \{([^}]*)\} from "\./(\w+\.js)";$'
 ALL_MODULES = {name for modules in MODULES.values() for name in modules}
 
 
@@ -47,24 +48,19 @@ def test_hostile_texts_neither_end_the_data_nor_fill_the_template(view, hostile)
 
 def test_modules_import_only_what_an_earlier_module_exports():
     for modules in MODULES.values():
-        _check_imports(modules)
+        exported = {}
+        for name in modules:
+            text = read(name)
+            for names, origin in re.findall(
+                r'^import \{([^}]*)\} from "\./(\w+\.js)";$', text, re.M
+            ):
+                imported = {imported.strip() for imported in names.split(",")}
+                assert imported <= exported[origin], (name, origin)
+            rest = re.sub(r"(?m)^(import|export) .*$", "", text)
+            assert not re.findall(r"\bimport\b|\bexport\b", rest)
+            exported[name] = set(re.findall(r"^export (?:const|function) (\w+)", text, re.M))
     folder = files("polyhead.viz").joinpath("web")
     assert {file.name for file in folder.iterdir() if file.name.endswith(".js")} == ALL_MODULES
-
-
-def _check_imports(modules):
-    exported = {}
-    for name in modules:
-        text = read(name)
-        for names, origin in re.findall(r'^import \{([^}]*)\} from "\./(\w+\.js)";$', text, re.M):
-            assert {imported.strip() for imported in names.split(",")} <= exported[origin], (
-                name,
-                origin,
-            )
-        assert not re.findall(
-            r"\bimport\b|\bexport\b", re.sub(r"(?m)^(import|export) .*$", "", text)
-        )
-        exported[name] = set(re.findall(r"^export (?:const|function) (\w+)", text, re.M))
 
 
 def test_no_two_modules_define_the_same_name():
@@ -82,15 +78,9 @@ def test_modules_insert_texts_only_as_text():
         assert not re.findall(unsafe, read(name)), name
 
 
-PAIR = r'^  (\w+): \[\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)",?\s*\],$'
-
-
 def test_every_text_of_the_modules_is_in_both_languages():
-    text = read("words.js")
-    words = {key: pair for key, *pair in re.findall(PAIR, text, re.M)}
-    assert len(words) == len(re.findall(r"^  \w+: \[", text, re.M)) > 40  # each in two languages
-    for english, korean in words.values():
-        assert set(re.findall(r"\{\w+\}", english)) == set(re.findall(r"\{\w+\}", korean))
-        assert english != korean
+    words = read_messages(read("words.js"))
+    assert len(words) > 40
+    assert all(english != korean for english, korean in words.values())
     used = {key for name in ALL_MODULES for key in re.findall(r'say\(state, "(\w+)"', read(name))}
     assert used <= words.keys()

@@ -4,31 +4,19 @@ import io
 
 import numpy as np
 import pytest
+from browsing import canvas_pixels
 from PIL import Image
-from views import hashed
+from views import colours, hashed
 
-from polyhead.render.svg import viridis
 from polyhead.viz.views import AttentionMap, AttentionView
 
 pytestmark = pytest.mark.browser
 
-CELLS = """() => {
-  const canvas = document.querySelector("#cells");
-  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-  return { width: canvas.width, height: canvas.height, data: [...data] };
-}"""
-
 
 def shown_colours(page):
     """Return the colours of all cells of the canvas, and whether they are painted."""
-    cells = page.evaluate(CELLS)
-    rgba = np.array(cells["data"]).reshape(cells["height"], cells["width"], 4)
+    rgba = canvas_pixels(page)
     return rgba[..., :3], rgba[..., 3] == 255
-
-
-def expected_colours(weights):
-    hexes = [[viridis(float(w)) for w in row] for row in weights]
-    return np.array([[[int(h[i : i + 2], 16) for i in (1, 3, 5)] for h in row] for row in hexes])
 
 
 def on_screen(page, x, y):
@@ -47,25 +35,25 @@ def test_pixel_has_the_colour_of_its_weight(view, show):
     height, width = box["height"] / weights.shape[0], box["width"] / weights.shape[1]
     for row, column in ((0, 0), (3, 7), (9, 9), tuple(np.argwhere(weights == weights.max())[0])):
         seen = on_screen(page, box["x"] + (column + 0.5) * width, box["y"] + (row + 0.5) * height)
-        assert seen == tuple(expected_colours([[weights[row, column]]])[0, 0])
+        assert seen == tuple(colours(weights[row, column]))
 
 
 @pytest.mark.parametrize(("head", "combine"), [("mean", np.mean), ("max", np.max)])
 def test_heads_are_reduced_by_mean_or_max(view, show, head, combine):
     page = show(view, f"#kind=cross&layer=1&head={head}")
     expected = combine(view.find("cross", 1).weights.astype(np.float64), axis=0)
-    colours, painted = shown_colours(page)
+    seen, painted = shown_colours(page)
     assert painted.all()
-    assert np.abs(colours - expected_colours(expected)).max() <= 1
+    assert np.abs(seen - colours(expected)).max() <= 1
 
 
 def test_words_are_merged_as_in_python(view, show):
     for kind in view.kinds:
         page = show(view, f"#kind={kind}&layer=2&head=5&merge=1")
         weights = view.merged().find(kind, 2).weights[4]
-        colours, painted = shown_colours(page)
-        assert colours.shape[:2] == weights.shape
-        difference = np.abs(colours - expected_colours(weights)).max(axis=2)
+        seen, painted = shown_colours(page)
+        assert seen.shape[:2] == weights.shape
+        difference = np.abs(seen - colours(weights)).max(axis=2)
         assert difference[painted].max() <= 1
         assert (weights[~painted] == 0).all()
 
@@ -75,9 +63,9 @@ def test_logarithmic_scale_starts_at_a_ten_thousandth(show, one_text):
     weights = np.array([[[0.0, 1e-5, 1 - 1e-5], [1e-4, 1e-2, 0.9899], [0.1, 0, 0.9]]])
     one = AttentionMap("encoder", 1, weights.astype(np.float32), "source", "source")
     view = AttentionView("log", "", text.source, None, (), (one,))
-    colours, _ = shown_colours(show(view, "#log=1"))
-    expected = expected_colours([[0, 0, 1], [0, 0.5, 0.9989], [0.75, 0, 0.98856]])
-    assert np.abs(colours - expected).max() <= 1
+    seen, _ = shown_colours(show(view, "#log=1"))
+    expected = colours([[0, 0, 1], [0, 0.5, 0.9989], [0.75, 0, 0.98856]])
+    assert np.abs(seen - expected).max() <= 1
 
 
 def test_hiding_special_tokens_keeps_the_other_weights(view, show):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -11,12 +12,12 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from polyhead.server.cancellation import run_cancellable
+from polyhead.decoding.cancel import Cancelled
+from polyhead.pipelines.base import Pipeline
 from polyhead.server.metrics import Metrics
-from polyhead.server.model_registry import ModelRegistry, ServedModel
+from polyhead.server.model_registry import ModelRegistry
 from polyhead.server.scheduler import Scheduler
 from polyhead.server.settings import MAX_UNPACKED, Settings
-from polyhead.server.worker import QueuedRequest
 
 T = TypeVar("T")
 SHORT = 400  # characters that are tokenized in the event loop
@@ -39,13 +40,9 @@ class AppContext:
         """Run short work at once, and longer work in a thread."""
         return work() if n_characters <= SHORT else await asyncio.to_thread(work)
 
-    async def submit(self, requests: list[QueuedRequest], request: Request) -> list[Any]:
-        """Return the results of work that may share batches, unless the client disconnects."""
-        return await self.scheduler.submit(requests, disconnected(request)) if requests else []
-
-    async def run(self, served: ServedModel, work: Callable[[], T], request: Request) -> T:
+    async def run(self, model: Pipeline, work: Callable[[], T], request: Request) -> T:
         """Return the result of work that uses a model alone, unless the client disconnects."""
-        run = partial(run_cancellable, served.model, work)
+        run = partial(run_cancellable, model, work)
         result: T = await self.scheduler.run(run, disconnected(request))
         return result
 
@@ -54,6 +51,23 @@ async def disconnected(request: Request) -> None:
     """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def run_cancellable(model: Pipeline, work: Callable[[], T], is_cancelled: Callable[[], bool]) -> T:
+    """Return the result of `work`, or raise Cancelled before its next layer.
+
+    Nothing else may use the model meanwhile.
+    """
+
+    def check(_layer: Any, _inputs: Any) -> None:
+        if is_cancelled():
+            raise Cancelled
+
+    with ExitStack() as hooks:
+        for saved in model.models:
+            for layer in saved.model.modules():
+                hooks.enter_context(layer.register_forward_pre_hook(check))
+        return work()
 
 
 @dataclass(frozen=True)

@@ -7,23 +7,27 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from polyhead.data.images.files import pillow
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.describe import Description, describe
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.load import load
-from polyhead.server.errors import HTTPError
+from polyhead.server.responses import HTTPError
 
 INSIDE_RUN = re.compile("best|last|step-[0-9]+|checkpoints|model")
 
 
+P = TypeVar("P", bound=Pipeline, covariant=True)
+
+
 @dataclass(frozen=True)
-class ServedModel:
+class ServedModel(Generic[P]):
     """A loaded model with its name."""
 
     name: str
-    model: Pipeline
+    model: P
     about: Description
 
 
@@ -31,40 +35,35 @@ class ServedModel:
 class ModelRegistry:
     """All served models, in the order of the command line."""
 
-    models: tuple[ServedModel, ...]
+    models: tuple[ServedModel[Pipeline], ...]
 
     def pick(
         self,
         name: str | None,
-        uses: Sequence[str],
+        *kinds: type[P],
         source: str | None = None,
         target: str | None = None,
-    ) -> ServedModel:
-        """Return the named model, or the first one for these uses and languages.
+    ) -> ServedModel[P]:
+        """Return the named model, or the first one of these kinds and languages.
 
         Raises HTTPError 404 or 422 if there is none.
         """
-        if name is not None:
-            candidates = [served for served in self.models if served.name == name]
-            if not candidates:
-                raise HTTPError(404, "unknown model; see /v1/models", field="model")
-            if (use := candidates[0].about.use) not in uses:
-                message = f"{name} is a model for {use}, not for {' or '.join(uses)}"
-                raise HTTPError(422, message, field="model")
-        else:
-            candidates = [served for served in self.models if served.about.use in uses]
-            if not candidates:
-                raise HTTPError(404, f"no model for {' or '.join(uses)}; see /v1/models")
-        for served in candidates:
-            about = served.about
-            if _fits(source, about.source_language) and _fits(target, about.target_language):
-                return served
+        candidates = [served for served in self.models if name in (None, served.name)]
+        if not candidates:
+            raise HTTPError(404, "unknown model; see /v1/models", field="model")
+        uses = " or ".join(kind.use for kind in kinds)
+        suitable: list[Any] = [c for c in candidates if isinstance(c.model, kinds)]
+        if not suitable and name is not None:
+            message = f"{name} is a model for {candidates[0].about.use}, not for {uses}"
+            raise HTTPError(422, message, field="model")
+        if not suitable:
+            raise HTTPError(404, f"no model for {uses}; see /v1/models")
+        for served in suitable:
+            languages = served.about.source_language, served.about.target_language
+            if _fits(source, languages[0]) and _fits(target, languages[1]):
+                found: ServedModel[P] = served
+                return found
         raise HTTPError(422, "no model for these languages; see /v1/models")
-
-    @property
-    def translators(self) -> tuple[ServedModel, ...]:
-        """All translation models."""
-        return tuple(served for served in self.models if served.about.use == "translate")
 
 
 def _fits(requested: str | None, known: str | None) -> bool:
@@ -73,7 +72,7 @@ def _fits(requested: str | None, known: str | None) -> bool:
 
 def load_models(paths: Sequence[Path], device: str) -> ModelRegistry:
     """Load all models and give them distinct names."""
-    models: list[ServedModel] = []
+    models: list[ServedModel[Pipeline]] = []
     for path in paths:
         model = load(path, device=device)
         base = name = _name(path)

@@ -52,18 +52,13 @@ def describe_api(endpoints: list[Endpoint]) -> dict[str, Any]:
             operation["security"] = [{}, {"key": []}]
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
     _, schemas = models_json_schema(list(models.items()), ref_template=REF)
+    description = "HTTP API of trained Transformer models."
+    security = {"key": {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "Polyhead",
-            "version": __version__,
-            "description": "HTTP API of trained Transformer models.",
-        },
+        "info": {"title": "Polyhead", "version": __version__, "description": description},
         "paths": paths,
-        "components": {
-            "schemas": schemas["$defs"],
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": schemas["$defs"], "securitySchemes": security},
     }
 
 
@@ -95,12 +90,9 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
         content[JSON] = {
             "schema": {"type": "array", "items": schema} if endpoint.is_list else schema
         }
-    responses: dict[str, Any] = {
-        "200": {"description": "Success", "content": content or {JSON: {}}}
+    success = {"description": "Success", "content": content or {JSON: {}}}
+    error = {JSON: {"schema": _reference(ErrorResponse)}}
+    statuses = sorted({*ALWAYS, *endpoint.statuses, *(WITH_BODY if endpoint.body else ())})
+    return {"200": success} | {
+        str(status): {"description": REASONS[status], "content": error} for status in statuses
     }
-    for status in sorted({*ALWAYS, *endpoint.statuses, *(WITH_BODY if endpoint.body else ())}):
-        responses[str(status)] = {
-            "description": REASONS[status],
-            "content": {JSON: {"schema": _reference(ErrorResponse)}},
-        }
-    return responses

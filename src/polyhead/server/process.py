@@ -80,30 +80,17 @@ async def run(
     listener: socket.socket,
     report: Callable[[str], None],
 ) -> bool:
-    """Serve until a signal comes and accepted requests are done.
-
-    Returns whether the model thread has ended.
-    """
+    """Serve until a signal comes and accepted requests are done; return `Application.close`."""
     sys.setswitchinterval(SWITCH_SECONDS)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # malformed forms log a lot
     threads = settings.threads or max(1, (os.cpu_count() or 2) - 1)
     app = Application(models, settings, lambda: torch.set_num_threads(threads))
     config = uvicorn.Config(
-        app,
-        http="h11",
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
-        h11_max_incomplete_event_size=32 * 1024,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=2,
-        backlog=1024,
-    )
+        app, http="h11", ws="none", lifespan="off", interface="asgi3", log_level="warning",
+        access_log=False, server_header=False, proxy_headers=False, backlog=1024,
+        limit_concurrency=MAX_CONNECTIONS, h11_max_incomplete_event_size=32 * 1024,
+        timeout_keep_alive=30, timeout_graceful_shutdown=2,
+    )  # fmt: skip
     server = SignalFreeServer(config)
     stop = asyncio.Event()
     _handle_signals(stop, server)

@@ -11,7 +11,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
-from polyhead.server.errors import ClientDisconnected, HTTPError
+from polyhead.server.responses import ClientDisconnected, HTTPError
 from polyhead.server.schemas import ImageOptions
 from polyhead.server.settings import MAX_BODY, MAX_CHARACTERS, MAX_IMAGE
 
@@ -64,7 +64,7 @@ async def read_json(request: Request, model: type[M]) -> M:
     kind = content_type(request)
     if kind != "application/json" and not kind.endswith("+json"):
         raise HTTPError(415, "send JSON with Content-Type: application/json")
-    return parse_json(model, await read_body(request))
+    return _validate(model, await read_body(request))
 
 
 async def read_json_or_form(request: Request, model: type[M]) -> M:
@@ -80,7 +80,12 @@ async def read_json_or_form(request: Request, model: type[M]) -> M:
         pairs = [(key, value) for key, value in form.multi_items() if isinstance(value, str)]
     else:
         return await read_json(request, model)
-    return _validate(model, {**_as_dict(_parse_form(query)), **_as_dict(pairs)})
+    fields: dict[str, Any] = {}
+    for source in (_parse_form(query), pairs):  # the body takes precedence
+        for name in {name for name, _ in source}:
+            values = [value for key, value in source if key == name]
+            fields[name] = values if len(values) > 1 else values[0]
+    return _validate(model, fields)
 
 
 async def read_image(request: Request, model: type[Options]) -> tuple[bytes, Options]:
@@ -94,16 +99,6 @@ async def read_image(request: Request, model: type[Options]) -> tuple[bytes, Opt
     if not isinstance(image, UploadFile):
         raise HTTPError(422, "send the image as a file in the part `image`", field="image")
     return await image.read(), _validate(model, query | fields)
-
-
-def parse_json(model: type[M], body: bytes) -> M:
-    """Return JSON as a request."""
-    if body.count(b":") > MAX_COLONS:  # pydantic reports every unknown field
-        raise HTTPError(422, "the request has too many fields")
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        raise _as_http_error(error) from None
 
 
 def count_characters(texts: list[str]) -> int:
@@ -143,17 +138,14 @@ async def _read_multipart(request: Request, limit: int) -> FormData:
         raise HTTPError(400, "the form cannot be parsed") from None
 
 
-def _as_dict(pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    """Return form fields; a repeated field is a list."""
-    values: dict[str, list[str]] = {}
-    for key, value in pairs:
-        values.setdefault(key, []).append(value)
-    return {key: many if len(many) > 1 else many[0] for key, many in values.items()}
-
-
-def _validate(model: type[M], values: dict[str, Any]) -> M:
+def _validate(model: type[M], content: bytes | dict[str, Any]) -> M:
+    """Return JSON, or the fields of a form, as a request."""
     try:
-        return model.model_validate(values)
+        if isinstance(content, dict):
+            return model.model_validate(content)
+        if content.count(b":") > MAX_COLONS:  # pydantic reports every unknown field
+            raise HTTPError(422, "the request has too many fields")
+        return model.model_validate_json(content)
     except ValidationError as error:
         raise _as_http_error(error) from None
 
@@ -181,13 +173,9 @@ def _as_http_error(error: ValidationError) -> HTTPError:
 
 def _path(details: ErrorDetails) -> list[str]:
     """Return the path of a field, without the names of a union's members."""
-    return [
-        str(part)
-        for depth, part in enumerate(details["loc"])
-        if not depth
-        or isinstance(part, int)
-        or not ("[" in part or part.startswith("constrained-"))
-    ]
+    field, *rest = details["loc"] or ("",)
+    parts = [part for part in rest if isinstance(part, int) or not UNION_MEMBER.search(part)]
+    return [str(part) for part in (field, *parts) if details["loc"]]
 
 
 def _shorten(text: str) -> str:

@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
-from polyhead.server.errors import ClientDisconnected, HTTPError
 from polyhead.server.metrics import Metrics
+from polyhead.server.responses import ClientDisconnected, HTTPError
 from polyhead.server.settings import MAX_STREAMS, Settings
 from polyhead.server.worker import BatchKey, IsCancelled, QueuedRequest, Stream, Worker
 
@@ -36,16 +36,15 @@ class Scheduler:
 
         disconnected: returns when the client has closed its connection.
         """
-        window = max(1, self.settings.queue // MAX_SHARE)
+        enqueued = list(requests[: max(1, self.settings.queue // MAX_SHARE)])
         try:
-            if self.worker.depth + len(requests[:window]) > self.settings.queue:
+            if len(self.worker.queue) + len(enqueued) > self.settings.queue:
                 self.metrics.rejected.labels("queue").inc()
                 raise HTTPError(429, "request queue full", retry_after=self._retry_after())
-            self.worker.enqueue(requests[:window])
+            self.worker.enqueue(enqueued)
         except HTTPError:
             disconnected.close()
             raise
-        enqueued = list(requests[:window])
         try:
             return list(await self.wait(self._results(requests, enqueued), disconnected))
         finally:
@@ -107,4 +106,4 @@ class Scheduler:
 
     def _retry_after(self) -> int:
         """Return whole seconds until the queue may be empty."""
-        return max(1, min(60, math.ceil(self.worker.depth * self.worker.seconds_per_request)))
+        return max(1, min(60, math.ceil(len(self.worker.queue) * self.worker.seconds_per_request)))

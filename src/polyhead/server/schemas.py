@@ -5,23 +5,16 @@ Every request field is bounded, and unknown fields are rejected.
 
 from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    StringConstraints,
-    WithJsonSchema,
-)
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from polyhead.pipelines.mask_filler import Filling, Guess
 from polyhead.pipelines.step_through import Step
 from polyhead.server.settings import MAX_BEAM, MAX_CHARACTERS, MAX_N_BEST, MAX_TEXTS, MAX_TOKENS
 from polyhead.viz.tokens import Token
 
-Text = Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
+Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
-Name = Annotated[str, StringConstraints(max_length=200)]
+Name = Annotated[str, Field(max_length=200)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=MAX_TOKENS)]
 Beam = Annotated[int, Field(ge=1, le=MAX_BEAM)]
 Penalty = Annotated[float, Field(ge=0, le=2)]
@@ -29,7 +22,7 @@ Length = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 Layer = Annotated[int, Field(ge=1, le=1000)]
 Position = Annotated[int, Field(ge=1, le=MAX_CHARACTERS)]  # of a token, from 1
 Kind = Literal["encoder", "decoder", "cross"]
-Key = Annotated[str, StringConstraints(max_length=1000)]
+Key = Annotated[str, Field(max_length=1000)]
 TOKEN_FIELDS = {
     "id": {"type": "integer"}, "text": {"type": "string"}, "word": {"type": "integer"},
     "special": {"type": "boolean", "default": False},
@@ -68,7 +61,7 @@ class TranslateRequest(ModelRequest):
     beam: Beam | None = None
     length_penalty: Penalty | None = None
     max_length: Length | None = None
-    prefix: Annotated[str, StringConstraints(max_length=1000)] = ""
+    prefix: Annotated[str, Field(max_length=1000)] = ""
     alignment: bool = False
     tokens: bool = False
 
@@ -94,7 +87,7 @@ class AttentionRequest(ModelRequest):
     kind: Kind | None = None
     layer: Layer | None = None
     heads: Annotated[list[Layer], Field(max_length=256)] | Literal["mean", "max"] | None = None
-    word: Annotated[str, StringConstraints(max_length=200)] | Position | None = None
+    word: Annotated[str, Field(max_length=200)] | Position | None = None
     column: Position | None = None
     lines: bool = False
     merge: bool = False
@@ -132,7 +125,7 @@ class GenerateRequest(ModelRequest):
     greedy: bool = False
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     stop: Annotated[
-        list[Annotated[str, StringConstraints(min_length=1, max_length=100)]], Field(max_length=8)
+        list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=8)
     ] = []
     stream: bool = True
 
@@ -172,7 +165,6 @@ class ImageAttentionOptions(ImageOptions):
 class LibreTranslateRequest(BaseModel):
     """Request of LibreTranslate's clients; unknown fields are ignored."""
 
-    model_config = ConfigDict(extra="ignore")
     q: Text | Annotated[list[Text], Field(max_length=MAX_TEXTS)]
     source: Name
     target: Name
@@ -184,7 +176,6 @@ class LibreTranslateRequest(BaseModel):
 class DetectRequest(BaseModel):
     """LibreTranslate: detect the language of a text."""
 
-    model_config = ConfigDict(extra="ignore")
     q: Text
     api_key: Key | None = None
 

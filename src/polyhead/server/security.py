@@ -12,7 +12,7 @@ Every exception becomes a JSON error.
 import hmac
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -21,8 +21,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from polyhead.errors import ConfigError, DataError
-from polyhead.server.errors import ClientDisconnected, HTTPError, invalid_input
 from polyhead.server.metrics import Metrics
+from polyhead.server.responses import ClientDisconnected, HTTPError, invalid_input, json_response
 from polyhead.server.settings import Settings
 
 LOG = logging.getLogger("polyhead.server")
@@ -57,6 +57,8 @@ class SecurityMiddleware:
     ) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
         self.public, self.labels = public, labels
+        self.hosts = (*LOCAL_NAMES, settings.host, *settings.allowed_hosts)
+        self.checks_host = settings.is_local or bool(settings.allowed_hosts)
         self.is_draining = False
         self.n_open = 0
 
@@ -88,7 +90,8 @@ class SecurityMiddleware:
             if failed.status == 500:
                 LOG.exception("bug: %s %s", scope["method"], label)
             if not status:
-                await failed.response()(scope, receive, send_with_headers)
+                response = json_response(failed.content, failed.status, failed.headers)
+                await response(scope, receive, send_with_headers)
         finally:
             self.n_open -= 1
             self.metrics.open.set(self.n_open)
@@ -96,14 +99,24 @@ class SecurityMiddleware:
             self.metrics.seconds.labels(label).observe(time.monotonic() - started)
 
     def _check(self, headers: Headers, path: str) -> None:
-        settings = self.settings
-        if settings.is_local or settings.allowed_hosts:
-            check_host(headers, (*LOCAL_NAMES, settings.host, *settings.allowed_hosts))
-        check_origin(headers, settings.allowed_hosts)
+        hosts, origin = headers.getlist("host"), headers.get("origin", "")
+        if self.checks_host and (len(hosts) != 1 or _hostname(f"//{hosts[0]}") not in self.hosts):
+            raise HTTPError(
+                400,
+                f"Host must be one of {', '.join(LOCAL_NAMES)}. Behind a proxy, start the server "
+                "with --allow-host.",
+            )
+        # no pages of other sites; a proxy may replace Host, but Origin is the browser's
+        if (
+            origin.startswith(("http://", "https://"))
+            and origin.split("//", 1)[1] != headers.get("host")
+            and _hostname(origin) not in self.settings.allowed_hosts
+        ):
+            raise HTTPError(403, "Cross-origin requests are not allowed.")
         if self.is_draining and path not in OPEN_WHILE_DRAINING:
             raise HTTPError(503, "the server is stopping", retry_after=5)
         if path not in self.public and not path.startswith(FILES):
-            check_key(settings.api_key, headers)
+            check_key(self.settings.api_key, headers)
 
 
 def _as_http_error(error: Exception) -> HTTPError:
@@ -115,27 +128,6 @@ def _as_http_error(error: Exception) -> HTTPError:
         message = "not found; see /openapi.json" if error.status_code == 404 else error.detail
         return HTTPError(error.status_code, message, headers=dict(error.headers or {}))
     return HTTPError(500, "internal server error; see the server log")
-
-
-def check_host(headers: Headers, names: Sequence[str]) -> None:
-    """Reject requests for a host name that is not this server's."""
-    hosts = headers.getlist("host")
-    name = _hostname(f"//{hosts[0]}") if len(hosts) == 1 else None
-    if name not in names:
-        local = ", ".join(LOCAL_NAMES)
-        raise HTTPError(
-            400, f"Host must be one of {local}. Behind a proxy, start the server with --allow-host."
-        )
-
-
-def check_origin(headers: Headers, allowed: Sequence[str] = ()) -> None:
-    """Reject requests of other sites' pages; extensions and programs are allowed."""
-    origin = headers.get("origin")
-    if origin is None or not origin.startswith(("http://", "https://")):
-        return
-    # a proxy may replace Host, but Origin is the browser's
-    if origin.split("//", 1)[1] != headers.get("host") and _hostname(origin) not in allowed:
-        raise HTTPError(403, "Cross-origin requests are not allowed.")
 
 
 def _hostname(address: str) -> str | None:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from polyhead.decoding.cancel import Cancelled
-from polyhead.server.errors import HTTPError
 from polyhead.server.metrics import Metrics
+from polyhead.server.responses import HTTPError
 
 LOG = logging.getLogger("polyhead.server")
 BUSY_SECONDS = 0.5  # after a batch, during which the next one waits for further requests
@@ -105,7 +105,7 @@ class Worker:
         self.is_alive = True
         self.seconds_per_request = 0.05  # moving average
         self._changed = threading.Condition()
-        self._queue: list[QueuedRequest] = []
+        self.queue: list[QueuedRequest] = []
         self._batch: list[QueuedRequest] = []  # being computed
         self._running: list[RunningBatch] = []
         self._closed = False
@@ -128,11 +128,6 @@ class Worker:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    @property
-    def depth(self) -> int:
-        """Number of requests in the queue."""
-        return len(self._queue)
-
     def check_alive(self) -> None:
         """Raise HTTPError 503 if nothing is computed any more."""
         if not self.is_alive:
@@ -146,7 +141,7 @@ class Worker:
             for number, request in enumerate(requests):
                 request.result, request.arrived = loop.create_future(), now
                 request.rank = now + YIELD_SECONDS * number
-            self._queue += requests
+            self.queue += requests
             self._changed.notify()
 
     def add_stream(self, stream: Stream) -> None:
@@ -164,7 +159,7 @@ class Worker:
             for request in requests:
                 request.is_cancelled = True
                 request.result.cancel()
-            self._queue = [request for request in self._queue if not request.is_cancelled]
+            self.queue = [request for request in self.queue if not request.is_cancelled]
 
     def _work(self) -> None:
         try:
@@ -175,19 +170,19 @@ class Worker:
         with self._changed:
             self.is_alive = False
             in_slots = [request for batch in self._running for request in batch.requests]
-            requests, streams = [*self._batch, *in_slots, *self._queue], self.streams
-            self._batch, self._running, self._queue, self.streams = [], [], [], []
+            requests, streams = [*self._batch, *in_slots, *self.queue], self.streams
+            self._batch, self._running, self.queue, self.streams = [], [], [], []
         try:
             self.check_alive()
         except HTTPError as error:
-            self._deliver(requests, [error] * len(requests))
+            self._call_in_loop(_set_results, requests, [error] * len(requests))
             for stream in streams:
                 self._call_in_loop(stream.pieces.put_nowait, error)
 
     def _compute_until_closed(self) -> None:
         while True:
             with self._changed:
-                while not (self._queue or self._running or self.streams or self._closed):
+                while not (self.queue or self._running or self.streams or self._closed):
                     self._changed.wait()
                 if self._closed:
                     return
@@ -205,7 +200,7 @@ class Worker:
     def _next_batch(self) -> list[QueuedRequest]:
         """Take the first request whose batch has a free slot, and those that fit beside it."""
         full = {batch.key for batch in self._running if len(batch.requests) >= batch.key.max_slots}
-        ready = [request for request in self._queue if request.key not in full]
+        ready = [request for request in self.queue if request.key not in full]
         if not ready:
             return []
         first = min(ready, key=lambda request: request.rank)
@@ -215,7 +210,7 @@ class Worker:
         in_slots = [r for batch in self._running if batch.key == key for r in batch.requests]
         longest = max((request.size for request in in_slots), default=0)
         batch: list[QueuedRequest] = []
-        candidates = [request for request in self._queue if request.key == key]
+        candidates = [request for request in self.queue if request.key == key]
         for request in sorted(candidates, key=lambda request: request.rank):
             longest = max(longest, request.size)
             n_slots = len(in_slots) + len(batch) + 1
@@ -223,7 +218,7 @@ class Worker:
                 break
             batch.append(request)
         taken = set(batch)
-        self._queue = [request for request in self._queue if request not in taken]
+        self.queue = [request for request in self.queue if request not in taken]
         return batch
 
     def _wait_for_more(self, first: QueuedRequest) -> None:
@@ -231,7 +226,7 @@ class Worker:
         now = time.monotonic()
         n_expected = self._n_expected if now - self._batch_ended < BUSY_SECONDS else 1
         latest = first.arrived + self.delay_seconds
-        while not self.streams and len(self._queue) < n_expected and now < latest:
+        while not self.streams and len(self.queue) < n_expected and now < latest:
             self._changed.wait(latest - now)
             now = time.monotonic()
 
@@ -270,7 +265,7 @@ class Worker:
                 return
             self._record(len(batch.requests), time.monotonic() - started, len(finished))
             batch.requests = [r for r in batch.requests if r not in finished]
-            self._deliver(list(finished), list(finished.values()))
+            self._call_in_loop(_set_results, list(finished), list(finished.values()))
         if not batch.requests:
             with self._changed:
                 self._running.remove(batch)
@@ -283,15 +278,15 @@ class Worker:
             self._running.remove(batch)
             self._batch = batch.requests
         for request in batch.requests:
-            self._deliver([request], self._results([request]))
+            self._call_in_loop(_set_results, [request], self._results([request]))
 
     def _run(self, batch: list[QueuedRequest]) -> None:
         started = time.monotonic()
         results = self._results(batch)
         self._batch_ended = time.monotonic()
-        self._n_expected = len(batch) + len(self._queue)
+        self._n_expected = len(batch) + len(self.queue)
         self._record(len(batch), self._batch_ended - started, len(batch))
-        self._deliver(batch, results)
+        self._call_in_loop(_set_results, batch, results)
 
     def _results(self, batch: list[QueuedRequest]) -> list[Any]:
         """Return the result of every request, or its exception."""
@@ -333,9 +328,6 @@ class Worker:
             average = self.seconds_per_request
             self.seconds_per_request += 0.1 * (self._busy_seconds / n_finished - average)
             self._busy_seconds = 0.0
-
-    def _deliver(self, requests: Sequence[QueuedRequest], results: Sequence[Any]) -> None:
-        self._call_in_loop(_set_results, requests, results)
 
     def _call_in_loop(self, function: Callable[..., None], *values: Any) -> None:
         assert self._loop is not None

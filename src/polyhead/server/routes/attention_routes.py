@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from functools import partial
+from typing import get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,10 +15,9 @@ from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.server import schemas
 from polyhead.server.context import AppContext, Endpoint
-from polyhead.server.errors import HTTPError, invalid_input
 from polyhead.server.model_registry import ServedModel
 from polyhead.server.request_parsing import is_image, read_image, read_json
-from polyhead.server.responses import json_response
+from polyhead.server.responses import HTTPError, invalid_input, json_response
 from polyhead.server.routes.classification_routes import read_pixels
 from polyhead.special_tokens import EOS
 from polyhead.viz.binary import to_binary
@@ -31,7 +31,6 @@ from polyhead.viz.writer import draw
 
 MAX_TOKENS = 1024  # the weights of every head are its square
 MAX_WEIGHTS = 2**24  # of a page or JSON: 64 MB of numbers, and several times that as text
-USES = ("translate", "generate", "fill", "classify")
 TYPES = {
     "binary": "application/octet-stream",
     "json": "application/json",
@@ -51,50 +50,45 @@ async def attention(context: AppContext, request: Request) -> Response:
     if is_image(request):
         return await _image_attention(context, request)
     body = await read_json(request, schemas.AttentionRequest)
-    served = context.models.pick(body.model, USES)
+    served: ServedModel[TextPipeline] = context.models.pick(body.model, *get_args(TextPipeline))
     if not served.about.attention:
         raise HTTPError(422, f"{served.name} has no attention", field="model")
     options = _view_options(body)
-    content = await context.run(served, partial(_text_view, served, body, options), request)
+    content = await context.run(served.model, partial(_text_view, served, body, options), request)
     return _file(content, body.format)
 
 
 async def _image_attention(context: AppContext, request: Request) -> Response:
     content, options = await read_image(request, schemas.ImageAttentionOptions)
-    served = context.models.pick(options.model, ("classify-image",))
+    served = context.models.pick(options.model, ImageClassifier)
     for name in ("layer", "head", "alone"):
         if vars(options)[name] and options.format != "svg":
             raise _unsupported(name, SVG)
-    classifier = served.model
-    assert isinstance(classifier, ImageClassifier)
-    pixels = await read_pixels(context, classifier, content, request)
+    pixels = await read_pixels(context, served.model, content, request)
 
     def view() -> bytes:
-        view = replace(attention_view(classifier, pixels), model=served.name)
-        if options.format == "svg":
-            heads = [options.head] if isinstance(options.head, int) else options.head
-            selected = ImageViewOptions(options.layer, heads, options.alone)
-            return _svg(view, selected)
-        text = view.to_json() if options.format == "json" else render(view)
-        return text.encode("utf-8", "replace")
+        view = replace(attention_view(served.model, pixels), model=served.name)
+        heads = [options.head] if isinstance(options.head, int) else options.head
+        return _encoded(view, options.format, ImageViewOptions(options.layer, heads, options.alone))
 
-    return _file(await context.run(served, view, request), options.format)
+    return _file(await context.run(served.model, view, request), options.format)
 
 
-def _text_view(served: ServedModel, body: schemas.AttentionRequest, options: ViewOptions) -> bytes:
+def _text_view(
+    served: ServedModel[TextPipeline], body: schemas.AttentionRequest, options: ViewOptions
+) -> bytes:
     """Capture the attention and return it in the requested format. Runs in the model thread."""
     model, target_ids = served.model, body.target_ids
     if body.target is not None and not isinstance(model, Translator):
         raise HTTPError(422, "only a translation model has a target", field="target")
     if target_ids is None and body.target is None and isinstance(model, Translator):
         target_ids = _translate(model, body.text)
-    assert isinstance(model, TextPipeline)
     view = attention_view(
         model, body.text, target=body.target, target_ids=target_ids, max_tokens=MAX_TOKENS
     )
     view = replace(view, model=served.name)  # not its path
     if body.format == "svg":
-        return _svg(view, options)
+        return _encoded(view, "svg", options)
     view = narrow(view, options)
     if body.format == "binary":
         names = None if body.maps is None else [(name.kind, name.layer) for name in body.maps]
@@ -109,8 +103,7 @@ def _text_view(served: ServedModel, body: schemas.AttentionRequest, options: Vie
             field="format",
             code="too_many_weights",
         )
-    text = view.to_json() if body.format == "json" else render(view)
-    return text.encode("utf-8", "replace")
+    return _encoded(view, body.format, options)
 
 
 def _view_options(body: schemas.AttentionRequest) -> ViewOptions:
@@ -134,11 +127,16 @@ def _unsupported(option: str, formats: tuple[str, ...]) -> HTTPError:
     return HTTPError(422, f'{option}: only with "format": {names}', field=option)
 
 
-def _svg(view: AttentionView | ImageView, options: ViewOptions | ImageViewOptions) -> bytes:
+def _encoded(
+    view: AttentionView | ImageView, format: str, options: ViewOptions | ImageViewOptions
+) -> bytes:
+    """Return a view as JSON, as a page, or as the selected drawing."""
     try:
-        return draw(view, options).encode("utf-8", "replace")
+        text = draw(view, options) if format == "svg" else ""
     except ConfigError as error:
         raise invalid_input(error, code="cannot_draw") from None
+    text = text or (view.to_json() if format == "json" else render(view))
+    return text.encode("utf-8", "replace")
 
 
 def _translate(translator: Translator, text: str) -> list[int]:
@@ -160,13 +158,14 @@ def _file(content: bytes, format: str) -> Response:
 async def trace_steps(context: AppContext, request: Request) -> Response:
     """Return an output token by token, with the alternatives of every step."""
     body = await read_json(request, schemas.StepsRequest)
-    served = context.models.pick(body.model, ("translate", "generate"))
+    served: ServedModel[Translator | TextGenerator] = context.models.pick(
+        body.model, Translator, TextGenerator
+    )
     model = served.model
-    assert isinstance(model, Translator | TextGenerator)
     work = partial(
         steps, model, body.text, forced=body.prefix, top=body.top, max_tokens=body.max_tokens
     )
-    trace = await context.run(served, work, request)
+    trace = await context.run(served.model, work, request)
     tokenizer = model.tokenizers.target if isinstance(model, Translator) else model.tokenizer
     return json_response(
         schemas.StepsResponse(
@@ -183,9 +182,8 @@ async def trace_steps(context: AppContext, request: Request) -> Response:
 async def trace_beam(context: AppContext, request: Request) -> Response:
     """Return a beam search as a tree."""
     body = await read_json(request, schemas.BeamRequest)
-    served = context.models.pick(body.model, ("translate",))
+    served = context.models.pick(body.model, Translator)
     translator = served.model
-    assert isinstance(translator, Translator)
     changes = {
         "beam": body.beam,
         "length_penalty": body.length_penalty,
@@ -195,7 +193,7 @@ async def trace_beam(context: AppContext, request: Request) -> Response:
     }
     options = translator.defaults.with_options(changes)
     work = partial(beam_tree, translator, body.text, options, body.prefix)
-    tree = await context.run(served, work, request)
+    tree = await context.run(served.model, work, request)
     target = translator.tokenizers.target
 
     def probability(log_p: float, parent: int | None) -> float:
@@ -213,10 +211,7 @@ async def trace_beam(context: AppContext, request: Request) -> Response:
         for number, node in enumerate(tree.nodes)
     ]
     outputs = [
-        schemas.BeamOutput(
-            node=leaf.node, text=target.decode(leaf.ids), score=leaf.score, log_p=leaf.log_p
-        )
-        for leaf in tree.leaves
+        schemas.BeamOutput(**vars(leaf), text=target.decode(leaf.ids)) for leaf in tree.leaves
     ]
     return json_response(
         schemas.BeamResponse(
@@ -231,10 +226,8 @@ async def trace_beam(context: AppContext, request: Request) -> Response:
 
 
 def _source_tokens(model: Translator | TextGenerator, text: str) -> schemas.TextTokens:
-    is_translator = isinstance(model, Translator)
-    tokenizer = model.tokenizers.source if isinstance(model, Translator) else model.tokenizer
-    tokens = read_tokens(tokenizer, text, closed=is_translator)
-    return schemas.TextTokens(text=tokenizer.normalise(text), tokens=tokens)
+    tokens = read_tokens(model.tokenizer, text, closed=isinstance(model, Translator))
+    return schemas.TextTokens(text=model.tokenizer.normalise(text), tokens=tokens)
 
 
 ENDPOINTS = (

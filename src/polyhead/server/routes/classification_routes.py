@@ -16,11 +16,9 @@ from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.server import schemas
-from polyhead.server.cancellation import run_cancellable
-from polyhead.server.context import AppContext, Endpoint, disconnected
-from polyhead.server.errors import HTTPError, invalid_input
+from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
 from polyhead.server.request_parsing import count_characters, is_image, read_image, read_json
-from polyhead.server.responses import json_response
+from polyhead.server.responses import HTTPError, invalid_input, json_response
 from polyhead.server.settings import MAX_BLANKS, MAX_PIXELS
 from polyhead.server.worker import BatchKey, IsCancelled, QueuedRequest
 from polyhead.special_tokens import MASK
@@ -31,21 +29,17 @@ Pixels = UInt8[Tensor, "channel height width"]
 async def fill(context: AppContext, request: Request) -> Response:
     """Predict the masked tokens of a text."""
     body = await read_json(request, schemas.FillRequest)
-    served = context.models.pick(body.model, ("fill",))
-    filler = served.model
-    assert isinstance(filler, MaskFiller)
+    served = context.models.pick(body.model, MaskFiller)
     if body.text.count(MASK) > MAX_BLANKS:
         message = f"more than {MAX_BLANKS} blanks"
         raise HTTPError(422, message, field="text", code="too_many_blanks")
     try:
-        filled = await context.run(served, partial(filler.fill, body.text, body.top), request)
+        filled = await context.run(
+            served.model, partial(served.model.fill, body.text, body.top), request
+        )
     except DataError as error:
         raise invalid_input(error, field="text") from None
-    return json_response(
-        schemas.FillResponse(
-            model=served.name, text=filled.text, blanks=filled.blanks, together=filled.together
-        )
-    )
+    return json_response(schemas.FillResponse(model=served.name, **vars(filled)))
 
 
 async def classify(context: AppContext, request: Request) -> Response:
@@ -55,10 +49,8 @@ async def classify(context: AppContext, request: Request) -> Response:
     body = await read_json(request, schemas.ClassifyRequest)
     texts = [body.text] if isinstance(body.text, str) else body.text
     n_characters = count_characters(texts)
-    served = context.models.pick(body.model, ("classify",))
-    classifier = served.model
-    assert isinstance(classifier, TextClassifier)
-    limit = classifier.max_length
+    served = context.models.pick(body.model, TextClassifier)
+    classifier, limit = served.model, served.model.max_length
 
     def run(lines: list[str], is_cancelled: IsCancelled) -> list[dict[str, float]]:
         labels = run_cancellable(classifier, partial(classifier.classify, lines), is_cancelled)
@@ -72,7 +64,7 @@ async def classify(context: AppContext, request: Request) -> Response:
         QueuedRequest(key, text, min(length, limit))
         for text, length in zip(texts, lengths, strict=True)
     ]
-    probabilities = await context.submit(requests, request)
+    probabilities = await context.scheduler.submit(requests, disconnected(request))
     context.metrics.characters.inc(n_characters)
     results = [
         _classification(by_label, body.top, is_cut=length > limit)
@@ -83,12 +75,11 @@ async def classify(context: AppContext, request: Request) -> Response:
 
 async def _classify_image(context: AppContext, request: Request) -> Response:
     content, options = await read_image(request, schemas.ImageOptions)
-    served = context.models.pick(options.model, ("classify-image",))
+    served = context.models.pick(options.model, ImageClassifier)
     classifier = served.model
-    assert isinstance(classifier, ImageClassifier)
     pixels = await read_pixels(context, classifier, content, request)
     probabilities = await context.run(
-        served, lambda: classifier.probabilities(pixels[None])[0].tolist(), request
+        classifier, lambda: classifier.probabilities(pixels[None])[0].tolist(), request
     )
     by_label = dict(zip(classifier.classes, probabilities, strict=True))
     results = [_classification(by_label, options.top, is_cut=False)]
@@ -141,10 +132,7 @@ def _classification(
 ) -> schemas.ClassificationResponse:
     ranked = sorted(probabilities.items(), key=lambda pair: -pair[1])[:top]
     classes = [schemas.ClassProbability(label=label, probability=p) for label, p in ranked]
-    label, probability = ranked[0]
-    return schemas.ClassificationResponse(
-        label=label, probability=probability, cut=is_cut, classes=classes
-    )
+    return schemas.ClassificationResponse(**vars(classes[0]), cut=is_cut, classes=classes)
 
 
 ENDPOINTS = (

@@ -13,9 +13,8 @@ from polyhead.errors import PolyheadError
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.server import schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected
-from polyhead.server.errors import HTTPError, invalid_input
 from polyhead.server.request_parsing import read_json
-from polyhead.server.responses import json_response
+from polyhead.server.responses import HTTPError, invalid_input, json_response
 from polyhead.server.settings import MAX_TOKENS
 from polyhead.server.worker import Stream
 
@@ -25,9 +24,8 @@ EVENT_STREAM = "text/event-stream"
 async def generate(context: AppContext, request: Request) -> Response:
     """Continue a prompt."""
     body = await read_json(request, schemas.GenerateRequest)
-    served = context.models.pick(body.model, ("generate",))
+    served = context.models.pick(body.model, TextGenerator)
     generator = served.model
-    assert isinstance(generator, TextGenerator)
     changes = {
         "max_length": body.max_tokens,
         "temperature": body.temperature,
@@ -44,11 +42,15 @@ async def generate(context: AppContext, request: Request) -> Response:
         events = _events(stream, started)
         headers = {"Cache-Control": "no-store"}
         return StreamingResponse(events, media_type=EVENT_STREAM, headers=headers)
+
+    async def whole_text() -> str:
+        return "".join([piece async for piece in _pieces(stream)])
+
     try:
-        text = await context.scheduler.wait(_whole_text(stream), disconnected(request))
+        text = await context.scheduler.wait(whole_text(), disconnected(request))
     finally:
         stream.is_cancelled = True
-    seconds = _seconds_since(started)
+    seconds = round(time.monotonic() - started, 3)
     return json_response(
         schemas.GenerateResponse(model=served.name, prompt=body.prompt, text=text, seconds=seconds)
     )
@@ -61,10 +63,6 @@ async def _pieces(stream: Stream) -> AsyncIterator[str]:
         yield piece
 
 
-async def _whole_text(stream: Stream) -> str:
-    return "".join([piece async for piece in _pieces(stream)])
-
-
 async def _events(stream: Stream, started: float) -> AsyncIterator[bytes]:
     """Yield events: text, text, …, done. The stream is cancelled when the client disconnects."""
     text = ""
@@ -72,11 +70,11 @@ async def _events(stream: Stream, started: float) -> AsyncIterator[bytes]:
         async for piece in _pieces(stream):
             text += piece
             yield _event("text", {"text": piece})
-        yield _event("done", {"text": text, "seconds": _seconds_since(started)})
-    except HTTPError as error:
-        yield _event("error", error.content)
-    except PolyheadError as error:
-        yield _event("error", invalid_input(error).content)
+        seconds = round(time.monotonic() - started, 3)
+        yield _event("done", {"text": text, "seconds": seconds})
+    except (HTTPError, PolyheadError) as error:
+        failed = error if isinstance(error, HTTPError) else invalid_input(error)
+        yield _event("error", failed.content)
     finally:
         stream.is_cancelled = True
 
@@ -84,10 +82,6 @@ async def _events(stream: Stream, started: float) -> AsyncIterator[bytes]:
 def _event(name: str, content: dict[str, Any]) -> bytes:
     data = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
     return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
-
-
-def _seconds_since(started: float) -> float:
-    return round(time.monotonic() - started, 3)
 
 
 ENDPOINTS = (

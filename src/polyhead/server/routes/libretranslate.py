@@ -1,25 +1,46 @@
-"""Routes of LibreTranslate, with its names and shapes, so that its clients work unchanged."""
+"""Routes of LibreTranslate, with its names and shapes, so that its clients work unchanged.
 
+In format "html", tags, comments, scripts and styles are kept unchanged; the texts between them are
+translated. Languages are detected by script, so English and German cannot be distinguished.
+"""
+
+import html
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from babel.core import get_global
 from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead.pipelines.describe import language_name
+from polyhead.pipelines.translator import Translator
 from polyhead.server import schemas
 from polyhead.server.context import AppContext, Endpoint
-from polyhead.server.errors import HTTPError
-from polyhead.server.html_segments import insert_texts, parse_document
-from polyhead.server.language_detection import detect_language
 from polyhead.server.model_registry import ServedModel
 from polyhead.server.request_parsing import count_characters, read_json_or_form
-from polyhead.server.responses import json_response
+from polyhead.server.responses import HTTPError, json_response
 from polyhead.server.routes.translation_routes import translate_texts
 from polyhead.server.security import check_key
 from polyhead.server.settings import MAX_CHARACTERS, MAX_N_BEST
 
 UNNAMED = ("source", "target")  # codes of languages that the model does not name
+# A tag ends at the first > outside a quoted value. Each branch is linear: possessive quantifiers
+# (*+) do not backtrack, and a quote that is never closed is searched for once.
+MARKUP = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)"
+    r"|<[a-z/!?](?:=\s*+(?:\"[^\"]*+\"|'[^']*+')|[^>])*+(?:>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+LETTERS = {  # scripts (ISO 15924) by the first word of their letters' Unicode names
+    "Arab": ("ARABIC",), "Cyrl": ("CYRILLIC",), "Deva": ("DEVANAGARI",), "Grek": ("GREEK",),
+    "Hans": ("CJK",), "Hant": ("CJK",), "Hebr": ("HEBREW",),
+    "Jpan": ("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "CJK"), "Kore": ("HANGUL", "CJK"),
+    "Latn": ("LATIN",), "Thai": ("THAI",),
+}  # fmt: skip
 
 
 async def translate(context: AppContext, request: Request) -> Response:
@@ -30,7 +51,7 @@ async def translate(context: AppContext, request: Request) -> Response:
     documents = [parse_document(text, is_html=body.format == "html") for text in queries]
     texts = [text for document in documents for text in document.texts]
     count_characters(texts)  # before language detection
-    served, confidence = _choose(context, body.source, body.target, texts)
+    served, language, confidence = _choose(context, body.source, body.target, texts)
     changes = {"n_best": body.alternatives + 1}
     _, translations = await translate_texts(context, request, served, texts, changes)
     remaining = iter(translations)
@@ -46,8 +67,8 @@ async def translate(context: AppContext, request: Request) -> Response:
     if body.alternatives:
         content["alternatives"] = [others for _, *others in results]
     if body.source == "auto":
-        language = {"confidence": confidence, "language": _languages(served)[0]}
-        content["detectedLanguage"] = [language] * len(results)
+        detected = {"confidence": confidence, "language": language}
+        content["detectedLanguage"] = [detected] * len(results)
     if isinstance(body.q, str):
         content = {name: values[0] for name, values in content.items()}
     return json_response(content)
@@ -55,64 +76,124 @@ async def translate(context: AppContext, request: Request) -> Response:
 
 def _choose(
     context: AppContext, source: str, target: str, texts: Sequence[str]
-) -> tuple[ServedModel, float]:
-    """Return the model, and the confidence in percent that the texts are in its language.
+) -> tuple[ServedModel[Any], str, float]:
+    """Return the model, its source language, and the confidence in percent in that language.
 
     For "auto", the model whose source language has the highest confidence.
     """
     translators = _translators(context)
-    if source != "auto" and source not in {_languages(served)[0] for served in translators}:
+    if source not in ("auto", *(language for language, _ in translators)):
         raise HTTPError(400, "unsupported source language; see /languages", field="source")
-    by_source = {
-        _languages(served)[0]: served
-        for served in reversed(translators)
-        if _languages(served)[1] == target
-    }
-    if source in by_source:
-        return by_source[source], 100.0
-    if source != "auto" or not by_source:
+    by_source = {pair[0]: served for pair, served in translators.items() if pair[1] == target}
+    confidence = 100.0
+    if source == "auto" and by_source:
+        ranked = detect_language(texts, _codes(translators))
+        source, confidence = next(pair for pair in ranked if pair[0] in by_source)
+    if source not in by_source:
         raise HTTPError(400, "unsupported target language; see /languages", field="target")
-    ranked = detect_language(texts, _all_languages(translators))
-    code, confidence = next(pair for pair in ranked if pair[0] in by_source)
-    return by_source[code], confidence
+    return by_source[source], source, confidence
 
 
 async def detect(context: AppContext, request: Request) -> Response:
     """Return the models' languages that a text may be in, likeliest first."""
     body = await read_json_or_form(request, schemas.DetectRequest)
     check_key(context.settings.api_key, request.headers, body.api_key)
-    codes = _all_languages(_translators(context))
+    codes = _codes(_translators(context))
     ranked = await context.prepare(lambda: detect_language([body.q], codes), len(body.q))
     likely = [pair for pair in ranked if pair[1] > 0] or ranked[:1]
     return json_response([{"confidence": share, "language": code} for code, share in likely])
 
 
-def _translators(context: AppContext) -> tuple[ServedModel, ...]:
-    if not context.models.translators:
+def _translators(
+    context: AppContext, *, required: bool = True
+) -> dict[tuple[str, str], ServedModel[Any]]:
+    """Return the first translation model of each source and target language."""
+    models: dict[tuple[str, str], ServedModel[Any]] = {}
+    for served in context.models.models:
+        if served.about.use == Translator.use:
+            source, target = served.about.source_language, served.about.target_language
+            models.setdefault((source or UNNAMED[0], target or UNNAMED[1]), served)
+    if required and not models:
         raise HTTPError(400, "no translation model; see /v1/models")
-    return context.models.translators
+    return models
 
 
-def _languages(served: ServedModel) -> tuple[str, str]:
-    about = served.about
-    return about.source_language or UNNAMED[0], about.target_language or UNNAMED[1]
-
-
-def _all_languages(translators: Sequence[ServedModel]) -> list[str]:
+def _codes(translators: dict[tuple[str, str], ServedModel[Any]]) -> list[str]:
     """Return all source languages, then all target languages."""
-    sources, targets = zip(*map(_languages, translators), strict=True)
-    return list(dict.fromkeys(sources + targets))
+    return [code for side in zip(*translators, strict=True) for code in side]
+
+
+def detect_language(texts: Sequence[str], codes: Sequence[str]) -> list[tuple[str, float]]:
+    """Return all languages with their confidence in percent, highest first (stable).
+
+    Every letter votes for the languages that are written in its script, with equal shares: 가 for
+    Korean, 家 for Korean, Japanese and Chinese. A language of an unknown script has confidence 0.
+    """
+    plain = unicodedata.normalize("NFKC", "".join(texts))  # half- and full-width letters
+    counts = Counter(
+        unicodedata.name(letter, "").partition(" ")[0] for letter in plain if letter.isalpha()
+    )
+    likely, letters = get_global("likely_subtags"), {}  # ko stands for ko-Kore-KR (CLDR)
+    for code in codes:
+        parts = code.replace("-", "_").split("_")
+        full = likely.get("_".join(parts)) or likely.get(parts[0]) or ""
+        scripts = [part.title() for part in (*parts[1:], *full.split("_")) if len(part) == 4]
+        letters[code] = LETTERS.get(scripts[0], ()) if scripts else ()
+    votes = dict.fromkeys(letters, 0.0)
+    for kind, count in counts.items():
+        candidates = [code for code in letters if kind in letters[code]]
+        for code in candidates:
+            votes[code] += count / len(candidates)
+    total = max(1, counts.total())
+    confidences = [(code, round(100 * share / total, 1)) for code, share in votes.items()]
+    return sorted(confidences, key=lambda pair: -pair[1])
+
+
+@dataclass(frozen=True)
+class Document:
+    """Kept markup and the texts between: kept[0], texts[0], kept[1], …, kept[-1]."""
+
+    kept: tuple[str, ...]
+    texts: tuple[str, ...]
+    is_html: bool
+
+
+def parse_document(text: str, *, is_html: bool) -> Document:
+    """Split HTML into markup and texts; plain text is a single text."""
+    if not is_html:
+        return Document(("", ""), (text,), False)
+    kept, texts, position = [""], [], 0
+    for start, end in [*(tag.span() for tag in MARKUP.finditer(text)), (len(text),) * 2]:
+        between = text[position:start]
+        stripped = between.strip()
+        if stripped:
+            head, tail = between.split(stripped, 1)
+            kept[-1] += head
+            texts.append(html.unescape(stripped))
+            kept.append(tail)
+        else:
+            kept[-1] += between
+        kept[-1] += text[start:end]
+        position = end
+    return Document(tuple(kept), tuple(texts), True)
+
+
+def insert_texts(document: Document, texts: Sequence[str]) -> str:
+    """Return the document with other texts."""
+    if not document.is_html:
+        return texts[0]
+    parts = [document.kept[0]]
+    for text, kept in zip(texts, document.kept[1:], strict=True):
+        parts += [html.escape(text, quote=False), kept]
+    return "".join(parts)
 
 
 async def languages(context: AppContext, _request: Request) -> Response:
     """Return every language with its target languages."""
     targets: dict[str, list[str]] = {}
-    for served in context.models.translators:
-        source, target = _languages(served)
-        targets.setdefault(source, [])
+    for source, target in _translators(context, required=False):
+        targets.setdefault(source, []).append(target)
         targets.setdefault(target, [])
-        if target not in targets[source]:
-            targets[source].append(target)
     return json_response([
         {"code": code, "name": language_name(code), "targets": reached}
         for code, reached in targets.items()
@@ -121,8 +202,7 @@ async def languages(context: AppContext, _request: Request) -> Response:
 
 async def frontend_settings(context: AppContext, _request: Request) -> Response:
     """Return the settings of LibreTranslate's web page."""
-    translators = context.models.translators
-    codes = _languages(translators[0]) if translators else UNNAMED
+    codes = next(iter(_translators(context, required=False)), UNNAMED)
     source, target = ({"code": code, "name": language_name(code)} for code in codes)
     needs_key = context.settings.api_key is not None
     return json_response({

@@ -4,11 +4,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead import __version__
+from polyhead.pipelines.base import Pipeline
 from polyhead.server import schemas, settings
 from polyhead.server.context import AppContext, Endpoint
-from polyhead.server.errors import HTTPError
 from polyhead.server.model_registry import ServedModel
-from polyhead.server.responses import json_response
+from polyhead.server.responses import HTTPError, json_response
 
 LIMITS = {
     "max_characters": settings.MAX_CHARACTERS,
@@ -29,7 +29,7 @@ async def models(context: AppContext, _request: Request) -> Response:
     return json_response(schemas.ModelsResponse(version=__version__, limits=LIMITS, models=entries))
 
 
-def _entry(served: ServedModel) -> schemas.ModelEntry:
+def _entry(served: ServedModel[Pipeline]) -> schemas.ModelEntry:
     about = vars(served.about)
     image = about["image"] and dict(
         zip(schemas.ImageInput.model_fields, about["image"], strict=True)
@@ -53,7 +53,7 @@ async def ready(context: AppContext, _request: Request) -> Response:
 
 async def metrics(context: AppContext, _request: Request) -> Response:
     """Return the counters in Prometheus's text format."""
-    context.metrics.waiting.set(context.scheduler.worker.depth)
+    context.metrics.waiting.set(len(context.scheduler.worker.queue))
     return Response(context.metrics.text(), media_type=PLAIN_TEXT)
 
 

@@ -18,8 +18,7 @@ from polyhead.pipelines.segments import (
 )
 from polyhead.pipelines.translator import Translation, Translator
 from polyhead.server import schemas
-from polyhead.server.cancellation import run_cancellable
-from polyhead.server.context import AppContext, Endpoint
+from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
 from polyhead.server.model_registry import ServedModel
 from polyhead.server.request_parsing import count_characters, read_json
 from polyhead.server.responses import json_response
@@ -35,7 +34,7 @@ async def translate(context: AppContext, request: Request) -> Response:
     """Translate one text or several."""
     body = await read_json(request, schemas.TranslateRequest)
     texts = [body.text] if isinstance(body.text, str) else body.text
-    served = context.models.pick(body.model, ("translate",), body.source, body.target)
+    served = context.models.pick(body.model, Translator, source=body.source, target=body.target)
     changes = {
         "n_best": body.n_best,
         "beam": None if body.beam is None else max(body.beam, body.n_best),
@@ -67,7 +66,7 @@ async def translate(context: AppContext, request: Request) -> Response:
 async def translate_texts(
     context: AppContext,
     request: Request,
-    served: ServedModel,
+    served: ServedModel[Translator],
     texts: Sequence[str],
     changes: dict[str, Any],
     prefix: str = "",
@@ -75,7 +74,6 @@ async def translate_texts(
     """Return the segments of every text and its translations, best first."""
     n_characters = count_characters(list(texts))
     translator = served.model
-    assert isinstance(translator, Translator)
     options = translator.defaults.with_options({**changes, "sample": False})
     lines = await context.prepare(
         lambda: [split_text(translator, text, options, prefix) for text in texts], n_characters
@@ -86,7 +84,7 @@ async def translate_texts(
         for text in segments
         for segment in text
     ]
-    outputs = iter(await context.submit(requests, request))
+    outputs = iter(await context.scheduler.submit(requests, disconnected(request)))
     context.metrics.characters.inc(n_characters)
     by_text = [[next(outputs) for _ in text] for text in segments]
     translations = await context.prepare(
@@ -105,25 +103,21 @@ def _batch_key(name: str, translator: Translator, segment: Segment) -> BatchKey:
         return list(decode_segments(translator, batch, is_cancelled))
 
     key = BatchKey((name, "translate", options), run, max_tokens=max_tokens)
-    if not can_join_running_batch(translator, options):
-        return key
-    return replace(
-        key,
-        max_slots=max(1, 4 * MAX_RUNNING // max(4, options.beam)),
-        start=partial(SegmentBatch, translator, options),
-    )
+    if can_join_running_batch(translator, options):
+        max_slots = max(1, 4 * MAX_RUNNING // max(4, options.beam))
+        key = replace(key, max_slots=max_slots, start=partial(SegmentBatch, translator, options))
+    return key
 
 
 async def _align(
     context: AppContext,
     request: Request,
-    served: ServedModel,
+    served: ServedModel[Translator],
     texts: Sequence[str],
     translations: Sequence[Sequence[Translation]],
 ) -> list[list[Any]]:
     """Return the word links of every translation; one queued request per text."""
     translator = served.model
-    assert isinstance(translator, Translator)
 
     def run(pairs: list[Any], is_cancelled: IsCancelled) -> list[Any]:
         ((text, best),) = pairs
@@ -132,8 +126,8 @@ async def _align(
         return [run_cancellable(translator, work, is_cancelled)]
 
     key = BatchKey((served.name, "alignment"), run, max_slots=1)
-    pairs = zip(texts, translations, strict=True)
-    return await context.submit([QueuedRequest(key, pair) for pair in pairs], request)
+    requests = [QueuedRequest(key, pair) for pair in zip(texts, translations, strict=True)]
+    return await context.scheduler.submit(requests, disconnected(request))
 
 
 def _hypothesis(
