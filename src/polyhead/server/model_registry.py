@@ -61,8 +61,8 @@ class ModelRegistry:
         for served in suitable:
             languages = served.about.source_language, served.about.target_language
             if _fits(source, languages[0]) and _fits(target, languages[1]):
-                found: ServedModel[P] = served
-                return found
+                picked: ServedModel[P] = served
+                return picked
         raise HTTPError(422, "no model for these languages; see /v1/models")
 
 
