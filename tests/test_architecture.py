@@ -31,9 +31,8 @@ MAY_IMPORT = {  # every package, and the packages it may import
         *FOUNDATION,
     },
     "viz": {"pipelines", "layers", "render", "tokenizers", "data", "errors", "special_tokens"},
-    "convert": {"models", "layers", "tokenizers", "checkpoint", "decoding", "training", "data",
-                *FOUNDATION},
-    "cost": {"models", "layers", "training", "data", "tokenizers", *FOUNDATION},
+    "convert": {"models", "layers", "tokenizers", "checkpoint", "errors", "special_tokens"},
+    "cost": {"models", "layers", "training", "errors"},
     "compare": {
         "training", "pipelines", "cost", "metrics", "render", "data", "tokenizers", "checkpoint",
         "decoding", "models", "layers", *FOUNDATION,

@@ -1,336 +1,396 @@
-"""Same weights, same outputs, in both directions, against models that others wrote."""
+"""Same weights, same outputs, in both directions, against models of transformers."""
 
-import json
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
 from expected_errors import raises
+from foreign_models import make_gpt, make_marian, make_vit, shaken, write_ours, write_theirs
 from torch import nn
-from torch.nn import functional as F
 
-from polyhead.checkpoint.model_dir import set_weights, weights_of
-from polyhead.convert import gpt2 as gpt
-from polyhead.convert import hf_bert as bert
-from polyhead.convert import hf_electra as electra
-from polyhead.convert import hf_vit as vit
-from polyhead.convert import marian
-from polyhead.convert import weight_names as names
-from polyhead.errors import CheckpointError
+from polyhead.checkpoint.model_dir import load_model, weights_of
+from polyhead.convert import gpt2, hf_bert, hf_electra, hf_vit, marian
+from polyhead.convert.architectures import export_folders
+from polyhead.convert.conversion import export_model, import_model
+from polyhead.convert.special_ids import SpecialIds, foreign_ids, our_ids, to_our_ids
+from polyhead.convert.weight_names import require_fit
+from polyhead.decoding.batch import search
+from polyhead.decoding.config import DecodeConfig
+from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.transformer_stack import StackConfig
-from polyhead.models.bert import BERT, BERTConfig, BERTEncoder, Pooler, bert_stack
+from polyhead.models.bert import BERTConfig, bert_stack
 from polyhead.models.electra import Electra, ElectraConfig
-from polyhead.models.gpt import GPT, GPTConfig
-from polyhead.models.text_classifier import Classifier, ClassifierConfig
-from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.models.vit import ViT, ViTConfig
+from polyhead.models.gpt import GPTConfig
+from polyhead.models.text_classifier import ClassifierConfig
+from polyhead.models.transformer import TransformerConfig
+from polyhead.models.vit import ViTConfig
 
 hf = pytest.importorskip("transformers")
 close = {"rtol": 0, "atol": 2e-5}
 ODD = {
     "vocab_size": 23, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3,
-    "intermediate_size": 20, "max_position_embeddings": 9,
+    "intermediate_size": 20, "max_position_embeddings": 14,
 }  # fmt: skip
 WIDE = {
     "vocab_size": 31, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 8,
-    "intermediate_size": 7, "max_position_embeddings": 11, "type_vocab_size": 3,
+    "intermediate_size": 7, "max_position_embeddings": 17, "type_vocab_size": 3,
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
+def bert(kind, **shape):
+    return getattr(hf, kind)(hf.BertConfig(**(ODD | shape)))
 
 
-def shaken(model):
-    """Biases of zero and norms that do nothing would hide a mix-up."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return model.eval()
+def electra(kind, **shape):
+    return getattr(hf, kind)(hf.ElectraConfig(**(ODD | {"embedding_size": 5} | shape)))
 
 
-def filled(model, found):
-    names.require_fit(found, model)
-    set_weights(model, found)
-    return model.eval()
+ORIGINALS = {
+    "gpt": (make_gpt, "gpt"),
+    "gpt with an output layer of its own": (lambda: make_gpt(tie_word_embeddings=False), "gpt"),
+    "gpt of one head": (lambda: make_gpt(n_head=1, n_inner=7, activation_function="relu"), "gpt"),
+    "gpt without a head": (lambda: make_gpt().transformer, "gpt"),
+    "bert": (lambda: bert("BertForMaskedLM"), "bert"),
+    "bert that is wide": (lambda: bert("BertForMaskedLM", **WIDE), "bert"),
+    "bert, untied": (lambda: bert("BertForMaskedLM", tie_word_embeddings=False), "bert"),
+    "bert, pre-trained": (lambda: bert("BertForPreTraining"), "bert"),
+    "bert, alone": (lambda: bert("BertModel", **WIDE), "classifier"),
+    "bert, fine-tuned": (
+        lambda: bert("BertForSequenceClassification", num_labels=3),
+        "classifier",
+    ),
+    "electra's generator": (lambda: electra("ElectraForMaskedLM"), "bert"),
+    "electra's discriminator alone": (lambda: electra("ElectraForPreTraining"), "classifier"),
+    "electra, alone": (lambda: electra("ElectraModel"), "classifier"),
+    "electra, fine-tuned": (
+        lambda: electra("ElectraForSequenceClassification", num_labels=4, **WIDE),
+        "classifier",
+    ),
+    "vit": (make_vit, "vit"),
+    "vit of one head": (lambda: make_vit(num_attention_heads=1, image_size=6, num_labels=2), "vit"),
+    "vit with tanh": (lambda: make_vit(image_size=[6, 9], hidden_act="gelu_new"), "vit"),
+}
 
 
-def described(theirs):
-    """Their configuration as it would stand in a file."""
-    return json.loads(theirs.config.to_json_string(use_diff=False))
-
-
-def rebuilt(model_class, config_class, values, state):
-    """One of their models from what we write."""
-    config = config_class(**{k: v for k, v in values.items() if k != "architectures"})
-    theirs = model_class(config).eval()
-    found = theirs.load_state_dict(state, strict=False)
-    alias = ("lm_head.weight", "decoder.weight", "decoder.bias", "embed_tokens.weight")
-    alias += ("embed_positions.weight",)
-    assert not found.unexpected_keys
-    assert [name for name in found.missing_keys if not name.endswith(alias)] == []
-    theirs.tie_weights()
-    return theirs
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [
-        {"n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 9},
-        {"n_embd": 16, "n_layer": 1, "n_head": 8, "n_inner": 10, "activation_function": "relu"},
-        {"n_embd": 6, "n_layer": 3, "n_head": 2, "tie_word_embeddings": False},
-    ],
-)
-def test_gpt2(shape):
-    theirs = shaken(hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=29, **shape)))
-    config = gpt.config_from_hf(described(theirs))
-    ours = filled(GPT(config), gpt.from_hf(theirs.state_dict(), config))
-    ids = torch.randint(0, 29, (2, 7))
-    torch.testing.assert_close(ours(ids), theirs(ids).logits, **close)
-    values = gpt.config_to_hf(config)
-    back = rebuilt(hf.GPT2LMHeadModel, hf.GPT2Config, values, gpt.to_hf(weights_of(ours)))
-    torch.testing.assert_close(back(ids).logits, theirs(ids).logits, **close)
-    assert gpt.config_from_hf(values) == config
-
-
-def padded(vocab):
-    ids = torch.randint(1, vocab, (3, 8))
+def both_outputs(family, ours, theirs):
+    """Return our output and theirs for the same images, or for texts with padding and segments."""
+    if family == "vit":
+        images = torch.randn(2, 2, *(3 * n for n in ours.grid))
+        return ours(images), theirs(images).logits
+    ids = torch.randint(1, theirs.config.vocab_size, (3, 8))
+    if family == "gpt":
+        output = theirs(ids)
+        if "logits" in output:
+            return ours(ids), output.logits
+        return ours.hidden(ids), output.last_hidden_state
     ids[1, 5:], ids[2, 2:] = 0, 0
-    return ids, ids != 0
+    real, segments = ids != 0, torch.randint(0, theirs.config.type_vocab_size, ids.shape)
+    output = theirs(ids, real.long(), segments)
+    if family == "bert":
+        fills = output[0][real]
+        torch.testing.assert_close(ours.fill(ids, real, segments), fills, **close)
+        return ours(ids, segments)[real], fills
+    if "ForSequence" in type(theirs).__name__:
+        return ours(ids), theirs(ids, real.long()).logits
+    states = ours.encoder(ids, segments)
+    if "pooler_output" in output:
+        torch.testing.assert_close(ours.pool(states[:, 0]), output.pooler_output, **close)
+    encoder = theirs.electra if hasattr(theirs, "electra") else theirs
+    return states[real], encoder(ids, real.long(), segments).last_hidden_state[real]
 
 
-@pytest.mark.parametrize("shape", [ODD, WIDE, ODD | {"tie_word_embeddings": False}])
-def test_bert_with_blanks(shape):
-    theirs = shaken(hf.BertForMaskedLM(hf.BertConfig(**shape)))
-    config = bert.config_from_hf(described(theirs))
-    ours = filled(BERT(config), bert.from_hf(theirs.state_dict(), config))
-    ids, real = padded(config.vocab)
-    segments = torch.randint(0, config.segments, ids.shape)
-    expected = theirs(ids, real.long(), segments).logits
-    torch.testing.assert_close(ours(ids, segments)[real], expected[real], **close)
-    torch.testing.assert_close(ours.fill(ids, real, segments), expected[real], **close)
-    values = bert.config_to_hf(config)
-    back = rebuilt(hf.BertForMaskedLM, hf.BertConfig, values, bert.to_hf(weights_of(ours)))
-    torch.testing.assert_close(back(ids, real.long(), segments).logits, expected, **close)
-    assert bert.config_from_hf(values) == config
+@pytest.mark.parametrize("original", ORIGINALS)
+def test_a_directory_is_imported_and_exported_with_equal_outputs(original, tmp_path):
+    make, family = ORIGINALS[original]
+    theirs = make()
+    write_theirs(theirs, tmp_path / "theirs")
+    report = import_model(str(tmp_path / "theirs"), tmp_path / "ours")
+    assert (report.family, report.architecture) == (family, type(theirs).__name__)
+    assert report.parity.difference < 1e-4
+    saved = load_model(tmp_path / "ours")
+    assert saved.about["imported"]["architecture"] == report.architecture
+    torch.testing.assert_close(*both_outputs(family, saved.model, theirs), **close)
+    exported = export_model(tmp_path / "ours", tmp_path / "again")
+    assert exported.parity.difference < 1e-4
+    back = getattr(hf, exported.architecture).from_pretrained(tmp_path / "again").eval()
+    torch.testing.assert_close(*both_outputs(family, saved.model, back), **close)
+    import_model(str(tmp_path / "again"), tmp_path / "twice")
+    assert load_model(tmp_path / "twice").config == saved.config
 
 
-@pytest.mark.parametrize("shape", [ODD, WIDE])
-def test_bert_encoder_and_pooler(shape):
-    theirs = shaken(hf.BertModel(hf.BertConfig(**shape)))
-    config = bert.config_from_hf(described(theirs))
-    encoder = filled(BERTEncoder(config), bert.encoder_from_hf(theirs.state_dict()))
-    pooler = filled(Pooler(config.stack.d_model), bert.pooler_from_hf(theirs.state_dict()))
-    ids, real = padded(config.vocab)
-    expected = theirs(ids, real.long())
-    torch.testing.assert_close(encoder(ids)[real], expected.last_hidden_state[real], **close)
-    torch.testing.assert_close(pooler(encoder(ids)), expected.pooler_output, **close)
+def test_a_files_names_are_written_and_not_the_librarys(tmp_path):
+    safetensors = pytest.importorskip("safetensors.torch")
+    write_theirs(make_vit(), tmp_path / "theirs")
+    import_model(str(tmp_path / "theirs"), tmp_path / "ours")
+    export_model(tmp_path / "ours", tmp_path / "again")
+    before, after = (
+        safetensors.load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "again")
+    )
+    assert before.keys() == after.keys()
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+    inside = make_vit().state_dict()
+    assert inside.keys() != before.keys()
+    assert hf_vit.to_ours(inside, hf_vit.HF).keys() == hf_vit.to_ours(before, hf_vit.HF).keys()
 
 
-@pytest.mark.parametrize("head", ["bert", "electra"])
-def test_classifiers(head):
-    room = {"bert": bert, "electra": electra}[head]
-    kinds = {
-        "bert": (hf.BertForSequenceClassification, hf.BertConfig),
-        "electra": (hf.ElectraForSequenceClassification, hf.ElectraConfig),
-    }
-    model_class, config_class = kinds[head]
-    theirs = shaken(model_class(config_class(num_labels=5, **ODD)))
-    values = described(theirs)
-    encoder = bert.config_from_hf(values) if head == "bert" else electra.half_from_hf(values)
-    ours = Classifier(ClassifierConfig(5, head, encoder=encoder))
-    filled(ours, room.classifier_from_hf(theirs.state_dict()))
-    ids, real = padded(ODD["vocab_size"])
-    expected = theirs(ids, real.long()).logits
-    torch.testing.assert_close(ours(ids), expected, **close)
-    theirs.load_state_dict(room.classifier_to_hf(weights_of(ours)))
+@pytest.mark.parametrize("original", ["bert, fine-tuned", "electra, fine-tuned", "vit"])
+@pytest.mark.parametrize("kind", ["multi_label_classification", "regression"])
+def test_models_that_do_not_choose_one_class_are_refused(original, kind, tmp_path):
+    model = ORIGINALS[original][0]()
+    model.config.problem_type = kind
+    write_theirs(model, tmp_path / "theirs")
+    with raises(CheckpointError, "unsupported_config_value", "problem_type", kind):
+        import_model(str(tmp_path / "theirs"), tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
 
 
-@pytest.mark.parametrize("width", [4, 12])
-def test_electras_two_halves(width):
-    small = ODD | {"hidden_size": 6, "num_attention_heads": 1, "intermediate_size": 10}
-    one = hf.ElectraConfig(embedding_size=width, **small)
-    other = hf.ElectraConfig(embedding_size=width, **ODD)
-    generator = shaken(hf.ElectraForMaskedLM(one))
-    discriminator = shaken(hf.ElectraForPreTraining(other))
-    config = electra.config_from_hf(described(generator), described(discriminator), shared=False)
-    both = generator.state_dict(), discriminator.state_dict()
-    ours = filled(Electra(config), electra.from_hf(*both, config))
-    ids, real = padded(ODD["vocab_size"])
-    fills, spots = generator(ids, real.long()).logits, discriminator(ids, real.long()).logits
-    torch.testing.assert_close(ours.generator(ids)[real], fills[real], **close)
-    torch.testing.assert_close(ours.suspect(ids)[real], spots[real], **close)
-    first, second = electra.to_hf(weights_of(ours), config)
-    half, whole = electra.config_to_hf(config)
-    back = rebuilt(hf.ElectraForMaskedLM, hf.ElectraConfig, half, first)
-    torch.testing.assert_close(back(ids, real.long()).logits, fills, **close)
-    back = rebuilt(hf.ElectraForPreTraining, hf.ElectraConfig, whole, second)
-    torch.testing.assert_close(back(ids, real.long()).logits, spots, **close)
+def test_a_classifier_that_says_it_chooses_one_class_is_read(tmp_path):
+    model = ORIGINALS["bert, fine-tuned"][0]()
+    model.config.problem_type = "single_label_classification"
+    write_theirs(model, tmp_path / "theirs")
+    assert import_model(str(tmp_path / "theirs"), tmp_path / "ours").parity.equal
+
+
+def halves(folder, *, shared, **shape):
+    small = {"hidden_size": 6, "num_attention_heads": 1, "intermediate_size": 10}
+    generator = shaken(electra("ElectraForMaskedLM", embedding_size=4, **small))
+    discriminator = shaken(electra("ElectraForPreTraining", embedding_size=4, **shape))
+    if shared:
+        same = generator.electra.embeddings.state_dict()
+        discriminator.electra.embeddings.load_state_dict(same)
+    generator.save_pretrained(folder / "gen")
+    discriminator.save_pretrained(folder / "disc")
+    return discriminator, generator
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_both_halves_of_electra_are_imported_and_exported(shared, tmp_path):
+    originals = halves(tmp_path, shared=shared)
+    disc, gen = str(tmp_path / "disc"), str(tmp_path / "gen")
+    report = import_model(disc, tmp_path / "ours", generator=gen)
+    assert (report.family, report.parity.equal) == ("electra", True)
+    saved = load_model(tmp_path / "ours")
+    assert saved.config.sharing == ("embeddings" if shared else "none")
+    assert export_model(tmp_path / "ours", tmp_path / "again").parity.equal
+    ids = torch.randint(1, 23, (2, 8))
+    parts = {"discriminator": saved.model.suspect, "generator": saved.model.generator}
+    for (part, ours), before in zip(parts.items(), originals, strict=True):
+        back = type(before).from_pretrained(tmp_path / "again" / part).eval()
+        torch.testing.assert_close(ours(ids), before(ids).logits, **close)
+        torch.testing.assert_close(back(ids).logits, before(ids).logits, **close)
+
+
+def test_a_generator_that_is_no_narrower_copy_is_refused(tmp_path):
+    halves(tmp_path, shared=False, num_hidden_layers=1)
+    disc, gen = str(tmp_path / "disc"), str(tmp_path / "gen")
+    for first, second in ((disc, gen), (gen, disc)):
+        with raises(CheckpointError, "mismatched_halves"):
+            import_model(first, tmp_path / "ours", generator=second)
 
 
 @pytest.mark.parametrize("sharing", ["none", "embeddings", "all"])
-def test_what_electras_players_share_is_shared_after_a_journey(sharing):
+def test_shared_weights_of_electra_stay_shared(sharing):
     size = 1.0 if sharing == "all" else 0.5
     config = ElectraConfig(23, 9, d_embed=4, sharing=sharing, generator_size=size)
     config = replace(config, stack=bert_stack(1, 8, 1))
-    ours = shaken(Electra(config))
-    halves = electra.to_hf(weights_of(ours), config)
-    assert electra.embeddings_are_shared(*halves) == (sharing != "none")
-    again = electra.from_hf(*halves, config)
-    assert again.keys() == weights_of(ours).keys()
-    assert all(torch.equal(again[name], tensor) for name, tensor in weights_of(ours).items())
+    weights = weights_of(shaken(Electra(config)))
+    exported = hf_electra.to_hf(weights, config)
+    found = hf_electra.with_sharing(replace(config, sharing="none"), exported).sharing
+    assert found == ("none" if sharing == "none" else "embeddings")
+    again = hf_electra.from_hf(exported, config)
+    assert again.keys() == weights.keys()
+    assert all(torch.equal(again[name], tensor) for name, tensor in weights.items())
 
 
-@pytest.mark.parametrize(
-    ("image", "patch", "shape"),
-    [
-        (8, 4, {"hidden_size": 12, "num_attention_heads": 3}),
-        ([6, 9], 3, {"hidden_size": 8, "num_attention_heads": 2, "hidden_act": "gelu_new"}),
-    ],
-)
-def test_vit(image, patch, shape, tmp_path):
-    settings = hf.ViTConfig(
-        image_size=image, patch_size=patch, num_hidden_layers=2, intermediate_size=10,
-        num_labels=5, num_channels=2, **shape,
+MARIANS = [
+    {"d_model": 12, "activation_function": "swish"},
+    {"d_model": 8, "decoder_layers": 1, "activation_function": "relu", "encoder_layers": 3},
+    {"d_model": 16, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 31},
+    {
+        "d_model": 6, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 27,
+        "tie_word_embeddings": False, "activation_function": "swish",
+    },
+]  # fmt: skip
+
+
+def outputs_of_theirs(theirs, source, beam, limit):
+    config = theirs.config
+    options = hf.GenerationConfig(
+        max_new_tokens=limit, num_beams=beam, do_sample=False, early_stopping=False,
+        length_penalty=0.0 if beam > 1 else 1.0, suppress_tokens=[config.pad_token_id],
+        pad_token_id=config.pad_token_id, eos_token_id=config.eos_token_id,
+        decoder_start_token_id=config.decoder_start_token_id,
     )  # fmt: skip
-    theirs = shaken(hf.ViTForImageClassification(settings))
-    config = vit.config_from_hf(described(theirs))
-    ours = filled(ViT(config), vit.from_hf(theirs.state_dict()))
-    images = torch.randn(2, 2, config.height, config.width)
-    expected = theirs(images).logits
-    torch.testing.assert_close(ours(images), expected, **close)
-
-    safetensors = pytest.importorskip("safetensors.torch")
-    theirs.save_pretrained(tmp_path)  # files have other names than the library has inside
-    on_disk = safetensors.load_file(tmp_path / "model.safetensors")
-    assert on_disk.keys() == vit.to_hf(weights_of(ours)).keys()
-    torch.testing.assert_close(vit.to_hf(weights_of(ours)), on_disk, rtol=0, atol=0)
-    assert vit.config_from_hf(vit.config_to_hf(config)) == config
+    real = (source != config.pad_token_id).long()
+    found = theirs.generate(source, attention_mask=real, generation_config=options)[:, 1:]
+    return [until(row, config.eos_token_id, config.pad_token_id) for row in found.tolist()]
 
 
-def test_timms_fused_projection_is_ours_side_by_side():
-    """timm is not installed here: its attention is written out, as its documentation has it."""
-    ours = shaken(ViT(ViTConfig(3, 8, 8, 1, 4, stack=vit_stack())))
-    theirs = vit.to_timm(weights_of(ours))
-    x = torch.randn(1, 5, 8)
-    qkv = F.linear(x, theirs["blocks.0.attn.qkv.weight"], theirs["blocks.0.attn.qkv.bias"])
-    q, k, v = qkv.reshape(1, 5, 3, 2, 4).permute(2, 0, 3, 1, 4)
-    mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(1, 5, 8)
-    projected = theirs["blocks.0.attn.proj.weight"], theirs["blocks.0.attn.proj.bias"]
-    attention = ours.stack.blocks[0].self_attention
-    expected = F.linear(mixed, *projected)
-    torch.testing.assert_close(attention(x, attention.project(x)), expected, **close)
-    assert theirs["cls_token"].shape == (1, 1, 8)
-    assert theirs["pos_embed"].shape == (1, 5, 8)
-    again = vit.from_timm(theirs)
-    assert again.keys() == weights_of(ours).keys()
-    assert all(torch.equal(again[name], tensor) for name, tensor in weights_of(ours).items())
+def until(ids, *ends):
+    return ids[: min([ids.index(end) for end in ends if end in ids], default=len(ids))]
 
 
-def vit_stack():
-    return replace(ViTConfig().stack, n_layers=1, d_model=8, n_heads=2, d_ff=6)
+@pytest.mark.parametrize("shape", MARIANS)
+def test_marian_translates_as_before_and_is_exported_with_its_own_ids(shape, tmp_path):
+    theirs = make_marian(**shape)
+    theirs.save_pretrained(tmp_path / "theirs")
+    assert import_model(str(tmp_path / "theirs"), tmp_path / "ours").parity.difference < 1e-4
+    saved = load_model(tmp_path / "ours")
+    specials = SpecialIds(**saved.about["imported"]["specials"])
+    assert specials == SpecialIds(pad=22, bos=22, eos=0)
+    source = torch.randint(1, 22, (4, 9))
+    source[:, -1] = 0
+    source[2, 5:], source[3, 3:] = 22, 22
+    numbers = foreign_ids(theirs.config.decoder_vocab_size, specials).tolist()
+    for beam in (1, 4):
+        options = DecodeConfig(beam=beam, length_penalty=0.0, max_length=12, max_ratio=9.0)
+        found = search(saved.model, to_our_ids(source, 23, specials), options).tokens[:, 0].tolist()
+        ours = [[numbers[id] for id in until(row, 2, 0)] for row in found]
+        assert ours == outputs_of_theirs(theirs, source, beam, 12)
+        assert any(ours)
+
+    assert export_model(tmp_path / "ours", tmp_path / "again").parity.equal
+    back = hf.MarianMTModel.from_pretrained(tmp_path / "again").eval()
+    target = torch.randint(0, 22, (4, 5))
+    found, expected = (m(source, decoder_input_ids=target).logits for m in (back, theirs))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    assert back.config.decoder_start_token_id == 22
+
+
+def test_a_marian_that_does_not_begin_with_padding_needs_no_copy(tmp_path):
+    make_marian(start=7).save_pretrained(tmp_path / "theirs")
+    assert import_model(str(tmp_path / "theirs"), tmp_path / "ours").parity.equal
+    assert load_model(tmp_path / "ours").config.target_vocab == 23
+
+
+@pytest.mark.parametrize("tie", ["none", "target", "all"])
+def test_a_translator_of_ours_gives_the_same_translations_in_transformers(tie, tmp_path):
+    stack = StackConfig(2, 12, 3, 20, norm="post")
+    config = TransformerConfig(19, 19, tie=tie, stack=stack, decoder_layers=1)
+    model = write_ours(tmp_path / "ours", "transformer", config)
+    assert export_model(tmp_path / "ours", tmp_path / "theirs").parity.equal
+    theirs = hf.MarianMTModel.from_pretrained(tmp_path / "theirs").eval()
+    source = torch.randint(3, 19, (3, 8))
+    source[2, 4:] = 0
+    options = DecodeConfig(beam=3, length_penalty=0.0, max_length=9, max_ratio=9.0)
+    found = search(model, source, options).tokens[:, 0].tolist()
+    written = theirs.generate(  # the end tokens are those of the exported generation_config.json
+        source, attention_mask=(source != 0).long(), max_new_tokens=9, num_beams=3,
+        length_penalty=0.0, early_stopping=False, do_sample=False,
+    )[:, 1:].tolist()  # fmt: skip
+    assert [until(row, 2, 0) for row in found] == [until(row, 2, 0) for row in written]
+
+
+SMALL_PRE = replace(GPTConfig().stack, n_layers=1, d_model=8, n_heads=2)
+OURS = {
+    "gpt": GPTConfig(19, 11, stack=SMALL_PRE),
+    "bert": BERTConfig(19, 11, stack=bert_stack(1, 8, 2)),
+    "electra": ElectraConfig(19, 11, d_embed=4, stack=bert_stack(2, 8, 2)),
+    "classifier": ClassifierConfig(3, encoder=BERTConfig(19, 11, stack=bert_stack(1, 8, 2))),
+    "vit": ViTConfig(3, 8, 8, 1, 4, stack=replace(SMALL_PRE, norm_eps=1e-6)),
+}
+
+
+@pytest.mark.parametrize("family", OURS)
+def test_a_model_of_ours_is_read_by_transformers(family, tmp_path):
+    write_ours(tmp_path / "ours", family, OURS[family])
+    assert export_model(tmp_path / "ours", tmp_path / "theirs").parity.equal
 
 
 @pytest.mark.parametrize(
-    "shape",
+    ("read", "values", "code"),
     [
-        {"d_model": 12, "encoder_layers": 2, "decoder_layers": 1, "activation_function": "relu"},
-        {"d_model": 16, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 31},
-        {
-            "d_model": 6, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 17,
-            "tie_word_embeddings": False,
-        },
+        (marian.config_from_hf, {"activation_function": "mish", "scale_embedding": True},
+         "unsupported_config_value"),
+        (marian.config_from_hf, {"scale_embedding": False}, "unsupported_config_value"),
+        (hf_bert.config_from_hf, {"position_embedding_type": "relative_key"},
+         "unsupported_config_value"),
+        (hf_vit.config_from_hf, {"qkv_bias": False}, "unsupported_config_value"),
+        (hf_bert.config_from_hf, {"hidden_size": "8"}, "invalid_config_value"),
     ],
 )  # fmt: skip
-def test_marian(shape):
-    sizes = {
-        "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
-        "decoder_attention_heads": 2, "encoder_ffn_dim": 10, "decoder_ffn_dim": 10,
-        "max_position_embeddings": 20, "pad_token_id": 16, "decoder_start_token_id": 16,
-        "scale_embedding": True, "vocab_size": 23, "eos_token_id": 0, "forced_eos_token_id": 0,
-    }  # fmt: skip
-    theirs = hf.MarianMTModel(hf.MarianConfig(**(sizes | shape)))
-    waves = [m.weight.clone() for n, m in theirs.named_modules() if n.endswith("embed_positions")]
-    shaken(theirs)
-    for name, module in theirs.named_modules():
-        if name.endswith("embed_positions"):
-            module.weight.data = waves[0]
-    config = marian.config_from_hf(described(theirs))
-    ours = filled(Transformer(config), marian.from_hf(theirs.state_dict(), config))
-    source = torch.randint(0, 16, (2, 9))
-    source[1, 6:] = 16
-    target = torch.randint(0, 16, (2, 7))
-    mask = (source != 16).long()
-    expected = theirs(source, mask, decoder_input_ids=target).logits
-    torch.testing.assert_close(ours(source, target), expected, **close)
-    values = marian.config_to_hf(config) | {
-        "decoder_start_token_id": 16, "eos_token_id": 0, "forced_eos_token_id": 0,
-    }  # fmt: skip
-    state = marian.to_hf(weights_of(ours), config)
-    back = rebuilt(hf.MarianMTModel, hf.MarianConfig, values, state)
-    again = back(source, mask, decoder_input_ids=target).logits
-    torch.testing.assert_close(again, expected, **close)
-    assert marian.config_from_hf(values) == config
+def test_configurations_that_are_not_ours_are_refused(read, values, code):
+    with raises(CheckpointError, code, *list(values)[:1]):
+        read(values)
 
 
-def test_what_cannot_be_held_exactly_is_refused():
-    with pytest.raises(CheckpointError, match="activation_function = 'mish' is unknown"):
-        marian.config_from_hf({"activation_function": "mish", "scale_embedding": True})
-    with pytest.raises(CheckpointError, match="scale_embedding = False is not supported"):
-        marian.config_from_hf({})
-    with pytest.raises(CheckpointError, match="position_embedding_type = 'relative_key' is not"):
-        bert.config_from_hf({"position_embedding_type": "relative_key"})
-    with pytest.raises(CheckpointError, match="qkv_bias = False is not supported, only True"):
-        vit.config_from_hf({"qkv_bias": False})
-    with pytest.raises(CheckpointError, match="hidden_size = '8': expected a whole number"):
-        bert.config_from_hf({"hidden_size": "8"})
-    with pytest.raises(CheckpointError, match=r"rotary.weight: this kind of model has no such"):
-        gpt.from_hf({"transformer.rotary.weight": torch.ones(1)}, GPTConfig())
+@pytest.mark.parametrize(
+    ("family", "config", "name"),
+    [
+        ("gpt", GPTConfig(positions="sinusoidal"), "positions = 'sinusoidal'"),
+        ("bert", BERTConfig(positions="rotary"), "positions = 'rotary'"),
+        ("bert", BERTConfig(stack=replace(BERTConfig().stack, score="dot")), "score = 'dot'"),
+        ("electra", ElectraConfig(stack=replace(ElectraConfig().stack, norm="pre")), "norm"),
+        ("classifier", ClassifierConfig(2, encoder=BERTConfig(d_embed=8)), "d_embed = 8"),
+        ("classifier", ClassifierConfig(2, pooling="mean"), "pooling"),
+        ("vit", ViTConfig(pooling="mean"), "pooling"),
+        ("vit", ViTConfig(stem=(8,)), "stem"),
+        ("vit", ViTConfig(positions="rotary"), "positions = 'rotary'"),
+        ("transformer", TransformerConfig(stack=StackConfig(norm_eps=1e-6)), "norm_eps"),
+        ("transformer", TransformerConfig(stack=StackConfig(norm="pre")), "norm = 'pre'"),
+        ("ladder", None, "ladder"),
+    ],
+)
+def test_models_that_theirs_cannot_express_are_not_exported(family, config, name):
+    with raises(CheckpointError, "not_exportable", name):
+        export_folders(family, config, {}, None)
 
 
-def test_what_they_cannot_hold_is_not_written():
-    with raises(CheckpointError, "not_exportable", "positions = 'sinusoidal'"):
-        gpt.config_to_hf(GPTConfig(positions="sinusoidal"))
-    pre = replace(ElectraConfig().stack, norm="pre")
-    with raises(CheckpointError, "not_exportable", "norm = 'pre'"):
-        electra.config_to_hf(ElectraConfig(stack=pre))
-    with raises(CheckpointError, "not_exportable", "score = 'dot'"):
-        bert.config_to_hf(BERTConfig(stack=replace(BERTConfig().stack, score="dot")))
-    with pytest.raises(CheckpointError, match="embedding is as wide as its stack, this one's 8"):
-        bert.config_to_hf(BERTConfig(d_embed=8))
-    with pytest.raises(CheckpointError, match='pooling = "mean": their ViT reads its result from'):
-        vit.config_to_hf(ViTConfig(pooling="mean"))
-    with pytest.raises(CheckpointError, match=r"stem = \[8\]: their ViT has no convolutions bef"):
-        vit.config_to_hf(ViTConfig(stem=(8,)))
-    with pytest.raises(CheckpointError, match="norm_eps = 1e-06: Marian's is always 1e-05"):
-        marian.config_to_hf(TransformerConfig(stack=StackConfig(norm_eps=1e-6)))
-
-
-def test_a_file_that_lacks_something_is_named():
+def test_weights_that_do_not_fit_are_named():
     model = nn.Linear(2, 3)
-    with pytest.raises(CheckpointError, match="bias is missing"):
-        names.require_fit({"weight": torch.ones(3, 2)}, model)
-    with pytest.raises(CheckpointError, match=r"weight has the shape \(2, 2\), but the config"):
-        names.require_fit({"weight": torch.ones(2, 2), "bias": torch.ones(3)}, model)
-    full = {"weight": torch.ones(3, 2), "bias": torch.ones(3), "more": torch.ones(1)}
-    with pytest.raises(CheckpointError, match="more has no place"):
-        names.require_fit(full, model)
+    weight, bias = torch.ones(3, 2), torch.ones(3)
+    with raises(CheckpointError, "missing_weight", "bias"):
+        require_fit({"weight": weight}, model)
+    with raises(CheckpointError, "wrong_shape", "weight", "(2, 2)"):
+        require_fit({"weight": torch.ones(2, 2), "bias": bias}, model)
+    with raises(CheckpointError, "unknown_weight", "more"):
+        require_fit({"weight": weight, "bias": bias, "more": bias}, model)
+    with raises(CheckpointError, "unknown_weight", "rotary.weight"):
+        gpt2.from_hf({"transformer.rotary.weight": torch.ones(1)}, GPTConfig())
 
 
 def test_old_files_with_greek_names_and_without_a_prefix_are_read():
-    theirs = hf.BertModel(hf.BertConfig(**ODD)).state_dict()
+    theirs = bert("BertModel").state_dict()
     old = {
         name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("Norm.bias", "Norm.beta"): t
         for name, t in theirs.items()
     }
     prefixed = {f"bert.{name}": tensor for name, tensor in old.items()}
-    assert bert.encoder_from_hf(old).keys() == bert.encoder_from_hf(theirs).keys()
-    assert bert.encoder_from_hf(prefixed).keys() == bert.encoder_from_hf(theirs).keys()
+    expected = hf_bert.CLASSIFIER.to_ours(theirs).keys()
+    assert hf_bert.CLASSIFIER.to_ours(old).keys() == expected
+    assert hf_bert.CLASSIFIER.to_ours(prefixed).keys() == expected
 
 
-@pytest.mark.parametrize("family", [bert, vit], ids=["bert", "vit"])
-def test_positions_that_theirs_do_not_have_are_refused(family):
-    config = {bert: BERTConfig, vit: ViTConfig}[family](positions="rotary")
-    with pytest.raises(CheckpointError, match=r"positions = 'rotary': .*only 'learned'"):
-        family.config_to_hf(config)
+def test_a_conversion_with_other_outputs_is_refused(tmp_path, monkeypatch):
+    write_theirs(make_gpt(), tmp_path / "theirs")
+    wrong = replace(
+        gpt2.WEIGHTS, transposed=(".c_attn.weight", ".c_fc.weight", "mlp.c_proj.weight")
+    )
+    monkeypatch.setattr("polyhead.convert.gpt2.WEIGHTS", wrong)
+    with raises(CheckpointError, "parity_failed", "GPT2LMHeadModel"):
+        import_model(str(tmp_path / "theirs"), tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
+def test_nothing_is_compared_without_the_library(tmp_path, monkeypatch):
+    write_theirs(make_gpt(), tmp_path / "theirs")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    report = import_model(str(tmp_path / "theirs"), tmp_path / "ours")
+    assert (report.parity, report.obstacle) == (None, "transformers is not installed")
+
+
+def test_existing_files_are_never_replaced(tmp_path):
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "thesis.txt").write_text("years of work")
+    with raises(ConfigError, "output_exists", "--output"):
+        import_model(str(tmp_path), tmp_path / "ours")
+
+
+def test_ids_are_renumbered_and_restored():
+    specials = SpecialIds(pad=5, bos=2, eos=0, unk=6, mask=3)
+    assert foreign_ids(8, specials).tolist() == [5, 2, 0, 6, 1, 4, 7, 3]
+    assert our_ids(8, specials)[foreign_ids(8, specials)].tolist() == list(range(8))
+    for impossible in (SpecialIds(pad=5, bos=0, eos=0), SpecialIds(pad=8, bos=1, eos=0)):
+        with raises(CheckpointError, "invalid_special_ids"):
+            foreign_ids(8, impossible)

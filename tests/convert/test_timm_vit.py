@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 import torch
 from expected_errors import raises
+from foreign_models import change_config, write_ours
 from safetensors.torch import load_file
+from torch.nn import functional as F
 
-from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
-from polyhead.checkpoint.model_dir import SavedModel, weights_of
+from polyhead.checkpoint.model_dir import weights_of
 from polyhead.cli.main import main
 from polyhead.convert.conversion import export_model, import_model
 from polyhead.convert.timm_vit import PLAIN, config_from_timm, config_to_timm
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.models.gpt import GPTConfig
-from polyhead.models.registry import FAMILIES
 from polyhead.models.vit import ViTConfig
 
 SMALL = replace(ViTConfig().stack, n_layers=2, d_model=12, n_heads=3, d_ff=20)
@@ -30,26 +30,42 @@ CONFIGS = {
 NAMES = ["boot", "hat", "shoe"]
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
+def as_timm(state, images, *, n_heads, patch):
+    """Compute timm's forward pass, written out from its documentation."""
+    x = F.conv2d(images, state["patch_embed.proj.weight"], state["patch_embed.proj.bias"], patch)
+    x = x.flatten(2).transpose(1, 2)
+    x = torch.cat([state["cls_token"].expand(len(x), -1, -1), x], 1) + state["pos_embed"]
+    d = x.size(-1)
+
+    def norm(x, name):
+        return F.layer_norm(x, (d,), state[f"{name}.weight"], state[f"{name}.bias"], 1e-6)
+
+    def linear(x, name):
+        return F.linear(x, state[f"{name}.weight"], state[f"{name}.bias"])
+
+    for i in range(sum(name.endswith("qkv.weight") for name in state)):
+        at = f"blocks.{i}"
+        qkv = linear(norm(x, f"{at}.norm1"), f"{at}.attn.qkv")
+        q, k, v = qkv.unflatten(-1, (3, n_heads, d // n_heads)).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        x = x + linear(mixed, f"{at}.attn.proj")
+        inner = F.gelu(linear(norm(x, f"{at}.norm2"), f"{at}.mlp.fc1"))
+        x = x + linear(inner, f"{at}.mlp.fc2")
+    return linear(norm(x, "norm")[:, 0], "head")
 
 
-def ours(folder, config, family="vit", **about):
-    """One of our models with nothing at zero, as training would write it."""
-    model = FAMILIES[family].model(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    with store.atomic_dir(folder) as draft:
-        model_folder.write_model(draft, SavedModel(family, config, model.eval(), None, about), "")
-    return model
+def write_timm(folder, config, **values):
+    """Write a ViT of ours as timm's, with other values in its config.json; return its weights."""
+    write_ours(folder.with_name("exported"), "vit", config)
+    export_model(folder.with_name("exported"), folder, to="timm")
+    change_config(folder, **values)
+    return load_file(folder / "model.safetensors")
 
 
-@pytest.mark.parametrize("what", CONFIGS)
-def test_a_vit_goes_to_timm_and_comes_back_the_same(what, tmp_path):
-    config = CONFIGS[what]
-    model = ours(tmp_path / "ours", config, classes=NAMES[: config.classes])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_vit_goes_to_timm_and_comes_back_the_same(name, tmp_path):
+    config = CONFIGS[name]
+    model = write_ours(tmp_path / "ours", "vit", config, classes=NAMES[: config.classes])
     report = export_model(tmp_path / "ours", tmp_path / "timm", to="timm")
     assert (report.family, report.architecture) == ("vit", "timm")
     import_model(str(tmp_path / "timm"), tmp_path / "again")
@@ -61,11 +77,57 @@ def test_a_vit_goes_to_timm_and_comes_back_the_same(what, tmp_path):
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
 
 
-@pytest.mark.parametrize("what", CONFIGS)
-def test_timm_reads_what_we_write_and_says_the_same(what, tmp_path):
+TINY = ViTConfig(5, 8, 12, 2, 4, stack=replace(SMALL, d_model=192, d_ff=30))
+
+
+def test_timms_vit_computes_the_same_here(tmp_path):
+    values = {"architecture": "vit_tiny_patch4_8", "model_args": {}}
+    state = write_timm(tmp_path / "timm", TINY, **values)
+    report = import_model(str(tmp_path / "timm"), tmp_path / "ours")
+    assert report.parity is None
+    assert report.obstacle in (
+        "timm is not installed",
+        "timm has no model called vit_tiny_patch4_8",
+    )
+    ours = model_folder.load_model(tmp_path / "ours")
+    assert ours.config == TINY
+    images = torch.randn(2, 2, 8, 12)
+    expected = as_timm(state, images, n_heads=3, patch=4)
+    torch.testing.assert_close(ours.model(images), expected, rtol=0, atol=1e-4)
+
+
+def test_weights_of_timm_are_enough_if_the_family_is_given(tmp_path):
+    config = replace(TINY, width=8, stack=replace(TINY.stack, n_heads=3))
+    write_timm(tmp_path / "timm", config)
+    lone = tmp_path / "timm" / "model.safetensors"
+    report = import_model(str(lone), tmp_path / "ours", family="vit")
+    assert len(report.notes) == 2  # about the number of heads, and the scale of its pixels
+    assert model_folder.load_model(tmp_path / "ours").config == config
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "mention"),
+    [
+        ({"architecture": "resnet50"}, "unsupported_architecture", "resnet50"),
+        ({"global_pool": "avg"}, "unsupported_config_value", "global_pool"),
+        ({"architecture": "vit_base_patch16_clip_quickgelu_224"}, "unsupported_architecture", ""),
+        ({"model_args": {"qk_norm": True}}, "unsupported_config_value", "qk_norm"),
+        ({"model_args": {"act_layer": "mish"}}, "unsupported_config_value", "mish"),
+        ({"architecture": "vit_base_patch16_224"}, "unknown_heads", "192"),
+        ({"architecture": "vit_dwarf_patch4_8"}, "unknown_heads", "vit_dwarf_"),
+    ],
+)
+def test_other_models_of_timm_are_refused(values, code, mention, tmp_path):
+    write_timm(tmp_path / "timm", TINY, **{"model_args": {}, "architecture": "vit_tiny", **values})
+    with raises(CheckpointError, code, mention):
+        import_model(str(tmp_path / "timm"), tmp_path / "ours")
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_timm_reads_an_exported_model_and_computes_the_same(name, tmp_path):
     timm = pytest.importorskip("timm")
-    config = CONFIGS[what]
-    model = ours(tmp_path / "ours", config)
+    config = CONFIGS[name]
+    model = write_ours(tmp_path / "ours", "vit", config)
     report = export_model(tmp_path / "ours", tmp_path / "timm", to="timm")
     assert report.parity.difference <= 1e-4
     images = torch.randn(2, config.channels, config.height, config.width)
@@ -90,24 +152,24 @@ def test_timms_width_of_the_inner_layer_is_ours_for_every_ratio():
 
 
 @pytest.mark.parametrize(
-    ("config", "line"),
+    ("config", "name"),
     [
-        (ViTConfig(stem=(8,)), r"stem = \[8\]: their ViT has no convolutions before"),
-        (ViTConfig(positions="rotary"), "positions = 'rotary': "),
-        (ViTConfig(positions="sinusoidal"), "positions = 'sinusoidal': "),
-        (ViTConfig(stack=replace(SMALL, norm="post")), "norm = 'post': "),
-        (ViTConfig(stack=replace(SMALL, norm_eps=1e-5)), "norm_eps = 1e-05: that of timm's ViT"),
+        (ViTConfig(stem=(8,)), "stem"),
+        (ViTConfig(positions="rotary"), "positions = 'rotary'"),
+        (ViTConfig(positions="sinusoidal"), "positions = 'sinusoidal'"),
+        (ViTConfig(stack=replace(SMALL, norm="post")), "norm = 'post'"),
+        (ViTConfig(stack=replace(SMALL, norm_eps=1e-5)), "norm_eps"),
     ],
 )
-def test_what_timm_cannot_hold_is_not_written(config, line):
-    with pytest.raises(CheckpointError, match=line):
+def test_models_that_timm_cannot_express_are_not_exported(config, name):
+    with raises(CheckpointError, "not_exportable", name):
         config_to_timm(config)
 
 
 def test_only_a_vit_goes_to_timm_and_only_two_libraries_are_known(tmp_path):
     stack = replace(GPTConfig().stack, n_layers=1, d_model=8, n_heads=2)
-    ours(tmp_path / "ours", GPTConfig(19, 11, stack=stack), "gpt")
-    with pytest.raises(CheckpointError, match="the family gpt has no counterpart in timm; there"):
+    write_ours(tmp_path / "ours", "gpt", GPTConfig(19, 11, stack=stack))
+    with raises(CheckpointError, "not_exportable", "gpt", "timm"):
         export_model(tmp_path / "ours", tmp_path / "timm", to="timm")
     with raises(ConfigError, "invalid_option", "--to onnx"):
         export_model(tmp_path / "ours", tmp_path / "timm", to="onnx")
@@ -116,7 +178,7 @@ def test_only_a_vit_goes_to_timm_and_only_two_libraries_are_known(tmp_path):
 
 def test_without_timm_nothing_is_compared_and_the_line_names_timm(tmp_path, monkeypatch, capfd):
     monkeypatch.setitem(sys.modules, "timm", None)
-    ours(tmp_path / "ours", CONFIGS["class"])
+    write_ours(tmp_path / "ours", "vit", CONFIGS["class"])
     words = ["export", tmp_path / "ours", "--to", "timm", "--output", tmp_path / "timm"]
     assert main([str(word) for word in words]) == 0
     assert "timm is not installed" in capfd.readouterr().err
@@ -126,8 +188,7 @@ def test_without_timm_nothing_is_compared_and_the_line_names_timm(tmp_path, monk
 
 def test_an_import_that_computes_something_else_than_timm_is_refused(tmp_path, monkeypatch):
     pytest.importorskip("timm")
-    ours(tmp_path / "ours", CONFIGS["class"])
-    export_model(tmp_path / "ours", tmp_path / "timm", to="timm")
+    write_timm(tmp_path / "timm", CONFIGS["class"])
     monkeypatch.setattr("polyhead.convert.timm_vit.NORM_EPS", 1e-2)
     with raises(CheckpointError, "parity_failed", "vit"):
         import_model(str(tmp_path / "timm"), tmp_path / "again")
@@ -136,12 +197,8 @@ def test_an_import_that_computes_something_else_than_timm_is_refused(tmp_path, m
 
 def test_a_name_that_means_another_model_is_refused(tmp_path):
     pytest.importorskip("timm")
-    ours(tmp_path / "ours", CONFIGS["class"])
-    export_model(tmp_path / "ours", tmp_path / "timm", to="timm")
-    path = tmp_path / "timm" / "config.json"
-    values = json.loads(path.read_text()) | {"architecture": "vit_base_patch14_dinov2"}
-    path.write_text(json.dumps(values))
-    with pytest.raises(CheckpointError, match="vit_base_patch14_dinov2 cannot hold these weights"):
+    write_timm(tmp_path / "timm", CONFIGS["class"], architecture="vit_base_patch14_dinov2")
+    with raises(CheckpointError, "incompatible_weights", "vit_base_patch14_dinov2"):
         import_model(str(tmp_path / "timm"), tmp_path / "again")
 
 
@@ -163,7 +220,7 @@ def test_heads_of_what_takes_the_mean_must_be_given():
     shapes = {"patch_embed.proj.weight": (768, 3, 16, 16), "pos_embed": (1, 196, 768),
               "head.weight": (3, 768), "blocks.0.mlp.fc1.weight": (3072, 768)}  # fmt: skip
     values = {"architecture": "vit_base_patch16_gap_224", "global_pool": "avg"}
-    with pytest.raises(CheckpointError, match="nothing says how many heads the 768 features of"):
+    with raises(CheckpointError, "unknown_heads", "768"):
         config_from_timm(values, shapes)
     found = config_from_timm(values | {"model_args": {"num_heads": 16}}, shapes)
     assert (found.pooling, found.stack.n_heads, found.grid) == ("mean", 16, (14, 14))
@@ -173,7 +230,7 @@ def test_their_image_processor_scales_pixels_as_we_do(tmp_path):
     hf = pytest.importorskip("transformers")
     pytest.importorskip("torchvision")
     for channels in (1, 3):
-        ours(tmp_path / f"{channels}", ViTConfig(3, 8, 12, channels, 4, stack=SMALL))
+        write_ours(tmp_path / f"{channels}", "vit", ViTConfig(3, 8, 12, channels, 4, stack=SMALL))
         export_model(tmp_path / f"{channels}", tmp_path / f"hf-{channels}")
         processor = hf.AutoImageProcessor.from_pretrained(tmp_path / f"hf-{channels}")
         assert type(processor).__name__ == "ViTImageProcessor"

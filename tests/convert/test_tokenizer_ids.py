@@ -24,11 +24,6 @@ hf = pytest.importorskip("transformers")
 LINES = ["the cat sat on the mat", "a cat and a dog", "the dog ran", "on and on ran the cat"]
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
-
-
 def bert_words(folder):
     folder.mkdir(parents=True, exist_ok=True)
     words = ["[PAD]", "a", "the", "[CLS]", "cat", "dog", "##s", "[SEP]", "[MASK]", "[UNK]", "##at",

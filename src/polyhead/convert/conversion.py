@@ -8,7 +8,7 @@ Nothing is written if the outputs differ.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,29 @@ from safetensors.torch import save_file
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.checkpoint.model_dir import SavedModel
-from polyhead.convert import architectures, config_writer, parity, pixels
+from polyhead.convert import parity, pixels
 from polyhead.convert import special_ids as ids
-from polyhead.convert.architectures import Conversion
-from polyhead.convert.config_writer import ExportedModel
-from polyhead.convert.hf_electra import embeddings_are_shared
+from polyhead.convert.architectures import (
+    ELECTRA_GENERATOR,
+    Conversion,
+    check_fits,
+    export_folders,
+    find_conversion,
+    require_halves,
+)
+from polyhead.convert.hf_electra import with_sharing
 from polyhead.convert.parity import LIMIT, Parity, ReferenceModel
-from polyhead.convert.pixels import PIXELS, Scale
-from polyhead.convert.reader import CONFIG, WEIGHTS, ForeignCheckpoint, locate, read_foreign
+from polyhead.convert.pixels import Scale
+from polyhead.convert.reader import WEIGHTS, ForeignCheckpoint, joined, locate, read_foreign
 from polyhead.convert.special_ids import SpecialIds, specials_from
+from polyhead.convert.timm_vit import TIMM
 from polyhead.convert.weight_names import Weights
 from polyhead.errors import CheckpointError, ConfigError
-from polyhead.models.registry import FAMILIES, has_mask_token
+from polyhead.models.registry import FAMILIES, has_mask_token, vocab_fields
 from polyhead.tokenizers import huggingface as foreign
 from polyhead.tokenizers.huggingface import HuggingFaceTokenizer
 from polyhead.tokenizers.storage import TokenizerPair
 
-GENERATION = "generation_config.json"
 NOT_EXPORTED = "not exported: it is not a tokenizer of transformers"
 
 
@@ -47,9 +53,9 @@ class ConversionReport:
     n_tensors: int
     n_parameters: int
     parity: Parity | None
+    obstacle: str | None
     tokenizer: str
     notes: tuple[str, ...] = ()
-    obstacle: str | None = None
 
 
 def import_model(
@@ -69,13 +75,14 @@ def import_model(
     check_output_is_new(output)
     theirs = read_foreign(locate(name), config=family is None)
     other = None if generator is None else read_foreign(locate(generator))
-    chosen, state = _converted(theirs, other, family)
-    scale = None
-    if chosen.family == "vit":
+    files = foreign.original_files(theirs.path) if theirs.path.is_dir() else {}
+    chosen, state = _converted(theirs, other, files, timm=family is not None)
+    row, scale = chosen.architecture, None
+    if row.family == "vit":
         scale, notes = _scale(theirs, chosen)
         chosen, state = replace(chosen, notes=chosen.notes + notes), pixels.folded(state, scale)
-    tokenizers, tokenizer_note = _tokenizers(theirs, chosen)
-    model = FAMILIES[chosen.family].model(chosen.config)
+    tokenizers, tokenizer_note = _tokenizers(files, chosen)
+    model = FAMILIES[row.family].model(chosen.our_config)
     model_folder.set_weights(model, state)
     model.eval()
     unusable = model_folder.first_not_finite(model)
@@ -83,15 +90,21 @@ def import_model(
         raise CheckpointError(
             f"{theirs.path}: {unusable} holds numbers that are not finite", "not_finite"
         )
-    about: dict[str, Any] = {"imported": _about(name, generator, chosen)}
-    about |= _classes(theirs.values, chosen)
-    saved = SavedModel(chosen.family, chosen.config, model, tokenizers, about)
-    sides = _sides(theirs, other, chosen, scale)
-    parity_report = _compared(saved, chosen.specials, sides)
+    imported = {
+        "from": Path(name).name,
+        "generator": None if generator is None else Path(generator).name,
+        "architecture": row.name,
+        "specials": None if chosen.specials is None else asdict(chosen.specials),
+        "notes": list(chosen.notes),
+    }
+    about = {"imported": imported, **_classes(theirs.values, chosen)}
+    saved = SavedModel(row.family, chosen.our_config, model, tokenizers, about)
+    sides = [ReferenceModel(theirs.path, row.name, scale)]
+    if other is not None:
+        sides.append(ReferenceModel(other.path, ELECTRA_GENERATOR.name))
     report = ConversionReport(
-        chosen.family, chosen.architecture, output, len(state),
-        sum(p.numel() for p in model.parameters()), parity_report, tokenizer_note, chosen.notes,
-        parity.obstacle(sides[0]),
+        row.family, row.name, output, len(state), sum(p.numel() for p in model.parameters()),
+        *_compared(saved, chosen.specials, sides), tokenizer_note, chosen.notes,
     )  # fmt: skip
     with store.atomic_dir(output) as draft:
         model_folder.write_model(draft, saved, card(name, report))
@@ -99,32 +112,31 @@ def import_model(
 
 
 def _converted(
-    theirs: ForeignCheckpoint, other: ForeignCheckpoint | None, family: str | None
+    theirs: ForeignCheckpoint,
+    other: ForeignCheckpoint | None,
+    files: Mapping[str, bytes],
+    *,
+    timm: bool,
 ) -> tuple[Conversion, Weights]:
     """Return the conversion and our weights; tensors are read after their shapes were checked."""
-    files = foreign.original_files(theirs.path) if theirs.path.is_dir() else {}
-    if other is None:
-        chosen = (
-            architectures.find_conversion if family is None else architectures.timm_conversion
-        )(theirs)
-        specials = ids.special_ids_of(chosen.family, theirs.values, files)
-        chosen = chosen.renumbered(specials)
-        architectures.check_fits(chosen, theirs.outline())
-        return chosen, chosen.weights(theirs.tensors())
-    apart = architectures.pair(theirs, other, shared=False)
-    specials = ids.special_ids_of(apart.family, theirs.values, files)
-    outlines = architectures.joined(theirs.outline(), other.outline())
-    architectures.check_fits(apart.renumbered(specials), outlines)
-    discriminator, generator_tensors = theirs.tensors(), other.tensors()
-    shared = embeddings_are_shared(generator_tensors, discriminator)
-    chosen = architectures.pair(theirs, other, shared=shared).renumbered(specials)
-    return chosen, chosen.weights(architectures.joined(discriminator, generator_tensors))
+    whole = theirs
+    if other is not None:
+        require_halves(theirs, other)
+        whole = joined(theirs, other)
+    chosen = find_conversion(whole, timm=timm)
+    specials = chosen.architecture.special_ids(theirs.values, files)
+    chosen = replace(chosen, specials=specials)
+    check_fits(chosen, whole.outline())
+    tensors = whole.tensors()
+    if other is not None:
+        chosen = replace(chosen, config=with_sharing(chosen.config, tensors))
+    return chosen, chosen.weights(tensors)
 
 
-def _tokenizers(theirs: ForeignCheckpoint, chosen: Conversion) -> tuple[TokenizerPair | None, str]:
+def _tokenizers(files: Mapping[str, bytes], chosen: Conversion) -> tuple[TokenizerPair | None, str]:
     """Return the tokenizers with our ids, and a description."""
-    files = foreign.original_files(theirs.path) if theirs.path.is_dir() else {}
-    if chosen.family == "vit":
+    kind, config = chosen.architecture.tokenizer, chosen.config
+    if kind is None:
         return None, "none needed"
     if not {"tokenizer.json", "vocab.txt", "vocab.json"} & files.keys():
         return None, "none in the directory: the model takes ids only"
@@ -133,95 +145,66 @@ def _tokenizers(theirs: ForeignCheckpoint, chosen: Conversion) -> tuple[Tokenize
             None,
             "its special tokens are not those of this family: left out, ids stay as they are",
         )
-    marian = chosen.family == "transformer"
-    if marian and not {"source.spm", "target.spm", "vocab.json"} <= files.keys():
+    if kind == "marian" and not {"source.spm", "target.spm", "vocab.json"} <= files.keys():
         return None, "left out: source.spm, target.spm or vocab.json is missing"
-    source, target = _vocabularies(chosen)
+    reader = config.encoder if chosen.architecture.family == "classifier" else config
+    sizes = [getattr(reader, name) for name in vocab_fields(reader)]
     last = -1 if chosen.specials.mask is not None else None
-    numbers = [ids.foreign_ids(n, chosen.specials).tolist()[:last] for n in (source, target)]
-    sides = foreign.both_sides("marian" if marian else "fast", files, *numbers)
+    numbers = [ids.foreign_ids(n, chosen.specials).tolist()[:last] for n in (sizes[0], sizes[-1])]
+    sides = foreign.both_sides(kind, files, *numbers)
     pair = TokenizerPair(*sides, foreign.text_config(*sides))
     return pair, f"{len(sides[0]):,} ids, kept as it was"
 
 
-def _vocabularies(chosen: Conversion) -> tuple[int, int]:
-    """Return how many foreign ids each side has."""
-    config = ids.with_their_ids(chosen.family, chosen.config, chosen.specials)
-    if chosen.family == "transformer":
-        return config.source_vocab, config.target_vocab
-    vocab = (config.encoder if chosen.family == "classifier" else config).vocab
-    return vocab, vocab
-
-
-def _about(name: str, generator: str | None, chosen: Conversion) -> dict[str, Any]:
-    return {
-        "from": Path(name).name,
-        "generator": None if generator is None else Path(generator).name,
-        "architecture": chosen.architecture,
-        "specials": None if chosen.specials is None else chosen.specials.plain,
-        "notes": list(chosen.notes),
-    }
-
-
-def _classes(values: Mapping[str, Any], chosen: Conversion) -> dict[str, Any]:
+def _classes(values: Mapping[str, Any], chosen: Conversion) -> dict[str, list[str]]:
     """Return the names of the classes of a classifier, in order."""
-    if chosen.family not in ("classifier", "vit"):
+    if chosen.architecture.family not in ("classifier", "vit"):
         return {}
-    given, n = values.get("id2label"), chosen.config.classes
-    timms = values.get("label_names")
-    if isinstance(timms, list) and len(timms) == n:
-        return {"classes": [str(name) for name in timms]}
-    if isinstance(given, dict) and given.keys() == {str(i) for i in range(n)}:
-        return {"classes": [str(given[str(i)]) for i in range(n)]}
-    return {"classes": [str(i) for i in range(n)]}
+    names = [str(i) for i in range(chosen.config.classes)]
+    given, timms = values.get("id2label"), values.get("label_names")
+    if isinstance(timms, list) and len(timms) == len(names):
+        names = [str(name) for name in timms]
+    elif isinstance(given, dict) and given.keys() == set(names):
+        names = [str(given[name]) for name in names]
+    return {"classes": names}
 
 
 def _scale(theirs: ForeignCheckpoint, chosen: Conversion) -> tuple[Scale, tuple[str, ...]]:
     """Return the scale of a foreign model's pixels, and notes if it is not ours."""
-    settings, channels = pixels.settings_of(theirs), chosen.config.channels
-    scale = pixels.scale(settings, channels)
-    if not scale.ours:
-        shown = {name: settings[name] for name in ("image_mean", "image_std") if name in settings}
-        description = (
-            ", ".join(f"{name} = {value}" for name, value in shown.items()) or "another scale"
-        )
-        return scale, (
-            f"its pixels have {description}: its patch embedding was "
-            "changed to read ours, from -1 to 1",
-        )
-    description = "scale of its pixels not given: assumed from -1 to 1, as ours"
-    return scale, () if settings else (description,)
-
-
-def _sides(
-    theirs: ForeignCheckpoint,
-    other: ForeignCheckpoint | None,
-    chosen: Conversion,
-    scale: Scale | None,
-) -> list[ReferenceModel]:
-    first = ReferenceModel(theirs.path, chosen.architecture, scale)
-    return [first] if other is None else [first, ReferenceModel(other.path, "ElectraForMaskedLM")]
+    settings = pixels.settings_of(theirs)
+    scale = pixels.scale(settings, chosen.config.channels)
+    if scale.ours:
+        note = "scale of its pixels not given: assumed from -1 to 1, as ours"
+        return scale, () if settings else (note,)
+    shown = [f"{n} = {settings[n]}" for n in ("image_mean", "image_std") if n in settings]
+    note = (
+        f"its pixels have {', '.join(shown) or 'another scale'}: its patch embedding was changed "
+        "to read ours, from -1 to 1"
+    )
+    return scale, (note,)
 
 
 def _compared(
     saved: SavedModel, specials: SpecialIds | None, sides: list[ReferenceModel]
-) -> Parity | None:
-    """Compare outputs; raises CheckpointError if they differ."""
-    second = sides[1] if len(sides) > 1 else None
-    parity_report = parity.compare(saved.family, saved.model, specials, sides[0], second)
-    if parity_report is not None and not parity_report.equal:
+) -> tuple[Parity | None, str | None]:
+    """Return the comparison of outputs, or the obstacle to it; CheckpointError if they differ."""
+    obstacle = parity.obstacle(sides[0])
+    if obstacle is not None:
+        return None, obstacle
+    compared = parity.compare(FAMILIES[saved.family].task, saved.model, specials, sides)
+    if not compared.equal:
         raise CheckpointError(
             f"the converted {saved.family} computes other outputs than {sides[0].architecture}: "
-            f"outputs differ by up to {parity_report.difference:.1e}, allowed is {LIMIT:g}. "
+            f"outputs differ by up to {compared.difference:.1e}, allowed is {LIMIT:g}. "
             "Nothing was written.",
             "parity_failed",
         )
-    return parity_report
+    return compared, None
 
 
 def export_model(model: Path, output: Path, *, to: str = "hf") -> ConversionReport:
     """Write a model for transformers or timm (ELECTRA: two models)."""
-    if to not in ("hf", "timm"):
+    if to not in ("hf", TIMM):
         raise ConfigError(
             f"--to {to}: expected hf (Hugging Face's transformers) or timm", "invalid_option"
         )
@@ -231,43 +214,27 @@ def export_model(model: Path, output: Path, *, to: str = "hf") -> ConversionRepo
     classes = saved.about.get("classes")
     names = [str(name) for name in classes] if isinstance(classes, list) else []
     weights = {n: t.cpu() for n, t in model_folder.weights_of(saved.model).items()}
-    if to == "timm":
-        folders = config_writer.export_timm_folders(saved.family, saved.config, weights, names)
-    else:
-        folders = config_writer.export_folders(saved.family, saved.config, weights, specials, names)
-    if saved.family == "vit":
-        folders = [config_writer.with_pixels(folder, saved.config) for folder in folders]
+    folders = export_folders(saved.family, saved.config, weights, specials, names, library=to)
     source = None if saved.tokenizers is None else saved.tokenizers.source
+    tokenizer = "none" if source is None else NOT_EXPORTED
     with store.atomic_dir(output) as draft:
         for folder in folders:
-            _fill(draft / folder.name, folder, source)
-        sides = [
-            ReferenceModel(draft / folder.name, folder.architecture) for folder in reversed(folders)
-        ]
-        parity_report, obstacle = _compared(saved, specials, sides), parity.obstacle(sides[0])
-    kept = "its original files" if isinstance(source, HuggingFaceTokenizer) else NOT_EXPORTED
+            path = draft / folder.name
+            path.mkdir(exist_ok=True)
+            for name, values in folder.files.items():
+                content = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+                (path / name).write_text(content, encoding="utf-8")
+            save_file(folder.weights, path / WEIGHTS, metadata={"format": "pt"})
+            if isinstance(source, HuggingFaceTokenizer):
+                foreign.write_files(source, path, prefix="")
+                tokenizer = "its original files"
+        sides = [ReferenceModel(draft / f.name, f.architecture) for f in reversed(folders)]
+        compared = _compared(saved, specials, sides)
     return ConversionReport(
         saved.family, " and ".join(folder.architecture for folder in folders), output,
         sum(len(folder.weights) for folder in folders), sum(t.numel() for t in weights.values()),
-        parity_report, "none" if source is None else kept, obstacle=obstacle,
+        *compared, tokenizer,
     )  # fmt: skip
-
-
-def _fill(path: Path, folder: ExportedModel, tokenizer: object) -> None:
-    """Write the files of an exported model."""
-    path.mkdir(exist_ok=True)
-    _write_json(path / CONFIG, folder.values)
-    if folder.generation is not None:
-        _write_json(path / GENERATION, folder.generation)
-    if folder.pixels is not None:
-        _write_json(path / PIXELS, folder.pixels)
-    save_file(
-        {name: tensor.contiguous() for name, tensor in folder.weights.items()},
-        path / WEIGHTS,
-        metadata={"format": "pt"},
-    )
-    if isinstance(tokenizer, HuggingFaceTokenizer):
-        foreign.write_files(tokenizer, path, prefix="")
 
 
 def specials_for(saved: SavedModel) -> SpecialIds | None:
@@ -308,7 +275,3 @@ Largest difference of its outputs to the original's: {compared}. Tokenizer: {rep
 
 The licence of the original holds for this copy too.
 """
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -7,23 +7,22 @@ side in one matrix.
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from polyhead.convert.special_ids import SpecialIds
 from polyhead.convert.weight_names import (
     Weights,
-    renamed,
+    WeightTable,
+    read_fields,
     require,
     require_classic,
-    split_rows,
-    stack_from_hf,
-    stack_to_hf,
-    swapped,
     whole,
-    without_prefix,
+    write_fields,
 )
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPTConfig
 
+FIELDS = {"vocab": "vocab_size", "max_length": "n_positions", "tie": "tie_word_embeddings"}
 STACK = {
     "d_model": "n_embd",
     "n_layers": "n_layer",
@@ -34,23 +33,26 @@ STACK = {
     "attention_dropout": "attn_pdrop",
     "norm_eps": "layer_norm_epsilon",
 }
-NAMES = {
-    "embed.tokens": "wte",
-    "embed.positions.table": "wpe",
-    "stack.blocks.{}.self_residual.norm": "h.{}.ln_1",
-    "stack.blocks.{}.self_attention.w_q": "h.{}.attn.c_attn.0",
-    "stack.blocks.{}.self_attention.w_k": "h.{}.attn.c_attn.1",
-    "stack.blocks.{}.self_attention.w_v": "h.{}.attn.c_attn.2",
-    "stack.blocks.{}.self_attention.w_o": "h.{}.attn.c_proj",
-    "stack.blocks.{}.feed_residual.norm": "h.{}.ln_2",
-    "stack.blocks.{}.feed_forward.w_1": "h.{}.mlp.c_fc",
-    "stack.blocks.{}.feed_forward.w_2": "h.{}.mlp.c_proj",
-    "stack.norm": "ln_f",
-    "to_logits": "lm_head",
-}
-PREFIX = "transformer."
-BUFFERS = (".attn.bias", ".attn.masked_bias")  # masks that old files carry along
-TRANSPOSED = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
+WEIGHTS = WeightTable(
+    {
+        "embed.tokens": "transformer.wte",
+        "embed.positions.table": "transformer.wpe",
+        "stack.blocks.{}.self_residual.norm": "transformer.h.{}.ln_1",
+        "stack.blocks.{}.self_attention.w_q": "transformer.h.{}.attn.c_attn.0",
+        "stack.blocks.{}.self_attention.w_k": "transformer.h.{}.attn.c_attn.1",
+        "stack.blocks.{}.self_attention.w_v": "transformer.h.{}.attn.c_attn.2",
+        "stack.blocks.{}.self_attention.w_o": "transformer.h.{}.attn.c_proj",
+        "stack.blocks.{}.feed_residual.norm": "transformer.h.{}.ln_2",
+        "stack.blocks.{}.feed_forward.w_1": "transformer.h.{}.mlp.c_fc",
+        "stack.blocks.{}.feed_forward.w_2": "transformer.h.{}.mlp.c_proj",
+        "stack.norm": "transformer.ln_f",
+        "to_logits": "lm_head",
+    },
+    prefix="transformer.",
+    ignored=(".attn.bias", ".attn.masked_bias"),  # masks that old files carry along
+    fused=".c_attn",
+    transposed=(".c_attn.weight", ".c_proj.weight", ".c_fc.weight"),
+)
 DEFAULTS: dict[str, Any] = {
     "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12,
     "n_inner": None, "activation_function": "gelu_new", "resid_pdrop": 0.1, "attn_pdrop": 0.1,
@@ -65,35 +67,7 @@ ONLY = {
 
 def from_hf(state: Mapping[str, Tensor], config: GPTConfig) -> Weights:
     """Return the weights of GPT2LMHeadModel or GPT2Model as ours."""
-    theirs: Weights = {}
-    for name, tensor in without_prefix(state, PREFIX).items():
-        if name.endswith(BUFFERS) or (config.tie and name == "lm_head.weight"):
-            continue
-        turned = tensor.t() if name.endswith(TRANSPOSED) else tensor
-        if ".c_attn." in name:
-            module, _, leaf = name.rpartition(".")
-            for i, part in enumerate(split_rows(turned, 3, name)):
-                theirs[f"{module}.{i}.{leaf}"] = part.contiguous()
-        else:
-            theirs[name] = turned.contiguous()
-    return renamed(theirs, swapped(NAMES))
-
-
-def to_hf(weights: Mapping[str, Tensor]) -> Weights:
-    """Our weights as GPT2LMHeadModel's."""
-    theirs: Weights = {}
-    parts = renamed(weights, NAMES)
-    for name, tensor in parts.items():
-        fused, _, rest = name.partition(".c_attn.")
-        if rest in ("1.weight", "1.bias", "2.weight", "2.bias"):
-            continue
-        if rest:
-            leaf = rest.removeprefix("0.")
-            name = f"{fused}.c_attn.{leaf}"
-            tensor = torch.cat([parts[f"{fused}.c_attn.{i}.{leaf}"] for i in range(3)])
-        turned = tensor.t() if name.endswith(TRANSPOSED) else tensor
-        theirs[name if name == "lm_head.weight" else PREFIX + name] = turned.contiguous()
-    return theirs
+    return WEIGHTS.to_ours(state, ("lm_head.weight",) if config.tie else ())
 
 
 def config_from_hf(values: Mapping[str, Any]) -> GPTConfig:
@@ -101,24 +75,18 @@ def config_from_hf(values: Mapping[str, Any]) -> GPTConfig:
     require(values, ONLY)
     values = {**DEFAULTS, **values}
     if values["n_inner"] is None:
-        values = {**values, "n_inner": 4 * whole(values, "n_embd")}
-    return GPTConfig(
-        vocab=whole(values, "vocab_size"),
-        max_length=whole(values, "n_positions"),
-        tie=bool(values["tie_word_embeddings"]),
-        stack=stack_from_hf(values, STACK, norm="pre"),
-    )
+        values["n_inner"] = 4 * whole(values, "n_embd")
+    stack = StackConfig(norm="pre", **read_fields(values, STACK))
+    return GPTConfig(**read_fields(values, FIELDS), stack=stack)
 
 
 def config_to_hf(config: GPTConfig) -> dict[str, Any]:
     """Return the contents of a config.json for GPT2LMHeadModel."""
     require_classic(config.stack, norm="pre", positions="learned", own=config.positions)
-    return {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
-        "vocab_size": config.vocab,
-        "n_positions": config.max_length,
-        **stack_to_hf(config.stack, STACK),
-        "embd_pdrop": config.stack.dropout,
-        "tie_word_embeddings": config.tie,
-    }
+    sizes = write_fields(config, FIELDS) | write_fields(config.stack, STACK)
+    return sizes | {"embd_pdrop": config.stack.dropout}
+
+
+def generation(specials: SpecialIds) -> dict[str, Any]:
+    """Return the contents of a generation_config.json."""
+    return {"bos_token_id": specials.eos, "eos_token_id": specials.eos}

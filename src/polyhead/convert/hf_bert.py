@@ -1,27 +1,35 @@
-"""BERT in Hugging Face's names and back: the encoder, its head for blanks, its classifier.
+"""BERT in Hugging Face's names and back: the encoder, its head for masked tokens, its classifier.
 
-ELECTRA's encoder has the same names; `electra.py` uses this table too.
+ELECTRA's encoder has the same names and configuration (`hf_electra.py`).
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from polyhead.convert.weight_names import (
     Weights,
-    renamed,
+    WeightTable,
+    n_classes,
+    read_fields,
     require,
     require_classic,
-    stack_from_hf,
-    stack_to_hf,
-    swapped,
-    whole,
-    without_prefix,
+    write_fields,
 )
 from polyhead.errors import CheckpointError
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERTConfig
+from polyhead.models.text_classifier import ClassifierConfig
 
+FIELDS = {
+    "vocab": "vocab_size",
+    "max_length": "max_position_embeddings",
+    "segments": "type_vocab_size",
+    "pad": "pad_token_id",
+    "tie": "tie_word_embeddings",
+}
 STACK = {  # ViT's too
     "d_model": "hidden_size",
     "n_layers": "num_hidden_layers",
@@ -47,17 +55,29 @@ ENCODER = {
     "stack.blocks.{}.feed_forward.w_2": "encoder.layer.{}.output.dense",
     "stack.blocks.{}.feed_residual.norm": "encoder.layer.{}.output.LayerNorm",
 }
-BLANKS = {f"encoder.{ours}": f"bert.{theirs}" for ours, theirs in ENCODER.items()} | {
-    "transform.0": "cls.predictions.transform.dense",
-    "transform.2": "cls.predictions.transform.LayerNorm",
-    "to_logits": "cls.predictions.decoder",
-}
-CLASSIFIER = {f"encoder.{ours}": f"bert.{theirs}" for ours, theirs in ENCODER.items()} | {
-    "pool.1": "bert.pooler.dense",
-    "to_logits": "classifier",
-}
-BIAS, READ_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"  # one tensor if tied
-NOT_OURS = ("position_ids", "token_type_ids")  # buffers of old files
+
+
+def encoder_names(ours: str, theirs: str) -> dict[str, str]:
+    """Return the names of an encoder that is this part of our model, and of theirs."""
+    return {f"{ours}.{o}": f"{theirs}.{t}" for o, t in ENCODER.items()}
+
+
+BUFFERS = ("position_ids", "token_type_ids")  # of old files
+MASKED_LM = WeightTable(
+    encoder_names("encoder", "bert")
+    | {
+        "transform.0": "cls.predictions.transform.dense",
+        "transform.2": "cls.predictions.transform.LayerNorm",
+        "to_logits": "cls.predictions.decoder",
+    },
+    ignored=(*BUFFERS, "pooler.dense", "cls.seq_relationship"),
+)
+CLASSIFIER = WeightTable(
+    encoder_names("encoder", "bert") | {"pool.1": "bert.pooler.dense", "to_logits": "classifier"},
+    prefix="bert.",
+    ignored=BUFFERS,
+)
+BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"  # one tensor if tied
 DEFAULTS: dict[str, Any] = {
     "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
     "intermediate_size": 3072, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
@@ -71,93 +91,86 @@ ONLY = {
 }
 
 
-def modern(state: Mapping[str, Tensor]) -> Weights:
-    """Rename the norms' gamma and beta of old files to weight and bias."""
-    return {
-        name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
-            "LayerNorm.beta", "LayerNorm.bias"
-        ): tensor
-        for name, tensor in state.items()
-    }
-
-
-def encoder_from_hf(state: Mapping[str, Tensor], prefix: str = "bert.") -> Weights:
-    """Return the weights of BertModel, without its pooler, as those of `BERTEncoder`."""
-    ignored = (*NOT_OURS, "pooler.dense.weight", "pooler.dense.bias")
-    return renamed(without_prefix(modern(state), prefix), swapped(ENCODER), ignored)
-
-
-def pooler_from_hf(state: Mapping[str, Tensor]) -> Weights:
-    """Return the weights of BertModel's pooler as those of `Pooler`."""
-    theirs = without_prefix(without_prefix(state, "bert."), "pooler.")
-    return {name: tensor for name, tensor in theirs.items() if name.startswith("dense.")}
-
-
 def from_hf(state: Mapping[str, Tensor], config: BERTConfig) -> Weights:
     """Return the weights of BertForMaskedLM or BertForPreTraining as those of `BERT`."""
-    theirs = modern(state)
-    bias = theirs.pop(BIAS, None)
-    if bias is not None:
-        theirs.setdefault(READ_BIAS, bias)  # files of tied models have only the first name
-    ignored = [*NOT_OURS, "pooler.dense.weight", "pooler.dense.bias"]
-    ignored += ["cls.seq_relationship.weight", "cls.seq_relationship.bias"]
-    if config.tie:
-        ignored.append("cls.predictions.decoder.weight")
-    return renamed(theirs, swapped(BLANKS), ignored)
+    theirs = dict(state)
+    if BIAS in theirs:
+        theirs.setdefault(DECODER_BIAS, theirs.pop(BIAS))  # of tied models only the first is stored
+    return MASKED_LM.to_ours(theirs, ("cls.predictions.decoder.weight",) if config.tie else ())
 
 
-def to_hf(weights: Mapping[str, Tensor]) -> Weights:
+def to_hf(weights: Mapping[str, Tensor], config: BERTConfig) -> Weights:
     """Return the weights of `BERT` as BertForMaskedLM's."""
-    theirs = renamed(weights, BLANKS)
-    theirs[BIAS] = theirs[READ_BIAS].clone()
-    if "to_logits.weight" not in weights:
-        del theirs[READ_BIAS]
+    theirs = MASKED_LM.to_theirs(weights)
+    theirs[BIAS] = theirs[DECODER_BIAS].clone()
+    if config.tie:
+        del theirs[DECODER_BIAS]
     return theirs
-
-
-def classifier_from_hf(state: Mapping[str, Tensor]) -> Weights:
-    """Return the weights of BertForSequenceClassification as those of `Classifier(head="bert")`."""
-    return renamed(modern(state), swapped(CLASSIFIER), NOT_OURS)
-
-
-def classifier_to_hf(weights: Mapping[str, Tensor]) -> Weights:
-    """Return the weights of `Classifier(head="bert")` as BertForSequenceClassification's."""
-    return renamed(weights, CLASSIFIER)
 
 
 def config_from_hf(values: Mapping[str, Any]) -> BERTConfig:
     """Return our configuration from the contents of their config.json."""
     require(values, ONLY)
     values = {**DEFAULTS, **values}
-    return BERTConfig(
-        vocab=whole(values, "vocab_size"),
-        max_length=whole(values, "max_position_embeddings"),
-        segments=whole(values, "type_vocab_size"),
-        pad=whole(values, "pad_token_id"),
-        tie=bool(values["tie_word_embeddings"]),
-        stack=stack_from_hf(values, STACK, norm="post"),
+    stack = StackConfig(norm="post", **read_fields(values, STACK))
+    return BERTConfig(**read_fields(values, FIELDS), stack=stack)
+
+
+def encoder_to_hf(config: BERTConfig) -> dict[str, Any]:
+    """Return the values that the configurations of BERT and ELECTRA have in common."""
+    require_classic(config.stack, norm="post", positions="learned", own=config.positions)
+    return write_fields(config, FIELDS) | write_fields(config.stack, STACK)
+
+
+def config_to_hf(config: BERTConfig) -> dict[str, Any]:
+    """Return the contents of a config.json for BERT."""
+    if config.embedding_width != config.stack.d_model:
+        raise CheckpointError(
+            f"d_embed = {config.embedding_width}: BERT's embedding is as wide as its stack, "
+            f"{config.stack.d_model}. Only ELECTRA's generator has a narrow one.",
+            "not_exportable",
+        )
+    return encoder_to_hf(config)
+
+
+def classifier_from_hf(
+    values: Mapping[str, Any],
+    head: Literal["bert", "electra"],
+    encoder: BERTConfig,
+    *,
+    has_labels: bool = True,
+) -> ClassifierConfig:
+    """Return our configuration of a classifier; an encoder without labels gets two classes."""
+    dropout = values.get("classifier_dropout")
+    if dropout is None:
+        dropout = values.get("hidden_dropout_prob", 0.1)
+    return ClassifierConfig(
+        n_classes(values) if has_labels else 2,
+        head,
+        dropout=float(dropout) if isinstance(dropout, int | float) else 0.1,
+        encoder=encoder,
     )
 
 
-def config_to_hf(config: BERTConfig, architecture: str = "BertForMaskedLM") -> dict[str, Any]:
-    """Return the contents of a config.json for BERT."""
-    stack = config.stack
-    if config.embedding_width != stack.d_model:
+def classifier_to_hf(config: ClassifierConfig, encoder: dict[str, Any]) -> dict[str, Any]:
+    """Return the contents of a config.json for a classifier whose encoder has these values."""
+    if config.pooling != "first":
         raise CheckpointError(
-            f"BERT's embedding is as wide as its stack, this one's {config.embedding_width} and "
-            f"{stack.d_model}: write it as ELECTRA's generator",
+            f'pooling = "{config.pooling}": their classifiers read their result from the first '
+            "token, so this one cannot be written as theirs",
             "not_exportable",
         )
-    return {"model_type": "bert", "architectures": [architecture], **described(config)}
+    return encoder | {"classifier_dropout": config.dropout}
 
 
-def described(config: BERTConfig) -> dict[str, Any]:
-    """Return the values that the configurations of BERT and ELECTRA have in common."""
-    require_classic(config.stack, norm="post", positions="learned", own=config.positions)
-    return stack_to_hf(config.stack, STACK) | {
-        "vocab_size": config.vocab,
-        "max_position_embeddings": config.max_length,
-        "type_vocab_size": config.segments,
-        "pad_token_id": config.pad,
-        "tie_word_embeddings": config.tie,
+def with_new_head(weights: Weights, config: ClassifierConfig) -> Weights:
+    """Add the layers that an encoder lacks; the last one is zero, so that all classes are equal."""
+    d_model, like = config.encoder.stack.d_model, next(iter(weights.values()))
+    new = {
+        "to_logits.weight": like.new_zeros(config.classes, d_model),
+        "to_logits.bias": like.new_zeros(config.classes),
     }
+    if config.head == "electra":  # BERT's file has this layer
+        new["pool.1.weight"] = torch.eye(d_model, device=like.device)
+        new["pool.1.bias"] = like.new_zeros(d_model)
+    return weights | new

@@ -1,9 +1,10 @@
 """ELECTRA in Hugging Face's names and back: two models there, the halves of one here.
 
     ElectraForMaskedLM       the generator, which is a `BERT` with a narrow embedding
-    ElectraForPreTraining    the discriminator with the head that spots forgeries
+    ElectraForPreTraining    the discriminator with its head for replaced tokens
 
-The discriminator alone is the encoder of a `Classifier`.
+Where both are one checkpoint, the generator's names have a prefix (`reader.GENERATOR`). The
+discriminator alone is the encoder of a `Classifier`.
 """
 
 from collections.abc import Mapping
@@ -14,74 +15,73 @@ import torch
 from torch import Tensor
 
 from polyhead.convert import hf_bert as bert
-from polyhead.convert.hf_bert import ENCODER, NOT_OURS
-from polyhead.convert.weight_names import Weights, renamed, swapped, whole
+from polyhead.convert.hf_bert import BUFFERS, encoder_names
+from polyhead.convert.reader import GENERATOR
+from polyhead.convert.weight_names import Weights, WeightTable, whole
 from polyhead.errors import CheckpointError
 from polyhead.models.bert import BERTConfig
 from polyhead.models.electra import ElectraConfig
 
-GENERATOR = {f"encoder.{ours}": f"electra.{theirs}" for ours, theirs in ENCODER.items()} | {
-    "transform.0": "generator_predictions.dense",
-    "transform.2": "generator_predictions.LayerNorm",
-    "to_logits": "generator_lm_head",
-}
-DISCRIMINATOR = {f"discriminator.{ours}": f"electra.{theirs}" for ours, theirs in ENCODER.items()}
-SPOT = {
-    "spot.0": "discriminator_predictions.dense",
-    "spot.2": "discriminator_predictions.dense_prediction",
-}
-CLASSIFIER = {f"encoder.{ours}": f"electra.{theirs}" for ours, theirs in ENCODER.items()} | {
-    "pool.1": "classifier.dense",
-    "to_logits": "classifier.out_proj",
-}
+MASKED_LM = WeightTable(
+    encoder_names("encoder", "electra")
+    | {
+        "transform.0": "generator_predictions.dense",
+        "transform.2": "generator_predictions.LayerNorm",
+        "to_logits": "generator_lm_head",
+    },
+    ignored=BUFFERS,
+)
+DISCRIMINATOR = WeightTable(
+    encoder_names("discriminator", "electra")
+    | {
+        "spot.0": "discriminator_predictions.dense",
+        "spot.2": "discriminator_predictions.dense_prediction",
+    },
+    ignored=BUFFERS,
+)
+CLASSIFIER = WeightTable(
+    encoder_names("encoder", "electra")
+    | {"pool.1": "classifier.dense", "to_logits": "classifier.out_proj"},
+    prefix="electra.",
+    ignored=(*BUFFERS, "discriminator_predictions."),
+)
 DEFAULTS = bert.DEFAULTS | {
     "embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024,
 }  # fmt: skip
-EMBEDDINGS = "electra.embeddings."
+SHARED = {"none": (), "embeddings": ("embed.",), "all": ("",)}  # by both encoders
 
 
-def generator_from_hf(state: Mapping[str, Tensor], config: BERTConfig) -> Weights:
+def masked_lm_from_hf(state: Mapping[str, Tensor], config: BERTConfig) -> Weights:
     """Return the weights of ElectraForMaskedLM as those of a `BERT`."""
-    ignored = [*NOT_OURS, "generator_lm_head.weight"] if config.tie else NOT_OURS
-    return renamed(state, swapped(GENERATOR), ignored)
+    return MASKED_LM.to_ours(state, ("generator_lm_head.weight",) if config.tie else ())
 
 
-def generator_to_hf(weights: Mapping[str, Tensor]) -> Weights:
-    """Return the weights of a `BERT` as ElectraForMaskedLM's."""
-    return renamed(weights, GENERATOR)
-
-
-def from_hf(
-    generator: Mapping[str, Tensor], discriminator: Mapping[str, Tensor], config: ElectraConfig
-) -> Weights:
+def from_hf(state: Mapping[str, Tensor], config: ElectraConfig) -> Weights:
     """Return the weights of both halves as those of `Electra`; shared ones are the generator's."""
-    first = generator_from_hf(generator, config.generator)
-    second = renamed(discriminator, swapped(DISCRIMINATOR | SPOT), NOT_OURS)
-    shared = {"none": (), "embeddings": ("discriminator.embed.",), "all": ("discriminator.",)}
-    own = {n: t for n, t in second.items() if not n.startswith(shared[config.sharing])}
+    generator, discriminator = split(state, GENERATOR)
+    first = masked_lm_from_hf(generator, config.generator)
+    second = DISCRIMINATOR.to_ours(discriminator)
+    shared = tuple(f"discriminator.{part}" for part in SHARED[config.sharing])
+    own = {name: tensor for name, tensor in second.items() if not name.startswith(shared)}
     return {f"generator.{name}": tensor for name, tensor in first.items()} | own
 
 
-def to_hf(weights: Mapping[str, Tensor], config: ElectraConfig) -> tuple[Weights, Weights]:
-    """Return the weights of `Electra` as those of ElectraForMaskedLM and ElectraForPreTraining."""
-    mark = "generator."
-    first = {n.removeprefix(mark): t for n, t in weights.items() if n.startswith(mark)}
-    second = {n: t for n, t in weights.items() if not n.startswith(mark)}
-    shared = {"none": (), "embeddings": ("encoder.embed.",), "all": ("encoder.",)}
+def to_hf(weights: Mapping[str, Tensor], config: ElectraConfig) -> Weights:
+    """Return the weights of `Electra` as those of both halves."""
+    first, second = split(weights, "generator.")
+    shared = tuple(f"encoder.{part}" for part in SHARED[config.sharing])
     for name, tensor in first.items():
-        if name.startswith(shared[config.sharing]):
+        if name.startswith(shared):
             second["discriminator." + name.removeprefix("encoder.")] = tensor
-    return generator_to_hf(first), renamed(second, DISCRIMINATOR | SPOT)
+    generator = MASKED_LM.to_theirs(first)
+    both = {f"{GENERATOR}{name}": tensor for name, tensor in generator.items()}
+    return both | DISCRIMINATOR.to_theirs(second)
 
 
-def classifier_from_hf(state: Mapping[str, Tensor]) -> Weights:
-    """Return the weights of ElectraForSequenceClassification as those of our classifier."""
-    return renamed(state, swapped(CLASSIFIER), NOT_OURS)
-
-
-def classifier_to_hf(weights: Mapping[str, Tensor]) -> Weights:
-    """Return the weights of `Classifier(head="electra")` as ElectraForSequenceClassification's."""
-    return renamed(weights, CLASSIFIER)
+def split(state: Mapping[str, Tensor], prefix: str) -> tuple[Weights, Weights]:
+    """Return the tensors whose names have a prefix, without it, and the others."""
+    marked = {n.removeprefix(prefix): t for n, t in state.items() if n.startswith(prefix)}
+    return marked, {n: t for n, t in state.items() if not n.startswith(prefix)}
 
 
 def half_from_hf(values: Mapping[str, Any]) -> BERTConfig:
@@ -90,28 +90,21 @@ def half_from_hf(values: Mapping[str, Any]) -> BERTConfig:
     return replace(bert.config_from_hf(values), d_embed=whole(values, "embedding_size"))
 
 
-def half_to_hf(config: BERTConfig, architecture: str) -> dict[str, Any]:
+def half_to_hf(config: BERTConfig) -> dict[str, Any]:
     """Return the contents of a config.json for one half."""
-    return {
-        "model_type": "electra",
-        "architectures": [architecture],
-        "embedding_size": config.embedding_width,
-        **bert.described(config),
-    }
+    return {"embedding_size": config.embedding_width, **bert.encoder_to_hf(config)}
 
 
-def config_from_hf(
-    generator: Mapping[str, Any], discriminator: Mapping[str, Any], *, shared: bool
-) -> ElectraConfig:
-    """Return the configuration of both halves; `shared`: their embeddings are the same."""
-    first, second = half_from_hf(generator), half_from_hf(discriminator)
+def config_from_hf(values: Mapping[str, Any]) -> ElectraConfig:
+    """Return the configuration of both halves, which share nothing until `with_sharing`."""
+    first, second = half_from_hf(values["generator"]), half_from_hf(values)
     config = ElectraConfig(
         vocab=second.vocab,
         max_length=second.max_length,
         segments=second.segments,
         pad=second.pad,
         d_embed=second.d_embed,
-        sharing="embeddings" if shared else "none",
+        sharing="none",
         generator_size=first.stack.d_model / second.stack.d_model,
         stack=second.stack,
     )
@@ -119,26 +112,23 @@ def config_from_hf(
         raise CheckpointError(
             f"this generator ({first.stack}) is not the discriminator made narrower "
             f"({config.generator.stack}); import the two halves as separate models",
-            "unsupported_config",
+            "mismatched_halves",
         )
     return config
 
 
-def config_to_hf(config: ElectraConfig) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the contents of two files config.json: the generator's and the discriminator's."""
-    return (
-        half_to_hf(config.generator, "ElectraForMaskedLM"),
-        half_to_hf(config.discriminator, "ElectraForPreTraining"),
-    )
-
-
-def embeddings_are_shared(
-    generator: Mapping[str, Tensor], discriminator: Mapping[str, Tensor]
-) -> bool:
-    """Return True if both halves have the same embeddings."""
-    names = [name for name in generator if name.startswith(EMBEDDINGS)]
-    return all(
+def with_sharing(config: ElectraConfig, state: Mapping[str, Tensor]) -> ElectraConfig:
+    """Let the halves share their embeddings if these are equal in both."""
+    generator, discriminator = split(state, GENERATOR)
+    names = [name for name in generator if name.startswith("electra.embeddings.")]
+    equal = all(
         name in discriminator and torch.equal(generator[name], discriminator[name])
         for name in names
-        if not name.endswith(NOT_OURS)
+        if not name.endswith(BUFFERS)
     )
+    return replace(config, sharing="embeddings") if equal else config
+
+
+def config_to_hf(config: ElectraConfig) -> dict[str, Any]:
+    """Return the contents of the discriminator's config.json, and under `generator` the other's."""
+    return half_to_hf(config.discriminator) | {"generator": half_to_hf(config.generator)}

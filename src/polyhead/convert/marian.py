@@ -13,19 +13,26 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from polyhead.convert.special_ids import SpecialIds
 from polyhead.convert.weight_names import (
     Weights,
-    renamed,
+    WeightTable,
+    read_fields,
     require,
     require_classic,
-    stack_from_hf,
-    stack_to_hf,
-    swapped,
     whole,
+    write_fields,
 )
 from polyhead.errors import CheckpointError
+from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import TransformerConfig
 
+FIELDS = {
+    "source_vocab": "vocab_size",
+    "target_vocab": "decoder_vocab_size",
+    "pad": "pad_token_id",
+    "max_length": "max_position_embeddings",
+}
 STACK = {  # the encoder's; the decoder may differ only in its depth
     "d_model": "d_model",
     "n_layers": "encoder_layers",
@@ -61,7 +68,7 @@ BLOCKS = {
     },
 }
 Tie = Literal["none", "target", "all"]
-TABLES: dict[Tie, dict[str, str]] = {  # what is stored once, under which name
+EMBEDDINGS: dict[Tie, dict[str, str]] = {  # what is stored once, under which name
     "all": {"embed_source.tokens": "model.shared"},
     "target": {
         "embed_source.tokens": "model.encoder.embed_tokens",
@@ -86,13 +93,16 @@ DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
+def _names(tie: Tie) -> WeightTable:
+    names = BLOCKS | EMBEDDINGS[tie]
+    copies = [f"{name}.weight" for name in COPIES if name not in names.values()]
+    return WeightTable(names, ignored=(BIAS, "embed_positions.weight", *copies))
+
+
 def from_hf(state: Mapping[str, Tensor], config: TransformerConfig) -> Weights:
     """Return the weights of MarianMTModel as those of our `Transformer`."""
-    table = swapped(BLOCKS | TABLES[config.tie])
-    extra = [f"{name}.weight" for name in COPIES if name not in table]
-    ignored = [BIAS, "embed_positions.weight", *extra]
     order = taking_turns(config.stack.d_model)
-    converted = _permuted(renamed(state, table, ignored), order)
+    converted = _permuted(_names(config.tie).to_ours(state), order)
     if config.output_bias:
         none = converted["embed_source.tokens.weight"].new_zeros(1, config.target_vocab)
         converted[OUR_BIAS] = state.get(BIAS, none)[0]
@@ -104,38 +114,32 @@ def to_hf(weights: Mapping[str, Tensor], config: TransformerConfig) -> Weights:
     order = taking_turns(config.stack.d_model).argsort()
     ours = dict(weights)
     bias = ours.pop(OUR_BIAS, torch.zeros(config.target_vocab))
-    return renamed(_permuted(ours, order), BLOCKS | TABLES[config.tie]) | {BIAS: bias[None]}
+    return _names(config.tie).to_theirs(_permuted(ours, order)) | {BIAS: bias[None]}
 
 
 def taking_turns(d_model: int) -> Int[Tensor, "d_model"]:
     """Return the order of our features among theirs: sine 0, cosine 0, sine 1, and so on."""
     if d_model % 2:
         raise CheckpointError(
-            f"config.json: d_model = {d_model}: expected an even number", "unsupported_config"
+            f"config.json: d_model = {d_model}: expected an even number", "unsupported_config_value"
         )
     return torch.arange(d_model).unflatten(0, (2, -1)).t().flatten()
 
 
 def _permuted(weights: Mapping[str, Tensor], order: Int[Tensor, "d_model"]) -> Weights:
-    converted: Weights = {}
+    """Reorder the rows of what writes the residual stream, and the columns of what reads it."""
+    converted = dict(weights)
     for name, tensor in weights.items():
         module, _, leaf = name.rpartition(".")
-        if module.endswith(WRITERS):
-            converted[name] = _picked(tensor, order, 0, name)
-        elif leaf == "weight":
-            converted[name] = _picked(tensor, order, -1, name)
-        else:
-            converted[name] = tensor
+        axis = 0 if module.endswith(WRITERS) else -1
+        if axis == 0 or leaf == "weight":
+            if tensor.dim() == 0 or tensor.size(axis) != len(order):
+                raise CheckpointError(
+                    f"{name}: {tuple(tensor.shape)} does not fit d_model = {len(order)}",
+                    "wrong_shape",
+                )
+            converted[name] = tensor.index_select(axis, order)
     return converted
-
-
-def _picked(tensor: Tensor, order: Int[Tensor, "d_model"], axis: int, name: str) -> Tensor:
-    if tensor.dim() == 0 or tensor.size(axis) != len(order):
-        raise CheckpointError(
-            f"{name}: {tuple(tensor.shape)} does not fit d_model = {len(order)}",
-            "unsupported_config",
-        )
-    return tensor.index_select(axis, order)
 
 
 def config_from_hf(values: Mapping[str, Any]) -> TransformerConfig:
@@ -147,18 +151,17 @@ def config_from_hf(values: Mapping[str, Any]) -> TransformerConfig:
     shared, tied = values["share_encoder_decoder_embeddings"], values["tie_word_embeddings"]
     if shared and not tied:
         raise CheckpointError(
-            "config.json: shared embeddings with an output layer of its own", "unsupported_config"
+            "config.json: shared embeddings with an output layer of its own",
+            "unsupported_config_value",
         )
-    vocab, target = whole(values, "vocab_size"), values.get("decoder_vocab_size")
-    n_encoder, n_decoder = whole(values, "encoder_layers"), whole(values, "decoder_layers")
+    if values.get("decoder_vocab_size") is None:
+        values["decoder_vocab_size"] = values["vocab_size"]
+    stack, n_layers = read_fields(values, STACK), whole(values, "decoder_layers")
     return TransformerConfig(
-        source_vocab=vocab,
-        target_vocab=vocab if target is None else whole(values, "decoder_vocab_size"),
-        pad=whole(values, "pad_token_id"),
+        **read_fields(values, FIELDS),
         tie="all" if shared else "target" if tied else "none",
-        max_length=whole(values, "max_position_embeddings"),
-        stack=stack_from_hf(values, STACK, norm="post"),
-        decoder_layers=None if n_decoder == n_encoder else n_decoder,
+        stack=StackConfig(norm="post", **stack),
+        decoder_layers=None if n_layers == stack["n_layers"] else n_layers,
         output_bias=True,
     )
 
@@ -175,18 +178,24 @@ def config_to_hf(config: TransformerConfig) -> dict[str, Any]:
             "not_exportable",
         )
     layers = stack.n_layers if config.decoder_layers is None else config.decoder_layers
-    return {
-        "model_type": "marian",
-        "architectures": ["MarianMTModel"],
-        "vocab_size": config.source_vocab,
-        "decoder_vocab_size": config.target_vocab,
-        "max_position_embeddings": config.max_length,
-        **stack_to_hf(stack, STACK),
+    sizes = write_fields(config, FIELDS) | write_fields(stack, STACK)
+    return sizes | {
         "decoder_layers": layers,
         "decoder_ffn_dim": stack.d_ff,
         "decoder_attention_heads": stack.n_heads,
         "scale_embedding": True,
-        "pad_token_id": config.pad,
         "share_encoder_decoder_embeddings": config.tie == "all",
         "tie_word_embeddings": config.tie != "none",
+    }
+
+
+def generation(specials: SpecialIds) -> dict[str, Any]:
+    """Return the contents of a generation_config.json."""
+    return {
+        "decoder_start_token_id": specials.bos,
+        "eos_token_id": specials.eos,
+        "pad_token_id": specials.pad,
+        "bos_token_id": None,
+        "forced_eos_token_id": None,
+        "bad_words_ids": [[id] for id in sorted({specials.pad, specials.bos})],
     }

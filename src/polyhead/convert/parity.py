@@ -10,21 +10,21 @@ import contextlib
 import importlib
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from polyhead.convert import timm_vit as timms
+from polyhead.convert import timm_vit
 from polyhead.convert.pixels import Scale
-from polyhead.convert.reader import CONFIG, read_json
-from polyhead.convert.reader import read_foreign as look_at
+from polyhead.convert.reader import CONFIG, read_foreign, read_json
 from polyhead.convert.special_ids import SpecialIds, to_foreign_logits, to_our_ids
 from polyhead.convert.timm_vit import TIMM
 from polyhead.errors import CheckpointError
+from polyhead.models.registry import Task
 
 LIMIT = 1e-4
 LENGTH, SHORTER = 12, 7  # of the two texts
@@ -55,20 +55,17 @@ class ReferenceModel:
 
 
 def compare(
-    family: str,
-    model: Any,
-    specials: SpecialIds | None,
-    theirs: ReferenceModel,
-    generator: ReferenceModel | None,
-) -> Parity | None:
-    """Run both models; returns None if there is an `obstacle`."""
-    if obstacle(theirs) is not None:
-        return None
+    task: Task, model: Any, specials: SpecialIds | None, references: list[ReferenceModel]
+) -> Parity:
+    """Run our model and the originals (ELECTRA: discriminator and generator)."""
     with torch.random.fork_rng(devices=[]), _quiet(), torch.inference_mode():
         torch.manual_seed(0)
-        loaded = [_load(side) for side in (theirs, generator) if side is not None]
-        pairs = _outputs(family, model, specials, loaded, theirs)
-    pairs = [(ours.float(), original.float()) for ours, original in pairs]
+        loaded = [_load(reference) for reference in references]
+        if task == "image_classification":
+            pairs = _images(model, loaded[0], references[0])
+        else:
+            probe = _probe(loaded[0], specials, padded=task != "language_modeling")
+            pairs = OUTPUTS[task](model, loaded, references[0].architecture, probe)
     for ours, original in pairs:
         if ours.shape != original.shape:
             raise CheckpointError(
@@ -76,7 +73,7 @@ def compare(
                 "parity_failed",
             )
     return Parity(
-        max(float((ours - original).abs().max()) for ours, original in pairs),
+        max(float((ours.float() - original.float()).abs().max()) for ours, original in pairs),
         max(float(original.abs().max()) for _, original in pairs),
         sum(original.numel() for _, original in pairs),
     )
@@ -86,14 +83,14 @@ def obstacle(side: ReferenceModel) -> str | None:
     """Return the reason why the original cannot be run, or None if it can."""
     library = TIMM if side.architecture == TIMM else "transformers"
     try:
-        output = importlib.import_module(library)
+        module = importlib.import_module(library)
     except ImportError:
         return f"{library} is not installed"
     if library == TIMM:
-        alone = side.folder.is_file()
-        name = timms.architecture({} if alone else read_json(side.folder / CONFIG, missing_ok=True))
-        return None if output.is_model(name) else f"timm has no model called {name[:80]}"
-    if not hasattr(output, side.architecture):
+        values = {} if side.folder.is_file() else read_json(side.folder / CONFIG, missing_ok=True)
+        name = timm_vit.architecture(values)
+        return None if module.is_model(name) else f"timm has no model called {name[:80]}"
+    if not hasattr(module, side.architecture):
         return f"this version of transformers has no {side.architecture}"
     return None
 
@@ -120,10 +117,10 @@ def _load(side: ReferenceModel) -> Any:
 def _load_timm(folder: Path) -> Any:
     """Load a model of timm: its architecture by name, its sizes from the weights."""
     timm: Any = importlib.import_module(TIMM)
-    theirs = look_at(folder)
-    name = timms.architecture(theirs.values)
+    theirs = read_foreign(folder)
+    name = timm_vit.architecture(theirs.values)
     try:
-        model = timm.create_model(name, **timms.options(theirs.values, theirs.shapes))
+        model = timm.create_model(name, **timm_vit.options(theirs.values, theirs.shapes))
         model.load_state_dict(theirs.tensors())
     except (RuntimeError, TypeError, ValueError, AssertionError) as error:
         line = " ".join(str(error).split())[:200]
@@ -133,86 +130,92 @@ def _load_timm(folder: Path) -> Any:
     return model.eval()
 
 
-def _outputs(
-    family: str, model: Any, specials: SpecialIds | None, loaded: list[Any], side: ReferenceModel
-) -> list[tuple[Tensor, Tensor]]:
-    """Return pairs of our and their outputs for the same input."""
-    theirs, architecture = loaded[0], side.architecture
-    if family == "vit":
-        grid, patch = model.grid, model.embed.patch
-        images = torch.randn(2, model.embed.project.in_channels, grid[0] * patch, grid[1] * patch)
-        expected = theirs(images if side.scale is None else side.scale.theirs(images))
-        return [(model(images), expected if architecture == TIMM else expected.logits)]
-    vocab, pad = theirs.config.vocab_size, _pad(theirs, specials)
+class Probe(NamedTuple):
+    """Random texts in their ids and in ours."""
+
+    given: Tensor
+    ours: Tensor
+    real: Tensor  # False at padding
+    pad: int
+    specials: SpecialIds | None
+
+    def logits(self, ours: Tensor) -> Tensor:
+        """Return our logits in the order of their ids."""
+        return to_foreign_logits(ours, self.specials)
+
+
+Pairs = list[tuple[Tensor, Tensor]]  # our output and theirs
+
+
+def _probe(theirs: Any, specials: SpecialIds | None, *, padded: bool) -> Probe:
+    vocab, pad = theirs.config.vocab_size, NO_PAD if specials is None else specials.pad
+    if specials is None and isinstance(vars(theirs.config).get("pad_token_id"), int):
+        pad = theirs.config.pad_token_id
     length = min(LENGTH, theirs.config.max_position_embeddings)
-    given = texts(vocab, length, NO_PAD if family == "gpt" else pad)
-    ours, real = to_our_ids(given, vocab, specials), given != pad
-    if family == "gpt":
-        expected = _language(theirs, given)
-        mine = to_foreign_logits(model(ours), specials)
-        return (
-            [(mine, expected)]
-            if expected.size(-1) == mine.size(-1)
-            else [(model.hidden(ours), expected)]
-        )
-    if family == "transformer":
-        return _translation(model, theirs, specials, given, pad)
-    mask = real.long()
-    if family == "electra":
-        fills = loaded[1](given, mask).logits[real]
-        mine = to_foreign_logits(model.generator(ours)[real], specials)
-        return [(model.suspect(ours)[real], theirs(given, mask).logits[real]), (mine, fills)]
-    if family == "classifier":
-        return [_classified(model, theirs, architecture, (given, mask), ours, real)]
-    output = theirs(given, mask)
+    given = texts(vocab, length, pad if padded else NO_PAD)
+    return Probe(given, to_our_ids(given, vocab, specials), given != pad, pad, specials)
+
+
+def _images(model: Any, theirs: Any, reference: ReferenceModel) -> Pairs:
+    grid, patch = model.grid, model.embed.patch
+    images = torch.randn(2, model.embed.project.in_channels, grid[0] * patch, grid[1] * patch)
+    expected = theirs(images if reference.scale is None else reference.scale.theirs(images))
+    return [(model(images), expected if reference.architecture == TIMM else expected.logits)]
+
+
+def _next_tokens(model: Any, loaded: list[Any], _: str, probe: Probe) -> Pairs:
+    output = loaded[0](probe.given)
+    if "logits" not in output:
+        return [(model.hidden(probe.ours), output.last_hidden_state)]
+    return [(probe.logits(model(probe.ours)), output.logits)]
+
+
+def _masked_tokens(model: Any, loaded: list[Any], architecture: str, probe: Probe) -> Pairs:
+    output = loaded[0](probe.given, probe.real.long())
     fills = output.prediction_logits if architecture == "BertForPreTraining" else output.logits
-    return [(to_foreign_logits(model(ours)[real], specials), fills[real])]
+    return [(probe.logits(model(probe.ours)[probe.real]), fills[probe.real])]
 
 
-def _classified(
-    model: Any, theirs: Any, architecture: str, given: tuple[Tensor, Tensor], ours: Tensor,
-    real: Tensor,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+def _replaced_tokens(model: Any, loaded: list[Any], _: str, probe: Probe) -> Pairs:
+    real, mask = probe.real, probe.real.long()
+    spots, fills = (original(probe.given, mask).logits[real] for original in loaded)
+    mine = probe.logits(model.generator(probe.ours)[real])
+    return [(model.suspect(probe.ours)[real], spots), (mine, fills)]
+
+
+def _labels(model: Any, loaded: list[Any], architecture: str, probe: Probe) -> Pairs:
     """Return both logits, or both encoder outputs where the head is new."""
+    theirs, given, real = loaded[0], (probe.given, probe.real.long()), probe.real
     if architecture.endswith("ForSequenceClassification"):
-        return model(ours), theirs(*given).logits
+        return [(model(probe.ours), theirs(*given).logits)]
+    states = model.encoder(probe.ours)
     if architecture == "BertModel":
         output = theirs(*given)
-        pooled = model.pool(model.encoder(ours)[:, 0])
-        states = model.encoder(ours)[real]
-        theirs_too = output.last_hidden_state[real]
-        return torch.cat([pooled, states]), torch.cat([output.pooler_output, theirs_too])
+        pooled = model.pool(states[:, 0])
+        return [(pooled, output.pooler_output), (states[real], output.last_hidden_state[real])]
     encoder = theirs if architecture == "ElectraModel" else theirs.electra
-    return model.encoder(ours)[real], encoder(*given).last_hidden_state[real]
+    return [(states[real], encoder(*given).last_hidden_state[real])]
 
 
-def _translation(
-    model: Any, theirs: Any, specials: SpecialIds | None, source: Tensor, pad: int
-) -> list[tuple[Tensor, Tensor]]:
-    config = theirs.config
-    target_vocab = config.decoder_vocab_size or config.vocab_size
-    target = texts(target_vocab, min(SHORTER, source.size(1)), pad)[:1].expand(2, -1)
-    ours = model(
-        to_our_ids(source, config.vocab_size, specials), to_our_ids(target, target_vocab, specials)
-    )
-    mask = (source != pad).long()
-    expected = theirs(source, mask, decoder_input_ids=target).logits
-    mine, others = to_foreign_logits(ours, specials), torch.arange(target_vocab) != pad
-    if specials is None or not specials.copied:
-        others[:] = True
-    return [(mine[..., others], expected[..., others])]
+def _translations(model: Any, loaded: list[Any], _: str, probe: Probe) -> Pairs:
+    theirs, specials = loaded[0], probe.specials
+    vocab = theirs.config.decoder_vocab_size or theirs.config.vocab_size
+    target = texts(vocab, min(SHORTER, probe.given.size(1)), probe.pad)[:1].expand(2, -1)
+    ours = probe.logits(model(probe.ours, to_our_ids(target, vocab, specials)))
+    expected = theirs(probe.given, probe.real.long(), decoder_input_ids=target).logits
+    compared = torch.ones(vocab, dtype=torch.bool)
+    if specials is not None and specials.copied:
+        compared[probe.pad] = False
+    return [(ours[..., compared], expected[..., compared])]
 
 
-def _language(theirs: Any, given: Tensor) -> Tensor:
-    output: Any = theirs(given)
-    return output.logits if "logits" in output else output.last_hidden_state
-
-
-def _pad(theirs: Any, specials: SpecialIds | None) -> int:
-    if specials is not None:
-        return specials.pad
-    given = vars(theirs.config).get("pad_token_id")
-    return given if isinstance(given, int) else NO_PAD
+OUTPUTS: dict[Task, Callable[[Any, list[Any], str, Probe], Pairs]] = {
+    "translation": _translations,
+    "language_modeling": _next_tokens,
+    "masked_lm": _masked_tokens,
+    "replaced_token": _replaced_tokens,
+    "text_classification": _labels,
+}
 
 
 def texts(vocab: int, length: int, pad: int) -> Tensor:

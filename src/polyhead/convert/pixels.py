@@ -70,7 +70,7 @@ def scale(settings: Mapping[str, Any], channels: int) -> Scale:
     if min(by, *std) <= 0:
         raise CheckpointError(
             f"{PIXELS}: rescale_factor = {by} and image_std = {std}: expected more than 0",
-            "unsupported_pixels",
+            "invalid_pixels",
         )
     middle = round(HALF * by, 12)  # 127.5 · (1 / 255) is not 0.5 to the last bit
     shift = tuple((middle - m) / s for m, s in zip(mean, std, strict=True))
@@ -99,6 +99,6 @@ def _numbers(settings: Mapping[str, Any], name: str, default: float, n: int) -> 
     if not sane or len(settings_found) != n:
         wanted = "a number" if n == 1 else f"{n} numbers"
         raise CheckpointError(
-            f"{PIXELS}: {name} = {str(given)[:80]}: expected {wanted}", "unsupported_pixels"
+            f"{PIXELS}: {name} = {str(given)[:80]}: expected {wanted}", "invalid_pixels"
         )
     return [float(x) for x in settings_found]

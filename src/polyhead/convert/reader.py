@@ -26,6 +26,7 @@ CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.msgpack", "*.h5")
 MAX_JSON_BYTES = 2**24
 MAX_HEADER_BYTES = 2**23
+GENERATOR = "generator:"
 SHARD = re.compile(r"[\w-][\w.-]{0,99}\.safetensors", re.ASCII)
 NOT_READ = (
     "pickled weights can run code and are never read; load them where you trust them and write "
@@ -48,14 +49,25 @@ class ForeignCheckpoint:
 
     def tensors(self) -> Weights:
         """Read all tensors."""
-        tensors_read: Weights = {}
+        tensors: Weights = {}
         for path in sorted(set(self.files.values())):
+            names = [name for name, file in self.files.items() if file == path]
             try:
                 with safe_open(path, framework="pt") as file:
-                    tensors_read |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                    tensors |= {n: file.get_tensor(n.removeprefix(GENERATOR)) for n in names}
             except (SafetensorError, OSError, ValueError, RuntimeError) as error:
                 raise _broken(path, error) from None
-        return tensors_read
+        return tensors
+
+
+def joined(discriminator: ForeignCheckpoint, generator: ForeignCheckpoint) -> ForeignCheckpoint:
+    """Return both halves of an ELECTRA as one; the generator's names get the prefix GENERATOR."""
+    return ForeignCheckpoint(
+        discriminator.path,
+        {**discriminator.values, "generator": generator.values},
+        {**discriminator.files, **{f"{GENERATOR}{n}": p for n, p in generator.files.items()}},
+        {**discriminator.shapes, **{f"{GENERATOR}{n}": s for n, s in generator.shapes.items()}},
+    )
 
 
 def read_foreign(path: Path, *, config: bool = True) -> ForeignCheckpoint:
@@ -80,20 +92,19 @@ def read_json(path: Path, *, missing_ok: bool = False) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise CheckpointError(
-                f"{path} is too large: expected at most {MAX_JSON_BYTES} bytes",
-                "unreadable_checkpoint",
+                f"{path} is too large: expected at most {MAX_JSON_BYTES} bytes", "too_large"
             )
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if missing_ok:
             return {}
         raise CheckpointError(
-            f"{path} is missing; give a folder with {CONFIG} and {WEIGHTS}", "not_found"
+            f"{path} is missing; give a folder with {CONFIG} and {WEIGHTS}", "missing_config"
         ) from None
     except (OSError, ValueError, RecursionError):
-        raise CheckpointError(f"{path} cannot be read as JSON", "unreadable_checkpoint") from None
+        raise CheckpointError(f"{path} cannot be read as JSON", "unreadable_json") from None
     if not isinstance(values, dict):
-        raise CheckpointError(f"{path} holds no table", "unreadable_checkpoint")
+        raise CheckpointError(f"{path} holds no table", "unreadable_json")
     return values
 
 
@@ -104,16 +115,13 @@ def _weight_files(path: Path) -> list[Path]:
         return [path / WEIGHTS]
     if (path / INDEX).is_file():
         return _shards(path)
-    pickles = sorted(
-        tensors_read.name for pattern in PICKLES for tensors_read in path.glob(pattern)
-    )
+    pickles = sorted(file.name for pattern in PICKLES for file in path.glob(pattern))
     if pickles:
         raise CheckpointError(
             f"{path} has no {WEIGHTS}, only {pickles[0]}: {NOT_READ}", "pickled_weights"
         )
     raise CheckpointError(
-        f"{path} has no {WEIGHTS}; give a folder with {CONFIG} and {WEIGHTS}",
-        "unreadable_checkpoint",
+        f"{path} has no {WEIGHTS}; give a folder with {CONFIG} and {WEIGHTS}", "missing_weights"
     )
 
 
@@ -121,16 +129,16 @@ def _shards(path: Path) -> list[Path]:
     """Return the files that an index names; paths to other directories are refused."""
     table = read_json(path / INDEX).get("weight_map")
     if not isinstance(table, dict) or not table:
-        raise CheckpointError(f"{path / INDEX} has no weight_map", "unreadable_checkpoint")
+        raise CheckpointError(f"{path / INDEX} has no weight_map", "invalid_index")
     names = set(table.values())
     for name in names:
         if not isinstance(name, str) or not SHARD.fullmatch(name):
             raise CheckpointError(
-                f"{path / INDEX} names the file {str(name)[:80]!r}; {NOT_READ}", "pickled_weights"
+                f"{path / INDEX} names the file {str(name)[:80]!r}; {NOT_READ}", "invalid_index"
             )
         if not (path / name).is_file():
             raise CheckpointError(
-                f"{path / name} is missing; the folder was not copied as a whole", "not_found"
+                f"{path / name} is missing; the folder was not copied as a whole", "missing_weights"
             )
     return sorted(path / name for name in names)
 
@@ -152,13 +160,12 @@ def _header(path: Path) -> dict[str, tuple[int, ...]]:
 def _broken(path: Path, why: object) -> CheckpointError:
     line = " ".join(str(why).split())[:200]
     return CheckpointError(
-        f"{path} is not a safetensors file that can be read: {line}", "unreadable_checkpoint"
+        f"{path} is not a safetensors file that can be read: {line}", "unreadable_weights"
     )
 
 
 NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
 WANTED = ["*.json", "*.txt", "*.spm", "model*.safetensors"]
-INSTALL = "pip install 'polyhead[hf]'"
 
 
 def locate(name: str) -> Path:
@@ -178,12 +185,12 @@ def _from_hub(name: str) -> Path:
     except ImportError:
         raise MissingError(
             f"there is no folder {name}; to look for a model of that name elsewhere, first: "
-            f"{INSTALL}",
-            "not_found",
+            "pip install 'polyhead[hf]'",
+            "missing_package",
         ) from None
     try:
         cached = Path(snapshot_download(name, allow_patterns=WANTED, local_files_only=True))
-        if _complete(cached):
+        if (cached / CONFIG).exists() and any((cached / f).exists() for f in (WEIGHTS, INDEX)):
             return cached
     except (LocalEntryNotFoundError, OSError, ValueError):
         pass  # not there yet
@@ -195,10 +202,5 @@ def _from_hub(name: str) -> Path:
             f"there is no folder {name}, no copy of it in the cache of huggingface_hub, and a "
             f"download failed ({first}); fetch its {CONFIG}, {WEIGHTS} and tokenizer files by hand "
             "and give their folder",
-            "not_found",
+            "download_failed",
         ) from None
-
-
-def _complete(folder: Path) -> bool:
-    weights = (folder / WEIGHTS).exists() or (folder / INDEX).exists()
-    return (folder / CONFIG).exists() and weights

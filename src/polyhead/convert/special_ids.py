@@ -27,28 +27,17 @@ from torch import Tensor
 
 from polyhead.convert.weight_names import Weights, whole
 from polyhead.errors import CheckpointError
+from polyhead.models.registry import FAMILIES, vocab_fields
+from polyhead.models.text_classifier import ClassifierConfig
 from polyhead.special_tokens import BOS, PAD
 
+Files = Mapping[str, bytes]
+ROLES = {"pad": "pad_token", "bos": "cls_token", "eos": "sep_token", "unk": "unk_token",
+         "mask": "mask_token"}  # fmt: skip
+BERTS = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]", "mask": "[MASK]"}
+END_OF_TEXT = "<|endoftext|>"
+NOT_UTF8 = [chr(byte) for byte in (0xC0, 0xC1, 0xF5, 0xF6, 0xF7)]  # as GPT-2 spells these bytes
 NEVER_SAID = -1e4  # a logit whose exponential is zero, and yet a number
-COPIES = {"transformer"}  # families whose output layer has a bias to silence a copy with
-ROWS = {  # tensors with one row for each id
-    "transformer": (
-        "embed_source.tokens.weight",
-        "embed_target.tokens.weight",
-        "to_logits.weight",
-        "to_logits.bias",
-    ),
-    "gpt": ("embed.tokens.weight", "to_logits.weight"),
-    "bert": ("encoder.embed.embed.tokens.weight", "to_logits.weight", "to_logits.bias"),
-    "classifier": ("encoder.embed.embed.tokens.weight",),
-    "electra": (
-        "generator.encoder.embed.embed.tokens.weight",
-        "generator.to_logits.weight",
-        "generator.to_logits.bias",
-        "discriminator.embed.embed.tokens.weight",
-    ),
-    "vit": (),
-}
 
 
 @dataclass(frozen=True)
@@ -66,20 +55,14 @@ class SpecialIds:
         """True if one foreign id serves as two of ours."""
         return self.pad == self.bos
 
-    @property
-    def plain(self) -> dict[str, int | None]:
-        """Values for config.json."""
-        return asdict(self)
-
 
 def specials_from(values: Any) -> SpecialIds | None:
-    """Parse the values of `plain`; None stands for no renumbering."""
+    """Parse the values that an import has recorded; None stands for no renumbering."""
     if values is None:
         return None
-    known = ("pad", "bos", "eos", "unk", "mask")
-    if not isinstance(values, dict) or values.keys() != set(known):
+    if not isinstance(values, dict) or values.keys() != ROLES.keys():
         raise CheckpointError(
-            f"config.json: about.imported.specials: expected {', '.join(known)}",
+            f"config.json: about.imported.specials: expected {', '.join(ROLES)}",
             "invalid_special_ids",
         )
     for name, value in values.items():
@@ -99,7 +82,7 @@ def foreign_ids(vocab: int, specials: SpecialIds) -> Int[Tensor, "ours"]:
     named = first[1:] + last if specials.copied else first + last
     if len(set(named)) < len(named) or max(named) >= vocab:
         raise CheckpointError(
-            f"special ids {specials.plain} are not different ids below {vocab}, the size of the "
+            f"special ids {asdict(specials)} are not different ids below {vocab}, the size of the "
             "vocabulary",
             "invalid_special_ids",
         )
@@ -114,32 +97,32 @@ def our_ids(vocab: int, specials: SpecialIds) -> Int[Tensor, "theirs"]:
     return torch.tensor([where[number] for number in range(vocab)])
 
 
-def enlarged(vocab: int, specials: SpecialIds | None) -> int:
-    """Return our number of ids for `vocab` foreign ids."""
-    return vocab + int(specials is not None and specials.copied)
-
-
 def renumbered(family: str, weights: Mapping[str, Tensor], specials: SpecialIds) -> Weights:
     """Return a model's weights with our ids."""
     rows = dict(weights)
-    for name in ROWS[family]:
-        if name in rows:
-            rows[name] = rows[name][foreign_ids(len(rows[name]), specials)]
-            if name.endswith(".bias") and specials.copied:
-                rows[name][BOS] = NEVER_SAID
+    for name in _rows_of_ids(family, weights):
+        rows[name] = rows[name][foreign_ids(len(rows[name]), specials)]
+        if name.endswith(".bias") and specials.copied:
+            rows[name][BOS] = NEVER_SAID
     return rows
 
 
 def restored(family: str, weights: Mapping[str, Tensor], specials: SpecialIds) -> Weights:
     """Return a model's weights with the foreign ids: the inverse of `renumbered`."""
     rows = dict(weights)
-    for name in ROWS[family]:
-        if name in rows:
-            ours = rows[name]
-            rows[name] = ours[our_ids(len(ours) - int(specials.copied), specials)]
-            if name.endswith(".bias") and specials.copied:
-                rows[name][specials.pad] = ours[PAD]
+    for name in _rows_of_ids(family, weights):
+        ours = rows[name]
+        rows[name] = ours[our_ids(len(ours) - int(specials.copied), specials)]
+        if name.endswith(".bias") and specials.copied:
+            rows[name][specials.pad] = ours[PAD]
     return rows
+
+
+def _rows_of_ids(family: str, weights: Mapping[str, Tensor]) -> list[str]:
+    """Return the names of the tensors with one row for each id: embeddings and output layers."""
+    classifies = FAMILIES[family].task in ("text_classification", "image_classification")
+    output = () if classifies else ("to_logits.weight", "to_logits.bias")
+    return [name for name in weights if name.endswith((".tokens.weight", *output))]
 
 
 def to_our_ids(ids: Int[Tensor, "*shape"], vocab: int, specials: SpecialIds | None) -> Tensor:
@@ -162,63 +145,33 @@ def to_foreign_logits(
     return logits[..., table]
 
 
-def with_our_ids(family: str, config: Any, specials: SpecialIds | None) -> Any:
+def with_our_ids(config: Any, specials: SpecialIds | None) -> Any:
     """Return the configuration of a model after renumbering."""
-    if specials is None:
-        return config
-    if specials.copied and family not in COPIES:
-        raise CheckpointError(
-            f"id {specials.pad} is both padding and BOS, which the family {family} cannot "
-            "distinguish",
-            "invalid_special_ids",
-        )
-    return _resized(family, config, PAD, int(specials.copied))
+    return config if specials is None else _resized(config, PAD, int(specials.copied))
 
 
-def with_their_ids(family: str, config: Any, specials: SpecialIds | None) -> Any:
+def with_their_ids(config: Any, specials: SpecialIds | None) -> Any:
     """Return the configuration before renumbering: the inverse of `with_our_ids`."""
-    if specials is None:
-        return config
-    return _resized(family, config, specials.pad, -int(specials.copied))
+    return config if specials is None else _resized(config, specials.pad, -int(specials.copied))
 
 
-def _resized(family: str, config: Any, pad: int, more: int) -> Any:
-    if family == "transformer":
-        source, target = config.source_vocab + more, config.target_vocab + more
-        return replace(config, source_vocab=source, target_vocab=target, pad=pad)
-    if family == "classifier":
-        return replace(config, encoder=replace(config.encoder, pad=pad))
-    return config if family == "gpt" else replace(config, pad=pad)
+def _resized(config: Any, pad: int, n_more: int) -> Any:
+    if isinstance(config, ClassifierConfig):
+        return replace(config, encoder=_resized(config.encoder, pad, n_more))
+    changes = {name: getattr(config, name) + n_more for name in vocab_fields(config)}
+    return replace(config, **changes, **({"pad": pad} if hasattr(config, "pad") else {}))
 
 
-Files = Mapping[str, bytes]
-ROLES = {"pad": "pad_token", "bos": "cls_token", "eos": "sep_token", "unk": "unk_token",
-         "mask": "mask_token"}  # fmt: skip
-BERTS = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]", "mask": "[MASK]"}
-END_OF_TEXT = "<|endoftext|>"
-NOT_UTF8 = [chr(byte) for byte in (0xC0, 0xC1, 0xF5, 0xF6, 0xF7)]  # as GPT-2 spells these bytes
-
-
-def special_ids_of(family: str, values: Mapping[str, Any], files: Files) -> SpecialIds | None:
-    """Return the special ids of a model and its tokenizer; None if some are missing."""
-    if family == "transformer":
-        return _marians(values, files)
-    if family == "vit":
-        return None
-    vocabulary = _vocabulary(files)
-    if not vocabulary:
-        return None
-    given = _names(files)
-    if family == "gpt":
-        return _gpts(vocabulary, given)
+def bert_ids(_: Mapping[str, Any], files: Files) -> SpecialIds | None:
+    """Return the special ids of BERT and ELECTRA; None if the tokenizer lacks one of the five."""
+    vocabulary, given = _vocabulary(files), _names(files)
     names = {role: given.get(key, BERTS[role]) for role, key in ROLES.items()}
     known = {role: vocabulary[name] for role, name in names.items() if name in vocabulary}
-    if len(set(known.values())) < len(ROLES):
-        return None
-    return SpecialIds(**known)
+    return SpecialIds(**known) if len(set(known.values())) == len(ROLES) else None
 
 
-def _marians(values: Mapping[str, Any], files: Files) -> SpecialIds:
+def marian_ids(values: Mapping[str, Any], files: Files) -> SpecialIds:
+    """Return the special ids of Marian."""
     pad = whole(values, "pad_token_id")
     start = whole({"decoder_start_token_id": pad, **values}, "decoder_start_token_id")
     eos = whole({"eos_token_id": 0, **values}, "eos_token_id")
@@ -226,20 +179,19 @@ def _marians(values: Mapping[str, Any], files: Files) -> SpecialIds:
     return SpecialIds(pad, start, eos, unk)
 
 
-def _gpts(vocabulary: Mapping[str, int], given: Mapping[str, str]) -> SpecialIds | None:
+def gpt2_ids(_: Mapping[str, Any], files: Files) -> SpecialIds | None:
+    """Return the special ids of GPT-2; unused bytes stand for those that it lacks."""
+    vocabulary, given = _vocabulary(files), _names(files)
     end = vocabulary.get(given.get("eos_token", END_OF_TEXT))
     if end is None:
         return None
-    unused = [vocabulary[name] for name in NOT_UTF8 if name in vocabulary]
     chosen = {"eos": end}
     for role, key in (("pad", "pad_token"), ("bos", "bos_token"), ("unk", "unk_token")):
-        named = vocabulary.get(given.get(key, ""))
-        if named is not None and named not in chosen.values():
-            chosen[role] = named
-        elif unused:
-            chosen[role] = unused.pop(0)
-        else:
+        ids = (vocabulary.get(name) for name in (given.get(key, ""), *NOT_UTF8))
+        free = next((id for id in ids if id is not None and id not in chosen.values()), None)
+        if free is None:
             return None
+        chosen[role] = free
     return SpecialIds(**chosen)
 
 
@@ -260,7 +212,7 @@ def _vocabulary(files: Files) -> dict[str, int]:
         known = _table(files.get("vocab.json", b"{}"))
     if any(type(id) is not int or id < 0 for id in known.values()):
         raise CheckpointError(
-            "the tokenizer's files have ids that are not natural numbers", "invalid_special_ids"
+            "the tokenizer's files have ids that are not natural numbers", "invalid_token_ids"
         )
     return known
 
@@ -283,6 +235,6 @@ def _table(content: bytes) -> dict[str, Any]:
         values = None
     if not isinstance(values, dict):
         raise CheckpointError(
-            "a file of the tokenizer cannot be read as a table in JSON", "invalid_special_ids"
+            "a file of the tokenizer cannot be read as a table in JSON", "broken_tokenizer"
         )
     return values

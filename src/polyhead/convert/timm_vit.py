@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from polyhead.convert.hf_vit import require_plain
+from polyhead.convert.pixels import MEAN, STD
 from polyhead.convert.weight_names import THEIR_ACTIVATIONS, require, whole
 from polyhead.errors import CheckpointError
 from polyhead.layers.feed_forward import Activation
@@ -49,19 +50,19 @@ def config_from_timm(values: Mapping[str, Any], shapes: Shapes) -> ViTConfig:
     if not name.startswith(("vit_", "deit_")) and name != NAMELESS:
         raise CheckpointError(
             f"config.json: architecture = {name!r} is not supported, only timm's vit_… are",
-            "unsupported_config",
+            "unsupported_architecture",
         )
     if any(mark in name for mark in OTHERS):
         raise CheckpointError(
             f"config.json: architecture = {name!r} computes something else than a plain ViT",
-            "unsupported_config",
+            "unsupported_architecture",
         )
     arguments = _arguments(values)
     pooling = _pooling({**values, **arguments}, shapes)
     d_model, channels, patch, other = _shape(shapes, "patch_embed.proj.weight", 4)
     if patch != other:
         raise CheckpointError(
-            f"patches of {patch} x {other} are not supported", "unsupported_config"
+            f"patches of {patch} x {other} are not supported", "unsupported_config_value"
         )
     n_patches = _shape(shapes, "pos_embed", 3)[1] - int(pooling == "class")
     height, width = _image(values, arguments, n_patches, patch)
@@ -102,7 +103,7 @@ def config_to_timm(config: ViTConfig) -> dict[str, Any]:
         raise CheckpointError(
             f"norm_eps = {config.stack.norm_eps}: that of timm's ViT is always {NORM_EPS}, so this "
             "one cannot be written as theirs",
-            "unsupported_config",
+            "not_exportable",
         )
     arguments = _sizes(config) | {"num_heads": config.stack.n_heads}
     if config.pooling == "mean":
@@ -122,6 +123,8 @@ def config_to_timm(config: ViTConfig) -> dict[str, Any]:
             "crop_pct": 1.0,
             "num_classes": config.classes,
             "classifier": "head",
+            "mean": [MEAN] * config.channels,
+            "std": [STD] * config.channels,
         },
     }
 
@@ -159,7 +162,7 @@ def _activation(arguments: Mapping[str, Any]) -> Activation:
         raise CheckpointError(
             f"config.json: model_args.act_layer = {given!r} is not known here; there are "
             f"{', '.join(ACTIVATIONS)}",
-            "unsupported_config",
+            "unsupported_config_value",
         )
     return ACTIVATIONS[given]
 
@@ -168,11 +171,11 @@ def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a model beside its name; unsupported ones are refused."""
     arguments = values.get("model_args") or {}
     if not isinstance(arguments, dict):
-        raise CheckpointError("config.json: model_args is no table", "unsupported_config")
+        raise CheckpointError("config.json: model_args is no table", "invalid_config_value")
     for name in arguments:
         if name not in ARGUMENTS:
             raise CheckpointError(
-                f"config.json: model_args.{name} is not supported", "unsupported_config"
+                f"config.json: model_args.{name} is not supported", "unsupported_config_value"
             )
     return arguments
 
@@ -180,10 +183,10 @@ def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
 def _shape(shapes: Shapes, name: str, n_axes: int) -> tuple[int, ...]:
     if name not in shapes:
         raise CheckpointError(
-            f"{name} is missing: this is no ViT with a classifier, as timm has it", "not_found"
+            f"{name} is missing: this is no ViT with a classifier, as timm has it", "missing_weight"
         )
     if len(shapes[name]) != n_axes:
-        raise CheckpointError(f"{name} has the odd shape {shapes[name]}", "unsupported_config")
+        raise CheckpointError(f"{name} has the odd shape {shapes[name]}", "wrong_shape")
     return shapes[name]
 
 
@@ -201,7 +204,7 @@ def _heads(name: str, arguments: Mapping[str, Any], d_model: int, pooling: str) 
     raise CheckpointError(
         f"nothing says how many heads the {d_model} features of {name[:80]!r} have; add "
         '{"model_args": {"num_heads": …}} to config.json',
-        "unsupported_config",
+        "unknown_heads",
     )
 
 
@@ -224,5 +227,5 @@ def _image(
     raise CheckpointError(
         f"pos_embed has {n_patches} patches, which are no square; add "
         '{"pretrained_cfg": {"input_size": [channels, height, width]}} to config.json',
-        "unsupported_config",
+        "unknown_image_size",
     )

@@ -1,18 +1,20 @@
-"""Two names for the same tensor: tables, and the one function that reads them.
+"""Names of weights and of configuration values, ours and theirs.
 
-A table has a row for every module, ours first; {} stands for the number of a layer:
+A `WeightTable` has a row for every module, ours first; {} stands for the number of a layer:
 
     {"stack.blocks.{}.self_attention.w_q": "encoder.layer.{}.attention.self.query", …}
 
-Weights and biases follow their module. The numbers of a stack have such tables too (`STACK`), a row
-for every field of `StackConfig`. Nothing here imports the library whose names it knows, and
-everything that comes from a file is checked before it is believed.
+Weights and biases follow their module. The values of config.json have tables too (`read_fields`), a
+row for every field of our configuration. Everything that comes from a file is checked before it is
+used.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from polyhead.errors import CheckpointError
@@ -23,98 +25,115 @@ Weights = dict[str, Tensor]
 Names = Mapping[str, str]
 
 LAYER = re.compile(r"\b(blocks|layers|layer|h)\.(\d+)\.")
+OLD_LEAVES = {"gamma": "weight", "beta": "bias"}  # of norms in old files
 ONE_OF_MANY = "single_label_classification"
+THEIR_ACTIVATIONS: dict[Activation, str] = {
+    "relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "silu": "silu",
+}  # fmt: skip
 ACTIVATIONS: dict[str, Activation] = {
-    "relu": "relu",
-    "gelu": "gelu",
+    **{theirs: ours for ours, theirs in THEIR_ACTIVATIONS.items()},
     "gelu_new": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "silu": "silu",
     "swish": "silu",
 }
-THEIR_ACTIVATIONS: dict[Activation, str] = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_tanh": "gelu_pytorch_tanh",
-    "silu": "silu",
-}
 
 
-def swapped(table: Names) -> dict[str, str]:
-    """Return the table in the other direction."""
-    return {theirs: ours for ours, theirs in table.items()}
+@dataclass(frozen=True)
+class WeightTable:
+    """Names of an architecture's weights in both directions.
+
+    names: our module, or single tensor, and theirs.
+    aliases: further names of theirs, which are read and not written.
+    prefix: start of their names, which some files lack.
+    ignored: parts of names of theirs that have no counterpart here.
+    fused: end of their modules that hold W_q, W_k and W_v below each other; the rows of `names`
+        call these `.0`, `.1` and `.2`.
+    transposed: ends of their matrices that are stored as (in, out).
+    """
+
+    names: Names
+    aliases: Names = field(default_factory=dict)
+    prefix: str = ""
+    ignored: tuple[str, ...] = ()
+    fused: str | None = None
+    transposed: tuple[str, ...] = ()
+
+    def to_ours(self, state: Mapping[str, Tensor], ignored: tuple[str, ...] = ()) -> Weights:
+        """Return their tensors under our names; `ignored`: more names without a counterpart."""
+        pairs = [*self.names.items(), *self.aliases.items()]
+        table = {theirs: ours for ours, theirs in pairs}
+        converted: Weights = {}
+        for name, tensor in state.items():
+            if any(part in name for part in (*self.ignored, *ignored)):
+                continue
+            turned = tensor.t() if name.endswith(self.transposed) else tensor
+            module, _, leaf = name.rpartition(".")
+            leaf = OLD_LEAVES.get(leaf, leaf)
+            parts = {f"{module}.{leaf}" if module else leaf: turned}
+            if self.fused is not None and module.endswith(self.fused):
+                if turned.dim() == 0 or len(turned) % 3:
+                    raise CheckpointError(
+                        f"{name}: {tuple(tensor.shape)} cannot be cut into 3 equal parts",
+                        "wrong_shape",
+                    )
+                parts = {f"{module}.{i}.{leaf}": part for i, part in enumerate(turned.chunk(3))}
+            for part_name, part in parts.items():
+                converted[_other_name(part_name, table, self.prefix)] = part.contiguous()
+        return converted
+
+    def to_theirs(self, weights: Mapping[str, Tensor]) -> Weights:
+        """Return our tensors under their names."""
+        converted = {_other_name(name, self.names): tensor for name, tensor in weights.items()}
+        for name in [n for n in converted if self.fused is not None and f"{self.fused}.0." in n]:
+            before, _, leaf = name.rpartition("0.")
+            parts = [converted.pop(f"{before}{i}.{leaf}") for i in range(3)]
+            converted[before + leaf] = torch.cat(parts)
+        return {
+            name: (tensor.t() if name.endswith(self.transposed) else tensor).contiguous()
+            for name, tensor in converted.items()
+        }
 
 
-def renamed(state: Mapping[str, Tensor], table: Names, ignored: Iterable[str] = ()) -> Weights:
-    """Every tensor under its other name; `ignored` are endings of names that have no other."""
-    converted: Weights = {}
-    for name, tensor in state.items():
-        if name.endswith(tuple(ignored)):
-            continue
-        number = LAYER.search(name)
-        module, _, leaf = LAYER.sub(r"\1.{}.", name, count=1).rpartition(".")
-        if module not in table:
-            raise CheckpointError(
-                f"{name}: this kind of model has no such weight here", "incompatible_weights"
-            )
-        other = table[module].format(number.group(2) if number else "")
-        converted[f"{other}.{leaf}"] = tensor
-    return converted
-
-
-def without_prefix(state: Mapping[str, Tensor], prefix: str) -> Weights:
-    """Remove a prefix from the names that have it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
-
-
-def split_rows(tensor: Tensor, n: int, name: str) -> list[Tensor]:
-    """Split a tensor that holds n others below each other, such as W_q, W_k and W_v."""
-    if tensor.dim() == 0 or len(tensor) % n:
-        raise CheckpointError(
-            f"{name}: {tuple(tensor.shape)} cannot be cut into {n} equal parts",
-            "incompatible_weights",
-        )
-    return list(tensor.chunk(n))
+def _other_name(name: str, table: Names, prefix: str = "") -> str:
+    for full_name in (name, prefix + name):
+        number = LAYER.search(full_name)
+        if full_name in table:
+            return table[full_name]
+        module, _, leaf = LAYER.sub(r"\1.{}.", full_name, count=1).rpartition(".")
+        if module in table:
+            return f"{table[module].format(number.group(2) if number else '')}.{leaf}"
+    raise CheckpointError(f"{name}: this kind of model has no such weight here", "unknown_weight")
 
 
 def require_fit(converted: Mapping[str, Tensor], model: nn.Module) -> None:
-    """Every weight of the model is there, in its shape, and nothing else is."""
+    """Check that every weight of the model is there, in its shape, and nothing else is."""
     wanted = dict(model.named_parameters())
     for name, parameter in wanted.items():
         if name not in converted:
             raise CheckpointError(
-                f"{name} is missing: the file does not hold a whole model", "not_found"
+                f"{name} is missing: the file does not hold a whole model", "missing_weight"
             )
         if converted[name].shape != parameter.shape:
             raise CheckpointError(
                 f"{name} has the shape {tuple(converted[name].shape)}, but the configuration "
                 f"requires {tuple(parameter.shape)}",
-                "incompatible_weights",
+                "wrong_shape",
             )
     for name in converted:
         if name not in wanted:
             raise CheckpointError(
-                f"{name} has no place in a model of this configuration", "incompatible_weights"
+                f"{name} has no place in a model of this configuration", "unknown_weight"
             )
 
 
 def whole(values: Mapping[str, Any], name: str) -> int:
-    """Return a natural number of a foreign configuration."""
+    """Return a whole number of a foreign configuration."""
     value = values.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
         raise CheckpointError(
-            f"config.json: {name} = {value!r}: expected a whole number", "incompatible_weights"
+            f"config.json: {name} = {value!r}: expected a whole number", "invalid_config_value"
         )
     return value
-
-
-def n_classes(values: Mapping[str, Any]) -> int:
-    """Return the number of classes; one that does something else is refused."""
-    if values.get("problem_type") is not None:
-        require(values, {"problem_type": ONE_OF_MANY})
-    labels = values.get("id2label")
-    return len(labels) if isinstance(labels, Mapping) else 2
 
 
 def real(values: Mapping[str, Any], name: str) -> float:
@@ -122,41 +141,47 @@ def real(values: Mapping[str, Any], name: str) -> float:
     value = values.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise CheckpointError(
-            f"config.json: {name} = {value!r}: expected a number", "incompatible_weights"
+            f"config.json: {name} = {value!r}: expected a number", "invalid_config_value"
         )
     return float(value)
 
 
 def activation(values: Mapping[str, Any], name: str) -> Activation:
-    """Our name of an activation function."""
+    """Return our name of an activation function."""
     value = values.get(name)
     if value not in ACTIVATIONS:
         raise CheckpointError(
             f"config.json: {name} = {value!r} is unknown; expected one of {', '.join(ACTIVATIONS)}",
-            "incompatible_weights",
+            "unsupported_config_value",
         )
     return ACTIVATIONS[value]
 
 
+def n_classes(values: Mapping[str, Any]) -> int:
+    """Return the number of classes; models that do not choose one of them are refused."""
+    if values.get("problem_type") is not None:
+        require(values, {"problem_type": ONE_OF_MANY})
+    labels = values.get("id2label")
+    return len(labels) if isinstance(labels, Mapping) else 2
+
+
 READERS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {
-    "n_layers": whole, "d_model": whole, "n_heads": whole, "d_ff": whole, "dropout": real,
-    "attention_dropout": real, "activation_dropout": real, "norm_eps": real,
-    "activation": activation,
+    "dropout": real, "attention_dropout": real, "activation_dropout": real, "norm_eps": real,
+    "activation": activation, "tie": lambda values, name: bool(values[name]),
 }  # fmt: skip
 
 
-def stack_from_hf(
-    values: Mapping[str, Any], table: Names, norm: Literal["pre", "post"]
-) -> StackConfig:
-    """Return our stack from a foreign configuration; other values keep their defaults."""
-    converted = {ours: READERS[ours](values, theirs) for ours, theirs in table.items()}
-    return StackConfig(norm=norm, **converted)
+def read_fields(values: Mapping[str, Any], table: Names) -> dict[str, Any]:
+    """Return the fields of our configuration; `table` has their name of each."""
+    return {ours: READERS.get(ours, whole)(values, theirs) for ours, theirs in table.items()}
 
 
-def stack_to_hf(stack: StackConfig, table: Names) -> dict[str, Any]:
-    """Return our numbers under their names."""
-    converted = {theirs: getattr(stack, ours) for ours, theirs in table.items()}
-    return converted | {table["activation"]: THEIR_ACTIVATIONS[stack.activation]}
+def write_fields(config: object, table: Names) -> dict[str, Any]:
+    """Return the values of our fields under their names."""
+    values = {ours: getattr(config, ours) for ours in table}
+    if "activation" in values:
+        values["activation"] = THEIR_ACTIVATIONS[values["activation"]]
+    return {table[ours]: value for ours, value in values.items()}
 
 
 def require_classic(stack: StackConfig, *, norm: str, positions: str, own: str) -> None:
@@ -185,5 +210,5 @@ def require(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         if values.get(name, value) != value:
             raise CheckpointError(
                 f"config.json: {name} = {values[name]!r} is not supported, only {value!r}",
-                "incompatible_weights",
+                "unsupported_config_value",
             )

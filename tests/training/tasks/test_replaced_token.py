@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import polyhead
 from polyhead.checkpoint import model_dir as model_folder
-from polyhead.convert import hf_electra as interchange
+from polyhead.convert.architectures import export_folders
 from polyhead.data.batches.masked import (
     ELECTRA_MASKING,
     Masker,
@@ -98,13 +98,12 @@ def test_both_losses_equal_transformers():
     batch = make_batches(1000)[0]
     output = model(batch.ids, batch.blanked, batch.chosen)
     halves = (hf.ElectraForMaskedLM, hf.ElectraForPreTraining)
-    values = interchange.config_to_hf(model_config("embeddings"))
-    states = interchange.to_hf(model_folder.weights_of(model), model_config("embeddings"))
-    theirs = []
-    for kind, given, state in zip(halves, values, states, strict=True):
-        given = {name: value for name, value in given.items() if name != "architectures"}
+    weights, theirs = model_folder.weights_of(model), []
+    exported = export_folders("electra", model_config("embeddings"), weights, None)
+    for kind, half in zip(halves, exported, strict=True):
+        given = {n: v for n, v in half.files["config.json"].items() if n != "architectures"}
         theirs.append(kind(hf.ElectraConfig(**given)).eval())
-        assert not theirs[-1].load_state_dict(state, strict=False).unexpected_keys
+        assert not theirs[-1].load_state_dict(half.weights, strict=False).unexpected_keys
         theirs[-1].tie_weights()
     mask = (batch.ids != PAD).long()
     spot = theirs[1](
