@@ -3,8 +3,8 @@
 import pytest
 from expected_errors import raises
 
-from polyhead.data.catalog import home
 from polyhead.data.config import DataConfig
+from polyhead.data.locate import home
 from polyhead.data.parallel import load_parallel
 from polyhead.data.schedules import generator
 from polyhead.errors import ConfigError, DataError

@@ -14,8 +14,8 @@ from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, Thread
 import pytest
 from expected_errors import raises
 
-from polyhead.data.catalog import KNOWN, KnownCorpus, RemoteFile
 from polyhead.data.download import RetryPolicy, SafeRedirects, fetch, is_loopback, is_safe
+from polyhead.data.locate import KNOWN, KnownCorpus, RemoteFile
 from polyhead.errors import ConfigError, DataError, MissingError, PolyheadError
 
 SHORT = RetryPolicy(attempts=2, answer_seconds=5, pause_seconds=0.01, file_seconds=60)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from expected_errors import raises
 
-from polyhead.data.catalog import KNOWN, data_dirs, home, lookup
-from polyhead.data.locate import find
+from polyhead.data.locate import KNOWN, data_dirs, find, home, lookup
 from polyhead.data.text_files import read_text
 from polyhead.errors import ConfigError, DataError
 

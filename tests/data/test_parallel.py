@@ -20,22 +20,9 @@ RELAXED = settings(  # the machine may be busy; files may be overwritten
 WORDS = ("ba", "de", "ki", "lo", "mu", "ne", "po", "ri", "sa", "tu", "wo", "ze")
 
 
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    """Return a function that writes files to the working directory, which is empty at first."""
-    monkeypatch.chdir(tmp_path)
-
-    def to_files(contents):
-        for name, data in contents.items():
-            Path(name).write_bytes(data if isinstance(data, bytes) else data.encode())
-        return [Path(name) for name in contents]
-
-    return to_files
-
-
 def parallel(write, source, target, **options):
-    source_path, target_path = write({"train.ko": source, "train.en": target})
-    return read_parallel([source_path], [target_path], **options)
+    paths = write(source, "train.ko"), write(target, "train.en")
+    return read_parallel(paths[:1], paths[1:], **options)
 
 
 def invented(n, seed=0):
@@ -94,17 +81,14 @@ def test_the_first_bad_line_is_an_error_on_request(source, target, why, write):
 
 
 def test_several_files_are_joined_in_order(write):
-    paths = write({"a.ko": "가\n나\n", "b.ko": "다\n\n", "a.en": "a\nb\n", "b.en": "c\nd\n"})
+    contents = {"a.ko": "가\n나\n", "b.ko": "다\n\n", "a.en": "a\nb\n", "b.en": "c\nd\n"}
+    paths = [write(text, name) for name, text in contents.items()]
     pairs = read_parallel(paths[:2], paths[2:])
     assert list(pairs) == [("가", "a"), ("나", "b"), ("다", "c")]
     assert [pairs.where(i, "target") for i in range(3)] == ["a.en:1", "a.en:2", "b.en:1"]
     assert pairs.skipped == (BadLine("b.ko", 2, "the source is empty"),)
-
-
-def test_unequal_numbers_of_files_are_an_error(write):
-    paths = write({"a.ko": "가\n", "b.ko": "나\n", "a.en": "a\n"})
     with raises(ConfigError, "unequal_files", "2 source files", "1 target files"):
-        read_parallel(paths[:2], paths[2:])
+        read_parallel(paths[:2], paths[2:3])
 
 
 @pytest.mark.parametrize("on_bad_line", ["skip", "fail"])
@@ -123,11 +107,6 @@ def test_the_error_of_unequal_files_locates_the_difference(write):
         parallel(write, "가\n나\n", "a\nb\n\n \n")
 
 
-def test_only_line_feeds_end_lines(write):
-    pairs = parallel(write, "가\u2028나\x85\x0b\x0c\r다\r\n라\r\n", "a\nd")
-    assert list(pairs) == [("가\u2028나\x85\x0b\x0c\r다", "a"), ("라", "d")]
-
-
 def test_the_two_sides_may_be_compressed_and_differ_in_encoding(write):
     source, target = gzip.compress("안녕\n세상\n".encode("cp949")), "“hi”\n“world”\n"
     pairs = parallel(write, source, target, encoding="cp949", target_encoding="utf-8")
@@ -140,7 +119,7 @@ def test_notices_of_all_files_are_kept(write):
 
 
 def test_equal_files_are_an_error(write):
-    path, other = write({"train.ko": "가\n나\n", "copy.ko": "가\n나\n"})
+    path, other = (write("가\n나\n", name) for name in ("train.ko", "copy.ko"))
     Path("link.ko").symlink_to(path)
     for same in (path, Path("link.ko")):
         with raises(DataError, "same_file", "train.ko"):
@@ -159,7 +138,8 @@ def test_empty_files_and_files_without_a_pair_are_errors(write):
 
 
 def test_a_missing_file_is_an_error_with_a_suggestion(write):
-    write({"train.ko": "가\n", "train.en": "a\n"})
+    write("가\n", "train.ko")
+    write("a\n", "train.en")
     with raises(DataError, "not_found", "train.eng", "train.en or train.ko"):
         read_parallel([Path("train.ko")], [Path("train.eng")])
 
@@ -168,7 +148,7 @@ def test_a_missing_file_is_an_error_with_a_suggestion(write):
 
 
 def from_file(write, name, contents, **options):
-    return read_pair_file(write({name: contents}), **options)
+    return read_pair_file([write(contents, name)], **options)
 
 
 def test_only_tabs_divide_columns(write):
@@ -180,10 +160,10 @@ def test_only_tabs_divide_columns(write):
 
 def test_columns_are_named_by_number_or_header(write):
     contents = "id\ten\tko\n7\thi\t안녕\n8\tbye\t\n"
-    pairs = from_file(write, "a.tsv", contents, source_key="ko", target_key="en")
+    pairs = from_file(write, "a.tsv", contents, keys=("ko", "en"))
     assert list(pairs) == [("안녕", "hi")]
     assert [str(bad) for bad in pairs.skipped] == ["a.tsv:3: the source is empty"]
-    numbered = from_file(write, "a.tsv", contents, source_key="3", target_key="2")
+    numbered = from_file(write, "a.tsv", contents, keys=("3", "2"))
     assert list(numbered) == [("ko", "en"), ("안녕", "hi")]
 
 
@@ -204,16 +184,16 @@ def test_lines_with_too_few_columns_are_bad(write):
 
 def test_an_unknown_column_is_an_error(write):
     with raises(DataError, "unknown_column", "'ko'", "'id', 'en'"):
-        from_file(write, "a.tsv", "id\ten\n1\thi\n", source_key="ko")
+        from_file(write, "a.tsv", "id\ten\n1\thi\n", keys=("ko", None))
     with raises(ConfigError, "invalid_column", "column 0"):
-        from_file(write, "a.tsv", "a\tb\n", source_key="0")
+        from_file(write, "a.tsv", "a\tb\n", keys=("0", None))
 
 
 def test_json_lines_are_read_in_both_forms(write):
     pairs = from_file(write, "a.jsonl", '{"source": "안녕", "target": "hi\\nyou", "x": 1}\n')
     assert list(pairs) == [("안녕", "hi you")]
     contents = '{"translation": {"de": "Tag", "en": "day"}}\n{"de": "Nacht", "en": "night"}\n'
-    pairs = from_file(write, "a.json", contents, source_key="de", target_key="en")
+    pairs = from_file(write, "a.json", contents, keys=("de", "en"))
     assert list(pairs) == [("Tag", "day"), ("Nacht", "night")]
 
 
@@ -291,7 +271,6 @@ def test_the_count_is_exact_if_all_sources_differ(seed):
     train, held = hold_out(pairs, 7, seed)
     assert (len(train), len(held)) == (43, 7)
     assert train.sources == [s for s in pairs.sources if s not in held.sources], "order is kept"
-    assert [len(part) for part in hold_out(pairs, 0.1, seed)] == [45, 5]
     assert hold_out(pairs, 7, seed) == (train, held)
 
 
@@ -314,7 +293,7 @@ def test_places_and_skipped_lines_survive_holding_out(write):
     assert (train.skipped, held.skipped) == (pairs.skipped, ())
 
 
-@pytest.mark.parametrize("amount", [0, -1, 10, 11, 0.0, 0.01, 1.0, 2.5, float("nan")])
+@pytest.mark.parametrize("amount", [0, -1, 10, 11])
 def test_an_impossible_amount_is_an_error(amount):
     pairs = Pairs([str(n) for n in range(10)], [str(n) for n in range(10)])
     with raises(ConfigError, "invalid_hold_out", f"{amount} of 10"):

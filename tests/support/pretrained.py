@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from polyhead.data.schedules import generator as schedules
-from polyhead.data.schedules import labels
 from polyhead.training.config import read_run
 from polyhead.training.trainer import train
 
@@ -29,7 +28,7 @@ def write_lines(folder: Path, n: int = 90) -> dict[str, list[str]]:
 
 def write_labelled(folder: Path, n: int = 60) -> dict[str, list[str]]:
     """Write sentences of the embedded corpus with labels."""
-    found = labels.generate(n, 30, 0, seed=3)
+    found = schedules.generate_labelled(n, 30, 0, seed=3)
     paths = {"labelled": "train", "valid_labelled": "valid"}
     for split in paths.values():
         rows = "".join(f"{text}\t{label}\n" for text, label in found[split])

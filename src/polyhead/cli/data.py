@@ -16,7 +16,7 @@ def list_corpora() -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    from polyhead.data.catalog import KNOWN
+    from polyhead.data.locate import KNOWN
 
     headings = ("name", "languages", "installed", "description", "licence")
     columns = [Column(heading, overflow="fold") for heading in headings]
@@ -38,9 +38,12 @@ def make_corpus(
 
     polyhead data make schedules --output data/schedules
     """
-    from polyhead.data.catalog import make_corpus as write_corpus
+    from polyhead.data.locate import home, lookup
+    from polyhead.data.schedules.generator import write
 
-    print(*write_corpus(name, output, size, seed), sep="\n")
+    if lookup(name).kind != "made":
+        raise ConfigError(f"{name} is downloaded with: polyhead data get {name}", "wrong_command")
+    print(*write(output or home() / name, n_train=size, seed=seed), sep="\n")
 
 
 def get_corpus(
@@ -52,8 +55,8 @@ def get_corpus(
     polyhead data get multi30k
     """
     from polyhead.cli.console import download_progress
-    from polyhead.data.catalog import lookup
     from polyhead.data.download import fetch
+    from polyhead.data.locate import lookup
 
     with download_progress() as progress:
         paths = fetch(lookup(name), output, progress=progress)

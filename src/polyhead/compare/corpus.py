@@ -17,7 +17,7 @@ from polyhead.compare.results import write_file
 from polyhead.config import from_dict
 from polyhead.data.config import DataConfig, make_missing
 from polyhead.data.holdout import MAX_SHARE_OF_PAIRS, held_out_count
-from polyhead.data.locate import find_all
+from polyhead.data.locate import find
 from polyhead.data.parallel import Pairs, hold_out, read_pairs, read_references
 from polyhead.errors import ConfigError, DataError
 from polyhead.training.config import LISTS
@@ -82,7 +82,8 @@ def beside(valid: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
 
     tests = [tuple(map(test_of, files)) for files in valid]
     try:
-        find_all([file for files in tests for file in files])
+        for file in (file for files in tests for file in files):
+            find(file)
     except DataError:
         return [(), (), ()]
     return tests
@@ -100,7 +101,8 @@ def read_test(
             "give both --test-source FILE and --test-target FILE, or --test-pairs",
             "incomplete_test",
         )
-    return read_references(find_all(source), find_all(target), encoding=config.encoding)
+    paths = ([Path(file) for file in files] for files in (source, target))
+    return read_references(*paths, encoding=config.encoding)
 
 
 def hold_out_missing(config: DataConfig, missing: Sequence[str]) -> dict[str, Pairs]:

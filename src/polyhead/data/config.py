@@ -1,11 +1,11 @@
 """Configuration of the data of a run."""
 
 from dataclasses import dataclass, field
-from typing import Literal
 
-from polyhead.data.catalog import make_default_corpus
 from polyhead.data.images.augment import AugmentConfig
-from polyhead.data.locate import find_all
+from polyhead.data.locate import find, home
+from polyhead.data.schedules import generator
+from polyhead.data.text_files import OnBadLine
 from polyhead.errors import ConfigError, DataError
 
 
@@ -40,7 +40,7 @@ class DataConfig:
     source_language: str = ""
     target_language: str = ""
     encoding: str = "utf-8"
-    on_bad_line: Literal["skip", "fail"] = "skip"
+    on_bad_line: OnBadLine = "skip"
     hold_out: int = 500
     max_length: int = 256  # tokens of either side; for plain text, the window
     blanks: float = 0.15  # BERT, ELECTRA: share of the tokens to predict
@@ -68,6 +68,9 @@ def make_missing(config: DataConfig) -> None:
         *config.text, *config.valid_text, *config.labelled, *config.valid_labelled,
     )  # fmt: skip
     try:
-        find_all(files)
+        for name in files:
+            find(name)
     except DataError:
-        make_default_corpus(labelled=bool(config.labelled))
+        generator.write(home() / "schedules")
+        if config.labelled:
+            generator.write_labelled(home() / "schedules")

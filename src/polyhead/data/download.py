@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from polyhead.data.catalog import KnownCorpus, RemoteFile, home
+from polyhead.data.locate import KnownCorpus, RemoteFile, home
 from polyhead.data.text_files import CHUNK, unpacked
 from polyhead.errors import ConfigError, DataError, MissingError, PolyheadError
 

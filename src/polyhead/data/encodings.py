@@ -10,7 +10,6 @@ only suggested.
 import codecs
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from polyhead.errors import ConfigError, DataError
 
@@ -34,19 +33,8 @@ HANGUL = re.compile("[\uac00-\ud7a3]")
 ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
 
-class DetectedEncoding(NamedTuple):
-    """The encoding of a file, the length of its byte order mark, and a message or None."""
-
-    encoding: str
-    skip: int
-    notice: str | None
-
-
 class NotTextError(Exception):
-    """A line that cannot be decoded; `looks_like` is its likely encoding ("" if unknown).
-
-    It is None if the encoding is not the problem.
-    """
+    """A line that cannot be decoded; `looks_like` as in `text_files.BadLine`."""
 
     def __init__(self, why: str, looks_like: str | None = None) -> None:
         super().__init__(why)
@@ -71,14 +59,17 @@ def display_encoding(encoding: str) -> str:
     return DISPLAY_NAMES.get(encoding, encoding)
 
 
-def recognise(head: bytes, given: str, name: str) -> DetectedEncoding:
-    """Detect the encoding of file `name` by its first bytes; `given` is the configured one."""
+def recognise(head: bytes, given: str, name: str) -> tuple[str, int, str | None]:
+    """Detect the encoding of file `name` by its first bytes; `given` is the configured one.
+
+    Returns the encoding, the length of its byte order mark, and a message or None.
+    """
     for mark, encoding in BYTE_ORDER_MARKS:
         if head.startswith(mark):
             expected = encoding == given or (encoding.startswith(given) and WIDE.fullmatch(given))
             notice = f"{name}: read as {display_encoding(encoding)}, by its byte order mark"
-            return DetectedEncoding(encoding, len(mark), None if expected else notice)
-    if given == "utf-8" and (wide := wide_without_mark(head)):
+            return encoding, len(mark), None if expected else notice
+    if given == "utf-8" and b"\0" in head and (wide := wide_without_mark(head)):
         raise DataError(
             f"{name}: {display_encoding(wide)} without byte order mark, not UTF-8; {remedy(wide)}",
             "wrong_encoding",
@@ -89,7 +80,7 @@ def recognise(head: bytes, given: str, name: str) -> DetectedEncoding:
             f'{given}-be (data.encoding = "{given}-le")',
             "no_byte_order",
         )
-    return DetectedEncoding(given, 0, None)
+    return given, 0, None
 
 
 def wide_without_mark(head: bytes) -> str | None:
@@ -97,9 +88,7 @@ def wide_without_mark(head: bytes) -> str | None:
 
     A stray zero byte in other text is not beside nearly all of them.
     """
-    if b"\0" not in head:
-        return None
-    blanks = sum(head.count(blank) for blank in (b" ", b"\n"))
+    blanks = head.count(b" ") + head.count(b"\n")
     if not blanks:  # a single line of a single word: every other byte is zero
         even, odd = head[0::2], head[1::2]
         if odd and not any(odd) and all(even):
@@ -119,13 +108,10 @@ def remedy(encoding: str) -> str:
 
 
 def narrow(chunks: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
-    """Convert UTF-16 and UTF-32 to UTF-8, in which a line end is one byte; pass others through.
+    """Convert UTF-16 or UTF-32 to UTF-8, in which a line end is one byte.
 
     Lone surrogates are kept, so that they make only their own line bad.
     """
-    if not WIDE.fullmatch(encoding):
-        yield from chunks
-        return
     decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
     try:
         for chunk in chunks:
@@ -165,11 +151,12 @@ def misread(raw: bytes, start: int, encoding: str) -> NotTextError:
         code = ord(match[0].decode("utf-8", "surrogatepass"))
         return NotTextError(lone_surrogate(code, column))
     why = f"not {display_encoding(encoding)} (byte 0x{raw[start]:02X} at column {column})"
-    other = "cp949" if encoding == "utf-8" and is_korean(raw) else ""
-    if encoding != "utf-8" and is_utf8(raw):
-        other = "utf-8"
+    if encoding == "utf-8":
+        likely = "cp949" if is_korean(raw) else ""
+    else:
+        likely = "" if decoded(raw, "utf-8") is None else "utf-8"
     return NotTextError(
-        why + (f"; it looks like {display_encoding(other)}" if other else ""), other
+        f"{why}; it looks like {display_encoding(likely)}" if likely else why, likely
     )
 
 
@@ -178,13 +165,12 @@ def lone_surrogate(code: int, column: int) -> str:
     return f"half a character (the lone surrogate U+{code:04X}) at column {column}"
 
 
-def is_utf8(raw: bytes) -> bool:
-    """Return whether these bytes are valid UTF-8."""
+def decoded(raw: bytes, encoding: str) -> str | None:
+    """Return the text of these bytes, or None if they are not in this encoding."""
     try:
-        raw.decode()
+        return raw.decode(encoding)
     except UnicodeDecodeError:
-        return False
-    return True
+        return None
 
 
 def is_korean(raw: bytes) -> bool:
@@ -193,9 +179,6 @@ def is_korean(raw: bytes) -> bool:
     Western text in Latin-1 nearly always fails to decode (an umlaut before a plain letter), or
     gives Chinese characters.
     """
-    try:
-        line = raw.decode("cp949")
-    except UnicodeDecodeError:
-        return False
-    foreign = sum(1 for character in line if not character.isascii())
+    line = decoded(raw, "cp949") or ""
+    foreign = sum(not character.isascii() for character in line)
     return foreign > 0 and len(HANGUL.findall(line)) > 0.7 * foreign

@@ -1,8 +1,10 @@
-"""Choice of the examples that are held out for validation when no validation data are given."""
+"""Corpora of training and validation data, and the choice of examples that are held out."""
 
 import hashlib
 import unicodedata
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,17 @@ MAX_SHARE_OF_PAIRS = 0.05  # a small corpus gives at most this share of its sent
 MAX_SHARE = 0.1  # the same for lines, labelled texts and images
 
 Numbers = npt.NDArray[np.int64]
+Examples = TypeVar("Examples")
+
+
+@dataclass(frozen=True)
+class Corpus(Generic[Examples]):
+    """Examples for training and for validation, messages about them, and names of classes."""
+
+    train: Examples
+    valid: Examples
+    notices: tuple[str, ...]
+    classes: tuple[str, ...] = ()
 
 
 def held_out_count(n_examples: int, limit: int | None, max_share: float = MAX_SHARE) -> int:
@@ -22,7 +35,7 @@ def held_out_count(n_examples: int, limit: int | None, max_share: float = MAX_SH
 def draw_texts(
     texts: Sequence[str], count: int, seed: int, never: Container[str] = ()
 ) -> list[int]:
-    """Draw the numbers of at most `count` texts; equal texts are drawn together.
+    """Draw the numbers of at most `count` texts, ascending; equal texts are drawn together.
 
     Texts are compared as by `normalized`; those in `never` are not drawn. The choice follows from
     the seed and the text alone, and changes little when the corpus grows.
@@ -30,11 +43,15 @@ def draw_texts(
     groups: dict[str, list[int]] = {}
     for index, text in enumerate(texts):
         groups.setdefault(normalized(text), []).append(index)
+    digests = {
+        text: hashlib.sha256(f"{seed} {text}".encode("utf-8", "surrogatepass")).digest()
+        for text in groups
+    }
     drawn: list[int] = []
-    for key in sorted(groups, key=lambda text: _digest(text, seed)):
+    for key in sorted(groups, key=digests.__getitem__):
         if key not in never and len(drawn) + len(groups[key]) <= count:
             drawn += groups[key]
-    return drawn
+    return sorted(drawn)
 
 
 def draw_per_class(labels: Numbers, count: int, seed: int) -> Numbers:
@@ -54,10 +71,6 @@ def draw_per_class(labels: Numbers, count: int, seed: int) -> Numbers:
 def normalized(text: str) -> str:
     """Return a text without differences of case, white space and Unicode composition."""
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
-
-
-def _digest(text: str, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed} {text}".encode("utf-8", "surrogatepass")).digest()
 
 
 def held_out_notice(n_held_out: int, n_examples: int, kind: str) -> str:

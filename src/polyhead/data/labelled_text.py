@@ -6,26 +6,18 @@
 The classes are the labels that occur in the training data, in order.
 """
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from polyhead.data.config import DataConfig, make_missing
-from polyhead.data.holdout import draw_texts, held_out_count, held_out_notice, normalized
-from polyhead.data.locate import find_all
-from polyhead.data.records import Keys, records_of
-from polyhead.data.text_files import (
-    BadLine,
-    TextFile,
-    check_bad_lines,
-    read_text,
-    skipped_notices,
-)
+from polyhead.data.holdout import Corpus, draw_texts, held_out_count, held_out_notice, normalized
+from polyhead.data.locate import find
+from polyhead.data.records import LABELLED, Columns, records_of, shorten
+from polyhead.data.text_files import BadLine, check_bad_lines, read_text, skipped_notices
 from polyhead.errors import ConfigError, DataError
 
 MAX_CLASSES = 1000
-TEXT, LABEL = "text", "label"  # default names
 
 
 @dataclass(frozen=True)
@@ -38,15 +30,12 @@ class LabelledExamples:
     def __len__(self) -> int:
         return len(self.texts)
 
+    def select(self, numbers: Collection[int]) -> "LabelledExamples":
+        """Return the examples with these numbers."""
+        return LabelledExamples([self.texts[n] for n in numbers], [self.labels[n] for n in numbers])
 
-@dataclass(frozen=True)
-class LabelledCorpus:
-    """Labelled texts for training and for validation, the names of the classes, and messages."""
 
-    train: LabelledExamples
-    valid: LabelledExamples
-    classes: tuple[str, ...]
-    notices: tuple[str, ...]
+LabelledCorpus = Corpus[LabelledExamples]
 
 
 def load_labelled(config: DataConfig, seed: int) -> LabelledCorpus:
@@ -58,16 +47,16 @@ def load_labelled(config: DataConfig, seed: int) -> LabelledCorpus:
         )
     make_missing(config)
     notices: list[str] = []
-    train = read_labelled(find_all(config.labelled), config, notices)
+    train = read_labelled([find(name) for name in config.labelled], config, notices)
     if config.valid_labelled:
-        valid = read_labelled(find_all(config.valid_labelled), config, notices)
+        valid = read_labelled([find(name) for name in config.valid_labelled], config, notices)
     else:
         n_examples = len(train)
         train, valid = _hold_out(train, config.hold_out, seed)
         notices.append(held_out_notice(len(valid), n_examples, "examples"))
     classes = classes_of(train)
     class_numbers(valid.labels, classes, "the validation data")
-    return LabelledCorpus(train, valid, classes, tuple(notices))
+    return LabelledCorpus(train, valid, tuple(notices), classes)
 
 
 def read_labelled(
@@ -75,35 +64,25 @@ def read_labelled(
 ) -> LabelledExamples:
     """Read labelled texts; bad lines are skipped or an error, as configured."""
     texts, labels, bad = [], [], []
+    columns = Columns(LABELLED, (config.text_key, config.label_key))
     for path in paths:
-        text = read_text(path, encoding=config.encoding)
-        notices += text.notices
-        keys = keys_of(text, config.text_key, config.label_key)
-        for record in records_of(_with_text_labels(text, keys.target), keys):
-            problem = record.bad or _missing(record.source, record.target, text.name, record.line)
-            if problem is None:
-                texts.append(record.source)
-                labels.append(record.target.strip())
-            elif record.bad or record.source.strip() or record.target.strip():
-                bad.append(problem)  # an empty line is neither an example nor a mistake
+        file = read_text(path, encoding=config.encoding)
+        notices += file.notices
+        for line, text, label, problem in records_of(file, columns):
+            if problem is not None:
+                bad.append(problem)
+            elif text.strip() and label.strip():
+                texts.append(text)
+                labels.append(label.strip())
+            elif text.strip() or label.strip():  # an empty line is neither example nor mistake
+                missing = "label" if text.strip() else "text"
+                bad.append(BadLine(file.name, line, f"no {missing}"))
     check_bad_lines(bad, config.on_bad_line)
     if not texts:
         reason = f" ({bad[0]})" if bad else ""
         raise DataError(f"{paths[0]} has no labelled text{reason}", "no_text")
     notices += skipped_notices(bad)
     return LabelledExamples(texts, labels)
-
-
-def keys_of(text: TextFile, text_key: str | None, label_key: str | None) -> Keys:
-    """Return the names of text and label; unnamed columns are the first and the second."""
-    if not text.name.lower().removesuffix(".gz").endswith(".tsv"):
-        return Keys(text_key or TEXT, label_key or LABEL)
-    header = text.lines[0].split("\t") if text.lines else []
-    if text_key is None and TEXT in header:
-        text_key = TEXT
-    if label_key is None and LABEL in header and (text_key is None or not text_key.isdecimal()):
-        label_key = LABEL
-    return Keys(text_key, label_key)
 
 
 def classes_of(examples: LabelledExamples) -> tuple[str, ...]:
@@ -130,35 +109,11 @@ def class_numbers(labels: Sequence[str], classes: Sequence[str], where: str) -> 
     numbers = {name: number for number, name in enumerate(classes)}
     for label in labels:
         if label not in numbers:
-            known = ", ".join(map(repr, classes[:8])) + (" …" if len(classes) > 8 else "")
             raise DataError(
-                f"{where}: unknown class {label!r}; the training data had {known}", "unknown_class"
+                f"{where}: unknown class {label!r}; the training data had {shorten(classes)}",
+                "unknown_class",
             )
     return [numbers[label] for label in labels]
-
-
-def _missing(text: str, label: str, name: str, line: int) -> BadLine | None:
-    for value, kind in ((text, "text"), (label, "label")):
-        if not value.strip():
-            return BadLine(name, line, f"no {kind}")
-    return None
-
-
-def _with_text_labels(text: TextFile, key: str | None) -> TextFile:
-    """Convert labels of JSON lines that are numbers to text: {"label": 0} means "0"."""
-    if key is None or not text.name.lower().removesuffix(".gz").endswith(".jsonl"):
-        return text
-    return replace(text, lines=[_with_text_label(line, key) for line in text.lines])
-
-
-def _with_text_label(line: str, key: str) -> str:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return line  # reported when the records are read
-    if isinstance(value, dict) and isinstance(value.get(key), int):
-        return json.dumps(value | {key: str(value[key])}, ensure_ascii=False)
-    return line
 
 
 def _hold_out(
@@ -171,18 +126,12 @@ def _hold_out(
     count = held_out_count(len(examples), limit)
     first = dict(zip(reversed(examples.labels), reversed(examples.texts), strict=True))
     never = {normalized(text) for text in first.values()}
-    held_out = set(draw_texts(examples.texts, count, seed, never=never))
+    held_out = dict.fromkeys(draw_texts(examples.texts, count, seed, never=never))
     if not held_out:
         raise DataError(
             f"too few examples ({len(examples):,}) to train on and to hold some out with texts of "
             "their own. Give more, or a file for validation: --valid-data FILE.",
             "too_few_examples",
         )
-    train, valid = (
-        LabelledExamples(
-            [text for n, text in enumerate(examples.texts) if (n in held_out) == is_held_out],
-            [label for n, label in enumerate(examples.labels) if (n in held_out) == is_held_out],
-        )
-        for is_held_out in (False, True)
-    )
-    return train, valid
+    kept = [number for number in range(len(examples)) if number not in held_out]
+    return examples.select(kept), examples.select(held_out)

@@ -1,25 +1,101 @@
-"""Search for data files.
+"""Search for data files, and the corpora that Polyhead knows by name.
 
 A file is looked for as it is named; then below each directory of $POLYHEAD_DATA; then in `home()`,
 where `polyhead data get` and `polyhead data make` write; then where Debian's packages of data are
 installed. In each place it may have the ending .gz.
+
+`catalog.toml` holds the checksum of every file that can be downloaded, taken of the unpacked
+contents: a host may compress them again, but not change them.
 """
 
 import difflib
 import os
-from collections.abc import Sequence
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from typing import Literal, NamedTuple
 
-from polyhead.data.catalog import KNOWN, data_dirs
 from polyhead.data.text_files import read_lines
-from polyhead.errors import DataError
+from polyhead.errors import ConfigError, DataError
 
 PACKAGED = Path("/usr/share/datasets")
 PACKAGES = {"fashion-mnist": "dataset-fashion-mnist"}  # directory there: Debian package
 
 
-def find(path: Path) -> Path:
+class RemoteFile(NamedTuple):
+    """A file of a corpus; the download may be compressed by gzip."""
+
+    name: str
+    url: str
+    n_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class KnownCorpus:
+    """A corpus that is generated ("made") or downloaded ("fetched") by name."""
+
+    name: str
+    description: str
+    languages: tuple[str, ...]
+    licence: str
+    kind: Literal["made", "fetched"]
+    files: tuple[RemoteFile, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """The command that makes or downloads it."""
+        return f"polyhead data {'make' if self.kind == 'made' else 'get'} {self.name}"
+
+    def installed(self) -> Path | None:
+        """Return the directory of the corpus, if there is one."""
+        places = [folder / self.name for folder in data_dirs()]
+        return next((place for place in places if place.is_dir()), None)
+
+
+def _read_known() -> dict[str, KnownCorpus]:
+    table = tomllib.loads((files(__package__) / "catalog.toml").read_text(encoding="utf-8"))
+    corpora = {}
+    for name, entry in table.items():
+        base = entry.pop("url", "")
+        remote = tuple(
+            RemoteFile(file.removesuffix(".gz"), f"{base}/{file}", n_bytes, sha256)
+            for file, n_bytes, sha256 in entry.pop("files", ())
+        )
+        languages = tuple(entry.pop("languages"))
+        corpora[name] = KnownCorpus(name=name, languages=languages, files=remote, **entry)
+    return corpora
+
+
+KNOWN = _read_known()
+
+
+def lookup(name: str) -> KnownCorpus:
+    """Return the corpus of this name."""
+    if name in KNOWN:
+        return KNOWN[name]
+    close = difflib.get_close_matches(name, KNOWN, n=1)
+    hint = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(KNOWN)}."
+    raise ConfigError(f"unknown corpus {name!r}. {hint}", "unknown_corpus")
+
+
+def home() -> Path:
+    """Return the user's data directory: $XDG_CACHE_HOME/polyhead, or ~/.cache/polyhead."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    cache = given if os.path.isabs(given) else os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(cache, "polyhead")
+
+
+def data_dirs() -> list[Path]:
+    """Return the data directories: those of $POLYHEAD_DATA (separated as in $PATH), then home."""
+    given = os.environ.get("POLYHEAD_DATA", "").split(os.pathsep)
+    return [*(Path(folder).expanduser() for folder in given if folder), home()]
+
+
+def find(path: str | Path) -> Path:
     """Return the first existing place of a file or directory; "-" is standard input."""
+    path = Path(path)
     if str(path) == "-":
         return path
     places = dict.fromkeys([path, *(folder / path for folder in data_dirs())])
@@ -29,11 +105,6 @@ def find(path: Path) -> Path:
                 return candidate
     searched = ", ".join(str(place.parent) for place in places)
     raise DataError(f"{path} not found (searched {searched}). {_hint(path)}", "not_found")
-
-
-def find_all(names: Sequence[str]) -> list[Path]:
-    """Find several files."""
-    return [find(Path(name)) for name in names]
 
 
 def find_lines(path: Path, encoding: str = "utf-8") -> list[str]:

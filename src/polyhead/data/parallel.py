@@ -8,28 +8,34 @@ can name `file:line`.
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from polyhead.data.config import DataConfig, make_missing
 from polyhead.data.doctor.alignment import judge
 from polyhead.data.holdout import (
     MAX_SHARE_OF_PAIRS,
+    Corpus,
+    Numbers,
     draw_texts,
     held_out_count,
     held_out_notice,
 )
-from polyhead.data.locate import find_all, find_lines
-from polyhead.data.records import Keys, Record, records_of
-from polyhead.data.text_files import BadLine, TextFile, read_text, skipped_notices
+from polyhead.data.locate import find, find_lines
+from polyhead.data.records import PAIR, Columns, Record, records_of
+from polyhead.data.text_files import (
+    BadLine,
+    OnBadLine,
+    TextFile,
+    check_bad_lines,
+    read_text,
+    skipped_notices,
+)
 from polyhead.errors import ConfigError, DataError
-
-OnBadLine = Literal["skip", "fail"]
-Numbers = npt.NDArray[np.int64]
 
 
 class Origin(NamedTuple):
@@ -78,13 +84,7 @@ class Pairs:
         return Pairs([self.sources[i] for i in indices], [self.targets[i] for i in indices], origin)
 
 
-@dataclass(frozen=True)
-class ParallelCorpus:
-    """Sentence pairs for training and for validation, and messages about them."""
-
-    train: Pairs
-    valid: Pairs
-    notices: tuple[str, ...]
+ParallelCorpus = Corpus[Pairs]
 
 
 def load_parallel(config: DataConfig, seed: int) -> ParallelCorpus:
@@ -120,17 +120,13 @@ def read_pairs(
             "no_data",
         )
     if pairs:
-        return read_pair_file(
-            find_all(pairs),
-            source_key=config.source_key,
-            target_key=config.target_key,
-            on_bad_line=config.on_bad_line,
-            encoding=config.encoding,
-        )
+        keys = (config.source_key, config.target_key)
+        paths = [find(name) for name in pairs]
+        return read_pair_file(paths, keys, config.on_bad_line, config.encoding)
     check_equal_count(sources, targets, where)
     return read_parallel(
-        find_all(sources),
-        find_all(targets),
+        [find(name) for name in sources],
+        [find(name) for name in targets],
         on_bad_line=config.on_bad_line,
         encoding=config.encoding,
     )
@@ -171,19 +167,21 @@ def read_parallel(
     check_equal_count(sources, targets, "data")
     texts = []
     for source_path, target_path in zip(sources, targets, strict=True):
-        check_different_files(source_path, target_path)
+        with suppress(OSError, ValueError):  # reported when the file is opened
+            if source_path == target_path or os.path.samefile(source_path, target_path):
+                message = f"{source_path} is both source and target; give two files"
+                raise DataError(message, "same_file")
         source = read_text(source_path, encoding=encoding)
         target = read_text(target_path, encoding=target_encoding or encoding)
-        check_equal_lengths(source, target)
+        if len(source.lines) != len(target.lines) and source.lines and target.lines:
+            raise _unequal_lengths(source, target)
         texts.append((source, target))
     return _gather([_side_by_side(*sides) for sides in texts], texts, on_bad_line)
 
 
 def read_pair_file(
     paths: Sequence[Path],
-    *,
-    source_key: str | None = None,
-    target_key: str | None = None,
+    keys: tuple[str | None, str | None] = (None, None),
     on_bad_line: OnBadLine = "skip",
     encoding: str = "utf-8",
 ) -> Pairs:
@@ -193,18 +191,15 @@ def read_pair_file(
     are the first two columns, or "source" and "target".
     """
     texts = [read_text(path, encoding=encoding) for path in paths]
-    for text in texts:
-        check_not_empty(text)
-    records = [records_of(text, Keys(source_key, target_key)) for text in texts]
+    records = [records_of(text, Columns(PAIR, keys)) for text in texts]
     return _gather(records, [(text, text) for text in texts], on_bad_line)
 
 
 def _side_by_side(source: TextFile, target: TextFile) -> Iterator[Record]:
     """Yield the lines of two files as pairs."""
-    bad_sources = {bad.line: bad for bad in source.bad}
-    bad_targets = {bad.line: bad for bad in target.bad}
+    bad = {bad.line: bad for bad in (*target.bad, *source.bad)}
     for line, pair in enumerate(zip(source.lines, target.lines, strict=True), start=1):
-        yield Record(line, *pair, bad_sources.get(line) or bad_targets.get(line))
+        yield Record(line, *pair, bad.get(line))
 
 
 def _gather(
@@ -213,71 +208,65 @@ def _gather(
     on_bad_line: OnBadLine,
 ) -> Pairs:
     """Collect the pairs of all files; skip bad lines or raise an error."""
+    for text in (text for sides in texts for text in sides):
+        if not text.lines:
+            raise DataError(f"{text.name} is empty", "no_text")
     sources: list[str] = []
     targets: list[str] = []
     places: list[tuple[int, int]] = []
     skipped: list[BadLine] = []
-    for number, records in enumerate(files):
-        for record in records:
-            bad = record.bad or _empty(record, texts[number])
-            if bad is None:
-                sources.append(record.source)
-                targets.append(record.target)
-                places.append((number, record.line))
-            elif on_bad_line == "skip":
-                skipped.append(bad)
+    for number, (records, sides) in enumerate(zip(files, texts, strict=True)):
+        for line, source, target, bad in records:
+            if bad is None and source.strip() and target.strip():
+                sources.append(source)
+                targets.append(target)
+                places.append((number, line))
             else:
-                raise DataError(
-                    f'{bad}. Correct it, or skip such lines with data.on_bad_line = "skip".',
-                    "bad_line",
-                )
-    check_usable(sources, targets, skipped, [text.name for sides in texts for text in sides])
+                skipped.append(bad or _empty(line, source, target, sides))
+    check_bad_lines(skipped, on_bad_line)
+    names = [text.name for sides in texts for text in sides]
+    where = ", ".join(dict.fromkeys(names[:6]))
+    if not sources:
+        reason = f"; the first reason: {skipped[0]}" if skipped else ""
+        raise DataError(f"{where}: no usable pair in {len(skipped):,} lines{reason}", "no_text")
+    if len(sources) > 1 and sources == targets:
+        raise DataError(
+            f"{where}: source and target are the same text; give two languages", "same_text"
+        )
     notices = dict.fromkeys(notice for sides in texts for text in sides for notice in text.notices)
-    file, line = np.array(places, dtype=np.int64).T
-    origin = Origin(
-        tuple(source.name for source, _ in texts),
-        tuple(target.name for _, target in texts),
-        file,
-        line,
-    )
+    origin = Origin(tuple(names[::2]), tuple(names[1::2]), *np.array(places, dtype=np.int64).T)
     return Pairs(sources, targets, origin, tuple(skipped), tuple(notices))
 
 
-def _empty(record: Record, sides: tuple[TextFile, TextFile]) -> BadLine | None:
+def _empty(line: int, source: str, target: str, sides: tuple[TextFile, TextFile]) -> BadLine:
     """Return why a record with an empty side is no pair."""
-    no_source, no_target = not record.source.strip(), not record.target.strip()
-    if no_source and no_target:
-        return BadLine(sides[0].name, record.line, "both sides are empty")
-    if no_source:
-        return BadLine(sides[0].name, record.line, "the source is empty")
-    return BadLine(sides[1].name, record.line, "the target is empty") if no_target else None
+    if source.strip():
+        return BadLine(sides[1].name, line, "the target is empty")
+    why = "the source is empty" if target.strip() else "both sides are empty"
+    return BadLine(sides[0].name, line, why)
 
 
-def hold_out(pairs: Pairs, amount: int | float, seed: int) -> tuple[Pairs, Pairs]:
-    """Split into (train, held out): a count of pairs, or a fraction between 0 and 1.
+def hold_out(pairs: Pairs, count: int, seed: int) -> tuple[Pairs, Pairs]:
+    """Split into (train, held out).
 
     All pairs with the same source, ignoring case and white space, go to the same part, so that the
     model is not validated on a source it has seen. A few less than requested may be held out.
     """
-    fraction = amount if isinstance(amount, float) else amount / max(1, len(pairs))
-    wanted = round(fraction * len(pairs)) if 0 < fraction < 1 else 0
-    if not 0 < wanted < len(pairs):
+    if not 0 < count < len(pairs):
         raise ConfigError(
-            f"cannot hold out {amount} of {len(pairs)} pairs: give a count below their number, or "
-            "a fraction between 0 and 1 of at least one pair",
+            f"cannot hold out {count} of {len(pairs)} pairs: give a count below their number",
             "invalid_hold_out",
         )
-    held = draw_texts(pairs.sources, wanted, seed)
+    held = draw_texts(pairs.sources, count, seed)
     if not held:
         raise DataError(
-            f"cannot hold out {wanted} of {len(pairs)} pairs: every source occurs more often than "
+            f"cannot hold out {count} of {len(pairs)} pairs: every source occurs more often than "
             "that, and its repetitions must stay together",
             "too_few_examples",
         )
     chosen = set(held)
     train = pairs.select([index for index in range(len(pairs)) if index not in chosen])
-    train = replace(train, skipped=pairs.skipped, notices=pairs.notices)
-    return train, pairs.select(sorted(held))
+    return replace(train, skipped=pairs.skipped, notices=pairs.notices), pairs.select(held)
 
 
 def check_equal_count(sources: Sequence[object], targets: Sequence[object], where: str) -> None:
@@ -290,54 +279,17 @@ def check_equal_count(sources: Sequence[object], targets: Sequence[object], wher
         )
 
 
-def check_different_files(source: Path, target: Path) -> None:
-    """Reject one file as source and target."""
-    try:
-        is_same = source == target or os.path.samefile(source, target)
-    except (OSError, ValueError):
-        return  # the error is reported when the file is opened
-    if is_same:
-        raise DataError(f"{source} is both source and target; give two files", "same_file")
-
-
-def check_not_empty(text: TextFile) -> None:
-    """Require a file with lines."""
-    if not text.lines:
-        raise DataError(f"{text.name} is empty", "no_text")
-
-
-def check_equal_lengths(source: TextFile, target: TextFile) -> None:
-    """Require two files with equal numbers of lines."""
-    check_not_empty(source)
-    check_not_empty(target)
-    if len(source.lines) != len(target.lines):
-        raise DataError(
-            f"{source.name} has {len(source.lines):,} lines, {target.name} has "
-            f"{len(target.lines):,}: line n of one must translate line n of the other"
-            f"{_difference(source, target)}",
-            "unequal_lengths",
-        )
-
-
-def _difference(source: TextFile, target: TextFile) -> str:
-    """Return a hint at where two files of unequal length diverge, as the end of a sentence."""
+def _unequal_lengths(source: TextFile, target: TextFile) -> DataError:
+    """Return the error about files of unequal length, with a hint at where they diverge."""
     longer, shorter = sorted((source, target), key=lambda text: -len(text.lines))
     extra = longer.lines[len(shorter.lines) :]
     if not any(line.strip() for line in extra):
-        return f"; remove the empty lines at the end of {longer.name}"
-    spans = judge(source.lines, target.lines).misaligned_spans
-    return f"; they seem to diverge near line {spans[0].start + 1:,}" if spans else ""
-
-
-def check_usable(
-    sources: list[str], targets: list[str], skipped: list[BadLine], names: list[str]
-) -> None:
-    """Require at least one pair, and two sides that differ."""
-    where = ", ".join(dict.fromkeys(names[:6]))
-    if not sources:
-        reason = f"; the first reason: {skipped[0]}" if skipped else ""
-        raise DataError(f"{where}: no usable pair in {len(skipped):,} lines{reason}", "no_text")
-    if len(sources) > 1 and sources == targets:
-        raise DataError(
-            f"{where}: source and target are the same text; give two languages", "same_text"
-        )
+        hint = f"; remove the empty lines at the end of {longer.name}"
+    else:
+        spans = judge(source.lines, target.lines).misaligned_spans
+        hint = f"; they seem to diverge near line {spans[0].start + 1:,}" if spans else ""
+    return DataError(
+        f"{source.name} has {len(source.lines):,} lines, {target.name} has "
+        f"{len(target.lines):,}: line n of one must translate line n of the other{hint}",
+        "unequal_lengths",
+    )

@@ -1,23 +1,14 @@
 """Plain text for models of one language: joined files, of which the end may be held out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from polyhead.data.config import DataConfig, make_missing
-from polyhead.data.holdout import held_out_count, held_out_notice
-from polyhead.data.locate import find_all
+from polyhead.data.holdout import Corpus, held_out_count, held_out_notice
+from polyhead.data.locate import find
 from polyhead.data.text_files import check_bad_lines, read_text, skipped_notices
 from polyhead.errors import ConfigError, DataError
 
-
-@dataclass(frozen=True)
-class PlainCorpus:
-    """Lines for training and for validation, and messages about them."""
-
-    train: list[str]
-    valid: list[str]
-    notices: tuple[str, ...]
+PlainCorpus = Corpus[list[str]]
 
 
 def load_plain(config: DataConfig, most: int | None = None) -> PlainCorpus:
@@ -29,25 +20,24 @@ def load_plain(config: DataConfig, most: int | None = None) -> PlainCorpus:
         raise ConfigError("data.text: give a file of plain text, as in --text FILE", "no_data")
     make_missing(config)
     notices: list[str] = []
-    paths, valid_paths = find_all(config.text), find_all(config.valid_text)
-    lines = _read(paths, config, notices)
-    if valid_paths:
-        return PlainCorpus(lines, _read(valid_paths, config, notices), tuple(notices))
+    lines = _read(config.text, config, notices)
+    if config.valid_text:
+        return PlainCorpus(lines, _read(config.valid_text, config, notices), tuple(notices))
     count = held_out_count(len(lines), most)
     train, valid = lines[:-count], lines[-count:]
     if not any(train) or not any(valid):
         raise DataError(
-            f"{paths[0]}: {len(lines)} lines are not enough to train on and to hold some out. Give "
-            "more text, or a validation file.",
+            f"{config.text[0]}: {len(lines)} lines are not enough to train on and to hold some "
+            "out. Give more text, or a validation file.",
             "too_few_examples",
         )
     notices.append(held_out_notice(len(valid), len(lines), "lines, the last ones,"))
     return PlainCorpus(train, valid, tuple(notices))
 
 
-def _read(paths: Sequence[Path], config: DataConfig, notices: list[str]) -> list[str]:
+def _read(names: Sequence[str], config: DataConfig, notices: list[str]) -> list[str]:
     lines: list[str] = []
-    for path in paths:
+    for path in map(find, names):
         text = read_text(path, encoding=config.encoding)
         if not any(text.lines):
             reason = f" ({text.bad[0]})" if text.bad else ""

@@ -15,11 +15,11 @@ import io
 import itertools
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Literal, cast
 
 from polyhead.data.encodings import (
     WIDE,
@@ -39,7 +39,11 @@ MAX_UNPACKED = 8 << 30  # bytes that one gzip file may become
 MAX_RATIO = 200  # unpacked to packed bytes, beyond RATIO_FREE; that of text is 3 to 10
 RATIO_FREE = 64 << 20
 
+OnBadLine = Literal["skip", "fail"]
+
+GZIP = b"\x1f\x8b"
 NOT_TEXT = {
+    GZIP: "packed by gzip twice",
     b"PK\x03\x04": "a zip archive (as .docx and .xlsx are)",
     b"BZh": "packed by bzip2",
     b"\xfd7zXZ\x00": "packed by xz",
@@ -49,26 +53,23 @@ NOT_TEXT = {
     b"\xff\xd8\xff": "a picture",
     b"\xd0\xcf\x11\xe0": "an old Office document",
 }
-GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that cannot be used, and why."""
+    """A line that cannot be used, and why.
+
+    `looks_like` is the likely encoding of an undecodable line, "" if that is unknown, and None if
+    the encoding is not the problem.
+    """
 
     file: str
     line: int
     why: str
+    looks_like: str | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.why}"
-
-
-@dataclass(frozen=True)
-class MisreadLine(BadLine):
-    """A line that is not in the given encoding; `looks_like` names another, or is empty."""
-
-    looks_like: str = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,6 @@ class TextFile:
     notices: tuple[str, ...]
 
 
-class OverlongLine(NamedTuple):
-    """Replaces a line that was dropped while it was read."""
-
-    n_bytes: int
-
-
 def read_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
     """Return all lines of a file ("-" is standard input); raise an error at a bad line."""
     text = read_text(path, encoding=encoding)
@@ -94,7 +89,7 @@ def read_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
     return text.lines
 
 
-def check_bad_lines(bad: Sequence[BadLine], on_bad_line: str) -> None:
+def check_bad_lines(bad: Sequence[BadLine], on_bad_line: OnBadLine) -> None:
     """Raise an error at the first bad line if so configured."""
     if bad and on_bad_line == "fail":
         raise DataError(f"{bad[0]}. Correct or remove the line.", "bad_line")
@@ -110,67 +105,60 @@ def skipped_notices(bad: Sequence[BadLine]) -> list[str]:
 
 
 def read_text(path: Path, *, encoding: str = "utf-8") -> TextFile:
-    """Read all lines of a file, good and bad.
+    """Read all lines of a file ("-" is standard input), good and bad."""
+    with open_binary(path) as stream:
+        return read_stream(stream, "stdin" if str(path) == "-" else str(path), encoding)
+
+
+def read_stream(stream: io.BufferedIOBase, name: str, encoding: str = "utf-8") -> TextFile:
+    """Read all lines of an open file, good and bad.
 
     If most lines are in another encoding, the file is, and that is always an error:
     skipping them would leave a corpus of the lines that happen to be plain ASCII.
     """
-    name = display_name(path)
-    lines: list[str] = []
-    bad: list[BadLine] = []
-    notices: list[str] = []
-    with open_binary(path) as stream:
-        for line in scan(stream, name, encoding=encoding, notify=notices.append):
-            if isinstance(line, BadLine):
-                bad.append(line)
-            lines.append("" if isinstance(line, BadLine) else line)
-    _check_encoding(bad, sum(map(bool, lines)), encoding)
-    return TextFile(name, lines, tuple(bad), tuple(notices))
-
-
-def scan(
-    stream: io.BufferedIOBase, name: str, *, encoding: str, notify: Callable[[str], None]
-) -> Iterator[str | BadLine]:
-    """Yield the lines of an open file, each as text or as a bad line."""
     chunks = unpacked(stream, name)
     head = next(chunks, b"")
-    _check_format(head, name)
-    detected = recognise(head[: 1 << 14], canonical(encoding), name)
-    if detected.notice:
-        notify(detected.notice)
-    chunks = narrow(itertools.chain([head[detected.skip :]], chunks), detected.encoding, name)
-    line_encoding = "utf-8" if WIDE.fullmatch(detected.encoding) else detected.encoding
+    for magic, kind in NOT_TEXT.items():
+        if head.startswith(magic):
+            message = f"{name}: {kind}, not text; give a plain text file (it may be .gz)"
+            raise DataError(message, "not_text")
+    detected, skip, notice = recognise(head[: 1 << 14], canonical(encoding), name)
+    chunks = itertools.chain([head[skip:]], chunks)
+    if WIDE.fullmatch(detected):
+        chunks, detected = narrow(chunks, detected, name), "utf-8"
+    lines: list[str] = []
+    bad: list[BadLine] = []
     for number, raw in enumerate(split(chunks), start=1):
-        if isinstance(raw, OverlongLine):
-            yield BadLine(name, number, f"longer than {MAX_LINE:,} bytes ({raw.n_bytes:,})")
-            continue
+        lines.append("")
         try:
-            yield decode(raw, line_encoding)
+            if isinstance(raw, int):
+                raise NotTextError(f"longer than {MAX_LINE:,} bytes ({raw:,})")
+            lines[-1] = decode(raw, detected)
         except NotTextError as error:
-            if error.looks_like is None:
-                yield BadLine(name, number, str(error))
-            else:
-                yield MisreadLine(name, number, str(error), error.looks_like)
+            bad.append(BadLine(name, number, str(error), error.looks_like))
+    misread = [line for line in bad if line.looks_like is not None]
+    n_lines = sum(map(bool, lines)) + len(bad)
+    if 2 * len(misread) > n_lines:
+        raise _wrong_encoding(misread, n_lines, encoding)
+    return TextFile(name, lines, tuple(bad), () if notice is None else (notice,))
 
 
-def split(chunks: Iterator[bytes]) -> Iterator[bytes | OverlongLine]:
-    """Cut a stream at the byte 0x0A only; overlong lines are counted instead of kept."""
+def split(chunks: Iterator[bytes]) -> Iterator[bytes | int]:
+    """Cut a stream at the byte 0x0A only; of an overlong line, yield the length instead."""
     start, dropped = b"", 0  # of the unfinished line: its bytes, and the number of dropped ones
     for chunk in chunks:
         first, *others = chunk.split(b"\n")
         start += first
         for other in others:
-            yield _finish(start.removesuffix(b"\r"), dropped)
+            start = start.removesuffix(b"\r")
+            n_bytes = dropped + len(start)
+            yield start if n_bytes <= MAX_LINE else n_bytes
             start, dropped = other, 0
         if len(start) > MAX_LINE + 1:  # one more may be a carriage return
             start, dropped = b"", dropped + len(start)
     if start or dropped:
-        yield _finish(start, dropped)
-
-
-def _finish(line: bytes, dropped: int) -> bytes | OverlongLine:
-    n_bytes = len(line) + dropped
-    return OverlongLine(n_bytes) if n_bytes > MAX_LINE else line
+        n_bytes = dropped + len(start)
+        yield start if n_bytes <= MAX_LINE else n_bytes
 
 
 def unpacked(stream: io.BufferedIOBase, name: str) -> Iterator[bytes]:
@@ -194,10 +182,7 @@ def unpacked(stream: io.BufferedIOBase, name: str) -> Iterator[bytes]:
                 n_bytes += len(chunk)
                 _check_ratio(n_bytes, packed.n_bytes, name)
                 yield chunk
-    except EOFError:
-        message = f"{name}: truncated gzip data; copy or download the file again"
-        raise DataError(message, "damaged_gzip") from None
-    except (gzip.BadGzipFile, zlib.error) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         message = f"{name}: damaged gzip data ({error}); copy or download the file again"
         raise DataError(message, "damaged_gzip") from None
     except OSError as error:
@@ -238,55 +223,36 @@ def _check_ratio(n_unpacked: int, n_packed: int, name: str) -> None:
     )
 
 
-def _check_format(head: bytes, name: str) -> None:
-    """Reject common formats that are not text."""
-    if head.startswith(GZIP):
-        raise DataError(f"{name}: packed by gzip twice; unpack it once", "not_text")
-    for magic, kind in NOT_TEXT.items():
-        if head.startswith(magic):
-            message = f"{name}: {kind}, not text; give a plain text file (it may be .gz)"
-            raise DataError(message, "not_text")
-
-
-def _check_encoding(bad: list[BadLine], n_good: int, encoding: str) -> None:
-    """Reject a file of which more than half of the lines are in another encoding."""
-    misread = [line for line in bad if isinstance(line, MisreadLine)]
-    n_lines = n_good + len(bad)
-    if 2 * len(misread) <= n_lines:
-        return
+def _wrong_encoding(misread: Sequence[BadLine], n_lines: int, encoding: str) -> DataError:
+    """Return the error about a file of which most lines are in another encoding."""
     first, given = misread[0], display_encoding(canonical(encoding))
+    share = f"like {len(misread):,} of {n_lines:,} lines"
     for likely in ("cp949", "utf-8"):
         if 2 * sum(line.looks_like == likely for line in misread) > len(misread):
-            raise DataError(
+            return DataError(
                 f"{first.file}:{first.line}: not {given} but {display_encoding(likely)}, "
-                f"like {len(misread):,} of {n_lines:,} lines; {remedy(likely)}",
+                f"{share}; {remedy(likely)}",
                 "wrong_encoding",
             )
-    raise DataError(
-        f"{first}, like {len(misread):,} of {n_lines:,} lines; name the file's encoding, "
-        'for instance --encoding cp1252 (data.encoding = "cp1252"), or convert it to UTF-8',
+    return DataError(
+        f"{first}, {share}; name the file's encoding, for instance --encoding cp1252 "
+        '(data.encoding = "cp1252"), or convert it to UTF-8',
         "wrong_encoding",
     )
 
 
-@contextmanager
-def open_binary(path: Path) -> Iterator[io.BufferedIOBase]:
+def open_binary(path: Path) -> AbstractContextManager[io.BufferedIOBase]:
     """Open a file for reading; report problems with the path as DataError."""
     if str(path) == "-":
-        yield cast(io.BufferedIOBase, sys.stdin.buffer)  # closed by the interpreter
-        return
+        return nullcontext(cast(io.BufferedIOBase, sys.stdin.buffer))  # closed by the interpreter
     try:
-        stream = path.open("rb")
+        return path.open("rb")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file{_suggestion(path)}", "not_found") from None
     except IsADirectoryError:
         raise DataError(f"{path}: a directory; give a file", "not_a_file") from None
-    except PermissionError:
-        raise DataError(f"{path}: no permission to read it", "cannot_read") from None
     except (OSError, ValueError) as error:
         raise DataError(f"{str(path)!r}: cannot be opened ({error})", "cannot_read") from None
-    with stream:
-        yield stream
 
 
 def _suggestion(path: Path) -> str:
@@ -299,8 +265,3 @@ def _suggestion(path: Path) -> str:
     if path.name + ".gz" in names:
         close = [path.name + ".gz"]
     return f"; did you mean {' or '.join(close)}?" if close else f" in {path.parent}"
-
-
-def display_name(path: Path) -> str:
-    """Return the name of a file in messages."""
-    return "stdin" if str(path) == "-" else str(path)

@@ -12,7 +12,7 @@ from polyhead.data.batches.base import group_by_length, pad
 from polyhead.data.batches.labelled import framed
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import LabelledExamples, class_numbers, read_labelled
-from polyhead.data.locate import find_all
+from polyhead.data.locate import find
 from polyhead.errors import CheckpointError
 from polyhead.metrics.bootstrap import SAMPLES, Interval, interval
 from polyhead.metrics.classification import ClassificationReport, as_text, report
@@ -129,7 +129,7 @@ class TextClassifier(Pipeline):
         notices: list[str] = []
         keys = (self.data.text_key, self.data.label_key)
         config = replace(DataConfig(encoding=encoding), text_key=keys[0], label_key=keys[1])
-        return read_labelled(find_all([str(file) for file in files]), config, notices), notices
+        return read_labelled([find(file) for file in files], config, notices), notices
 
 
 def class_names(classifier: Pipeline) -> tuple[str, ...]:

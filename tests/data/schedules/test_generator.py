@@ -12,7 +12,6 @@ import pytest
 from expected_errors import raises
 
 from polyhead.data.schedules import generator as schedules
-from polyhead.data.schedules import labels
 from polyhead.data.schedules.fillers import fillers, rows
 from polyhead.data.schedules.generator import Splits, compose, generate, is_held_out, write
 from polyhead.data.schedules.patterns import SLOT, all_patterns, read_patterns
@@ -261,14 +260,14 @@ def test_a_request_for_more_sentences_than_exist_is_an_error(monkeypatch):
 
 
 def test_labelled_sets_are_disjoint_and_have_every_topic():
-    sets = labels.generate(n_train=300, n_valid=40, n_test=40)
+    sets = schedules.generate_labelled(n_train=300, n_valid=40, n_test=40)
     assert {split: len(examples) for split, examples in sets.items()} == {
         "train": 300, "valid": 40, "test": 40
     }  # fmt: skip
     texts = [text for examples in sets.values() for text, _ in examples]
     assert len(set(texts)) == len(texts)
     assert {label for _, label in sets["train"]} == {"amounts", "events", "people", "places"}
-    assert labels.generate(n_train=10, n_valid=40, n_test=40)["valid"] == sets["valid"]
+    assert schedules.generate_labelled(n_train=10, n_valid=40, n_test=40)["valid"] == sets["valid"]
 
 
 def test_no_word_occurs_twice_in_a_sentence():

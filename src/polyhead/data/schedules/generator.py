@@ -13,6 +13,9 @@ The same arguments give the same sentences in every process; they are drawn with
 `random.Random.random`, whose numbers are stable between versions of Python. A new release of Babel
 may format a date differently. The test and validation sets do not depend on the size of the
 training set.
+
+For text classification, Korean sentences are labelled with their topic. The topics share their
+words, so that a classifier has to read the sentence.
 """
 
 import hashlib
@@ -27,7 +30,15 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from polyhead.data.schedules.fillers import fillers
-from polyhead.data.schedules.patterns import Attribute, Filler, Pattern, all_patterns, kind_of
+from polyhead.data.schedules.patterns import (
+    TOPICS,
+    Attribute,
+    Filler,
+    Pattern,
+    all_patterns,
+    kind_of,
+    patterns_of,
+)
 from polyhead.errors import DataError
 
 Pair = tuple[str, str]  # Korean, English
@@ -76,6 +87,29 @@ def write(
     readme = (files(__package__) / "readme.txt").read_text(encoding="utf-8")
     texts["README.md"] = readme.format(n_train=n_train, n_valid=n_valid, n_test=n_test, seed=seed)
     return write_files(folder, texts)
+
+
+def generate_labelled(
+    n_train: int = 2_000, n_valid: int = 400, n_test: int = 400, seed: int = 1
+) -> dict[str, list[tuple[str, str]]]:
+    """Return disjoint sets of Korean texts with their topics, the same for the same arguments."""
+    sizes = {"test": n_test, "valid": n_valid, "train": n_train}
+    splits = draw_splits(
+        sizes,
+        f"schedules kinds {{split}} {seed}",
+        lambda rng: pick(rng, patterns_of(pick(rng, sorted(TOPICS)))),
+        sides=1,
+    )
+    return {name: [(s.pair[0], s.topic) for s in splits[name]] for name in splits}
+
+
+def write_labelled(folder: Path) -> list[Path]:
+    """Write train-kinds.tsv, valid-kinds.tsv and test-kinds.tsv."""
+    texts = {
+        f"{split}-kinds.tsv": "".join(f"{text}\t{label}\n" for text, label in examples)
+        for split, examples in generate_labelled().items()
+    }
+    return write_files(folder, {name: "text\tlabel\n" + text for name, text in texts.items()})
 
 
 def draw_splits(
