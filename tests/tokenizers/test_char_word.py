@@ -1,5 +1,6 @@
 """Characters, words and Hangul letters as units."""
 
+import json
 import unicodedata
 
 import pytest
@@ -9,12 +10,7 @@ from hypothesis import strategies as st
 from polyhead.special_tokens import EOS, UNK
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.char_word import CharWordTokenizer, build_vocab
-from polyhead.tokenizers.storage import (
-    check_config,
-    load_tokenizers,
-    save_tokenizers,
-    train_tokenizers,
-)
+from polyhead.tokenizers.storage import load_tokenizers, save_tokenizers, train_tokenizers
 
 CORPUS = ["b a b", "c a b", "한 b"]
 
@@ -107,12 +103,13 @@ def test_phonemes_are_kept(tmp_path):
     assert len(again.source.encode("각")) == 4  # three letters and the end
 
 
-def test_jamo_is_off_in_older_files():
-    before = {
-        "kind": "words", "vocab": 50, "joint": True, "lowercase": False, "sampling": 0.0,
-        "character_coverage": 1.0, "byte_fallback": True,
-    }  # fmt: skip
-    assert check_config(before) == TextConfig("words", vocab=50)
+def test_jamo_is_off_in_older_files(tmp_path):
+    config = TextConfig("words", vocab=50)
+    save_tokenizers(train_tokenizers(CORPUS, [], config), tmp_path)
+    index = json.loads((tmp_path / "tokenizer.json").read_text())
+    del index["config"]["jamo"]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(index))
+    assert load_tokenizers(tmp_path).config == config
 
 
 def test_jamo_requires_words():

@@ -92,15 +92,13 @@ class Tokenizer(Protocol):
 
     def __len__(self) -> int:
         """Return the number of ids."""
-        ...
 
     def normalise(self, line: str) -> str:
         """Return the form of a line that is encoded and that offsets of `pieces` refer to."""
-        ...
 
     def reads_line_ends(self) -> bool:
         """Return whether line ends are encoded; then EOS ends a text, not a line."""
-        ...
+        return False
 
     def encode(self, line: str, *, sample: Random | None = None) -> list[int]:
         """Return a line's ids, closed by EOS.
@@ -108,27 +106,23 @@ class Tokenizer(Protocol):
         With `sample` and a configuration with sampling, the segmentation is drawn. It depends on
         the line and the state of that generator alone.
         """
-        ...
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
-        """Encode many lines without sampling; faster than one by one."""
-        ...
+        """Encode many lines without sampling; may be faster than one by one."""
+        return [self.encode(line) for line in lines]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text up to the first EOS, without PAD and BOS."""
-        ...
+        return "".join(piece.text for piece in self.pieces_of_ids(ids))
 
     def pieces(self, line: str) -> list[Piece]:
         """Return one piece for each id of `encode(line)` except EOS; together the whole line."""
-        ...
 
     def pieces_of_ids(self, ids: Iterable[int]) -> list[Piece]:
         """Return one piece for each id before the first EOS; offsets refer to `decode(ids)`.
 
         PAD and BOS are empty pieces, so that the n-th piece is always that of the n-th id.
         """
-        ...
 
     def symbol(self, id: int) -> str:
         """Return a printable name of an id, never empty."""
-        ...

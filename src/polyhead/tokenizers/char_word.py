@@ -17,7 +17,7 @@ from unicodedata import normalize
 
 from polyhead.errors import DataError
 from polyhead.special_tokens import EOS, SPECIALS, UNK
-from polyhead.tokenizers.base import UNKNOWN, Piece, TextConfig
+from polyhead.tokenizers.base import UNKNOWN, Piece, TextConfig, Tokenizer
 from polyhead.tokenizers.normalize import before_end, checked, normalise, printable, tile
 
 FIRST = len(SPECIALS)
@@ -57,13 +57,12 @@ def split(text: str, config: TextConfig) -> Sequence[str]:
     return text.split(" ") if config.kind == "words" and text else text
 
 
-class CharWordTokenizer:
+class CharWordTokenizer(Tokenizer):
     """Tokenizer with one id per unit and only one segmentation of a text."""
 
     def __init__(self, units: tuple[str, ...], config: TextConfig) -> None:
         """Use these units; ValueError if a text cannot contain them."""
-        self.units = units
-        self.config = config
+        self.units, self.config = units, config
         self.numbers = {unit: FIRST + place for place, unit in enumerate(units)}
         if len(self.numbers) != len(units):
             raise ValueError("a unit is in the vocabulary twice")
@@ -81,34 +80,18 @@ class CharWordTokenizer:
         return FIRST + len(self.units)
 
     def normalise(self, line: str) -> str:
-        """Return the form of a line that is encoded; see `prepare`."""
         return prepare(line, self.config)
 
-    def reads_line_ends(self) -> bool:
-        """Return False: line ends are normalised to spaces."""
-        return False
-
     def encode(self, line: str, *, sample: Random | None = None) -> list[int]:  # noqa: ARG002
-        """Return a line's ids, closed by EOS; there is nothing to sample."""
         units = split(self.normalise(line), self.config)
         return [self.numbers.get(unit, UNK) for unit in units] + [EOS]
 
-    def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
-        """Encode many lines."""
-        return [self.encode(line) for line in lines]
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return the text up to the first EOS."""
-        return "".join(piece.text for piece in self.pieces_of_ids(ids))
-
     def pieces(self, line: str) -> list[Piece]:
-        """Return one piece for each id of `encode(line)` except EOS, unknown text included."""
         units = split(self.normalise(line), self.config)
         ids = [self.numbers.get(unit, UNK) for unit in units]
         return tile(ids, [self.gap + unit for unit in units])
 
     def pieces_of_ids(self, ids: Iterable[int]) -> list[Piece]:
-        """Return one piece for each id before the first EOS."""
         written = before_end(ids, len(self))
         return tile(written, [self.texts[id] for id in written])
 
@@ -123,7 +106,6 @@ class CharWordTokenizer:
         return "", "", "", *(self.gap + unit for unit in (UNKNOWN, *self.units))
 
     def symbol(self, id: int) -> str:
-        """Return an id's name: the unit itself, with ▁ for the space."""
         if checked(id, len(self)) < FIRST:
             return SPECIALS[id]
         return printable(self.units[id - FIRST].replace(" ", "▁"))

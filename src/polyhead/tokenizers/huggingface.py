@@ -16,13 +16,14 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, get_args
 
 import sentencepiece
 
 from polyhead.errors import CheckpointError, MissingError
 from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS, UNK
-from polyhead.tokenizers.base import MAX_VOCAB, UNKNOWN, Piece, TextConfig
+from polyhead.tokenizers.base import MAX_VOCAB, UNKNOWN, Piece, TextConfig, Tokenizer
+from polyhead.tokenizers.normalize import before_end, checked
 
 EngineKind = Literal["fast", "marian"]  # of the package `tokenizers`, and of Marian
 PREFIX = "hf_"
@@ -37,33 +38,8 @@ SURE_END = re.compile(r"\S(?=[ \n])")
 IdSpans = list[tuple[int, int, int]]  # original id, start and end of its text
 
 
-@runtime_checkable
-class TokenizerEngine(Protocol):
-    """The original tokenizer, with the original ids."""
-
-    def normalise(self, line: str) -> str:
-        """Return the text that offsets refer to."""
-        ...
-
-    def cut(self, line: str) -> IdSpans:
-        """Return a line's ids and offsets."""
-        ...
-
-    def read(self, text: str) -> Iterator[int]:
-        """Yield the ids alone, of a text that may be long."""
-        ...
-
-    def join(self, ids: Sequence[int]) -> str:
-        """Return the text of ids."""
-        ...
-
-    def name(self, id: int) -> str:
-        """Return the text of one id."""
-        ...
-
-
 @dataclass(frozen=True)
-class HuggingFaceTokenizer:
+class HuggingFaceTokenizer(Tokenizer):
     """Tokenizer of one side; `ids` holds the original id of each id, `files` its files."""
 
     kind: EngineKind
@@ -72,7 +48,7 @@ class HuggingFaceTokenizer:
     side: Literal["source", "target"] = "source"
 
     @cached_property
-    def engine(self) -> TokenizerEngine:
+    def engine(self) -> "MarianEngine | FastEngine":
         """The original tokenizer; CheckpointError or MissingError if it cannot be loaded."""
         try:
             if self.kind == "marian":
@@ -92,7 +68,6 @@ class HuggingFaceTokenizer:
         return len(self.ids)
 
     def normalise(self, line: str) -> str:
-        """Return the text that offsets refer to."""
         return self.engine.normalise(line)
 
     def reads_line_ends(self) -> bool:
@@ -100,16 +75,11 @@ class HuggingFaceTokenizer:
         return "\n" in self.decode(self.encode("\n"))
 
     def encode(self, line: str, *, sample: Random | None = None) -> list[int]:  # noqa: ARG002
-        """Return a line's ids, closed by EOS; sampling is not supported."""
         return [*(self.our_ids.get(id, UNK) for id in self.engine.read(line)), EOS]
 
-    def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
-        """Encode many lines."""
-        return [self.encode(line) for line in lines]
-
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text up to the first EOS."""
-        return self.engine.join([self.ids[id] for id in self._written(ids) if id > BOS])
+        written = before_end(ids, len(self))
+        return self.engine.join([self.ids[id] for id in written if id > BOS])
 
     def pieces(self, line: str) -> list[Piece]:
         """Return one piece for each id; spaces belong to the piece after them."""
@@ -120,28 +90,15 @@ class HuggingFaceTokenizer:
 
     def pieces_of_ids(self, ids: Iterable[int]) -> list[Piece]:
         """Return one piece for each id: the text that it adds."""
-        written = self._written(ids)
+        written = before_end(ids, len(self))
         text = self.decode(written)
         ends = [len(self.decode(written[: i + 1])) for i in range(len(written))]
         return self._tiled(written, ends, text)
 
     def symbol(self, id: int) -> str:
-        """Return a printable name of an id."""
-        if not 0 <= id < len(self):
-            raise ValueError(f"id {id} is not in a vocabulary of {len(self)}")
+        id = checked(id, len(self))
         name = SPECIALS[id] if id <= EOS else self.engine.name(self.ids[id])
         return name if name.isprintable() and name else repr(name)
-
-    def _written(self, ids: Iterable[int]) -> list[int]:
-        """Return the ids before the first EOS."""
-        known: list[int] = []
-        for id in ids:
-            if id == EOS:
-                break
-            if not 0 <= id < len(self):
-                raise ValueError(f"id {id} is not in a vocabulary of {len(self)}")
-            known.append(int(id))
-        return known
 
     def _tiled(self, ids: Sequence[int], ends: Sequence[int], text: str) -> list[Piece]:
         pieces, at = [], 0
@@ -171,7 +128,7 @@ class FastEngine:
         self.portion = PORTION if _cuts_as_gpt2(tokenizers, self.program) else None
 
     def normalise(self, line: str) -> str:
-        """Return the line itself."""
+        """Return the text that offsets refer to: the line itself."""
         return line
 
     def cut(self, line: str) -> IdSpans:
@@ -276,7 +233,6 @@ class MarianEngine:
         return "".join(self._surfaces(self._pieces(line)))
 
     def cut(self, line: str) -> IdSpans:
-        """Return a line's ids and offsets."""
         pieces, at, spans = self._pieces(line), 0, []
         for piece, text in zip(pieces, self._surfaces(pieces), strict=True):
             spans.append((self.numbers.get(piece, self.unknown), at, at + len(text)))
@@ -284,16 +240,13 @@ class MarianEngine:
         return spans
 
     def read(self, text: str) -> Iterator[int]:
-        """Yield the ids."""
         return (self.numbers.get(piece, self.unknown) for piece in self._pieces(text))
 
     def join(self, ids: Sequence[int]) -> str:
-        """Return the text of ids."""
         pieces = [f"{SPACE}{UNKNOWN}" if i == self.unknown else self.name(i) for i in ids]
         return "".join(pieces).replace(SPACE, " ").strip()
 
     def name(self, id: int) -> str:
-        """Return the text of one id."""
         return self.names.get(id, f"<{id}>")
 
     def _pieces(self, line: str) -> list[str]:

@@ -24,7 +24,7 @@ import sentencepiece
 
 from polyhead.errors import ConfigError, DataError
 from polyhead.special_tokens import BOS, EOS, PAD, UNK
-from polyhead.tokenizers.base import MAX_VOCAB, UNKNOWN, Piece, TextConfig
+from polyhead.tokenizers.base import MAX_VOCAB, UNKNOWN, Piece, TextConfig, Tokenizer
 from polyhead.tokenizers.normalize import before_end, checked, normalise, printable, tile
 from polyhead.tokenizers.subword_sampling import BPEDropout, UnigramLattice
 
@@ -97,7 +97,7 @@ def _too_small(needed: int, config: TextConfig) -> ConfigError:
     )
 
 
-class SentencePieceTokenizer:
+class SentencePieceTokenizer(Tokenizer):
     """SentencePiece model with offsets, exact decoding and reproducible sampling."""
 
     def __init__(self, model: bytes, config: TextConfig) -> None:
@@ -118,6 +118,7 @@ class SentencePieceTokenizer:
         self.names: list[str] = [processor.IdToPiece(id) for id in range(size)]
         bytes_ = filter(processor.IsByte, range(size))
         self.bytes = {id: int(self.names[id][3:5], 16) for id in bytes_}  # named <0x41>
+        self.byte_ids = {byte: id for id, byte in self.bytes.items()}
         self.texts = [name.replace(SPACE, " ").translate(UNESCAPES) for name in self.names]
         self.texts[: UNK + 1] = "", "", "", UNKNOWN
 
@@ -140,33 +141,21 @@ class SentencePieceTokenizer:
         return len(self.names)
 
     def normalise(self, line: str) -> str:
-        """Return the form of a line that is encoded."""
         return normalise(line, lowercase=self.config.lowercase)
 
-    def reads_line_ends(self) -> bool:
-        """Return False: line ends are normalised to spaces."""
-        return False
-
     def encode(self, line: str, *, sample: Random | None = None) -> list[int]:
-        """Return a line's ids, closed by EOS; sampled if requested and configured."""
         text = self.normalise(line).translate(ESCAPES)
         if sample is not None and self.config.sampling:
             return [*self.sampled_ids(text, sample), EOS]
         return [*self.processor.EncodeAsIds(text), EOS]
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
-        """Encode many lines with several threads."""
         texts = [self.normalise(line).translate(ESCAPES) for line in lines]
         threads = THREADS if len(texts) >= MIN_THREADED else 1
         ids: list[list[int]] = self.processor.EncodeAsIds(texts, num_threads=threads, add_eos=True)
         return ids
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return the text up to the first EOS."""
-        return "".join(piece.text for piece in self.pieces_of_ids(ids))
-
     def pieces(self, line: str) -> list[Piece]:
-        """Return one piece for each id of `encode(line)` except EOS, unknown text included."""
         text = self.normalise(line).translate(ESCAPES)
         cut = self.processor.Encode(text, return_type="offset_mapping")
         surfaces = self.surfaces(cut["ids"])
@@ -176,7 +165,6 @@ class SentencePieceTokenizer:
         return tile(cut["ids"], surfaces)
 
     def pieces_of_ids(self, ids: Iterable[int]) -> list[Piece]:
-        """Return one piece for each id before the first EOS."""
         written = before_end(ids, len(self))
         return tile(written, self.surfaces(written))
 
@@ -196,25 +184,18 @@ class SentencePieceTokenizer:
         return texts
 
     def symbol(self, id: int) -> str:
-        """Return an id's name: a piece with ▁ for the space, `<0x41>` for a byte."""
         return printable(self.names[checked(id, len(self))].translate(UNESCAPES))
 
     @cached_property
     def cutter(self) -> BPEDropout | UnigramLattice:
         """The vocabulary in the form that sampling needs."""
-        ordinary = set(range(UNK + 1, len(self))) - set(self.bytes)
-        scores = {self.names[id]: self.processor.GetScore(id) for id in sorted(ordinary)}
+        scores = {name: self.processor.GetScore(id) for name, id in self.numbers.items()}
         return BPEDropout(scores) if self.config.kind == "bpe" else UnigramLattice(scores)
 
     @cached_property
     def numbers(self) -> dict[str, int]:
         """The id of each piece that can occur in a text."""
         return {self.names[id]: id for id in range(UNK + 1, len(self)) if id not in self.bytes}
-
-    @cached_property
-    def byte_ids(self) -> dict[int, int]:
-        """The id of each byte; empty without byte fallback."""
-        return {byte: id for id, byte in self.bytes.items()}
 
     def sampled_ids(self, text: str, random: Random) -> list[int]:
         """Return the ids of a random segmentation; no piece spans two words."""

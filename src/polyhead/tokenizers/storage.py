@@ -15,11 +15,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
+from polyhead.config import from_dict
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.special_tokens import SPECIALS
-from polyhead.tokenizers.base import Kind, TextConfig, Tokenizer
+from polyhead.tokenizers.base import TextConfig, Tokenizer
 from polyhead.tokenizers.char_word import CharWordTokenizer, build_vocab
 from polyhead.tokenizers.huggingface import (
     HuggingFaceTokenizer,
@@ -31,7 +32,7 @@ from polyhead.tokenizers.huggingface import (
 from polyhead.tokenizers.sentencepiece import SentencePieceTokenizer, train_sentencepiece
 
 FORMAT = 1
-LATER = {"jamo"}  # options that files of earlier versions lack; the default is False
+LATER = {"jamo"}  # options that files of earlier versions lack
 INDEX = "tokenizer.json"
 MAX_BYTES = 64 * 2**20
 
@@ -49,19 +50,11 @@ def train_tokenizers(
     sources: Sequence[str], targets: Sequence[str], config: TextConfig
 ) -> TokenizerPair:
     """Train a joint vocabulary, or one per side; the same lines give the same ids."""
+    learn = train_sentencepiece if config.kind in ("bpe", "unigram") else build_vocab
     if config.joint:
-        joint = train_tokenizer([*sources, *targets], config)
+        joint = learn([*sources, *targets], config)
         return TokenizerPair(joint, joint, config)
-    return TokenizerPair(train_tokenizer(sources, config), train_tokenizer(targets, config), config)
-
-
-def train_tokenizer(
-    lines: Sequence[str], config: TextConfig
-) -> SentencePieceTokenizer | CharWordTokenizer:
-    """Train one vocabulary of the configured kind."""
-    if config.kind in ("bpe", "unigram"):
-        return train_sentencepiece(lines, config)
-    return build_vocab(lines, config)
+    return TokenizerPair(learn(sources, config), learn(targets, config), config)
 
 
 def with_sampling(tokenizers: TokenizerPair, sampling: float) -> TokenizerPair:
@@ -92,8 +85,11 @@ def save_tokenizers(tokenizers: TokenizerPair, folder: Path) -> None:
         text = json.dumps({"format": FORMAT, "foreign": index_entry(source, target)})
         (folder / INDEX).write_text(text + "\n", encoding="utf-8", newline="\n")
         return
+    to_write = (
+        {"joint": source} if tokenizers.config.joint else {"source": source, "target": target}
+    )
     sides: dict[str, str | list[str]] = {}
-    for side, tokenizer in sides_of(tokenizers).items():
+    for side, tokenizer in to_write.items():
         if isinstance(tokenizer, SentencePieceTokenizer):
             (folder / f"{side}.model").write_bytes(tokenizer.model)
             sides[side] = hashlib.sha256(tokenizer.model).hexdigest()
@@ -108,13 +104,6 @@ def save_tokenizers(tokenizers: TokenizerPair, folder: Path) -> None:
     (folder / INDEX).write_text(text, encoding="utf-8", newline="\n")
 
 
-def sides_of(tokenizers: TokenizerPair) -> dict[str, Tokenizer]:
-    """Return the tokenizers to write, by the name of their files."""
-    if tokenizers.config.joint:
-        return {"joint": tokenizers.source}
-    return {"source": tokenizers.source, "target": tokenizers.target}
-
-
 def load_tokenizers(folder: Path) -> TokenizerPair:
     """Read tokenizers written by `save_tokenizers`."""
     path = folder / INDEX
@@ -122,17 +111,13 @@ def load_tokenizers(folder: Path) -> TokenizerPair:
     try:
         index = json.loads(content)
         if isinstance(index, dict) and index.keys() == {"format", "foreign"}:
-            sides = read_tokenizers(folder, index["foreign"])
-            return TokenizerPair(*sides, text_config(*sides))
+            first, second = read_tokenizers(folder, index["foreign"])
+            return TokenizerPair(first, second, text_config(first, second))
         config, contents = check_index(index)
-    except (ValueError, OverflowError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError, ConfigError) as error:
         raise _damaged(path, error) from None
-    if config.joint:
-        joint = read_side(folder, "joint", contents["joint"], config)
-        return TokenizerPair(joint, joint, config)
-    source = read_side(folder, "source", contents["source"], config)
-    target = read_side(folder, "target", contents["target"], config)
-    return TokenizerPair(source, target, config)
+    sides = [read_side(folder, side, contents[side], config) for side in sorted(contents)]
+    return TokenizerPair(sides[0], sides[-1], config)  # source before target, or joint
 
 
 def _read(path: Path) -> bytes:
@@ -164,36 +149,26 @@ def check_index(index: Any) -> tuple[TextConfig, dict[str, Any]]:
         raise ValueError("expected the entries format, config and sides")
     if index["format"] != FORMAT:
         raise ValueError(f"format {index['format']!r}, but this version reads format {FORMAT}")
-    config, sides = check_config(index["config"]), index["sides"]
+    known = [field.name for field in fields(TextConfig)]
+    values, sides = index["config"], index["sides"]
+    if not isinstance(values, dict) or values.keys() | LATER != set(known):
+        raise ValueError(f"config: expected the options {', '.join(known)}")
+    config = from_dict(TextConfig, values, "config.")
     expected = {"joint"} if config.joint else {"source", "target"}
     if not isinstance(sides, dict) or sides.keys() != expected:
         raise ValueError(f"sides: expected {' and '.join(sorted(expected))}")
     return config, sides
 
 
-def check_config(given: Any) -> TextConfig:
-    """Return the configuration of a tokenizer, with every name and type checked."""
-    known = {field.name: type(field.default) for field in fields(TextConfig)}
-    if not isinstance(given, dict) or given.keys() | LATER != known.keys():
-        raise ValueError(f"config: expected the options {', '.join(known)}")
-    values = dict(given)
-    for name, kind in known.items():
-        if name in LATER:
-            values.setdefault(name, False)
-        if kind is float and type(values[name]) is int:
-            values[name] = float(values[name])  # equal in JSON
-        if type(values[name]) is not kind:
-            raise ValueError(f"config.{name} = {values[name]!r}: expected {kind.__name__}")
-    if values["kind"] not in get_args(Kind):
-        raise ValueError(f"config.kind = {values['kind']!r}: expected {', '.join(get_args(Kind))}")
-    return TextConfig(**values)
-
-
 def read_side(folder: Path, side: str, content: Any, config: TextConfig) -> Tokenizer:
     """Read one tokenizer: from the units in the index, or from its model file."""
     if config.kind in ("characters", "words"):
         try:
-            return CharWordTokenizer(check_units(content, config), config)
+            if not isinstance(content, list) or not all(isinstance(unit, str) for unit in content):
+                raise ValueError(f"sides: expected lists of {config.kind}")
+            if not 0 < len(content) <= config.vocab - len(SPECIALS):
+                raise ValueError(f"{len(content)} {config.kind} in a vocabulary of {config.vocab}")
+            return CharWordTokenizer(tuple(content), config)
         except ValueError as error:
             raise _damaged(folder / INDEX, error) from None
     path = folder / f"{side}.model"
@@ -206,12 +181,3 @@ def read_side(folder: Path, side: str, content: Any, config: TextConfig) -> Toke
     except ValueError as error:
         raise _damaged(path, error) from None
     return tokenizer
-
-
-def check_units(units: Any, config: TextConfig) -> tuple[str, ...]:
-    """Return the units of a vocabulary; ValueError if invalid."""
-    if not isinstance(units, list) or not all(isinstance(unit, str) for unit in units):
-        raise ValueError(f"sides: expected lists of {config.kind}")
-    if not 0 < len(units) <= config.vocab - len(SPECIALS):
-        raise ValueError(f"{len(units)} {config.kind} in a vocabulary of {config.vocab}")
-    return tuple(units)

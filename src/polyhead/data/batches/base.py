@@ -26,7 +26,7 @@ class Batch:
     """Tensors with one row per example, and values that hold for the whole batch."""
 
     def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))
+        return len(next(iter(self)))
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the fields in order, so that `source, target, labels = batch` works."""
@@ -34,8 +34,8 @@ class Batch:
 
     @property
     def n_tokens(self) -> int:
-        """Number of tokens, padding excluded."""
-        raise NotImplementedError
+        """Number of tokens, padding excluded; those of the first tensor unless overridden."""
+        return int((next(iter(self)) != PAD).sum())
 
     def to(self: AnyBatch, device: torch.device) -> AnyBatch:
         """Move all tensors to a device."""

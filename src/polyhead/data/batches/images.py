@@ -67,19 +67,14 @@ class ImageBatches(IndexedBatches[Tensor, ImageBatch]):
         self, images: ImageSet, classes: int, budget: TokenBudget, change: AugmentConfig, seed: int
     ) -> None:
         super().__init__(seed)
-        self.images = images
-        self.classes = classes
-        self.budget = budget
-        self.change = change
+        self.images, self.classes, self.budget, self.change = images, classes, budget, change
 
     def draw(self, epoch: int) -> Sequence[Tensor]:
-        """Divide the images among the batches of an epoch."""
         order = np.random.default_rng(mix(self.seed, epoch)).permutation(len(self.images))
         n_batches = -(-len(self.images) // self.budget.images)
         return [torch.from_numpy(numbers) for numbers in np.array_split(order, n_batches)]
 
     def make(self, examples: Tensor, epoch: int, step: int, /) -> ImageBatch:
-        """Augment the images of a batch."""
         images = self.images.part(examples)
         targets = F.one_hot(images.labels, self.classes).float()
         rng = np.random.default_rng([self.seed, epoch, step])

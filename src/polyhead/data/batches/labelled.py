@@ -8,7 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from polyhead.data.batches.base import Batch, IndexedBatches, group_by_length, mix, pad
-from polyhead.special_tokens import BOS, EOS, PAD
+from polyhead.special_tokens import BOS, EOS
 
 BLUR = 0.5  # a class may have a typical length, and a batch must not hold one class only
 
@@ -19,11 +19,6 @@ class TextBatch(Batch):
 
     ids: Int[Tensor, "batch length"]
     labels: Int[Tensor, "batch"]
-
-    @property
-    def n_tokens(self) -> int:
-        """Number of tokens, padding excluded."""
-        return int((self.ids != PAD).sum())
 
 
 def framed(lines: Iterable[list[int]], max_length: int) -> list[list[int]]:
@@ -45,19 +40,14 @@ class TextBatches(IndexedBatches[list[tuple[list[int], int]], TextBatch]):
         seed: int,
     ) -> None:
         super().__init__(seed)
-        self.texts = texts
-        self.labels = labels
-        self.max_tokens = max_tokens
+        self.texts, self.labels, self.max_tokens = texts, labels, max_tokens
 
     def draw(self, epoch: int) -> list[list[tuple[list[int], int]]]:
-        """Divide the texts and their labels among the batches of an epoch."""
         texts = self.texts(epoch)
         lengths = [len(text) for text in texts]
         numbers = group_by_length(lengths, self.max_tokens, mix(self.seed, epoch), blur=BLUR)
         return [[(texts[number], self.labels[number]) for number in batch] for batch in numbers]
 
     def make(self, examples: list[tuple[list[int], int]], _epoch: int, _step: int, /) -> TextBatch:
-        """Pad the texts of a batch."""
-        return TextBatch(
-            pad([ids for ids, _ in examples]), torch.tensor([label for _, label in examples])
-        )
+        texts, labels = zip(*examples, strict=True)
+        return TextBatch(pad(texts), torch.tensor(labels))

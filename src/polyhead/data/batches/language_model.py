@@ -59,11 +59,9 @@ class WindowBatches(IndexedBatches[Tensor, LanguageBatch]):
         return torch.from_numpy(rng.permutation(starts))
 
     def draw(self, epoch: int) -> Sequence[Tensor]:
-        """Divide the windows among the batches of an epoch; the last one may be smaller."""
         return self.starts(epoch).split(self.rows)
 
     def make(self, examples: Tensor, _epoch: int, _step: int, /) -> LanguageBatch:
-        """Read the windows of a batch."""
         window = examples[:, None] + torch.arange(self.length)
         return LanguageBatch(self.stream[window], self.stream[window + 1])
 

@@ -16,7 +16,6 @@ has at least one selected. Masks are a function of (seed, epoch, step): they dif
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
@@ -56,31 +55,18 @@ BERT_MASKING = MaskingConfig()
 ELECTRA_MASKING = MaskingConfig(masked=0.85, random=0.0)
 
 
-class MaskedTokens(NamedTuple):
-    """Texts and their masked copies. The answers are `ids[chosen]`."""
-
-    ids: Int[Tensor, "batch length"]  # the original text
-    blanked: Int[Tensor, "batch length"]  # the model's input
-    chosen: Bool[Tensor, "batch length"]  # the positions to predict
-
-
 @dataclass(frozen=True)
 class MaskedBatch(Batch):
-    """Masked texts. The answers are `ids[chosen]`.
+    """Texts and their masked copies. The answers are `ids[chosen]`.
 
     tokens_per_blank belongs to the whole batch, also in its halves: ELECTRA weighs its two losses
     by it, and the sum over both halves must be that of the whole.
     """
 
-    ids: Int[Tensor, "batch length"]
-    blanked: Int[Tensor, "batch length"]
-    chosen: Bool[Tensor, "batch length"]
+    ids: Int[Tensor, "batch length"]  # the original text
+    blanked: Int[Tensor, "batch length"]  # the model's input
+    chosen: Bool[Tensor, "batch length"]  # the positions to predict
     tokens_per_blank: float
-
-    @property
-    def n_tokens(self) -> int:
-        """Number of tokens, padding excluded."""
-        return int((self.ids != PAD).sum())
 
 
 def mask_tokens(
@@ -90,14 +76,14 @@ def mask_tokens(
     *,
     mask: int,
     vocab: int,
-    specials: Sequence[int] = tuple(range(len(SPECIALS))),
-) -> MaskedTokens:
-    """Draw masks for texts. `mask` is the id of [MASK]; it and `specials` are never selected.
+) -> tuple[Int[Tensor, "batch length"], Int[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
+    """Draw masks for texts, and return the first three fields of `MaskedBatch`.
 
-    Each token is selected independently, so that the share holds on average; in a text without a
-    selected token, the one with the smallest draw is selected.
+    `mask` is the id of [MASK]; it and special ids are never selected. Each token is selected
+    independently, so that the share holds on average; in a text without a selected token, the one
+    with the smallest draw is selected.
     """
-    untouchable = torch.tensor(sorted({*specials, mask}), device=ids.device)
+    untouchable = torch.tensor([*range(len(SPECIALS)), mask], device=ids.device)
     ordinary = ~torch.isin(ids, untouchable)
     draws = torch.rand(ids.shape, generator=generator).to(ids.device)
     draws = draws.masked_fill(~ordinary, 2.0)  # larger than every draw
@@ -112,7 +98,7 @@ def mask_tokens(
         others = others[~torch.isin(others, untouchable)]
         pick = torch.randint(len(others), ids.shape, generator=generator).to(ids.device)
         blanked = torch.where(becomes_random, others[pick], blanked)
-    return MaskedTokens(ids, blanked, chosen)
+    return ids, blanked, chosen
 
 
 @dataclass(frozen=True)
@@ -127,7 +113,7 @@ class Masker:
         """Mask texts; the same texts and seed give the same masks."""
         generator = torch.Generator().manual_seed(seed)
         masked = mask_tokens(ids, self.config, generator, mask=self.mask, vocab=self.vocab)
-        n_tokens, n_blanks = int((ids != PAD).sum()), int(masked.chosen.sum())
+        n_tokens, n_blanks = int((ids != PAD).sum()), int(masked[2].sum())
         return MaskedBatch(*masked, n_tokens / max(1, n_blanks))
 
 
@@ -150,18 +136,14 @@ class MaskedBatches(IndexedBatches[list[list[int]], MaskedBatch]):
         self, sequences: Sequence[list[int]], masker: Masker, max_tokens: int, seed: int
     ) -> None:
         super().__init__(seed)
-        self.sequences = sequences
-        self.lengths = [len(sequence) for sequence in sequences]
-        self.masker = masker
-        self.max_tokens = max_tokens
+        self.sequences, self.masker, self.max_tokens = sequences, masker, max_tokens
 
     def draw(self, epoch: int) -> list[list[list[int]]]:
-        """Divide the sequences among the batches of an epoch."""
-        batches = group_by_length(self.lengths, self.max_tokens, mix(self.seed, epoch))
+        lengths = [len(sequence) for sequence in self.sequences]
+        batches = group_by_length(lengths, self.max_tokens, mix(self.seed, epoch))
         return [[self.sequences[number] for number in batch] for batch in batches]
 
     def make(self, examples: list[list[int]], epoch: int, step: int, /) -> MaskedBatch:
-        """Pad and mask the sequences of a batch."""
         return self.masker.draw(pad(examples), mix(mix(self.seed, epoch), step))
 
 

@@ -59,17 +59,14 @@ class TranslationBatches(IndexedBatches[list[Pair], TranslationBatch]):
 
     def __init__(self, encode: Callable[[int], Sequence[Pair]], max_tokens: int, seed: int) -> None:
         super().__init__(seed)
-        self.encode = encode
-        self.max_tokens = max_tokens
+        self.encode, self.max_tokens = encode, max_tokens
 
     def draw(self, epoch: int) -> list[list[Pair]]:
-        """Divide the pairs among the batches of an epoch."""
         pairs = self.encode(epoch)
         numbers = group(pairs, self.max_tokens, mix(self.seed, epoch))
         return [[pairs[number] for number in batch] for batch in numbers]
 
     def make(self, examples: list[Pair], _epoch: int, _step: int, /) -> TranslationBatch:
-        """Collate the pairs of a batch."""
         return collate(examples)
 
 
