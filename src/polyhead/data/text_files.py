@@ -95,13 +95,13 @@ def check_bad_lines(bad: Sequence[BadLine], on_bad_line: OnBadLine) -> None:
         raise DataError(f"{bad[0]}. Correct or remove the line.", "bad_line")
 
 
-def skipped_notices(bad: Sequence[BadLine]) -> list[str]:
+def skipped_notices(bad: Sequence[object], kind: str = "line", n_shown: int = 3) -> list[str]:
     """Return the message that bad lines were skipped, if there are any."""
     if not bad:
         return []
-    lines = "1 bad line" if len(bad) == 1 else f"{len(bad):,} bad lines"
-    more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""
-    return [f"{lines} skipped: {'; '.join(map(str, bad[:3]))}{more}"]
+    count = f"1 bad {kind}" if len(bad) == 1 else f"{len(bad):,} bad {kind}s"
+    more = f"; and {len(bad) - n_shown:,} more" if len(bad) > n_shown else ""
+    return [f"{count} skipped: {'; '.join(map(str, bad[:n_shown]))}{more}"]
 
 
 def read_text(path: Path, *, encoding: str = "utf-8") -> TextFile:

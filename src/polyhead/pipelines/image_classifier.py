@@ -14,8 +14,7 @@ from torch import Tensor
 from polyhead.data.batches.images import image_logits
 from polyhead.data.config import DataConfig
 from polyhead.data.images.dataset import fitted, load_set
-from polyhead.data.images.files import Unreadable, read_image
-from polyhead.data.images.folders import PixelShape
+from polyhead.data.images.files import PixelShape, Unreadable, decode, read_bytes
 from polyhead.errors import ConfigError, DataError
 from polyhead.metrics.classification import ClassificationReport, report
 from polyhead.models.registry import Task
@@ -137,9 +136,7 @@ class ImageClassifier(Pipeline):
         if isinstance(picture, np.ndarray):
             return _from_array(picture, shape)
         try:
-            pixels = read_image(
-                Path(picture), height=shape.height, width=shape.width, channels=shape.channels
-            )
+            pixels = decode(read_bytes(Path(picture)), shape)
         except Unreadable as error:
             raise DataError(f"{picture}: {error}", "unreadable_image") from None
         return torch.from_numpy(pixels)

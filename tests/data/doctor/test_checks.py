@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from polyhead.data.doctor.checks import check_pairs
+from polyhead.data.doctor.findings import FindingExample
 from polyhead.data.parallel import BadLine, Pairs, read_parallel
 
 NOUNS = dict(zip(("학교", "시장", "공원", "친구", "영화", "음악", "바다", "사과", "책상", "편지"),
@@ -87,7 +88,9 @@ def test_repeated_and_untranslated_pairs_are_counted():
     assert [e.where for e in the_finding(report, "repeated").examples] == ["pair 11", "pair 12"]
     assert the_finding(report, "untranslated").count == 1
     assert the_finding(report, "untranslated").severity == "note"
-    assert the_finding(report, "untranslated").examples == (("pair 21", "Tom 7 | Tom 7"),)
+    assert the_finding(report, "untranslated").examples == (
+        FindingExample("pair 21", "Tom 7 | Tom 7"),
+    )
 
 
 def test_unusual_ratios_of_lengths_are_found_in_both_directions():

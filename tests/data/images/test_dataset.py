@@ -16,8 +16,7 @@ from expected_errors import raises
 from polyhead.data.config import DataConfig
 from polyhead.data.images import files as image_files
 from polyhead.data.images.dataset import digits, fitted, load_images, load_set
-from polyhead.data.images.files import Unreadable, decode
-from polyhead.data.images.folders import PixelShape
+from polyhead.data.images.files import PixelShape, Unreadable, decode
 from polyhead.data.images.idx import read_images
 from polyhead.errors import ConfigError, DataError, MissingError
 
@@ -36,7 +35,7 @@ def plain(colour, mode="RGB", size=(8, 8), form="PNG"):
 
 
 def read(content, height=8, width=8, channels=3):
-    return decode(content, height=height, width=width, channels=channels)
+    return decode(content, PixelShape(height, width, channels))
 
 
 def write(folder, files):

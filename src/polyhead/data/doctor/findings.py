@@ -1,23 +1,28 @@
 """Report of the corpus check, as text and as JSON.
 
 A note is good to know, a warning is worth a look before training, an error would spoil training or
-its evaluation.
+its evaluation. `findings.toml` describes all kinds of problems.
 """
 
 import json
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, NamedTuple
+from importlib.resources import files
+from typing import Any, Literal
 
 from polyhead.data.parallel import Pairs
 
+Values = Mapping[str, Any]  # inserted into titles and advice
 Severity = Literal["ok", "note", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("ok", "note", "warning", "error")
 MAX_EXAMPLES = 3
 WIDTH = 44  # characters shown of each side of an example
+KINDS = tomllib.loads((files(__package__) / "findings.toml").read_text(encoding="utf-8"))
 
 
-class FindingExample(NamedTuple):
+@dataclass(frozen=True)
+class FindingExample:
     """An excerpt and its place, as `file:line`."""
 
     where: str
@@ -52,7 +57,10 @@ class CorpusReport:
 
     def text(self) -> str:
         """Format for a terminal, without control characters."""
-        lines = [f"{self.n_pairs:,} pairs: " + (summary(self.findings) or "No problems found.")]
+        severities = [finding.severity for finding in self.findings]
+        counts = {level: severities.count(level) for level in SEVERITIES[::-1]}
+        summary = ", ".join(f"{n} {level}{'s' * (n > 1)}" for level, n in counts.items() if n)
+        lines = [f"{self.n_pairs:,} pairs: " + (summary or "No problems found.")]
         for finding in self.findings:
             lines += ["", f"{finding.severity}: {finding.title} ({finding.count:,})"]
             lines += [f"  {example.where}  {example.text}".rstrip() for example in finding.examples]
@@ -61,34 +69,33 @@ class CorpusReport:
 
     def to_json(self) -> str:
         """Format as JSON."""
-        findings = [
-            {**asdict(finding), "examples": [example._asdict() for example in finding.examples]}
-            for finding in self.findings
-        ]
+        findings = [asdict(finding) for finding in self.findings]
         report = {"pairs": self.n_pairs, "worst": self.worst, "findings": findings}
         return json.dumps(report, ensure_ascii=False, indent=2)
 
 
-def summary(findings: Sequence[CorpusFinding]) -> str:
-    """Count the findings of each severity."""
-    counts = {
-        level: sum(finding.severity == level for finding in findings) for level in SEVERITIES[::-1]
-    }
-    return ", ".join(f"{n} {level}{'s' * (n > 1)}" for level, n in counts.items() if n)
+def describe(
+    name: str, examples: Sequence[FindingExample], share: float, count: int, values: Values
+) -> CorpusFinding:
+    """Return a finding as `findings.toml` words it; the share of the corpus gives its severity."""
+    kind = KINDS[name]
+    severity: Severity = "note"
+    if share >= kind["warning"]:
+        severity = "error" if share >= kind["error"] else "warning"
+    title, advice = kind["title"].format_map(values), kind["advice"].format_map(values)
+    return CorpusFinding(name, severity, title, count, tuple(examples[:MAX_EXAMPLES]), advice)
 
 
-def by_share(count: int, total: int, *, warning: float, error: float = 2.0) -> Severity:
-    """Return the severity of a problem by the share of the corpus that has it."""
-    share = count / total
-    return "error" if share >= error else "warning" if share >= warning else "note"
-
-
-def examples_of(pairs: Pairs, indices: Sequence[int]) -> tuple[FindingExample, ...]:
-    """Return the first few of these pairs."""
-    return tuple(
+def about_pairs(
+    name: str, pairs: Pairs, indices: Sequence[int], values: Values
+) -> Iterator[CorpusFinding]:
+    """Yield a finding about these pairs, if there are any."""
+    examples = [
         FindingExample(pairs.where(i), f"{excerpt(pairs.sources[i])} | {excerpt(pairs.targets[i])}")
         for i in indices[:MAX_EXAMPLES]
-    )
+    ]
+    if indices:
+        yield describe(name, examples, len(indices) / len(pairs), len(indices), values)
 
 
 def excerpt(text: str) -> str:

@@ -11,8 +11,7 @@ images are sorted by name, so that nothing depends on the order of files on disk
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,17 +20,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from polyhead.data.config import DataConfig
-from polyhead.data.holdout import draw_per_class, held_out_notice
-from polyhead.data.images.folders import (
-    FoundImages,
-    PixelShape,
-    read_archive,
-    read_folder,
-    with_classes,
-)
+from polyhead.data.holdout import Corpus, draw_per_class, held_out_notice
+from polyhead.data.images.files import PixelShape
+from polyhead.data.images.folders import read_folder
 from polyhead.data.images.idx import is_idx, read_images
 from polyhead.data.labelled_text import class_numbers
 from polyhead.data.locate import find
+from polyhead.data.text_files import skipped_notices
 from polyhead.errors import ConfigError, DataError, MissingError
 
 MAX_LISTED = 20  # bad images in a message
@@ -61,23 +56,7 @@ class ImageSet:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class ImageCorpus:
-    """Images for training and for validation, the names of the classes, and messages."""
-
-    train: ImageSet
-    valid: ImageSet
-    classes: tuple[str, ...]
-    notices: tuple[str, ...] = ()
-
-
-@dataclass
-class NamedImages:
-    """Images by class name, before the classes have numbers."""
-
-    pixels: list[UInt8[Tensor, "image channel height width"]] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
+ImageCorpus = Corpus[ImageSet]
 
 
 def load_images(config: DataConfig, shape: PixelShape, seed: int) -> ImageCorpus:
@@ -90,23 +69,27 @@ def load_images(config: DataConfig, shape: PixelShape, seed: int) -> ImageCorpus
             "idx file, as in --images PATH",
             "no_data",
         )
-    train = _read(config.images, config, shape)
-    classes = tuple(sorted(set(train.names)))
+    pixels, names, notices = _read(config.images, config, shape)
+    classes = tuple(sorted(set(names)))
     if len(classes) < 2:
         raise DataError(
             f"{config.images[0]}: all images are of one class ({classes[0]!r}); at least two "
             "classes are needed, each in its own directory",
             "too_few_classes",
         )
-    notices = [*train.notices, *_alike(classes)]
-    everything = _numbered(train, classes, config.images[0])
+    seen: dict[str, str] = {}
+    for name in classes:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            alike = f"the classes {other!r} and {name!r} differ only in upper and lower case"
+            notices.append(alike)
+    train = ImageSet(pixels, torch.tensor(class_numbers(names, classes, config.images[0])))
     if config.valid_images:
-        valid = _read(config.valid_images, config, shape)
-        checked = _numbered(valid, classes, config.valid_images[0])
-        return ImageCorpus(everything, checked, classes, (*notices, *valid.notices))
-    kept, held_out = split(everything, config.hold_out, seed)
-    notices.append(held_out_notice(len(held_out), len(everything), "images"))
-    return ImageCorpus(kept, held_out, classes, tuple(notices))
+        valid, more = _read_set(config.valid_images, config, shape, classes)
+        return ImageCorpus(train, valid, (*notices, *more), classes)
+    kept, held_out = split(train, config.hold_out, seed)
+    notices.append(held_out_notice(len(held_out), len(train), "images"))
+    return ImageCorpus(kept, held_out, tuple(notices), classes)
 
 
 def load_set(
@@ -115,8 +98,7 @@ def load_set(
     """Read images for a model with these classes; return them with messages."""
     if config.corpus == "digits" and not config.images:
         return digits(shape).valid, []
-    named = _read(config.images, config, shape)
-    return _numbered(named, classes, config.images[0]), named.notices
+    return _read_set(config.images, config, shape, classes)
 
 
 def split(images: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
@@ -150,7 +132,7 @@ def digits(shape: PixelShape) -> ImageCorpus:
     )
     classes = tuple(str(name) for name in bunch.target_names)
     first, rest = torch.arange(DIGITS_TRAIN), torch.arange(DIGITS_TRAIN, len(everything))
-    return ImageCorpus(everything.part(first), everything.part(rest), classes)
+    return ImageCorpus(everything.part(first), everything.part(rest), (), classes)
 
 
 def fitted(
@@ -176,59 +158,33 @@ def fitted(
     return pixels.expand(-1, shape.channels, -1, -1).contiguous()
 
 
-def _read(names: Sequence[str], config: DataConfig, shape: PixelShape) -> NamedImages:
-    named = NamedImages()
-    for name in names:
-        path = find(Path(name))
-        if path.is_dir():
-            _add(named, read_folder(path, shape), path, config)
-        elif is_idx(path):
-            images, labels = read_images(path)
-            named.pixels.append(fitted(torch.from_numpy(images.copy())[:, None], shape))
+def _read_set(
+    names: Sequence[str], config: DataConfig, shape: PixelShape, classes: Sequence[str]
+) -> tuple[ImageSet, list[str]]:
+    pixels, found, notices = _read(names, config, shape)
+    return ImageSet(pixels, torch.tensor(class_numbers(found, classes, names[0]))), notices
+
+
+def _read(
+    names: Sequence[str], config: DataConfig, shape: PixelShape
+) -> tuple[UInt8[Tensor, "image channel height width"], list[str], list[str]]:
+    """Return all images, the name of each one's class, and messages."""
+    pixels, classes, notices = [], [], []
+    for path in map(find, names):
+        if not path.is_dir() and is_idx(path):
+            arrays, labels = read_images(path)
+            pixels.append(fitted(torch.from_numpy(arrays.copy())[:, None], shape))
             width = len(str(labels.max()))  # so that names and numbers have the same order
-            named.names += [f"{label:0{width}d}" for label in labels]
-        else:
-            _add(named, read_archive(path, shape), path, config)
-    return named
-
-
-def _add(named: NamedImages, images: FoundImages, path: Path, config: DataConfig) -> None:
-    """Add the images of a directory or archive."""
-    read = with_classes(images)
-    if read.bad and config.on_bad_line == "fail":
-        name, reason = read.bad[0]
-        raise DataError(f"{path}: {name}: {reason}; repair or remove it", "bad_image")
-    if not read.images:
-        first = f"; the first bad one is {': '.join(read.bad[0])}" if read.bad else ""
-        raise DataError(f"{path} has no image in a directory of its class{first}", "no_images")
-    ordered = sorted(read.images)
-    named.pixels.append(torch.from_numpy(np.stack([read.images[name] for name in ordered])))
-    named.names += [name[0] for name in ordered]
-    named.notices += _skipped(read.bad, path)
-
-
-def _skipped(bad: Sequence[tuple[str, str]], path: Path) -> list[str]:
-    if not bad:
-        return []
-    count = "1 bad image" if len(bad) == 1 else f"{len(bad):,} bad images"
-    first = "; ".join(f"{name}: {reason}" for name, reason in bad[:MAX_LISTED])
-    more = f"; and {len(bad) - MAX_LISTED:,} more" if len(bad) > MAX_LISTED else ""
-    return [f"{path}: {count} skipped: {first}{more}"]
-
-
-def _numbered(named: NamedImages, classes: Sequence[str], where: str) -> ImageSet:
-    labels = torch.tensor(class_numbers(named.names, classes, where))
-    return ImageSet(torch.cat(named.pixels), labels)
-
-
-def _alike(classes: Sequence[str]) -> list[str]:
-    """Return messages about class names that differ only in case."""
-    seen: dict[str, str] = {}
-    notices = []
-    for name in classes:
-        other = seen.setdefault(name.casefold(), name)
-        if other != name:
-            notices.append(
-                f"the classes {other!r} and {name!r} differ only in upper and lower case"
-            )
-    return notices
+            classes += [f"{label:0{width}d}" for label in labels]
+            continue
+        images, bad = read_folder(path, shape)
+        if bad and config.on_bad_line == "fail":
+            raise DataError(f"{path}: {bad[0]}; repair or remove it", "bad_image")
+        if not images:
+            first = f"; the first bad one is {bad[0]}" if bad else ""
+            raise DataError(f"{path} has no image in a directory of its class{first}", "no_images")
+        ordered = sorted(images)
+        pixels.append(torch.from_numpy(np.stack([images[name] for name in ordered])))
+        classes += [name[0] for name in ordered]
+        notices += [f"{path}: {notice}" for notice in skipped_notices(bad, "image", MAX_LISTED)]
+    return torch.cat(pixels), classes, notices

@@ -13,7 +13,7 @@ right aspect ratio is cut out and resized.
 import io
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
@@ -22,10 +22,19 @@ from polyhead.errors import MissingError
 
 MAX_PIXELS = 100_000_000  # of one image, 300 MB as RGB
 MAX_BYTES = 2**28  # of one file
+TOO_MANY = f"more than {MAX_PIXELS:,}"
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MODES = {1: "L", 3: "RGB"}
 
 Pixels = UInt8[np.ndarray, "channel height width"]
+
+
+class PixelShape(NamedTuple):
+    """The size of all images after reading."""
+
+    height: int
+    width: int
+    channels: int
 
 
 class Unreadable(Exception):
@@ -42,36 +51,38 @@ def pillow() -> Any:
     return Image, ImageOps
 
 
-def read_image(path: Path, *, height: int, width: int, channels: int) -> Pixels:
-    """Read a file as an array of this size."""
+def read_bytes(path: Path) -> bytes:
+    """Read the contents of a file that is not too large."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise Unreadable(f"larger than {MAX_BYTES >> 20} MB")
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise Unreadable(error.strerror or "cannot be read") from None
-    return decode(content, height=height, width=width, channels=channels)
 
 
-def decode(content: bytes, *, height: int, width: int, channels: int) -> Pixels:
-    """Decode the contents of a file to an array of this size."""
+def decode(content: bytes, shape: PixelShape) -> Pixels:
+    """Decode the contents of a file to an array of this shape."""
     image_module, ops = pillow()
+    height, width, channels = shape
     if not content:
         raise Unreadable("the file is empty")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # handled below
             with image_module.open(io.BytesIO(content), formats=FORMATS) as image:
-                check_size(image.width, image.height)
+                if image.width * image.height > MAX_PIXELS:  # by its header
+                    raise Unreadable(f"{image.width:,} x {image.height:,} pixels are {TOO_MANY}")
+                if image.width < 1 or image.height < 1:
+                    raise Unreadable(f"empty image of {image.width} x {image.height} pixels")
                 enough = 2 * max(height, width)
                 image.draft(MODES[channels], (enough, enough))  # JPEG: decode no more than needed
-                upright = ops.exif_transpose(image)
-                plain = convert(upright, MODES[channels])
+                plain = convert(ops.exif_transpose(image), MODES[channels])
                 fitted = ops.fit(plain, (width, height), image_module.Resampling.BICUBIC)
     except image_module.UnidentifiedImageError:
         raise Unreadable(f"not an image ({', '.join(FORMATS)} are read)") from None
     except image_module.DecompressionBombError:
-        raise Unreadable(f"more than {MAX_PIXELS:,} pixels") from None
+        raise Unreadable(f"{TOO_MANY} pixels") from None
     except (OSError, SyntaxError, ValueError, KeyError, EOFError, ArithmeticError, TypeError,
             IndexError, MemoryError) as error:  # fmt: skip  # raised by decoders on damaged files
         reason = " ".join(str(error).split())[:120] or type(error).__name__
@@ -80,19 +91,14 @@ def decode(content: bytes, *, height: int, width: int, channels: int) -> Pixels:
     return np.ascontiguousarray(np.atleast_3d(array).transpose(2, 0, 1))
 
 
-def check_size(width: int, height: int) -> None:
-    """Reject images that would fill the memory, by their header."""
-    if width * height > MAX_PIXELS:
-        raise Unreadable(f"{width:,} x {height:,} pixels are more than {MAX_PIXELS:,}")
-    if width < 1 or height < 1:
-        raise Unreadable(f"empty image of {width} x {height} pixels")
-
-
 def convert(image: Any, mode: str) -> Any:
     """Convert an image of any kind to eight bits of grey or colour."""
     image_module, _ = pillow()
     if image.mode.startswith("I"):
-        image = image_module.fromarray(_eight_bits(np.asarray(image)))
+        deep = np.asarray(image).astype(np.int64)
+        if deep.size and (deep.min() < 0 or deep.max() > 65_535):
+            raise Unreadable("its pixels have more than 16 bits; save it with 8")
+        image = image_module.fromarray(((deep + 128) // 257).astype(np.uint8))
     if image.mode == "F":
         raise Unreadable("its pixels are floating-point numbers; save it with 8 bits")
     if image.has_transparency_data:
@@ -100,10 +106,3 @@ def convert(image: Any, mode: str) -> Any:
         background = image_module.new("RGBA", colours.size, "white")
         image = image_module.alpha_composite(background, colours)
     return image.convert(mode)
-
-
-def _eight_bits(deep: np.ndarray) -> np.ndarray:
-    """Convert 16 bits to 8; the scale of more than 16 bits is unknown."""
-    if deep.size and (deep.min() < 0 or deep.max() > 65_535):
-        raise Unreadable("its pixels have more than 16 bits; save it with 8")
-    return np.asarray((deep.astype(np.int64) + 128) // 257, dtype=np.uint8)

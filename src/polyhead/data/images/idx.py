@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from polyhead.data.text_files import GZIP
 from polyhead.errors import DataError
 
 MAX_BYTES = 2**34
@@ -53,17 +54,14 @@ def labels_of(path: Path) -> Path:
     for images, labels in NAMES:
         if images in path.name:
             plain = path.with_name(path.name.replace(images, labels).removesuffix(".gz"))
-            for candidate in (path.with_name(path.name.replace(images, labels)), plain,
-                              plain.with_name(plain.name + ".gz")):  # fmt: skip
+            packed = plain.with_name(plain.name + ".gz")
+            for candidate in (packed, plain) if path.name.endswith(".gz") else (plain, packed):
                 if candidate.exists():
                     return candidate
             message = f"{path}: its labels were expected in {plain.name} (or .gz) beside it"
             raise DataError(message, "no_labels")
-    raise DataError(
-        f"{path}: expected a name like train-images-idx3-ubyte, from which the name of the labels "
-        "follows",
-        "no_labels",
-    )
+    message = f"{path}: expected a name like train-images-idx3-ubyte, which names its labels"
+    raise DataError(message, "no_labels")
 
 
 def read_array(path: Path, n_axes: int) -> np.ndarray:
@@ -77,9 +75,8 @@ def read_array(path: Path, n_axes: int) -> np.ndarray:
                     f"{start.hex() or 'nothing'})",
                     "not_idx",
                 )
-            header = file.read(4 * n_axes).ljust(
-                4 * n_axes, b"\xff"
-            )  # a truncated one becomes too large
+            header = file.read(4 * n_axes)
+            header = header.ljust(4 * n_axes, b"\xff")  # a truncated one becomes too large
             shape = np.frombuffer(header, dtype=">u4").tolist()
             size = math.prod(shape)
             if size > min(MAX_BYTES, MAX_GZIP_RATIO * path.stat().st_size):
@@ -96,5 +93,5 @@ def read_array(path: Path, n_axes: int) -> np.ndarray:
 
 def _opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
     with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
+        packed = file.read(2) == GZIP
     return gzip.open(path, "rb") if packed else path.open("rb")

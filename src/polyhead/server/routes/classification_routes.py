@@ -109,7 +109,7 @@ def decode_image(classifier: ImageClassifier, content: bytes) -> Pixels:
     shape = classifier.shape()
     try:
         _check_n_pixels(content)
-        pixels = decode(content, height=shape.height, width=shape.width, channels=shape.channels)
+        pixels = decode(content, shape)
     except Unreadable as error:
         raise DataError(f"the image: {error}", "unreadable_image") from None
     return torch.from_numpy(pixels)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from polyhead.data.batches.images import ImageBatches, TokenBudget, image_logits
 from polyhead.data.images.dataset import ImageCorpus, ImageSet, load_images
-from polyhead.data.images.folders import PixelShape
+from polyhead.data.images.files import PixelShape
 from polyhead.errors import ConfigError
 from polyhead.models.vit import ViTConfig
 from polyhead.training.config import RunConfig
