@@ -6,6 +6,7 @@ and adjectives are given by stem, 아/어 form and, where irregular, the stem be
 numbers give the same sentences.
 """
 
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 
@@ -23,84 +24,28 @@ LIKE_A_CONSONANT = ("uni", "use", "usb")
 @cache
 def fillers() -> dict[str, tuple[Filler, ...]]:
     """Return the fillers of every kind of slot."""
+    words = {
+        kind: tuple(
+            MAKERS.get(name, simple)(row)
+            for name in names.split()
+            for row in rows(name)
+            if not tag or tag in row[-1].split()
+        )
+        for kind, names, tag in rows("kinds")
+    }
+    goods, animals, groups = rows("goods"), rows("animals"), rows("groups")
     return {
         **amount_fillers(),
-        **people_and_places(),
-        **events_and_goods(),
-        **verbs_and_adjectives(),
-        "future": adverbs("future"),
-        "past": adverbs("day") + adverbs("past"),
-        "day": adverbs("day"),
-        "habit": adverbs("habit"),
-    }
-
-
-def people_and_places() -> dict[str, tuple[Filler, ...]]:
-    """Return people, cities, venues and the means of getting there."""
-    towns, abroad = (tuple(city(*row) for row in rows(name)) for name in ("towns", "abroad"))
-    venues = [(venue(*row[:3]), row[3]) for row in rows("venues")]
-    return {
-        "person": tuple(person(*row) for row in rows("people")),
-        "city": towns + abroad,
-        "town": towns,
-        "abroad": abroad,
-        "venue": tuple(filler for filler, _ in venues),
-        "hangout": tagged(venues, "h"),
-        "shop": tagged(venues, "s"),
-        "hall": tagged(venues, "e"),
-        "suite": tagged(venues, "f"),
-        "job": tuple(noun(*row) for row in rows("jobs")),
-        "family": simple("family"),
-        "ride": simple("rides"),
-        "vehicle": simple("vehicles"),
-        "position": simple("positions"),
-    }
-
-
-def events_and_goods() -> dict[str, tuple[Filler, ...]]:
-    """Return events, and goods, animals and people in numbers."""
-    events = [(plain(row[0], row[1], (("event", row[0]),)), row[2]) for row in rows("events")]
-    goods, animals = rows("goods"), rows("animals")
-    nouns = [(noun(row[0], row[2]), row[3]) for row in goods]
-    return {
-        "event": tuple(filler for filler, _ in events),
-        "show": tagged(events, "p"),
-        "sight": tagged(events, "w"),
-        "annual": tagged(events, "y"),
-        "session": tagged(events, "a"),
-        "thing": tagged(nouns, "d"),
-        "machine": tagged(nouns, "m"),
+        **words,
         "goods": tuple(counted(row, n) for row in goods if "m" not in row[3] for n in COUNTS),
         "gear": tuple(counted(row, n) for row in goods if row[3] for n in COUNTS),
         "animals": tuple(counted(row, n) for row in animals if not row[3] for n in COUNTS),
         "pets": tuple(counted(row, n) for row in animals if row[3] for n in COUNTS),
-        "group": tuple(counted(row, n) for row in rows("groups") for n in (*COUNTS, *CROWDS)),
-        "role": tuple(plain(row[0], plural(row[2])) for row in rows("groups")),
-    }
-
-
-def verbs_and_adjectives() -> dict[str, tuple[Filler, ...]]:
-    """Return verbs, adjectives, reasons and the weather."""
-    activities = [(verb(*row[:8]), row[8]) for row in rows("activities")]
-    deeds = [(verb("", *row[:6]), row[6]) for row in rows("deeds")]
-    sky = [(weather(*row[:7]), row[7]) for row in rows("weather")]
-    traits = [(adjective(*row[:4]), row[4]) for row in rows("traits")]
-    return {
-        "activity": tuple(filler for filler, _ in activities),
-        "pastime": tagged(activities, "p"),
-        "skill": tagged(activities, "s"),
-        "routine": tuple(verb(*row) for row in rows("routines")),
-        "deed": tuple(filler for filler, _ in deeds),
-        "favor": tagged(deeds, "r"),
-        "trait": tuple(filler for filler, _ in traits),
-        "charm": tagged(traits, "c"),
-        "quality": tuple(
-            Filler(conjugate(*row[:3]), {"": row[4], "more": row[3]}) for row in rows("qualities")
-        ),
-        "rank": simple("ranks"),
-        "reason": simple("reasons"),
-        "weather": tuple(filler for filler, _ in sky),
-        "storm": tagged(sky, "b"),
+        "group": tuple(counted(row, n) for row in groups for n in (*COUNTS, *CROWDS)),
+        "future": adverbs("future"),
+        "past": adverbs("day") + adverbs("past"),
+        "day": adverbs("day"),
+        "habit": adverbs("habit"),
     }
 
 
@@ -110,30 +55,23 @@ def rows(name: str) -> list[list[str]]:
     return [line.split("|") for line in text.splitlines() if not line.startswith("#")]
 
 
-def simple(name: str) -> tuple[Filler, ...]:
-    """Return the fillers of a word file that has one form in each language."""
-    return tuple(plain(korean, english) for korean, english in rows(name))
-
-
-def tagged(choices: list[tuple[Filler, str]], tag: str) -> tuple[Filler, ...]:
-    """Return the fillers with this tag."""
-    return tuple(filler for filler, tags in choices if tag in tags.split())
-
-
-def person(korean: str, english: str, pronoun: str) -> Filler:
+def person(row: list[str]) -> Filler:
     """Return a name with its pronouns."""
+    korean, english, pronoun = row
     him, his = PRONOUNS[pronoun]
     forms = {"": english, "he": pronoun, "He": pronoun.capitalize(), "him": him, "his": his}
     return Filler({"": korean}, forms, (("person", korean),))
 
 
-def city(korean: str, english: str) -> Filler:
+def city(row: list[str]) -> Filler:
     """Return a city, with the preposition `in` and no article."""
+    korean, english = row
     return Filler({"": korean}, {"": english, "at": f"in {english}"}, (("place", korean),))
 
 
-def venue(korean: str, english: str, preposition: str) -> Filler:
+def venue(row: list[str]) -> Filler:
     """Return a place with its article and preposition."""
+    korean, english, preposition, _ = row
     forms = {"": f"the {english}", "at": f"{preposition} the {english}", "noun": english}
     return Filler({"": korean}, forms, (("place", korean),))
 
@@ -157,10 +95,10 @@ def counted(row: list[str], number: int) -> Filler:
     return Filler({"": f"{korean} {amount}"}, forms, (("thing", korean),))
 
 
-def verb(*fields: str) -> Filler:
+def verb(row: list[str]) -> Filler:
     """Return a verb in all forms; the fields are those of `activities.txt`."""
-    before, stem, infinitive, soft, base, past, ing, *rest = fields
-    after = f" {rest[0]}" if rest and rest[0] else ""
+    before, stem, infinitive, soft, base, past, ing, rest = row[:8]
+    after = f" {rest}" if rest else ""
     forms = {"": base, "s": third_person(base), "past": past, "ing": ing}
     endings = conjugate(stem, infinitive, soft)
     return Filler(
@@ -169,14 +107,9 @@ def verb(*fields: str) -> Filler:
     )
 
 
-def adjective(stem: str, infinitive: str, soft: str, english: str) -> Filler:
-    """Return an adjective, also with an article for use before a noun."""
-    return Filler(conjugate(stem, infinitive, soft), {"": english, "a": with_article(english)})
-
-
-def weather(*fields: str) -> Filler:
+def weather(row: list[str]) -> Filler:
     """Return a clause about the weather."""
-    subject, stem, infinitive, soft, present, past, future = fields
+    subject, stem, infinitive, soft, present, past, future, _ = row
     forms = conjugate(stem, infinitive, soft)
     return Filler(
         {name: f"{subject} {form}" for name, form in forms.items()},
@@ -227,3 +160,36 @@ def third_person(verb: str) -> str:
     if base.endswith("o"):
         return base + "es" + space + rest
     return plural(base) + space + rest
+
+
+def simple(row: list[str]) -> Filler:
+    """Return a word with one form in each language."""
+    return plain(row[0], row[1])
+
+
+def event(row: list[str]) -> Filler:
+    """Return an event."""
+    return plain(row[0], row[1], (("event", row[0]),))
+
+
+def adjective(row: list[str]) -> Filler:
+    """Return an adjective, also with an article for use before a noun."""
+    return Filler(conjugate(*row[:3]), {"": row[3], "a": with_article(row[3])})
+
+
+MAKERS: dict[str, Callable[[list[str]], Filler]] = {  # by word file; the others are `simple`
+    "people": person,
+    "towns": city,
+    "abroad": city,
+    "venues": venue,
+    "events": event,
+    "jobs": lambda row: noun(row[0], row[1]),
+    "goods": lambda row: noun(row[0], row[2]),
+    "groups": lambda row: plain(row[0], plural(row[2])),
+    "activities": verb,
+    "routines": verb,
+    "deeds": lambda row: verb(["", *row[:6], ""]),
+    "traits": adjective,
+    "qualities": lambda row: Filler(conjugate(*row[:3]), {"": row[4], "more": row[3]}),
+    "weather": weather,
+}
