@@ -26,19 +26,6 @@ def numbered(word, numbers):
     return [f"{word} {number}" for number in numbers]
 
 
-def test_several_files_are_joined_in_order(files):
-    config = DataConfig(
-        source=(files("a.ko", numbered("문장", [1, 2])), files("b.ko", numbered("문장", [3]))),
-        target=(files("a.en", numbered("line", [1, 2])), files("b.en", numbered("line", [3]))),
-        valid_source=(files("v.ko", ["하나"]),),
-        valid_target=(files("v.en", ["one"]),),
-    )
-    corpus = load_parallel(config, seed=1)
-    assert list(corpus.train) == [(f"문장 {n}", f"line {n}") for n in (1, 2, 3)]
-    assert list(corpus.valid) == [("하나", "one")]
-    assert corpus.notices == ()
-
-
 @pytest.mark.parametrize(("hold_out", "n_held_out"), [(3, 3), (500, 10)])
 def test_without_validation_files_at_most_a_twentieth_is_held_out(files, hold_out, n_held_out):
     config = DataConfig(
@@ -54,14 +41,6 @@ def test_without_validation_files_at_most_a_twentieth_is_held_out(files, hold_ou
     again = load_parallel(config, seed=1)
     assert (list(again.train), list(again.valid)) == (list(corpus.train), list(corpus.valid))
     assert list(load_parallel(config, seed=2).valid) != list(corpus.valid)
-
-
-def test_pairs_are_read_from_tsv(files):
-    tsv = files("a.tsv", ["하나\tone", "둘\ttwo"])
-    config = DataConfig(pairs=(tsv,), valid_pairs=(files("v.tsv", ["셋\tthree"]),))
-    corpus = load_parallel(config, seed=1)
-    assert list(corpus.train) == [("하나", "one"), ("둘", "two")]
-    assert list(corpus.valid) == [("셋", "three")]
 
 
 def test_bad_lines_are_skipped_and_counted(files):

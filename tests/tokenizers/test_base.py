@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from polyhead.errors import DataError
 from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS, UNK
-from polyhead.tokenizers.base import UNKNOWN, TextConfig, Tokenizer
+from polyhead.tokenizers.base import UNKNOWN, TextConfig
 from polyhead.tokenizers.normalize import normalise, words_of
 from polyhead.tokenizers.storage import train_tokenizers
 
@@ -24,10 +24,6 @@ RESERVED = [*SPECIALS, "<0x41>", "<0xFF>", "▁", "▁▁", "▅", "\ufdd0", "\u
 
 def ids_of(tokenizer, most=30):
     return st.lists(st.integers(0, len(tokenizer) - 1), max_size=most)
-
-
-def test_it_implements_the_protocol(tokenizer):
-    assert isinstance(tokenizer, Tokenizer)
 
 
 @given(data=st.data())
@@ -93,16 +89,10 @@ def test_ids_are_in_range_and_end_with_eos(tokenizer, name, text):
 
 
 @given(text=st.text())
+@example("두 남자가 요리를 하고")
 def test_composed_and_decomposed_text_have_equal_ids(tokenizer, text):
     decomposed = unicodedata.normalize("NFD", text)
     assert tokenizer.encode(decomposed) == tokenizer.encode(unicodedata.normalize("NFC", text))
-
-
-def test_decomposed_korean_has_equal_ids(tokenizer, korean):
-    for line in korean:
-        decomposed = unicodedata.normalize("NFD", line)
-        assert decomposed != line
-        assert tokenizer.encode(decomposed) == tokenizer.encode(line)
 
 
 @pytest.mark.parametrize("reserved", RESERVED)
@@ -136,9 +126,6 @@ def test_decoding_stops_at_eos_and_skips_padding(tokenizer, english):
     ids = tokenizer.encode(english[0])
     assert tokenizer.decode([BOS, PAD, *ids, *ids, PAD]) == english[0]
     assert tokenizer.decode([]) == tokenizer.decode([EOS]) == tokenizer.decode([PAD, BOS]) == ""
-
-
-def test_unk_is_decoded_visibly(tokenizer):
     assert tokenizer.decode([UNK]) == UNKNOWN
 
 
@@ -153,6 +140,7 @@ def test_every_id_has_a_printable_name(tokenizer):
     names = [tokenizer.symbol(id) for id in range(len(tokenizer))]
     assert all(name and name.isprintable() and " " not in name for name in names)
     assert tuple(names[:4]) == SPECIALS
+    assert len(names) <= tokenizer.config.vocab
 
 
 @given(text=ANYTHING)
@@ -186,12 +174,6 @@ def test_a_forked_process_can_use_a_tokenizer(tokenizer, english):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_training_is_deterministic(name, learn, english, korean):
-    again = train_tokenizers(english, korean, learn(name).config)
-    for line in english + korean:
-        assert again.source.encode(line) == learn(name).source.encode(line)
-
-
 def test_vocabularies_are_joint_or_separate(name, learn, english, korean):
     joint, separate = learn(name), learn(name, joint=False)
     assert joint.source is joint.target
@@ -211,10 +193,6 @@ def test_lowercase_ignores_case(name, learn, english):
     assert all(tokenizer.decode([id]) == tokenizer.decode([id]).lower() for id in learned)
 
 
-def test_the_vocabulary_size_is_limited(name, learn):
-    assert len(learn(name).source) <= learn(name).config.vocab
-
-
 @pytest.mark.parametrize("corpus", [[], [""], ["  ", "\n\t"]])
 def test_an_empty_corpus_is_an_error(name, learn, corpus):
     with raises(DataError, "no_text"):
@@ -232,6 +210,7 @@ def test_an_empty_corpus_is_an_error(name, learn, corpus):
         ({"sampling": 1.5}, "sampling = 1.5"),
         ({"kind": "words", "sampling": 0.1}, "sampling = 0.1"),
         ({"character_coverage": 0.5}, "character_coverage = 0.5"),
+        ({"jamo": True}, "not bpe"),
     ],
 )
 def test_invalid_options_are_errors(options, message):

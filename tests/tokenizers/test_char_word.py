@@ -19,9 +19,6 @@ def test_frequent_words_have_the_first_ids():
     words = build_vocab(CORPUS, TextConfig(kind="words"))
     assert words.units == ("b", "a", "c", "한")
     assert words.encode("a b c d") == [5, 4, 6, UNK, EOS]
-
-
-def test_ties_are_sorted_by_code_point():
     assert build_vocab(["z y x"], TextConfig(kind="words")).units == ("x", "y", "z")
 
 
@@ -38,13 +35,6 @@ def test_units_beyond_the_vocabulary_are_unknown():
     assert words.encode("a b c") == [5, 4, UNK, EOS]
     assert words.decode(words.encode("a c b")) == "a ⁇ b"
     assert [piece.text for piece in words.pieces("a c b")] == ["a", " c", " b"]
-
-
-def test_special_names_are_ordinary_words():
-    words = build_vocab(["<s> </s> <s>"], TextConfig(kind="words"))
-    assert words.encode("<s> </s>") == [4, 5, EOS]
-    assert words.decode([4, 5, EOS]) == "<s> </s>"
-    assert len({words.symbol(id) for id in range(len(words))}) == 4
 
 
 def test_an_overlong_word_has_no_id():
@@ -110,8 +100,3 @@ def test_jamo_is_off_in_older_files(tmp_path):
     del index["config"]["jamo"]
     (tmp_path / "tokenizer.json").write_text(json.dumps(index))
     assert load_tokenizers(tmp_path).config == config
-
-
-def test_jamo_requires_words():
-    with pytest.raises(ValueError, match="not bpe"):
-        TextConfig(jamo=True)

@@ -99,9 +99,5 @@ def test_characters_and_words_can_be_masked():
 def test_a_text_without_a_mask_is_an_error():
     with raises(DataError, "no_mask", "서울은 크다"):
         encode_masked(trained(), "서울은 크다", 999)
-
-
-def test_a_text_with_all_private_use_characters_is_an_error():
-    text = MASK + "".join(map(chr, PRIVATE_USE))
     with raises(DataError, "no_free_character"):
-        encode_masked(trained(), text, 999)
+        encode_masked(trained(), MASK + "".join(map(chr, PRIVATE_USE)), 999)

@@ -1,12 +1,11 @@
 import unicodedata
-from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from polyhead.tokenizers.base import Piece
-from polyhead.tokenizers.normalize import checked, normalise, printable, tile, words_of
+from polyhead.tokenizers.normalize import normalise, printable, tile, words_of
 
 ANYTHING = st.text(st.characters(codec=None, exclude_categories=()))  # surrogates included
 
@@ -73,33 +72,9 @@ def test_tiles_are_contiguous_without_extra_spaces(surfaces):
     assert [piece.start for piece in pieces] == [0, *(piece.end for piece in pieces)][:-1]
 
 
-@given(st.text("ab "), st.data())
-def test_pieces_of_a_word_make_up_that_word(text, data):
-    text = normalise(text)
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(text)))) | {0, len(text)})
-    surfaces = [text[start:end] for start, end in pairwise(cuts)]
-    surfaces = [part for surface in surfaces for part in split_before_spaces(surface)]
-    pieces = tile([7] * len(surfaces), surfaces)
-    words = [""] * len(text.split())
-    for piece, word in zip(pieces, words_of(pieces), strict=True):
-        words[word] += piece.text.strip()
-    assert words == text.split()
-
-
-def split_before_spaces(text):
-    """Pieces never span two words: "ab c" is "ab" and " c"."""
-    return [part for part in text.replace(" ", "| ").split("|") if part]
-
-
 def test_a_space_alone_belongs_to_the_next_word():
     pieces = [Piece("a", 9, 0, 1), Piece(" ", 8, 1, 2), Piece("", 7, 2, 2), Piece("b", 6, 2, 3)]
     assert words_of(pieces) == [0, 1, 1, 1]
-
-
-@pytest.mark.parametrize("id", [-1, 5, 1000])
-def test_an_id_out_of_range_is_an_error(id):
-    with pytest.raises(ValueError, match=f"id {id}"):
-        checked(id, 5)
 
 
 def test_unprintable_characters_are_replaced():

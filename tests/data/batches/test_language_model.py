@@ -5,7 +5,6 @@ from expected_errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyhead.data.batches.base import DataPosition
 from polyhead.data.batches.language_model import WindowBatches, consecutive_windows, join_lines
 from polyhead.errors import DataError
 
@@ -50,18 +49,6 @@ def test_epochs_differ_in_offset_and_order():
     )
 
 
-def test_a_stream_can_be_resumed():
-    windows = WindowBatches(count_from_100(100), 7, 21, 1)
-    stream = windows.batches(DataPosition())
-    for _ in range(7):
-        place, _ = next(stream)
-    again = windows.batches(place)
-    for _ in range(5):
-        (here, one), (there, other) = next(stream), next(again)
-        assert here == there
-        assert torch.equal(one.ids, other.ids)
-
-
 @settings(max_examples=60, deadline=None)
 @given(n=LENGTHS, length=st.integers(1, 70), max_tokens=st.integers(1, 100))
 def test_consecutive_windows_predict_all_tokens_but_the_first(n, length, max_tokens):
@@ -72,14 +59,6 @@ def test_consecutive_windows_predict_all_tokens_but_the_first(n, length, max_tok
         assert torch.equal(batch.ids + 1, batch.labels)
         assert batch.ids.size(1) <= length
         assert batch.ids.numel() <= max(max_tokens, length)
-
-
-def test_halves_concatenate_to_the_batch():
-    batch = WindowBatches(count_from_100(50), 5, 25, 1)[(0, 0)]
-    one, other = batch.halves()
-    assert torch.equal(torch.cat([one.ids, other.ids]), batch.ids)
-    assert torch.equal(torch.cat([one.labels, other.labels]), batch.labels)
-    assert batch.n_tokens == 25
 
 
 def test_a_text_of_one_token_is_an_error():

@@ -8,7 +8,7 @@ from expected_errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyhead.data.batches.base import DataPosition, group_by_length
+from polyhead.data.batches.base import group_by_length
 from polyhead.data.batches.masked import (
     BERT_MASKING,
     ELECTRA_MASKING,
@@ -144,16 +144,6 @@ def test_a_batch_depends_on_seed_epoch_and_step_alone():
     for step in range(first.n_batches(1)):
         assert torch.equal(first[1, step].blanked, second[1, step].blanked)
         assert torch.equal(first[1, step].chosen, second[1, step].chosen)
-
-
-def test_resuming_within_an_epoch_gives_the_same_masks():
-    source = MaskedBatches(random_sequences(), MASKER, 64, seed=3)
-    stream = source.batches(DataPosition())
-    first = [next(stream) for _ in range(source.n_batches(0) + 4)]
-    place = first[2][0]
-    for _, batch in first[3:]:
-        place, again = next(source.batches(place))
-        assert torch.equal(batch.blanked, again.blanked)
 
 
 def test_masks_vary_between_epochs_but_not_in_validation():

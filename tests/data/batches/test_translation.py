@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyhead.data.batches.base import DataPosition, pad
+from polyhead.data.batches.base import DataPosition
 from polyhead.data.batches.translation import TranslationBatches, collate, group, padding_share
 from polyhead.data.parallel import read_parallel
 from polyhead.special_tokens import BOS, EOS, PAD
@@ -94,12 +94,8 @@ def test_the_budget_is_used(pairs, max_tokens):
 @given(PAIRS, st.integers(0, 2**32))
 def test_the_same_seed_gives_the_same_batches(pairs, seed):
     assert group(pairs, 50, seed) == group(pairs, 50, seed)
-
-
-def test_another_seed_gives_other_batches():
-    pairs = random_pairs(300)
-    one, other = group(pairs, 50, 1), group(pairs, 50, 2)
-    assert {frozenset(b) for b in one} != {frozenset(b) for b in other}
+    many = random_pairs(300)
+    assert group(many, 50, seed) != group(many, 50, seed + 1)
 
 
 @settings(deadline=None)
@@ -127,10 +123,6 @@ def test_halves_concatenate_to_the_batch(pairs):
     for name in ("source", "target", "labels"):
         rows = [getattr(half, name) for half in (first, second)]
         assert torch.equal(torch.cat(rows), getattr(batch, name))
-
-
-def test_padding_reaches_the_longest_sequence():
-    assert pad([[4], [5, 6, 7]]).tolist() == [[4, PAD, PAD], [5, 6, 7]]
 
 
 def test_a_batch_depends_on_seed_epoch_and_step_alone():
