@@ -134,18 +134,18 @@ def is_mojibake(text: str) -> bool:
 def scripts(pairs: Pairs) -> Iterator[CorpusFinding]:
     """Find lines in the script of the other side, or in that of neither side."""
     usual = [main_script(side) for side in (pairs.sources, pairs.targets)]
-    found: dict[str, list[int]] = {"swapped": [], "source": [], "target": []}
+    misfits: dict[str, list[int]] = {"swapped": [], "source": [], "target": []}
     for index, pair in enumerate(pairs):
         fits = [written_in(text, script) for text, script in zip(pair, usual, strict=True)]
         if all(fits):
             continue
         crossed = usual[0] != usual[1] and not any(fits)
         if crossed and written_in(pair[0], usual[1]) and written_in(pair[1], usual[0]):
-            found["swapped"].append(index)
+            misfits["swapped"].append(index)
         else:
-            found["target" if fits[0] else "source"].append(index)
+            misfits["target" if fits[0] else "source"].append(index)
     names = {"source": usual[0], "target": usual[1]}
-    for kind, indices in found.items():
+    for kind, indices in misfits.items():
         yield from about_pairs(f"script-{kind}", pairs, indices, names)
 
 

@@ -161,8 +161,8 @@ def fitted(
 def _read_set(
     names: Sequence[str], config: DataConfig, shape: PixelShape, classes: Sequence[str]
 ) -> tuple[ImageSet, list[str]]:
-    pixels, found, notices = _read(names, config, shape)
-    return ImageSet(pixels, torch.tensor(class_numbers(found, classes, names[0]))), notices
+    pixels, labels, notices = _read(names, config, shape)
+    return ImageSet(pixels, torch.tensor(class_numbers(labels, classes, names[0]))), notices
 
 
 def _read(
