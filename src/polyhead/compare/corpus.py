@@ -101,8 +101,8 @@ def read_test(
             "give both --test-source FILE and --test-target FILE, or --test-pairs",
             "incomplete_test",
         )
-    paths = ([Path(file) for file in files] for files in (source, target))
-    return read_references(*paths, encoding=config.encoding)
+    sources, targets = ([Path(file) for file in files] for files in (source, target))
+    return read_references(sources, targets, encoding=config.encoding)
 
 
 def hold_out_missing(config: DataConfig, missing: Sequence[str]) -> dict[str, Pairs]:

@@ -131,13 +131,13 @@ def from_list(text: TextFile, columns: Columns) -> Iterator[Record]:
 def from_value(value: Any, columns: Columns, name: str, line: int) -> Record:
     """Return the record of one JSON object."""
     try:
-        cells = [
+        first, second = (
             cell_of(value, key or usual, is_label=usual == LABELLED[1])
             for key, usual in zip(columns.keys, columns.names, strict=True)
-        ]
+        )
     except ValueError as error:
         return Record(line, "", "", BadLine(name, line, str(error)))
-    return Record(line, *cells)
+    return Record(line, first, second)
 
 
 def cell_of(value: Any, key: str, *, is_label: bool) -> str:
