@@ -18,7 +18,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
     "render": {"errors"},
     "layers": {"errors"},
     "models": {"layers", "config", "errors"},
-    "tokenizers": {"errors", "special_tokens"},
+    "tokenizers": {"config", "errors", "special_tokens"},
     "data": {"tokenizers", *FOUNDATION},
     "checkpoint": {"models", "tokenizers", *FOUNDATION},
     "decoding": {"errors", "special_tokens"},
