@@ -163,9 +163,16 @@ def test_overrides_that_contradict_the_model_are_refused(trained, tmp_path, over
     assert not (tmp_path / "run").exists()
 
 
-def test_overrides_that_agree_with_the_model_are_accepted(trained, tmp_path):
-    config = configure("bert-tiny", tmp_path, trained["bert-tiny"], "model.stack.d_model=16")
-    assert with_pretrained_sizes(config, read_pretrained(config)).model.stack.d_model == 16
+@pytest.mark.parametrize(
+    ("recipe", "override"),
+    [("bert-tiny", "model.stack.d_model=16"), ("electra-tiny", "model.spotting=3.0")],
+)
+def test_overrides_that_agree_or_belong_to_the_run_are_accepted(
+    trained, tmp_path, recipe, override
+):
+    config = configure(recipe, tmp_path, trained[recipe], override)
+    model = with_pretrained_sizes(config, read_pretrained(config, config.train.init)).model
+    assert model.spotting == 3.0 if recipe == "electra-tiny" else model.stack.d_model == 16
 
 
 def test_texts_must_fit_the_positions_of_the_model_not_of_the_recipe(trained, tmp_path):
@@ -188,11 +195,6 @@ def test_models_without_a_tokenizer_or_with_more_ids_are_refused(trained, tmp_pa
     with raises(CheckpointError, "init_vocabulary", "[MASK]"):
         train(configure("bert-tiny", tmp_path, path), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_the_weight_of_electra_s_second_loss_is_that_of_the_new_run(trained, tmp_path):
-    config = configure("electra-tiny", tmp_path, trained["electra-tiny"], "model.spotting=3.0")
-    assert with_pretrained_sizes(config, read_pretrained(config)).model.spotting == 3.0
 
 
 def test_the_cost_report_notes_that_the_model_is_not_read():

@@ -159,13 +159,6 @@ def test_a_nan_score_is_never_the_best():
     assert (progress.best, progress.since_best) == (2.0, 1)
 
 
-def test_progress_without_a_best_score_is_valid_json():
-    assert "best" not in Progress().plain()
-    assert Progress(**Progress().plain()) == Progress()
-    reached = Progress(step=3, best=1.5, seconds=0.1)
-    assert Progress(**reached.plain()) == reached
-
-
 # Losses and gradients that are not finite
 
 

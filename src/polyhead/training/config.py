@@ -10,7 +10,7 @@ Each table is a dataclass beside the code that uses it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,14 @@ from polyhead.config import from_dict, plain, read, set_by_path, suggest, to_tom
 from polyhead.data.config import DataConfig
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError
-from polyhead.layers.embeddings import BOUNDED_POSITIONS
 from polyhead.layers.transformer_stack import StackConfig
-from polyhead.models.registry import FAMILIES, vocab_fields
+from polyhead.models.registry import FAMILIES, has_mask_token, max_positions, vocab_fields
 from polyhead.tokenizers.base import TextConfig
 from polyhead.training.loop import TrainConfig
 
 DEFAULT_RECIPE = "small"
 DEFAULT_FAMILY = "transformer"
+SHORTEST = 3  # tokens of a text: BOS, EOS and one between them
 LISTS = (  # options of [data] that take several files
     "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "text",
     "valid_text", "labelled", "valid_labelled", "images", "valid_images",
@@ -112,14 +112,15 @@ def read_run(
 
 def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
     """Check plain values and return them as a `RunConfig`."""
-    values = dict(values)
+    values, overridden = dict(values), {"model": dict[str, Any]()}
     description = str(values.pop("description", ""))
-    overrides, overridden = list(overrides), {"model": dict[str, Any]()}
     for override in overrides:
         set_by_path(values, override)
         set_by_path(overridden, override)
     _check_tables(values)
-    _prefer_steps(values, overrides)
+    given = overridden.get("train", {})
+    if "steps" in given and "epochs" not in given:  # steps replace the recipe's epochs
+        values["train"].pop("epochs", None)
     model = dict(values.get("model", {}))
     family = model.pop("family", DEFAULT_FAMILY)
     if family not in FAMILIES:
@@ -127,18 +128,20 @@ def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
             f"model.family: unknown family {family!r}{suggest(str(family), FAMILIES)}",
             "unknown_family",
         )
+    data = dict(values.get("data", {}))
+    data |= {name: [data[name]] for name in LISTS if isinstance(data.get(name), str)}
+    values["data"] = data
     tables = {
-        name: from_dict(kind, _as_lists(values.get(name, {})), f"{name}.")
-        for name, kind in TABLES.items()
+        name: from_dict(kind, values.get(name, {}), f"{name}.") for name, kind in TABLES.items()
     }
     for name in vocab_fields(FAMILIES[family].config):  # until the tokenizer is trained
         model.setdefault(name, tables["text"].vocab)
     config = from_dict(FAMILIES[family].config, model, "model.")
-    if not tables["text"].joint:
-        _check_two_vocabularies(family, config)
-    if tables["train"].init is None or FAMILIES[family].task == "translation":
-        check_positions(config, tables["data"].max_length)  # else the sizes are those of the model
-    return RunConfig(description, family, model=config, overridden=overridden["model"], **tables)
+    run = RunConfig(description, family, model=config, overridden=overridden["model"], **tables)
+    _check_task(run)
+    if run.train.init is None or run.task == "translation":
+        check_positions(config, run.data.max_length)  # else the sizes are those of the model
+    return run
 
 
 def _check_tables(values: Mapping[str, Any]) -> None:
@@ -155,58 +158,56 @@ def _check_tables(values: Mapping[str, Any]) -> None:
             )
 
 
+def _check_task(run: RunConfig) -> None:
+    """Refuse options that models of this task or family do not have."""
+    task, text, length = run.task, run.text, run.data.max_length
+    decay = run.train.optimizer.layer_decay
+    problems = {  # code: condition, message
+        "one_vocabulary": (
+            not text.joint and (task != "translation" or vars(run.model).get("tie") == "all"),
+            "text.joint = false: the model has one vocabulary, or shares its embeddings by "
+            'model.tie = "all". Leave it out, or set model.tie = "target" for translation.',
+        ),
+        "no_sampling": (
+            text.sampling and task in ("language_modeling", "masked_lm", "replaced_token"),
+            f"text.sampling = {text.sampling}: only translators and text classifiers sample "
+            "subwords. Leave it out.",
+        ),
+        "out_of_range": (
+            length < SHORTEST and has_mask_token(run.family),
+            f"data.max_length = {length}: expected at least {SHORTEST} (BOS, EOS and a token)",
+        ),
+        "no_compile": (
+            run.train.compile and task in ("replaced_token", "text_classification"),
+            f"train.compile is not supported for {run.family} models. Leave it out.",
+        ),
+        "no_blocks": (
+            decay != 1 and stack_of(run.model) is None,
+            f"train.optimizer.layer_decay = {decay}: {run.family} models have no Transformer "
+            "blocks. Leave it out.",
+        ),
+    }
+    for code, (wrong, message) in problems.items():
+        if wrong:
+            raise ConfigError(message, code)
+
+
 def check_positions(model: Any, max_length: int) -> None:
     """Refuse texts longer than the positions that a model configuration can learn."""
-    values = _values(model)
-    if values.get("positions") in BOUNDED_POSITIONS and max_length > values.get(
-        "max_length", max_length
-    ):
+    limit = max_positions(model)
+    if limit is not None and max_length > limit:
         raise ConfigError(
-            f"data.max_length = {max_length}: the model has only {values['max_length']} positions. "
-            "Lower data.max_length or raise model.max_length.",
+            f"data.max_length = {max_length}: the model has only {limit} positions. Lower "
+            "data.max_length or raise model.max_length.",
             "too_few_positions",
         )
 
 
-def _values(config: Any) -> dict[str, Any]:
-    return {item.name: getattr(config, item.name) for item in fields(config)}
-
-
 def stack_of(model: Any) -> StackConfig | None:
     """Return the Transformer stack in a model configuration or in its encoder, if it has one."""
-    for value in _values(model).values():
+    for value in vars(model).values():
         if isinstance(value, StackConfig):
             return value
         if is_dataclass(value) and (stack := stack_of(value)) is not None:
             return stack
     return None
-
-
-def _check_two_vocabularies(family: str, config: Any) -> None:
-    """Refuse `text.joint = false` where the model has one vocabulary or shares its embeddings."""
-    if FAMILIES[family].task != "translation":
-        raise ConfigError(
-            f"text.joint = false: only translation models have two vocabularies; {family} is not "
-            "one. Leave it out.",
-            "one_vocabulary",
-        )
-    if _values(config).get("tie") == "all":
-        raise ConfigError(
-            'model.tie = "all" requires text.joint = true; or set model.tie = "target"',
-            "one_vocabulary",
-        )
-
-
-def _prefer_steps(values: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Let an override of train.steps replace the recipe's train.epochs."""
-    names = {override.partition("=")[0] for override in overrides}
-    if "train.steps" in names and "train.epochs" not in names:
-        values["train"].pop("epochs", None)
-
-
-def _as_lists(table: dict[str, Any]) -> dict[str, Any]:
-    """Read `source = "a.txt"` as `source = ["a.txt"]`."""
-    return {
-        name: [value] if name in LISTS and isinstance(value, str) else value
-        for name, value in table.items()
-    }

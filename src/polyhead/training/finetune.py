@@ -13,7 +13,7 @@ are replaced.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,8 +37,9 @@ from polyhead.models.electra import Electra
 from polyhead.models.registry import has_mask_token
 from polyhead.models.text_classifier import Classifier
 from polyhead.models.transformer import TransformerConfig
-from polyhead.tokenizers.storage import TokenizerPair, save_tokenizers, with_sampling
-from polyhead.training.config import RunConfig
+from polyhead.models.vit import ViTConfig
+from polyhead.tokenizers.storage import save_tokenizers, with_sampling
+from polyhead.training.config import RunConfig, check_positions
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 
@@ -75,15 +76,13 @@ class PretrainedModel:
     encoder: PretrainedEncoder | None = None
 
 
-def read_pretrained(config: RunConfig) -> PretrainedModel | None:
-    """Load and check the model that `train.init` names, if any.
+def read_pretrained(config: RunConfig, path: str) -> PretrainedModel:
+    """Load and check the model that `train.init` names.
 
     ConfigError if its family must be the run's own and is not, CheckpointError if the model cannot
     be used.
     """
-    if config.train.init is None:
-        return None
-    path, directory = config.train.init, resolve(Path(config.train.init))
+    directory = resolve(Path(path))
     saved = load_model(directory)
     takes_encoder = config.task == "text_classification" or (
         saved.family != config.family and isinstance(config.model, TransformerConfig)
@@ -107,11 +106,6 @@ def read_pretrained(config: RunConfig) -> PretrainedModel | None:
     if encoder is not None and isinstance(config.model, TransformerConfig):
         check_blocks(path, encoder.config, config.model.encoder_stack, config.model.positions)
     return PretrainedModel(path, saved, verify(directory)[WEIGHTS], encoder)
-
-
-def pretrained_fingerprint(pretrained: PretrainedModel | None) -> dict[str, str]:
-    """Return the fingerprint of a pre-trained model as an entry of `TaskData.fingerprints`."""
-    return {} if pretrained is None else {"pre-trained model or its": pretrained.fingerprint}
 
 
 def _check_vocabulary(saved: SavedModel, path: str) -> None:
@@ -160,26 +154,26 @@ def check_blocks(
             )
 
 
-def with_pretrained_sizes(config: RunConfig, pretrained: PretrainedModel | None) -> RunConfig:
+def with_pretrained_sizes(config: RunConfig, pretrained: PretrainedModel) -> RunConfig:
     """Return the configuration with the sizes of the pre-trained model.
 
     Dropout belongs to training and stays that of the run, except for translators.
     """
-    if pretrained is None or (pretrained.encoder is not None and config.task == "translation"):
-        return config
     if config.task == "translation":
-        return replace(config, model=pretrained.saved.config)
+        keeps_sizes = pretrained.encoder is not None
+        return config if keeps_sizes else replace(config, model=pretrained.saved.config)
     if pretrained.encoder is not None:
         given = pretrained.encoder.config
+        check_positions(given, config.data.max_length)
         stack = _with_dropout(given.stack, config.model.encoder.stack)
         model = replace(
             config.model, encoder=replace(given, stack=stack), head=pretrained.encoder.head
         )
         return replace(config, model=model)
     given, wanted = pretrained.saved.config, config.model
-    names = {item.name for item in fields(wanted)}
-    own = {name: getattr(wanted, name) for name in OF_THE_RUN if name in names}
-    if "stack" in names:
+    values = vars(wanted)
+    own = {name: values[name] for name in OF_THE_RUN if name in values}
+    if "stack" in values:
         own["stack"] = _with_dropout(given.stack, wanted.stack)
     try:
         model = replace(given, **own)
@@ -193,7 +187,20 @@ def with_pretrained_sizes(config: RunConfig, pretrained: PretrainedModel | None)
             "or train from scratch.",
             "init_conflict",
         )
+    if config.task == "image_classification":
+        _check_interpolation(pretrained.path, given, model)
+    check_positions(model, config.data.max_length)
     return replace(config, model=model)
+
+
+def _check_interpolation(path: str, given: ViTConfig, wanted: ViTConfig) -> None:
+    """Refuse another image size for axial positions, which cannot be interpolated."""
+    if wanted.positions == "axial" and wanted.grid != given.grid:
+        raise ConfigError(
+            f"train.init: {path} has axial positions for {given.height} x {given.width} pixels, "
+            f"which cannot be interpolated to {wanted.height} x {wanted.width}",
+            "init_conflict",
+        )
 
 
 def _with_dropout(stack: StackConfig, other: StackConfig) -> StackConfig:
@@ -217,29 +224,23 @@ def config_conflicts(
             yield f"{table}{name}", value, actual[name]
 
 
-def adopt_config(
-    config: RunConfig, pretrained: PretrainedModel | None, run_dir: RunDir
-) -> RunConfig:
-    """Adopt sizes and tokenizers of a pre-trained model, which are copied into the run.
+def adopt_tokenizers(config: RunConfig, pretrained: PretrainedModel, run_dir: RunDir) -> RunConfig:
+    """Copy the tokenizers of a pre-trained model into a run that has none yet.
 
-    Text classifiers may sample subwords to another degree than the model did.
+    Text classifiers may sample subwords to another degree than the model did. Of a translator that
+    takes only encoder blocks, and of images, the configuration stays as it is.
     """
-    adopted = with_pretrained_sizes(config, pretrained)
-    tokenizers = None if pretrained is None else pretrained.saved.tokenizers
-    if tokenizers is None or (config.task == "translation" and adopted is config):
-        return adopted
+    tokenizers, text = pretrained.saved.tokenizers, config.text
+    if tokenizers is None or (config.task == "translation" and pretrained.encoder is not None):
+        return config
     if config.task == "text_classification":
-        copy_tokenizers(with_sampling(tokenizers, config.text.sampling), run_dir)
-        return adopted
-    copy_tokenizers(tokenizers, run_dir)
-    return replace(adopted, text=tokenizers.config)
-
-
-def copy_tokenizers(tokenizers: TokenizerPair, run_dir: RunDir) -> None:
-    """Write tokenizers into a run that has none yet."""
+        tokenizers = with_sampling(tokenizers, text.sampling)
+    else:
+        text = tokenizers.config
     if not run_dir.tokenizer.exists():
         with atomic_dir(run_dir.tokenizer) as draft:
             save_tokenizers(tokenizers, draft)
+    return replace(config, text=text)
 
 
 def load_weights(

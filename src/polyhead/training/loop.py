@@ -5,9 +5,9 @@ It knows nothing of text, files and logs; `polyhead.training.trainer` connects t
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +16,9 @@ from torch.optim import Optimizer
 from polyhead.data.batches.base import DataPosition
 from polyhead.errors import PolyheadError
 from polyhead.training.losses import Objective
-from polyhead.training.optim import OptimizerConfig, ScheduleConfig, set_rate
+from polyhead.training.optim import OptimizerConfig, ScheduleConfig
 from polyhead.training.reward import RewardConfig
 
-T = TypeVar("T")
 N_SEEDS = 2**63
 MAX_SKIPS = 3  # updates in a row without a finite gradient before the run is rolled back
 
@@ -89,11 +88,6 @@ class Progress:
     rolled_back: int = 0
     rate_factor: float = 1.0  # halved by a roll-back
 
-    @property
-    def judged(self) -> bool:
-        """True once a validation had a finite score."""
-        return self.best < math.inf
-
     def judge(self, score: float) -> bool:
         """Record a validation score (lower is better); return True if it is the best."""
         improved = score < self.best
@@ -101,10 +95,6 @@ class Progress:
             self.best, self.best_step = score, self.step
         self.since_best = 0 if improved else self.since_best + 1
         return improved
-
-    def plain(self) -> dict[str, Any]:
-        """Return the values as JSON types; an infinite best score is left out."""
-        return {name: value for name, value in asdict(self).items() if value != math.inf}
 
 
 @dataclass(frozen=True)
@@ -137,11 +127,14 @@ def train_loop(
     """
     device = next(model.parameters()).device
     parameters = [p for p in model.parameters() if p.requires_grad]
-    groups = groups_of(config.accumulate, batches)
+    stream = iter(batches)
 
-    while not finished(config, progress) and (group := next(groups, None)):
+    while not finished(config, progress) and (group := list(islice(stream, config.accumulate))):
         rate = learning_rate(progress.step + 1) * progress.rate_factor
-        set_rate(optimizer, rate)
+        for (
+            parameter_group
+        ) in optimizer.param_groups:  # layer-wise decay gives some a smaller share
+            parameter_group["lr"] = rate * parameter_group.get("share", 1.0)
 
         # 1. The gradient of the summed loss, one batch at a time.
         if not model.training:  # as after a validation
@@ -201,7 +194,14 @@ def accumulate(
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         torch.set_rng_state(before)
-        batches = _split(batches)
+        halves = [half for batch in batches for half in batch.halves() if len(half)]
+        if len(halves) == len(batches):
+            raise PolyheadError(
+                "out of memory even with a single example per batch. Make the model smaller, or "
+                "lower data.max_length.",
+                "out_of_memory",
+            )
+        batches = halves
     return summed
 
 
@@ -225,17 +225,6 @@ def _attempt(
     return Summed(sum(total.item() for total in totals), count, len(batches))
 
 
-def _split(batches: list[Any]) -> list[Any]:
-    halves = [half for batch in batches for half in batch.halves() if len(half)]
-    if len(halves) == len(batches):
-        raise PolyheadError(
-            "out of memory even with a single example per batch. Make the model smaller, or lower "
-            "data.max_length.",
-            "out_of_memory",
-        )
-    return halves
-
-
 def out_of_memory(error: BaseException) -> bool:
     """Return True for an error of memory allocation, of torch or Python."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
@@ -254,10 +243,3 @@ def average_and_clip(parameters: list[nn.Parameter], count: int, clip_norm: floa
         factor = norms[0].new_tensor(shrink / count)  # a float would be copied for each gradient
         torch._foreach_mul_(gradients, factor)
     return norm
-
-
-def groups_of(size: int, items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield lists of `size` items; the last may be shorter."""
-    stream = iter(items)
-    while group := list(islice(stream, size)):
-        yield group

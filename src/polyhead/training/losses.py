@@ -31,7 +31,7 @@ from polyhead.data.batches.language_model import LanguageBatch
 from polyhead.data.batches.masked import MaskedBatch
 from polyhead.data.batches.translation import TranslationBatch
 from polyhead.layers.cross_entropy import linear_cross_entropy
-from polyhead.layers.mixture_of_experts import has_experts, record_usage
+from polyhead.layers.mixture_of_experts import record_usage
 from polyhead.metrics.masked_tokens import replaced_token_loss
 from polyhead.metrics.perplexity import next_token_nll
 
@@ -162,8 +162,3 @@ class BalancedLoss:
         for usage in usages.values():
             total = total + loss.count * usage.loss
         return Loss(total, loss.count)
-
-
-def with_balancing(objective: Objective, model: nn.Module) -> Objective:
-    """Add the balancing losses to an objective if the model has experts."""
-    return BalancedLoss(objective) if has_experts(model) else objective

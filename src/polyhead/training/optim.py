@@ -96,12 +96,6 @@ def layers_above(names: Iterable[str]) -> dict[str, int]:
     return above
 
 
-def set_rate(optimizer: Optimizer, rate: float) -> None:
-    """Set the learning rate, times the share of each parameter group (1 if it has none)."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate * group.get("share", 1.0)
-
-
 @dataclass(frozen=True)
 class ScheduleConfig:
     """The table [train.schedule]. `rate` is the peak; noam uses d_model and `factor` instead."""

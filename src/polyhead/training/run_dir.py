@@ -18,7 +18,6 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from polyhead.checkpoint.atomic_dir import (
@@ -44,21 +43,11 @@ FIXED = ("data.", "text.", "model.", "train.seed:", "train.init:")  # cannot cha
 WITHOUT_EFFECT = {"train": ("workers", "keep")}  # may always change: the result stays equal
 
 
-@dataclass(frozen=True)
 class RunDir:
-    """The directory of one run."""
+    """The directory of one run, with the directories of its checkpoints and tokenizers."""
 
-    path: Path
-
-    @property
-    def checkpoints(self) -> Path:
-        """The directory of all checkpoints."""
-        return self.path / CHECKPOINTS
-
-    @property
-    def tokenizer(self) -> Path:
-        """The directory of the tokenizers."""
-        return self.path / TOKENIZER
+    def __init__(self, path: Path) -> None:
+        self.path, self.checkpoints, self.tokenizer = path, path / CHECKPOINTS, path / TOKENIZER
 
     @contextmanager
     def exclusive_lock(self) -> Iterator[None]:
@@ -90,28 +79,20 @@ class RunDir:
             try:
                 yield
             finally:
-                self._remove_if_empty(created)
-
-    def _remove_if_empty(self, created: Sequence[Path]) -> None:
-        """Remove the directory of a run that never started, e.g. because its data is missing."""
-        if [path.name for path in self.path.iterdir()] != [LOCK]:
-            return
-        (self.path / LOCK).unlink()
-        with suppress(OSError):  # another process may have created a file
-            for path in created:
-                path.rmdir()
-
-    def is_run(self) -> bool:
-        """Return True if the directory has the configuration of a run."""
-        try:
-            return TABLES <= tomllib.loads((self.path / CONFIG).read_text(encoding="utf-8")).keys()
-        except (OSError, ValueError, RecursionError):
-            return False
+                if [path.name for path in self.path.iterdir()] == [LOCK]:  # the run never started
+                    (self.path / LOCK).unlink()
+                    with suppress(OSError):  # another process may have created a file
+                        for path in created:
+                            path.rmdir()
 
     def check_is_run_dir(self) -> None:
-        """Reject a non-empty directory that is not a run."""
-        if not self.path.is_dir() or self.is_run():
+        """Reject a non-empty directory without the configuration of a run."""
+        if not self.path.is_dir():
             return
+        with suppress(OSError, ValueError, RecursionError):
+            text = (self.path / CONFIG).read_text(encoding="utf-8")
+            if tomllib.loads(text).keys() >= TABLES:
+                return
         for path in sorted(self.path.iterdir()):
             if path.name not in (*OWN_FILES, LOCK) and not DRAFT.fullmatch(path.name):
                 raise ConfigError(
@@ -121,7 +102,7 @@ class RunDir:
                 )
 
     def check_no_self_reference(self, config: RunConfig) -> None:
-        """Reject data or a model inside this directory: `clear` would remove them."""
+        """Reject data or a model inside this directory: `start` would remove them."""
         own = self.path.resolve()
         paths = {f"data.{name}": getattr(config.data, name) for name in LISTS}
         paths["train.init"] = () if config.train.init is None else (config.train.init,)
@@ -178,22 +159,18 @@ class RunDir:
         return differences(before, after)
 
     def start(self, config: RunConfig, *, fresh: bool) -> None:
-        """Remove what interrupted processes left half-written, and save the configuration."""
+        """Remove half-written files, or all if `fresh`, and save the configuration."""
         if fresh:
-            self.clear()
+            with os_errors_as_polyhead_errors(self.path):
+                for name in OWN_FILES:
+                    path = self.path / name
+                    if path.is_symlink() or path.is_file():
+                        path.unlink()
+                    elif path.is_dir():
+                        shutil.rmtree(path)
         remove_drafts(self.path)
         remove_drafts(self.path / SAMPLES)
         write_text(self.path / CONFIG, config.toml())
-
-    def clear(self) -> None:
-        """Remove all files of the run, and no others."""
-        with os_errors_as_polyhead_errors(self.path):
-            for name in OWN_FILES:
-                path = self.path / name
-                if path.is_symlink() or path.is_file():
-                    path.unlink()
-                elif path.is_dir():
-                    shutil.rmtree(path)
 
     def check_data(self, fingerprints: dict[str, str]) -> None:
         """Check that the data is unchanged since the run was started; record it at the start."""

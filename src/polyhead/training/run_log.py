@@ -70,8 +70,17 @@ class RunLog:
     ) -> None:
         self.folder = folder
         self.reporter = reporter
-        self._writer_class = summary_writer() if tensorboard else None
+        self._writer_class: Any = None
         self._writer: Any = None
+        if tensorboard:
+            try:
+                from torch.utils.tensorboard.writer import SummaryWriter
+            except ImportError:
+                raise MissingError(
+                    "TensorBoard is not installed. Install it with: pip install 'polyhead[tb]'",
+                    "no_tensorboard",
+                ) from None
+            self._writer_class = SummaryWriter
 
     def stage(self, text: str) -> None:
         """Log the start of a stage that takes a while."""
@@ -85,12 +94,18 @@ class RunLog:
 
     def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """Write one line of metrics.jsonl, train.log and TensorBoard."""
-        entry = {"kind": kind, "step": step, **(without_nan(values) or {})}
+        values = without_nan(values) or {}
+        entry = {"kind": kind, "step": step, **values}
         self._append(METRICS, json.dumps(entry, allow_nan=False))
-        self._log(as_text(entry))
+        numbers = [
+            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in values.items()
+            if value is not None
+        ]
+        self._log("  ".join([f"{kind} step {step}", *numbers]))
         if self._writer is not None:
-            for name, value in entry.items():
-                if isinstance(value, int | float) and name != "step":
+            for name, value in values.items():
+                if isinstance(value, int | float):
                     self._writer.add_scalar(f"{kind}/{name}", value, step)
             self._writer.flush()
 
@@ -147,26 +162,3 @@ def with_nan(values: dict[str, Any] | None) -> dict[str, Any] | None:
     if values is None:
         return None
     return {name: math.nan if value is None else value for name, value in values.items()}
-
-
-def as_text(entry: dict[str, Any]) -> str:
-    """Return a line of metrics for train.log."""
-    words = [f"{entry['kind']} step {entry['step']}"]
-    for name, value in entry.items():
-        if name in ("kind", "step") or value is None:
-            continue
-        number = f"{value:.4g}" if isinstance(value, float) else str(value)
-        words.append(f"{name} {number}")
-    return "  ".join(words)
-
-
-def summary_writer() -> Any:
-    """Return TensorBoard's writer class; MissingError if it is not installed."""
-    try:
-        from torch.utils.tensorboard.writer import SummaryWriter
-    except ImportError:
-        raise MissingError(
-            "TensorBoard is not installed. Install it with: pip install 'polyhead[tb]'",
-            "no_tensorboard",
-        ) from None
-    return SummaryWriter

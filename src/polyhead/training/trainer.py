@@ -1,12 +1,14 @@
 """The trainer: reads the data, builds the model, resumes, trains, validates and saves."""
 
 import math
+import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -39,12 +41,13 @@ from polyhead.models.registry import FAMILIES
 from polyhead.training import finetune
 from polyhead.training.config import RunConfig, stack_of
 from polyhead.training.loop import NotFinite, Progress, Update, finished, out_of_memory, train_loop
-from polyhead.training.losses import with_balancing
+from polyhead.training.losses import BalancedLoss, Objective
 from polyhead.training.optim import build_optimizer, learning_rate
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import NullReporter, ProgressReporter, RunLog, with_nan, without_nan
-from polyhead.training.signals import StopRequest, handle_signals
 from polyhead.training.tasks import TASKS
+
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # save and stop
 
 
 @dataclass(frozen=True)
@@ -93,12 +96,6 @@ class Trainer:
         *,
         tensorboard: bool = False,
     ) -> None:
-        if config.train.optimizer.layer_decay != 1 and stack_of(config.model) is None:
-            raise ConfigError(
-                f"train.optimizer.layer_decay = {config.train.optimizer.layer_decay}: "
-                f"{config.family} models have no Transformer blocks. Leave it out.",
-                "no_blocks",
-            )
         self.config, self.run_dir = config, run_dir
         self.device = devices.choose(config.train.device)
         if config.train.bf16:
@@ -108,34 +105,73 @@ class Trainer:
         self.task = TASKS[config.task]
         self.progress = Progress()
         self.metrics: dict[str, Any] | None = None  # of the last validation
-        self.stop = StopRequest()
+        self.signal: int | None = None  # the first one that arrived
 
     def fit(self, *, fresh: bool = False, accept_changes: bool = False) -> TrainResult:
         """Train until all steps are done, patience is, or a signal arrives."""
-        with self.run_dir.exclusive_lock(), handle_signals() as self.stop, _memory_errors():
-            self.read_data(fresh=fresh, accept_changes=accept_changes)
-            self.build_model()
-            self.resume()
-            self.log.reporter.begin(self.progress.step, self.config.train.steps)
-            try:
-                while not self.run_loop():
-                    pass
-            finally:
-                self.log.reporter.end()
-            return self.result()
+        try:
+            with self.run_dir.exclusive_lock(), self.handle_signals():
+                self.read_data(fresh=fresh, accept_changes=accept_changes)
+                self.build_model()
+                self.resume()
+                self.log.reporter.begin(self.progress.step, self.config.train.steps)
+                try:
+                    while not self.run_loop():
+                        pass
+                finally:
+                    self.log.reporter.end()
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            raise PolyheadError(
+                "out of memory; saved checkpoints are intact. Lower train.max_tokens or "
+                "data.max_length, make the model smaller, or close other programs.",
+                "out_of_memory",
+            ) from error
+        folder, done = self.run_dir.path, finished(self.config.train, self.progress)
+        best = folder / "best" if (folder / "best").exists() else folder / "last"
+        signal_number = None if done else self.signal  # after the last step it interrupted nothing
+        return TrainResult(folder, best, self.progress.step, signal_number, self.metrics or {})
+
+    @contextmanager
+    def handle_signals(self) -> Iterator[None]:
+        """Record the first signal instead of being killed; a second Ctrl-C stops at once."""
+
+        def record(number: int, _: FrameType | None) -> None:
+            if self.signal is not None and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self.signal = number
+
+        before: dict[int, Callable[..., Any] | int | None] = {}
+        try:
+            with suppress(ValueError):  # signals can be handled in the main thread only
+                for number in HANDLED:
+                    before[number] = signal.signal(number, record)
+            yield
+        finally:
+            for known, handler in before.items():
+                signal.signal(known, signal.SIG_DFL if handler is None else handler)
 
     def read_data(self, *, fresh: bool, accept_changes: bool) -> None:
         """Check the directory, read the data, and set the task up."""
         changes = self.run_dir.check_config(self.config, fresh=fresh, accept_changes=accept_changes)
         self.log.reporter.stage("reading the data")
-        self.data = self.task.read_data(self.config)
+        config, init = self.config, self.config.train.init
+        self.pretrained = None if init is None else finetune.read_pretrained(config, init)
+        if self.pretrained is not None:
+            config = finetune.with_pretrained_sizes(config, self.pretrained)
+        corpus, fingerprints = self.task.read_data(config)
+        if self.pretrained is not None and config.task != "translation":
+            fingerprints["pre-trained model or its"] = self.pretrained.fingerprint
         self.run_dir.start(self.config, fresh=fresh)
-        self.run_dir.check_data(self.data.fingerprints)
+        self.run_dir.check_data(fingerprints)
         if changes:
             self.log.notice(f"resuming with a changed configuration: {'; '.join(changes)}")
-        for notice in self.data.notices:
+        for notice in corpus.notices:
             self.log.notice(notice)
-        self.setup = self.task.setup(self.config, self.run_dir, self.data, self.log)
+        if self.pretrained is not None:
+            config = finetune.adopt_tokenizers(config, self.pretrained, self.run_dir)
+        self.setup = self.task.setup(config, self.run_dir, corpus, self.log)
         self.config = self.setup.config
         if self.config.train.epochs is not None:
             n_batches = self.setup.batches.n_batches(0)
@@ -145,18 +181,21 @@ class Trainer:
 
     def build_model(self) -> None:
         """Create or initialize the model, and its optimizer."""
-        options, pretrained = self.config.train, self.data.pretrained
+        options = self.config.train
         torch.manual_seed(options.seed)
         model: Any = FAMILIES[self.config.family].model(self.config.model)
         classes = self.setup.about.get("classes", ())
-        self.all_pretrained = pretrained is not None and finetune.load_weights(
-            pretrained, model, self.log, classes
+        self.all_pretrained = self.pretrained is not None and finetune.load_weights(
+            self.pretrained, model, self.log, classes
         )
         self.model = model.to(self.device)
-        if options.compile and has_experts(self.model):
-            raise ConfigError(
-                "train.compile does not support mixture-of-experts models", "no_compile"
-            )
+        self.objective: Objective = self.setup.objective
+        if has_experts(self.model):
+            self.objective = BalancedLoss(self.objective)
+            if options.compile:
+                raise ConfigError(
+                    "train.compile does not support mixture-of-experts models", "no_compile"
+                )
         if options.compile:
             self.model.hidden = torch.compile(self.model.hidden, dynamic=True)
         n_parameters = sum(p.numel() for p in self.model.parameters())
@@ -164,7 +203,6 @@ class Trainer:
             f"{self.setup.summary}; {n_parameters / 1e6:.1f} million parameters; "
             f"{options.steps:,} steps on {self.device}"
         )
-        self.objective = with_balancing(self.setup.objective, self.model)
         self.optimizer = build_optimizer(self.model, options.optimizer)
 
     def resume(self) -> None:
@@ -208,12 +246,9 @@ class Trainer:
         options, progress = self.config.train, self.progress
         self.started = time.perf_counter() - progress.seconds
         position = DataPosition(progress.epoch, progress.batch)
-        rate = partial(
-            learning_rate,
-            options.schedule,
-            steps=options.steps,
-            d_model=model_width(self.config.model),
-        )
+        stack, sizes = stack_of(self.config.model), vars(self.config.model)
+        width = stack.d_model if stack else sizes.get("d_model", sizes.get("d_embed"))
+        rate = partial(learning_rate, options.schedule, steps=options.steps, d_model=width)
         updates = train_loop(
             self.model,
             self.objective,
@@ -229,7 +264,7 @@ class Trainer:
                 improved = False
                 if progress.step >= options.steps or progress.step % options.validate_every == 0:
                     improved = progress.judge(self.validate())
-                stopping = finished(options, progress) or self.stop.signal is not None
+                stopping = finished(options, progress) or self.signal is not None
                 if stopping or improved or progress.step % options.save_every == 0:
                     self.save()
                 if stopping:
@@ -241,8 +276,8 @@ class Trainer:
 
     def report(self, update: Update) -> None:
         """Report an update; write a line of metrics every `log_every` steps."""
-        self.measure_time()
         progress = self.progress
+        progress.seconds = time.perf_counter() - self.started  # with validation and saving
         speed = progress.tokens / max(progress.seconds, 1e-9)
         self.log.reporter.step(
             {
@@ -275,16 +310,11 @@ class Trainer:
             }
             self.log.record("train", progress.step, values)
 
-    def measure_time(self) -> None:
-        """Update the seconds of training over all sessions, with validation and saving."""
-        if self.progress.step:
-            self.progress.seconds = time.perf_counter() - self.started
-
     def validate(self) -> float:
         """Measure and log the validation metrics; return the score, lower is better."""
         step, judge_by = self.progress.step, self.config.train.judge_by
         with record_usage(self.model) as usages:
-            metrics = self.setup.valid.validate(self.model.eval(), step)
+            metrics = self.setup.validate(self.model.eval(), step)
         words = [f"step {step:,}", *(f"{name} {value:.3f}" for name, value in metrics.items())]
         if usages:
             metrics |= usage_metrics(usages)
@@ -301,7 +331,8 @@ class Trainer:
         broken = first_not_finite(self.model)
         if broken is not None:
             raise NotFinite(f"step {progress.step}: {broken} is no longer finite")
-        self.measure_time()
+        if progress.step:
+            progress.seconds = time.perf_counter() - self.started
         self.log.sync()
         metrics = without_nan(self.metrics)
         about = {"run": self.config.plain(), "step": progress.step, "valid": metrics}
@@ -315,19 +346,21 @@ class Trainer:
         checkpoint = checkpoint_path(self.run_dir.checkpoints, progress.step)
         with atomic_dir(checkpoint) as draft:
             write_model(draft, saved, model_card(saved))
-            state = {"progress": progress.plain(), "metrics": metrics}
+            counters = {name: n for name, n in asdict(progress).items() if n != math.inf}
+            state = {"progress": counters, "metrics": metrics}
             train_state.write_state(draft, self.model, self.optimizer, state)
         self.update_links(checkpoint)
-        best = checkpoint_path(checkpoint.parent, progress.best_step) if progress.judged else None
+        best = checkpoint_path(checkpoint.parent, progress.best_step)
+        spare = best if progress.best < math.inf else None
         remove_old_checkpoints(
-            checkpoint.parent, checkpoint, keep=self.config.train.keep, spare=best
+            checkpoint.parent, checkpoint, keep=self.config.train.keep, spare=spare
         )
 
     def update_links(self, last: Path) -> None:
         """Let `last` and `best` point to their checkpoints; remove `best` if there is none."""
         link(self.run_dir.path / "last", last)
         best = checkpoint_path(last.parent, self.progress.best_step)
-        if self.progress.judged and best.exists():
+        if self.progress.best < math.inf and best.exists():
             link(self.run_dir.path / "best", best)
         elif (self.run_dir.path / "best").is_symlink():
             remove(self.run_dir.path / "best")
@@ -362,38 +395,3 @@ class Trainer:
             if not state["progress"].get("skipped_in_a_row"):
                 return path
         return None
-
-    def result(self) -> TrainResult:
-        """Return the outcome; a signal after the last step interrupted nothing."""
-        best = self.run_dir.path / "best"
-        return TrainResult(
-            self.run_dir.path,
-            best if best.exists() else self.run_dir.path / "last",
-            self.progress.step,
-            None if finished(self.config.train, self.progress) else self.stop.signal,
-            self.metrics or {},
-        )
-
-
-@contextmanager
-def _memory_errors() -> Iterator[None]:
-    """Report that memory ran out, where no batch can be split, as a PolyheadError."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not out_of_memory(error):
-            raise
-        raise PolyheadError(
-            "out of memory; saved checkpoints are intact. Lower train.max_tokens or "
-            "data.max_length, make the model smaller, or close other programs.",
-            "out_of_memory",
-        ) from error
-
-
-def model_width(config: Any) -> int:
-    """Return the d_model of a model configuration, or d_embed where layers differ in width."""
-    stack = stack_of(config)
-    if stack is not None:
-        return stack.d_model
-    names = {item.name for item in fields(config)}
-    return int(getattr(config, "d_model" if "d_model" in names else "d_embed"))

@@ -16,8 +16,7 @@ from polyhead.cli.main import main
 from polyhead.errors import ConfigError
 from polyhead.layers.lsh.attention import set_eval_rounds
 from polyhead.models.reformer import PUBLISHED, Reformer
-from polyhead.training.config import read_run
-from polyhead.training.tasks.base import check_lengths
+from polyhead.training.config import check_positions, read_run
 from polyhead.training.trainer import train
 
 TINY = (
@@ -132,8 +131,8 @@ def test_a_translator_with_lsh_in_its_encoder_is_trained_and_used(tmp_path, monk
             "only 512 positions",
         ),
         ("reformer-tiny", "model.stack.attention=lhs", "should be 'full', 'local' or 'lsh'"),
-        ("gpt-tiny", "text.joint=false", "only translation models have two vocabularies"),
-        ("bert-tiny", "text.joint=false", "only translation models have two vocabularies"),
+        ("gpt-tiny", "text.joint=false", "the model has one vocabulary"),
+        ("bert-tiny", "text.joint=false", "the model has one vocabulary"),
         ("small", "model.stack.reversible=true", None),
         ("base", "model.stack.reversible=true", 'norm is "post"; write norm = "pre"'),
     ],
@@ -152,11 +151,9 @@ def test_invalid_options_are_refused_in_one_line(recipe, override, message, capf
 @pytest.mark.parametrize("recipe", ["bert-tiny", "electra-tiny"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "none", "learned", "axial"])
 def test_texts_may_exceed_max_length_only_with_unbounded_positions(recipe, positions):
-    run = read_run(recipe)
-    longer = replace(run.data, max_length=run.model.max_length + 1)
-    run = replace(run, data=longer, model=replace(run.model, positions=positions))
+    model = replace(read_run(recipe).model, positions=positions)
     if positions in ("learned", "axial"):
         with raises(ConfigError, "too_few_positions"):
-            check_lengths(run, run.model)
+            check_positions(model, model.max_length + 1)
     else:
-        check_lengths(run, run.model)
+        check_positions(model, model.max_length + 1)

@@ -34,10 +34,9 @@ from polyhead.training.config import read_run
 from polyhead.training.finetune import check_blocks
 from polyhead.training.losses import ClassificationLoss
 from polyhead.training.run_dir import RunDir
-from polyhead.training.run_log import NullReporter, RunLog
-from polyhead.training.tasks import TASKS
-from polyhead.training.tasks.text_classification import LabelledTexts, TextClassificationTask
-from polyhead.training.trainer import train
+from polyhead.training.run_log import NullReporter
+from polyhead.training.tasks.text_classification import validate
+from polyhead.training.trainer import Trainer, train
 
 
 @pytest.fixture(autouse=True)
@@ -51,11 +50,6 @@ def encoders(tmp_path_factory):
         name: pretrain(tmp_path_factory.mktemp(name), f"{name}-tiny")
         for name in ("bert", "electra")
     }
-
-
-def make_log(folder):
-    folder.mkdir()
-    return RunLog(folder, NullReporter())
 
 
 def read(tmp_path, name, content, **options):
@@ -174,36 +168,38 @@ def test_batches_contain_every_text_with_its_label():
 
 
 def test_subwords_are_sampled_in_training_but_not_in_validation(tmp_path, encoders):
-    files = write_labelled(tmp_path)
-    run = configured("classify-small", files, "text.sampling=0.5", f"train.init={encoders['bert']}")
-    data = TextClassificationTask().read_data(run)
-    setup = TextClassificationTask().setup(
-        run, RunDir(tmp_path / "run"), data, make_log(tmp_path / "run")
+    files, init = write_labelled(tmp_path), f"train.init={encoders['bert']}"
+    sampled, constant = (
+        Trainer(configured("classify-small", files, init, option), RunDir(folder), NullReporter())
+        for option, folder in (
+            ("text.sampling=0.5", tmp_path / "run"),
+            ("text.sampling=0", tmp_path / "plain"),
+        )
     )
-    source, texts = setup.tokenizers.source, data.corpus.train.texts
-    epochs = [setup.batches.texts(epoch) for epoch in (0, 1, 0)]
+    for trainer in (sampled, constant):
+        trainer.run_dir.path.mkdir()
+        trainer.read_data(fresh=False, accept_changes=False)
+    source = sampled.setup.tokenizers.source
+    texts = load_labelled(sampled.config.data, sampled.config.train.seed).train.texts
+    epochs = [sampled.setup.batches.texts(epoch) for epoch in (0, 1, 0)]
     assert epochs[0] == epochs[2] != epochs[1]
     assert all(
         source.decode(ids[1:]) == source.normalise(text)
         for epoch in epochs
         for ids, text in zip(epoch, texts, strict=True)
-        if len(ids) < run.data.max_length
+        if len(ids) < sampled.config.data.max_length
     )
     again = load_tokenizers(tmp_path / "run" / "tokenizer")
     assert again.config.sampling == 0.5
     assert again.source.encode(texts[0]) == source.encode(texts[0])  # only training samples
-    plain = configured("classify-small", files, f"train.init={encoders['bert']}")
-    uncut = TextClassificationTask().setup(
-        plain, RunDir(tmp_path / "plain"), data, make_log(tmp_path / "plain")
-    )
-    assert uncut.batches.texts(0) == uncut.batches.texts(1) != epochs[0]
+    uncut = constant.setup.batches
+    assert uncut.texts(0) == uncut.texts(1) != epochs[0]
 
 
 @pytest.mark.parametrize("recipe", ["bert-tiny", "electra-tiny", "gpt-tiny"])
 def test_sampling_is_refused_for_tasks_that_do_not_sample(recipe):
-    run = read_run(recipe, ["text.kind=bpe", "text.sampling=0.1"])
     with raises(ConfigError, "no_sampling", "text.sampling = 0.1"):
-        TASKS[run.task].read_data(run)
+        read_run(recipe, ["text.kind=bpe", "text.sampling=0.1"])
 
 
 def test_sampling_is_refused_for_tokenizers_that_cannot_sample():
@@ -225,9 +221,8 @@ def test_loss_accuracy_and_f1_by_hand():
     said = [int(row.argmax()) for row in rows]
     both = zip(rows, labels, strict=True)
     loss = sum(F.cross_entropy(row, torch.tensor(y)).item() for row, y in both) / 8
-    found = LabelledTexts(
-        TextBatches(lambda _: texts, labels, 40, seed=0).of_epoch(0), ["a", "b", "c"]
-    ).validate(model, 0)
+    batches = TextBatches(lambda _: texts, labels, 40, seed=0).of_epoch(0)
+    found = validate(batches, ["a", "b", "c"], model)
     assert found["loss"] == pytest.approx(loss, rel=1e-5)
     assert found["accuracy"] == sum(a == b for a, b in zip(said, labels, strict=True)) / 8
     batch = TextBatches(lambda _: texts, labels, 10_000, seed=0)[0, 0]

@@ -15,53 +15,33 @@ from polyhead.data.labelled_text import (
     class_numbers,
     load_labelled,
 )
-from polyhead.errors import ConfigError
 from polyhead.metrics.classification import report
 from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
-from polyhead.training.finetune import adopt_config, pretrained_fingerprint, read_pretrained
 from polyhead.training.losses import ClassificationLoss
 from polyhead.training.run_dir import RunDir, fingerprint
 from polyhead.training.run_log import RunLog
-from polyhead.training.tasks.base import (
-    TaskData,
-    TaskSetup,
-    check_lengths,
-    load_or_train_tokenizers,
-)
+from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
 
 
-@dataclass(frozen=True)
 class TextClassificationTask:
     """Assign one of several classes to each text."""
 
-    def read_data(self, config: RunConfig) -> TaskData[LabelledCorpus]:
-        """Read labelled texts and the pre-trained encoder."""
-        if config.train.compile:
-            raise ConfigError(
-                "train.compile is not supported for text classifiers. Leave it out.", "no_compile"
-            )
-        pretrained = read_pretrained(config)
-        encoder = None if pretrained is None else pretrained.encoder
-        check_lengths(config, config.model.encoder if encoder is None else encoder.config)
+    def read_data(self, config: RunConfig) -> tuple[LabelledCorpus, dict[str, str]]:
+        """Read labelled texts."""
         corpus = load_labelled(config.data, config.train.seed)
-        fingerprints = {
-            name: fingerprint([*examples.texts, *examples.labels])
-            for name, examples in (("training", corpus.train), ("validation", corpus.valid))
-        } | pretrained_fingerprint(pretrained)
-        return TaskData(corpus, fingerprints, corpus.notices, pretrained)
+        parts = {"training": corpus.train, "validation": corpus.valid}
+        return corpus, {name: fingerprint([*p.texts, *p.labels]) for name, p in parts.items()}
 
     def setup(
-        self, config: RunConfig, run_dir: RunDir, data: TaskData[LabelledCorpus], log: RunLog
+        self, config: RunConfig, run_dir: RunDir, corpus: LabelledCorpus, log: RunLog
     ) -> TaskSetup:
         """Encode the texts and cut them into batches of similar length."""
-        corpus = data.corpus
-        config = adopt_config(config, data.pretrained, run_dir)
         tokenizers = load_or_train_tokenizers(
             run_dir.tokenizer, corpus.train.texts, (), config.text, log
         )
         model = replace(config.model, classes=len(corpus.classes))
-        if data.pretrained is None:  # [MASK] is the id after the tokenizer's last, as in BERT
+        if config.train.init is None:  # [MASK] is the id after the tokenizer's last, as in BERT
             encoder = replace(model.encoder, vocab=len(tokenizers.source) + 1)
             model = replace(model, encoder=encoder)
         config = replace(config, model=model)
@@ -76,13 +56,13 @@ class TextClassificationTask:
         sampler = SubwordSampler(
             tokenizers, corpus.train.texts, train, config.train.seed, max_length
         )
-        valid_batches = TextBatches(lambda _: valid, valid_labels, max_tokens, seed=0)
+        valid_batches = TextBatches(lambda _: valid, valid_labels, max_tokens, seed=0).of_epoch(0)
         return TaskSetup(
             config,
             tokenizers,
             TextBatches(sampler, labels, max_tokens, config.train.seed),
             ClassificationLoss(config.train.smoothing),
-            LabelledTexts(valid_batches.of_epoch(0), corpus.classes),
+            lambda model, _step: validate(valid_batches, corpus.classes, model),
             f"{len(train):,} training examples of {len(corpus.classes)} classes, {len(valid):,} "
             f"for validation; vocabulary {len(tokenizers.source):,}",
             {"classes": list(corpus.classes)},
@@ -120,26 +100,19 @@ def _encode(
     return framed(ids, max_length)
 
 
-@dataclass(frozen=True)
-class LabelledTexts:
-    """Validation texts with their classes."""
-
-    batches: Sequence[TextBatch]
-    classes: Sequence[str]
-
-    @torch.inference_mode()
-    def validate(self, model: Any, _step: int) -> dict[str, float]:
-        """Return loss, accuracy and macro F1."""
-        device = next(model.parameters()).device
-        total, labels, predictions = 0.0, [], []
-        for batch in (batch.to(device) for batch in self.batches):
-            logits = model(batch.ids).float()
-            total += F.cross_entropy(logits, batch.labels, reduction="sum").item()
-            labels += batch.labels.tolist()
-            predictions += logits.argmax(-1).tolist()
-        scores = report(labels, predictions, self.classes)
-        return {
-            "loss": total / len(labels),
-            "accuracy": scores.accuracy,
-            "macro_f1": scores.macro_f1,
-        }
+@torch.inference_mode()
+def validate(batches: Sequence[TextBatch], classes: Sequence[str], model: Any) -> dict[str, float]:
+    """Return loss, accuracy and macro F1."""
+    device = next(model.parameters()).device
+    total, labels, predictions = 0.0, [], []
+    for batch in (batch.to(device) for batch in batches):
+        logits = model(batch.ids).float()
+        total += F.cross_entropy(logits, batch.labels, reduction="sum").item()
+        labels += batch.labels.tolist()
+        predictions += logits.argmax(-1).tolist()
+    scores = report(labels, predictions, classes)
+    return {
+        "loss": total / len(labels),
+        "accuracy": scores.accuracy,
+        "macro_f1": scores.macro_f1,
+    }

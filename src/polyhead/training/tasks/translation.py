@@ -22,36 +22,31 @@ from polyhead.metrics.bleu import quick_bleu
 from polyhead.special_tokens import PAD
 from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
-from polyhead.training.finetune import adopt_config, read_pretrained
 from polyhead.training.losses import Objective, TranslationLoss
 from polyhead.training.reward import ExpectedReward
 from polyhead.training.run_dir import SAMPLES, RunDir, fingerprint
 from polyhead.training.run_log import RunLog
-from polyhead.training.tasks.base import TaskData, TaskSetup, load_or_train_tokenizers
+from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
 
 
-@dataclass(frozen=True)
 class TranslationTask:
     """Translate source sentences into target sentences."""
 
-    def read_data(self, config: RunConfig) -> TaskData[ParallelCorpus]:
+    def read_data(self, config: RunConfig) -> tuple[ParallelCorpus, dict[str, str]]:
         """Read both sides of the training and the validation text."""
-        pretrained = read_pretrained(config)
         corpus = load_parallel(config.data, config.train.seed)
-        fingerprints = {
+        return corpus, {
             "training source": fingerprint(corpus.train.sources),
             "training target": fingerprint(corpus.train.targets),
             "validation source": fingerprint(corpus.valid.sources),
             "validation target": fingerprint(corpus.valid.targets),
         }
-        return TaskData(corpus, fingerprints, corpus.notices, pretrained)
 
     def setup(
-        self, config: RunConfig, run_dir: RunDir, data: TaskData[ParallelCorpus], log: RunLog
+        self, config: RunConfig, run_dir: RunDir, corpus: ParallelCorpus, log: RunLog
     ) -> TaskSetup:
         """Encode the pairs and cut them into batches of similar length."""
-        train, valid = data.corpus.train, data.corpus.valid
-        config = adopt_config(config, data.pretrained, run_dir)
+        train, valid = corpus.train, corpus.valid
         tokenizers = load_or_train_tokenizers(
             run_dir.tokenizer, train.sources, train.targets, config.text, log
         )
@@ -64,7 +59,6 @@ class TranslationTask:
         pairs = encode_pairs(tokenizers, train, max_length, "training", log)
         sampler = PairSampler(tokenizers, pairs, config.train.seed, max_length)
         valid_ids = encode_pairs(tokenizers, valid, max_length, "validation", log).ids
-        valid_batches = TranslationBatches(lambda _: valid_ids, max_tokens, seed=0)
         n_translated = config.train.bleu_sentences
         return TaskSetup(
             config,
@@ -74,10 +68,10 @@ class TranslationTask:
             HeldOutPairs(
                 run_dir.path / SAMPLES,
                 tokenizers,
-                [valid_batches[(0, i)] for i in range(valid_batches.n_batches(0))],
+                TranslationBatches(lambda _: valid_ids, max_tokens, seed=0).of_epoch(0),
                 valid.sources[:n_translated],
                 valid.targets[:n_translated],
-            ),
+            ).validate,
             f"{len(pairs.ids):,} training pairs, {len(valid):,} for validation; vocabulary "
             f"{len(tokenizers.target):,}",
         )
@@ -181,31 +175,21 @@ class HeldOutPairs:
     def validate(self, model: Any, step: int) -> dict[str, float]:
         """Return loss, perplexity and BLEU; write the translations to samples/."""
         device = next(model.parameters()).device
-        loss = valid_loss(model, self.batches)
-        metrics = {"loss": loss, "perplexity": math.exp(min(700.0, loss))}
+        objective, total, count = TranslationLoss(PAD), 0.0, 0
+        for batch in self.batches:
+            loss = objective(model, batch.to(device))
+            total, count = total + loss.total.item(), count + loss.count
+        metrics = {"loss": total / count, "perplexity": math.exp(min(700.0, total / count))}
         if self.sources:
             ids = self.tokenizers.source.encode_batch(self.sources)
             outputs = decode_all(model, ids, DecodeConfig(beam=1), device=device)
             texts = [self.tokenizers.target.decode(best[0].ids) for best in outputs]
             metrics["bleu"] = quick_bleu(texts, self.targets)
-            self._write_samples(texts, step)
+            triples = zip(self.sources, self.targets, texts, strict=True)
+            samples = "\n".join(
+                f"{source}\n  = {target}\n  > {text}" for source, target, text in triples
+            )
+            with os_errors_as_polyhead_errors(self.samples):
+                self.samples.mkdir(exist_ok=True)
+            write_text(self.samples / f"step-{step:08d}.txt", samples + "\n")
         return metrics
-
-    def _write_samples(self, outputs: Sequence[str], step: int) -> None:
-        triples = zip(self.sources, self.targets, outputs, strict=True)
-        text = "\n".join(
-            f"{source}\n  = {target}\n  > {output}" for source, target, output in triples
-        )
-        with os_errors_as_polyhead_errors(self.samples):
-            self.samples.mkdir(exist_ok=True)
-        write_text(self.samples / f"step-{step:08d}.txt", text + "\n")
-
-
-def valid_loss(model: Any, batches: Sequence[TranslationBatch]) -> float:
-    """Return the mean loss per token without label smoothing and dropout."""
-    device = next(model.eval().parameters()).device
-    objective, total, count = TranslationLoss(PAD), 0.0, 0
-    for batch in batches:
-        loss = objective(model, batch.to(device))
-        total, count = total + loss.total.item(), count + loss.count
-    return total / count
