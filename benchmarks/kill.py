@@ -192,7 +192,7 @@ def inspect(place: Path, states: dict[int, dict[str, Any]], counts: Counts) -> N
     if newest is None:
         counts.lost_saves += logged > 1
         return
-    step = store.step_of(newest)
+    step = int(newest.name.removeprefix("step-"))
     counts.wrong_checkpoints += state(newest) != states[step]
     counts.lost_saves += logged > step + 1
 

@@ -116,22 +116,20 @@ def verify(directory: Path) -> dict[str, str]:
             raise CheckpointError(
                 f"{directory}: {MANIFEST} contains the invalid name {name[:80]!r}", "damaged"
             )
+        path = directory / name
         try:
-            problem = _problem(directory / name, directory, expected)
+            if path.is_symlink() or (path.parent != directory and path.parent.is_symlink()):
+                problem = "is a symbolic link; copy the file itself"
+            elif not path.is_file():
+                problem = "is missing; the directory was not copied completely"
+            elif _sha256(path) != expected:
+                problem = "is damaged: wrong checksum"
+            else:
+                continue
         except OSError as error:
             problem = f"cannot be read: {error.strerror}"
-        if problem:
-            raise CheckpointError(f"{directory}: {name} {problem}", "damaged")
+        raise CheckpointError(f"{directory}: {name} {problem}", "damaged")
     return sums
-
-
-def _problem(path: Path, directory: Path, expected: str) -> str | None:
-    """Return what is wrong with a file, as the end of a sentence."""
-    if path.is_symlink() or (path.parent != directory and path.parent.is_symlink()):
-        return "is a symbolic link; copy the file itself"
-    if not path.is_file():
-        return "is missing; the directory was not copied completely"
-    return None if _sha256(path) == expected else "is damaged: wrong checksum"
 
 
 def _read_manifest(directory: Path) -> dict[str, str]:
@@ -167,11 +165,6 @@ def checkpoint_path(directory: Path, step: int) -> Path:
     return directory / f"step-{step:08d}"
 
 
-def step_of(checkpoint: Path) -> int:
-    """Return the step of a checkpoint, given its path."""
-    return int(checkpoint.name.removeprefix("step-"))
-
-
 def newest_checkpoint(directory: Path) -> tuple[Path | None, list[str]]:
     """Return the newest checkpoint that verifies, and a message about each newer one."""
     problems = []
@@ -193,9 +186,9 @@ def remove_old_checkpoints(
     Checkpoints newer than `current` are damaged or were left by a roll-back. They are removed too:
     otherwise they would count as the newest and displace valid ones.
     """
-    checkpoints = list_checkpoints(directory)
-    valid = [path for step, path in checkpoints if step <= step_of(current)]
-    for _, path in checkpoints:
+    paths = [path for _, path in list_checkpoints(directory)]
+    valid = paths[: paths.index(current) + 1]
+    for path in paths:
         if path not in valid[-keep:] and path != spare:
             draft = _draft(path, path.name)  # renamed first: half a checkpoint must not look whole
             with contextlib.suppress(OSError):

@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 
 from polyhead.checkpoint.atomic_dir import CHECKPOINTS, atomic_dir, list_checkpoints, verify
-from polyhead.checkpoint.model_card import model_card
 from polyhead.checkpoint.model_dir import (
     CONFIG,
     TOKENIZER,
@@ -59,7 +58,7 @@ def average(paths: Sequence[Path], output: Path, *, last: int | None = None) -> 
     about = {**first.about, "averaged": [path.name for path in members], "valid": None}
     averaged = replace(first, about=about)
     with atomic_dir(output) as draft:
-        write_model(draft, averaged, model_card(averaged))
+        write_model(draft, averaged)
     return members
 
 

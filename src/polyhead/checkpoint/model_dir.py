@@ -26,7 +26,7 @@ from polyhead.checkpoint.atomic_dir import CHECKPOINTS, MANIFEST, newest_checkpo
 from polyhead.checkpoint.tensors import count_tensors, load_floats, save_tensors
 from polyhead.config import from_dict, plain
 from polyhead.errors import CheckpointError, ConfigError
-from polyhead.models.registry import FAMILIES, has_mask_token
+from polyhead.models.registry import FAMILIES, command_of, has_mask_token
 from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, save_tokenizers
 
 FORMAT = 1
@@ -48,8 +48,11 @@ class SavedModel:
     about: dict[str, Any] = field(default_factory=dict)
 
 
-def write_model(directory: Path, saved: SavedModel, card: str) -> None:
-    """Write the files of a model into a directory opened by `atomic_dir`."""
+def write_model(directory: Path, saved: SavedModel, card: str | None = None) -> None:
+    """Write the files of a model into a directory opened by `atomic_dir`.
+
+    card: the README.md; by default the one of a trained model.
+    """
     config = {
         "format": FORMAT,
         "family": saved.family,
@@ -61,7 +64,43 @@ def write_model(directory: Path, saved: SavedModel, card: str) -> None:
     save_tensors(weights_of(saved.model), directory / WEIGHTS)
     if saved.tokenizers is not None:
         save_tokenizers(saved.tokenizers, directory / TOKENIZER)
-    (directory / CARD).write_text(card, encoding="utf-8")
+    text = model_card(saved) if card is None else card
+    (directory / CARD).write_text(text, encoding="utf-8")
+
+
+def model_card(saved: SavedModel) -> str:
+    """Return the model card, README.md, of a trained model."""
+    run = saved.about.get("run") or {}
+    data: dict[str, Any] = run.get("data", {})
+    languages = " to ".join(
+        str(name) for name in (data.get("source_language"), data.get("target_language")) if name
+    )
+    size = sum(p.numel() for p in saved.model.parameters())
+    valid = saved.about.get("valid") or {}
+    numbers = {
+        name: f"{value:.4f}" if isinstance(value, int | float) else "not finite"
+        for name, value in valid.items()
+    }
+    measured = "\n".join(f"| {name} | {number} |" for name, number in numbers.items())
+    paths = [data.get(kind) for kind in ("source", "target", "pairs", "text", "labelled", "images")]
+    files = ", ".join(str(path) for group in paths if isinstance(group, list) for path in group)
+    return f"""# A {saved.family} model{f": {languages}" if languages else ""}
+
+{run.get("description", "")}
+
+{size:,} parameters, step {saved.about.get("step", 0):,}. Trained with Polyhead.
+
+| on the validation set | |
+|---|---|
+{measured or "| not validated yet | |"}
+
+Trained on: {files or "not recorded"}. The licence of this data may restrict the use of the model.
+
+    {command_of(saved.family)} DIRECTORY
+
+`config.json` has the architecture, `model.safetensors` the weights, `tokenizer/` the tokenizers;
+none of them can contain code. `training.*`, if present, is needed only to resume training.
+"""
 
 
 def load_model(path: Path, device: str = "cpu") -> SavedModel:
@@ -215,25 +254,19 @@ def _load_tokenizers(
                 f"{expected}",
                 "vocabulary_size",
             )
-    _check_vocabulary(values, len(tokenizers.source), path)
-    return tokenizers
-
-
-def _check_vocabulary(values: dict[str, Any], n_ids: int, path: Path) -> None:
-    """Check the size of a model's only vocabulary: that of its tokenizer, and maybe [MASK].
-
-    An imported model may lack [MASK], or have ids that its tokenizer never produces.
-    """
     model = values["model"].get("encoder", values["model"])
-    if not isinstance(model, Mapping) or "vocab" not in model:
-        return
-    expected = n_ids + has_mask_token(values["family"])
-    imported = "imported" in values["about"] and model["vocab"] >= n_ids
-    if model["vocab"] != expected and not imported:
-        raise CheckpointError(
-            f"{path}: expected a vocabulary of {expected} ids, but {CONFIG} says {model['vocab']}",
-            "vocabulary_size",
-        )
+    if isinstance(model, Mapping) and "vocab" in model:
+        n_ids = len(tokenizers.source)
+        expected = n_ids + has_mask_token(values["family"])
+        # an imported model may lack [MASK], or have ids that its tokenizer never produces
+        imported = "imported" in values["about"] and model["vocab"] >= n_ids
+        if model["vocab"] != expected and not imported:
+            raise CheckpointError(
+                f"{path}: expected a vocabulary of {expected} ids, but {CONFIG} says "
+                f"{model['vocab']}",
+                "vocabulary_size",
+            )
+    return tokenizers
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:

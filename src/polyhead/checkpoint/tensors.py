@@ -7,11 +7,13 @@
 The header is checked against the expected tensors before anything else is read.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from polyhead.errors import CheckpointError
@@ -28,69 +30,50 @@ def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
         raise OSError(str(error)) from None
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read all tensors of a file; CheckpointError if it cannot be read."""
-    _check_header(path)
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a file after checking the size of its header; CheckpointError if it cannot be read."""
     try:
-        return load_file(path)
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise _refused(path, error) from None
-
-
-def load_floats(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Read a file that must contain exactly these floating-point tensors."""
-    _check_header(path)
-    try:
+        with path.open("rb") as raw:
+            length = int.from_bytes(raw.read(8), "little")
+        if length > MAX_HEADER_BYTES:  # reading it could exhaust memory
+            raise ValueError(f"header of {length} bytes")
         with safe_open(path, framework="pt") as file:
-            _compare(file, shapes, path)
-            return {name: file.get_tensor(name) for name in shapes}
+            yield file
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise _refused(path, error) from None
+        line = " ".join(str(error).split())[:200]
+        raise CheckpointError(
+            f"{path} is not a readable safetensors file: {line}", "bad_tensor_file"
+        ) from None
 
 
 def count_tensors(path: Path) -> int:
     """Return the number of tensors in a file."""
-    _check_header(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            return len(file.keys())
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise _refused(path, error) from None
+    with _opened(path) as file:
+        return len(file.keys())
 
 
-def _check_header(path: Path) -> None:
-    """Refuse a header so large that reading it could exhaust memory."""
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-    except OSError as error:
-        raise _refused(path, error) from None
-    if length > MAX_HEADER_BYTES:
-        raise _refused(path, f"header of {length} bytes")
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read all tensors of a file; CheckpointError if it cannot be read."""
+    with _opened(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
 
 
-def _compare(file: Any, shapes: dict[str, tuple[int, ...]], path: Path) -> None:
-    names = set(file.keys())
-    missing, extra = sorted(shapes.keys() - names), sorted(names - shapes.keys())
-    if missing or extra:
-        problem = f"has no {missing[0]}" if missing else f"has the unknown {extra[0][:80]!r}"
-        raise CheckpointError(f"{path} {problem}", "wrong_tensors")
-    for name, shape in shapes.items():
-        stored = file.get_slice(name)
-        if tuple(stored.get_shape()) != shape:
-            raise CheckpointError(
-                f"{path}: {name} has shape {tuple(stored.get_shape())}, but config.json says "
-                f"{shape}",
-                "wrong_tensors",
-            )
-        if stored.get_dtype() not in FLOATS:
-            raise CheckpointError(
-                f"{path}: {name} has type {stored.get_dtype()}; expected one of "
-                f"{', '.join(FLOATS)}",
-                "wrong_tensors",
-            )
-
-
-def _refused(path: Path, reason: object) -> CheckpointError:
-    line = " ".join(str(reason).split())[:200]
-    return CheckpointError(f"{path} is not a readable safetensors file: {line}", "bad_tensor_file")
+def load_floats(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Read a file that must contain exactly these floating-point tensors."""
+    with _opened(path) as file:
+        names = set(file.keys())
+        missing, extra = sorted(shapes.keys() - names), sorted(names - shapes.keys())
+        if missing or extra:
+            problem = f"has no {missing[0]}" if missing else f"has the unknown {extra[0][:80]!r}"
+            raise CheckpointError(f"{path} {problem}", "wrong_tensors")
+        for name, expected in shapes.items():
+            stored = file.get_slice(name)
+            shape, dtype = tuple(stored.get_shape()), stored.get_dtype()
+            if shape != expected or dtype not in FLOATS:
+                raise CheckpointError(
+                    f"{path}: {name} has type {dtype} and shape {shape}; expected {expected} by "
+                    f"config.json, and one of {', '.join(FLOATS)}",
+                    "wrong_tensors",
+                )
+        return {name: file.get_tensor(name) for name in shapes}

@@ -27,7 +27,11 @@ def write_state(
     folder: Path, model: nn.Module, optimizer: Optimizer, state: dict[str, Any]
 ) -> None:
     """Write the training state into the directory of a checkpoint."""
-    tensors = {f"{RANDOM}{name}": state for name, state in random_states().items()}
+    tensors = {f"{RANDOM}cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        tensors[f"{RANDOM}cuda"] = torch.cuda.get_rng_state()
+    if torch.backends.mps.is_available():
+        tensors[f"{RANDOM}mps"] = torch.mps.get_rng_state()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for parameter, moments in optimizer.state.items():
         for key, value in moments.items():
@@ -46,9 +50,12 @@ def restore_state(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[
     for name, parameter in model.named_parameters():
         if states[name]:
             optimizer.state[parameter] = states[name]
-    known = {k.removeprefix(RANDOM): t for k, t in tensors.items() if k.startswith(RANDOM)}
     try:
-        set_random_states(known)
+        torch.set_rng_state(tensors[f"{RANDOM}cpu"])
+        if f"{RANDOM}cuda" in tensors and torch.cuda.is_available():
+            torch.cuda.set_rng_state(tensors[f"{RANDOM}cuda"])
+        if f"{RANDOM}mps" in tensors and torch.backends.mps.is_available():
+            torch.mps.set_rng_state(tensors[f"{RANDOM}mps"])
     except (KeyError, RuntimeError, TypeError):
         raise _unusable(folder / TENSORS, "no state of the random generators") from None
     return numbers
@@ -86,22 +93,3 @@ def read_progress(folder: Path) -> dict[str, Any]:
 
 def _unusable(path: Path, reason: str) -> CheckpointError:
     return CheckpointError(f"{path}: {reason}; cannot resume", "damaged_state")
-
-
-def random_states() -> dict[str, Tensor]:
-    """Return the states of torch's random generators."""
-    states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
-    if torch.backends.mps.is_available():
-        states["mps"] = torch.mps.get_rng_state()
-    return states
-
-
-def set_random_states(states: dict[str, Tensor]) -> None:
-    """Restore the states that `random_states` returned."""
-    torch.set_rng_state(states["cpu"])
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state(states["cuda"])
-    if "mps" in states and torch.backends.mps.is_available():
-        torch.mps.set_rng_state(states["mps"])

@@ -25,7 +25,6 @@ from polyhead.checkpoint.atomic_dir import (
     remove_old_checkpoints,
     verify,
 )
-from polyhead.checkpoint.model_card import model_card
 from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_weights, write_model
 from polyhead.config import from_dict
 from polyhead.data.batches.base import DataPosition
@@ -345,7 +344,7 @@ class Trainer:
         )
         checkpoint = checkpoint_path(self.run_dir.checkpoints, progress.step)
         with atomic_dir(checkpoint) as draft:
-            write_model(draft, saved, model_card(saved))
+            write_model(draft, saved)
             counters = {name: n for name, n in asdict(progress).items() if n != math.inf}
             state = {"progress": counters, "metrics": metrics}
             train_state.write_state(draft, self.model, self.optimizer, state)
