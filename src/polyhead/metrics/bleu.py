@@ -56,11 +56,6 @@ class PlainCHRF(CHRF):
         return result
 
 
-def bleu(lowercase: bool = False, tokenize: str = "13a") -> BLEU:
-    """Return the BLEU metric of sacreBLEU."""
-    return BLEU(lowercase=lowercase, tokenize=tokenize)
-
-
 def score(
     outputs: Sequence[str],
     references: Sequence[str],
@@ -71,15 +66,24 @@ def score(
 ) -> list[Score]:
     """Return BLEU and chrF of a whole set."""
     check_lengths(outputs, references)
-    return [
-        _score(name, metric, outputs, references, bootstrap)
-        for name, metric in _metrics(lowercase, tokenize).items()
-    ]
+    with_interval = bootstrap > 1 and len(outputs) > 1
+    scores = []
+    for name, metric in _metrics(lowercase, tokenize).items():
+        result = metric.corpus_score(
+            list(outputs), [list(references)], n_bootstrap=bootstrap if with_interval else 1
+        )
+        low = high = None
+        if with_interval:
+            middle, half = float(result._mean), float(result._ci)
+            low, high = max(0.0, middle - half), min(100.0, middle + half)
+        signature = metric.get_signature().format(short=False)
+        scores.append(Score(name, float(result.score), low, high, signature))
+    return scores
 
 
 def quick_bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
     """Return BLEU without an interval, for validation during training."""
-    return float(bleu().corpus_score(list(outputs), [list(references)]).score)
+    return float(BLEU().corpus_score(list(outputs), [list(references)]).score)
 
 
 def compare(
@@ -103,39 +107,22 @@ def compare(
         n_samples=samples,
     )
     signatures, tested = test()
-    results: dict[str, Any] = dict(tested)
-    return [
-        Comparison(
-            name,
-            float(results[key][0].score),
-            float(results[key][1].score),
-            # sacreBLEU gives equal scores a small p-value
-            1.0
-            if results[key][0].score == results[key][1].score
-            else float(results[key][1].p_value),
-            signatures[key].format(short=False),
-        )
-        for name, key in zip(metrics, [k for k in results if k != "System"], strict=True)
-    ]
+    results: dict[str, Any] = {key: pair for key, pair in tested.items() if key != "System"}
+    comparisons = []
+    for name, (key, (before, after)) in zip(metrics, results.items(), strict=True):
+        # sacreBLEU gives equal scores a small p-value
+        p_value = 1.0 if before.score == after.score else float(after.p_value)
+        signature = signatures[key].format(short=False)
+        scores = float(before.score), float(after.score)
+        comparisons.append(Comparison(name, *scores, p_value, signature))
+    return comparisons
 
 
 def _metrics(lowercase: bool, tokenize: str) -> dict[str, Any]:
-    return {"BLEU": bleu(lowercase, tokenize), "chrF2": PlainCHRF(lowercase=lowercase)}
-
-
-def _score(
-    name: str, metric: Any, outputs: Sequence[str], references: Sequence[str], bootstrap: int
-) -> Score:
-    interval = bootstrap > 1 and len(outputs) > 1
-    result = metric.corpus_score(
-        list(outputs), [list(references)], n_bootstrap=bootstrap if interval else 1
-    )
-    value, signature = float(result.score), metric.get_signature().format(short=False)
-    if not interval:
-        return Score(name, value, None, None, signature)
-    middle, half = float(result._mean), float(result._ci)
-    low, high = max(0.0, middle - half), min(100.0, middle + half)
-    return Score(name, value, low, high, signature)
+    return {
+        "BLEU": BLEU(lowercase=lowercase, tokenize=tokenize),
+        "chrF2": PlainCHRF(lowercase=lowercase),
+    }
 
 
 def check_lengths(outputs: Sequence[str], references: Sequence[str]) -> None:

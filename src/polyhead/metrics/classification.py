@@ -1,4 +1,4 @@
-"""Accuracy, precision, recall, F1 and confusion of classifiers; ROC AUC of detectors.
+"""Accuracy, precision, recall, F1 and confusion of classifiers; ROC AUC of detectors; bootstrap.
 
     precision_c = hits_c / predicted_c
     recall_c    = hits_c / expected_c
@@ -11,16 +11,22 @@ predicted_c counts the predictions of class c, expected_c its examples, hits_c w
         = (R - n₊(n₊ + 1) / 2) / (n₊ n₋)          R: the sum of the positives' ranks
 
 For rare positives, accuracy alone says little: always answering "negative" is mostly right.
+
+Bootstrap intervals (Efron 1979): the examples are drawn with replacement a thousand times, and the
+score is computed each time. It depends only on the confusion table, so a sample of n examples is
+one draw from a multinomial distribution over the cells of the table.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from polyhead.errors import DataError
+from polyhead.metrics.bleu import SAMPLES
 
 
 @dataclass(frozen=True)
@@ -66,13 +72,9 @@ def report(
         ClassScore(name, float(precision[i]), float(recall[i]), float(f1[i]), int(n_expected[i]))
         for i, name in enumerate(names)
     )
-    seen = (n_expected + n_predicted) > 0  # a class without examples and predictions has no score
-    return ClassificationReport(
-        float(hits.sum() / table.sum()),
-        float(f1[seen].mean()),
-        classes,
-        tuple(tuple(int(n) for n in row) for row in table),
-    )
+    (accuracy,), (macro_f1,) = accuracies(table[None]), macro_f1s(table[None])
+    rows = tuple(tuple(int(n) for n in row) for row in table)
+    return ClassificationReport(float(accuracy), float(macro_f1), classes, rows)
 
 
 def confusion(expected: Sequence[int], predicted: Sequence[int], n_classes: int) -> np.ndarray:
@@ -107,29 +109,58 @@ def as_text(report: ClassificationReport, max_classes: int = 20) -> str:
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """Return part / whole, and 0 where whole is 0."""
-    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+    return np.divide(part, whole, out=np.zeros(part.shape), where=whole > 0)
 
 
-class DetectionScores(NamedTuple):
-    """Precision, recall and ROC AUC; NaN where undefined, as precision without predictions."""
+class Interval(NamedTuple):
+    """The middle 95 % of the bootstrap samples."""
 
-    precision: float
-    recall: float
-    auc: float
+    low: float
+    high: float
+
+
+def interval(
+    expected: Sequence[int],
+    predicted: Sequence[int],
+    n_classes: int,
+    measure: Literal["accuracy", "macro_f1"],
+) -> Interval:
+    """Return the 95 % interval of a measure; the same predictions always give the same one."""
+    table = confusion(expected, predicted, n_classes)
+    shares = table.flatten() / table.sum()
+    drawn = np.random.default_rng(0).multinomial(int(table.sum()), shares, size=SAMPLES)
+    tables = drawn.reshape(SAMPLES, n_classes, n_classes)
+    values = accuracies(tables) if measure == "accuracy" else macro_f1s(tables)
+    low, high = np.quantile(values, [0.025, 0.975])
+    return Interval(float(low), float(high))
+
+
+def accuracies(tables: Int[np.ndarray, "sample expected predicted"]) -> Float[np.ndarray, "sample"]:
+    """Return the share of the diagonal of each confusion table."""
+    return tables.trace(axis1=1, axis2=2) / tables.sum((1, 2))
+
+
+def macro_f1s(tables: Int[np.ndarray, "sample expected predicted"]) -> Float[np.ndarray, "sample"]:
+    """Return the mean F1 over the classes that occur, in examples or predictions."""
+    hits = tables.diagonal(axis1=1, axis2=2)
+    both = tables.sum(1) + tables.sum(2)
+    return _share(2 * hits, both).sum(1) / (both > 0).sum(1)
 
 
 def detection_scores(
-    scores: Float[np.ndarray, "item"], truth: Bool[np.ndarray, "item"], threshold: float = 0.0
-) -> DetectionScores:
-    """Return precision and recall of the scores above the threshold, and the AUC of their order."""
-    predicted_positive = scores > threshold
-    hits = int((predicted_positive & truth).sum())
-    n_predicted, n_true = int(predicted_positive.sum()), int(truth.sum())
-    nan = float("nan")
-    return DetectionScores(
-        hits / n_predicted if n_predicted else nan, hits / n_true if n_true else nan,
-        auc(scores, truth),
-    )  # fmt: skip
+    scores: Float[np.ndarray, "item"], truth: Bool[np.ndarray, "item"]
+) -> dict[str, float]:
+    """Return precision and recall of the scores above 0, and the AUC of their order.
+
+    NaN where a score is undefined, as precision without predictions.
+    """
+    positive = scores > 0
+    hits, n_positive, n_true = (int(which.sum()) for which in (positive & truth, positive, truth))
+    return {
+        "precision": hits / n_positive if n_positive else math.nan,
+        "recall": hits / n_true if n_true else math.nan,
+        "auc": auc(scores, truth),
+    }
 
 
 def auc(scores: Float[np.ndarray, "item"], truth: Bool[np.ndarray, "item"]) -> float:
@@ -137,7 +168,7 @@ def auc(scores: Float[np.ndarray, "item"], truth: Bool[np.ndarray, "item"]) -> f
     n_positive = int(truth.sum())
     n_negative = len(truth) - n_positive
     if not n_positive or not n_negative:
-        return float("nan")
+        return math.nan
     _, which, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[which]  # from 1
     above = float(ranks[truth].sum()) - n_positive * (n_positive + 1) / 2

@@ -8,12 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyhead.data.batches.masked import (
-    BERT_MASKING,
-    ELECTRA_MASKING,
-    MaskedBatch,
-    MaskingConfig,
-)
+from polyhead.data.batches.masked import BERT_MASKING, ELECTRA_MASKING, MaskedBatch, MaskingConfig
 from polyhead.metrics.classification import detection_scores
 from polyhead.special_tokens import PAD
 
@@ -66,13 +61,10 @@ def score_replaced_tokens(batches: Sequence[MaskedBatch], model: Any) -> dict[st
             n_masked += len(labels)
             suspicion.append(output.suspicion[real].float().cpu())
             replaced.append(output.replaced[real].cpu())
-    detection = detection_scores(torch.cat(suspicion).numpy(), torch.cat(replaced).numpy())
     return {
         "loss": total / max(1, count),
         "generator_accuracy": n_correct / max(1, n_masked),
-        "precision": detection.precision,
-        "recall": detection.recall,
-        "auc": detection.auc,
+        **detection_scores(torch.cat(suspicion).numpy(), torch.cat(replaced).numpy()),
     }
 
 

@@ -14,8 +14,14 @@ from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import LabelledExamples, class_numbers, read_labelled
 from polyhead.data.locate import find
 from polyhead.errors import CheckpointError
-from polyhead.metrics.bootstrap import SAMPLES, Interval, interval
-from polyhead.metrics.classification import ClassificationReport, as_text, report
+from polyhead.metrics.classification import (
+    SAMPLES,
+    ClassificationReport,
+    Interval,
+    as_text,
+    interval,
+    report,
+)
 from polyhead.models.registry import Task
 from polyhead.pipelines.base import Pipeline, check_list
 
