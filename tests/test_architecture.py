@@ -27,8 +27,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
         "data", "models", "checkpoint", "decoding", "metrics", "layers", "tokenizers", *FOUNDATION,
     },
     "pipelines": {
-        "checkpoint", "data", "decoding", "metrics", "layers", "models", "tokenizers", "training",
-        *FOUNDATION,
+        "checkpoint", "data", "decoding", "metrics", "layers", "models", "tokenizers", *FOUNDATION,
     },
     "viz": {"pipelines", "layers", "render", "tokenizers", "data", "errors", "special_tokens"},
     "convert": {"models", "layers", "tokenizers", "checkpoint", "errors", "special_tokens"},

@@ -43,11 +43,12 @@ def test_a_line_is_translated_alike_alone_and_in_a_batch(translator):
 
 def test_a_long_line_is_split_without_loss(translator):
     long = " ".join([LINES[0]] * 60)
-    parts = translator.split(long)
+    parts = [part.text for part in translator.split_lines([long])[0]]
     assert len(parts) > 1
     assert " ".join(parts) == long
     assert all(len(translator.tokenizers.source.encode(p)) <= translator.max_length for p in parts)
-    assert "".join(translator.split("가" * 3000)) == "가" * 3000  # no space to cut at
+    (parts,) = translator.split_lines(["가" * 3000])  # no space to cut at
+    assert "".join(part.text for part in parts) == "가" * 3000
 
 
 def test_n_best_are_different_and_in_order(translator):

@@ -103,9 +103,11 @@ def classify_images(
                     n_failed += 1
                     say(f"polyhead: {error}")
             labels = classifier.label(torch.stack([*images.values()]), top) if images else []
-            for path, classes in zip(images, labels, strict=True):
-                content = {"image": str(path), "labels": [asdict(label) for label in classes]}
-                cells = [f"{label.name}\t{label.probability:.4f}" for label in classes]
+            for path, label in zip(images, labels, strict=True):
+                shares = label.probabilities
+                classes = [{"name": name, "probability": p} for name, p in shares.items()]
+                content = {"image": str(path), "labels": classes}
+                cells = [f"{name}\t{share:.4f}" for name, share in shares.items()]
                 columns = "\t".join([str(path), *cells])
                 print(json.dumps(content, ensure_ascii=False) if jsonl else columns)
             progress(batch_size)

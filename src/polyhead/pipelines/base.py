@@ -4,12 +4,13 @@ import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import nn
 
 from polyhead.checkpoint.model_dir import SavedModel, load_model
+from polyhead.config import from_dict
 from polyhead.data.config import DataConfig
 from polyhead.decoding.config import DecodeConfig
 from polyhead.devices import choose
@@ -18,9 +19,9 @@ from polyhead.layers.lsh.attention import set_eval_rounds
 from polyhead.models.registry import FAMILIES, Task, command_of, max_positions
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import TokenizerPair
-from polyhead.training.config import RunConfig, build
 
 P = TypeVar("P", bound="Pipeline")
+C = TypeVar("C")
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,37 +97,70 @@ class Pipeline:
         """The tokenizer of the text that the model reads."""
         return self.tokenizers.source
 
-    @cached_property
-    def run(self) -> RunConfig | None:
-        """The configuration of the training run; None for an imported model."""
-        values = self.saved.about.get("run")
+    def _run_table(self, kind: type[C], name: str) -> C:
+        """Return a table of the run's configuration; its defaults for an imported model."""
+        run: dict[str, Any] = self.saved.about.get("run") or {}
         try:
-            return build(values) if values else None
+            return from_dict(kind, run.get(name, {}), f"{name}.")
         except ConfigError as error:
             raise CheckpointError(f"{self.name}: config.json: {error}", "bad_config") from None
 
-    @property
+    @cached_property
     def data(self) -> DataConfig:
         """The configuration of the training data; the defaults for an imported model."""
-        return DataConfig() if self.run is None else self.run.data
+        return self._run_table(DataConfig, "data")
 
-    @property
+    @cached_property
     def defaults(self) -> DecodeConfig:
         """The decoding options of the training run; the defaults for an imported model."""
-        return DecodeConfig() if self.run is None else self.run.decode
+        return self._run_table(DecodeConfig, "decode")
 
     @property
     def max_length(self) -> int:
         """The number of tokens that the model reads at once: as in training, if it is known."""
         limit = max_positions(self.saved.config)
-        if self.run is None:
-            return limit or self.data.max_length
+        if limit is not None and not self.saved.about.get("run"):
+            return limit
         return min(self.data.max_length, limit or self.data.max_length)
 
     def set_eval_rounds(self, n_rounds: int) -> None:
         """Set the number of hashing rounds of LSH attention; `ConfigError` if there is none."""
         for saved in self.models:
             set_eval_rounds(saved.model, n_rounds)
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The likeliest class of a text or an image, and the probabilities of all classes.
+
+    Of images, only of as many classes as requested, likeliest first.
+    """
+
+    label: str
+    probabilities: dict[str, float]
+
+    @property
+    def probability(self) -> float:
+        """The probability of `label`."""
+        return self.probabilities[self.label]
+
+
+@dataclass(frozen=True, repr=False)
+class ClassifierPipeline(Pipeline):
+    """A model that assigns texts or images to classes."""
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes; their numbers if they have none."""
+        n_classes = self.saved.config.classes
+        names = self.saved.about.get("classes")
+        names = [str(n) for n in range(n_classes)] if names is None else names
+        if not isinstance(names, list) or len(set(map(str, names))) != n_classes:
+            raise CheckpointError(
+                f"{self.name}: config.json does not name {n_classes} different classes",
+                "bad_class_names",
+            )
+        return tuple(map(str, names))
 
 
 def check_list(value: object, method: str, content: str) -> None:

@@ -11,9 +11,8 @@ from torch import nn
 from polyhead.data.config import DataConfig
 from polyhead.decoding.config import DecodeConfig
 from polyhead.layers.attention_hooks import has_cross_attention
-from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.base import ClassifierPipeline, Pipeline
 from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 
@@ -56,7 +55,7 @@ def describe(model: Pipeline) -> Description:
         max_length=None if images else model.max_length,
         attention=_translation_attention(model.model) if translates else ATTENTION[model.use],
         defaults=model.defaults if isinstance(model, Translator | TextGenerator) else None,
-        classes=model.classes if isinstance(model, TextClassifier | ImageClassifier) else None,
+        classes=model.classes if isinstance(model, ClassifierPipeline) else None,
         image=(config.height, config.width, config.channels, config.patch) if images else None,
     )
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,33 +18,19 @@ from polyhead.errors import ConfigError, DataError
 from polyhead.metrics.classification import ClassificationReport, report
 from polyhead.models.registry import Task
 from polyhead.models.vit import cut
-from polyhead.pipelines.base import Pipeline, check_list
-from polyhead.pipelines.text_classifier import class_names
+from polyhead.pipelines.base import Classification, ClassifierPipeline, check_list
 
 MAX_TOKENS = 2**14  # of one batch, about
 
 Picture = str | Path | np.ndarray  # a file, or bytes: (height, width) or (height, width, channel)
 
 
-@dataclass(frozen=True)
-class Label:
-    """A class and its probability."""
-
-    name: str
-    probability: float
-
-
 @dataclass(frozen=True, repr=False)
-class ImageClassifier(Pipeline):
+class ImageClassifier(ClassifierPipeline):
     """A model that assigns images to classes; images are resized to the size of its training."""
 
     tasks: ClassVar[tuple[Task, ...]] = ("image_classification",)
     use: ClassVar[str] = "classify-image"
-
-    @cached_property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes; their numbers if they have none."""
-        return class_names(self)
 
     def shape(self, size: tuple[int, int] | None = None) -> PixelShape:
         """Return the shape of the images that the model reads.
@@ -67,15 +52,15 @@ class ImageClassifier(Pipeline):
         top: int = 1,
         size: tuple[int, int] | None = None,
         progress: Callable[[int], None] = lambda _: None,
-    ) -> list[list[Label]]:
-        """Return the likeliest classes of every image, likeliest first.
+    ) -> list[Classification]:
+        """Return the classification of every image.
 
         pictures: files, or uint8 arrays (height, width) or (height, width, channel).
-        top: the number of classes for each image.
+        top: the number of classes in `probabilities`, likeliest first.
         size: resize to this (height, width) instead of the size of the training.
         progress: called with the number of images of each batch.
 
-        Example: `classifier.classify(["cat.jpg"], top=3)[0][0].name`
+        Example: `classifier.classify(["cat.jpg"], top=3)[0].label`
         """
         check_list(pictures, "classify", "images")
         if isinstance(pictures, np.ndarray):
@@ -92,13 +77,16 @@ class ImageClassifier(Pipeline):
 
     def label(
         self, pixels: UInt8[Tensor, "image channel height width"], top: int = 1
-    ) -> list[list[Label]]:
+    ) -> list[Classification]:
         """Return the likeliest classes of images that were read before."""
         names = self.classes
         likeliest = self.probabilities(pixels).topk(min(top, len(names)))
+        rows = zip(likeliest.indices.tolist(), likeliest.values.tolist(), strict=True)
         return [
-            [Label(names[i], p) for i, p in zip(numbers.tolist(), shares.tolist(), strict=True)]
-            for shares, numbers in zip(*likeliest, strict=True)
+            Classification(
+                names[numbers[0]], {names[i]: p for i, p in zip(numbers, shares, strict=True)}
+            )
+            for numbers, shares in rows
         ]
 
     def evaluate(

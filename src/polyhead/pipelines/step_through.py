@@ -78,75 +78,45 @@ def steps(
     top: the number of alternatives of each step.
     max_tokens: the limit of the output; that of the model's decoding options unless given.
     """
+    decoder: Any
+    end: int | None
     if isinstance(model, Translator):
-        return _trace_translation(model, text, forced, top, max_tokens)
-    if isinstance(model, TextGenerator):
-        return _trace_generation(model, text, forced, top, max_tokens)
-    raise ConfigError(f"{type(model).__name__}: does not write token by token", "wrong_task")
-
-
-def _trace_translation(
-    translator: Translator, text: str, forced: Sequence[int], top: int, max_tokens: int | None
-) -> StepTrace:
-    source = checked_source(translator, text)
-    target = translator.tokenizers.target
-    check_forced(forced, target)
-    limit = translator.defaults.limit(len(source)) if max_tokens is None else max_tokens
-    limit = min(limit, translator.max_output_length)
+        decoder, tokenizer, end = model.decodable(), model.tokenizers.target, EOS
+        read = [*checked_source(model, text), BOS]
+        limit = model.defaults.limit(len(read) - 1) if max_tokens is None else max_tokens
+        limit = min(limit, model.max_output_length)
+    elif isinstance(model, TextGenerator):
+        decoder, tokenizer = model.model, model.tokenizer
+        end = EOS if tokenizer.reads_line_ends() else None
+        read = model.encode(text)
+        room = model.max_length - len(read) + 1
+        if room < 1:
+            raise InvalidInputError(
+                f"the prompt has {len(read)} tokens, but the model reads {model.max_length} at "
+                "once; shorten it",
+                "too_long",
+            )
+        limit = min(room, model.defaults.max_length if max_tokens is None else max_tokens)
+    else:
+        raise ConfigError(f"{type(model).__name__}: does not write token by token", "wrong_task")
+    check_forced(forced, tokenizer, has_end=end is not None)
     check_room(forced, limit)
-    model, device = translator.decodable(), translator.device
-    trace = _trace(model, source, last=BOS, forced=forced, limit=limit, top=top, device=device)
-    ids = tuple(step.id for step in trace)
-    ended = ids[-1:] == (EOS,)
-    return StepTrace(_named(target, trace), target.decode(ids), ids[:-1] if ended else ids, ended)
-
-
-def _trace_generation(
-    generator: TextGenerator, prompt: str, forced: Sequence[int], top: int, max_tokens: int | None
-) -> StepTrace:
-    tokenizer = generator.tokenizer
-    has_end = tokenizer.reads_line_ends()
-    check_forced(forced, tokenizer, has_end=has_end)
-    read = generator.encode(prompt)
-    room = generator.max_length - len(read) + 1
-    if room < 1:
-        raise InvalidInputError(
-            f"the prompt has {len(read)} tokens, but the model reads {generator.max_length} at "
-            "once; shorten it",
-            "too_long",
+    source = torch.tensor([read[:-1]], dtype=torch.long, device=model.device)
+    with torch.inference_mode():
+        state = decoder.begin(source, width=1, max_length=limit)
+    trace = list(
+        step_trace(
+            decoder, state, last=read[-1], forced=forced, limit=limit, top=top,
+            device=model.device, end=end,
         )
-    limit = min(room, generator.defaults.max_length if max_tokens is None else max_tokens)
-    check_room(forced, limit)
-    trace = _trace(
-        generator.model, read[:-1], last=read[-1], forced=forced, limit=limit, top=top,
-        device=generator.device, end=EOS if has_end else None,
     )  # fmt: skip
     ids = tuple(step.id for step in trace)
-    text = "".join(stream_text(tokenizer, read, ids))
-    ended = has_end and ids[-1:] == (EOS,)
-    return StepTrace(_named(tokenizer, trace), text, ids[:-1] if ended else ids, ended)
-
-
-def _trace(
-    model: Any,
-    source: Sequence[int],
-    *,
-    last: int,
-    forced: Sequence[int],
-    limit: int,
-    top: int,
-    device: torch.device,
-    end: int | None = EOS,
-) -> list[TraceStep]:
-    """Let the model read `source`, and return the steps that follow the token `last`."""
-    read = torch.tensor([list(source)], dtype=torch.long, device=device)
-    with torch.inference_mode():
-        state = model.begin(read, width=1, max_length=limit)
-    return list(
-        step_trace(
-            model, state, last=last, forced=forced, limit=limit, top=top, device=device, end=end
-        )
-    )
+    ended = end is not None and ids[-1:] == (end,)
+    if isinstance(model, Translator):
+        output = tokenizer.decode(ids)
+    else:
+        output = "".join(stream_text(tokenizer, read, ids))
+    return StepTrace(_named(tokenizer, trace), output, ids[:-1] if ended else ids, ended)
 
 
 def beam_tree(

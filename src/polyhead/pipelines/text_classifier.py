@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +12,6 @@ from polyhead.data.batches.labelled import framed
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import LabelledExamples, class_numbers, read_labelled
 from polyhead.data.locate import find
-from polyhead.errors import CheckpointError
 from polyhead.metrics.classification import (
     SAMPLES,
     ClassificationReport,
@@ -23,22 +21,9 @@ from polyhead.metrics.classification import (
     report,
 )
 from polyhead.models.registry import Task
-from polyhead.pipelines.base import Pipeline, check_list
+from polyhead.pipelines.base import Classification, ClassifierPipeline, check_list
 
 MAX_TOKENS = 8192  # of one batch
-
-
-@dataclass(frozen=True)
-class Classification:
-    """The likeliest class of a text, and the probabilities of all classes."""
-
-    label: str
-    probabilities: dict[str, float]
-
-    @property
-    def probability(self) -> float:
-        """The probability of `label`."""
-        return self.probabilities[self.label]
 
 
 @dataclass(frozen=True)
@@ -61,16 +46,11 @@ class ClassificationEvaluation:
 
 
 @dataclass(frozen=True, repr=False)
-class TextClassifier(Pipeline):
+class TextClassifier(ClassifierPipeline):
     """A model that assigns texts to classes."""
 
     tasks: ClassVar[tuple[Task, ...]] = ("text_classification",)
     use: ClassVar[str] = "classify"
-
-    @cached_property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes; their numbers if they have none."""
-        return class_names(self)
 
     @torch.inference_mode()
     def classify(
@@ -136,16 +116,3 @@ class TextClassifier(Pipeline):
         keys = (self.data.text_key, self.data.label_key)
         config = replace(DataConfig(encoding=encoding), text_key=keys[0], label_key=keys[1])
         return read_labelled([find(file) for file in files], config, notices), notices
-
-
-def class_names(classifier: Pipeline) -> tuple[str, ...]:
-    """Return the names of a classifier's classes; their numbers if they have none."""
-    n_classes = classifier.saved.config.classes
-    names = classifier.saved.about.get("classes")
-    names = [str(n) for n in range(n_classes)] if names is None else names
-    if not isinstance(names, list) or len(set(map(str, names))) != n_classes:
-        raise CheckpointError(
-            f"{classifier.name}: config.json does not name {n_classes} different classes",
-            "bad_class_names",
-        )
-    return tuple(map(str, names))

@@ -149,7 +149,10 @@ def stream_text(tokenizer: Tokenizer, before: Sequence[int], ids: Iterable[int])
     end, or, if the tokenizer has ids for those, the end.
     """
     ends = tokenizer.reads_line_ends()
-    line = _last_line(before)
+    line = list(before)
+    if EOS in line:
+        line = line[len(line) - line[::-1].index(EOS) :]
+    line = line[-KEPT:]
     n_shown = len(tokenizer.decode(line))
     for id in ids:
         if id == EOS and ends:
@@ -167,13 +170,6 @@ def stream_text(tokenizer: Tokenizer, before: Sequence[int], ids: Iterable[int])
             if len(line) > MAX_LINE and complete == text:  # keep the time per token constant
                 line = line[-KEPT:]
                 n_shown = len(tokenizer.decode(line))
-
-
-def _last_line(ids: Sequence[int]) -> list[int]:
-    line = list(ids)
-    if EOS in line:
-        line = line[len(line) - line[::-1].index(EOS) :]
-    return line[-KEPT:]
 
 
 def _without_second_space(prompt: str, pieces: Iterator[str]) -> Iterator[str]:

@@ -197,10 +197,6 @@ class Translator(Pipeline):
                 parts.append([SourcePart(t, self.tokenizer.encode(t)) for t in self._pack(pieces)])
         return parts
 
-    def split(self, line: str) -> list[str]:
-        """Return a line as parts that fit the model; none for an empty line."""
-        return [part.text for part in self.split_lines([line])[0]]
-
     def _length(self, text: str) -> int:
         return len(self.tokenizer.encode(text))
 
@@ -244,10 +240,7 @@ class Translator(Pipeline):
 
 def _same(a: TokenizerPair, b: TokenizerPair) -> bool:
     """Return True if two tokenizers give every id the same meaning."""
-    if len(a.target) != len(b.target) or len(a.source) != len(b.source):
-        return False
     return all(
-        x.symbol(i) == y.symbol(i)
+        len(x) == len(y) and all(x.symbol(i) == y.symbol(i) for i in range(len(x)))
         for x, y in ((a.source, b.source), (a.target, b.target))
-        for i in range(len(x))
     )

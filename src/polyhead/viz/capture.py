@@ -261,7 +261,7 @@ def alignment(
     links: list[list[Link]] = []
     for text, ids in zip(sources, outputs, strict=True):
         text = tokenizers.source.normalise(text)
-        if not text.strip() or not ids or len(translator.split(text)) > 1:
+        if not text.strip() or not ids or len(translator.split_lines([text])[0]) > 1:
             links.append([])
             continue
         maps = translation_maps(translator.model, tokenizers.source.encode(text), list(ids))
@@ -302,15 +302,15 @@ def _image_view(classifier: ImageClassifier, image: str | Path | Pixels) -> Imag
     else:
         name, pixels = "", image
     with record_attention(classifier.saved.model) as recorded:
-        (labels,) = classifier.label(pixels[None], N_CLASSES)
+        (label,) = classifier.label(pixels[None], N_CLASSES)
     weights = [maps[0].float().cpu() for maps in recorded.values()]  # in the order of the layers
     config = classifier.saved.config
     grid = pixels.size(1) // config.patch, pixels.size(2) // config.patch
     return ImageView(
-        title=f"{name} → {labels[0].name}" if name else labels[0].name,
+        title=f"{name} → {label.label}" if name else label.label,
         model=classifier.name,
         picture=pixels.permute(1, 2, 0).contiguous().numpy(),
-        labels=tuple((label.name, label.probability) for label in labels),
+        labels=tuple(label.probabilities.items()),
         pooled=config.pooling,
         layers=torch.stack([by_patch(layer, grid) for layer in weights]).numpy(),
         rollout=by_patch(rollout(weights), grid).numpy(),

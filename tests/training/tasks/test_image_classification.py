@@ -178,27 +178,26 @@ def test_arrays_and_files_are_classified_equally(labeller, tmp_path):
     for name in COLOURS:
         path = tmp_path / f"{name}.png"
         Image.fromarray(picture(name)).save(path)
-        (from_array,), (from_file,) = labeller.classify([picture(name), path])
+        from_array, from_file = labeller.classify([picture(name), path])
         assert from_array == from_file
-        assert from_array.name == name
+        assert from_array.label == name
         assert 0.9 < from_array.probability <= 1
 
 
 def test_the_probabilities_of_all_classes_sum_to_one(labeller):
     (found,) = labeller.classify([picture("red")], top=10)
-    assert found[0].name == "red"
-    assert {one.name for one in found} == set(COLOURS)
-    assert sum(one.probability for one in found) == pytest.approx(1, abs=1e-5)
-    assert [one.probability for one in found] == sorted(
-        (o.probability for o in found), reverse=True
-    )
+    shares = found.probabilities
+    assert found.label == next(iter(shares)) == "red"
+    assert shares.keys() == set(COLOURS)
+    assert sum(shares.values()) == pytest.approx(1, abs=1e-5)
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
 
 
 def test_predictions_do_not_depend_on_the_number_of_images(labeller):
     many = [picture(name) for name in COLOURS] * 30
-    single = [labeller.classify([one])[0][0] for one in many[:3]]
-    together = [found[0] for found in labeller.classify(many)]
-    assert [one.name for one in together[:3]] == [one.name for one in single]
+    single = [labeller.classify([one])[0] for one in many[:3]]
+    together = labeller.classify(many)
+    assert [one.label for one in together[:3]] == [one.label for one in single]
     for one, other in zip(single, together, strict=False):
         assert one.probability == pytest.approx(other.probability, abs=1e-5)
 
@@ -206,7 +205,7 @@ def test_predictions_do_not_depend_on_the_number_of_images(labeller):
 def test_larger_images_use_interpolated_positions(labeller):
     big = np.kron(picture("green"), np.ones((2, 2, 1), np.uint8))
     (found,) = labeller.classify([big], size=(16, 16))
-    assert found[0].name == "green"
+    assert found.label == "green"
     with pytest.raises(ConfigError, match="an image of 10 x 8 pixels cannot be cut into patches"):
         labeller.classify([big], size=(10, 8))
 
