@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from reporters import Recorder
 from tiny import SMALL, write_corpus
 
 import polyhead
@@ -23,7 +24,6 @@ from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.training.config import read_run
 from polyhead.training.losses import BalancedLoss, NextTokenLoss
-from polyhead.training.run_log import NullReporter
 from polyhead.training.trainer import train
 
 TINY = (
@@ -35,14 +35,6 @@ STACK = StackConfig(
     n_layers=2, d_model=16, n_heads=2, d_ff=24, dropout=0.0, norm="pre",
     experts=ExpertsConfig(n=4, k=2, importance=0.3, load=0.7),
 )  # fmt: skip
-
-
-class Recorder(NullReporter):
-    def __init__(self):
-        self.notices = []
-
-    def notice(self, text):
-        self.notices.append(text)
 
 
 def make():

@@ -2,13 +2,13 @@
 
 import json
 import math
-import os
 from dataclasses import replace
 
 import pytest
 import torch
 from expected_errors import raises
 from pretrained import TINY, pretrain, write_lines
+from reporters import Crash, crash_at
 from tiny_gpt import SMALL, train_gpt
 from tiny_images import TINY as TINY_IMAGES
 from tiny_images import train_on_pictures, write_pictures
@@ -23,7 +23,7 @@ from polyhead.models.vit import ViT
 from polyhead.training.config import build, read_run, recipe_names, stack_of
 from polyhead.training.finetune import read_pretrained, with_pretrained_sizes
 from polyhead.training.optim import BLOCK
-from polyhead.training.trainer import Trainer, train
+from polyhead.training.trainer import train
 
 FROZEN = ("train.steps=1", "train.schedule.kind=constant", "train.schedule.rate=1e-12")
 FEW = tuple(word for word in SMALL if not word.startswith("model."))
@@ -33,11 +33,6 @@ REFORMER = (
     *FEW, *STACK, "model.max_length=64", "model.positions=axial", "model.axial.shape=[8, 8]",
     "model.axial.widths=[8, 8]", "model.stack.window=8", "model.stack.lsh.chunk=8",
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _without_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +60,7 @@ def first_validation(run):
 
 def save(saved, path):
     with atomic_dir(path) as draft:
-        write_model(draft, saved, "")
+        write_model(draft, saved)
     return path
 
 
@@ -75,33 +70,6 @@ def logits_of(saved):
         if saved.family == "electra":
             return torch.cat([saved.model.suspect(ids)[..., None], saved.model.generator(ids)], -1)
         return saved.model(ids)
-
-
-@pytest.fixture
-def crash_at_step_3(monkeypatch):
-    """Return a function that trains with a crash at step 3, then resumes."""
-
-    class Crash(Exception):
-        pass
-
-    def report(trainer, update, original=Trainer.report):
-        if trainer.progress.step == 3:
-            raise Crash
-        original(trainer, update)
-
-    def crash_and_resume(config, folder):
-        with monkeypatch.context() as patch:
-            patch.setattr(Trainer, "report", report)
-            with pytest.raises(Crash):
-                train(config, folder)
-        train(config, folder)
-
-    return crash_and_resume
-
-
-def assert_equal_weights(*runs):
-    first, second = (load_model(run / "last").model for run in runs)
-    assert all(map(torch.equal, first.parameters(), second.parameters()))
 
 
 @pytest.mark.parametrize("recipe", SETTINGS)
@@ -125,11 +93,14 @@ def test_weights_tokenizer_and_sizes_are_adopted_but_not_dropout(recipe, trained
 
 
 @pytest.mark.parametrize("recipe", SETTINGS)
-def test_an_interrupted_run_ends_with_equal_bits(recipe, trained, tmp_path, crash_at_step_3):
+def test_an_interrupted_run_ends_with_equal_bits(recipe, trained, tmp_path):
     config = configure(recipe, tmp_path, trained[recipe], "train.steps=5", "train.save_every=2")
     train(config, tmp_path / "whole")
-    crash_at_step_3(config, tmp_path / "parts")
-    assert_equal_weights(tmp_path / "whole", tmp_path / "parts")
+    with pytest.raises(Crash):
+        train(config, tmp_path / "parts", reporter=crash_at(3))
+    train(config, tmp_path / "parts")
+    whole, parts = (load_model(tmp_path / name / "last").model for name in ("whole", "parts"))
+    assert all(map(torch.equal, whole.parameters(), parts.parameters()))
 
 
 def test_a_changed_model_is_detected_when_resuming(trained, tmp_path):
@@ -325,15 +296,6 @@ def test_positions_are_interpolated_to_another_image_size(image_run, vit, tmp_pa
     assert_same_logits(after, vit, random_images(height, width))
     log = (tmp_path / "run" / "train.log").read_text(encoding="utf-8")
     assert f"positions from 2 x 2 to {height // 4} x {width // 4} patches" in log
-
-
-def test_an_interrupted_image_run_ends_with_equal_bits(image_run, tmp_path, crash_at_step_3):
-    pictures = with_other_classes(write_pictures(tmp_path / "pictures"))
-    faster = ("train.schedule.rate=0.01", "train.save_every=2", "train.validate_every=2")
-    config = configure_images(image_run, pictures, *faster, height=12, steps=5)
-    train(config, tmp_path / "whole")
-    crash_at_step_3(config, tmp_path / "parts")
-    assert_equal_weights(tmp_path / "whole", tmp_path / "parts")
 
 
 def test_image_models_that_do_not_fit_are_refused(image_run, tmp_path, tiny_run):

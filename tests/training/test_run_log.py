@@ -10,13 +10,7 @@ import pytest
 from expected_errors import raises
 
 from polyhead.errors import MissingError, PolyheadError
-from polyhead.training.run_log import (
-    NullReporter,
-    ProgressReporter,
-    RunLog,
-    with_nan,
-    without_nan,
-)
+from polyhead.training.run_log import NullReporter, RunLog, with_nan, without_nan
 
 
 def entries(folder):
@@ -67,10 +61,6 @@ def test_null_is_read_back_as_nan():
     assert with_nan(None) is without_nan(None) is None
 
 
-def test_the_null_reporter_is_a_reporter():
-    assert isinstance(NullReporter(), ProgressReporter)
-
-
 # TensorBoard
 
 
@@ -80,12 +70,8 @@ class FakeWriter:
     made: ClassVar[list] = []
 
     def __init__(self, directory, purge_step=None):
-        self.directory, self.purge_step, self.scalars, self.closed = (
-            directory,
-            purge_step,
-            [],
-            False,
-        )
+        self.directory, self.purge_step = directory, purge_step
+        self.scalars, self.closed = [], False
         self.made.append(self)
 
     def add_scalar(self, name, value, step):

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 from expected_errors import raises
+from reporters import Crash, Recorder, crash_at, send, stop_at
 from tiny import SMALL, write_corpus
 
 from polyhead.checkpoint import model_dir
@@ -23,7 +24,6 @@ from polyhead.special_tokens import PAD
 from polyhead.training import trainer as trainer_module
 from polyhead.training.config import read_run
 from polyhead.training.losses import Loss, TranslationLoss
-from polyhead.training.run_log import NullReporter
 from polyhead.training.tasks import translation
 from polyhead.training.trainer import Trainer, train
 
@@ -37,12 +37,6 @@ VARIANTS = {
     "sampled": ("text.sampling=0.2",),
     "workers": ("train.workers=2",),
 }
-
-
-@pytest.fixture(autouse=True)
-def _without_fsync(monkeypatch):
-    """Do not wait for the disk; killed processes are tested in test_kill.py."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -94,41 +88,6 @@ def trace(folder):
     return {"metrics": lines, "state": state, "sums": sums, "samples": samples}
 
 
-class Recorder(NullReporter):
-    """A reporter that records, and calls a function at one step."""
-
-    def __init__(self, at=None, act=lambda: None):
-        self.at, self.act = at, act
-        self.notices, self.metrics = [], []
-
-    def notice(self, text):
-        self.notices.append(text)
-
-    def step(self, metrics):
-        self.metrics.append(metrics)
-        if metrics["step"] == self.at:
-            self.act()
-
-    def matching(self, words):
-        return [notice for notice in self.notices if words in notice]
-
-
-class Crash(Exception):
-    pass
-
-
-def crash():
-    raise Crash
-
-
-def send(number):
-    return lambda: os.kill(os.getpid(), number)
-
-
-def stop_at(step):
-    return Recorder(step, send(signal.SIGTERM))
-
-
 def progress_of(folder):
     return json.loads((folder / "last" / "training.json").read_text())["progress"]
 
@@ -138,11 +97,6 @@ def steps_in(folder):
 
 
 # Bit-exactness
-
-
-def test_two_runs_are_equal(make, tmp_path, uninterrupted):
-    train(make(), tmp_path / "run")
-    assert trace(tmp_path / "run") == uninterrupted("plain")
 
 
 def test_the_tested_runs_use_dropout(make, uninterrupted, tmp_path):
@@ -164,7 +118,7 @@ def test_a_run_that_crashed_ends_equal(make, tmp_path, uninterrupted, variant):
     config = make(*VARIANTS[variant])
     for step in (1, 4, 6, 9, 17, 23):
         with pytest.raises(Crash):
-            train(config, tmp_path / "run", reporter=Recorder(step, crash))
+            train(config, tmp_path / "run", reporter=crash_at(step))
     train(config, tmp_path / "run")
     assert trace(tmp_path / "run") == uninterrupted(variant)
 
@@ -208,7 +162,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_notice(make, tmp_path, uninterru
     assert steps_in(folder) == [8, 14]
     path = folder / "checkpoints" / "step-00000014" / name
     path.write_bytes(path.read_bytes()[:-2])
-    recorder = Recorder(11, crash)
+    recorder = crash_at(11)
     with pytest.raises(Crash):
         train(config, folder, reporter=recorder)
     (notice,) = recorder.matching("using an older checkpoint")
@@ -253,7 +207,7 @@ def test_links_are_updated_after_a_crash_between_checkpoint_and_links(make, tmp_
 def test_an_incomplete_line_of_metrics_is_removed(make, tmp_path, uninterrupted):
     folder = tmp_path / "run"
     with pytest.raises(Crash):
-        train(make(), folder, reporter=Recorder(11, crash))
+        train(make(), folder, reporter=crash_at(11))
     with (folder / "metrics.jsonl").open("ab") as file:
         file.write(b'\xff\n[]\nnull\n{"kind": "train", "step": 10, "lo')
     train(make(), folder)

@@ -143,14 +143,6 @@ def test_a_run_trained_in_two_parts_ends_equal(tmp_path, finished):
     assert not torch.equal(weights[0]["to_logits.weight"], other["to_logits.weight"])
 
 
-def test_changed_images_are_detected(tmp_path):
-    run = train_on_pictures(tmp_path)
-    path = next((tmp_path / "pictures" / "red").iterdir())
-    Image.new("RGB", (8, 8), "white").save(path)
-    with raises(DataError, "data_changed"):
-        train_on_pictures(tmp_path, run.name)
-
-
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name.startswith("vit-")])
 def test_every_image_recipe_builds_a_model(name):
     run = read_run(name)

@@ -1,10 +1,6 @@
 """Language modeling: windows of text, bits per character, bit-exact resuming."""
 
-import hashlib
-import json
 import math
-import os
-import signal
 from dataclasses import replace
 
 import pytest
@@ -13,7 +9,6 @@ from expected_errors import raises
 from tiny_gpt import tiny_gpt
 from torch import nn
 
-import polyhead
 from polyhead.errors import ConfigError
 from polyhead.metrics.perplexity import text_windows
 from polyhead.models.registry import FAMILIES
@@ -22,14 +17,8 @@ from polyhead.special_tokens import EOS
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.config import read_run, recipe_names
-from polyhead.training.run_log import NullReporter
 from polyhead.training.tasks.language_modeling import LanguageModelingTask
 from polyhead.training.trainer import train
-
-
-@pytest.fixture(autouse=True)
-def _without_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 class FixedModel(nn.Module):
@@ -86,43 +75,6 @@ def test_bits_per_character_count_characters_and_the_loss_counts_tokens():
     assert scores["bits_per_character"] == pytest.approx(total / math.log(2) / 200)
 
 
-class StopAt(NullReporter):
-    """A reporter that sends SIGTERM at one step."""
-
-    def __init__(self, step):
-        self.at = step
-
-    def step(self, metrics):
-        if metrics["step"] == self.at:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
-def trace(folder):
-    """Return everything that a run writes, without times."""
-    times = ("seconds", "tokens_per_second")
-    entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    metrics = [{k: v for k, v in entry.items() if k not in times} for entry in entries]
-    sums = {
-        name: hashlib.sha256((folder / "last" / name).read_bytes()).hexdigest()
-        for name in ("model.safetensors", "training.safetensors", "config.json")
-    }
-    return metrics, sums
-
-
-def test_an_interrupted_run_ends_with_equal_bits(tmp_path):
-    run = tiny_gpt(tmp_path)
-    train(run, tmp_path / "whole")
-    for step in (1, 5, 6, 11):  # also across the end of an epoch
-        assert train(run, tmp_path / "cut", reporter=StopAt(step)).signal == signal.SIGTERM
-    train(run, tmp_path / "cut")
-    assert trace(tmp_path / "cut") == trace(tmp_path / "whole")
-    metrics, _ = trace(tmp_path / "whole")
-    valid = [entry for entry in metrics if entry["kind"] == "valid"]
-    assert [sorted(entry) for entry in valid] == [
-        ["bits_per_character", "kind", "loss", "perplexity", "step"]
-    ] * 2
-
-
 def test_a_finished_model_has_the_score_of_its_last_validation(tmp_path):
     run = tiny_gpt(tmp_path)
     result = train(run, tmp_path / "run")
@@ -133,16 +85,6 @@ def test_a_finished_model_has_the_score_of_its_last_validation(tmp_path):
     card = (tmp_path / "run" / "last" / "README.md").read_text(encoding="utf-8")
     assert "polyhead generate DIRECTORY" in card
     assert "train.ko" in card
-
-
-def test_polyhead_train_accepts_plain_text(tmp_path):
-    run = tiny_gpt(tmp_path)
-    text = run.data.text[0]
-    small = [f"model.stack.{name}={value}" for name, value in
-             (("n_layers", 1), ("d_model", 8), ("n_heads", 2), ("d_ff", 8))]  # fmt: skip
-    small += ["data.max_length=16", "text.vocab=900", "train.steps=1", "train.max_tokens=64"]
-    polyhead.train("gpt-tiny", text=text, run=tmp_path / "run", overrides=small)
-    assert polyhead.load(tmp_path / "run").generate("오늘은")
 
 
 def test_training_without_text_is_refused(tmp_path):

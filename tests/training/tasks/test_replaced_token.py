@@ -1,6 +1,5 @@
 """Replaced-token detection: the two losses of ELECTRA and its validation metrics."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -31,8 +30,7 @@ SPOTTING = ReplacedTokenLoss(PAD)
 
 
 @pytest.fixture(autouse=True)
-def _without_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+def _fixed_seed():
     torch.manual_seed(0)
 
 

@@ -1,7 +1,5 @@
 """Text classification: labelled files, fine-tuning of a pre-trained encoder, metrics."""
 
-import json
-import os
 from dataclasses import replace
 
 import pytest
@@ -37,11 +35,6 @@ from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import NullReporter
 from polyhead.training.tasks.text_classification import validate
 from polyhead.training.trainer import Trainer, train
-
-
-@pytest.fixture(autouse=True)
-def _without_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -240,9 +233,8 @@ def test_loss_accuracy_and_f1_by_hand():
 @pytest.mark.parametrize("name", ["bert", "electra"])
 def test_weights_and_tokenizer_of_the_pretrained_model_are_adopted(encoders, tmp_path, name):
     init = encoders[name]
-    run = configured(
-        "classify-small", write_labelled(tmp_path), f"train.init={init}", "train.keep=9"
-    )
+    options = (f"train.init={init}", "train.keep=9", "model.encoder.stack.dropout=0.37")
+    run = configured("classify-small", write_labelled(tmp_path), *options)
     result = train(run, tmp_path / "run")
     assert result.metrics.keys() == {"loss", "accuracy", "macro_f1"}
     pretrained = model_folder.load_model(init)
@@ -254,20 +246,10 @@ def test_weights_and_tokenizer_of_the_pretrained_model_are_adopted(encoders, tmp
         assert a == b
         assert torch.equal(ours, other)
     assert initial.config.head == name
+    assert initial.config.encoder.stack.dropout == 0.37  # of the new run
     text = "회의는 3시에 시작해요."
     assert initial.tokenizers.source.encode(text) == pretrained.tokenizers.source.encode(text)
     assert initial.about["classes"] == ["amounts", "events", "people", "places"]
-
-
-def test_dropout_is_that_of_the_new_run(encoders, tmp_path):
-    init = encoders["bert"]
-    assert model_folder.load_model(init).config.stack.dropout != 0.37
-    run = configured(
-        "classify-small", write_labelled(tmp_path), f"train.init={init}", "train.steps=1",
-        "model.encoder.stack.dropout=0.37",
-    )  # fmt: skip
-    train(run, tmp_path / "run")
-    assert model_folder.load_model(tmp_path / "run" / "best").config.encoder.stack.dropout == 0.37
 
 
 def test_a_classifier_learns_labels_and_keeps_their_names(tmp_path):
@@ -318,18 +300,6 @@ def test_invalid_options_are_refused(tmp_path, tiny_run):
     with raises(ConfigError, "no_data", "data.labelled"):
         train(configured("classify-small", {"text": ["x"]}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_changed_pretrained_model_is_detected_when_resuming(encoders, tmp_path):
-    files = write_labelled(tmp_path)
-    run = configured("classify-small", files, f"train.init={encoders['bert']}", "train.steps=3")
-    train(run, tmp_path / "run")
-    train(run, tmp_path / "run")
-    path = tmp_path / "run" / "data.json"
-    known = json.loads(path.read_text())
-    path.write_text(json.dumps({**known, "pre-trained model or its": "0"}))
-    with raises(DataError, "data_changed", "pre-trained model"):
-        train(run, tmp_path / "run")
 
 
 def test_a_transformer_is_initialized_with_the_blocks_of_a_pretrained_encoder(encoders, tmp_path):
