@@ -4,7 +4,6 @@ import ctypes
 import errno
 import json
 import os
-import resource
 import stat
 from random import Random
 
@@ -117,39 +116,17 @@ def test_a_full_disk_is_an_error_and_the_old_directory_stays(sealed, monkeypatch
         monkeypatch.setattr(os, {"fsync": "fsync", "rename": "rename"}[failing], full)
         monkeypatch.setattr(store, "_exchange", lambda *_: False)
 
-    def attempt():
-        with store.atomic_dir(sealed) as draft:
-            (draft / "a").write_text("new")
-            if failing == "write":
-                full()
-
-    with raises(PolyheadError, "io", str(sealed), "No space left on device") as caught:
-        attempt()
+    with (
+        raises(PolyheadError, "io", str(sealed), "No space left on device") as caught,
+        store.atomic_dir(sealed) as draft,
+    ):
+        (draft / "a").write_text("new")
+        if failing == "write":
+            full()
     monkeypatch.undo()
     assert caught.value.exit_code == 1
     store.verify(sealed)
     assert (sealed / "inner" / "a").read_text() == "some text\n"
-    assert names(sealed.parent) == ["model"]
-
-
-def test_a_limit_of_the_kernel_is_an_error(sealed):
-    """In a process whose files may not grow, writing fails in the middle of a file."""
-    read, written = os.pipe()
-    if not (pid := os.fork()):
-        try:
-            most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, most))
-            with store.atomic_dir(sealed) as draft:
-                (draft / "large").write_bytes(bytes(200_000))
-        except PolyheadError as error:
-            os.write(written, str(error).encode())
-        finally:
-            os._exit(0)
-    os.close(written)
-    os.waitpid(pid, 0)
-    with os.fdopen(read) as pipe:
-        assert pipe.read().startswith(f"cannot write {sealed}: File too large")
-    store.verify(sealed)
     assert names(sealed.parent) == ["model"]
 
 
@@ -184,23 +161,14 @@ def test_every_truncation_and_addition_is_detected(sealed):
     store.verify(sealed)
 
 
-def test_a_missing_file_is_named(sealed):
+def test_missing_files_are_named(sealed):
+    assert list(store.verify(sealed)) == ["data.bin", "inner/a", "inner/b"]
     (sealed / "inner" / "b").unlink()
     with raises(CheckpointError, "damaged", "inner/b"):
         store.verify(sealed)
-
-
-def test_a_directory_without_a_manifest_is_not_a_checkpoint(tmp_path):
+    (sealed / "manifest.json").unlink()
     with raises(CheckpointError, "no_manifest"):
-        store.verify(tmp_path)
-
-
-def test_verify_returns_the_checksums(sealed):
-    assert list(store.verify(sealed)) == ["data.bin", "inner/a", "inner/b"]
-
-
-def rewrite(sealed, manifest):
-    (sealed / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+        store.verify(sealed)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +178,8 @@ def rewrite(sealed, manifest):
 )  # fmt: skip
 def test_names_outside_the_directory_are_refused(sealed, name):
     (sealed.parent / "secret").write_text("x")
-    rewrite(sealed, store.verify(sealed) | {name: "0" * 64})
+    manifest = store.verify(sealed) | {name: "0" * 64}
+    (sealed / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
     with raises(CheckpointError, "damaged", "invalid name") as e:
         store.verify(sealed)
     assert "\n" not in str(e.value)

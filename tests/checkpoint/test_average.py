@@ -5,28 +5,17 @@ import json
 import pytest
 import torch
 from expected_errors import raises
+from saved_models import build_model, save_model, seal_again
 
-from polyhead.checkpoint.atomic_dir import atomic_dir, checkpoint_path, seal
+from polyhead.checkpoint.atomic_dir import checkpoint_path
 from polyhead.checkpoint.average import average, find_members
-from polyhead.checkpoint.model_dir import SavedModel, load_model, weights_of, write_model
+from polyhead.checkpoint.model_dir import load_model, weights_of
 from polyhead.errors import CheckpointError, ConfigError
-from polyhead.layers.transformer_stack import StackConfig
-from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.tokenizers.base import TextConfig
-from polyhead.tokenizers.storage import train_tokenizers
 
 
 def save(path, seed, words="하나 둘 셋", **stack):
-    tokenizers = train_tokenizers([words], [words], TextConfig("characters", vocab=50))
-    vocab = len(tokenizers.source)
-    sizes = {"n_layers": 1, "d_model": 8, "n_heads": 2, "d_ff": 16} | stack
-    config = TransformerConfig(vocab, vocab, stack=StackConfig(**sizes))
-    torch.manual_seed(seed)
     about = {"step": seed, "valid": {"loss": 1.0}, "run": {"decode": {"beam": 3}}}
-    saved = SavedModel("transformer", config, Transformer(config), tokenizers, about)
-    with atomic_dir(path) as draft:
-        write_model(draft, saved, "# a card\n")
-    return path
+    return save_model(build_model([words], about, seed=seed, **stack), path)
 
 
 def load_weights(path):
@@ -110,7 +99,6 @@ def test_a_description_of_unexpected_types_is_averaged(three, tmp_path):
             "valid": {"loss": "low", "bleu": None},
         }
         config.write_text(json.dumps(values))
-        (path / "manifest.json").unlink()
-        seal(path)
+        seal_again(path)
     average(three, tmp_path / "mean")
     assert "Trained on: not recorded." in (tmp_path / "mean" / "README.md").read_text()

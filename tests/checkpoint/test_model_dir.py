@@ -12,54 +12,29 @@ from random import Random
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from saved_models import build_model, save_model, seal_again
 
-from polyhead.checkpoint.atomic_dir import atomic_dir, checkpoint_path, link, seal, verify
-from polyhead.checkpoint.model_dir import (
-    SavedModel,
-    first_not_finite,
-    load_model,
-    resolve,
-    write_model,
-)
+from polyhead.checkpoint.atomic_dir import checkpoint_path, link, verify
+from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_model, resolve
 from polyhead.errors import CheckpointError, PolyheadError
-from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.tokenizers.base import TextConfig
-from polyhead.tokenizers.storage import train_tokenizers
 
 LINES = ["하나 둘 셋", "one two three", "sechs sieben"]
 
 
 def build(tie="all", **stack):
-    tokenizers = train_tokenizers(LINES, LINES, TextConfig("characters", vocab=50))
-    sizes = {"n_layers": 1, "d_model": 8, "n_heads": 2, "d_ff": 16} | stack
-    vocab = len(tokenizers.source)
-    config = TransformerConfig(vocab, vocab, tie=tie, stack=StackConfig(**sizes))
-    torch.manual_seed(0)
-    return SavedModel("transformer", config, Transformer(config).eval(), tokenizers, {"step": 3})
-
-
-def save(saved, path):
-    with atomic_dir(path) as draft:
-        write_model(draft, saved, "# a card\n")
-    return path
+    return build_model(LINES, {"step": 3}, tie=tie, **stack)
 
 
 @pytest.fixture
 def place(tmp_path):
-    return save(build(), tmp_path / "model")
+    return save_model(build(), tmp_path / "model")
 
 
 def outputs(model):
     generator = torch.Generator().manual_seed(0)
     source = torch.randint(4, 10, (3, 5), generator=generator)
     return model(source, source.flip(1))
-
-
-def seal_again(place):
-    """Write a valid manifest, as an attacker would."""
-    (place / "manifest.json").unlink()
-    seal(place)
 
 
 def assert_refused(path, *codes, mention=""):
@@ -80,7 +55,7 @@ def assert_refused(path, *codes, mention=""):
 def test_a_saved_model_loads_unchanged(tmp_path, tie):
     saved = build(tie)
     for _ in range(2):  # saving twice must work
-        save(saved, tmp_path / "model")
+        save_model(saved, tmp_path / "model")
     again = load_model(tmp_path / "model")
     assert torch.equal(outputs(again.model), outputs(saved.model))
     assert (again.family, again.config, again.about) == ("transformer", saved.config, {"step": 3})
@@ -101,7 +76,7 @@ def test_tied_weights_are_saved_once_and_load_tied(place):
 def test_a_model_without_a_tokenizer_loads(tmp_path):
     saved = build()
     bare = SavedModel(saved.family, saved.config, saved.model, None)
-    assert load_model(save(bare, tmp_path / "model")).tokenizers is None
+    assert load_model(save_model(bare, tmp_path / "model")).tokenizers is None
 
 
 def test_weights_in_half_precision_load_as_float32(place):
@@ -115,8 +90,8 @@ def test_weights_in_half_precision_load_as_float32(place):
 
 def test_a_run_resolves_to_its_best_last_or_newest_checkpoint(tmp_path):
     run = tmp_path / "run"
-    first = save(build(), checkpoint_path(run / "checkpoints", 1))
-    second = save(build(), checkpoint_path(run / "checkpoints", 2))
+    first = save_model(build(), checkpoint_path(run / "checkpoints", 1))
+    second = save_model(build(), checkpoint_path(run / "checkpoints", 2))
     assert resolve(run) == second
     link(run / "last", first)
     assert resolve(run) == first
@@ -133,7 +108,7 @@ def test_saving_eight_million_parameters_is_fast(tmp_path):
     spent = []
     for _ in range(3):
         started = time.process_time()
-        save(saved, tmp_path / "model")
+        save_model(saved, tmp_path / "model")
         spent.append(time.process_time() - started)
     assert min(spent) < 0.5
 
@@ -141,13 +116,13 @@ def test_saving_eight_million_parameters_is_fast(tmp_path):
 def test_a_full_disk_is_an_error_and_the_old_model_stays(tmp_path):
     """In a process whose files may not grow, writing fails in the middle of a file."""
     saved = build(d_ff=4096)
-    place = save(saved, tmp_path / "model")
+    place = save_model(saved, tmp_path / "model")
     read, written = os.pipe()
     if not (pid := os.fork()):
         try:
             most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
             resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, most))
-            save(saved, place)
+            save_model(saved, place)
         except PolyheadError as error:
             os.write(written, f"{error.exit_code} {error}".encode())
         finally:
@@ -240,7 +215,7 @@ def test_a_tokenizer_of_another_size_is_refused(tmp_path):
     saved = build()
     config = TransformerConfig(99, 99, stack=saved.config.stack)
     other = SavedModel("transformer", config, Transformer(config), saved.tokenizers)
-    assert_refused(save(other, tmp_path / "other"), "vocabulary_size", mention="99")
+    assert_refused(save_model(other, tmp_path / "other"), "vocabulary_size", mention="99")
 
 
 def test_damage_is_reported_with_the_file(place):

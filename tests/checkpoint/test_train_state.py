@@ -1,5 +1,6 @@
 """Training state: after restoring it, updates are equal to the last bit."""
 
+import copy
 import math
 
 import pytest
@@ -43,11 +44,18 @@ def test_restored_training_continues_with_equal_bits(tmp_path, kind):
         update(model, rule)
     write_state(tmp_path, model, rule, {"progress": PROGRESS})
     weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+    moments = copy.deepcopy([rule.state[p] for p in model.parameters()])
+    random = torch.get_rng_state()
     expected = [update(model, rule) for _ in range(3)]
 
     again, other_rule = build(7, kind)
     update(again, other_rule)
     assert restore_state(tmp_path, again, other_rule) == {"progress": PROGRESS}
+    assert torch.equal(torch.get_rng_state(), random)
+    for parameter, saved in zip(again.parameters(), moments, strict=True):
+        restored = other_rule.state[parameter]
+        assert restored.keys() == saved.keys() == {"step", "exp_avg", "exp_avg_sq"}
+        assert all(torch.equal(restored[name], saved[name]) for name in saved)
     with torch.no_grad():
         for name, p in again.named_parameters():
             p.copy_(weights[name])

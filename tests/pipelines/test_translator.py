@@ -120,10 +120,3 @@ def test_a_line_is_tokenized_once(translator, monkeypatch):
     )
     translator.translate([LINES[0]], options=DecodeConfig(beam=1, max_length=4))
     assert texts.count(LINES[0]) == 1
-
-
-@pytest.mark.parametrize("name", ["nowhere", "file"])
-def test_a_path_without_a_model_is_refused(name, tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match=name):
-        Translator.from_dir(tmp_path / name)

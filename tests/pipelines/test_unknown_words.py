@@ -123,14 +123,6 @@ def test_the_initial_model_stays_the_best_if_training_makes_it_worse(trained):
     assert not all(map(torch.equal, before, last))
 
 
-def test_fine_tuning_from_another_family_is_refused(trained):
-    folder, files = trained
-    wrong = ("model.family=luong", f'train.init="{folder / "run"}"')
-    with raises(ConfigError, "init_family", "luong"):
-        train(read_run("multi30k-de-en-lstm", (*TINY, *wrong, "model.context=first")[:-1], files),
-              folder / "wrong")  # fmt: skip
-
-
 @pytest.mark.parametrize("name", MINE)
 def test_every_recipe_trains_and_translates(name, tmp_path):
     recipe = f"multi30k-de-en-{name}"

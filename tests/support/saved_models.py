@@ -1,0 +1,32 @@
+"""Tiny translation models in model directories."""
+
+import torch
+
+from polyhead.checkpoint.atomic_dir import atomic_dir, seal
+from polyhead.checkpoint.model_dir import SavedModel, write_model
+from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.storage import train_tokenizers
+
+
+def build_model(lines, about, *, seed=0, tie="all", **stack):
+    """Return an untrained Transformer with a tokenizer of characters."""
+    tokenizers = train_tokenizers(lines, lines, TextConfig("characters", vocab=50))
+    sizes = {"n_layers": 1, "d_model": 8, "n_heads": 2, "d_ff": 16} | stack
+    vocab = len(tokenizers.source)
+    config = TransformerConfig(vocab, vocab, tie=tie, stack=StackConfig(**sizes))
+    torch.manual_seed(seed)
+    return SavedModel("transformer", config, Transformer(config).eval(), tokenizers, about)
+
+
+def save_model(saved, path):
+    with atomic_dir(path) as draft:
+        write_model(draft, saved)
+    return path
+
+
+def seal_again(path):
+    """Write a valid manifest, as an attacker would."""
+    (path / "manifest.json").unlink()
+    seal(path)
