@@ -13,8 +13,9 @@ problem is a CheckpointError of one line.
 import json
 import math
 import os
+import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ FORMAT = 1
 CONFIG, WEIGHTS, CARD, TOKENIZER = "config.json", "model.safetensors", "README.md", "tokenizer"
 MAX_CONFIG_BYTES = 2**20
 MAX_LAYERS = 1000
+LAYERS = re.compile(r'"(\w*layers\w*)": (\d+)')  # numbers of layers in config.json
 SHOWN = 200  # characters of a name in a message
 SMALL_BUFFERS = 2**20  # values that a model may hold beside its weights
 
@@ -206,9 +208,9 @@ def _check_sizes(values: dict[str, Any], directory: Path) -> tuple[Any, dict[str
     try:
         config = from_dict(family.config, values["model"], "model.")
         most = min(MAX_LAYERS, count_tensors(directory / WEIGHTS))
-        for name, value in _integers(plain(config)):
-            if "layers" in name and value > most:
-                raise ConfigError(f"model.{name} = {value}: {WEIGHTS} has fewer tensors", "sizes")
+        for name, value in LAYERS.findall(json.dumps(values["model"])):
+            if int(value) > most:
+                raise ConfigError(f"{name} = {value}: {WEIGHTS} has fewer tensors", "sizes")
         with torch.device("meta"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about empty tensors, which are refused below
             model = family.model(config)
@@ -222,15 +224,6 @@ def _check_sizes(values: dict[str, Any], directory: Path) -> tuple[Any, dict[str
     if min(sizes) == 0 or buffers > sum(sizes) + SMALL_BUFFERS:
         raise CheckpointError(f"{directory / CONFIG}: impossible sizes", "bad_config")
     return config, {name: tuple(weight.shape) for name, weight in weights_of(model).items()}
-
-
-def _integers(config: Mapping[str, Any], table: str = "") -> Iterator[tuple[str, int]]:
-    """Yield name and value of all integers in a configuration."""
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _integers(value, f"{table}{name}.")
-        elif isinstance(value, int):
-            yield f"{table}{name}", value
 
 
 def _load_tokenizers(

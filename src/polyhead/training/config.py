@@ -90,11 +90,12 @@ def find_recipe(name: str) -> Path:
     own = Path(name)
     if own.suffix == ".toml" or own.is_file():
         return own
-    if name not in recipe_names():
+    path = Path(str(resources.files("polyhead") / "recipes" / f"{name}.toml"))
+    if not path.is_file():
         raise ConfigError(
             f"there is no recipe {name!r}{suggest(name, recipe_names())}", "no_recipe"
         )
-    return Path(str(resources.files("polyhead") / "recipes" / f"{name}.toml"))
+    return path
 
 
 def read_run(

@@ -101,24 +101,20 @@ def read_pretrained(config: RunConfig, path: str) -> PretrainedModel:
         raise CheckpointError(
             f"train.init: {path} has no tokenizer, which training requires", "no_tokenizer"
         )
-    if config.task in ("language_modeling", "masked_lm", "replaced_token"):
-        _check_vocabulary(saved, path)
+    if config.task in ("language_modeling", "masked_lm", "replaced_token") and (
+        saved.tokenizers is not None
+    ):
+        mask = has_mask_token(saved.family)
+        n_ids = len(saved.tokenizers.source) + mask
+        if saved.config.vocab != n_ids:  # an imported model without [MASK], or with unused ids
+            raise CheckpointError(
+                f"train.init: {path} has {saved.config.vocab} ids, but its tokenizer"
+                f"{' and [MASK]' if mask else ''} {n_ids}; it cannot be trained further",
+                "init_vocabulary",
+            )
     if encoder is not None and isinstance(config.model, TransformerConfig):
         check_blocks(path, encoder.config, config.model.encoder_stack, config.model.positions)
     return PretrainedModel(path, saved, verify(directory)[WEIGHTS], encoder)
-
-
-def _check_vocabulary(saved: SavedModel, path: str) -> None:
-    """Refuse imported models without [MASK], or with ids that their tokenizer does not have."""
-    assert saved.tokenizers is not None
-    mask = has_mask_token(saved.family)
-    expected = len(saved.tokenizers.source) + mask
-    if saved.config.vocab != expected:
-        raise CheckpointError(
-            f"train.init: {path} has {saved.config.vocab} ids, but its tokenizer"
-            f"{' and [MASK]' if mask else ''} {expected}; it cannot be trained further",
-            "init_vocabulary",
-        )
 
 
 def encoder_of(saved: SavedModel) -> PretrainedEncoder | None:
@@ -256,26 +252,20 @@ def load_weights(
         log.notice(f"initialized the encoder from {path}")
         return False
     if pretrained.encoder is not None:
-        copied = copy_blocks(pretrained.encoder, model)
-        log.notice(f"initialized {copied} tensors of the encoder from {path}; all others are new")
+        own = dict(model.encoder.named_parameters())
+        given = dict(pretrained.encoder.encoder.stack.named_parameters())
+        fitting = [name for name in own if name in given and given[name].shape == own[name].shape]
+        with torch.no_grad():
+            for name in fitting:
+                own[name].copy_(given[name])
+        n = len(fitting)
+        log.notice(f"initialized {n} tensors of the encoder from {path}; all others are new")
         return False
     if classes:
         return _load_image_weights(pretrained, model, log, classes)
     set_weights(model, weights_of(pretrained.saved.model))
     log.notice(f"initialized architecture and weights from {path}")
     return True
-
-
-def copy_blocks(pretrained: PretrainedEncoder, model: Any) -> int:
-    """Copy weights of equal name and shape into a Transformer's encoder; return their number."""
-    given = dict(pretrained.encoder.stack.named_parameters())
-    copied = 0
-    with torch.no_grad():
-        for name, parameter in model.encoder.named_parameters():
-            if name in given and given[name].shape == parameter.shape:
-                parameter.copy_(given[name])
-                copied += 1
-    return copied
 
 
 def _load_image_weights(
@@ -288,18 +278,12 @@ def _load_image_weights(
         weights[POSITIONS] = old.places(model.grid).detach()
         before, after = (f"{height} x {width}" for height, width in (old.grid, model.grid))
         log.notice(f"interpolated positions from {before} to {after} patches")
-    rows = head_rows(pretrained.saved, classes)
+    known = [str(name) for name in pretrained.saved.about.get("classes") or ()]
+    same = sorted(known) == sorted(classes) and len(known) == pretrained.saved.config.classes
+    rows = [known.index(name) for name in classes] if same else None
     for name in HEAD:
         weights[name] = new[name] if rows is None else weights[name][rows]
     set_weights(model, weights)
-    head = "new output layer for other classes" if rows is None else "same classes"
+    head = "same classes" if same else "new output layer for other classes"
     log.notice(f"initialized architecture and weights from {pretrained.path}; {head}")
-    return rows is not None
-
-
-def head_rows(saved: SavedModel, classes: Sequence[str]) -> list[int] | None:
-    """Return the row of each class in a model's output layer; None if it has other classes."""
-    known = [str(name) for name in saved.about.get("classes") or ()]
-    if sorted(known) != sorted(classes) or len(known) != saved.config.classes:
-        return None
-    return [known.index(name) for name in classes]
+    return same

@@ -20,46 +20,26 @@ METRICS, LOG = "metrics.jsonl", "train.log"
 
 @runtime_checkable
 class ProgressReporter(Protocol):
-    """Receiver of progress reports, such as the progress bar of the command line."""
+    """Receiver of progress reports, such as the progress bar; these methods ignore them."""
 
     def stage(self, text: str) -> None:
         """Report the start of a stage that takes a while."""
-        ...
 
     def notice(self, text: str) -> None:
         """Report one line."""
-        ...
 
     def begin(self, step: int, steps: int) -> None:
         """Report the start of training, from `step` to `steps`."""
-        ...
 
     def step(self, metrics: dict[str, Any]) -> None:
         """Report one update."""
-        ...
 
     def end(self) -> None:
         """Report that training ended or was interrupted."""
-        ...
 
 
-class NullReporter:
+class NullReporter(ProgressReporter):
     """A reporter that ignores everything."""
-
-    def stage(self, text: str) -> None:
-        """Ignore the stage."""
-
-    def notice(self, text: str) -> None:
-        """Ignore the line."""
-
-    def begin(self, step: int, steps: int) -> None:
-        """Ignore the start."""
-
-    def step(self, metrics: dict[str, Any]) -> None:
-        """Ignore the update."""
-
-    def end(self) -> None:
-        """Ignore the end."""
 
 
 class RunLog:
@@ -84,12 +64,12 @@ class RunLog:
 
     def stage(self, text: str) -> None:
         """Log the start of a stage that takes a while."""
-        self._log(text)
+        self._append(LOG, text)
         self.reporter.stage(text)
 
     def notice(self, text: str) -> None:
         """Log one line."""
-        self._log(text)
+        self._append(LOG, text)
         self.reporter.notice(text)
 
     def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
@@ -102,7 +82,7 @@ class RunLog:
             for name, value in values.items()
             if value is not None
         ]
-        self._log("  ".join([f"{kind} step {step}", *numbers]))
+        self._append(LOG, "  ".join([f"{kind} step {step}", *numbers]))
         if self._writer is not None:
             for name, value in values.items():
                 if isinstance(value, int | float):
@@ -135,11 +115,10 @@ class RunLog:
             with os_errors_as_polyhead_errors(path):
                 sync(path)
 
-    def _log(self, text: str) -> None:
-        self._append(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}")
-
     def _append(self, name: str, line: str) -> None:
         path = self.folder / name
+        if name == LOG:
+            line = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {line}"
         with (
             os_errors_as_polyhead_errors(path),
             path.open("a", encoding="utf-8", errors="replace") as file,
