@@ -32,19 +32,6 @@ def runs(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("family", SIZES)
-def test_translations_do_not_depend_on_the_batch(runs, family):
-    translator = polyhead.load(runs / family)
-    assert translator.saved.family == family
-    options = DecodeConfig(beam=3, n_best=2, max_length=12)
-    lines = [LINE, "네.", f"{LINE} {LINE}"]
-    together = translator.n_best(lines, options=options)
-    for line, found in zip(lines, together, strict=True):
-        (alone,) = translator.n_best([line], options=options)
-        assert [one.text for one in alone] == [one.text for one in found]
-        assert [one.score for one in alone] == pytest.approx([one.score for one in found], abs=1e-3)
-
-
 def test_convs2s_has_attention_maps_and_a_coverage_penalty(runs):
     translator = polyhead.load(runs / "convs2s")
     view = attention_view(translator, LINE)
@@ -57,12 +44,6 @@ def test_bytenet_has_no_attention(runs):
     translator = polyhead.load(runs / "bytenet")
     with pytest.raises(ConfigError, match="cross-attention; set it to 0"):
         translator.n_best([LINE], options=DecodeConfig(beam=2, max_length=8, coverage=0.2))
-
-
-def test_both_models_form_an_ensemble(runs):
-    """Both were trained on one text and have equal vocabularies."""
-    (translation,) = polyhead.load(runs / "convs2s", runs / "bytenet").translate([LINE])
-    assert isinstance(translation, str)
 
 
 def test_bytenet_reads_and_writes_characters(tmp_path):

@@ -12,8 +12,8 @@ from polyhead.data.batches.labelled import framed
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import LabelledExamples, class_numbers, read_labelled
 from polyhead.data.locate import find
+from polyhead.metrics.bleu import SAMPLES
 from polyhead.metrics.classification import (
-    SAMPLES,
     ClassificationReport,
     Interval,
     as_text,

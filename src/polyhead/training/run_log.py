@@ -20,26 +20,46 @@ METRICS, LOG = "metrics.jsonl", "train.log"
 
 @runtime_checkable
 class ProgressReporter(Protocol):
-    """Receiver of progress reports, such as the progress bar; these methods ignore them."""
+    """Receiver of progress reports, such as the progress bar of the command line."""
 
     def stage(self, text: str) -> None:
         """Report the start of a stage that takes a while."""
+        ...
 
     def notice(self, text: str) -> None:
         """Report one line."""
+        ...
 
     def begin(self, step: int, steps: int) -> None:
         """Report the start of training, from `step` to `steps`."""
+        ...
 
     def step(self, metrics: dict[str, Any]) -> None:
         """Report one update."""
+        ...
 
     def end(self) -> None:
         """Report that training ended or was interrupted."""
+        ...
 
 
-class NullReporter(ProgressReporter):
+class NullReporter:
     """A reporter that ignores everything."""
+
+    def stage(self, text: str) -> None:
+        """Ignore the stage."""
+
+    def notice(self, text: str) -> None:
+        """Ignore the line."""
+
+    def begin(self, step: int, steps: int) -> None:
+        """Ignore the start."""
+
+    def step(self, metrics: dict[str, Any]) -> None:
+        """Ignore the update."""
+
+    def end(self) -> None:
+        """Ignore the end."""
 
 
 class RunLog:
