@@ -32,7 +32,7 @@ from polyhead.errors import CheckpointError, PolyheadError
 from polyhead.metrics.bleu import quick_bleu
 from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.training.config import build
-from polyhead.training.run_log import NullReporter
+from polyhead.training.run_log import ProgressReporter
 from polyhead.training.trainer import train
 
 TEST = "multi30k/test_2016_flickr"
@@ -224,7 +224,7 @@ def recipe(steps: int, vocab: int) -> dict[str, Any]:
     }
 
 
-class Talking(NullReporter):
+class Talking(ProgressReporter):
     """Shows only what is worth a line."""
 
     def notice(self, help_text: str) -> None:

@@ -31,7 +31,7 @@ from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, DataError, MissingError
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.training.config import read_run
-from polyhead.training.run_log import NullReporter
+from polyhead.training.run_log import ProgressReporter
 from polyhead.training.trainer import TrainResult, train
 
 HEADING = "Pre-training on Korean film reviews"
@@ -88,7 +88,7 @@ def files(plan: Plan) -> dict[str, Path]:
     return short
 
 
-class Watch(NullReporter):
+class Watch(ProgressReporter):
     """A reporter that only looks at the processors' clock, and divides it by their number."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from polyhead.data.locate import find_lines
 from polyhead.errors import PolyheadError
 from polyhead.pipelines.translator import Translator
 from polyhead.training.config import read_run
-from polyhead.training.run_log import NullReporter
+from polyhead.training.run_log import ProgressReporter
 from polyhead.training.trainer import train
 
 RECIPE, TEXTS = "schedules-ko-en", "schedules/test.ko"
@@ -154,7 +154,7 @@ def trained(words: argparse.Namespace) -> Path:
         return Path(words.model)
     quick = ("train.epochs=0.2", "train.validate_every=20") if words.quick else ()
     print(f"training the demo's model in {words.run}, or resuming it")
-    train(read_run(RECIPE, quick), words.run, reporter=NullReporter())
+    train(read_run(RECIPE, quick), words.run, reporter=ProgressReporter())
     return Path(words.run)
 
 

@@ -3,10 +3,10 @@
 import os
 import signal
 
-from polyhead.training.run_log import NullReporter
+from polyhead.training.run_log import ProgressReporter
 
 
-class Recorder(NullReporter):
+class Recorder(ProgressReporter):
     """A reporter that records, and calls a function at one step."""
 
     def __init__(self, at=None, act=lambda: None):

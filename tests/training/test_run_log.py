@@ -10,7 +10,7 @@ import pytest
 from expected_errors import raises
 
 from polyhead.errors import MissingError, PolyheadError
-from polyhead.training.run_log import NullReporter, RunLog, with_nan, without_nan
+from polyhead.training.run_log import ProgressReporter, RunLog, with_nan, without_nan
 
 
 def entries(folder):
@@ -18,7 +18,7 @@ def entries(folder):
 
 
 def test_numbers_that_are_not_finite_are_null(tmp_path):
-    log = RunLog(tmp_path, NullReporter())
+    log = RunLog(tmp_path, ProgressReporter())
     log.record("train", 3, {"loss": 0.1 + 0.2, "norm": math.inf, "rate": math.nan})
     (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
     entry = json.loads(line, parse_constant=pytest.fail)
@@ -27,7 +27,7 @@ def test_numbers_that_are_not_finite_are_null(tmp_path):
 
 
 def test_later_and_incomplete_lines_are_removed_and_others_unchanged(tmp_path):
-    log = RunLog(tmp_path, NullReporter())
+    log = RunLog(tmp_path, ProgressReporter())
     for step in range(1, 6):
         log.record("train", step, {"loss": step / 7})
     before = (tmp_path / "metrics.jsonl").read_text().splitlines(keepends=True)
@@ -40,7 +40,7 @@ def test_later_and_incomplete_lines_are_removed_and_others_unchanged(tmp_path):
 
 
 def test_without_metrics_nothing_is_removed_or_created(tmp_path):
-    log = RunLog(tmp_path, NullReporter())
+    log = RunLog(tmp_path, ProgressReporter())
     log.forget_after(3)
     log.sync()
     assert list(tmp_path.iterdir()) == []
@@ -49,7 +49,7 @@ def test_without_metrics_nothing_is_removed_or_created(tmp_path):
 def test_a_full_disk_is_an_error(tmp_path):
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     with raises(PolyheadError, "io", "metrics.jsonl", "No space left on device"):
-        RunLog(tmp_path, NullReporter()).record("train", 1, {"loss": 1.0})
+        RunLog(tmp_path, ProgressReporter()).record("train", 1, {"loss": 1.0})
 
 
 def test_null_is_read_back_as_nan():
@@ -95,7 +95,7 @@ def board(monkeypatch):
 
 
 def test_tensorboard_gets_every_number_and_purges_removed_steps(tmp_path, board):
-    log = RunLog(tmp_path, NullReporter(), tensorboard=True)
+    log = RunLog(tmp_path, ProgressReporter(), tensorboard=True)
     log.forget_after(0)
     log.record("train", 1, {"loss": 2.0, "norm": math.nan, "epoch": 3})
     log.forget_after(7)
@@ -111,4 +111,4 @@ def test_missing_tensorboard_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
     with raises(MissingError, "no_tensorboard", "polyhead[tb]"):
-        RunLog(tmp_path, NullReporter(), tensorboard=True)
+        RunLog(tmp_path, ProgressReporter(), tensorboard=True)

@@ -20,6 +20,7 @@ from rich.progress import (
 )
 
 from polyhead.cli.streams import say
+from polyhead.training.run_log import ProgressReporter
 
 METRICS = {  # of a validation: label and number of decimals
     "bleu": ("BLEU", 1), "bits_per_character": ("bits/char", 3), "accuracy": ("accuracy", 3),
@@ -33,7 +34,7 @@ def stderr_console() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-class TrainingScreen:
+class TrainingScreen(ProgressReporter):
     """Progress of a training run: a bar on a terminal, else a line every few seconds."""
 
     def __init__(self) -> None:
@@ -43,13 +44,13 @@ class TrainingScreen:
         self.steps = 0
         self.last_line = 0.0
 
-    def stage(self, name: str) -> None:
+    def stage(self, text: str) -> None:
         """Print the name of a stage that starts."""
-        self.console.print(f"{name} …", style="dim", markup=False)
+        self.console.print(f"{text} …", style="dim", markup=False)
 
-    def notice(self, message: str) -> None:
+    def notice(self, text: str) -> None:
         """Print a message."""
-        self.console.print(message, markup=False)
+        self.console.print(text, markup=False)
 
     def begin(self, step: int, steps: int) -> None:
         """Draw the bar."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from polyhead.errors import ConfigError
-from polyhead.training.run_log import NullReporter, ProgressReporter
+from polyhead.training.run_log import ProgressReporter
 
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 TIME = re.compile("".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in UNITS))
@@ -72,13 +72,13 @@ def read_budget(time_given: str | None, flops_given: str | None) -> Budget:
 
 
 @dataclass
-class TimingReporter(NullReporter):
+class TimingReporter(ProgressReporter):
     """Reporter that times every update and forwards everything to another reporter.
 
     The time between a validation's report and the next update counts as the update's.
     """
 
-    inner: ProgressReporter = field(default_factory=NullReporter)
+    inner: ProgressReporter = field(default_factory=ProgressReporter)
     on_cpu: bool = True
     moments: list[float] = field(default_factory=list)  # seconds of each update
     last: float = 0.0

@@ -41,7 +41,7 @@ from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import TokenizerPair, save_tokenizers
 from polyhead.training.config import RunConfig, build
 from polyhead.training.run_dir import TOKENIZER, fingerprint
-from polyhead.training.run_log import NullReporter, ProgressReporter, RunLog
+from polyhead.training.run_log import ProgressReporter, RunLog
 from polyhead.training.tasks.base import load_or_train_tokenizers
 from polyhead.training.tasks.translation import encode_pairs
 from polyhead.training.trainer import train
@@ -84,7 +84,7 @@ def compare_systems(
     counting: Counting = lambda _title, _total: nullcontext(lambda _: None),
 ) -> ComparisonOutcome:
     """Train and score every system, and write the table."""
-    reporter = NullReporter() if reporter is None else reporter
+    reporter = ProgressReporter() if reporter is None else reporter
     plan = make_plan(request)
     results = run_systems(plan, reporter, counting)
     ensembles = run_ensembles(plan, results, reporter, counting)
@@ -252,7 +252,7 @@ def seconds_per_step(plan: ComparePlan, shared: SharedData, values: dict[str, An
     probe["train"] |= {
         "validate_every": 10**9, "save_every": 10**9, "bleu_sentences": 0, "judge_by": "loss",
     }  # fmt: skip
-    timing = train_run(probe, folder, shared, NullReporter())
+    timing = train_run(probe, folder, shared, ProgressReporter())
     shutil.rmtree(folder)
     return timing.seconds_per_step
 

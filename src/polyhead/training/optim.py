@@ -47,19 +47,16 @@ class OptimizerConfig:
     layer_decay: float = 1.0  # factor of the rate from each layer to the one below it
 
     def __post_init__(self) -> None:
-        for name in ("beta_1", "beta_2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} = {getattr(self, name)}: expected 0 or more, and less than 1"
-                )
-        if self.epsilon < SMALLEST:
-            raise ValueError(f"epsilon = {self.epsilon}: expected at least {SMALLEST}")
-        if self.weight_decay < 0:
-            raise ValueError(f"weight_decay = {self.weight_decay}: expected 0 or more")
-        if not 0 < self.layer_decay <= 1:
-            raise ValueError(
-                f"layer_decay = {self.layer_decay}: expected more than 0, and at most 1"
-            )
+        checks = {
+            "beta_1": (0 <= self.beta_1 < 1, "0 or more, and less than 1"),
+            "beta_2": (0 <= self.beta_2 < 1, "0 or more, and less than 1"),
+            "epsilon": (self.epsilon >= SMALLEST, f"at least {SMALLEST}"),
+            "weight_decay": (self.weight_decay >= 0, "0 or more"),
+            "layer_decay": (0 < self.layer_decay <= 1, "more than 0, and at most 1"),
+        }
+        for name, (valid, expected) in checks.items():
+            if not valid:
+                raise ValueError(f"{name} = {getattr(self, name)}: expected {expected}")
 
 
 def build_optimizer(model: nn.Module, config: OptimizerConfig) -> Optimizer:

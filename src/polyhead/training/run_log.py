@@ -10,7 +10,7 @@ import math
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors, sync, write_text
 from polyhead.errors import MissingError
@@ -18,48 +18,23 @@ from polyhead.errors import MissingError
 METRICS, LOG = "metrics.jsonl", "train.log"
 
 
-@runtime_checkable
-class ProgressReporter(Protocol):
-    """Receiver of progress reports, such as the progress bar of the command line."""
+class ProgressReporter:
+    """Receiver of progress reports, such as the progress bar; this base class ignores all."""
 
     def stage(self, text: str) -> None:
         """Report the start of a stage that takes a while."""
-        ...
 
     def notice(self, text: str) -> None:
         """Report one line."""
-        ...
 
     def begin(self, step: int, steps: int) -> None:
         """Report the start of training, from `step` to `steps`."""
-        ...
 
     def step(self, metrics: dict[str, Any]) -> None:
         """Report one update."""
-        ...
 
     def end(self) -> None:
         """Report that training ended or was interrupted."""
-        ...
-
-
-class NullReporter:
-    """A reporter that ignores everything."""
-
-    def stage(self, text: str) -> None:
-        """Ignore the stage."""
-
-    def notice(self, text: str) -> None:
-        """Ignore the line."""
-
-    def begin(self, step: int, steps: int) -> None:
-        """Ignore the start."""
-
-    def step(self, metrics: dict[str, Any]) -> None:
-        """Ignore the update."""
-
-    def end(self) -> None:
-        """Ignore the end."""
 
 
 class RunLog:

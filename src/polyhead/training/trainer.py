@@ -43,7 +43,7 @@ from polyhead.training.loop import NotFinite, Progress, Update, finished, out_of
 from polyhead.training.losses import BalancedLoss, Objective
 from polyhead.training.optim import build_optimizer, learning_rate
 from polyhead.training.run_dir import RunDir
-from polyhead.training.run_log import NullReporter, ProgressReporter, RunLog, with_nan, without_nan
+from polyhead.training.run_log import ProgressReporter, RunLog, with_nan, without_nan
 from polyhead.training.tasks import TASKS
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # save and stop
@@ -79,7 +79,7 @@ def train(
     fresh: delete an earlier run in this directory.
     accept_changes: resume even if the configuration changed.
     """
-    reporter = NullReporter() if reporter is None else reporter
+    reporter = ProgressReporter() if reporter is None else reporter
     trainer = Trainer(config, RunDir(run_dir), reporter, tensorboard=tensorboard)
     return trainer.fit(fresh=fresh, accept_changes=accept_changes)
 

@@ -32,7 +32,7 @@ from polyhead.training.config import read_run
 from polyhead.training.finetune import check_blocks
 from polyhead.training.losses import ClassificationLoss
 from polyhead.training.run_dir import RunDir
-from polyhead.training.run_log import NullReporter
+from polyhead.training.run_log import ProgressReporter
 from polyhead.training.tasks.text_classification import validate
 from polyhead.training.trainer import Trainer, train
 
@@ -163,7 +163,9 @@ def test_batches_contain_every_text_with_its_label():
 def test_subwords_are_sampled_in_training_but_not_in_validation(tmp_path, encoders):
     files, init = write_labelled(tmp_path), f"train.init={encoders['bert']}"
     sampled, constant = (
-        Trainer(configured("classify-small", files, init, option), RunDir(folder), NullReporter())
+        Trainer(
+            configured("classify-small", files, init, option), RunDir(folder), ProgressReporter()
+        )
         for option, folder in (
             ("text.sampling=0.5", tmp_path / "run"),
             ("text.sampling=0", tmp_path / "plain"),
