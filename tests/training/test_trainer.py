@@ -406,7 +406,7 @@ def test_out_of_memory_in_validation_is_a_polyhead_error(make, tmp_path, monkeyp
     def full(*_):
         raise RuntimeError(OUT_OF_MEMORY)
 
-    monkeypatch.setattr(translation, "decode_all", full)
+    monkeypatch.setattr(translation, "quick_bleu", full)
     with raises(PolyheadError, "out_of_memory", "train.max_tokens") as caught:
         train(make("train.bleu_sentences=1"), tmp_path / "run")
     assert caught.value.exit_code == 1
