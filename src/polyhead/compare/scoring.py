@@ -39,7 +39,7 @@ from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.evaluation import Metric
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import EOS, PAD, UNK
-from polyhead.training.config import RunConfig
+from polyhead.training.config import RunConfig, build
 from polyhead.training.losses import Objective, TranslationLoss
 from polyhead.training.run_log import METRICS
 from polyhead.training.tasks.translation import objective_of
@@ -205,8 +205,7 @@ def training_cost(folder: Path, pairs: Sequence[Pair]) -> TrainingCost:
     """Return steps, tokens, time and FLOPs of one run."""
     progress = read_progress(folder / "last")["progress"]
     translator = Translator.from_dir(folder)
-    run = translator.run
-    assert run is not None
+    run = build(translator.saved.about["run"])
     timing = read_json(folder / "time.json", dict)
     per_step = timing["seconds"] / timing["steps"] if timing["steps"] else 0.0
     tokens = progress["tokens"]
