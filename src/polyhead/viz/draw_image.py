@@ -17,19 +17,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from polyhead.errors import ConfigError
-from polyhead.render.svg import (
-    INK,
-    MASKED,
-    PALETTE,
-    SOFT,
-    Length,
-    cells,
-    document,
-    label,
-    text_width,
-    truncate,
-    viridis,
-)
+from polyhead.render import svg
 from polyhead.viz.draw_text import GAP, MARGIN, check_cells
 from polyhead.viz.select import REDUCTIONS, Heads, check_heads, check_reduction
 from polyhead.viz.views import ImageView
@@ -86,24 +74,27 @@ def draw_image(view: ImageView, options: ImageViewOptions) -> str:
     height, width, _ = view.picture.shape
     side = LARGE if n_maps == 1 else SMALL
     pixel = side / width
-    size = (side, pixel * height)
     name, image = _embedded(view.picture)
     parts, right, y = _classes(view)
     beside = rows.pop(0) if len(rows[0]) == 1 else []
     rows = [[Tile("input image"), *beside], *rows]
-    apart = max(side, *(11 * text_width(tile.caption) for row in rows for tile in row))
+    apart = max(side, *(11 * svg.text_width(tile.caption) for row in rows for tile in row))
     for row in rows:
         for place, tile in enumerate(row):
             x = MARGIN + place * (apart + GAP)
-            parts.append(label(x, y + 12, tile.caption, colour=SOFT))
+            parts.append(svg.label(x, y + 12, tile.caption, colour=svg.SOFT))
             corner = f"translate({x:g} {y + 18:g})"
             if tile.weights is None or not options.alone:
                 parts.append(f'<use href="#{name}" transform="{corner} scale({pixel:g})"/>')
             if tile.weights is not None:
-                parts.append(_overlay(tile.weights, corner, size, options.alone))
+                largest, (n_rows, n_columns) = float(tile.weights.max()) or 1.0, tile.weights.shape
+                fills = [[svg.viridis(w / largest) for w in line] for line in tile.weights.tolist()]
+                scale = f"scale({side / n_columns:g} {pixel * height / n_rows:g})"
+                opacity = 1 if options.alone else OPACITY
+                parts.append(svg.cells(fills, f"{corner} {scale}", opacity))
             right = max(right, x + apart)
-        y += 18 + size[1] + GAP
-    return document(view.title, right + MARGIN, y, [f"<defs>{image}</defs>", *parts])
+        y += 18 + pixel * height + GAP
+    return svg.document(view.title, right + MARGIN, y, [f"<defs>{image}</defs>", *parts])
 
 
 def _rows(view: ImageView, options: ImageViewOptions) -> list[list[Tile]]:
@@ -136,34 +127,19 @@ def _heads(view: ImageView, layer: int, heads: Heads) -> list[Tile]:
 
 def _classes(view: ImageView) -> tuple[list[str], float, float]:
     """Draw the title and the likeliest classes; return also their width and their end."""
-    title = truncate(view.title, 40)
-    parts, width = (
-        [label(MARGIN, MARGIN + 12, title, size=13, bold=True)],
-        MARGIN + 13 * text_width(title),
-    )
-    y = MARGIN + 26.0
+    title, y = svg.truncate(view.title, 40), MARGIN + 26.0
+    parts = [svg.label(MARGIN, MARGIN + 12, title, size=13, bold=True)]
+    width = MARGIN + 13 * svg.text_width(title)
     for name, share in view.labels:
         bar = f'<rect x="{MARGIN}" y="{y + 4:g}" height="6" rx="3"'
-        parts.append(f'{bar} width="{BAR}" fill="{MASKED}"/>')
-        parts.append(f'{bar} width="{BAR * share:.4g}" fill="{PALETTE[0]}"/>')
-        parts.append(
-            label(MARGIN + BAR + 52, y + 11, f"{100 * share:.1f} %", anchor="end", colour=SOFT)
-        )
-        name = truncate(name, 40)
-        parts.append(label(MARGIN + BAR + 60, y + 11, name, colour=INK))
-        width, y = max(width, MARGIN + BAR + 60 + 11 * text_width(name)), y + LINE
+        parts.append(f'{bar} width="{BAR}" fill="{svg.MASKED}"/>')
+        parts.append(f'{bar} width="{BAR * share:.4g}" fill="{svg.PALETTE[0]}"/>')
+        percent, x = f"{100 * share:.1f} %", MARGIN + BAR + 52
+        parts.append(svg.label(x, y + 11, percent, anchor="end", colour=svg.SOFT))
+        name = svg.truncate(name, 40)
+        parts.append(svg.label(MARGIN + BAR + 60, y + 11, name, colour=svg.INK))
+        width, y = max(width, MARGIN + BAR + 60 + 11 * svg.text_width(name)), y + LINE
     return parts, width, y + GAP / 2
-
-
-def _overlay(
-    weights: Float[np.ndarray, "row column"], corner: str, size: tuple[Length, Length], alone: bool
-) -> str:
-    """Draw a map, transparent unless it is alone."""
-    largest = float(weights.max()) or 1.0
-    colours = [[viridis(weight / largest) for weight in line] for line in weights.tolist()]
-    rows, columns = weights.shape
-    place = f"{corner} scale({size[0] / columns:g} {size[1] / rows:g})"
-    return cells(colours, place, 1 if alone else OPACITY)
 
 
 def _embedded(picture: UInt8[np.ndarray, "height width channel"]) -> tuple[str, str]:

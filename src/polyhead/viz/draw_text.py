@@ -11,20 +11,8 @@ import math
 from collections.abc import Sequence
 
 from polyhead.errors import ConfigError
-from polyhead.render.svg import (
-    FADED,
-    INK,
-    MASKED,
-    PALETTE,
-    SOFT,
-    Length,
-    cells,
-    document,
-    label,
-    text_width,
-    truncate,
-    viridis,
-)
+from polyhead.render import svg
+from polyhead.render.svg import Length
 from polyhead.viz.select import Panel, SelectedMap, ViewOptions, select_maps
 from polyhead.viz.tokens import Token
 from polyhead.viz.views import AttentionView
@@ -60,21 +48,21 @@ def _heatmaps(title: str, maps: Sequence[SelectedMap], log: bool) -> str:
     for selected in maps:
         rows, columns = selected.rows, selected.columns
         side, (top, overhang) = _widest(rows) + 8, _tilted_size(columns)
-        parts.append(label(MARGIN, y + 12, _heading(selected), size=13, bold=True))
+        parts.append(svg.label(MARGIN, y + 12, _heading(selected), size=13, bold=True))
         y += 26
         per_row = 4 if len(maps) == 1 else len(selected.panels)
         for start in range(0, len(selected.panels), per_row):
             parts.append(_row_names(rows, MARGIN + side, y + 18 + top))
             for place, panel in enumerate(selected.panels[start : start + per_row]):
                 x = MARGIN + side + place * (len(columns) * CELL + GAP)
-                parts.append(label(x, y + 12, panel.name, colour=SOFT))
+                parts.append(svg.label(x, y + 12, panel.name, colour=svg.SOFT))
                 parts.append(_column_names(columns, x, y + 18 + top))
                 parts.append(_cells(panel, x, y + 18 + top, log))
-                named = x + 11 * text_width(panel.name)
+                named = x + 11 * svg.text_width(panel.name)
                 width = max(width, x + len(columns) * CELL + overhang, named)
             y += 18 + top + len(rows) * CELL + GAP
         y += GAP / 2
-    return document(title, width + MARGIN, y, parts)
+    return svg.document(title, width + MARGIN, y, parts)
 
 
 def check_cells(n_cells: int, options: str) -> None:
@@ -93,12 +81,12 @@ def _cells(panel: Panel, x: Length, y: Length, log: bool) -> str:
     unseen = panel.unseen.tolist()
     colours = [
         [
-            MASKED if hidden else viridis(log_scale(w) if log else w)
+            svg.MASKED if hidden else svg.viridis(log_scale(w) if log else w)
             for w, hidden in zip(line, unseen[row], strict=True)
         ]
         for row, line in enumerate(panel.weights.tolist())
     ]
-    return cells(colours, f"translate({x:g} {y:g}) scale({CELL})")
+    return svg.cells(colours, f"translate({x:g} {y:g}) scale({CELL})")
 
 
 def log_scale(weight: float) -> float:
@@ -109,7 +97,7 @@ def log_scale(weight: float) -> float:
 def _row_names(tokens: Sequence[Token], x: Length, y: Length) -> str:
     middle = y + CELL / 2 + 4
     return "".join(
-        label(x - 6, middle + row * CELL, _label(token), anchor="end")
+        svg.label(x - 6, middle + row * CELL, _label(token), anchor="end")
         for row, token in enumerate(tokens)
     )
 
@@ -117,7 +105,7 @@ def _row_names(tokens: Sequence[Token], x: Length, y: Length) -> str:
 def _column_names(tokens: Sequence[Token], x: Length, y: Length) -> str:
     return "".join(
         f'<g transform="translate({x + (column + 0.6) * CELL:g} {y - 5:g}) rotate(-{TILT})">'
-        f"{label(0, 0, _label(token))}</g>"
+        f"{svg.label(0, 0, _label(token))}</g>"
         for column, token in enumerate(tokens)
     )
 
@@ -128,66 +116,52 @@ def _column_names(tokens: Sequence[Token], x: Length, y: Length) -> str:
 def _lines(title: str, selected: SelectedMap) -> str:
     """Draw two columns of words, with a curve for each head between highlighted words."""
     side, between, top = _widest(selected.rows, 14) + 8, 300, MARGIN + 64
-    left = MARGIN + side
-    right = left + between
-    parts = [label(MARGIN, MARGIN + 12, _heading(selected), size=13, bold=True)]
-    for place, panel in enumerate(selected.panels):
-        x = MARGIN + 38 * place
-        square = f'<rect x="{x}" y="{MARGIN + 26}" width="12" height="12" rx="2"'
-        parts.append(f'{square} fill="{_colour(panel)}"/>')
-        parts.append(label(x + 16, MARGIN + 36, str(panel.head), colour=SOFT))
+    left, right = MARGIN + side, MARGIN + side + between
+    n_lines = max(len(selected.rows), len(selected.columns))
+    middles = [top + (line + 0.5) * ROW for line in range(n_lines)]
+    parts = [svg.label(MARGIN, MARGIN + 12, _heading(selected), size=13, bold=True)]
     for tokens, highlighted, edge, anchor in (
         (selected.rows, selected.highlighted_rows, left - 8, "end"),
         (selected.columns, selected.highlighted_columns, right + 8, "start"),
     ):
         for number, token in enumerate(tokens):
-            colour, y = INK if number in highlighted else FADED, _middle(top, number) + 5
-            parts.append(label(edge, y, _label(token), size=14, anchor=anchor, colour=colour))
+            colour, y = svg.INK if number in highlighted else svg.FADED, middles[number] + 5
+            parts.append(svg.label(edge, y, _label(token), size=14, anchor=anchor, colour=colour))
+    n_heads = len(selected.panels)
     for place, panel in enumerate(selected.panels):
-        offset = _offset(place, len(selected.panels))
+        assert isinstance(panel.head, int)
+        x, colour = MARGIN + 38 * place, svg.PALETTE[(panel.head - 1) % len(svg.PALETTE)]
+        square = f'<rect x="{x}" y="{MARGIN + 26}" width="12" height="12" rx="2"'
+        parts.append(f'{square} fill="{colour}"/>')
+        parts.append(svg.label(x + 16, MARGIN + 36, str(panel.head), colour=svg.SOFT))
+        offset = (place - (n_heads - 1) / 2) * min(2.5, 0.6 * ROW / n_heads)  # all stay visible
         curves = [
-            _curve((left, _middle(top, row)), (right, _middle(top, column) + offset), weight)
+            _curve((left, middles[row]), (right, middles[column] + offset), weight)
             for row in sorted(selected.highlighted_rows)
             for column, weight in enumerate(panel.weights[row].tolist())
             if weight >= MIN_WEIGHT and column in selected.highlighted_columns
         ]
         group = f'<g class="head" data-head="{panel.head}" fill="none" stroke-width="2"'
-        parts.append(f'{group} stroke="{_colour(panel)}">{"".join(curves)}</g>')
-    width = max(right + _widest(selected.columns, 14) + 8, MARGIN + 38 * len(selected.panels))
-    height = top + max(len(selected.rows), len(selected.columns)) * ROW
-    return document(title, width + MARGIN, height + MARGIN, parts)
-
-
-def _middle(top: Length, place: int) -> float:
-    return top + (place + 0.5) * ROW
-
-
-def _offset(place: int, count: int) -> float:
-    """Return the offset of a head's curves, so that those of all heads stay visible."""
-    return (place - (count - 1) / 2) * min(2.5, 0.6 * ROW / count)
+        parts.append(f'{group} stroke="{colour}">{"".join(curves)}</g>')
+    width = max(right + _widest(selected.columns, 14) + 8, MARGIN + 38 * n_heads)
+    return svg.document(title, width + MARGIN, top + n_lines * ROW + MARGIN, parts)
 
 
 def _curve(start: tuple[Length, Length], end: tuple[Length, Length], weight: float) -> str:
     middle = (start[0] + end[0]) / 2
     bend = f"C{middle:g} {start[1]:g} {middle:g} {end[1]:g} {end[0]:g} {end[1]:g}"
-    opacity = f"{min(weight, 1):.4g}"
-    return f'<path d="M{start[0]:g} {start[1]:g}{bend}" stroke-opacity="{opacity}"/>'
-
-
-def _colour(panel: Panel) -> str:
-    assert isinstance(panel.head, int)
-    return PALETTE[(panel.head - 1) % len(PALETTE)]
+    return f'<path d="M{start[0]:g} {start[1]:g}{bend}" stroke-opacity="{min(weight, 1):.4g}"/>'
 
 
 # Text
 
 
 def _label(token: Token) -> str:
-    return truncate(token.text if token.text.strip() else "␣", 9)
+    return svg.truncate(token.text if token.text.strip() else "␣", 9)
 
 
 def _widest(tokens: Sequence[Token], size: int = 11) -> float:
-    return max(size * text_width(_label(token)) for token in tokens)
+    return max(size * svg.text_width(_label(token)) for token in tokens)
 
 
 def _tilted_size(tokens: Sequence[Token]) -> tuple[float, float]:

@@ -164,7 +164,9 @@ def _select(view: AttentionView, attention: AttentionMap, options: ViewOptions) 
     )
     if not visible_rows or not visible_columns:
         raise ConfigError("there are only special tokens, which are hidden", "nothing_to_draw")
-    chosen_rows, chosen_columns = _rows(rows, options.word), _columns(columns, options.column)
+    chosen_rows, column = _rows(rows, options.word), options.column
+    if column is not None and not 1 <= column <= len(columns):
+        raise ConfigError(f"column {column}: expected 1 to {len(columns)}", "unknown_column")
     field = np.ix_(visible_rows, visible_columns)
     return SelectedMap(
         attention.kind,
@@ -176,13 +178,17 @@ def _select(view: AttentionView, attention: AttentionMap, options: ViewOptions) 
             for panel in _panels(attention, options.heads)
         ),
         frozenset(place for place, i in enumerate(visible_rows) if i in chosen_rows),
-        frozenset(place for place, i in enumerate(visible_columns) if i in chosen_columns),
+        frozenset(n for n, i in enumerate(visible_columns) if column in (None, i + 1)),
     )
 
 
 def _panels(attention: AttentionMap, heads: Heads) -> list[Panel]:
     n_heads = len(attention.weights)
-    unseen = ~attention.seen if attention.seen is not None else _masked(attention)
+    if attention.seen is not None:
+        unseen = ~attention.seen
+    else:  # the later positions, which a decoder cannot see
+        later = np.triu(np.ones(attention.weights.shape[1:], dtype=np.bool_), k=1)
+        unseen = (attention.weights == 0) & later & (attention.kind == "decoder")
     if isinstance(heads, str):
         weights = (np.mean if heads == "mean" else np.max)(attention.weights, axis=0)
         return [Panel(REDUCTIONS[heads].format(n_heads), weights, np.logical_and.reduce(unseen))]
@@ -190,12 +196,6 @@ def _panels(attention: AttentionMap, heads: Heads) -> list[Panel]:
         Panel(head, attention.weights[head - 1], unseen[head - 1])
         for head in heads or range(1, n_heads + 1)
     ]
-
-
-def _masked(attention: AttentionMap) -> Bool[np.ndarray, "head query key"]:
-    """Mark the later positions, which a decoder cannot see."""
-    later = np.triu(np.ones(attention.weights.shape[1:], dtype=np.bool_), k=1)
-    return (attention.weights == 0) & later & (attention.kind == "decoder")
 
 
 def _rows(tokens: Sequence[Token], word: str | int | None) -> list[int]:
@@ -214,11 +214,3 @@ def _rows(tokens: Sequence[Token], word: str | int | None) -> list[int]:
         expected = ", ".join(f"{row + 1} ‘{token.text}’" for row, token in enumerate(tokens))
         raise ConfigError(f"word {word!r}: the rows are {expected}", "unknown_word")
     return rows
-
-
-def _columns(tokens: Sequence[Token], column: int | None) -> list[int]:
-    if column is None:
-        return list(range(len(tokens)))
-    if not 1 <= column <= len(tokens):
-        raise ConfigError(f"column {column}: expected 1 to {len(tokens)}", "unknown_column")
-    return [column - 1]
