@@ -6,10 +6,8 @@ import urllib.error
 from dataclasses import replace
 
 import pytest
-from asgi import Running
 from libretranslatepy import LibreTranslateAPI
 
-from polyhead.server.model_registry import ModelRegistry
 from polyhead.server.routes.libretranslate import detect_language, insert_texts, parse_document
 
 FORM = ("content-type", "application/x-www-form-urlencoded")
@@ -23,10 +21,8 @@ def best(server, text, **changes):
 
 def test_the_official_client_translates_and_lists_languages(process, server):
     client = LibreTranslateAPI(process.url)
-    assert (
-        client.translate("내일 회의가 있어요.", "ko", "en")
-        == best(server, "내일 회의가 있어요.")[0]
-    )
+    text = "내일 회의가 있어요."
+    assert client.translate(text, "ko", "en") == best(server, text)[0]
     assert client.languages() == [
         {"code": "ko", "name": "Korean", "targets": ["en"]},
         {"code": "en", "name": "English", "targets": []},
@@ -82,19 +78,15 @@ def test_languages_are_detected_by_script(text, codes, result):
     assert detect_language([text], codes) == result
 
 
-def test_auto_selects_the_model_of_the_detected_language(registry, served):
+def test_auto_selects_the_model_of_the_detected_language(served, another):
     korean = served("translate")
-    english = replace(korean, name="english", about=replace(korean.about, source_language="de"))
-    running = Running(ModelRegistry((english, *registry.models)))
-    try:
-        sent = {"source": "auto", "target": "en"}
-        for text, code in (("가나", "ko"), ("Straße", "de"), ("…", "de")):
-            result = running.post("/translate", {**sent, "q": text}).json()
-            assert result["detectedLanguage"]["language"] == code
-        wrong = running.post("/translate", {**sent, "q": "가", "target": "ko"})
-        assert (wrong.status, wrong.json()["field"]) == (400, "target")
-    finally:
-        running.close()
+    german = replace(korean, name="german", about=replace(korean.about, source_language="de"))
+    running, sent = another(german, korean), {"source": "auto", "target": "en"}
+    for text, code in (("가나", "ko"), ("Straße", "de"), ("…", "de")):
+        result = running.post("/translate", {**sent, "q": text}).json()
+        assert result["detectedLanguage"]["language"] == code
+    wrong = running.post("/translate", {**sent, "q": "가", "target": "ko"})
+    assert (wrong.status, wrong.json()["field"]) == (400, "target")
 
 
 def test_forms_and_json_give_the_same_result(server):

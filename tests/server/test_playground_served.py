@@ -5,8 +5,9 @@ import urllib.request
 
 import numpy as np
 import pytest
+from browsing import canvas_pixels, download
+from views import colours
 
-from polyhead.render.svg import viridis
 from polyhead.viz.views import AttentionView
 
 pytestmark = pytest.mark.browser
@@ -44,17 +45,9 @@ def test_cells_have_the_colours_of_the_servers_weights(open_page, process):
     ids = [token["id"] for token in best["tokens"] if not token["special"]]
     look = {"text": TEXT, "target_ids": ids, "format": "json"}
     weights = AttentionView.from_json(ask(process, "/v1/attention", look)).find("cross", 2).weights
-    seen = page.evaluate("""() => {
-      const canvas = document.querySelector("#cells");
-      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-      return [canvas.height, canvas.width, ...data];
-    }""")
-    colours = np.array(seen[2:]).reshape(seen[0], seen[1], 4)[..., :3]
-    assert colours.shape[:2] == weights.shape[1:]
-    for row, column in np.ndindex(*colours.shape[:2]):
-        colour = viridis(float(weights[0, row, column]))
-        wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-        assert np.abs(colours[row, column] - wanted).max() <= 1
+    seen = canvas_pixels(page)[..., :3]
+    assert seen.shape[:2] == weights.shape[1:]
+    assert np.abs(seen - colours(weights[0])).max() <= 1
 
 
 def test_steps_and_the_beam_tree_are_shown(open_page):
@@ -100,9 +93,7 @@ def test_an_image_is_classified_and_its_view_saved(open_page, picture):
     page.locator("#file").set_input_files(picture)
     page.wait_for_selector("#map")
     assert page.locator(".answer bdi").count() >= 2
-    with page.expect_download() as waiting:
-        page.locator("#save-svg").click()
-    saved = waiting.value.path().read_text(encoding="utf-8")
+    saved = download(page, "svg").path().read_text(encoding="utf-8")
     assert "layer 2, head 1 · 0 to" in saved
     assert saved.count('class="cells"') == 1
 

@@ -31,6 +31,15 @@ def post(running, content, path="/v1/translate"):
         connection.close()
 
 
+def raw_post(content):
+    """Return the bytes of a request."""
+    body = json.dumps(content).encode()
+    return (
+        b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    )
+
+
 def waiting(running, count):
     """Wait until this many requests are open."""
     for _ in range(500):
@@ -56,13 +65,8 @@ def test_sigterm_finishes_accepted_requests_and_exits_with_0(start):
     late = socket.create_connection((running.host, running.port))  # accepted, but without a request
     started = time.monotonic()
     running.process.send_signal(signal.SIGTERM)
-    line = running.process.stderr.readline()
-    assert "stopping" in line
-    body = json.dumps(QUICK).encode()
-    late.sendall(
-        b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-    )
+    assert "stopping" in running.process.stderr.readline()
+    late.sendall(raw_post(QUICK))
     refused = late.recv(4096)
     late.close()
     for client in clients:
@@ -98,12 +102,7 @@ def test_a_hanging_server_exits_with_1(models, name, reason):
         try:
             host, port = re.search(r"//(.*):(\d+)/", process.stderr.readline()).groups()
             with socket.create_connection((host, int(port))) as client:
-                body = json.dumps({"text": "가 " * 300}).encode()
-                client.sendall(
-                    b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\n"
-                    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-                    % (len(body), body)
-                )
+                client.sendall(raw_post({"text": "가 " * 300}))
                 time.sleep(0.5)
                 started = time.monotonic()
                 process.send_signal(signal.SIGTERM)

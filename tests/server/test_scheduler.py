@@ -14,6 +14,8 @@ from polyhead.server.scheduler import Scheduler
 from polyhead.server.settings import Settings
 from polyhead.server.worker import BatchKey, QueuedRequest
 
+pytestmark = pytest.mark.anyio
+
 
 class Model:
     """Doubles numbers, records its batches, and can be paused."""
@@ -76,19 +78,24 @@ class Countdown:
         self.slots = {r: slot for r, slot in self.slots.items() if r not in requests}
 
 
-def run(scenario, **settings):
-    """Run a scenario with its own scheduler and model."""
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
 
-    async def start():
-        scheduler, model = Scheduler(Settings(**settings), Metrics()), Model()
-        scheduler.worker.start()
-        try:
-            return await scenario(scheduler, model)
-        finally:
-            model.resumed.set()
-            scheduler.worker.close(timeout=10.0)
 
-    return asyncio.run(start())
+@pytest.fixture
+def model():
+    return Model()
+
+
+@pytest.fixture
+async def scheduler(model):
+    """Start a scheduler with its worker."""
+    scheduler = Scheduler(Settings(), Metrics())
+    scheduler.worker.start()
+    yield scheduler
+    model.resumed.set()
+    scheduler.worker.close(timeout=10.0)
 
 
 async def until(condition):
@@ -114,119 +121,102 @@ async def paused(scheduler, model, key=None, content=1):
     return first
 
 
-def test_requests_with_one_key_share_a_batch_and_get_their_own_results():
-    async def scenario(scheduler, model):
-        first = await paused(scheduler, model)
-        pairs = [await submit(scheduler, model.key(), n, 10 * n) for n in range(5)]
-        other = await submit(scheduler, model.key("b"), 100)
-        model.resumed.set()
-        assert await first == [2]
-        assert [await pair for pair in pairs] == [[2 * n, 20 * n] for n in range(5)]
-        assert await other == [200]
-        return model.batches
-
-    first, *rest = run(scenario)
+async def test_requests_with_one_key_share_a_batch_and_get_their_own_results(scheduler, model):
+    first = await paused(scheduler, model)
+    pairs = [await submit(scheduler, model.key(), n, 10 * n) for n in range(5)]
+    other = await submit(scheduler, model.key("b"), 100)
+    model.resumed.set()
+    assert await first == [2]
+    assert [await pair for pair in pairs] == [[2 * n, 20 * n] for n in range(5)]
+    assert await other == [200]
+    first, *rest = model.batches
     assert first == [1]
     assert sorted(map(sorted, rest)) == [[0, 0, 1, 2, 3, 4, 10, 20, 30, 40], [100]]
 
 
-def test_a_batch_has_at_most_max_slots_and_max_tokens_with_padding():
-    async def scenario(scheduler, model):
-        first = await paused(scheduler, model)
-        key = model.key("slots", max_slots=2)
-        slots = [await submit(scheduler, key, n) for n in range(5)]
-        key = model.key("tokens", max_tokens=12)
-        tokens = [await submit(scheduler, key, n, sizes=[n]) for n in (3, 4, 4, 6, 100)]
-        model.resumed.set()
-        await asyncio.gather(first, *slots, *tokens)
-        return model.batches
-
-    batches = run(scenario)
-    assert batches[1:4] == [[0, 1], [2, 3], [4]]
-    assert batches[4:] == [[3, 4, 4], [6], [100]]
+async def test_a_batch_has_at_most_max_slots_and_max_tokens_with_padding(scheduler, model):
+    first = await paused(scheduler, model)
+    key = model.key("slots", max_slots=2)
+    slots = [await submit(scheduler, key, n) for n in range(5)]
+    key = model.key("tokens", max_tokens=12)
+    tokens = [await submit(scheduler, key, n, sizes=[n]) for n in (3, 4, 4, 6, 100)]
+    model.resumed.set()
+    await asyncio.gather(first, *slots, *tokens)
+    assert model.batches[1:] == [[0, 1], [2, 3], [4], [3, 4, 4], [6], [100]]
 
 
-def test_a_short_request_is_served_before_the_rest_of_a_long_one(monkeypatch):
+async def test_a_short_request_is_served_before_the_rest_of_a_long_one(
+    scheduler, model, monkeypatch
+):
     monkeypatch.setattr(worker, "YIELD_SECONDS", 60)
-
-    async def scenario(scheduler, model):
-        first = await paused(scheduler, model)
-        key = model.key("x", max_slots=1)
-        long = await submit(scheduler, key, *range(50))
-        short = await submit(scheduler, key, 1000)
-        model.resumed.set()
-        await asyncio.gather(first, long, short)
-        return model.batches.index([1000])
-
-    assert run(scenario) == 2
+    first = await paused(scheduler, model)
+    key = model.key("x", max_slots=1)
+    long = await submit(scheduler, key, *range(50))
+    short = await submit(scheduler, key, 1000)
+    model.resumed.set()
+    await asyncio.gather(first, long, short)
+    assert model.batches.index([1000]) == 2
 
 
-def test_a_full_queue_rejects_with_429_and_retry_after():
-    async def scenario(scheduler, model):
-        first = await paused(scheduler, model)
-        queued = [await submit(scheduler, model.key(), n) for n in range(4)]
-        with pytest.raises(HTTPError) as rejected:
-            await (await submit(scheduler, model.key(), 5))
-        model.resumed.set()
-        await asyncio.gather(first, *queued)
-        return rejected.value
-
-    error = run(scenario, queue=4)
-    assert error.status == 429
-    assert int(error.headers["Retry-After"]) >= 1
+async def test_a_full_queue_rejects_with_429_and_retry_after(scheduler, model):
+    scheduler.settings = Settings(queue=4)
+    first = await paused(scheduler, model)
+    queued = [await submit(scheduler, model.key(), n) for n in range(4)]
+    with pytest.raises(HTTPError) as rejected:
+        await (await submit(scheduler, model.key(), 5))
+    model.resumed.set()
+    await asyncio.gather(first, *queued)
+    assert rejected.value.status == 429
+    assert int(rejected.value.headers["Retry-After"]) >= 1
 
 
-def test_a_request_larger_than_the_queue_occupies_a_quarter_of_it(monkeypatch):
+async def test_a_request_larger_than_the_queue_occupies_a_quarter_of_it(
+    scheduler, model, monkeypatch
+):
     monkeypatch.setattr(worker, "YIELD_SECONDS", 60)
-
-    async def scenario(scheduler, model):
-        first = await paused(scheduler, model)
-        key = model.key("x", max_slots=1)
-        long = await submit(scheduler, key, *range(40))
-        assert len(scheduler.worker.queue) == 2
-        others = [await submit(scheduler, key, 1000 + n) for n in range(6)]
-        with pytest.raises(HTTPError):
-            await (await submit(scheduler, key, 2000))
-        model.resumed.set()
-        await first
-        assert await long == [2 * n for n in range(40)]
-        assert [await other for other in others] == [[2000 + 2 * n] for n in range(6)]
-        assert len(scheduler.worker.queue) == 0
-        return max(model.batches.index([1000 + n]) for n in range(6))
-
-    assert run(scenario, queue=8) <= 20  # of 47
+    scheduler.settings = Settings(queue=8)
+    first = await paused(scheduler, model)
+    key = model.key("x", max_slots=1)
+    long = await submit(scheduler, key, *range(40))
+    assert len(scheduler.worker.queue) == 2
+    others = [await submit(scheduler, key, 1000 + n) for n in range(6)]
+    with pytest.raises(HTTPError):
+        await (await submit(scheduler, key, 2000))
+    model.resumed.set()
+    await first
+    assert await long == [2 * n for n in range(40)]
+    assert [await other for other in others] == [[2000 + 2 * n] for n in range(6)]
+    assert scheduler.worker.queue == []
+    assert max(model.batches.index([1000 + n]) for n in range(6)) <= 20  # of 47
 
 
-def test_a_failing_part_ends_its_request_and_removes_the_rest():
-    async def scenario(scheduler, model):
-        key = model.key(max_slots=1)
-        contents = [*range(5), "bad", *range(100, 200)]
-        with pytest.raises(ConfigError, match="bad"):
-            await (await submit(scheduler, key, *contents))
-        assert len(scheduler.worker.queue) == 0
-        return model.batches
-
-    assert len(run(scenario, queue=4)) < 100
+async def test_a_failing_part_ends_its_request_and_removes_the_rest(scheduler, model):
+    scheduler.settings = Settings(queue=4)
+    key = model.key(max_slots=1)
+    contents = [*range(5), "bad", *range(100, 200)]
+    with pytest.raises(ConfigError, match="bad"):
+        await (await submit(scheduler, key, *contents))
+    assert scheduler.worker.queue == []
+    assert len(model.batches) < 100
 
 
-def test_a_disconnected_client_frees_its_place_in_the_queue():
-    async def scenario(scheduler, model):
-        first = await paused(scheduler, model)
-        left = asyncio.Event()
-        cancelled = await submit(scheduler, model.key(), 7, disconnected=left)
-        assert len(scheduler.worker.queue) == 1
-        left.set()
-        with pytest.raises(ClientDisconnected):
-            await cancelled
-        assert len(scheduler.worker.queue) == 0
-        model.resumed.set()
-        await first
-        return model.batches
-
-    assert run(scenario) == [[1]]
+async def test_a_disconnected_client_frees_its_place_in_the_queue(scheduler, model):
+    first = await paused(scheduler, model)
+    left = asyncio.Event()
+    cancelled = await submit(scheduler, model.key(), 7, disconnected=left)
+    assert len(scheduler.worker.queue) == 1
+    left.set()
+    with pytest.raises(ClientDisconnected):
+        await cancelled
+    assert scheduler.worker.queue == []
+    model.resumed.set()
+    await first
+    assert model.batches == [[1]]
 
 
-def test_a_computation_is_cancelled_when_its_client_disconnects_or_the_server_closes():
+async def test_a_computation_is_cancelled_when_its_client_disconnects_or_the_server_closes(
+    scheduler,
+):
     entered, ended = threading.Event(), []
 
     def work(is_cancelled):
@@ -236,218 +226,175 @@ def test_a_computation_is_cancelled_when_its_client_disconnects_or_the_server_cl
         ended.append(True)
         raise Cancelled
 
-    async def scenario(scheduler, _model):
-        left = asyncio.Event()
-        cancelled = asyncio.ensure_future(scheduler.run(work, left.wait()))
-        await until(entered.is_set)
-        assert not ended
-        left.set()
-        with pytest.raises(ClientDisconnected):
-            await cancelled
-        assert await scheduler.run(lambda _: 8, asyncio.Event().wait()) == 8
-        assert ended == [True]
-        entered.clear()
-        closed = asyncio.ensure_future(scheduler.run(work, asyncio.Event().wait()))
-        await until(entered.is_set)
-        assert scheduler.worker.close(timeout=10.0)
-        with pytest.raises(Cancelled):
-            await closed
-
-    run(scenario)
+    left = asyncio.Event()
+    cancelled = asyncio.ensure_future(scheduler.run(work, left.wait()))
+    await until(entered.is_set)
+    assert not ended
+    left.set()
+    with pytest.raises(ClientDisconnected):
+        await cancelled
+    assert await scheduler.run(lambda _: 8, asyncio.Event().wait()) == 8
+    assert ended == [True]
+    entered.clear()
+    closed = asyncio.ensure_future(scheduler.run(work, asyncio.Event().wait()))
+    await until(entered.is_set)
+    assert scheduler.worker.close(timeout=10.0)
+    with pytest.raises(Cancelled):
+        await closed
     assert ended == [True, True]
 
 
-def test_closing_does_not_wait_for_a_hanging_thread():
-    async def scenario(scheduler, model):
-        first = await paused(scheduler, model)
-        first.cancel()
-        assert not scheduler.worker.close(timeout=0.05)
-
-    run(scenario)
+async def test_closing_does_not_wait_for_a_hanging_thread(scheduler, model):
+    first = await paused(scheduler, model)
+    first.cancel()
+    assert not scheduler.worker.close(timeout=0.05)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_requests_and_streams_fail_with_503_after_the_thread_has_failed(caplog):
+async def test_requests_and_streams_fail_with_503_after_the_thread_has_failed(
+    scheduler, model, caplog
+):
     def fail(_contents, _is_cancelled):
         raise SystemExit
 
-    async def scenario(scheduler, model):
-        assert scheduler.worker.is_alive
-        in_slot = await paused(scheduler, model, model.running_key("r"), 1000)
-        failing = [await submit(scheduler, BatchKey("x", fail), 1)]
-        failing += [in_slot, await submit(scheduler, model.key(), 1)]
-        stream = scheduler.stream(lambda: iter(lambda: "x", None))
-        model.resumed.set()
-        for future in failing:
-            with pytest.raises(HTTPError) as failed:
-                await asyncio.wait_for(future, 20)  # before the deadline
-            assert failed.value.status == 503
-        pieces = [await stream.pieces.get()]
-        while pieces[-1] == "x":
-            pieces.append(await stream.pieces.get())
-        assert isinstance(pieces[-1], HTTPError)
-        assert not scheduler.worker.is_alive
-        with pytest.raises(HTTPError) as rejected:
-            scheduler.stream(lambda: iter("a"))
-        assert rejected.value.status == 503
-        with pytest.raises(HTTPError) as rejected:
-            await (await submit(scheduler, model.key(), 1))
-        assert rejected.value.status == 503
-
-    run(scenario)
+    assert scheduler.worker.is_alive
+    in_slot = await paused(scheduler, model, model.running_key("r"), 1000)
+    failing = [await submit(scheduler, BatchKey("x", fail), 1)]
+    failing += [in_slot, await submit(scheduler, model.key(), 1)]
+    stream = scheduler.stream(lambda: iter(lambda: "x", None))
+    model.resumed.set()
+    for future in failing:
+        with pytest.raises(HTTPError) as failed:
+            await asyncio.wait_for(future, 20)  # before the deadline
+        assert failed.value.status == 503
+    pieces = [await stream.pieces.get()]
+    while pieces[-1] == "x":
+        pieces.append(await stream.pieces.get())
+    assert isinstance(pieces[-1], HTTPError)
+    assert not scheduler.worker.is_alive
+    with pytest.raises(HTTPError) as rejected:
+        scheduler.stream(lambda: iter("a"))
+    assert rejected.value.status == 503
+    with pytest.raises(HTTPError) as rejected:
+        await (await submit(scheduler, model.key(), 1))
+    assert rejected.value.status == 503
     assert "thread has failed" in caplog.text
 
 
-def test_requests_fail_with_503_after_the_deadline():
-    async def scenario(scheduler, model):
-        first = await paused(scheduler, model)
-        for future in (first, await submit(scheduler, model.key(), 7)):
-            with pytest.raises(HTTPError) as expired:
-                await future
-            assert expired.value.status == 503
-
-    run(scenario, deadline_seconds=0.05)
+async def test_requests_fail_with_503_after_the_deadline(scheduler, model):
+    scheduler.settings = Settings(deadline_seconds=0.05)
+    first = await paused(scheduler, model)
+    for future in (first, await submit(scheduler, model.key(), 7)):
+        with pytest.raises(HTTPError) as expired:
+            await future
+        assert expired.value.status == 503
 
 
-def test_a_failing_request_does_not_affect_the_rest_of_its_batch():
-    async def scenario(scheduler, model):
-        first = await paused(scheduler, model)
-        good = [await submit(scheduler, model.key(), n) for n in range(3)]
-        bad = await submit(scheduler, model.key(), "bad")
-        model.resumed.set()
-        await first
-        assert [await future for future in good] == [[0], [2], [4]]
-        with pytest.raises(ConfigError, match="bad"):
-            await bad
-
-    run(scenario)
+async def test_a_failing_request_does_not_affect_the_rest_of_its_batch(scheduler, model):
+    first = await paused(scheduler, model)
+    good = [await submit(scheduler, model.key(), n) for n in range(3)]
+    bad = await submit(scheduler, model.key(), "bad")
+    model.resumed.set()
+    await first
+    assert [await future for future in good] == [[0], [2], [4]]
+    with pytest.raises(ConfigError, match="bad"):
+        await bad
 
 
-def test_stop_iteration_is_reported_as_an_error():
-    async def scenario(scheduler, _model):
-        work = scheduler.run(lambda _: next(iter(())), asyncio.Event().wait())
-        with pytest.raises(RuntimeError, match="StopIteration"):
-            await asyncio.wait_for(work, 20)
-
-    run(scenario)
+async def test_stop_iteration_is_reported_as_an_error(scheduler):
+    work = scheduler.run(lambda _: next(iter(())), asyncio.Event().wait())
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(work, 20)
 
 
-def test_a_single_client_is_served_without_delay():
-    async def scenario(scheduler, model):
-        for n in range(5):
-            assert await (await submit(scheduler, model.key(), n)) == [2 * n]
-
-    run(scenario, delay_seconds=600.0)
+async def test_a_single_client_is_served_without_delay(scheduler, model):
+    scheduler.worker.delay_seconds = 600.0
+    for n in range(5):
+        assert await (await submit(scheduler, model.key(), n)) == [2 * n]
 
 
-def test_streams_alternate_with_batches_and_can_be_cancelled():
-    async def scenario(scheduler, model):
-        endless = scheduler.stream(lambda: iter(lambda: "x", None))
-        assert await endless.pieces.get() == "x"
-        assert await (await submit(scheduler, model.key(), 4)) == [8]
-        assert await endless.pieces.get() == "x"
-        endless.is_cancelled = True
-        while await endless.pieces.get() is not None:
-            pass
-        short = scheduler.stream(lambda: iter("ab"))
-        return [await short.pieces.get() for _ in range(3)]
-
-    assert run(scenario) == ["a", "b", None]
+async def test_streams_alternate_with_batches_and_can_be_cancelled(scheduler, model):
+    endless = scheduler.stream(lambda: iter(lambda: "x", None))
+    assert await endless.pieces.get() == "x"
+    assert await (await submit(scheduler, model.key(), 4)) == [8]
+    assert await endless.pieces.get() == "x"
+    endless.is_cancelled = True
+    while await endless.pieces.get() is not None:
+        pass
+    short = scheduler.stream(lambda: iter("ab"))
+    assert [await short.pieces.get() for _ in range(3)] == ["a", "b", None]
 
 
-def test_a_failing_stream_ends_with_its_error():
-    async def scenario(scheduler, _model):
-        def fail():
-            raise ConfigError("no", "no")
+async def test_a_failing_stream_ends_with_its_error(scheduler):
+    def fail():
+        raise ConfigError("no", "no")
 
-        return await scheduler.stream(fail).pieces.get()
-
-    assert run(scenario).code == "no"
+    assert (await scheduler.stream(fail).pieces.get()).code == "no"
 
 
-def test_a_late_request_joins_a_running_batch_and_leaves_when_it_is_done():
-    async def scenario(scheduler, model):
-        key = model.running_key()
-        slow = await paused(scheduler, model, key, 6)
-        quick = await submit(scheduler, key, 2)
-        model.resumed.set()
-        assert await quick == [4]
-        assert await slow == [12]
-        return model.batches
-
-    assert run(scenario) == [["6"], ["2", "6"], ["2", "6"], ["6"], ["6"], ["6"]]
+async def test_a_late_request_joins_a_running_batch_and_leaves_when_it_is_done(scheduler, model):
+    key = model.running_key()
+    slow = await paused(scheduler, model, key, 6)
+    quick = await submit(scheduler, key, 2)
+    model.resumed.set()
+    assert await quick == [4]
+    assert await slow == [12]
+    assert model.batches == [["6"], ["2", "6"], ["2", "6"], ["6"], ["6"], ["6"]]
 
 
-def test_a_full_running_batch_does_not_delay_other_keys():
-    async def scenario(scheduler, model):
-        key = model.running_key(max_slots=2)
-        first = await paused(scheduler, model, key, 3)
-        rest = [await submit(scheduler, key, 3) for _ in range(4)]
-        other = await submit(scheduler, model.running_key("b"), 1)
-        model.resumed.set()
-        assert await asyncio.gather(first, other, *rest) == [[6], [2], [6], [6], [6], [6]]
-        return model.batches
-
-    batches = run(scenario)
-    assert max(len(batch) for batch in batches) == 2
-    assert batches.index(["1"]) < 4
+async def test_a_full_running_batch_does_not_delay_other_keys(scheduler, model):
+    key = model.running_key(max_slots=2)
+    first = await paused(scheduler, model, key, 3)
+    rest = [await submit(scheduler, key, 3) for _ in range(4)]
+    other = await submit(scheduler, model.running_key("b"), 1)
+    model.resumed.set()
+    assert await asyncio.gather(first, other, *rest) == [[6], [2], [6], [6], [6], [6]]
+    assert max(len(batch) for batch in model.batches) == 2
+    assert model.batches.index(["1"]) < 4
 
 
-def test_a_second_running_batch_starts_when_the_first_is_not_open():
-    async def scenario(scheduler, model):
-        key = model.running_key(n_open_steps=1)
-        first = await paused(scheduler, model, key, 4)
-        late = await submit(scheduler, key, 2)
-        model.resumed.set()
-        assert await asyncio.gather(first, late) == [[8], [4]]
-        return model.batches
-
-    batches = run(scenario)
-    assert ["2", "4"] not in batches
-    assert batches.index(["2"]) < 4
+async def test_a_second_running_batch_starts_when_the_first_is_not_open(scheduler, model):
+    key = model.running_key(n_open_steps=1)
+    first = await paused(scheduler, model, key, 4)
+    late = await submit(scheduler, key, 2)
+    model.resumed.set()
+    assert await asyncio.gather(first, late) == [[8], [4]]
+    assert ["2", "4"] not in model.batches
+    assert model.batches.index(["2"]) < 4
 
 
 @pytest.mark.parametrize("content", ["bad", "worse"])
-def test_requests_of_a_failed_running_batch_are_computed_alone(content):
-    async def scenario(scheduler, model):
-        key = model.running_key()
-        good = await paused(scheduler, model, key, 5)
-        failing = await submit(scheduler, key, content)
-        model.resumed.set()
-        assert await good == [10]
-        if content == "bad":
-            with pytest.raises(ConfigError, match="bad"):
-                await failing
-        else:  # it only cannot be added to others
-            assert await failing == ["worseworse"]
-        assert await (await submit(scheduler, key, 1)) == [2]
-
-    run(scenario)
+async def test_requests_of_a_failed_running_batch_are_computed_alone(scheduler, model, content):
+    key = model.running_key()
+    good = await paused(scheduler, model, key, 5)
+    failing = await submit(scheduler, key, content)
+    model.resumed.set()
+    assert await good == [10]
+    if content == "bad":
+        with pytest.raises(ConfigError, match="bad"):
+            await failing
+    else:  # it only cannot be added to others
+        assert await failing == ["worseworse"]
+    assert await (await submit(scheduler, key, 1)) == [2]
 
 
-def test_a_whole_batch_is_computed_where_no_running_one_can_start(caplog):
-    async def scenario(scheduler, model):
-        key = BatchKey("a", model.run, start=lambda: 1 / 0)
-        assert await (await submit(scheduler, key, 4)) == [8]
-        return model.batches
-
-    assert run(scenario) == [[4]]
+async def test_a_whole_batch_is_computed_where_no_running_one_can_start(scheduler, model, caplog):
+    key = BatchKey("a", model.run, start=lambda: 1 / 0)
+    assert await (await submit(scheduler, key, 4)) == [8]
+    assert model.batches == [[4]]
     (record,) = caplog.records
     assert record.exc_info[0] is ZeroDivisionError
 
 
-def test_a_disconnected_client_frees_its_slot_of_a_running_batch():
-    async def scenario(scheduler, model):
-        key, left = model.running_key(), asyncio.Event()
-        model.pause()
-        cancelled = await submit(scheduler, key, 90, disconnected=left)
-        await until(model.entered.is_set)  # within its first step
-        good = await submit(scheduler, key, 4)
-        left.set()
-        with pytest.raises(ClientDisconnected):
-            await cancelled
-        model.resumed.set()
-        assert await good == [8]
-        return model.batches
-
-    assert run(scenario) == [["90"], ["4"], ["4"], ["4"], ["4"]]
+async def test_a_disconnected_client_frees_its_slot_of_a_running_batch(scheduler, model):
+    key, left = model.running_key(), asyncio.Event()
+    model.pause()
+    cancelled = await submit(scheduler, key, 90, disconnected=left)
+    await until(model.entered.is_set)  # within its first step
+    good = await submit(scheduler, key, 4)
+    left.set()
+    with pytest.raises(ClientDisconnected):
+        await cancelled
+    model.resumed.set()
+    assert await good == [8]
+    assert model.batches == [["90"], ["4"], ["4"], ["4"], ["4"]]

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from asgi import JSON, Running, call
+from asgi import JSON, call
 
 from polyhead.pipelines.segments import decode_segments, join_segments, split_text
-from polyhead.server.model_registry import ModelRegistry
 from polyhead.viz.capture import alignment
 
 TEXTS = ["내일 회의가 있어요.", "오늘은 금요일입니다.", "세 시에 만나요.", "a", "표 두 장 주세요."]
@@ -116,7 +115,7 @@ def test_prefix_tokens_and_alignment_are_returned(server, served):
 
 
 @pytest.fixture
-def limited(served):
+def limited(served, another):
     """Serve a translator with 40 positions whose outputs hardly ever end."""
     known = served("translate")
     saved = known.model.saved
@@ -125,9 +124,7 @@ def limited(served):
     run = {**saved.about["run"], "data": {**saved.about["run"]["data"], "max_length": 40}}
     made = type(saved.model)(config).eval()
     other = replace(saved, config=config, model=made, about={**saved.about, "run": run})
-    running = Running(ModelRegistry((replace(known, model=replace(known.model, saved=other)),)))
-    yield running
-    running.close()
+    return another(replace(known, model=replace(known.model, saved=other)))
 
 
 def test_the_longest_possible_output_has_alignment_and_attention(limited):
@@ -166,34 +163,13 @@ def test_models_are_selected_by_language_or_name(server, served):
         ({"text": "x" * 10_001}, "text"), ({"text": ["x" * 5_001] * 2}, "text"),
         ({"text": ["x"] * 65}, "text"), ({"text": 5}, "text"), ({"text": []}, "text"),
         ({"beem": 4}, "beem"), ({"n_best": 1.5}, "n_best"), ({"n_best": "2"}, "n_best"),
-        ({"alternatives": 10_000}, "alternatives"),
+        ({"alternatives": 10_000}, "alternatives"), ({"text": ["가", 5]}, "text.1"),
+        ({"text": ["가", "가" * 10_001]}, "text.1"), ({"n[best]": 5}, "n[best]"),
     ],
 )  # fmt: skip
 def test_values_over_a_limit_are_rejected_by_name(server, change, field):
     answer = server.post("/v1/translate", {"text": "a", **change})
     assert answer.status == 422
-    assert answer.json()["field"].startswith(field)
+    assert answer.json()["field"] == field
     assert field in answer.json()["error"]
     assert len(answer.body) < 1000
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        (5, "text: Input should be a valid string"),
-        (["가", 5], "text.1: Input should be a valid string"),
-        (["가"] * 65, "text: List should have at most 64 items after validation, not 65"),
-        (["가", "가" * 10_001], "text.1: String should have at most 10000 characters"),
-        ("가" * 10_001, "text: String should have at most 10000 characters"),
-    ],
-)
-def test_messages_name_the_field_and_the_problem(server, text, error):
-    answer = server.post("/v1/translate", {"text": text})
-    assert answer.status == 422
-    code = {"code": "too_long"} if "characters" in error else {}
-    assert answer.json() == {"error": error, "field": error.partition(":")[0], **code}
-
-
-def test_an_unknown_field_with_brackets_is_named(server):
-    answer = server.post("/v1/translate", {"text": "가", "n[best]": 5})
-    assert answer.json()["field"] == "n[best]"

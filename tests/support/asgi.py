@@ -10,6 +10,7 @@ from polyhead.server.settings import Settings
 
 LOCAL = (("host", "127.0.0.1:8000"),)
 JSON = ("content-type", "application/json")
+PNG = ("content-type", "image/png")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pretrained import configured, pretrain, write_labelled
 from tiny_gpt import train_gpt
 from tiny_images import train_on_pictures
 
-from polyhead.server.model_registry import load_models
+from polyhead.server.model_registry import ModelRegistry, load_models
 from polyhead.server.settings import Settings
 from polyhead.training.trainer import train
 
@@ -63,11 +63,11 @@ def server(registry):
 
 @pytest.fixture
 def another(registry):
-    """Start a server with other settings, for one test."""
+    """Start a server with other models or settings, for one test."""
     with contextlib.ExitStack() as stack:
 
-        def start(**settings):
-            running = Running(registry, Settings(**settings))
+        def start(*models, **settings):
+            running = Running(ModelRegistry(models or registry.models), Settings(**settings))
             stack.callback(running.close)
             return running
 
