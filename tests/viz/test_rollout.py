@@ -23,11 +23,6 @@ def test_rollout_sums_over_all_paths():
     torch.testing.assert_close(result.sum(-1), torch.ones(4))
 
 
-def test_attention_to_itself_leaves_every_token_unchanged():
-    stay = torch.eye(5).expand(3, 5, 5)
-    assert torch.equal(rollout([stay, stay]), torch.eye(5))
-
-
 def test_patches_are_in_rows_and_weighted_by_the_class_token_or_the_mean():
     weights = torch.arange(49.0).view(7, 7)
     assert by_patch(weights, (2, 3)).tolist() == [[1, 2, 3], [4, 5, 6]]
