@@ -1,14 +1,16 @@
 """The worked examples of the notes run and print what they show."""
 
 import doctest
+from importlib.resources import files
 
 import pytest
 
 from polyhead.layers.attention import Mask
-from polyhead.notes import examples
 from polyhead.training import optim as schedule
 
-NAMED = {  # and the numbers that each must print
+TEXT = files("polyhead.notes").joinpath("examples.md").read_text(encoding="utf-8")
+SECTIONS = dict(section.split("\n", 1) for section in TEXT.split("\n## ")[1:])
+NUMBERS = {  # that each example must print
     "residual": ["[ 3., -1.]"],
     "weighted sum": ["[0.7000, 0.2000, 0.1000]", "[0.9000, 0.7000]"],
     "causal softmax": ["0.3333, 0.3333, 0.3333, 0.0000", "[0.1250, 0.1250"],
@@ -21,24 +23,23 @@ NAMED = {  # and the numbers that each must print
 }
 
 
-def found():
-    tests = doctest.DocTestFinder(exclude_empty=True).find(examples)
-    return {test.name.partition("__test__.")[2]: test for test in tests if test.examples}
+def example(name):
+    return doctest.DocTestParser().get_doctest(SECTIONS[name], {}, name, None, None)
 
 
 def failures(name):
-    return doctest.DocTestRunner(verbose=False).run(found()[name], out=lambda _: None).failed
+    return doctest.DocTestRunner(verbose=False).run(example(name), out=lambda _: None).failed
 
 
 def test_no_example_of_the_notes_is_missing():
-    assert set(found()) == set(NAMED)
+    assert set(SECTIONS) == set(NUMBERS)
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", NUMBERS)
 def test_an_example_prints_its_output(name):
     assert failures(name) == 0
-    printed = "".join(example.want for example in found()[name].examples)
-    for numbers in NAMED[name]:
+    printed = "".join(line.want for line in example(name).examples)
+    for numbers in NUMBERS[name]:
         assert numbers in printed
 
 
