@@ -246,8 +246,8 @@ EDITS = (
     # BERT, ELECTRA, ViT
     Edit("all selected tokens become [MASK]", mask_tokens,
          "(fate < config.masked)", "(fate < 1)", "K3"),
-    Edit("output at shifted positions", BERT.fill, "chosen.flatten()", "chosen.roll(1, 1).flatten()",
-         "K3"),
+    Edit("output at shifted positions", BERT.fill,
+         "chosen.flatten()", "chosen.roll(1, 1).flatten()", "K3"),
     Edit("untied output layer", BERT.__init__, "if config.tie", "if False", "M4"),
     Edit("masked tokens labelled as replaced", Electra.forward, "forged != ids", "chosen",
          "M1 M5"),

@@ -48,6 +48,11 @@ class ClaimResult:
         """Add the note's value; the claim holds only if that differs from the true one."""
         return replace(self, noted=shown(value), holds=self.holds and differs)
 
+    def if_also(self, condition: object) -> "ClaimResult":
+        """Require a further condition, such as another result, for the claim to hold."""
+        also = condition.holds if isinstance(condition, ClaimResult) else bool(condition)
+        return replace(self, holds=self.holds and also)
+
 
 Check = Callable[[], ClaimResult]
 
@@ -105,29 +110,25 @@ def load_claims() -> list[Claim]:
     return sorted(known, key=lambda claim: CHAPTERS.index(claim.chapter))
 
 
-def select_claims(names: Sequence[str] = ()) -> list[Claim]:
+def select_claims(names: Sequence[str] = (), *, of_chapters: bool = True) -> list[Claim]:
     """Return the claims with these ids or of these chapters (all if no name is given)."""
-    claims, wanted = load_claims(), {name.lower() for name in names}
-    known = {name.lower(): name for name in (*CHAPTERS, *(claim.id for claim in claims))}
-    for name in names:
-        check_known(name, known)
-    return [c for c in claims if not wanted or {c.id.lower(), c.chapter} & wanted]
+    claims, wanted = load_claims(), {name.lower(): name for name in names}
+    chapters = CHAPTERS if of_chapters else ()
+    known = {name.lower(): name for name in (*chapters, *(claim.id for claim in claims))}
+    for key, name in wanted.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+            hint = f"Did you mean {known[near[0]]}? " if near else ""
+            raise ConfigError(
+                f"{name}: no such chapter or claim. {hint}`polyhead verify --list` lists them.",
+                "unknown_claim",
+            )
+    return [c for c in claims if not wanted or {c.id.lower(), c.chapter} & wanted.keys()]
 
 
 def find_claim(id: str) -> Claim:
     """Return the claim with this id."""
-    claims = {claim.id.lower(): claim for claim in load_claims()}
-    check_known(id, {key: claim.id for key, claim in claims.items()})
-    return claims[id.lower()]
-
-
-def check_known(name: str, known: dict[str, str]) -> None:
-    """Raise an error with the nearest known name if this one is unknown."""
-    if name.lower() not in known:
-        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-        hint = f"Did you mean {known[near[0]]}? " if near else ""
-        message = f"{name}: no such chapter or claim. {hint}`polyhead verify --list` lists them."
-        raise ConfigError(message, "unknown_claim")
+    return select_claims([id], of_chapters=False)[0]
 
 
 # Comparisons
@@ -144,11 +145,30 @@ def close(expected: Any, got: Any, *, within: float) -> ClaimResult:
     return ClaimResult(shown(expected), shown(got), holds)
 
 
+def near(expected: Any, got: Any, *, within: float) -> ClaimResult:
+    """Compare numbers like `close`, and show those that were computed in any case."""
+    return replace(close(expected, got, within=within), got=shown(got))
+
+
 def same(expected: object, got: object) -> ClaimResult:
     """Compare two values or tensors bit by bit."""
     if isinstance(expected, Tensor) and isinstance(got, Tensor):
         return ClaimResult(shown(expected), shown(got), torch.equal(expected, got))
     return ClaimResult(shown(expected), shown(got), bool(expected == got))
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """Return the first line of the error that a call raises, or an empty text."""
+    try:
+        call()
+    except (ValueError, RuntimeError) as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
+def gap(a: Tensor, b: Tensor) -> float:
+    """Return the largest difference of two tensors."""
+    return (a - b).abs().max().item()
 
 
 def shown(value: object) -> str:

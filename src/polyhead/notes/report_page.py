@@ -7,6 +7,7 @@ The language and the rows to show are chosen by hidden inputs and style rules.
 
 import html
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -41,10 +42,7 @@ KINDS: dict[Verdict, tuple[str, Words]] = {  # style class, and label of the num
     "note imprecise": ("vague", Words("notes imprecise", "노트 부정확")),
     "BROKEN": ("broken", Words("BROKEN in our code", "코드 고장")),
 }
-EXPECTED, GOT = Words("Expected", "기댓값"), Words("Got", "계산값")
-COLUMNS = (Words("", ""), Words("Claim", "주장"), EXPECTED, GOT, Words("Verdict", "판정"))
-NOTE, TRUE = Words("the note gives", "노트의 값"), Words("true is", "옳은 값")
-CODE, TRY = Words("The code", "코드"), Words("Try it", "직접 해 보기")
+EXPECTED = Words("Expected", "기댓값")
 
 
 def write_page(rows: Sequence[ClaimRow], path: str | Path, language: str = "en") -> Path:
@@ -83,7 +81,8 @@ def _overview(rows: Sequence[ClaimRow]) -> str:
     for row in rows:
         text = row.claim.text
         tooltip = html.escape(f"{row.claim.id}: {text.en}\n{text.ko}")
-        link = f'<a href="#{_id(row)}" title="{tooltip}">{html.escape(row.claim.id)}</a>'
+        id = html.escape(row.claim.id)
+        link = f'<a href="#claim-{id}" title="{tooltip}">{id}</a>'
         squares.append(f'<li class="{KINDS[row.verdict][0]}">{link}</li>')
     first = rows[0].claim
     title = f'<p><a href="#{first.chapter}">{_both(first.chapter_title)}</a></p>'
@@ -91,75 +90,57 @@ def _overview(rows: Sequence[ClaimRow]) -> str:
 
 
 def _chapter(rows: Sequence[ClaimRow]) -> str:
-    first, fine = rows[0].claim, " fine" if all(row.verdict == "ok" for row in rows) else ""
+    first = rows[0].claim
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        drawn = "".join(_figure(draw()) for draw in FIGURES.get(first.chapter, ()))
-    pictures = f'<div class="pictures">{drawn}</div>' if drawn else ""
-    names = "".join(f"<span>{_both(words)}</span>" for words in COLUMNS)
-    return (
-        f'<section id="{first.chapter}" class="chapter{fine}">'
-        f"<h2>{_both(first.chapter_title)}<small>{len(rows)}</small></h2>{pictures}"
-        f'<div class="rows"><div class="names" aria-hidden="true">{names}</div>'
-        f"{''.join(map(_row, rows))}</div></section>\n"
-    )
-
-
-def _figure(figure: Figure) -> str:
-    drawings = "".join(
-        f'<span class="drawing {language}">{figure.drawing.in_language(language)}</span>'
-        for language in Words._fields
-    )
-    caption = f"<figcaption>{_both(figure.caption)}</figcaption>"
-    return f'<figure id="{figure.name}"><h3>{_both(figure.title)}</h3>{drawings}{caption}</figure>'
+        figures = [draw() for draw in FIGURES.get(first.chapter, ())]
+    drawn = ""
+    for figure in figures:
+        title, caption = _both(figure.title), _both(figure.caption)
+        fields = {"name": figure.name, "title": title, "caption": caption}
+        drawn += fill(_read("figure.html"), fields | figure.drawing._asdict())
+    fields = {
+        "chapter": first.chapter,
+        "fine": " fine" if all(row.verdict == "ok" for row in rows) else "",
+        "title": _both(first.chapter_title),
+        "n": str(len(rows)),
+        "pictures": f'<div class="pictures">{drawn}</div>' if drawn else "",
+        "rows": "".join(map(_row, rows)),
+    }
+    return fill(_read("chapter.html"), fields)
 
 
 def _row(row: ClaimRow) -> str:
-    """Return a claim as a line, with its details to open."""
-    values = ("expected", EXPECTED, row.result.expected), ("got", GOT, got_of(row.result))
-    cells = "".join(
-        f'<span class="{kind}"><span class="name">{_both(name)}</span>'
-        f"{_value(shortened(value))}</span>"
-        for kind, name, value in values
-    )
-    compared = _comparison(row) if row.verdict in ("note wrong", "note imprecise") else ""
-    return (
-        f'<details class="claim-row {KINDS[row.verdict][0]}" id="{_id(row)}">'
-        f'<summary><span class="id">{html.escape(row.claim.id)}</span>'
-        f'<span class="claim">{_both(row.claim.text)}</span>{cells}'
-        f'<span class="verdict">{_both(VERDICTS[row.verdict])}</span>{compared}</summary>'
-        f"{_details(row, explained=bool(compared))}</details>\n"
-    )
+    """Return a claim as a line, with its details to open.
 
-
-def _comparison(row: ClaimRow) -> str:
-    """Return the note's value, the true one, and the reason."""
-    values = ""
-    if row.result.noted:
-        values = (
-            f'<span class="what">{_both(NOTE)}</span>'
-            f"<span><s>{_value(row.result.noted)}</s></span>"
-            f'<span class="what">{_both(TRUE)}</span>'
-            f'<span class="true">{_value(row.result.expected)}</span>'
-        )
-    reason = f'<span class="why">{_both(row.claim.explanation)}</span>'
-    return f'<span class="compare">{values}{reason}</span>'
-
-
-def _details(row: ClaimRow, *, explained: bool) -> str:
-    """Return formula, explanation, source locations and script."""
-    reason = "" if explained else f"<p>{_both(row.claim.explanation)}</p>"
-    if shortened(row.result.expected) != row.result.expected:
-        reason += f"<p>{_both(EXPECTED)}: <code>{html.escape(row.result.expected)}</code></p>"
-    locations = "".join(
-        f"<li><code>{html.escape(str(place))}</code> <code>{html.escape(place.name)}</code></li>"
-        for place in map(location, row.claim.code)
-    )
-    return (
-        f'<div class="more"><p class="formula">{html.escape(row.claim.formula)}</p>{reason}'
-        f"<h3>{_both(CODE)}</h3><ul>{locations}</ul>"
-        f"<h3>{_both(TRY)}</h3><pre>{html.escape(script(row.claim))}</pre></div>"
-    )
+    Where the note is not right, its value, the true one and the reason stand in the line.
+    """
+    claim, expected = row.claim, row.result.expected
+    values = {"expected": _value(expected), "noted": _value(row.result.noted)}
+    noted = fill(_read("noted.html"), values) if row.result.noted else ""
+    corrected = row.verdict in ("note wrong", "note imprecise")
+    reason = _both(claim.explanation)
+    compared = f'<span class="compare">{noted}<span class="why">{reason}</span></span>'
+    more = "" if corrected else f"<p>{reason}</p>"
+    if shortened(expected) != expected:
+        more += f"<p>{_both(EXPECTED)}: <code>{html.escape(expected)}</code></p>"
+    fields = {
+        "kind": KINDS[row.verdict][0],
+        "id": html.escape(claim.id),
+        "claim": _both(claim.text),
+        "expected": _value(shortened(expected)),
+        "got": _value(shortened(got_of(row.result))),
+        "verdict": _both(VERDICTS[row.verdict]),
+        "compared": compared if corrected else "",
+        "formula": html.escape(claim.formula),
+        "reason": more,
+        "locations": "".join(
+            f"<li><code>{html.escape(where)}</code> <code>{html.escape(name)}</code></li>"
+            for name, where in ((place.name, str(place)) for place in map(location, claim.code))
+        ),
+        "script": html.escape(script(claim)),
+    }
+    return fill(_read("row.html"), fields)
 
 
 def _both(words: Words) -> str:
@@ -176,9 +157,6 @@ def _value(value: str) -> str:
     return html.escape(value) if words.en == words.ko else _both(words)
 
 
-def _id(row: ClaimRow) -> str:
-    return html.escape(f"claim-{row.claim.id}")
-
-
+@cache
 def _read(name: str) -> str:
     return files("polyhead.notes").joinpath("templates", name).read_text(encoding="utf-8")

@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 
 from polyhead.i18n import Words
-from polyhead.notes.claims import Claim, ClaimResult, find_claim, select_claims
+from polyhead.notes.claims import Claim, ClaimResult, NoteStatus, find_claim, select_claims
 
 PACKAGE = Path(__file__).parents[1]
 LONG = 24  # characters; a longer value is not printed twice in a row
@@ -38,6 +38,9 @@ VERDICTS: dict[Verdict, Words] = {
     "note imprecise": Words("note imprecise", "노트 부정확"),
     "BROKEN": Words("BROKEN", "코드 고장"),
 }
+OF_NOTES: dict[NoteStatus, Verdict] = {
+    "right": "ok", "wrong": "note wrong", "imprecise": "note imprecise",
+}  # fmt: skip
 PHRASES = (  # the words of a result that are not names or numbers, and their translations
     (re.compile(r"^the same to (\S+)$"), r"오차 \1 이내로 같음"),
     (re.compile(r"^the same$"), "같음"),
@@ -59,11 +62,7 @@ class ClaimRow:
     @property
     def verdict(self) -> Verdict:
         """BROKEN if the library is wrong, else the verdict on the note."""
-        if not self.result.holds:
-            return "BROKEN"
-        if self.claim.note == "wrong":
-            return "note wrong"
-        return "note imprecise" if self.claim.note == "imprecise" else "ok"
+        return OF_NOTES[self.claim.note] if self.result.holds else "BROKEN"
 
 
 @dataclass(frozen=True)
@@ -99,14 +98,13 @@ class NotesReport:
 
 
 def verify(
-    names: Sequence[str] = (), progress: Callable[[ClaimRow], None] | None = None
+    names: Sequence[str] = (), progress: Callable[[ClaimRow], None] = lambda _: None
 ) -> NotesReport:
     """Check the claims with these ids or of these chapters (all if no name is given)."""
     rows = []
     for row in run_claims(select_claims(names)):
         rows.append(row)
-        if progress is not None:
-            progress(row)
+        progress(row)
     return NotesReport(tuple(rows))
 
 
@@ -197,8 +195,7 @@ def shortened(value: str, most: int = 64) -> str:
 # Source code
 
 
-@dataclass(frozen=True)
-class SourceLocation:
+class SourceLocation(NamedTuple):
     """File and line of a part of the library."""
 
     name: str

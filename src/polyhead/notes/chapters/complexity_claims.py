@@ -51,8 +51,7 @@ def sequential_recurrence() -> ClaimResult:
     depth = {n: sequential_steps(read, n, 8) for n in (64, 65, 128)}
     steps = (depth[128] - depth[64]) / (depth[65] - depth[64])
     work = count_flops(lambda: read(torch.randn(1, 64, 8)))
-    result = same(expected=64.0, got=steps)
-    return result if work == recurrent_work(64, 8) == 4 * 64 * 8**2 else same(4 * 64 * 8**2, work)
+    return same(expected=64.0, got=steps).if_also(work == recurrent_work(64, 8) == 4 * 64 * 8**2)
 
 
 @claim("I3", ConvolutionLayer, layers_until_reached, layers_to_see)
@@ -61,7 +60,7 @@ def layers_of_convolution() -> ClaimResult:
     dilated = layers_until_reached(lambda layer: ConvolutionLayer(4, 3, 3**layer), 27, 4)
     contiguous = layers_until_reached(lambda _: ConvolutionLayer(4, 3), 27, 4)
     computed = [layers_to_see(27, 3, dilated=True), layers_to_see(27, 3, dilated=False)]
-    result = same(expected=[3, 13], got=[dilated, contiguous] if computed == [3, 13] else computed)
+    result = same(expected=[3, 13], got=[dilated, contiguous]).if_also(computed == [3, 13])
     return result.with_note([3, 3], differs=contiguous != 3)
 
 
@@ -81,9 +80,8 @@ def restricted_attention() -> ClaimResult:
     enough = all(w >= restricted_work(n, 8, 2 * 16) for n, w in zip(lengths, work, strict=True))
     layers = layers_until_reached(lambda _: attend_locally, 65, 2)
     power = fit(lengths, work)[0]
-    holds = close(expected=[1.0, 4.0], got=[power, float(layers)], within=0.01).holds
-    result = ClaimResult("n^1.00, 4 layers", f"n^{power:.2f}, {layers} layers", holds)
-    return result if right.holds and enough else right
+    result = same("n^1.00, 4 layers", f"n^{power:.2f}, {layers} layers")
+    return result.if_also(right).if_also(enough)
 
 
 @claim("I5", attention, sequential_steps)
@@ -91,10 +89,8 @@ def steps_and_work() -> ClaimResult:
     """Compare how steps and work grow when the input becomes four times as long."""
     steps = sequential_steps(attend, 256, 8) / sequential_steps(attend, 64, 8)
     short, long = (count_flops(lambda n=n: attend(torch.randn(1, n, 8))) for n in (64, 256))  # type: ignore[misc]
-    growth = long / short
-    got, holds = f"steps x {steps:g}, work x {growth:g}", (steps, growth) == (1, 16)
-    result = ClaimResult("steps x 1, work x 16", got, holds)
-    return result.with_note("work x 1", differs=growth != 1)
+    result = same("steps x 1, work x 16", f"steps x {steps:g}, work x {long / short:g}")
+    return result.with_note("work x 1", differs=long != short)
 
 
 @claim("I6", attention, FullAttention, saved_bytes)

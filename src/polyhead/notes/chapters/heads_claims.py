@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from polyhead.layers.attention import FullAttention, Mask, MultiHeadAttention, attention_weights
 from polyhead.layers.attention_hooks import record_attention
-from polyhead.notes.claims import ClaimResult, claim, close, same
+from polyhead.notes.claims import ClaimResult, claim, close, gap, refusal, same
 from polyhead.notes.torch_reference import torch_attention
 
 
@@ -57,12 +57,9 @@ def width_of_heads() -> ClaimResult:
     layer, x = MultiHeadAttention(512, 8, FullAttention()), torch.randn(1, 3, 512)
     kv = layer.project(x)
     sizes = [x.size(-1), kv.keys.size(1), kv.keys.size(-1), layer(x, kv).size(-1)]
-    try:
-        MultiHeadAttention(512, 7, FullAttention())
-        seven = "accepted"
-    except ValueError as error:
-        seven = "refused" if "512" in str(error) and "7" in str(error) else str(error)
-    return same(expected=[512, 8, 64, 512, "7 heads refused"], got=[*sizes, f"7 heads {seven}"])
+    message = refusal(lambda: MultiHeadAttention(512, 7, FullAttention()))
+    seven = "7 heads refused" if "512" in message and "7" in message else message
+    return same(expected=[512, 8, 64, 512, "7 heads refused"], got=[*sizes, seven])
 
 
 @claim("C5", MultiHeadAttention, record_attention)
@@ -129,14 +126,10 @@ def axes_of_weights() -> ClaimResult:
 def contiguous_memory() -> ClaimResult:
     """Check that view() fails on a transposed tensor, and that the layer accepts it."""
     layer, turned = MultiHeadAttention(12, 3, FullAttention()), torch.randn(2, 12, 5).mT
-    try:
-        turned.view(2, 60)
-        view = "works"
-    except RuntimeError:
-        view = "refuses"
+    view = "view refuses" if refusal(lambda: turned.view(2, 60)) else "view works"
     straight = turned.contiguous()
     merged = layer(turned, layer.project(turned))
-    gap = (merged - layer(straight, layer.project(straight))).abs().max().item()
-    alike = torch.equal(turned.reshape(2, 60), straight.view(2, 60)) and gap < 1e-6
-    heard = "layer: the same" if alike else f"layer: off by {gap:.2g}"
-    return same(expected=["view refuses", "layer: the same"], got=[f"view {view}", heard])
+    off = gap(merged, layer(straight, layer.project(straight)))
+    alike = torch.equal(turned.reshape(2, 60), straight.view(2, 60)) and off < 1e-6
+    heard = "layer: the same" if alike else f"layer: off by {off:.2g}"
+    return same(expected=["view refuses", "layer: the same"], got=[view, heard])

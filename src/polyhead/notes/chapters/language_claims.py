@@ -44,7 +44,7 @@ def figure_3() -> ClaimResult:
     view = AttentionView("", "", TokenizedText(" ".join(words), tokens), None, (), (drawn,))
     picture = draw_text(view, ViewOptions("encoder", 5, word="making", style="lines"))
     colours = same(expected=8, got=len({colour for colour in PALETTE if colour in picture}))
-    return colours if result.holds else result
+    return colours.if_also(result)
 
 
 @claim("K2", draw_text, AttentionView)
@@ -76,7 +76,7 @@ def masking_of_bert() -> ClaimResult:
     everywhere = model(blanked).transpose(1, 2)
     theirs = F.cross_entropy(everywhere, ids.masked_fill(~chosen, -100), ignore_index=-100)
     loss = close(theirs, F.cross_entropy(model.fill(blanked, chosen), ids[chosen]), within=1e-5)
-    return result if loss.holds else loss
+    return result.if_also(loss)
 
 
 @claim("K4", GPT.hidden, GPT.forward)

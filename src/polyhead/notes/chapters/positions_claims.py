@@ -23,7 +23,7 @@ from polyhead.layers.embeddings import (
 from polyhead.layers.transformer_stack import StackConfig, TransformerBlock
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
-from polyhead.notes.claims import ClaimResult, claim, close, same, shown
+from polyhead.notes.claims import ClaimResult, claim, close, gap, near, refusal, same, shown
 
 
 @claim("F1", TransformerBlock, SinusoidalPositions)
@@ -31,9 +31,9 @@ def permutation_equivariance() -> ClaimResult:
     """Measure the effect of a shuffle on the outputs, without and with positions."""
     block = TransformerBlock(StackConfig(d_model=16, n_heads=2, d_ff=32, dropout=0.0), cross=False)
     x, shuffled, where = torch.randn(1, 5, 16), torch.randperm(5), SinusoidalPositions(16)(5)
-    without = (block(x[:, shuffled]) - block(x)[:, shuffled]).abs().max()
-    added = (block(x[:, shuffled] + where) - block(x + where)[:, shuffled]).abs().max()
-    got = ["blind" if gap < 1e-5 else "sees" for gap in (without, added)]
+    without = gap(block(x[:, shuffled]), block(x)[:, shuffled])
+    added = gap(block(x[:, shuffled] + where), block(x + where)[:, shuffled])
+    got = ["blind" if change < 1e-5 else "sees" for change in (without, added)]
     return same(expected=["blind", "sees"], got=got)
 
 
@@ -42,16 +42,14 @@ def counting_grows() -> ClaimResult:
     """Compute the length of the vector of position 100, by counting and by sinusoids."""
     kinds = CountingPositions, SinusoidalPositions
     lengths = [codes(512)(101)[100].norm().item() for codes in kinds]
-    holds = close([100 * math.sqrt(512), math.sqrt(256)], lengths, within=1e-5).holds
-    return ClaimResult(shown([100 * math.sqrt(512), 16.0]), shown(lengths), holds)
+    return near([100 * math.sqrt(512), 16.0], lengths, within=1e-5)
 
 
 @claim("F3", NormalisedPositions)
 def normalised_counts() -> ClaimResult:
     """Compute the code of the second word of four and of five."""
     second = [NormalisedPositions(1)(n)[1].item() for n in (4, 5)]
-    holds = close([1 / 3, 1 / 4], second, within=1e-6).holds
-    return ClaimResult(shown([1 / 3, 1 / 4]), shown(second), holds)
+    return near([1 / 3, 1 / 4], second, within=1e-6)
 
 
 @claim("F4", BinaryPositions)
@@ -72,9 +70,8 @@ def sinusoidal_formula() -> ClaimResult:
         [wave(t * 10000 ** (-2 * k / 4)) for k in range(2) for wave in (math.sin, math.cos)]
         for t in range(10)
     ]
-    holds = close(formula, table, within=1e-6).holds
-    got = shown([*table[0].tolist(), table[1, 0].item()])
-    return ClaimResult(shown([0, 1, 0, 1, math.sin(1)]), got, holds)
+    result = near([0, 1, 0, 1, math.sin(1)], [*table[0].tolist(), table[1, 0].item()], within=1e-6)
+    return result.if_also(close(formula, table, within=1e-6))
 
 
 @claim("F6", SinusoidalPositions, swap_pairs)
@@ -95,7 +92,7 @@ def falling_frequencies() -> ClaimResult:
     waves = 2 * math.pi / SinusoidalPositions(512).rate
     expected = [2 * math.pi, 2 * math.pi * 10000 ** (510 / 512), 255]
     got = [waves[0].item(), waves[-1].item(), int((waves.diff() > 0).sum())]
-    return ClaimResult(shown(expected), shown(got), close(expected, got, within=1e-4).holds)
+    return near(expected, got, within=1e-4)
 
 
 @claim("F8", rotation, SinusoidalPositions)
@@ -103,12 +100,13 @@ def rotation_by_distance() -> ClaimResult:
     """Check that M(7) maps PE(t) to PE(t+7), MMᵀ = I and det M = 1, for 64 features."""
     matrix, waves = rotation(7, 64), SinusoidalPositions(64)
     turned = torch.einsum("kij,tkj->tki", matrix, waves(50).unflatten(-1, (32, 2))).flatten(1)
-    goes = (turned - waves(50, 7)).abs().max().item()
-    length = (matrix @ matrix.mT - torch.eye(2)).abs().max().item()
-    det = (torch.linalg.det(matrix) - 1).abs().max().item()
-    gaps = [round(gap, 4) for gap in (goes, length, det)]
-    return same(expected="M PE(t) - PE(t+φ), MMᵀ - I, det M - 1: [0, 0, 0]",
-                got=f"M PE(t) - PE(t+φ), MMᵀ - I, det M - 1: {shown(gaps)}")  # fmt: skip
+    pairs = (
+        (turned, waves(50, 7)),
+        (matrix @ matrix.mT, torch.eye(2)),
+        (matrix.det(), torch.ones(1)),
+    )
+    gaps, name = [round(gap(*pair), 4) for pair in pairs], "M PE(t) - PE(t+φ), MMᵀ - I, det M - 1"
+    return same(expected=f"{name}: [0, 0, 0]", got=f"{name}: {shown(gaps)}")
 
 
 @claim("F9", SinusoidalPositions)
@@ -118,9 +116,9 @@ def product_falls_on_average() -> ClaimResult:
     after, before = table[200:] @ table[200], table[:201].flip(0) @ table[200]
     rises = (after.diff() > 0).nonzero().flatten() + 1
     got = [round(after[phi].item(), 1) for phi in (0, 1, 10, 50, 100)] + [int(rises[0]), len(rises)]
-    even = torch.allclose(after, before, atol=1e-2)
     result = same(expected=[256.0, 249.1, 173.8, 131.1, 112.0, 44, 55], got=got)
-    return replace(result, holds=result.holds and even).with_note("0 rises", differs=len(rises) > 0)
+    result = result.if_also(torch.allclose(after, before, atol=1e-2))
+    return result.with_note("0 rises", differs=len(rises) > 0)
 
 
 @claim("F10", LearnedPositions)
@@ -128,10 +126,7 @@ def learned_table() -> ClaimResult:
     """Compare the table with a one-hot product; check that position 11 of 10 is rejected."""
     positions = LearnedPositions(10, 4)
     picked = F.one_hot(torch.arange(5), 10).float() @ positions.table.weight
-    try:
-        message = shown(positions(11))
-    except ValueError as problem:
-        message = str(problem)
+    message = refusal(lambda: positions(11))
     refused = "has 10 positions" in message and "position 11" in message
     got = [torch.equal(picked, positions(5)), "refuses 11" if refused else message]
     return same(expected=[True, "refuses 11"], got=got)
@@ -158,7 +153,7 @@ def scaled_embedding() -> ClaimResult:
     places = torch.tensor([[math.sin(t), math.cos(t)] for t in range(3)])
     dropped = (embed(torch.ones(1, 2000, dtype=torch.int64)) == 0).float().mean()
     result = close(words + places, embed.eval()(torch.tensor([[3, 1, 4]]))[0], within=1e-6)
-    return replace(result, holds=result.holds and 0.45 < dropped.item() < 0.55)
+    return result.if_also(0.45 < dropped.item() < 0.55)
 
 
 @claim("F13", ViT)

@@ -29,7 +29,7 @@ from polyhead.models.baselines.attention_ladder import (
     LadderConfig,
 )
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.notes.claims import ClaimResult, claim, close, same
+from polyhead.notes.claims import ClaimResult, claim, close, gap, same
 from polyhead.viz.gradient_reach import gradient_by_word
 
 SMALL = LadderConfig(20, 20, cell="rnn", d_model=16, dropout=0.0, max_length=8)
@@ -112,11 +112,11 @@ def teacher_forcing() -> ClaimResult:
     """Train with a batch, and with another target that must not be read."""
     batch, poisoned = collate([([5, 6, 2], [7, 8, 9, 2])]), torch.tensor([[1, 19, 18, 17]])
     forced, free = Ladder(SMALL), Ladder(replace(SMALL, teacher_forcing=0.0))
-    change = (free(batch.source, poisoned) - free(batch.source, batch.target)).abs().max()
-    got = [batch.target[0].tolist(), batch.labels[0].tolist(), float(change.detach())]
+    change = gap(free(batch.source, poisoned), free(batch.source, batch.target))
+    got = [batch.target[0].tolist(), batch.labels[0].tolist(), change]
     result = same(expected=[[1, 7, 8, 9], [7, 8, 9, 2], 0.0], got=got)
     reads = not torch.equal(forced(batch.source, poisoned), forced(batch.source, batch.target))
-    return replace(result, holds=result.holds and reads)
+    return result.if_also(reads)
 
 
 @claim("A6", Equal, Ladder.context)
@@ -148,8 +148,7 @@ def weights_by_content() -> ClaimResult:
     scores = (torch.tanh(h.memory.states @ w.T + b) @ v[0]).detach()
     expected = scores.softmax(-1)[:, None].expand(2, 3, 3)
     result = close(expected=expected, got=weights_of(model, source, target), within=1e-6)
-    differ = not torch.allclose(expected[0], expected[1], atol=1e-3)
-    return replace(result, holds=result.holds and differ)
+    return result.if_also(not torch.allclose(expected[0], expected[1], atol=1e-3))
 
 
 @claim("A9", LookBack, ScoredAttention)
@@ -181,8 +180,8 @@ def fading_by_distance() -> ClaimResult:
         gradient_by_word(full.embed_source, lambda: full.encode(source).states[:, -1]),
     )
     left, kept = (float(words[:, 0].mean() / words[:, -2].mean()) for words in felt)
-    holds = left < 0.001 and 0.5 < kept < 2
-    return ClaimResult("below 0.001, about 1", f"{left:.0e}, {kept:.2f}", holds)
+    result = ClaimResult("below 0.001, about 1", f"{left:.0e}, {kept:.2f}", left < 0.001)
+    return result.if_also(0.5 < kept < 2)
 
 
 @claim("A13", Ladder.vectors)
@@ -202,7 +201,7 @@ def order() -> ClaimResult:
     rnn = Recurrence("rnn", 8, 1, 0.0)
     result = close(expected=stack(x)[:, shuffled], got=stack(x[:, shuffled]), within=1e-5)
     before, after = rnn.encode(x[:, shuffled], lengths)[0], rnn.encode(x, lengths)[0][:, shuffled]
-    return replace(result, holds=result.holds and not torch.allclose(before, after, atol=0.01))
+    return result.if_also(not torch.allclose(before, after, atol=0.01))
 
 
 @claim("A15", MultiHeadAttention, Recurrence.encode)

@@ -115,7 +115,7 @@ def shared_queries_and_keys() -> ClaimResult:
     values = torch.eye(12).expand(1, 2, 12, 12)  # so that the output is the weights
     kernel = LSHAttention(chunk=12, n_rounds=3)(q, q, values, CAUSAL)
     dense = close(formula, shared_qk_weights(q, q, CAUSAL), within=1e-5)
-    return close(formula, kernel, within=1e-5) if dense.holds else dense
+    return close(formula, kernel, within=1e-5).if_also(dense)
 
 
 @claim("N7", sort_by_bucket, Arrangement.chunks)
@@ -127,9 +127,8 @@ def sorting() -> ClaimResult:
     slots = order.argsort(dim=-1)
     back = order.take_along_dim(slots, dim=-1).flatten().tolist() == list(range(8))
     chunks = Arrangement(buckets[None, None, None], order, 4).chunks().flatten().tolist()
-    undone = back and chunks == [expected.index(i) // 4 for i in range(8)]
     result = same(expected=expected, got=order.flatten().tolist())
-    return result if undone else ClaimResult(result.expected, "not undone", holds=False)
+    return result.if_also(back and chunks == [expected.index(i) // 4 for i in range(8)])
 
 
 @claim("N8", Arrangement.sees, LSHAttention, dense_shared_qk)
@@ -151,11 +150,10 @@ def visible_pairs() -> ClaimResult:
     formula = scores.masked_fill(~others, -torch.inf).softmax(-1).nan_to_num() @ v[0, 0]
     matched = others.any(-1)
     dense = LSHAttention(60, 2)(q, q, v, CAUSAL, torch.zeros(2, 1, 1, 60, dtype=torch.int64))
-    holds = torch.equal(seen, pairs)
-    holds = holds and torch.allclose(output[matched], formula[matched], atol=1e-5)
-    holds = holds and torch.allclose(dense, dense_shared_qk(q, v, CAUSAL), atol=1e-5)
     expected, noted = int(pairs.sum()), sum(map(sum, either))
-    result = ClaimResult(f"{expected} pairs", f"{int(seen.sum())} pairs", holds)
+    result = same(f"{expected} pairs", f"{int(seen.sum())} pairs").if_also(torch.equal(seen, pairs))
+    result = result.if_also(torch.allclose(output[matched], formula[matched], atol=1e-5))
+    result = result.if_also(torch.allclose(dense, dense_shared_qk(q, v, CAUSAL), atol=1e-5))
     return result.with_note(f"{noted} pairs", differs=noted > expected)
 
 
@@ -178,7 +176,7 @@ def reversible_gradient() -> ClaimResult:
     torch.manual_seed(1)
     got = torch.autograd.grad(stack(x, CAUSAL), [x, weight], direction)
     first = close(expected[0], got[0], within=1e-9)
-    return close(expected[1], got[1], within=1e-9) if first.holds else first
+    return close(expected[1], got[1], within=1e-9).if_also(first)
 
 
 @claim("N10", FeedForward)
@@ -190,5 +188,4 @@ def feed_forward_in_chunks() -> ClaimResult:
     at_once[2].load_state_dict(ours.w_2.state_dict())
     widest: list[int] = []
     ours.w_1.register_forward_hook(lambda _, __, inner: widest.append(inner.numel() // 64))
-    result = close(expected=at_once(x), got=ours(x), within=1e-6)
-    return result if max(widest) == 7 else same(expected=7, got=max(widest))
+    return close(expected=at_once(x), got=ours(x), within=1e-6).if_also(max(widest) == 7)
