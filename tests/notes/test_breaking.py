@@ -21,22 +21,32 @@ from polyhead.cost.formulas import Cost
 from polyhead.data.batches.masked import mask_tokens
 from polyhead.data.batches.translation import collate
 from polyhead.layers.attention import (
+    NO_MASK,
     FullAttention,
+    Mask,
     MultiHeadAttention,
     attention,
     attention_weights,
     fused,
+    not_padding,
     softmax_of_visible,
 )
 from polyhead.layers.attention_scores import Dot, General, ScaledDot, ScoredAttention
-from polyhead.layers.embeddings import TokenEmbedding
+from polyhead.layers.embeddings import (
+    BinaryPositions,
+    LearnedPositions,
+    NormalisedPositions,
+    SinusoidalPositions,
+    TokenEmbedding,
+    frequencies,
+    rotation,
+)
 from polyhead.layers.feed_forward import FeedForward
 from polyhead.layers.kv_cache import BlockCache
 from polyhead.layers.local_attention import LocalAttention
 from polyhead.layers.lsh import hashing
 from polyhead.layers.lsh.attention import Arrangement, _weights
 from polyhead.layers.lsh.chunked import LSHPlan
-from polyhead.layers.masks import NO_MASK, Mask, not_padding
 from polyhead.layers.norms import (
     BatchNorm,
     GroupNorm,
@@ -44,14 +54,6 @@ from polyhead.layers.norms import (
     LayerNorm,
     NotesLayerNorm,
     standardise,
-)
-from polyhead.layers.positions import (
-    BinaryPositions,
-    LearnedPositions,
-    NormalisedPositions,
-    SinusoidalPositions,
-    frequencies,
-    rotation,
 )
 from polyhead.layers.recurrent import LookBack, Recurrence, RNNCell, turned
 from polyhead.layers.reversible import _Reversible
@@ -107,12 +109,13 @@ EDITS = (
     Edit("queries without gradient", MultiHeadAttention.forward,
          "self.w_q(x)", "self.w_q(x).detach()", "B17"),
     Edit("last projection applied twice", MultiHeadAttention.forward,
-         "self.w_o(self._merge(context))", "self.w_o(self.w_o(self._merge(context)))", "E1 E3"),
+         "self.w_o(context", "(lambda y: self.w_o(self.w_o(y)))(context", "E1 E3"),
     Edit("attention of another width", MultiHeadAttention.forward,
-         "self.w_o(self._merge(context))", "self.w_o(self._merge(context))[..., :-1]",
+         "self.w_o(context", "(lambda y: self.w_o(y)[..., :-1])(context",
          "G2 G3 G4 G13"),
-    Edit("heads merged in the wrong order", MultiHeadAttention._merge,
-         "x.transpose(1, 2).flatten(-2)", "x.flatten(1).unflatten(1, (x.size(2), -1))",
+    Edit("heads merged in the wrong order", MultiHeadAttention.forward,
+         "context.transpose(1, 2).flatten(-2)",
+         "context.flatten(1).unflatten(1, (context.size(2), -1))",
          "C1 C3 …"),
     Edit("heads that are all the first", MultiHeadAttention._split,
          ".transpose(1, 2)", ".transpose(1, 2)[:, :1].expand(-1, self.n_heads, -1, -1)", "C5 …"),
@@ -165,7 +168,8 @@ EDITS = (
          "[cos, sin, -sin, cos]", "[cos, -sin, sin, cos]", "F8"),
     Edit("digits reversed", BinaryPositions.forward,
          "torch.arange(self.d_model - 1, -1, -1)", "torch.arange(self.d_model)", "F4"),
-    Edit("counts that ignore the length", NormalisedPositions.forward, "/ last", "/ 10", "F3"),
+    Edit("counts that ignore the length", NormalisedPositions.forward,
+         "/ max(1, ", "/ max(10, ", "F3"),
     Edit("table longer than it is", LearnedPositions.forward,
          "if offset + length > self.table.num_embeddings", "if False", "F10"),
     Edit("embeddings not scaled", TokenEmbedding.forward, "self.scale * ", "", "F12 H7"),
@@ -190,7 +194,7 @@ EDITS = (
     *(Edit(f"{norm.__name__} 0.1 % too large", norm.forward,
            "self.affine_map(", "1.001 * self.affine_map(", "G8")
       for norm in (BatchNorm, InstanceNorm, GroupNorm)),
-    Edit("feed-forward network that mixes positions", FeedForward._feed,
+    Edit("feed-forward network that mixes positions", FeedForward.forward,
          "self.w_1(x)", "self.w_1(x.flip(-2))", "G4 G12"),
     Edit("another activation", FeedForward.__init__,
          "ACTIVATIONS[activation]()", "nn.Tanh()", "G4 G12"),
