@@ -28,6 +28,8 @@ from jaxtyping import Bool, Float, Int
 from polyhead.errors import DataError
 from polyhead.metrics.bleu import SAMPLES
 
+MAX_CONFUSION = 20  # classes of a confusion table that is printed
+
 
 @dataclass(frozen=True)
 class ClassScore:
@@ -50,7 +52,25 @@ class ClassificationReport:
     confusion: tuple[tuple[int, ...], ...]
 
     def __str__(self) -> str:
-        return as_text(self)
+        width = max(len("class"), *(len(c.name) for c in self.classes))
+        lines = [
+            f"accuracy {self.accuracy:.4f}  macro F1 {self.macro_f1:.4f}",
+            "",
+            f"{'class':<{width}}  precision  recall      F1    count",
+            *(
+                f"{c.name:<{width}}  {c.precision:9.4f}  {c.recall:6.4f}  {c.f1:6.4f}  {c.count:7,}"
+                for c in self.classes
+            ),
+        ]
+        if len(self.classes) <= MAX_CONFUSION:
+            cell = max(5, *(len(str(n)) for row in self.confusion for n in row)) + 1
+            numbers = "".join(f"{i + 1:>{cell}}" for i in range(len(self.classes)))
+            lines += ["", "confusion: rows are the right classes, columns the predicted ones"]
+            lines.append(f"{'':<{width + 4}}{numbers}")
+            for i, (c, row) in enumerate(zip(self.classes, self.confusion, strict=True), start=1):
+                cells = "".join(f"{n:>{cell}}" for n in row)
+                lines.append(f"{c.name:<{width}}{i:>4}{cells}")
+        return "\n".join(lines)
 
 
 def report(
@@ -82,29 +102,6 @@ def confusion(expected: Sequence[int], predicted: Sequence[int], n_classes: int)
     table = np.zeros((n_classes, n_classes), dtype=np.int64)
     np.add.at(table, (np.asarray(expected), np.asarray(predicted)), 1)
     return table
-
-
-def as_text(report: ClassificationReport, max_classes: int = 20) -> str:
-    """Format the scores, a table of all classes, and the confusion of up to `max_classes`."""
-    width = max(len("class"), *(len(c.name) for c in report.classes))
-    lines = [
-        f"accuracy {report.accuracy:.4f}  macro F1 {report.macro_f1:.4f}",
-        "",
-        f"{'class':<{width}}  precision  recall      F1    count",
-        *(
-            f"{c.name:<{width}}  {c.precision:9.4f}  {c.recall:6.4f}  {c.f1:6.4f}  {c.count:7,}"
-            for c in report.classes
-        ),
-    ]
-    if len(report.classes) <= max_classes:
-        cell = max(5, *(len(str(n)) for row in report.confusion for n in row)) + 1
-        numbers = "".join(f"{i + 1:>{cell}}" for i in range(len(report.classes)))
-        lines += ["", "confusion: rows are the right classes, columns the predicted ones"]
-        lines.append(f"{'':<{width + 4}}{numbers}")
-        for i, (c, row) in enumerate(zip(report.classes, report.confusion, strict=True), start=1):
-            cells = "".join(f"{n:>{cell}}" for n in row)
-            lines.append(f"{c.name:<{width}}{i:>4}{cells}")
-    return "\n".join(lines)
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.continuous_beam import ContinuousBeamSearch
 from polyhead.decoding.protocol import is_joinable
 from polyhead.errors import ConfigError
-from polyhead.pipelines.translator import SourcePart, Translation, Translator
+from polyhead.pipelines.translator import Translation, Translator
 
 SMALLEST_BUCKET = 32  # tokens; most sentences are shorter, and so share one bucket
 UNLIMITED_RATIO = 1e6  # times the source's length
@@ -85,15 +85,16 @@ def decode_segments(
     """
     (options,) = {segment.options for segment in segments}
     model = translator.decodable(record_attention=options.coverage > 0)
-    parts = [SourcePart(segment.text, list(segment.ids)) for segment in segments]
     outputs = decode_all(
         CancellableModel(model, is_cancelled),
-        [part.ids for part in parts],
+        [list(segment.ids) for segment in segments],
         options,
         device=translator.device,
         prefixes=[list(segment.prefix) for segment in segments],
     )
-    return translator.replace_unknown(parts, outputs) if options.replace_unknown else outputs
+    if options.replace_unknown:
+        outputs = translator.replace_unknown([segment.text for segment in segments], outputs)
+    return outputs
 
 
 def can_join_running_batch(translator: Translator, options: DecodeConfig) -> bool:

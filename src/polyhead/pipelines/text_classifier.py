@@ -13,13 +13,7 @@ from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import LabelledExamples, class_numbers, read_labelled
 from polyhead.data.locate import find
 from polyhead.metrics.bleu import SAMPLES
-from polyhead.metrics.classification import (
-    ClassificationReport,
-    Interval,
-    as_text,
-    interval,
-    report,
-)
+from polyhead.metrics.classification import ClassificationReport, Interval, interval, report
 from polyhead.models.registry import Task
 from polyhead.pipelines.base import Classification, ClassifierPipeline, check_list
 
@@ -42,7 +36,7 @@ class ClassificationEvaluation:
             for name, spread in (("accuracy", self.accuracy), ("macro F1", self.macro_f1))
         )
         samples = f"95 % of {SAMPLES:,} bootstrap samples of {self.n_examples:,} examples"
-        return f"{as_text(self.report)}\n\n{samples}: {intervals}"
+        return f"{self.report}\n\n{samples}: {intervals}"
 
 
 @dataclass(frozen=True, repr=False)

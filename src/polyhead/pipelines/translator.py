@@ -166,19 +166,19 @@ class Translator(Pipeline):
             progress=progress,
         )
         if options.replace_unknown:
-            outputs = self.replace_unknown(parts, outputs)
+            outputs = self.replace_unknown([part.text for part in parts], outputs)
         waiting = iter(outputs)
         return [self.join([next(waiting) for _ in line]) for line in lines]
 
     def replace_unknown(
-        self, parts: Sequence[SourcePart], outputs: list[list[Output]]
+        self, texts: Sequence[str], outputs: list[list[Output]]
     ) -> list[list[Output]]:
         """Return the outputs with a `text` in which unknown words are replaced."""
         words = self.dictionary
         return replace_unknown(
             [saved.model for saved in self.models],
             self.tokenizers,
-            [part.text for part in parts],
+            texts,
             outputs,
             find_dictionary(Path(self.name)) if words is None else words,
         )
