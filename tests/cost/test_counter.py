@@ -6,7 +6,9 @@ import pytest
 import torch
 from expected_errors import raises
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils.flop_counter import FlopCounterMode
 
 from polyhead.cost.breakdown import FORMULAS, cost_of, count_parameters
 from polyhead.cost.counter import (
@@ -223,6 +225,18 @@ def test_a_family_registered_at_run_time_is_measured(monkeypatch):
     assert report.parts["extra"].parameters == 32 * 32 + 32
     assert report.total.forward == gpt.forward + work
     assert report.total.training == gpt.training + 3 * work
+
+
+def test_the_reported_flops_of_a_run_are_those_of_torchs_counter():
+    run = read_run("gpt-tiny", ("train.steps=3", "train.max_tokens=128"))
+    report = cost_report(run, length=16)
+    model = GPT(run.model).train()
+    ids = torch.ones(report.shape.batch, report.shape.length, dtype=torch.int64)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(ids).log_softmax(-1).sum().backward()
+    assert not report.measured
+    assert report.total.training == counter.get_total_flops()
+    assert report.flops == pytest.approx(3 * counter.get_total_flops())
 
 
 def test_saved_memory_counts_each_tensor_once_and_no_parameter():

@@ -35,27 +35,12 @@ def count_flops(work: Callable[[], Any]) -> int:
     Torch's counter knows neither the CPU's fused attention, nor its fused LSTM, nor products that
     are added in place; the first is replaced by the unfused one, the others are counted here.
     """
-
-    def added_in_place(_: Any, a: Any, b: Any, *, out_shape: Any = None) -> int:  # noqa: ARG001
-        return 2 * a[0] * a[1] * b[1]
-
-    def batch_added_in_place(
-        _: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1, out_shape: Any = None
-    ) -> int:
-        del beta, alpha, out_shape
-        return 2 * a[0] * a[1] * a[2] * b[2]
-
-    def lstm(x: Any, w_x: Any, w_h: Any, *_: Any, out_shape: Any = None) -> int:  # noqa: ARG001
-        return lstm_flops(x[0] * x[1], w_x, w_h)
-
-    def lstm_backward(x: Any, w_x: Any, w_h: Any, *_: Any, out_shape: Any = None) -> int:  # noqa: ARG001
-        return 2 * lstm_flops(x[0] * x[1], w_x, w_h)
-
-    mapping = {
-        torch.ops.aten.addmm_: added_in_place,
-        torch.ops.aten.baddbmm_: batch_added_in_place,
-        torch.ops.aten.mkldnn_rnn_layer: lstm,
-        torch.ops.aten.mkldnn_rnn_layer_backward: lstm_backward,
+    aten = torch.ops.aten
+    mapping = {  # of the operands' shapes
+        aten.addmm_: lambda _, a, b, **_options: 2 * a[0] * a[1] * b[1],
+        aten.baddbmm_: lambda _, a, b, **_options: 2 * a[0] * a[1] * a[2] * b[2],
+        aten.mkldnn_rnn_layer: lambda *given, **_options: _lstm_flops(*given[:3]),
+        aten.mkldnn_rnn_layer_backward: lambda *given, **_options: 2 * _lstm_flops(*given[:3]),
     }
     counter = FlopCounterMode(display=False, custom_mapping=mapping)
     with sdpa_kernel(SDPBackend.MATH), counter:
@@ -63,9 +48,9 @@ def count_flops(work: Callable[[], Any]) -> int:
     return int(counter.get_total_flops())
 
 
-def lstm_flops(n: int, w_x: Sequence[int], w_h: Sequence[int]) -> int:
-    """Return the FLOPs of W_x x and W_h h at n positions, given the matrices' shapes."""
-    return 2 * n * (w_x[0] * w_x[1] + w_h[0] * w_h[1])
+def _lstm_flops(x: Sequence[int], w_x: Sequence[int], w_h: Sequence[int]) -> int:
+    """Return the FLOPs of W_x x and W_h h at all positions, given the shapes."""
+    return 2 * x[0] * x[1] * (w_x[0] * w_x[1] + w_h[0] * w_h[1])
 
 
 def saved_bytes(work: Callable[[], Any], without: Iterable[Tensor] = ()) -> int:

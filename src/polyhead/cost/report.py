@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from polyhead.cost.breakdown import (
+    CostBreakdown,
     StepMemory,
     cache_size,
     cost_of,
@@ -58,17 +59,6 @@ class PartCost:
 
 
 @dataclass(frozen=True)
-class BatchCost:
-    """Cost of one training batch, by formula or measured."""
-
-    measured: bool
-    parts: dict[str, PartCost]
-    total: PartCost
-    per_token: dict[str, float | None]  # training FLOPs: source, target, and the mean of both
-    memory: StepMemory
-
-
-@dataclass(frozen=True)
 class CostReport:
     """Figures shown by `polyhead cost`; None where unknown."""
 
@@ -107,22 +97,35 @@ def cost_report(
         raise ConfigError(f"tokens {tokens}: expected at least 1", "out_of_range")
     run, assumed = _with_sizes(run)
     length = _length(run, length)
-    shape = _batch(run, length)
-    batch = _batch_cost(run, shape)
-    n_tokens = _tokens(run) if tokens is None else tokens
-    mean = batch.per_token["mean"]
+    two_sided = FAMILIES[run.family].task == "translation"
+    # max_tokens counts both sides if there are two
+    sentences = max(1, run.train.max_tokens // (2 * length if two_sided else length))
+    shape = Shape(sentences, length, length if two_sided else 0)
+    try:
+        cost = cost_of(run.family, run.model, shape, masked_share=run.data.blanks)
+    except ConfigError:
+        measured, (parts, total, memory) = True, _measured_cost(run, shape)
+        source = target = None
+    else:
+        measured, (parts, total, memory) = False, _formula_cost(run, cost)
+        source, target = cost.per_token
+    mean = None
+    if total.training is not None:
+        mean = total.training / (shape.positions + shape.source_positions)
+    if tokens is None and run.train.epochs is None:
+        tokens = run.train.steps * run.train.accumulate * run.train.max_tokens
     sentence = Shape(1, run.decode.limit(length), shape.source and length)
     return CostReport(
         family=run.family,
         shape=shape,
-        measured=batch.measured,
+        measured=measured,
         assumed=assumed,
-        parts=batch.parts,
-        total=batch.total,
-        per_token=batch.per_token,
-        tokens=n_tokens,
-        flops=None if n_tokens is None or mean is None else mean * n_tokens,
-        memory=batch.memory,
+        parts=parts,
+        total=total,
+        per_token={"source": source, "target": target, "mean": mean},
+        tokens=tokens,
+        flops=None if tokens is None or mean is None else mean * tokens,
+        memory=memory,
         beam=run.decode.beam,
         cache=cache_size(run.family, run.model, sentence, run.decode.beam),
         references=[reference(name, length if shape.source else LENGTH) for name in TRAININGS],
@@ -193,48 +196,26 @@ def _length(run: RunConfig, length: int | None) -> int:
     return length
 
 
-def _batch(run: RunConfig, length: int) -> Shape:
-    """Return the shape of the largest batch; `max_tokens` counts both sides if there are two."""
-    two_sided = FAMILIES[run.family].task == "translation"
-    sentences = max(1, run.train.max_tokens // (2 * length if two_sided else length))
-    return Shape(sentences, length, length if two_sided else 0)
+Costs = tuple[dict[str, PartCost], PartCost, StepMemory]  # of the parts, of all, of a step
 
 
-def _tokens(run: RunConfig) -> int | None:
-    if run.train.epochs is not None:
-        return None
-    return run.train.steps * run.train.accumulate * run.train.max_tokens
-
-
-def _batch_cost(run: RunConfig, shape: Shape) -> BatchCost:
-    """Compute the cost by formula, or measure it if there is none."""
-    try:
-        cost = cost_of(run.family, run.model, shape, masked_share=run.data.blanks)
-    except ConfigError:
-        return _measured_cost(run, shape)
+def _formula_cost(run: RunConfig, cost: CostBreakdown) -> Costs:
     counts = count_parameters(run.family, run.model, by_part=True)
     n_parameters = sum(counts.values())
-    predictions = shape.positions if cost.predictions is None else cost.predictions
-    source, target = cost.per_token
-    mean = cost.total.training / (shape.positions + shape.source_positions)
-    return BatchCost(
-        False,
-        {name: PartCost.of(counts.get(name, 0), part) for name, part in cost.parts.items()},
-        PartCost.of(n_parameters, cost.total),
-        {"source": source, "target": target, "mean": mean},
-        step_memory(n_parameters, cost.total.saved, cost.vocab, predictions),
-    )
+    predictions = cost.shape.positions if cost.predictions is None else cost.predictions
+    parts = {name: PartCost.of(counts.get(name, 0), part) for name, part in cost.parts.items()}
+    memory = step_memory(n_parameters, cost.total.saved, cost.vocab, predictions)
+    return parts, PartCost.of(n_parameters, cost.total), memory
 
 
-def _measured_cost(run: RunConfig, shape: Shape) -> BatchCost:
+def _measured_cost(run: RunConfig, shape: Shape) -> Costs:
     """Measure one sentence, unless the model is too large; the parameters are always known."""
     counts = count_parameters(run.family, run.model)
     n_parameters, task = sum(counts.values()), FAMILIES[run.family].task
-    total, mean = PartCost(n_parameters), None
+    total = PartCost(n_parameters)
     if is_measurable(n_parameters, shape):
         cost = measure(run.family, run.model, shape, masked_share=run.data.blanks)
         total = PartCost.of(n_parameters, cost)
-        mean = cost.training / (shape.positions + shape.source_positions)
     predictions = shape.positions
     if task in ("masked_lm", "replaced_token"):
         predictions = n_masked(shape, run.data.blanks)
@@ -242,5 +223,4 @@ def _measured_cost(run: RunConfig, shape: Shape) -> BatchCost:
     if task in ("translation", "language_modeling", "masked_lm"):
         vocab = getattr(run.model, vocab_fields(run.model)[-1])
     memory = step_memory(n_parameters, total.kept, vocab, predictions)
-    parts = {name: PartCost(count) for name, count in counts.items()}
-    return BatchCost(True, parts, total, {"source": None, "target": None, "mean": mean}, memory)
+    return {name: PartCost(count) for name, count in counts.items()}, total, memory

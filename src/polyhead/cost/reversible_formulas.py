@@ -16,22 +16,11 @@ inputs, and a feed-forward network in chunks, are computed a third time, except 
 two products, which no gradient needs.
 """
 
-from dataclasses import dataclass
-
 from polyhead.cost.formulas import FLOAT, Cost, Shape, attention_kernel, layer_norm, linear, product
 from polyhead.errors import ConfigError
 from polyhead.layers.local_attention import SMALLEST_BLOCK, SPAN
 from polyhead.layers.lsh.hashing import factors
 from polyhead.layers.transformer_stack import StackConfig
-
-
-@dataclass(frozen=True)
-class KernelFlops:
-    """FLOPs of an attention kernel: forward, recomputed in backward, and of its gradients."""
-
-    forward: int
-    recomputed: int
-    gradients: int
 
 
 def reversible_cost(config: StackConfig, shape: Shape) -> Cost:
@@ -52,17 +41,17 @@ def _block(config: StackConfig, shape: Shape, layer: int) -> Cost:
     work += linear(n, d_model, config.d_ff) + linear(n, config.d_ff, d_model)
     chunked = product(n, d_model, config.d_ff) if 0 < config.feed_chunk < n else 0
     kernel = {"full": _full, "local": _local, "lsh": _lsh}[kind](config, shape)
-    backward = work.forward + chunked + work.backward + kernel.recomputed + kernel.gradients
+    backward = work.forward + chunked + work.backward + kernel.backward
     return Cost(work.forward + kernel.forward, backward)
 
 
-def _full(config: StackConfig, shape: Shape) -> KernelFlops:
+def _full(config: StackConfig, shape: Shape) -> Cost:
     d_head = config.d_model // config.n_heads
     cost = attention_kernel(shape.batch, config.n_heads, shape.length, shape.length, d_head)
-    return KernelFlops(cost.forward, cost.forward, cost.backward)
+    return Cost(cost.forward, cost.forward + cost.backward)
 
 
-def _local(config: StackConfig, shape: Shape) -> KernelFlops:
+def _local(config: StackConfig, shape: Shape) -> Cost:
     """Neighbourhoods of very long inputs overlap in spans (`layers.local_attention`)."""
     block = max(SMALLEST_BLOCK, config.window // 2)
     if shape.length <= block:
@@ -77,10 +66,10 @@ def _local(config: StackConfig, shape: Shape) -> KernelFlops:
     d_head, n_keys = config.d_model // config.n_heads, block + config.window
     cost = attention_kernel(shape.batch * n_blocks, config.n_heads, block, n_keys, d_head)
     repeated = cost.forward // 2 if is_long else 0
-    return KernelFlops(cost.forward, cost.forward + repeated, cost.backward)
+    return Cost(cost.forward, cost.forward + repeated + cost.backward)
 
 
-def _lsh(config: StackConfig, shape: Shape) -> KernelFlops:
+def _lsh(config: StackConfig, shape: Shape) -> Cost:
     lsh, d_head = config.lsh, config.d_model // config.n_heads
     chunk = min(lsh.chunk, shape.length)
     padded = _round_up(shape.length, chunk)
@@ -88,7 +77,7 @@ def _lsh(config: StackConfig, shape: Shape) -> KernelFlops:
     scores = heads * product(padded, d_head, 2 * chunk)
     halves = sum(size // 2 for size in factors(lsh.buckets or 2 * padded // chunk))
     hashing = heads * product(shape.length, d_head, halves)
-    return KernelFlops(hashing + 2 * scores, 2 * scores, 5 * scores)
+    return Cost(hashing + 2 * scores, (2 + 5) * scores)
 
 
 def _round_up(length: int, block: int) -> int:
