@@ -63,7 +63,8 @@ def score_system(
     model, options = translator.model, translator.defaults
     scores, speeds = translate_test_set(plan, translator, f"{system.name}-{seed}", progress)
     median = sorted(pairs, key=lambda pair: len(pair[0]))[len(pairs) // 2][0]
-    metrics = [read_metrics(folder) for folder in folders]
+    logs = [(folder / METRICS).read_text(encoding="utf-8") for folder in folders]
+    metrics = [[json.loads(line) for line in log.splitlines()] for log in logs]
     balances = [entry for entry in metrics[-1] if "experts_used" in entry]
     return SystemResult(
         system=system.name,
@@ -147,12 +148,6 @@ def score_outputs(
     lower = score(outputs, references, lowercase=True, bootstrap=samples)[0]
     bleu, chrf = score(outputs, references, bootstrap=0)
     return {"BLEU lower-cased": lower, "BLEU cased": bleu, "chrF": chrf}
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the entries of a run's metrics file."""
-    lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines if line]
 
 
 def learning_curve(

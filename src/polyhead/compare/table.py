@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from statistics import mean, median
@@ -41,18 +40,12 @@ SHOWN = {"bleu": ("BLEU lower-cased", "BLEU cased"), "wer": ("WER", "PER")}
 BRIEF = ("p", "steps", "minutes", "parameters", "speed")  # columns for a terminal, besides scores
 FEW_STEPS = 500  # with fewer, warm-up and chance decide
 UNNAMED = ("own text", "held out")  # data without a name of its own
-
-
-@cache
-def words() -> dict[str, Words]:
-    """Read the texts of the table by their keys."""
-    text = files(__package__).joinpath("words.toml").read_text(encoding="utf-8")
-    return {key: Words(**both) for key, both in tomllib.loads(text).items()}
+WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
 
 
 def in_words(key: str, language: str) -> str:
     """Return the text of a key; a name without translation is returned as it is."""
-    return words()[key].in_language(language) if key in words() else key
+    return WORDS[key][language] if key in WORDS else key
 
 
 # Values
@@ -254,8 +247,8 @@ def markdown(table: ComparisonTable, language: str = "en") -> str:
     lines = [f"# {heading(table, language)}", "", lead(table, language), ""]
     lines += [line(heads), "|" + "---|" * len(heads)]
     for row in table.rows:
-        escaped = (cell.replace("|", "\\|") for cell in cells(table, row, language).values())
-        first, *rest = escaped
+        shown = cells(table, row, language).values()
+        first, *rest = (cell.replace("|", "\\|") for cell in shown)
         lines.append(line([f"**{first}**" if row is top else first, *rest]))
     lines += ["", *(f"* {note}" for note in notes(table, language))]
     if table.paper:
