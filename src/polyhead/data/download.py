@@ -59,13 +59,14 @@ def fetch(
         raise ConfigError(f"{corpus.name} is generated with: {corpus.command}", "wrong_command")
     folder = folder or home() / corpus.name
     mirror = base_url or os.environ.get("POLYHEAD_MIRROR")
-    for file in corpus.files:
-        if not is_whole(folder / file.name, file):
-            url = file.url
-            if mirror:
-                url = f"{mirror.rstrip('/')}/{corpus.name}/{url.rsplit('/', 1)[1]}"
-            _download(file, url, folder, progress, policy)
-    return [folder / file.name for file in corpus.files]
+    paths = [folder / file.name for file in corpus.files]
+    for path, file in zip(paths, corpus.files, strict=True):
+        url = file.url
+        if mirror:
+            url = f"{mirror.rstrip('/')}/{corpus.name}/{url.rsplit('/', 1)[1]}"
+        if not is_whole(path, file):
+            _download(url, path, file, progress, policy)
+    return paths
 
 
 def is_whole(path: Path, file: RemoteFile) -> bool:
@@ -80,65 +81,58 @@ def is_whole(path: Path, file: RemoteFile) -> bool:
 
 
 def _download(
-    file: RemoteFile, url: str, folder: Path, progress: Progress, policy: RetryPolicy
+    url: str, path: Path, file: RemoteFile, progress: Progress, policy: RetryPolicy
 ) -> None:
-    """Download a file, retrying when the network fails."""
+    """Download a file, retrying when the network fails; leave nothing behind if it fails."""
     if not is_safe(url):
         raise ConfigError(f"{url}: only https is allowed (http for localhost)", "unsafe_url")
+    part = path.with_name(f".{file.name}.{os.getpid()}.part")
     problem = NetworkFailure("not attempted")
     for attempt in range(policy.attempts):
         if attempt:
             time.sleep(policy.pause_seconds * 2 ** (attempt - 1))
         try:
-            return _download_once(file, url, folder, progress, policy)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with part.open("wb") as out:
+                _copy(url, out, file, progress, policy)
+                out.flush()
+                os.fsync(out.fileno())
+            part.replace(path)
+            return
         except NetworkFailure as failure:
             problem = failure
+        except OSError as error:  # of the disk
+            message = f"{path}: cannot be written ({error.strerror or error})"
+            raise PolyheadError(message, "cannot_write") from None
+        finally:
+            with suppress(OSError):  # usually renamed
+                part.unlink()
     raise MissingError(
         f"cannot download {url} ({problem}; attempts: {policy.attempts}). Check the network, set "
-        f"POLYHEAD_MIRROR to a mirror, or save the unpacked file as {folder / file.name}.",
+        f"POLYHEAD_MIRROR to a mirror, or save the unpacked file as {path}.",
         "download_failed",
     )
 
 
-def _download_once(
-    file: RemoteFile, url: str, folder: Path, progress: Progress, policy: RetryPolicy
-) -> None:
-    """Download a file in one attempt; leave nothing behind if it fails."""
-    path, part = folder / file.name, folder / f".{file.name}.{os.getpid()}.part"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as out:
-            with open_url(url, policy) as response:
-                limit = file.n_bytes + PACKED_EXTRA
-                _copy(LimitedResponse(response, url, limit, policy), out, file, progress)
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(path)
-    except OSError as error:  # of the disk; those of the network are NetworkFailure
-        message = f"{path}: cannot be written ({error.strerror or error})"
-        raise PolyheadError(message, "cannot_write") from None
-    finally:
-        with suppress(OSError):  # usually renamed
-            part.unlink()
-
-
 def _copy(
-    download: "LimitedResponse", out: IO[bytes], file: RemoteFile, progress: Progress
+    url: str, out: IO[bytes], file: RemoteFile, progress: Progress, policy: RetryPolicy
 ) -> None:
-    """Unpack, write and verify."""
+    """Open, unpack, write and verify."""
     digest, n_bytes = hashlib.sha256(), 0
-    for chunk in unpacked(download, download.url):
-        n_bytes += len(chunk)
-        if n_bytes > file.n_bytes:
-            message = f"{download.url}: larger than the {file.n_bytes:,} bytes of {file.name}"
-            raise DataError(message, "wrong_size")
-        digest.update(chunk)
-        out.write(chunk)
-        progress(file.name, n_bytes, file.n_bytes)
+    with open_url(url, policy) as response:
+        download = LimitedResponse(response, url, file.n_bytes + PACKED_EXTRA, policy)
+        for chunk in unpacked(download, url):
+            n_bytes += len(chunk)
+            if n_bytes > file.n_bytes:
+                message = f"{url}: larger than the {file.n_bytes:,} bytes of {file.name}"
+                raise DataError(message, "wrong_size")
+            digest.update(chunk)
+            out.write(chunk)
+            progress(file.name, n_bytes, file.n_bytes)
     if digest.hexdigest() != file.sha256:
         raise DataError(
-            f"{download.url}: wrong contents of {file.name} (SHA-256 {digest.hexdigest()}, "
-            f"expected {file.sha256}); nothing was saved. Download it from elsewhere.",
+            f"{url}: wrong contents of {file.name} (SHA-256 {digest.hexdigest()}, expected "
+            f"{file.sha256}); nothing was saved. Download it from elsewhere.",
             "wrong_checksum",
         )
 
