@@ -10,16 +10,8 @@ from polyhead.data.schedules import generator
 from polyhead.errors import ConfigError, DataError
 
 
-@pytest.fixture
-def files(tmp_path):
-    """Return a function that writes lines to a file and returns its path."""
-
-    def write(name, lines):
-        path = tmp_path / name
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        return str(path)
-
-    return write
+def lines(write, name, texts):
+    return str(write("".join(f"{text}\n" for text in texts), name))
 
 
 def numbered(word, numbers):
@@ -27,10 +19,10 @@ def numbered(word, numbers):
 
 
 @pytest.mark.parametrize(("hold_out", "n_held_out"), [(3, 3), (500, 10)])
-def test_without_validation_files_at_most_a_twentieth_is_held_out(files, hold_out, n_held_out):
+def test_without_validation_files_at_most_a_twentieth_is_held_out(write, hold_out, n_held_out):
     config = DataConfig(
-        source=(files("a.ko", numbered("문장", range(200))),),
-        target=(files("a.en", numbered("line", range(200))),),
+        source=(lines(write, "a.ko", numbered("문장", range(200))),),
+        target=(lines(write, "a.en", numbered("line", range(200))),),
         hold_out=hold_out,
     )
     corpus = load_parallel(config, seed=1)
@@ -43,12 +35,12 @@ def test_without_validation_files_at_most_a_twentieth_is_held_out(files, hold_ou
     assert list(load_parallel(config, seed=2).valid) != list(corpus.valid)
 
 
-def test_bad_lines_are_skipped_and_counted(files):
+def test_bad_lines_are_skipped_and_counted(write):
     config = DataConfig(
-        source=(files("a.ko", ["하나", "", "", "", "", "둘"]),),
-        target=(files("a.en", ["one", "x", "x", "x", "x", "two"]),),
-        valid_source=(files("v.ko", ["셋", ""]),),
-        valid_target=(files("v.en", ["three", "x"]),),
+        source=(lines(write, "a.ko", ["하나", "", "", "", "", "둘"]),),
+        target=(lines(write, "a.en", ["one", "x", "x", "x", "x", "two"]),),
+        valid_source=(lines(write, "v.ko", ["셋", ""]),),
+        valid_target=(lines(write, "v.en", ["three", "x"]),),
     )
     corpus = load_parallel(config, seed=1)
     assert list(corpus.train) == [("하나", "one"), ("둘", "two")]
@@ -73,10 +65,9 @@ def test_bad_lines_are_skipped_and_counted(files):
         ({"pairs": ("bad.tsv",), "on_bad_line": "fail"}, DataError, "bad_line"),
     ],
 )
-def test_unusable_configurations_are_errors(options, kind, code, files, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    files("one.tsv", ["하나\tone"])
-    files("bad.tsv", ["하나\tone", "둘"])
+def test_unusable_configurations_are_errors(options, kind, code, write):
+    lines(write, "one.tsv", ["하나\tone"])
+    lines(write, "bad.tsv", ["하나\tone", "둘"])
     with raises(kind, code):
         load_parallel(DataConfig(**options), seed=1)
 

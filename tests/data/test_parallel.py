@@ -50,19 +50,6 @@ def test_every_line_is_read_or_skipped(pairs, write):
     assert len(read) + len(read.skipped) == len(pairs)
 
 
-def test_empty_sides_are_skipped_with_their_place(write):
-    pairs = parallel(write, "하나\n둘\n\n \n다섯\n", "one\n\nthree\n\t\nfive\n")
-    assert list(pairs) == [("하나", "one"), ("다섯", "five")]
-    assert [str(bad) for bad in pairs.skipped] == [
-        "train.en:2: the target is empty",
-        "train.ko:3: the source is empty",
-        "train.ko:4: both sides are empty",
-    ]
-    assert [pairs.where(i, side) for i in range(2) for side in ("source", "target")] == [
-        "train.ko:1", "train.en:1", "train.ko:5", "train.en:5",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("source", "target", "why"),
     [
@@ -135,13 +122,6 @@ def test_empty_files_and_files_without_a_pair_are_errors(write):
         parallel(write, "a\n", b"\xef\xbb\xbf")
     with raises(DataError, "no_text", "2 lines", "train.en:1: the target is empty"):
         parallel(write, "a\n\n", "\nB\n")
-
-
-def test_a_missing_file_is_an_error_with_a_suggestion(write):
-    write("가\n", "train.ko")
-    write("a\n", "train.en")
-    with raises(DataError, "not_found", "train.eng", "train.en or train.ko"):
-        read_parallel([Path("train.ko")], [Path("train.eng")])
 
 
 # ----------------------------------------------------------------------------------- files of pairs
@@ -304,8 +284,3 @@ def test_one_repeated_sentence_cannot_be_split():
     pairs = Pairs(["Same  one"] * 5 + ["same one"] * 5, [str(n) for n in range(10)])
     with raises(DataError, "too_few_examples", "3 of 10"):
         hold_out(pairs, 3, seed=1)
-
-
-def test_sides_of_unequal_length_are_an_error():
-    with pytest.raises(ValueError, match="2 sources"):
-        Pairs(["a", "b"], ["c"])

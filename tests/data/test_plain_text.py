@@ -14,30 +14,25 @@ def config_of(*texts, valid=(), **options):
     return DataConfig(text=tuple(map(str, texts)), valid_text=tuple(map(str, valid)), **options)
 
 
-def write(path, text):
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
-
-
 @pytest.mark.parametrize(("most", "n_held_out"), [(None, 2), (1, 1), (9, 2)])
-def test_the_last_tenth_is_held_out(tmp_path, most, n_held_out):
-    path = write(tmp_path / "a.txt", "".join(f"{n}\n" for n in range(25)))
+def test_the_last_tenth_is_held_out(write, most, n_held_out):
+    path = write("".join(f"{n}\n" for n in range(25)), "a.txt")
     corpus = load_plain(config_of(path), most)
     assert corpus.train + corpus.valid == [str(n) for n in range(25)]
     assert len(corpus.valid) == n_held_out
     assert f"{n_held_out} of 25 lines" in corpus.notices[0]
 
 
-def test_files_are_joined_and_a_validation_file_is_used(tmp_path):
-    first = write(tmp_path / "a.txt", "가\n\n나")
-    second = write(tmp_path / "b.txt.gz", gzip.compress("다\r\n".encode()))
-    valid = write(tmp_path / "v.txt", "라\n")
+def test_files_are_joined_and_a_validation_file_is_used(write):
+    first = write("가\n\n나", "a.txt")
+    second = write(gzip.compress("다\r\n".encode()), "b.txt.gz")
+    valid = write("라\n", "v.txt")
     corpus = load_plain(config_of(first, second, valid=[valid]))
     assert (corpus.train, corpus.valid, corpus.notices) == (["가", "", "나", "다"], ["라"], ())
 
 
-def test_bad_lines_are_skipped_or_an_error(tmp_path):
-    path = write(tmp_path / "a.txt", b"one\n\xff\xfe\ntwo\nthree\nfour\n")
+def test_bad_lines_are_skipped_or_an_error(write):
+    path = write(b"one\n\xff\xfe\ntwo\nthree\nfour\n", "a.txt")
     corpus = load_plain(config_of(path, valid=[path]))
     assert corpus.train == ["one", "two", "three", "four"]
     assert corpus.notices[0].startswith(f"1 bad line skipped: {path}:2: ")
@@ -55,18 +50,9 @@ def test_bad_lines_are_skipped_or_an_error(tmp_path):
     ],
     ids=["empty lines", "overlong line", "one line", "empty end"],
 )
-def test_too_little_text_is_an_error(tmp_path, text, code):
-    path = write(tmp_path / "a.txt", text)
+def test_too_little_text_is_an_error(write, text, code):
+    path = write(text, "a.txt")
     with raises(DataError, code, "a.txt"):
         load_plain(config_of(path))
     with raises(ConfigError, "no_data", "--text"):
         load_plain(DataConfig())
-
-
-def test_the_embedded_corpus_is_generated_on_request(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("POLYHEAD_DATA", raising=False)
-    names = {"text": ("schedules/train.ko",), "valid_text": ("schedules/valid.ko",)}
-    corpus = load_plain(DataConfig(corpus="schedules", **names))
-    assert (len(corpus.train), len(corpus.valid)) == (12_000, 500)
-    assert not set(corpus.train) & set(corpus.valid)

@@ -1,8 +1,10 @@
 """Tokenizers of all kinds, trained on a tiny corpus of two languages."""
 
+import io
 from functools import cache
 
 import pytest
+import sentencepiece
 from hypothesis import HealthCheck, settings
 
 from polyhead.tokenizers.base import TextConfig
@@ -40,6 +42,20 @@ OPTIONS = {
 def learned(name, joint=True, lowercase=False, sampling=0.0):
     config = TextConfig(**OPTIONS[name], joint=joint, lowercase=lowercase, sampling=sampling)
     return train_tokenizers(ENGLISH, KOREAN, config)
+
+
+@pytest.fixture(scope="session")
+def train_model():
+    """Return a function that trains with SentencePiece alone; return the bytes of the model."""
+
+    def train(lines, **options):
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines), model_writer=model, minloglevel=2, **options
+        )
+        return model.getvalue()
+
+    return train
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """Ids, offsets and decoding against SentencePiece itself; training and sampling."""
 
-import io
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -69,23 +68,12 @@ def test_invalid_bytes_are_replaced(learn, kind, ids):
 
 
 @both
-def test_the_vocabulary_matches_sentencepiece(kind, korean):
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(korean),
-        model_writer=written,
-        model_type=kind,
-        vocab_size=320,
-        byte_fallback=True,
-        character_coverage=1.0,
-        normalization_rule_name="identity",
-        pad_id=0,
-        bos_id=1,
-        eos_id=2,
-        unk_id=3,
-        minloglevel=2,
-    )
-    oracle = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+def test_the_vocabulary_matches_sentencepiece(kind, korean, train_model):
+    options = {"byte_fallback": True, "character_coverage": 1.0}
+    special = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
+    identity = {"normalization_rule_name": "identity"}
+    model = train_model(korean, model_type=kind, vocab_size=320, **options, **special, **identity)
+    oracle = sentencepiece.SentencePieceProcessor(model_proto=model)
     tokenizer = train_sentencepiece(korean, TextConfig(kind=kind, vocab=320))
     names = [oracle.id_to_piece(id) for id in range(len(oracle))]
     assert [tokenizer.symbol(id) for id in range(len(tokenizer))] == [

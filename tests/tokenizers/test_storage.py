@@ -1,7 +1,6 @@
 """Saving and loading: tokenizers are restored exactly, damaged files are errors."""
 
 import hashlib
-import io
 import json
 import os
 from dataclasses import asdict
@@ -163,17 +162,8 @@ OURS = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
         ({"normalization_rule_name": "identity", **OURS}, ["0 are bytes", "256"]),
     ],
 )
-def test_a_model_that_was_trained_otherwise_is_an_error(folder, english, options, mentions):
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(english),
-        model_writer=written,
-        vocab_size=450,
-        hard_vocab_limit=False,
-        minloglevel=2,
-        **options,
-    )
-    plant(folder, written.getvalue())
+def test_another_model_is_an_error(folder, english, train_model, options, mentions):
+    plant(folder, train_model(english, vocab_size=450, hard_vocab_limit=False, **options))
     check_error(folder, "broken_tokenizer", *mentions)
 
 

@@ -33,12 +33,6 @@ def drawing(*numbers):
     return np.random.default_rng(numbers or [1, 2, 3])
 
 
-def test_the_default_changes_nothing(images, targets):
-    changed, labels = augment(images, targets, AugmentConfig(), drawing())
-    assert torch.equal(changed, images)
-    assert torch.equal(labels, targets)
-
-
 def test_augmentation_depends_on_the_generator_alone(images, targets):
     config = AugmentConfig(flip=True, shift=2, erase=0.5, mixup=0.4, cutmix=1.0)
     first = augment(images, targets, config, drawing(1, 0, 7))
@@ -47,6 +41,13 @@ def test_augmentation_depends_on_the_generator_alone(images, targets):
     assert torch.equal(first[0], again[0])
     assert torch.equal(first[1], again[1])
     assert not torch.equal(first[0], other[0])
+    assert augment(images, targets, AugmentConfig(), drawing()) == (images, targets)  # the same
+
+
+@pytest.mark.parametrize(("name", "value"), [("shift", -1), ("mixup", -0.5), ("erase", 1.5)])
+def test_invalid_settings_are_errors(name, value):
+    with pytest.raises(ValueError, match=f"{name} = {value}"):
+        AugmentConfig(**{name: value})
 
 
 def test_images_are_mirrored_or_unchanged(images):
@@ -188,16 +189,3 @@ def test_one_of_mixup_and_cutmix_is_drawn(images, targets):
         for step in range(40)
     ]
     assert 8 < sum(cut) < 32
-
-
-@pytest.mark.parametrize(
-    ("invalid", "message"),
-    [
-        ({"shift": -1}, "shift = -1"),
-        ({"mixup": -0.5}, "mixup = -0.5"),
-        ({"erase": 1.5}, "erase = 1.5"),
-    ],
-)
-def test_invalid_settings_are_errors(invalid, message):
-    with pytest.raises(ValueError, match=message):
-        AugmentConfig(**invalid)

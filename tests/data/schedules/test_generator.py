@@ -220,17 +220,8 @@ def test_a_failed_write_keeps_the_old_files(tmp_path, monkeypatch):
     with raises(DataError, "cannot_write", "No space left on device"):
         write(tmp_path, n_train=3, n_valid=1, n_test=1)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_a_directory_that_cannot_be_created_is_an_error(tmp_path):
-    (tmp_path / "file").write_text("not a directory")
-    with raises(DataError, "cannot_write", "file"):
-        write(tmp_path / "file", n_train=1, n_valid=0, n_test=0)
-
-
-def test_a_negative_size_is_an_error():
-    with raises(DataError, "negative_size", "n_valid", "-1"):
-        generate(n_valid=-1)
+    with raises(DataError, "cannot_write", "README.md"):
+        write(tmp_path / "README.md", n_train=1, n_valid=0, n_test=0)
 
 
 def test_a_request_for_more_sentences_than_exist_is_an_error(monkeypatch):
@@ -240,6 +231,8 @@ def test_a_request_for_more_sentences_than_exist_is_an_error(monkeypatch):
     assert len(generate(n_train=7, n_valid=0, n_test=0).train) == 7
     with raises(DataError, "corpus_exhausted", "train", "8", "7"):
         generate(n_train=8, n_valid=0, n_test=0)
+    with raises(DataError, "negative_size", "n_valid", "-1"):
+        generate(n_valid=-1)
 
 
 def test_labelled_sets_are_disjoint_and_have_every_topic():
