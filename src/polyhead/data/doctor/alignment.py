@@ -25,7 +25,7 @@ Numbers = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float64]
 
 OFFSETS = range(-3, 4)
-NO_OFFSET, NOTHING_FITS = OFFSETS.index(0), len(OFFSETS)  # states of the path
+NO_OFFSET = OFFSETS.index(0)  # states of the path: the offsets, and "no match"
 FAR = (-23, -17, -11, -7, 7, 11, 17, 23)  # offsets of similar lines that are not translations
 BLOCK = 8  # lines per step of the path
 SWITCH_COST = 25.0  # nats
@@ -82,18 +82,17 @@ class SideFeatures:
     """Features of the lines of one side; `word[k]` occurs in line `place[k]`."""
 
     def __init__(self, lines: Sequence[str], vocabulary: dict[str, int]) -> None:
-        ending, number, word, place = array("q"), array("b"), array("q"), array("q")
+        endings, numbers, words, places = array("q"), array("q"), array("q"), array("q")
         for index, line in enumerate(lines):
-            ending.append(ENDINGS.get(line.rstrip(CLOSING)[-1:], 0))
-            words = set(WORD.findall(line.casefold()))
-            number.append(any(each[0].isdigit() for each in words))
-            word.extend(vocabulary.setdefault(each, len(vocabulary)) for each in words)
-            place.extend([index] * len(words))
+            endings.append(ENDINGS.get(line.rstrip(CLOSING)[-1:], 0))
+            in_line = set(WORD.findall(line.casefold()))
+            numbers.append(any(word[0].isdigit() for word in in_line))
+            words.extend(vocabulary.setdefault(word, len(vocabulary)) for word in in_line)
+            places.extend([index] * len(in_line))
         self.length = np.log1p(np.array([len(line) for line in lines], dtype=np.float64))
-        self.ending = np.array(ending, dtype=np.int64)
-        self.has_number = np.array(number, dtype=np.int64)
-        self.word = np.array(word, dtype=np.int64)
-        self.place = np.array(place, dtype=np.int64)
+        self.ending, self.has_number, self.word, self.place = (
+            np.array(values, dtype=np.int64) for values in (endings, numbers, words, places)
+        )
 
     def keep(self, wanted: npt.NDArray[np.bool_]) -> None:
         """Drop all other words."""
@@ -111,18 +110,14 @@ class PairFeatures:
 
     def __init__(self, sources: Sequence[str], targets: Sequence[str]) -> None:
         vocabulary: dict[str, int] = {}
-        self.source, self.target = (
-            SideFeatures(sources, vocabulary),
-            SideFeatures(targets, vocabulary),
-        )
-        sides = (self.source, self.target)
+        self.source, self.target = sides = [
+            SideFeatures(lines, vocabulary) for lines in (sources, targets)
+        ]
         n_lines = min(len(sources), len(targets))
         times = [np.bincount(side.word, minlength=len(vocabulary)) for side in sides]
-        informative = (
-            (times[0] > 0) & (times[1] > 0) & (times[0] + times[1] < max(4, n_lines // 20))
-        )
+        is_rare = times[0] + times[1] < max(4, n_lines // 20)
         for side in sides:
-            side.keep(informative)
+            side.keep((times[0] > 0) & (times[1] > 0) & is_rare)
         self.is_number = np.array([word[0].isdigit() for word in vocabulary], dtype=np.bool_)
         self.n_levels = int(np.clip((n_lines / 50) ** 0.5, 2, 8))
         self.levels = [side.levels(self.n_levels) for side in sides]
@@ -217,6 +212,7 @@ def best_path(scores: Weights) -> Numbers:
 def spans(path: Numbers, scores: Weights) -> Iterator[AlignedSpan]:
     """Return the path as spans of lines, with boundaries refined to lines."""
     n_lines = scores.shape[1]
+    offsets = [*OFFSETS, None]
     changes = [0, *(np.flatnonzero(np.diff(path)) + 1).tolist(), len(path)]
     start = 0
     for here, following in pairwise(changes[1:]):
@@ -225,11 +221,6 @@ def spans(path: Numbers, scores: Weights) -> Iterator[AlignedSpan]:
         high = min(following * BLOCK, (here + 2) * BLOCK, n_lines)
         advantage = np.cumsum(scores[before, low:high] - scores[after, low:high])
         border = low + int(np.argmax(np.concatenate([[0.0], advantage])))
-        yield AlignedSpan(start, border, offset_of(int(before)))
+        yield AlignedSpan(start, border, offsets[before])
         start = border
-    yield AlignedSpan(start, n_lines, offset_of(int(path[-1])))
-
-
-def offset_of(state: int) -> int | None:
-    """Return the offset of a state."""
-    return None if state == NOTHING_FITS else OFFSETS[state]
+    yield AlignedSpan(start, n_lines, offsets[path[-1]])
