@@ -24,7 +24,7 @@ from torch import Tensor
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.checkpoint.model_dir import SavedModel
 from polyhead.data.batches.base import pad
-from polyhead.data.locate import find_lines
+from polyhead.data.text_files import read_lines
 from polyhead.decoding.batch import decode_all, search
 from polyhead.decoding.config import DecodeConfig
 from polyhead.devices import keep_freed_memory
@@ -252,7 +252,7 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
 def choose(saved: SavedModel, words: argparse.Namespace) -> tuple[list[Task], float]:
     """Return the batches of every setting, and the model's score on all of them."""
     assert saved.tokenizers is not None
-    lines, references = (find_lines(Path(f"{TEST}.{language}")) for language in ("de", "en"))
+    lines, references = (read_lines(Path(f"{TEST}.{language}")) for language in ("de", "en"))
     sources = saved.tokenizers.source.encode_batch(lines[: words.sentences])
     model: Any = saved.model
     outputs = decode_all(model, sources, DecodeConfig(beam=1), device=torch.device("cpu"))

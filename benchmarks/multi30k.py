@@ -23,7 +23,7 @@ import measuring
 import torch
 
 from polyhead.cli.console import TrainingScreen
-from polyhead.data.locate import find_lines
+from polyhead.data.text_files import read_lines
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.metrics.bleu import score
@@ -81,7 +81,7 @@ def read_sets(run: RunConfig) -> dict[str, tuple[list[str], list[str]]]:
     valid = (run.data.valid_source[0], run.data.valid_target[0])
     sets = {}
     for name, files in {VAL: valid, TEST: tuple(map(file_of_the_test_set, valid))}.items():
-        sources, references = (find_lines(Path(file)) for file in files)
+        sources, references = (read_lines(Path(file)) for file in files)
         sets[name] = (sources, references)
     return sets
 

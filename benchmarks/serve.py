@@ -23,7 +23,7 @@ import torch
 from measuring import Contestant
 from serve_client import Load, Server, closed, opened, started
 
-from polyhead.data.locate import find_lines
+from polyhead.data.text_files import read_lines
 from polyhead.errors import PolyheadError
 from polyhead.pipelines.translator import Translator
 from polyhead.training.config import read_run
@@ -188,7 +188,7 @@ def main(arguments: Sequence[str]) -> int:
     where = measuring.environment("serve.py", arguments)
     place = trained(words)
     translator = Translator.from_dir(place, device="cpu")
-    texts = [line for line in find_lines(words.source) if line.strip()]
+    texts = [line for line in read_lines(words.source) if line.strip()]
     with started(place, words.threads) as server:
         ask_all(server, texts, 8, 8 * min(len(texts), 8), words.beam)  # warm up
         rates, capacity = throughput(server, translator, texts, words)

@@ -79,6 +79,12 @@ def test_the_error_tells_how_to_get_a_known_corpus(path, hint):
         find(Path(path))
 
 
+def test_the_error_suggests_similar_names(places):
+    put(places / "here" / "train.ko")
+    with raises(DataError, "not_found", "Did you mean train.ko?"):
+        find(Path("trian.ko"))
+
+
 @pytest.mark.parametrize("given", ["", "relative/cache"])
 def test_the_default_cache_is_below_the_home_directory(given, monkeypatch, places):
     monkeypatch.setenv("XDG_CACHE_HOME", given)

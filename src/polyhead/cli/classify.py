@@ -63,9 +63,9 @@ def classify_text(
 ) -> None:
     """Print the label of every line, with all probabilities or as JSON if requested."""
     from polyhead.cli.console import counting
-    from polyhead.data.locate import find_lines
+    from polyhead.data.text_files import read_lines
 
-    blocks = (find_lines(path, encoding) for path in files) if files else read_blocks(encoding)
+    blocks = (read_lines(path, encoding) for path in files) if files else read_blocks(encoding)
     with utf8_stdout() as out:
         for lines in blocks:
             with counting("classifying", len(lines)) as progress:

@@ -19,7 +19,7 @@ def demo(
 ) -> None:
     """Train a Korean to English translator from scratch, score it, use it, show its attention."""
     from polyhead.cli.console import TrainingScreen
-    from polyhead.data.locate import find_lines
+    from polyhead.data.text_files import read_lines
     from polyhead.pipelines.evaluation import evaluate_translation
     from polyhead.pipelines.translator import Translator
     from polyhead.training.config import read_run
@@ -37,7 +37,7 @@ def demo(
     minutes = (time.perf_counter() - started) / 60
 
     translator = Translator.from_dir(run)
-    sources, references = (find_lines(Path(f"schedules/test.{code}")) for code in ("ko", "en"))
+    sources, references = (read_lines(Path(f"schedules/test.{code}")) for code in ("ko", "en"))
     evaluation = evaluate_translation(translator, sources, references)
     print(f"\nTrained in {minutes:.1f} minutes. Scores on {len(sources)} held-out sentences:")
     for score in evaluation.scores:

@@ -105,8 +105,8 @@ def translation_scores(
 ) -> Scores:  # fmt: skip
     """Translate; return the scores of the translations, and paired tests against another system."""
     from polyhead.cli.console import counting
-    from polyhead.data.locate import find_lines
     from polyhead.data.parallel import read_references
+    from polyhead.data.text_files import read_lines
     from polyhead.pipelines.evaluation import MetricConfig, evaluate_translation
     from polyhead.pipelines.translator import Translator
 
@@ -116,7 +116,7 @@ def translation_scores(
         translator.set_eval_rounds(rounds)
     other: Translator | list[str] | None = None
     if against is not None and against.is_file():
-        other = find_lines(against, encoding)
+        other = read_lines(against, encoding)
     elif against is not None:
         other = Translator.from_dir(against, device=device)
     n_lines = len(sources) * (2 if isinstance(other, Translator) else 1)
@@ -145,12 +145,12 @@ def text_scores(
 ) -> Scores:
     """Return how well a language model predicts a text, or a masked LM its masked tokens."""
     from polyhead.cli.console import counting
-    from polyhead.data.locate import find_lines
+    from polyhead.data.text_files import read_lines
     from polyhead.pipelines.load import load
     from polyhead.pipelines.mask_filler import MaskFiller
     from polyhead.pipelines.text_generator import TextGenerator
 
-    lines = [line for path in texts for line in find_lines(path, encoding)]
+    lines = [line for path in texts for line in read_lines(path, encoding)]
     model = load(model_dir, device=device)
     if isinstance(model, MaskFiller):
         if rounds is not None:

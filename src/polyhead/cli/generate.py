@@ -45,7 +45,7 @@ def generate(
     polyhead generate runs/writer --prompt "오늘은" --greedy --stop "\n"
     echo "오늘은" | polyhead generate runs/writer --temperature 0.7 --top-p 0.9 --n 3 --jsonl
     """
-    from polyhead.data.locate import find_lines
+    from polyhead.data.text_files import read_lines
     from polyhead.pipelines.text_generator import TextGenerator
 
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -62,7 +62,7 @@ def generate(
         raise ConfigError("--stop: expected at least one character", "out_of_range")
     generator = TextGenerator.from_dir(model, device=device)
     if prompt is None:
-        text = "" if sys.stdin.isatty() else "\n".join(find_lines(Path("-"), encoding))
+        text = "" if sys.stdin.isatty() else "\n".join(read_lines(Path("-"), encoding))
     else:
         text = check_text(prompt, "--prompt")
     n_tokens, context = len(generator.encode(text)), generator.max_length

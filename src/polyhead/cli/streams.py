@@ -46,9 +46,9 @@ def read_blocks(
         yield from _typed_lines(hint)
         return
     if encoding != UTF8:
-        from polyhead.data.locate import find_lines
+        from polyhead.data.text_files import read_lines
 
-        yield find_lines(Path("-"), encoding)
+        yield read_lines(Path("-"), encoding)
         return
     first = 1  # number of the block's first line
     while block := list(islice(sys.stdin.buffer, BLOCK)):

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from polyhead.data.config import DataConfig, make_missing
 from polyhead.data.holdout import Corpus, draw_texts, held_out_count, held_out_notice, normalized
-from polyhead.data.locate import find
 from polyhead.data.records import LABELLED, Columns, records_of, shorten
 from polyhead.data.text_files import BadLine, check_bad_lines, read_text, skipped_notices
 from polyhead.errors import ConfigError, DataError
@@ -47,9 +46,9 @@ def load_labelled(config: DataConfig, seed: int) -> LabelledCorpus:
         )
     make_missing(config)
     notices: list[str] = []
-    train = read_labelled([find(name) for name in config.labelled], config, notices)
+    train = read_labelled(config.labelled, config, notices)
     if config.valid_labelled:
-        valid = read_labelled([find(name) for name in config.valid_labelled], config, notices)
+        valid = read_labelled(config.valid_labelled, config, notices)
     else:
         n_examples = len(train)
         train, valid = _hold_out(train, config.hold_out, seed)
@@ -60,7 +59,7 @@ def load_labelled(config: DataConfig, seed: int) -> LabelledCorpus:
 
 
 def read_labelled(
-    paths: Sequence[Path], config: DataConfig, notices: list[str]
+    paths: Sequence[str | Path], config: DataConfig, notices: list[str]
 ) -> LabelledExamples:
     """Read labelled texts; bad lines are skipped or an error, as configured."""
     texts, labels, bad = [], [], []

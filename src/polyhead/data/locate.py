@@ -16,7 +16,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, DataError
 
 PACKAGED = Path("/usr/share/datasets")
@@ -107,13 +106,8 @@ def find(path: str | Path) -> Path:
     raise DataError(f"{path} not found (searched {searched}). {_hint(path)}", "not_found")
 
 
-def find_lines(path: Path, encoding: str = "utf-8") -> list[str]:
-    """Find a file and return its lines."""
-    return read_lines(find(path), encoding=encoding)
-
-
 def _hint(path: Path) -> str:
-    """Return how to get a file of a known corpus."""
+    """Return how to get a file of a known corpus, or files with similar names."""
     name = path.name.removesuffix(".gz")
     for part in path.parts[:-1]:
         if part in PACKAGES:
@@ -124,4 +118,7 @@ def _hint(path: Path) -> str:
                 return f"Download it with: {KNOWN[part].command}"
             close = difflib.get_close_matches(name, names, n=3) or names
             return f"{part} has no such file, but {', '.join(close)}"
+    names = os.listdir(path.parent)[:10_000] if path.parent.is_dir() else []
+    if close := difflib.get_close_matches(path.name, names, n=3):
+        return f"Did you mean {' or '.join(close)}?"
     return "Give its full path, or set POLYHEAD_DATA to your data directory."

@@ -25,13 +25,13 @@ from polyhead.data.holdout import (
     held_out_count,
     held_out_notice,
 )
-from polyhead.data.locate import find, find_lines
 from polyhead.data.records import PAIR, Columns, Record, records_of
 from polyhead.data.text_files import (
     BadLine,
     OnBadLine,
     TextFile,
     check_bad_lines,
+    read_lines,
     read_text,
     skipped_notices,
 )
@@ -121,15 +121,8 @@ def read_pairs(
         )
     if pairs:
         keys = (config.source_key, config.target_key)
-        paths = [find(name) for name in pairs]
-        return read_pair_file(paths, keys, config.on_bad_line, config.encoding)
-    check_equal_count(sources, targets, where)
-    return read_parallel(
-        [find(name) for name in sources],
-        [find(name) for name in targets],
-        on_bad_line=config.on_bad_line,
-        encoding=config.encoding,
-    )
+        return read_pair_file(pairs, keys, config.on_bad_line, config.encoding)
+    return read_parallel(sources, targets, on_bad_line=config.on_bad_line, encoding=config.encoding)
 
 
 def read_references(
@@ -137,7 +130,7 @@ def read_references(
 ) -> tuple[list[str], list[str]]:
     """Read sentences and one reference for each, empty lines included."""
     sources, targets = (
-        [line for path in paths for line in find_lines(path, encoding=encoding)]
+        [line for path in paths for line in read_lines(path, encoding)]
         for paths in (source, target)
     )
     names = [", ".join(map(str, paths)) for paths in (source, target)]
@@ -153,8 +146,8 @@ def read_references(
 
 
 def read_parallel(
-    sources: Sequence[Path],
-    targets: Sequence[Path],
+    sources: Sequence[str | Path],
+    targets: Sequence[str | Path],
     *,
     on_bad_line: OnBadLine = "skip",
     encoding: str = "utf-8",
@@ -164,15 +157,20 @@ def read_parallel(
 
     `target_encoding` overrides the encoding of the target files.
     """
-    check_equal_count(sources, targets, "data")
+    if len(sources) != len(targets):
+        raise ConfigError(
+            f"{len(sources)} source files but {len(targets)} target files; give a target file for "
+            "every source file, in the same order",
+            "unequal_files",
+        )
     texts = []
-    for source_path, target_path in zip(sources, targets, strict=True):
-        with suppress(OSError, ValueError):  # reported when the file is opened
-            if source_path == target_path or os.path.samefile(source_path, target_path):
-                message = f"{source_path} is both source and target; give two files"
+    for source_name, target_name in zip(sources, targets, strict=True):
+        source = read_text(source_name, encoding=encoding)
+        target = read_text(target_name, encoding=target_encoding or encoding)
+        with suppress(FileNotFoundError):  # one of them is standard input
+            if source.name == target.name or os.path.samefile(source.name, target.name):
+                message = f"{source.name} is both source and target; give two files"
                 raise DataError(message, "same_file")
-        source = read_text(source_path, encoding=encoding)
-        target = read_text(target_path, encoding=target_encoding or encoding)
         if len(source.lines) != len(target.lines) and source.lines and target.lines:
             raise _unequal_lengths(source, target)
         texts.append((source, target))
@@ -180,7 +178,7 @@ def read_parallel(
 
 
 def read_pair_file(
-    paths: Sequence[Path],
+    paths: Sequence[str | Path],
     keys: tuple[str | None, str | None] = (None, None),
     on_bad_line: OnBadLine = "skip",
     encoding: str = "utf-8",
@@ -267,16 +265,6 @@ def hold_out(pairs: Pairs, count: int, seed: int) -> tuple[Pairs, Pairs]:
     chosen = set(held)
     train = pairs.select([index for index in range(len(pairs)) if index not in chosen])
     return replace(train, skipped=pairs.skipped, notices=pairs.notices), pairs.select(held)
-
-
-def check_equal_count(sources: Sequence[object], targets: Sequence[object], where: str) -> None:
-    """Require as many target files as source files."""
-    if len(sources) != len(targets):
-        raise ConfigError(
-            f"{where}: {len(sources)} source files but {len(targets)} target files; give a target "
-            "file for every source file, in the same order",
-            "unequal_files",
-        )
 
 
 def _unequal_lengths(source: TextFile, target: TextFile) -> DataError:

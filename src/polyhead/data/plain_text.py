@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from polyhead.data.config import DataConfig, make_missing
 from polyhead.data.holdout import Corpus, held_out_count, held_out_notice
-from polyhead.data.locate import find
 from polyhead.data.text_files import check_bad_lines, read_text, skipped_notices
 from polyhead.errors import ConfigError, DataError
 
@@ -37,11 +36,11 @@ def load_plain(config: DataConfig, most: int | None = None) -> PlainCorpus:
 
 def _read(names: Sequence[str], config: DataConfig, notices: list[str]) -> list[str]:
     lines: list[str] = []
-    for path in map(find, names):
-        text = read_text(path, encoding=config.encoding)
+    for name in names:
+        text = read_text(name, encoding=config.encoding)
         if not any(text.lines):
             reason = f" ({text.bad[0]})" if text.bad else ""
-            raise DataError(f"{path} has no text{reason}", "no_text")
+            raise DataError(f"{text.name} has no text{reason}", "no_text")
         check_bad_lines(text.bad, config.on_bad_line)
         bad = {line.line for line in text.bad}
         lines += [line for number, line in enumerate(text.lines, start=1) if number not in bad]

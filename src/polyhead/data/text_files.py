@@ -9,7 +9,6 @@ A bad line is reported as `file:line: reason`, and still counts as a line. Memor
 overlong line is dropped while it is read; gzip data is unpacked in chunks, up to a limit.
 """
 
-import difflib
 import gzip
 import io
 import itertools
@@ -31,6 +30,7 @@ from polyhead.data.encodings import (
     recognise,
     remedy,
 )
+from polyhead.data.locate import find
 from polyhead.errors import DataError
 
 CHUNK = 1 << 18
@@ -82,8 +82,8 @@ class TextFile:
     notices: tuple[str, ...]
 
 
-def read_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
-    """Return all lines of a file ("-" is standard input); raise an error at a bad line."""
+def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
+    """Return all lines of a file; raise an error at a bad line. See `read_text`."""
     text = read_text(path, encoding=encoding)
     check_bad_lines(text.bad, "fail")
     return text.lines
@@ -104,10 +104,11 @@ def skipped_notices(bad: Sequence[object], kind: str = "line", n_shown: int = 3)
     return [f"{count} skipped: {'; '.join(map(str, bad[:n_shown]))}{more}"]
 
 
-def read_text(path: Path, *, encoding: str = "utf-8") -> TextFile:
-    """Read all lines of a file ("-" is standard input), good and bad."""
-    with open_binary(path) as stream:
-        return read_stream(stream, "stdin" if str(path) == "-" else str(path), encoding)
+def read_text(path: str | Path, *, encoding: str = "utf-8") -> TextFile:
+    """Find a file (`locate.find`) and read all its lines, good and bad; "-" is standard input."""
+    place = find(path)
+    with open_binary(place) as stream:
+        return read_stream(stream, "stdin" if str(place) == "-" else str(place), encoding)
 
 
 def read_stream(stream: io.BufferedIOBase, name: str, encoding: str = "utf-8") -> TextFile:
@@ -247,21 +248,7 @@ def open_binary(path: Path) -> AbstractContextManager[io.BufferedIOBase]:
         return nullcontext(cast(io.BufferedIOBase, sys.stdin.buffer))  # closed by the interpreter
     try:
         return path.open("rb")
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file{_suggestion(path)}", "not_found") from None
     except IsADirectoryError:
         raise DataError(f"{path}: a directory; give a file", "not_a_file") from None
     except (OSError, ValueError) as error:
         raise DataError(f"{str(path)!r}: cannot be opened ({error})", "cannot_read") from None
-
-
-def _suggestion(path: Path) -> str:
-    """Return similar file names, as the end of a sentence."""
-    try:
-        names = [entry.name for entry in itertools.islice(path.parent.iterdir(), 10_000)]
-    except OSError:
-        return f"; the directory {path.parent} does not exist either"
-    close = difflib.get_close_matches(path.name, names, n=3)
-    if path.name + ".gz" in names:
-        close = [path.name + ".gz"]
-    return f"; did you mean {' or '.join(close)}?" if close else f" in {path.parent}"

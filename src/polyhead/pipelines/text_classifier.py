@@ -11,7 +11,6 @@ from polyhead.data.batches.base import group_by_length, pad
 from polyhead.data.batches.labelled import framed
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import LabelledExamples, class_numbers, read_labelled
-from polyhead.data.locate import find
 from polyhead.metrics.bleu import SAMPLES
 from polyhead.metrics.classification import ClassificationReport, Interval, interval, report
 from polyhead.models.registry import Task
@@ -109,4 +108,4 @@ class TextClassifier(ClassifierPipeline):
         notices: list[str] = []
         keys = (self.data.text_key, self.data.label_key)
         config = replace(DataConfig(encoding=encoding), text_key=keys[0], label_key=keys[1])
-        return read_labelled([find(file) for file in files], config, notices), notices
+        return read_labelled(files, config, notices), notices
