@@ -26,13 +26,15 @@ def learn_dictionary(
 ) -> dict[str, str]:
     """Return the most probable translation of every source word that has a probable one."""
     numbers: tuple[dict[str, int], dict[str, int]] = ({"": NO_WORD}, {})
-    pairs = zip(sources[:MAX_PAIRS], targets[:MAX_PAIRS], strict=True)
     sentences = [
         tuple(
             np.array([vocabulary.setdefault(w, len(vocabulary)) for w in words], dtype=np.int64)
-            for vocabulary, words in zip(numbers, _words(*pair), strict=True)
+            for vocabulary, words in (
+                (numbers[0], ["", *source.split()[:MAX_WORDS]]),  # the empty word first
+                (numbers[1], target.split()[:MAX_WORDS]),
+            )
         )
-        for pair in pairs
+        for source, target in zip(sources[:MAX_PAIRS], targets[:MAX_PAIRS], strict=True)
     ]
     if not sentences:
         return {}
@@ -84,8 +86,3 @@ def read_dictionary(path: Path) -> dict[str, str]:
             )
         dictionary.setdefault(source.strip(), target.strip())
     return dictionary
-
-
-def _words(source: str, target: str) -> tuple[list[str], list[str]]:
-    """Return the words of both sides, the empty word before those of the source."""
-    return ["", *source.split()[:MAX_WORDS]], target.split()[:MAX_WORDS]

@@ -272,11 +272,6 @@ def original_files(folder: Path, prefix: str = "") -> dict[str, bytes]:
     return files
 
 
-def index_entry(source: HuggingFaceTokenizer, target: HuggingFaceTokenizer) -> dict[str, Any]:
-    """Return the entry of the index about both sides."""
-    return {"kind": source.kind, "source": list(source.ids), "target": list(target.ids)}
-
-
 def write_files(tokenizer: HuggingFaceTokenizer, folder: Path, prefix: str = PREFIX) -> None:
     """Write the original files, with a prefix."""
     for name, content in tokenizer.files.items():
@@ -294,7 +289,7 @@ def both_sides(
 
 
 def read_tokenizers(folder: Path, index: Any) -> tuple[HuggingFaceTokenizer, HuggingFaceTokenizer]:
-    """Read what `index_entry` and `write_files` wrote; ValueError if the index is invalid."""
+    """Read what `storage.save_tokenizers` wrote; ValueError if the index is invalid."""
     if not isinstance(index, dict) or index.keys() != {"kind", "source", "target"}:
         raise ValueError("foreign: expected the entries kind, source and target")
     if index["kind"] not in get_args(EngineKind):

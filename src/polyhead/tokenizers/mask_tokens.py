@@ -38,7 +38,10 @@ def encode_masked(tokenizer: Tokenizer, text: str, mask: int) -> MaskedText:
         )
     if not isinstance(tokenizer, SentencePieceTokenizer | CharWordTokenizer):
         return _encode_parts(tokenizer, text, mask)
-    stand_in = unknown_character(tokenizer, text)
+    known = {*text, *"".join(tokenizer.texts)}
+    stand_in = next((chr(code) for code in PRIVATE_USE if chr(code) not in known), None)
+    if stand_in is None:
+        raise DataError("no unused private-use character left in the text", "no_free_character")
     in_words = isinstance(tokenizer, CharWordTokenizer) and tokenizer.config.kind == "words"
     masked = MaskedText([BOS], [], [])
     waiting: list[Piece] = []  # lone spaces, and bytes of an incomplete character
@@ -81,15 +84,6 @@ def _encode_parts(tokenizer: Tokenizer, text: str, mask: int) -> MaskedText:
         masked.ids.extend(tokenizer.encode(part)[:-1] if part.strip() else [])
     masked.ids.append(EOS)
     return masked
-
-
-def unknown_character(tokenizer: SentencePieceTokenizer | CharWordTokenizer, text: str) -> str:
-    """Return a character that occurs neither in the text nor in the vocabulary."""
-    known = {*text, *"".join(tokenizer.texts)}
-    free = next((chr(code) for code in PRIVATE_USE if chr(code) not in known), None)
-    if free is None:
-        raise DataError("no unused private-use character left in the text", "no_free_character")
-    return free
 
 
 def candidates(tokenizer: Tokenizer, begins: bool) -> list[int]:

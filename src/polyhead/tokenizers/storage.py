@@ -24,7 +24,6 @@ from polyhead.tokenizers.base import TextConfig, Tokenizer
 from polyhead.tokenizers.char_word import CharWordTokenizer, build_vocab
 from polyhead.tokenizers.huggingface import (
     HuggingFaceTokenizer,
-    index_entry,
     read_tokenizers,
     text_config,
     write_files,
@@ -82,7 +81,8 @@ def save_tokenizers(tokenizers: TokenizerPair, folder: Path) -> None:
     source, target = tokenizers.source, tokenizers.target
     if isinstance(source, HuggingFaceTokenizer) and isinstance(target, HuggingFaceTokenizer):
         write_files(source, folder)
-        text = json.dumps({"format": FORMAT, "foreign": index_entry(source, target)})
+        foreign = {"kind": source.kind, "source": list(source.ids), "target": list(target.ids)}
+        text = json.dumps({"format": FORMAT, "foreign": foreign})
         (folder / INDEX).write_text(text + "\n", encoding="utf-8", newline="\n")
         return
     to_write = (

@@ -232,7 +232,7 @@ def test_a_request_for_more_sentences_than_exist_is_an_error(monkeypatch):
     with raises(DataError, "corpus_exhausted", "train", "8", "7"):
         generate(n_train=8, n_valid=0, n_test=0)
     with raises(DataError, "negative_size", "n_valid", "-1"):
-        generate(n_valid=-1)
+        generate(n_valid=-1, n_test=0)
 
 
 def test_labelled_sets_are_disjoint_and_have_every_topic():

@@ -154,17 +154,15 @@ def compose(pattern: Pattern, rng: random.Random) -> Sentence:
     for slot in pattern.slots:
         choices = fillers()[kind_of(slot)]
         filler = pick(rng, choices)
-        while any(are_alike(filler, other) for other in chosen.values()):
+        while any(  # equal, or with a shared attribute: 책 두 권, 책 세 권
+            filler == other or not set(filler.attributes).isdisjoint(other.attributes)
+            for other in chosen.values()
+        ):
             filler = pick(rng, choices)
         chosen[slot] = filler
     source, target = pattern.fill(chosen)
     pair = unicodedata.normalize("NFC", source), unicodedata.normalize("NFC", target)
     return Sentence(pair, pattern.topic, has_held_out(pattern, list(chosen.values())))
-
-
-def are_alike(first: Filler, second: Filler) -> bool:
-    """Return whether two fillers are equal or share an attribute: 책 두 권, 책 세 권."""
-    return first == second or not set(first.attributes).isdisjoint(second.attributes)
 
 
 def has_held_out(pattern: Pattern, chosen: Sequence[Filler]) -> bool:

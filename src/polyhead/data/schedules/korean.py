@@ -56,9 +56,11 @@ def final(word: str) -> str:
         return FINALS[(ord(word[-1]) - ord(FIRST)) % len(FINALS)]
     if number := NUMBER.search(word):
         return _number_final(*number.groups(default=""))
-    if latin := LATIN.search(word):
-        return _latin_final(latin.group())
-    return ""
+    latin = LATIN.search(word)
+    if latin and latin[0].isupper():
+        return LETTER_FINALS.get(word[-1], "")
+    lower = latin[0].lower() if latin else ""
+    return next((consonant for ending, consonant in SPELLINGS if ending.search(lower)), "")
 
 
 def attach(word: str, particle: str) -> str:
@@ -119,11 +121,3 @@ def _number_final(currency: str, number: str, unit: str) -> str:
     if n_zeros < len(SMALL_POWERS):
         return SMALL_POWERS[n_zeros]
     return LARGE_POWERS[min(n_zeros // 4, len(LARGE_POWERS) - 1)]
-
-
-def _latin_final(word: str) -> str:
-    """Return the final of a Latin word: capitals by letter, others transcribed by sound."""
-    if word.isupper():
-        return LETTER_FINALS.get(word[-1], "")
-    lower = word.lower()
-    return next((consonant for ending, consonant in SPELLINGS if ending.search(lower)), "")
