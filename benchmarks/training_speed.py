@@ -36,7 +36,6 @@ from polyhead.data.batches.translation import (
     TranslationBatch,
     TranslationBatches,
     collate,
-    padding_share,
 )
 from polyhead.data.locate import find
 from polyhead.data.parallel import read_parallel
@@ -241,6 +240,12 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
             f"{', '.join(list(CONTESTANTS)[1:])}"
         )
     return words
+
+
+def padding_share(batches: Sequence[TranslationBatch]) -> float:
+    """Return the share of positions, source and target, that is padding."""
+    real = sum(batch.n_tokens for batch in batches)
+    return 1 - real / sum(batch.source.numel() + batch.labels.numel() for batch in batches)
 
 
 def describe(task: Task) -> list[str]:

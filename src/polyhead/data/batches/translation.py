@@ -68,9 +68,3 @@ class TranslationBatches(IndexedBatches[list[Pair], TranslationBatch]):
 
     def make(self, examples: list[Pair], _epoch: int, _step: int, /) -> TranslationBatch:
         return collate(examples)
-
-
-def padding_share(batches: Sequence[TranslationBatch]) -> float:
-    """Return the share of positions, source and target, that is padding."""
-    real = sum(batch.n_tokens for batch in batches)
-    return 1 - real / sum(batch.source.numel() + batch.labels.numel() for batch in batches)
