@@ -15,7 +15,6 @@ import itertools
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
@@ -107,8 +106,16 @@ def skipped_notices(bad: Sequence[object], kind: str = "line", n_shown: int = 3)
 def read_text(path: str | Path, *, encoding: str = "utf-8") -> TextFile:
     """Find a file (`locate.find`) and read all its lines, good and bad; "-" is standard input."""
     place = find(path)
-    with open_binary(place) as stream:
-        return read_stream(stream, "stdin" if str(place) == "-" else str(place), encoding)
+    if str(place) == "-":  # closed by the interpreter
+        return read_stream(cast(io.BufferedIOBase, sys.stdin.buffer), "stdin", encoding)
+    try:
+        stream = place.open("rb")
+    except IsADirectoryError:
+        raise DataError(f"{place}: a directory; give a file", "not_a_file") from None
+    except OSError as error:
+        raise DataError(f"{place}: cannot be opened ({error.strerror})", "cannot_read") from None
+    with stream:
+        return read_stream(stream, str(place), encoding)
 
 
 def read_stream(stream: io.BufferedIOBase, name: str, encoding: str = "utf-8") -> TextFile:
@@ -240,15 +247,3 @@ def _wrong_encoding(misread: Sequence[BadLine], n_lines: int, encoding: str) -> 
         '(data.encoding = "cp1252"), or convert it to UTF-8',
         "wrong_encoding",
     )
-
-
-def open_binary(path: Path) -> AbstractContextManager[io.BufferedIOBase]:
-    """Open a file for reading; report problems with the path as DataError."""
-    if str(path) == "-":
-        return nullcontext(cast(io.BufferedIOBase, sys.stdin.buffer))  # closed by the interpreter
-    try:
-        return path.open("rb")
-    except IsADirectoryError:
-        raise DataError(f"{path}: a directory; give a file", "not_a_file") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{str(path)!r}: cannot be opened ({error})", "cannot_read") from None

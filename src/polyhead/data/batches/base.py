@@ -5,7 +5,7 @@ interrupted run resumes from a `DataPosition`, with any number of worker process
 """
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
@@ -39,15 +39,15 @@ class Batch:
 
     def to(self: AnyBatch, device: torch.device) -> AnyBatch:
         """Move all tensors to a device."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        moved = (v.to(device, non_blocking=True) if isinstance(v, Tensor) else v for v in self)
+        return type(self)(*moved)
 
     def halves(self: AnyBatch) -> tuple[AnyBatch, AnyBatch]:
         """Split the examples into two batches, for when one does not fit into memory."""
         middle = len(self) // 2
-        return self._map(lambda rows: rows[:middle]), self._map(lambda rows: rows[middle:])
-
-    def _map(self: AnyBatch, change: Callable[[Tensor], Tensor]) -> AnyBatch:
-        return type(self)(*(change(v) if isinstance(v, Tensor) else v for v in self))
+        first = (v[:middle] if isinstance(v, Tensor) else v for v in self)
+        second = (v[middle:] if isinstance(v, Tensor) else v for v in self)
+        return type(self)(*first), type(self)(*second)
 
 
 @dataclass(frozen=True)
