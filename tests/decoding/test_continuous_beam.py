@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from polyhead.decoding.batch import Output, decode_all, pad_right
+from polyhead.decoding.batch import decode_all, pad_right
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.continuous_beam import MAX_STEPS, ContinuousBeamSearch
 from polyhead.layers.transformer_stack import StackConfig
@@ -27,36 +27,28 @@ class LengthCopier(Transformer):
         return logits
 
 
-def translator(**changes) -> Transformer:
+def translator(**changes):
     torch.manual_seed(4)
     stack = {"n_layers": 2, "d_model": 16, "n_heads": 2, "d_ff": 32, **changes.pop("stack", {})}
     changes |= {"stack": StackConfig(**stack), "tie": "none"}
     return LengthCopier(TransformerConfig(VOCAB, VOCAB, **changes)).eval()
 
 
-def sentences(n: int, seed: int = 0) -> list[list[int]]:
+def sentences(n, seed=0):
     draw = random.Random(seed)
     return [
         [draw.randrange(3, VOCAB) for _ in range(draw.randrange(1, 12))] + [2] for _ in range(n)
     ]
 
 
-def alone(
-    model: Transformer, config: DecodeConfig, source: list[int], prefix: list[int]
-) -> list[Output]:
+def alone(model, config, source, prefix=()):
     prefixes = [prefix] if prefix else None
-    device = torch.device("cpu")
-    return decode_all(model, [source], config, device=device, prefixes=prefixes)[0]
+    return decode_all(model, [source], config, device=torch.device("cpu"), prefixes=prefixes)[0]
 
 
-def run_all(
-    search: ContinuousBeamSearch[int],
-    sources: list[list[int]],
-    prefixes: list[list[int]],
-    draw: random.Random,
-) -> dict[int, list[Output]]:
+def run_all(search, sources, prefixes, draw):
     """Add up to three sentences before every step, until all are finished."""
-    found: dict[int, list[Output]] = {}
+    found = {}
     waiting = list(range(len(sources)))
     while waiting or len(search):
         new = [waiting.pop(0) for _ in range(min(len(waiting), draw.randrange(4)))]
@@ -69,7 +61,7 @@ def run_all(
     return found
 
 
-def assert_same(found: list[Output], expected: list[Output]) -> None:
+def assert_same(found, expected):
     assert [output.ids for output in found] == [output.ids for output in expected]
     for output, right in zip(found, expected, strict=True):
         assert output.score == pytest.approx(right.score, abs=1e-4)
@@ -108,7 +100,7 @@ def test_cancelled_sentences_do_not_affect_the_others():
     model = translator()
     config = DecodeConfig(beam=2, max_length=12, max_ratio=1e6)
     sources = sentences(6, seed=1)
-    search: ContinuousBeamSearch[int] = ContinuousBeamSearch(model, config)
+    search = ContinuousBeamSearch(model, config)
     search.add([0, 1, 2], pad_right(sources[:3]))
     found = dict(search.step())
     search.cancel({1, 4})
@@ -119,21 +111,21 @@ def test_cancelled_sentences_do_not_affect_the_others():
         found |= dict(search.step())
     assert sorted(found) == [0, 2, 3, 5]
     for i in found:
-        assert_same(found[i], alone(model, config, sources[i], []))
+        assert_same(found[i], alone(model, config, sources[i]))
 
 
 def test_sentences_may_be_added_several_times_before_the_first_step():
     model = translator(positions="rotary")
     config = DecodeConfig(beam=2, max_length=12, max_ratio=1e6)
     sources = sentences(4, seed=2)
-    search: ContinuousBeamSearch[int] = ContinuousBeamSearch(model, config)
+    search = ContinuousBeamSearch(model, config)
     for i, source in enumerate(sources):
         search.add([i], pad_right([source]))
     found = {}
     while len(search):
         found |= dict(search.step())
     for i, source in enumerate(sources):
-        assert_same(found[i], alone(model, config, source, []))
+        assert_same(found[i], alone(model, config, source))
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
@@ -142,8 +134,8 @@ def test_a_long_search_uses_bounded_memory_and_then_accepts_no_more(positions):
     model = translator(positions=positions)
     config = DecodeConfig(beam=2, max_length=6, max_ratio=1e6)
     sources = sentences(5, seed=5)
-    expected = [alone(model, config, source, []) for source in sources]
-    search: ContinuousBeamSearch[int] = ContinuousBeamSearch(model, config)
+    expected = [alone(model, config, source) for source in sources]
+    search = ContinuousBeamSearch(model, config)
     search.n_steps = MAX_STEPS - 100
     most, number = 0, 0
     while search.open:
@@ -152,7 +144,7 @@ def test_a_long_search_uses_bounded_memory_and_then_accepts_no_more(positions):
             number += 1
         for request_id, outputs in search.step():
             assert_same(outputs, expected[request_id % 5])
-        most = max(most, search._state.used)
+        most = max(most, search._state.cache[0].used)
     assert search.n_steps == MAX_STEPS
     assert number > 40
     assert search._state.dropped > 30

@@ -156,12 +156,9 @@ def test_the_seed_determines_the_samples():
 
 def test_top_k_and_top_p_keep_the_likeliest():
     logits = torch.tensor([[[0.5, 0.25, 0.15, 0.1]]]).log()
-    assert filter_logits(logits, 2, 1.0).softmax(-1)[0, 0].tolist() == pytest.approx(
-        [2 / 3, 1 / 3, 0, 0]
-    )
-    kept = filter_logits(logits, 0, 0.7).softmax(-1)[0, 0].tolist()
-    assert kept == pytest.approx([2 / 3, 1 / 3, 0, 0])
-    assert filter_logits(logits, 0, 0.1).softmax(-1)[0, 0].tolist() == pytest.approx([1, 0, 0, 0])
+    for top_k, top_p, expected in ((2, 1.0, [2, 1, 0, 0]), (0, 0.7, [2, 1, 0, 0]), (0, 0.1, [3])):
+        kept = 3 * filter_logits(logits, top_k, top_p).softmax(-1)[0, 0]
+        assert kept.tolist()[: len(expected)] == pytest.approx(expected)
 
 
 def test_a_low_temperature_equals_greedy_search():
@@ -184,12 +181,6 @@ def test_an_ensemble_is_the_mean_of_its_members_probabilities():
         best = max(all_sentences(4), key=score)
         assert sentences(found)[source][0] == best
         assert found.log_p[source, 0].item() == pytest.approx(score(best), abs=1e-5)
-
-
-def test_an_ensemble_of_equal_models_equals_one_of_them():
-    alone = beam_search(Trigram(), SOURCES, options(beam=3))
-    together = beam_search(Ensemble([Trigram(), Trigram()]), SOURCES, options(beam=3))
-    assert sentences(alone) == sentences(together)
 
 
 class Copier:
@@ -237,6 +228,7 @@ def test_the_length_limit_depends_on_the_source_and_max_length():
         ({"beam": 0}, "beam = 0"),
         ({"temperature": 0.0}, "temperature = 0"),
         ({"top_p": 0.0}, "top_p = 0"),
+        ({"coverage": -1.0}, "coverage = -1"),
         ({"beam": 2, "n_best": 3}, "n_best = 3"),
     ],
 )

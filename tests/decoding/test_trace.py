@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.cancel import CancellableModel, Cancelled
 from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.protocol import CancellableModel, Cancelled
 from polyhead.decoding.sampling import greedy_search
 from polyhead.decoding.trace import BeamRecorder, step_trace, trace_beam_search
 from polyhead.layers.transformer_stack import StackConfig

@@ -6,8 +6,8 @@ import pytest
 from expected_errors import raises
 
 from polyhead.data.config import DataConfig
-from polyhead.decoding.cancel import Cancelled
 from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.protocol import Cancelled
 from polyhead.errors import ConfigError
 from polyhead.pipelines.describe import describe, language_name, languages
 from polyhead.pipelines.segments import (

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from polyhead.decoding.cancel import Cancelled
+from polyhead.decoding.protocol import Cancelled
 from polyhead.errors import ConfigError
 from polyhead.server import worker
 from polyhead.server.metrics import Metrics

@@ -25,13 +25,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyhead.decoding.config import (
-    NEVER,
-    DecodeConfig,
-    Hypotheses,
-    force_tokens,
-    length_penalties,
-)
+from polyhead.decoding.config import NEVER, DecodeConfig, Hypotheses, force_tokens
 from polyhead.decoding.protocol import Attentive, Decodable, S
 from polyhead.errors import ConfigError
 from polyhead.special_tokens import BOS, EOS, PAD
@@ -58,24 +52,19 @@ class Beams:
         newest = self.tokens.take_along_dim(place, dim=2)[..., 0]
         return newest.masked_fill(self.steps[:, None] == 0, BOS)
 
-    @property
-    def forced(self) -> Int[Tensor, "batch"] | None:
-        """The next token of each sentence's prefix; PAD where there is none."""
-        length = self.prefix.size(1)
-        if not length:
-            return None
-        place = self.steps.clamp(max=length)[:, None]
-        return F.pad(self.prefix, (0, 1), value=PAD).take_along_dim(place, dim=1)[:, 0]
-
     def keep(self, sentences: Int[Tensor, "kept"]) -> "Beams":
         """Return only these sentences, in this order."""
         return Beams(*(getattr(self, field.name)[sentences] for field in fields(self)))
 
-    def absorb(self, tokens: Tensor, score: Tensor, log_p: Tensor) -> None:
+    def absorb(
+        self,
+        tokens: Int[Tensor, "batch new length"],
+        log_p: Float[Tensor, "batch new"],
+        score: Float[Tensor, "batch new"],
+    ) -> None:
         """Add finished hypotheses to the pool, which keeps the best."""
         width = self.log_p.size(1)
-        scores = torch.cat([self.ended_score, score], dim=1)
-        self.ended_score, best = scores.topk(width, dim=1)
+        self.ended_score, best = torch.cat([self.ended_score, score], dim=1).topk(width, dim=1)
         ended = torch.cat([self.ended, tokens], dim=1)
         self.ended = ended.take_along_dim(best[..., None], dim=1)
         self.ended_log_p = torch.cat([self.ended_log_p, log_p], dim=1).take_along_dim(best, dim=1)
@@ -92,8 +81,8 @@ def beam_search(
     limit, width = config.limit(source.size(1)), config.beam
     state = model.begin(source, width=width, max_length=limit)
     beams = start_beams(source, config, limit, prefix)
-    results = start_beams(source, config, limit, prefix)
     active = torch.arange(len(source), device=source.device)
+    results: list[tuple[Tensor, Beams]] = []  # finished sentences: their rows and pools
 
     for _ in range(limit):
         logits = model.step(beams.last, state)
@@ -106,14 +95,16 @@ def beam_search(
             break
         if 4 * n_finished >= len(active):  # else copying the rest costs more than it saves
             gone, stay = finished.nonzero()[:, 0], (~finished).nonzero()[:, 0]
-            _store(results, active[gone], beams.keep(gone))
+            results.append((active[gone], beams.keep(gone)))
             state.keep(stay)
             beams, active = beams.keep(stay), active[stay]
     else:  # the limit was reached: unfinished hypotheses are as long as that
         close_beams(beams, config)
 
-    _store(results, active, beams)
-    return Hypotheses(results.ended, results.ended_score, results.ended_log_p)
+    results.append((active, beams))
+    order = torch.cat([rows for rows, _ in results]).argsort()
+    pools = [(part.ended, part.ended_score, part.ended_log_p) for _, part in results]
+    return Hypotheses(*(torch.cat(parts)[order] for parts in zip(*pools, strict=True)))
 
 
 def start_beams(
@@ -150,7 +141,10 @@ def extend_beams(
     n_choices = min(width + 1, logits.size(-1))  # one beam has at most k continuations, and EOS
     normaliser = logits.logsumexp(-1, keepdim=True)
     logits[..., : BOS + 1] = NEVER  # PAD and BOS are never written
-    force_tokens(logits, beams.forced)
+    if n_forced := beams.prefix.size(1):
+        place = beams.steps.clamp(max=n_forced)[:, None]
+        forced = F.pad(beams.prefix, (0, 1), value=PAD).take_along_dim(place, dim=1)[:, 0]
+        force_tokens(logits, forced)
 
     # The best of all beams are among the best of each beam.
     of_each, token = logits.topk(n_choices, dim=-1)
@@ -165,12 +159,11 @@ def extend_beams(
     ends = chosen == EOS
     first = slice(0, width)  # a finished hypothesis counts only among the k best
     if bool(ends[:, first].any()):
-        lengths = length_penalties(beams.steps, config.length_penalty, log_p)
         covered = beams.covered.take_along_dim(parent[:, first, None], dim=1)
-        score = log_p[:, first] / lengths[:, None]
+        score = log_p[:, first] / length_penalties(beams, config)
         score = score + coverage_penalty(covered, beams.real, config.coverage)
         counted = score.masked_fill(~ends[:, first], NEVER)
-        beams.absorb(histories[:, first], counted, log_p[:, first])
+        beams.absorb(histories[:, first], log_p[:, first], counted)
     beams.log_p, best = log_p.masked_fill(ends, NEVER).topk(width, dim=1)
     beams.tokens = histories.take_along_dim(best[..., None], dim=1)
     parent = parent.take_along_dim(best, dim=1)
@@ -180,22 +173,21 @@ def extend_beams(
 
 def is_done(beams: Beams, config: DecodeConfig) -> Bool[Tensor, "batch"]:
     """Return True where the pool is full and the best unfinished hypothesis would not enter it."""
-    best = beams.log_p[:, 0] / length_penalties(beams.steps, config.length_penalty, beams.log_p)
-    return beams.ended_score[:, -1] >= best
+    best = beams.log_p[:, :1] / length_penalties(beams, config)
+    return beams.ended_score[:, -1] >= best[:, 0]
 
 
 def close_beams(beams: Beams, config: DecodeConfig) -> None:
     """Add unfinished hypotheses to the pool as they are, at the last step."""
-    lengths = length_penalties(beams.steps, config.length_penalty, beams.log_p)
-    score = beams.log_p / lengths[:, None]
+    score = beams.log_p / length_penalties(beams, config)
     score = score + coverage_penalty(beams.covered, beams.real, config.coverage)
-    beams.absorb(beams.tokens, score, beams.log_p)
+    beams.absorb(beams.tokens, beams.log_p, score)
 
 
-def _store(results: Beams, sentences: Int[Tensor, "some"], beams: Beams) -> None:
-    results.ended[sentences] = beams.ended
-    results.ended_score[sentences] = beams.ended_score
-    results.ended_log_p[sentences] = beams.ended_log_p
+def length_penalties(beams: Beams, config: DecodeConfig) -> Float[Tensor, "batch 1"]:
+    """Return lp(y) of the unfinished hypotheses of each sentence, which are equally long."""
+    penalties = ((5.0 + beams.steps.double()) / 6.0) ** config.length_penalty
+    return penalties.to(beams.log_p.dtype)[:, None]
 
 
 def coverage_penalty(

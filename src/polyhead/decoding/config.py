@@ -97,19 +97,8 @@ class Hypotheses:
     log_p: Float[Tensor, "batch beam"]
 
 
-def length_penalties(
-    lengths: Int[Tensor, "batch"], alpha: float, like: Tensor
-) -> Float[Tensor, "batch"]:
-    """Return lp(y) = ((5 + |y|) / 6)^α (Wu et al. 2016, eq. 14), in the precision of `like`."""
-    return (((5.0 + lengths.double()) / 6.0) ** alpha).to(like.dtype)
-
-
-def force_tokens(
-    logits: Float[Tensor, "batch beam vocab"], tokens: Int[Tensor, "batch"] | None
-) -> None:
+def force_tokens(logits: Float[Tensor, "batch beam vocab"], tokens: Int[Tensor, "batch"]) -> None:
     """Make all tokens but the given one impossible, in sentences that have one (else PAD)."""
-    if tokens is None:
-        return
     forced = tokens != PAD
     kept = logits[forced].take_along_dim(tokens[forced, None, None], dim=-1)
     only = logits.new_full(logits[forced].shape, NEVER)

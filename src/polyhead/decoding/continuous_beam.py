@@ -43,8 +43,8 @@ class ContinuousBeamSearch(Generic[RequestId]):
         self.model, self.config = model, config
         self.rows: list[RequestId | None] = []  # None: free, but not cleared yet
         self.n_steps = 0
-        self._state: Any = None
-        self._beams: Beams | None = None
+        self._state: Any
+        self._beams: Beams
 
     def __len__(self) -> int:
         """Return the number of sentences."""
@@ -70,11 +70,9 @@ class ContinuousBeamSearch(Generic[RequestId]):
         if not len(self):
             self.rows, self._state, self._beams = list(request_ids), state, beams
             return
-        assert self._beams is not None
         free = [i for i, request_id in enumerate(self.rows) if request_id is None]
-        rows = [*free, *range(len(self.rows), len(self.rows) + len(request_ids))][
-            : len(request_ids)
-        ]
+        added = range(len(self.rows), len(self.rows) + len(request_ids))
+        rows = [*free, *added][: len(request_ids)]
         places = torch.tensor(rows, device=source.device)
         self._state.join(state, places)
         self._beams = _merge(self._beams, beams, places)
@@ -88,7 +86,6 @@ class ContinuousBeamSearch(Generic[RequestId]):
         if not len(self):
             return []
         self._tidy()
-        assert self._beams is not None
         beams = self._beams
         self.n_steps += 1
         logits = self.model.step(beams.last, self._state)
@@ -103,7 +100,6 @@ class ContinuousBeamSearch(Generic[RequestId]):
         self.rows = [None if request_id in request_ids else request_id for request_id in self.rows]
 
     def _finish(self, row: int, full: bool) -> tuple[RequestId, list[Output]]:
-        assert self._beams is not None
         beams = self._beams.keep(torch.tensor([row], device=self._beams.log_p.device))
         if full:  # unfinished hypotheses count as they are
             close_beams(beams, self.config)
@@ -117,7 +113,6 @@ class ContinuousBeamSearch(Generic[RequestId]):
         empty = [i for i, request_id in enumerate(self.rows) if request_id is None]
         if not empty:
             return
-        assert self._beams is not None
         device = self._beams.log_p.device
         if 4 * len(empty) >= len(self.rows):  # else copying the rest costs more than it saves
             stay = [i for i, request_id in enumerate(self.rows) if request_id is not None]

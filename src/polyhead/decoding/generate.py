@@ -14,12 +14,10 @@ window again for every token.
 from collections.abc import Iterator, Sequence
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from polyhead.decoding.config import NEVER, DecodeConfig
 from polyhead.decoding.protocol import Decodable, S
-from polyhead.decoding.sampling import filter_logits
+from polyhead.decoding.sampling import draw
 from polyhead.special_tokens import BOS
 
 
@@ -51,22 +49,10 @@ def generate(
         state = model.begin(ids[:, :-1], width=1, max_length=room)
         last = window[-1]
         for _ in range(room):
-            token = torch.tensor([[last]], device=device)
-            last = choose(model.step(token, state), options, generator)
+            logits = model.step(torch.tensor([[last]], device=device), state).float()
+            logits[..., : BOS + 1] = NEVER  # PAD and BOS are never written
+            last = int(draw(logits, options, generator) if options.sample else logits.argmax())
             window.append(last)
             yield last
         left -= room
         window = window[-max(1, context // 2) :]
-
-
-def choose(
-    logits: Float[Tensor, "1 1 vocab"], options: DecodeConfig, generator: torch.Generator
-) -> int:
-    """Return the next token, which is never PAD or BOS."""
-    logits = logits.float()
-    logits[..., : BOS + 1] = NEVER
-    if not options.sample:
-        return int(logits.argmax())
-    kept = filter_logits(logits / options.temperature, options.top_k, options.top_p)
-    p = kept.softmax(-1)[0, 0].cpu()  # where the generator is
-    return int(torch.multinomial(p, 1, generator=generator))

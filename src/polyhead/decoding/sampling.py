@@ -9,6 +9,7 @@ Temperature, top-k and top-p may be combined; they are applied in this order.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
@@ -41,12 +42,7 @@ def sample(
     prefix: Int[Tensor, "batch prefix"] | None = None,
 ) -> Hypotheses:
     """Draw `n_best` independent outputs for every sentence."""
-
-    def choose(logits: Tensor) -> Tensor:
-        p = filter_logits(logits / config.temperature, config.top_k, config.top_p).softmax(-1)
-        flat = torch.multinomial(p.flatten(0, 1).cpu(), 1, generator=generator)
-        return flat.view(logits.shape[:2]).to(logits.device)
-
+    choose = partial(draw, config=config, generator=generator)
     return _decode_token_by_token(model, source, config, choose, config.n_best, prefix)
 
 
@@ -92,6 +88,15 @@ def _decode_token_by_token(
 
     log_p, best_first = log_p.sort(dim=1, descending=True, stable=True)
     return Hypotheses(tokens.take_along_dim(best_first[..., None], dim=1), log_p, log_p)
+
+
+def draw(
+    logits: Float[Tensor, "batch beam vocab"], config: DecodeConfig, generator: torch.Generator
+) -> Int[Tensor, "batch beam"]:
+    """Draw one token for every hypothesis, on the CPU, where the generator is."""
+    p = filter_logits(logits / config.temperature, config.top_k, config.top_p).softmax(-1)
+    flat = torch.multinomial(p.flatten(0, 1).cpu(), 1, generator=generator)
+    return flat.view(logits.shape[:2]).to(logits.device)
 
 
 def filter_logits(

@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from polyhead.decoding.batch import Output, decode_all, pad_right
-from polyhead.decoding.cancel import CancellableModel
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.continuous_beam import ContinuousBeamSearch
-from polyhead.decoding.protocol import is_joinable
+from polyhead.decoding.protocol import CancellableModel, is_joinable
 from polyhead.errors import ConfigError
 from polyhead.pipelines.translator import Translation, Translator
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from polyhead.decoding.cancel import Cancelled
+from polyhead.decoding.protocol import Cancelled
 from polyhead.pipelines.base import Pipeline
 from polyhead.server.metrics import Metrics
 from polyhead.server.model_registry import ModelRegistry

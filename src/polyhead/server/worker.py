@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from polyhead.decoding.cancel import Cancelled
+from polyhead.decoding.protocol import Cancelled
 from polyhead.server.metrics import Metrics
 from polyhead.server.responses import HTTPError
 
