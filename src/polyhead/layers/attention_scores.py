@@ -21,17 +21,26 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from polyhead.layers.attention import NO_MASK, Mask, fused, softmax_of_visible
+from polyhead.layers.attention import (
+    NO_MASK,
+    Contexts,
+    Mask,
+    Values,
+    Weights,
+    fused,
+    softmax_of_visible,
+)
 
+Query = Float[Tensor, "batch head query d_query"]
+Key = Float[Tensor, "batch head key d_key"]
+Prepared = Float[Tensor, "batch head query d_key"]
 ScoreKind = Literal["scaled_dot", "dot", "general", "additive"]
 
 
 class Dot(nn.Module):
     """qᵀ k; its variance grows with d_head, see `ScaledDot`."""
 
-    def prepare(
-        self, q: Float[Tensor, "batch head query d_query"], d_key: int
-    ) -> Float[Tensor, "batch head query d_key"]:
+    def prepare(self, q: Query, d_key: int) -> Prepared:
         """Return the query whose dot product with a key is the score."""
         if q.size(-1) != d_key:
             raise ValueError(
@@ -40,20 +49,14 @@ class Dot(nn.Module):
             )
         return q
 
-    def forward(
-        self,
-        q: Float[Tensor, "batch head query d_query"],
-        k: Float[Tensor, "batch head key d_key"],
-    ) -> Float[Tensor, "batch head query key"]:
+    def forward(self, q: Query, k: Key) -> Weights:
         return self.prepare(q, k.size(-1)) @ k.transpose(-2, -1)
 
 
 class ScaledDot(Dot):
     """qᵀ k / √d_head; has unit variance if q and k have."""
 
-    def prepare(
-        self, q: Float[Tensor, "batch head query d_query"], d_key: int
-    ) -> Float[Tensor, "batch head query d_key"]:
+    def prepare(self, q: Query, d_key: int) -> Prepared:
         """Divide by √d_head: the width of one head, not of the model."""
         return super().prepare(q, d_key) / math.sqrt(d_key)
 
@@ -69,9 +72,7 @@ class General(Dot):
             start = torch.randn(n_heads, d_query, d_key) / math.sqrt(d_query * d_key)
         self.w = nn.Parameter(start.clone())
 
-    def prepare(
-        self, q: Float[Tensor, "batch head query d_query"], d_key: int
-    ) -> Float[Tensor, "batch head query d_key"]:
+    def prepare(self, q: Query, d_key: int) -> Prepared:
         """Return Wᵀ q in every head."""
         _expect(self.w.size(1), self.w.size(2), given=(q.size(-1), d_key))
         return torch.einsum("bhqi,hij->bhqj", q, self.w)
@@ -86,11 +87,7 @@ class Additive(nn.Module):
         self.w_k = nn.Parameter(torch.randn(n_heads, d_key, d_key) / math.sqrt(d_key))
         self.v = nn.Parameter(torch.randn(n_heads, d_key) / math.sqrt(d_key))
 
-    def forward(
-        self,
-        q: Float[Tensor, "batch head query d_query"],
-        k: Float[Tensor, "batch head key d_key"],
-    ) -> Float[Tensor, "batch head query key"]:
+    def forward(self, q: Query, k: Key) -> Weights:
         _expect(self.w_q.size(1), self.w_k.size(1), given=(q.size(-1), k.size(-1)))
         queries = torch.einsum("bhqi,hij->bhqj", q, self.w_q)
         keys = torch.einsum("bhki,hij->bhkj", k, self.w_k)
@@ -123,24 +120,13 @@ class ScoredAttention(nn.Module):
         self.score = score
         self.dropout = dropout
 
-    def forward(
-        self,
-        q: Float[Tensor, "batch head query d_query"],
-        k: Float[Tensor, "batch head key d_key"],
-        v: Float[Tensor, "batch head key d_value"],
-        mask: Mask = NO_MASK,
-    ) -> Float[Tensor, "batch head query d_value"]:
+    def forward(self, q: Query, k: Key, v: Values, mask: Mask = NO_MASK) -> Contexts:
         dropout = self.dropout if self.training else 0.0
         if isinstance(self.score, Dot):  # a dot product with prepared queries
             return fused(self.score.prepare(q, k.size(-1)), k, v, mask, dropout, scale=1.0)
         return F.dropout(self.weights(q, k, mask), dropout) @ v
 
-    def weights(
-        self,
-        q: Float[Tensor, "batch head query d_query"],
-        k: Float[Tensor, "batch head key d_key"],
-        mask: Mask = NO_MASK,
-    ) -> Float[Tensor, "batch head query key"]:
+    def weights(self, q: Query, k: Key, mask: Mask = NO_MASK) -> Weights:
         """Return the attention weights."""
         return softmax_of_visible(self.score(q, k), mask)
 

@@ -23,12 +23,22 @@ the backward pass.
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from polyhead.layers.attention import NO_MASK, FullAttention, Mask, attention_weights
+from polyhead.layers.attention import (
+    NO_MASK,
+    Contexts,
+    FullAttention,
+    Keys,
+    Mask,
+    Queries,
+    Values,
+    Weights,
+    attention_weights,
+)
 
 SMALLEST_BLOCK = 32  # smaller blocks are slower
 SPAN = 2**14  # positions whose neighbourhoods exist at once
@@ -50,13 +60,7 @@ class LocalAttention(nn.Module):
         self.block = max(SMALLEST_BLOCK, window // 2)  # the fastest of those measured
         self.full = FullAttention(dropout)
 
-    def forward(
-        self,
-        q: Float[Tensor, "batch head query d_head"],
-        k: Float[Tensor, "batch head key d_head"],
-        v: Float[Tensor, "batch head key d_value"],
-        mask: Mask = NO_MASK,
-    ) -> Float[Tensor, "batch head query d_value"]:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask = NO_MASK) -> Contexts:
         n_queries, n_keys = q.size(-2), k.size(-2)
         if mask.pairs is None and n_queries == n_keys > self.block:
             return self._spans(q, k, v, mask)
@@ -66,12 +70,7 @@ class LocalAttention(nn.Module):
             near = self._banded(near, q, reach)
         return self.full(q, k[:, :, -reach:], v[:, :, -reach:], near)
 
-    def weights(
-        self,
-        q: Float[Tensor, "batch head query d_head"],
-        k: Float[Tensor, "batch head key d_head"],
-        mask: Mask = NO_MASK,
-    ) -> Float[Tensor, "batch head query key"]:
+    def weights(self, q: Queries, k: Keys, mask: Mask = NO_MASK) -> Weights:
         """Return the n x n weights with zeros outside the window, for inspection."""
         n_keys = k.size(-2)
         if mask.pairs is None:

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from polyhead.layers.attention_scores import ScoredAttention, ScoreKind, make_score
+from polyhead.layers.attention import Weights
+from polyhead.layers.attention_scores import Key, Query, ScoredAttention, ScoreKind, make_score
 from polyhead.layers.kv_cache import Memory
 
 Cell = Literal["rnn", "gru", "lstm"]
@@ -197,11 +198,7 @@ class Network(nn.Module):
         self.w_s = nn.Linear(d_query, d_hidden)
         self.v = nn.Linear(d_hidden, 1, bias=False)
 
-    def forward(
-        self,
-        q: Float[Tensor, "batch head query d_query"],
-        k: Float[Tensor, "batch head key d_key"],
-    ) -> Float[Tensor, "batch head query key"]:
+    def forward(self, q: Query, k: Key) -> Weights:
         return self.v(torch.tanh(self.w_s(q)[..., None, :] + k[:, :, None])).squeeze(-1)
 
 

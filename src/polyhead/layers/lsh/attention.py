@@ -28,7 +28,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.errors import ConfigError
-from polyhead.layers.attention import NO_MASK, Mask
+from polyhead.layers.attention import (
+    NO_MASK,
+    Contexts,
+    Keys,
+    Mask,
+    Queries,
+    Values,
+    Weights,
+)
 from polyhead.layers.lsh.chunked import LSHPlan, sorted_attention
 from polyhead.layers.lsh.hashing import (
     Buckets,
@@ -113,12 +121,12 @@ class LSHAttention(nn.Module):
 
     def forward(
         self,
-        q: Float[Tensor, "batch head query d_head"],
-        k: Float[Tensor, "batch head key d_head"],
-        v: Float[Tensor, "batch head key d_value"],
+        q: Queries,
+        k: Keys,
+        v: Values,
         mask: Mask = NO_MASK,
         buckets: Buckets | None = None,
-    ) -> Float[Tensor, "batch head query d_value"]:
+    ) -> Contexts:
         dropout = self.dropout if self.training else 0.0
         if _is_decoding_step(q, k, mask):
             return F.dropout(shared_qk_weights(q, k, mask), dropout) @ v
@@ -129,12 +137,8 @@ class LSHAttention(nn.Module):
             return sorted_attention(x, y, plan).to(v.dtype)
 
     def weights(
-        self,
-        q: Float[Tensor, "batch head query d_head"],
-        k: Float[Tensor, "batch head key d_head"],
-        mask: Mask = NO_MASK,
-        buckets: Buckets | None = None,
-    ) -> Float[Tensor, "batch head query key"]:
+        self, q: Queries, k: Keys, mask: Mask = NO_MASK, buckets: Buckets | None = None
+    ) -> Weights:
         """Return the weights of one hashing, 0 where the key was not found."""
         if _is_decoding_step(q, k, mask):
             return shared_qk_weights(q, k, mask)
@@ -171,20 +175,12 @@ class LSHAttention(nn.Module):
         )
 
 
-def dense_shared_qk(
-    q: Float[Tensor, "batch head query d_head"],
-    v: Float[Tensor, "batch head query d_value"],
-    mask: Mask = NO_MASK,
-) -> Float[Tensor, "batch head query d_value"]:
+def dense_shared_qk(q: Queries, v: Contexts, mask: Mask = NO_MASK) -> Contexts:
     """Return dense attention with shared queries and keys, which hashing approximates."""
     return shared_qk_weights(q, q, mask) @ v
 
 
-def shared_qk_weights(
-    q: Float[Tensor, "batch head query d_head"],
-    k: Float[Tensor, "batch head key d_head"],
-    mask: Mask = NO_MASK,
-) -> Float[Tensor, "batch head query key"]:
+def shared_qk_weights(q: Queries, k: Keys, mask: Mask = NO_MASK) -> Weights:
     """Return softmax(q_i · k_j / ‖k_j‖) over visible keys; the last query is at the last key.
 
     Rows sum to one; the row of a query without any visible key is zero.

@@ -24,16 +24,22 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from polyhead.layers.attention import Keys, Queries, Weights
 from polyhead.layers.attention_scores import ScoredAttention, ScoreKind, make_score
-from polyhead.layers.dropout import Dropout, Share
+from polyhead.layers.dropout import Share
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Cell, Encoding, LookBack, Parts, Recurrence
 from polyhead.models.baselines.seq2seq import (
     SequenceToSequence,
+    Source,
+    States,
     StepOutput,
+    Target,
+    TranslatorConfig,
+    Words,
     bridged,
     check_recurrent,
 )
@@ -42,15 +48,12 @@ Context = Literal["none", "mean", "positional", "content", "query"]
 
 
 @dataclass(frozen=True)
-class LadderConfig:
+class LadderConfig(TranslatorConfig):
     """Sizes: `score` is for `context = "query"`, `max_length` for "positional".
 
     teacher_forcing: probability of the reference word, not the model's own, as input in training.
     """
 
-    source_vocab: int = 8_000
-    target_vocab: int = 8_000
-    pad: int = 0
     cell: Cell = "gru"
     d_model: int = 256
     n_layers: int = 1
@@ -77,11 +80,7 @@ class Vectors(NamedTuple):
 class Equal(nn.Module):
     """Score 0 for every word: all weights are 1/n."""
 
-    def forward(
-        self,
-        q: Float[Tensor, "batch head query d_head"],
-        k: Float[Tensor, "batch head key d_head"],
-    ) -> Float[Tensor, "batch head query key"]:
+    def forward(self, q: Queries, k: Keys) -> Weights:
         return q.new_zeros(*q.shape[:-1], k.size(-2))
 
 
@@ -92,11 +91,7 @@ class ByPosition(nn.Module):
         super().__init__()
         self.b = nn.Parameter(torch.zeros(max_length))
 
-    def forward(
-        self,
-        q: Float[Tensor, "batch head query d_head"],
-        k: Float[Tensor, "batch head key d_head"],
-    ) -> Float[Tensor, "batch head query key"]:
+    def forward(self, q: Queries, k: Keys) -> Weights:
         n_keys = k.size(-2)
         if n_keys > len(self.b):
             raise ValueError(
@@ -114,11 +109,7 @@ class ByContent(nn.Module):
         self.w = nn.Linear(d_model, d_model)
         self.v = nn.Linear(d_model, 1, bias=False)
 
-    def forward(
-        self,
-        q: Float[Tensor, "batch head query d_head"],
-        k: Float[Tensor, "batch head key d_head"],
-    ) -> Float[Tensor, "batch head query key"]:
+    def forward(self, q: Queries, k: Keys) -> Weights:
         scores = self.v(torch.tanh(self.w(k))).transpose(-2, -1)  # (batch, head, 1, key)
         return scores.expand(*q.shape[:-1], k.size(-2))
 
@@ -127,76 +118,54 @@ class Ladder(SequenceToSequence):
     """Recurrent translator with a choice of context."""
 
     def __init__(self, config: LadderConfig) -> None:
-        super().__init__(config.pad, config.teacher_forcing, config.reverse_source)
         d_model = config.d_model
-        self.embed_source = nn.Embedding(config.source_vocab, d_model)
-        self.embed_target = nn.Embedding(config.target_vocab, d_model)
-        self.encoder = Recurrence(
-            config.cell,
-            d_model,
-            config.n_layers,
-            config.dropout,
-            bidirectional=config.bidirectional,
-        )
+        super().__init__(config, d_model, config.dropout)
+        self.teacher_forcing, self.reverse_source = config.teacher_forcing, config.reverse_source
+        sizes = config.cell, d_model, config.n_layers, config.dropout
+        self.encoder = Recurrence(*sizes, bidirectional=config.bidirectional)
         n_parts = (2 if config.cell == "lstm" else 1) if config.bidirectional else 0
         self.bridge = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(n_parts))
-        self.decoder = Recurrence(config.cell, d_model, config.n_layers, config.dropout)
-        self.cross_attention = _look_back(config)
+        self.decoder = Recurrence(*sizes)
+        scores: dict[Context, Callable[[], nn.Module]] = {
+            "mean": Equal,
+            "positional": lambda: ByPosition(config.max_length),
+            "content": lambda: ByContent(d_model),
+            "query": lambda: make_score(config.score, 1, d_model),
+        }
+        self.cross_attention = (
+            None
+            if config.context == "none"
+            else LookBack(ScoredAttention(scores[config.context]()))
+        )
         self.w_c = nn.Linear(2 * d_model, d_model)
-        self.dropout = Dropout(config.dropout)
         self.to_logits = nn.Linear(d_model, config.target_vocab)
 
     def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
         """Initialize the decoder with the encoder's last state; two directions need a bridge."""
         return Encoding(memory, bridged(self.bridge, last) if self.bridge else last)
 
-    def vectors(
-        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
-    ) -> Vectors:
+    def vectors(self, source: Source, target: Target) -> Vectors:
         """Return C, H and S for this target."""
         encoding = self.encode(source)
         states, _ = self.decoder(self.dropout(self.embed_target(target)), encoding.state)
         return Vectors(self.context(states, encoding), encoding.memory.states, states)
 
-    def decode_all(
-        self, x: Float[Tensor, "batch target d_model"], encoding: Encoding
-    ) -> Float[Tensor, "batch target d_model"]:
+    def decode_all(self, x: Words, encoding: Encoding) -> Words:
         """Return tanh(W_c [c_t; s_t]) of all words at once."""
         states, _ = self.decoder(x, encoding.state)
         return self.combine(self.context(states, encoding), states)
 
-    def decode_step(
-        self, x: Float[Tensor, "batch beam d_model"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> StepOutput:
+    def decode_step(self, x: Words, parts: States, encoding: Encoding) -> StepOutput:
         """Return tanh(W_c [c_t; s_t]) of one word; beams are queries."""
         s, parts = self.decoder.step(self.decoder.gates(x), parts)
         return self.combine(self.context(s, encoding), s), parts
 
-    def context(
-        self, states: Float[Tensor, "batch target d_model"], encoding: Encoding
-    ) -> Float[Tensor, "batch target d_model"]:
+    def context(self, states: Words, encoding: Encoding) -> Words:
         """Return C, the context of each decoder state."""
         if self.cross_attention is None:
             return encoding.summary[:, None].expand_as(states)
         return self.cross_attention(states, encoding.memory)
 
-    def combine(
-        self,
-        c: Float[Tensor, "batch target d_model"],
-        s: Float[Tensor, "batch target d_model"],
-    ) -> Float[Tensor, "batch target d_model"]:
+    def combine(self, c: Words, s: Words) -> Words:
         """Return tanh(W_c [c; s]) (Luong et al. 2015, eq. 5)."""
         return torch.tanh(self.w_c(torch.cat([c, s], dim=-1)))
-
-
-def _look_back(config: LadderConfig) -> LookBack | None:
-    """Return the attention of this kind of context, or None."""
-    if config.context == "none":
-        return None
-    scores: dict[Context, Callable[[], nn.Module]] = {
-        "mean": Equal,
-        "positional": lambda: ByPosition(config.max_length),
-        "content": lambda: ByContent(config.d_model),
-        "query": lambda: make_score(config.score, 1, config.d_model),
-    }
-    return LookBack(ScoredAttention(scores[config.context]()))

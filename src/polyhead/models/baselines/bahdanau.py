@@ -16,34 +16,27 @@ Axes: batch, source, target, beam, d_model, d_embed, d_memory (both directions t
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
 
 from polyhead.layers.attention_scores import ScoreKind
-from polyhead.layers.dropout import Dropout, Share
+from polyhead.layers.dropout import Share
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Cell, Encoding, Parts, Recurrence, make_look_back
 from polyhead.models.baselines.seq2seq import (
     Bridge,
     Maxout,
     SequenceToSequence,
+    States,
     StepOutput,
+    TranslatorConfig,
+    Words,
     check_recurrent,
-    tie,
-    uniform,
 )
 
 
 @dataclass(frozen=True)
-class BahdanauConfig:
-    """Sizes: `d_encoder` (both directions), `d_embed` and `d_output` default to d_model.
+class BahdanauConfig(TranslatorConfig):
+    """Sizes: `d_encoder` (both directions), `d_embed` and `d_output` default to d_model."""
 
-    teacher_forcing: probability of the reference word, not the model's own, as input in training.
-    """
-
-    source_vocab: int = 8_000
-    target_vocab: int = 8_000
-    pad: int = 0
     cell: Cell = "gru"
     d_model: int = 256
     d_encoder: int | None = None
@@ -71,53 +64,37 @@ class Bahdanau(SequenceToSequence):
     """Recurrent translator with attention before every word."""
 
     def __init__(self, config: BahdanauConfig) -> None:
-        super().__init__(config.pad, config.teacher_forcing, reverse_source=False)
         d_model, cell = config.d_model, config.cell
-        d_memory = config.d_encoder or d_model
-        self.d_embed = config.d_embed or d_model
-        self.d_memory = d_memory
-        d_output = config.d_output or d_model
-        self.embed_source = nn.Embedding(config.source_vocab, self.d_embed)
-        self.embed_target = nn.Embedding(config.target_vocab, self.d_embed)
+        d_memory, d_output = config.d_encoder or d_model, config.d_output or d_model
+        d_embed = config.d_embed or d_model
+        super().__init__(config, d_embed, config.dropout)
+        self.teacher_forcing, self.d_embed = config.teacher_forcing, d_embed
         self.encoder = Recurrence(
             cell, d_memory, config.n_layers, config.dropout,
-            d_in=self.d_embed, bidirectional=config.bidirectional,
+            d_in=d_embed, bidirectional=config.bidirectional,
         )  # fmt: skip
         self.bridge = Bridge(cell, d_memory, d_model)
         self.cross_attention = make_look_back(config.score, d_model, d_memory)
-        self.decoder = Recurrence(cell, d_model, 1, 0.0, d_in=self.d_embed + d_memory)
-        self.deep_output = Maxout(d_model + d_memory + self.d_embed, d_output)
-        self.dropout = Dropout(config.dropout)
-        self.to_logits = nn.Linear(d_output, config.target_vocab)
-        uniform(self)
-        if config.tie:
-            tie(self.to_logits, self.embed_target)
+        self.decoder = Recurrence(cell, d_model, 1, 0.0, d_in=d_embed + d_memory)
+        self.deep_output = Maxout(d_model + d_memory + d_embed, d_output)
+        self.add_output(config, d_output, tied=config.tie)
 
     def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
         """Initialize the decoder with the top layer's last state through a bridge."""
         state = self.bridge(tuple(part[-1:] for part in last))
         return Encoding(memory, state, self.cross_attention.keys(memory.states))
 
-    def prepare(
-        self, x: Float[Tensor, "batch length d_embed"]
-    ) -> Float[Tensor, "batch length gates"]:
+    def prepare(self, x: Words) -> Words:
         """Return the contribution of y_{t-1} to the gates."""
         return self.decoder.gates(x)
 
-    def decode_step(
-        self, x: Float[Tensor, "batch beam gates"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> StepOutput:
+    def decode_step(self, x: Words, parts: States, encoding: Encoding) -> StepOutput:
         """Attend with the old state, then compute a step with the context: [s_t; c_t]."""
         c = self.cross_attention(parts[0][-1], encoding.memory, encoding.keys)
         s, parts = self.decoder.step(x + self.decoder.gates(c, start=self.d_embed), parts)
         return torch.cat([s, c], dim=-1), parts
 
-    def output(
-        self,
-        h: Float[Tensor, "batch target d_h"],
-        x: Float[Tensor, "batch target d_embed"],
-        encoding: Encoding,
-    ) -> Float[Tensor, "batch target d_output"]:
+    def output(self, h: Words, x: Words, encoding: Encoding) -> Words:
         """Return maxout([s_t; c_t; y_{t-1}]) of all words at once."""
         del encoding
         return self.dropout(self.deep_output(torch.cat([h, x], dim=-1)))

@@ -36,20 +36,17 @@ from polyhead.layers.embeddings import NoPositions, TokenEmbedding
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Encoding
 from polyhead.models.baselines.convs2s import Convolutional, Convolve
-from polyhead.models.baselines.seq2seq import tie
+from polyhead.models.baselines.seq2seq import Source, TranslatorConfig, Words, tie
 
 
 @dataclass(frozen=True)
-class ByteNetConfig:
+class ByteNetConfig(TranslatorConfig):
     """Sizes: `n_layers` encoder blocks; `decoder_layers` defaults to the same.
 
     Dilations double from block to block up to `max_dilation`, then restart at 1. A source of |s|
     tokens is unfolded to a |s| + b columns, at least |s|.
     """
 
-    source_vocab: int = 8_000
-    target_vocab: int = 8_000
-    pad: int = 0
     d_model: int = 512
     n_layers: int = 5
     decoder_layers: int | None = None
@@ -136,7 +133,7 @@ class ByteNet(Convolutional):
         if config.tie:
             tie(self.to_logits, self.embed_target.tokens)
 
-    def encode(self, source: Int[Tensor, "batch source"]) -> Encoding:
+    def encode(self, source: Source) -> Encoding:
         """Encode the unfolded source: one column per target position."""
         source, real = self.unfold(source)
         inside = None if bool(real.all()) else real[..., None]
@@ -151,7 +148,7 @@ class ByteNet(Convolutional):
         return Encoding(Memory(z if inside is None else z * inside, Mask(keys=real)), ())
 
     def unfold(
-        self, source: Int[Tensor, "batch source"]
+        self, source: Source
     ) -> tuple[Int[Tensor, "batch column"], Bool[Tensor, "batch column"]]:
         """Return the source padded to |t̂| columns, and a mask of these columns."""
         lengths = (source != self.pad).sum(1)
@@ -161,12 +158,8 @@ class ByteNet(Convolutional):
         return unfolded, torch.arange(widest, device=source.device) < columns[:, None]
 
     def decode_all(
-        self,
-        y: Float[Tensor, "batch target d_model"],
-        encoding: Encoding,
-        convolve: Convolve,
-        place: int | None = None,
-    ) -> Float[Tensor, "batch target d_model"]:
+        self, y: Words, encoding: Encoding, convolve: Convolve, place: int | None = None
+    ) -> Words:
         """Run the decoder, each word on its column, each hypothesis on that of `place`."""
         z = encoding.memory.states
         z = z[:, : y.size(1)] if place is None else z[:, place : place + 1]

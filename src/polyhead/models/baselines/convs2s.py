@@ -41,7 +41,7 @@ from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.embeddings import TokenEmbedding, make_positions
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Encoding, LookBack
-from polyhead.models.baselines.seq2seq import tie
+from polyhead.models.baselines.seq2seq import Source, Target, TranslatorConfig, Words, tie
 
 HALF = math.sqrt(0.5)
 MOST_LAYERS = 1000
@@ -60,26 +60,20 @@ class Convolutional(nn.Module):
     decoder: Any
     to_logits: Any
 
-    def encode(self, source: Int[Tensor, "batch source"]) -> Encoding:
+    def encode(self, source: Source) -> Encoding:
         """Encode the source."""
         raise NotImplementedError
 
     def decode_all(
-        self,
-        y: Float[Tensor, "batch target d_embed"],
-        encoding: Encoding,
-        convolve: Convolve,
-        place: int | None = None,
-    ) -> Float[Tensor, "batch target d_out"]:
+        self, y: Words, encoding: Encoding, convolve: Convolve, place: int | None = None
+    ) -> Words:
         """Return the input of the output layer for the embedded target.
 
         With a `place`, y are hypotheses whose newest words are at that position.
         """
         raise NotImplementedError
 
-    def hidden(
-        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
-    ) -> Float[Tensor, "batch target d_out"]:
+    def hidden(self, source: Source, target: Target) -> Words:
         """Return the input of the output layer."""
 
         def convolve(number: int, x: Tensor) -> Tensor:
@@ -87,14 +81,10 @@ class Convolutional(nn.Module):
 
         return self.decode_all(self.embed_target(target), self.encode(source), convolve)
 
-    def forward(
-        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
-    ) -> Float[Tensor, "batch target vocab"]:
+    def forward(self, source: Source, target: Target) -> Float[Tensor, "batch target vocab"]:
         return self.to_logits(self.hidden(source, target))
 
-    def begin(
-        self, source: Int[Tensor, "batch source"], *, width: int = 1, max_length: int = 256
-    ) -> ConvolutionalState:
+    def begin(self, source: Source, *, width: int = 1, max_length: int = 256) -> ConvolutionalState:
         """Encode the source for `width` hypotheses; the state does not depend on `max_length`."""
         del max_length
         pasts = (layer.convolution.no_past(len(source), width) for layer in self.decoder)
@@ -118,15 +108,12 @@ class Convolutional(nn.Module):
 
 
 @dataclass(frozen=True)
-class ConvS2SConfig:
+class ConvS2SConfig(TranslatorConfig):
     """Sizes: `encoder` and `decoder` list [width, kernel] of their layers from the bottom.
 
     d_output: width before the output layer, d_embed by default.
     """
 
-    source_vocab: int = 8_000
-    target_vocab: int = 8_000
-    pad: int = 0
     d_embed: int = 256
     encoder: Layers = ((256, 3),) * 4
     decoder: Layers = ((256, 3),) * 3
@@ -196,12 +183,8 @@ class ConvAttention(Gated):
         self.cross_attention = LookBack(ScoredAttention(Dot()))
 
     def attend(
-        self,
-        x: Float[Tensor, "batch target d_in"],
-        y: Float[Tensor, "batch target d_embed"],
-        encoding: Encoding,
-        convolve: Callable[[Tensor], Tensor],
-    ) -> Float[Tensor, "batch target d_out"]:
+        self, x: Words, y: Words, encoding: Encoding, convolve: Callable[[Tensor], Tensor]
+    ) -> Words:
         """Apply the layer to positions or hypotheses; `convolve` supplies the past."""
         h = F.glu(convolve(self.dropout(x)), dim=-1)
         q = (self.w_in(h) + y) * HALF
@@ -244,7 +227,7 @@ class ConvS2S(Convolutional):
         else:
             self.to_logits = Convolution(d_output, config.target_vocab, normed=True, gain=1 - p)
 
-    def encode(self, source: Int[Tensor, "batch source"]) -> Encoding:
+    def encode(self, source: Source) -> Encoding:
         """Return keys z and values (z + e) √½; padding is set to zero before each convolution."""
         mask = not_padding(source, self.pad)
         e = self.embed_source(source)
@@ -255,12 +238,8 @@ class ConvS2S(Convolutional):
         return Encoding(Memory((z + e) * HALF, mask), (), z)
 
     def decode_all(
-        self,
-        y: Float[Tensor, "batch target d_embed"],
-        encoding: Encoding,
-        convolve: Convolve,
-        place: int | None = None,
-    ) -> Float[Tensor, "batch target d_output"]:
+        self, y: Words, encoding: Encoding, convolve: Convolve, place: int | None = None
+    ) -> Words:
         """Run the decoder on the embedded target."""
         del place
         x = self.enter_target(y)

@@ -30,28 +30,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.layers.attention_scores import ScoreKind
-from polyhead.layers.dropout import Dropout, Share
+from polyhead.layers.dropout import Share
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Encoding, Parts, lstm_step, make_look_back, turned
 from polyhead.models.baselines.seq2seq import (
     SequenceToSequence,
+    States,
     StepOutput,
+    TranslatorConfig,
+    Words,
     check_recurrent,
-    tie,
-    uniform,
 )
 
 
 @dataclass(frozen=True)
-class DeepAttConfig:
-    """Sizes: `n_layers` per encoder column; `d_embed` defaults to d_model.
+class DeepAttConfig(TranslatorConfig):
+    """Sizes: `n_layers` per encoder column; `d_embed` defaults to d_model."""
 
-    teacher_forcing: probability of the reference word, not the model's own, as input in training.
-    """
-
-    source_vocab: int = 8_000
-    target_vocab: int = 8_000
-    pad: int = 0
     d_model: int = 256
     d_embed: int | None = None
     n_layers: int = 3
@@ -120,13 +115,10 @@ class DeepAtt(SequenceToSequence):
     """Recurrent translator with two interleaved encoder columns and attention."""
 
     def __init__(self, config: DeepAttConfig) -> None:
-        super().__init__(config.pad, config.teacher_forcing, reverse_source=False)
-        d_model = config.d_model
+        d_model, d_memory = config.d_model, 10 * config.d_model // 4
         d_embed = config.d_embed or d_model
-        d_memory = 10 * d_model // 4
-        self.d_embed = d_embed
-        self.embed_source = nn.Embedding(config.source_vocab, d_embed)
-        self.embed_target = nn.Embedding(config.target_vocab, d_embed)
+        super().__init__(config, d_embed, config.dropout)
+        self.teacher_forcing, self.d_embed = config.teacher_forcing, d_embed
         self.encoder = nn.ModuleList(
             column(d_embed, d_model, config.n_layers) for _ in ("left", "right")
         )
@@ -134,16 +126,12 @@ class DeepAtt(SequenceToSequence):
         self.cross_attention = make_look_back(config.score, d_model, d_memory)
         self.decoder: Any = column(d_embed + d_memory, d_model, config.decoder_layers)
         self.w_o = nn.Linear(5 * d_model, d_embed)
-        self.dropout = Dropout(config.dropout)
-        self.to_logits = nn.Linear(d_embed, config.target_vocab)
-        uniform(self)
+        self.add_output(config, d_embed, tied=config.tie)
         for module in self.modules():
             if isinstance(module, Layer):
                 module.begin()
         # e as small as an LSTM's h; larger values would saturate the scores' tanh
         nn.init.normal_(self.w_p.weight, std=0.4 * self.w_p.in_features**-0.5)
-        if config.tie:
-            tie(self.to_logits, self.embed_target)
 
     def run_encoder(
         self, x: Float[Tensor, "batch source d_embed"], lengths: Int[Tensor, "batch"]
@@ -173,25 +161,21 @@ class DeepAtt(SequenceToSequence):
         zeros = memory.states.new_zeros(len(self.decoder), len(memory.states), d_model)
         return Encoding(memory, (zeros, zeros), self.cross_attention.keys(memory.states))
 
-    def prepare(
-        self, x: Float[Tensor, "batch length d_embed"]
-    ) -> Float[Tensor, "batch length gates"]:
+    def prepare(self, x: Words) -> Words:
         """Return the contribution of y_{t-1} to f^1."""
         first = self.decoder[0].w_f
         return F.linear(x, first.weight[:, : self.d_embed], first.bias)
 
     def attend_and_step(
-        self, x: Float[Tensor, "batch beam gates"], h: Tensor, c: Tensor, encoding: Encoding
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self, x: Words, h: Words, c: Words, encoding: Encoding
+    ) -> tuple[Words, Words, Words]:
         """Attend with h^1_{t-1} and compute a step of the first layer: f^1, h^1 and its cell."""
         layer = self.decoder[0]
         context = self.cross_attention(h, encoding.memory, encoding.keys)
         f = x + F.linear(context, layer.w_f.weight[:, self.d_embed :])
         return f, *layer.step(f, h, c)
 
-    def decode_all(
-        self, x: Float[Tensor, "batch target gates"], encoding: Encoding
-    ) -> Float[Tensor, "batch target d_h"]:
+    def decode_all(self, x: Words, encoding: Encoding) -> Words:
         """Run the first layer word by word, then the others on all words; return [h; f]."""
         h, c = (part[0][:, None] for part in encoding.state)
         rows = []
@@ -205,9 +189,7 @@ class DeepAtt(SequenceToSequence):
             h = layer(f)
         return torch.cat([h, f], dim=-1)
 
-    def decode_step(
-        self, x: Float[Tensor, "batch beam gates"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> StepOutput:
+    def decode_step(self, x: Words, parts: States, encoding: Encoding) -> StepOutput:
         """Run all layers on one word; return [h; f] of the last."""
         f, h, c = self.attend_and_step(x, parts[0][0], parts[1][0], encoding)
         states = [(h, c)]
@@ -219,12 +201,7 @@ class DeepAtt(SequenceToSequence):
         new = tuple(torch.stack(part) for part in zip(*states, strict=True))
         return torch.cat([h, f], dim=-1), new
 
-    def output(
-        self,
-        h: Float[Tensor, "batch target d_h"],
-        x: Float[Tensor, "batch target d_embed"],
-        encoding: Encoding,
-    ) -> Float[Tensor, "batch target d_embed"]:
+    def output(self, h: Words, x: Words, encoding: Encoding) -> Words:
         """Return W_o [h; f] of the last layer."""
         del x, encoding
         return self.dropout(self.w_o(self.dropout(h)))

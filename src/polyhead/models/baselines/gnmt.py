@@ -24,27 +24,26 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from polyhead.layers.attention_scores import ScoreKind
-from polyhead.layers.dropout import Dropout, Share
+from polyhead.layers.dropout import Share
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Encoding, Parts, Recurrence, make_look_back
 from polyhead.models.baselines.seq2seq import (
     SequenceToSequence,
+    States,
     StepOutput,
+    TranslatorConfig,
+    Words,
     check_recurrent,
-    tie,
-    uniform,
+    step_layers,
 )
 
 FIRST_RESIDUAL = 2  # the third layer, counted from 0
 
 
 @dataclass(frozen=True)
-class GNMTConfig:
+class GNMTConfig(TranslatorConfig):
     """Sizes: `n_layers` of encoder and of decoder; `teacher_forcing` as in `Seq2SeqConfig`."""
 
-    source_vocab: int = 8_000
-    target_vocab: int = 8_000
-    pad: int = 0
     d_model: int = 256
     n_layers: int = 3
     dropout: Share = 0.2
@@ -72,11 +71,10 @@ class GNMT(SequenceToSequence):
     """Deep LSTM translator; every decoder layer above the first gets the context."""
 
     def __init__(self, config: GNMTConfig) -> None:
-        super().__init__(config.pad, config.teacher_forcing, reverse_source=False)
         d_model, above = config.d_model, range(config.n_layers - 1)
+        super().__init__(config, d_model, config.dropout)
+        self.teacher_forcing = config.teacher_forcing
         self.queries_past = config.query == "past"
-        self.embed_source = nn.Embedding(config.source_vocab, d_model)
-        self.embed_target = nn.Embedding(config.target_vocab, d_model)
         first = Recurrence("lstm", 2 * d_model, 1, 0.0, d_in=d_model, bidirectional=True)
         self.encoder = nn.ModuleList([first])
         for layer in above:
@@ -86,11 +84,7 @@ class GNMT(SequenceToSequence):
         self.decoder: Any = nn.ModuleList([Recurrence("lstm", d_model, 1, 0.0)])
         self.decoder.extend(Recurrence("lstm", d_model, 1, 0.0, d_in=2 * d_model) for _ in above)
         self.cross_attention = make_look_back(config.score, d_model, d_model)
-        self.dropout = Dropout(config.dropout)
-        self.to_logits = nn.Linear(d_model, config.target_vocab)
-        uniform(self)
-        if config.tie:
-            tie(self.to_logits, self.embed_target)
+        self.add_output(config, d_model, tied=config.tie)
 
     def run_encoder(
         self, x: Float[Tensor, "batch source d_model"], lengths: Int[Tensor, "batch"]
@@ -109,9 +103,7 @@ class GNMT(SequenceToSequence):
         zeros = memory.states.new_zeros(len(self.decoder), batch, d_model)
         return Encoding(memory, (zeros, zeros), self.cross_attention.keys(memory.states))
 
-    def decode_all(
-        self, x: Float[Tensor, "batch target d_model"], encoding: Encoding
-    ) -> Float[Tensor, "batch target d_model"]:
+    def decode_all(self, x: Words, encoding: Encoding) -> Words:
         """Decode all words, layer by layer."""
         start = tuple(part[:1] for part in encoding.state)
         u, _ = self.decoder[0](x, start)
@@ -119,32 +111,20 @@ class GNMT(SequenceToSequence):
         c = self.attend(before if self.queries_past else u, encoding)
         return self.upper_layers(u, c, lambda number, below: self.decoder[number](below, start)[0])
 
-    def decode_step(
-        self, x: Float[Tensor, "batch beam d_model"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> StepOutput:
+    def decode_step(self, x: Words, parts: States, encoding: Encoding) -> StepOutput:
         """Run all layers on one word."""
-        states = [(h[None], c[None]) for h, c in zip(*parts, strict=True)]  # by layer
-
-        def take(number: int, below: Tensor) -> Tensor:
-            layer = self.decoder[number]
-            out, states[number] = layer.step(layer.gates(below), states[number])
-            return out
-
+        states, take = step_layers(self.decoder, parts)
         before = parts[0][0]
         u = take(0, x)
         c = self.attend(before if self.queries_past else u, encoding)
         top = self.upper_layers(u, c, take)
         return top, tuple(torch.cat(part) for part in zip(*states, strict=True))
 
-    def attend(
-        self, asking: Float[Tensor, "batch target d_model"], encoding: Encoding
-    ) -> Float[Tensor, "batch target d_model"]:
+    def attend(self, asking: Words, encoding: Encoding) -> Words:
         """Return the context c of the bottom layer's states."""
         return self.cross_attention(asking, encoding.memory, encoding.keys)
 
-    def upper_layers(
-        self, u: Tensor, c: Tensor, run: Callable[[int, Tensor], Tensor]
-    ) -> Float[Tensor, "batch target d_model"]:
+    def upper_layers(self, u: Words, c: Words, run: Callable[[int, Tensor], Tensor]) -> Words:
         """Run the layers above the bottom: each gets c; residual from the third on."""
         x = u
         for number in range(1, len(self.decoder)):

@@ -31,31 +31,35 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from polyhead.layers.attention import NO_MASK, Mask, softmax_of_visible
+from polyhead.layers.attention import (
+    NO_MASK,
+    Contexts,
+    Keys,
+    Mask,
+    Queries,
+    Values,
+    Weights,
+    softmax_of_visible,
+)
 from polyhead.layers.attention_scores import ScoredAttention, ScoreKind
-from polyhead.layers.dropout import Dropout, Share
+from polyhead.layers.dropout import Share
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Cell, Encoding, Parts, Recurrence, make_look_back
 from polyhead.models.baselines.seq2seq import (
     Bridge,
     SequenceToSequence,
+    States,
     StepOutput,
+    TranslatorConfig,
+    Words,
     check_recurrent,
-    tie,
-    uniform,
 )
 
 
 @dataclass(frozen=True)
-class LuongConfig:
-    """Sizes: `d_embed` defaults to d_model; `window` is the D of local attention.
+class LuongConfig(TranslatorConfig):
+    """Sizes: `d_embed` defaults to d_model; `window` is the D of local attention."""
 
-    teacher_forcing: probability of the reference word, not the model's own, as input in training.
-    """
-
-    source_vocab: int = 8_000
-    target_vocab: int = 8_000
-    pad: int = 0
     cell: Cell = "lstm"
     d_model: int = 256
     d_embed: int | None = None
@@ -96,21 +100,10 @@ class Predictive(ScoredAttention):
         self.v_p = nn.Linear(d_query, 1, bias=False)
         self.window = window
 
-    def forward(
-        self,
-        q: Float[Tensor, "batch head query d_query"],
-        k: Float[Tensor, "batch head key d_key"],
-        v: Float[Tensor, "batch head key d_value"],
-        mask: Mask = NO_MASK,
-    ) -> Float[Tensor, "batch head query d_value"]:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask = NO_MASK) -> Contexts:
         return self.weights(q, k, mask) @ v
 
-    def weights(
-        self,
-        q: Float[Tensor, "batch head query d_query"],
-        k: Float[Tensor, "batch head key d_key"],
-        mask: Mask = NO_MASK,
-    ) -> Float[Tensor, "batch head query key"]:
+    def weights(self, q: Queries, k: Keys, mask: Mask = NO_MASK) -> Weights:
         """Return the weights of equation 10; rows sum to less than 1."""
         length = lengths_of(mask, k)[:, None, None]
         place = length * torch.sigmoid(self.v_p(torch.tanh(self.w_p(q[:, 0]))))
@@ -134,30 +127,26 @@ class Luong(SequenceToSequence):
     """Recurrent translator with attention between the top layers."""
 
     def __init__(self, config: LuongConfig) -> None:
-        super().__init__(config.pad, config.teacher_forcing, config.reverse_source)
         d_model, cell, n_layers = config.d_model, config.cell, config.n_layers
-        self.d_embed = config.d_embed or d_model
+        d_embed = config.d_embed or d_model
+        super().__init__(config, d_embed, config.dropout)
+        self.teacher_forcing, self.reverse_source = config.teacher_forcing, config.reverse_source
+        self.d_embed = d_embed
         self.input_feeding = config.input_feeding
         self.window = config.window if config.attention == "local_m" else None
-        self.embed_source = nn.Embedding(config.source_vocab, self.d_embed)
-        self.embed_target = nn.Embedding(config.target_vocab, self.d_embed)
         self.encoder = Recurrence(
             cell, d_model, n_layers, config.dropout,
-            d_in=self.d_embed, bidirectional=config.bidirectional,
+            d_in=d_embed, bidirectional=config.bidirectional,
         )  # fmt: skip
         self.bridge = Bridge(cell, d_model, d_model) if config.bidirectional else None
-        d_in = self.d_embed + (d_model if config.input_feeding else 0)
+        d_in = d_embed + (d_model if config.input_feeding else 0)
         self.decoder = Recurrence(cell, d_model, n_layers, config.dropout, d_in=d_in)
         self.cross_attention = make_look_back(config.score, d_model, d_model)
         if config.attention == "local_p":
             kernel: Any = self.cross_attention.kernel
             self.cross_attention.kernel = Predictive(kernel.score, d_model, config.window)
         self.w_c = nn.Linear(2 * d_model, d_model, bias=False)
-        self.dropout = Dropout(config.dropout)
-        self.to_logits = nn.Linear(d_model, config.target_vocab)
-        uniform(self)
-        if config.tie:
-            tie(self.to_logits, self.embed_target)
+        self.add_output(config, d_model, tied=config.tie)
 
     def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
         """Initialize with the encoder's last states, a_0 = 0 and t = 0."""
@@ -169,13 +158,11 @@ class Luong(SequenceToSequence):
             state = (*state, torch.zeros_like(top[..., :1]))
         return Encoding(memory, state, self.cross_attention.keys(memory.states))
 
-    def prepare(self, x: Float[Tensor, "batch length d_embed"]) -> Float[Tensor, "batch length _"]:
+    def prepare(self, x: Words) -> Words:
         """Return the contribution of y_{t-1} to the first layer's gates, if input is fed."""
         return self.decoder.gates(x) if self.input_feeding else x
 
-    def decode_all(
-        self, x: Float[Tensor, "batch target _"], encoding: Encoding
-    ) -> Float[Tensor, "batch target d_model"]:
+    def decode_all(self, x: Words, encoding: Encoding) -> Words:
         """Decode all words; in one call without input feeding."""
         if self.input_feeding:
             return super().decode_all(x, encoding)
@@ -185,9 +172,7 @@ class Luong(SequenceToSequence):
         places = start[0] + torch.arange(x.size(1), device=x.device)
         return self.attend(self.decoder(x, tuple(cells))[0], encoding, places)
 
-    def decode_step(
-        self, x: Float[Tensor, "batch beam _"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> StepOutput:
+    def decode_step(self, x: Words, parts: States, encoding: Encoding) -> StepOutput:
         """Compute a step of the stack, then attention: a_t."""
         if self.window is None:
             return self.decode_step_at(None, x, parts, encoding)
@@ -196,7 +181,7 @@ class Luong(SequenceToSequence):
         return a, (*states, t + 1)
 
     def decode_step_at(
-        self, place: Tensor | None, x: Tensor, parts: tuple[Tensor, ...], encoding: Encoding
+        self, place: Tensor | None, x: Words, parts: States, encoding: Encoding
     ) -> StepOutput:
         """Compute `decode_step` at a known position (None for global attention)."""
         if not self.input_feeding:
@@ -209,11 +194,8 @@ class Luong(SequenceToSequence):
         return a, (*states, a[None])
 
     def attend(
-        self,
-        s: Float[Tensor, "batch target d_model"],
-        encoding: Encoding,
-        place: Float[Tensor, "batch target"] | None = None,
-    ) -> Float[Tensor, "batch target d_model"]:
+        self, s: Words, encoding: Encoding, place: Float[Tensor, "batch word"] | None = None
+    ) -> Words:
         """Return a = tanh(W_c [c; s]); with a position, c is from the words around it."""
         memory = encoding.memory
         if place is not None and self.window is not None:

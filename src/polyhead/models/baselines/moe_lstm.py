@@ -33,23 +33,29 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.layers.attention import not_padding
-from polyhead.layers.attention_scores import Dot, ScoredAttention
+from polyhead.layers.attention_scores import Dot, Prepared, Query, ScoredAttention
 from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.mixture_of_experts import Experts, ExpertsConfig
 from polyhead.layers.recurrent import Encoding, LookBack, Parts, Recurrence, lstm_step
-from polyhead.models.baselines.seq2seq import SequenceToSequence, StepOutput, tie, uniform
+from polyhead.models.baselines.seq2seq import (
+    SequenceToSequence,
+    Source,
+    States,
+    StepOutput,
+    Target,
+    TranslatorConfig,
+    Words,
+    step_layers,
+)
 
 CLOSED = -3.0  # initial bias of the experts' sums: σ(-3) is 0.05
 
 
 @dataclass(frozen=True)
-class MoEConfig:
+class MoEConfig(TranslatorConfig):
     """Sizes: `d_ff` of an expert; `d_hidden` of an LSTM defaults to d_model."""
 
-    source_vocab: int = 8_000
-    target_vocab: int = 8_000
-    pad: int = 0
     d_model: int = 256
     d_hidden: int | None = None
     n_layers: int = 3  # of the encoder
@@ -99,12 +105,9 @@ class ProjectedLSTM(Recurrence):
         super().__init__("lstm", d_model, 1, 0.0, d_in=d_in, bidirectional=bidirectional)
         ways = 2 if bidirectional else 1  # both directions
         self.cells: Any = nn.LSTM(
-            d_in,
-            d_hidden // ways,
-            batch_first=True,
-            bidirectional=bidirectional,
+            d_in, d_hidden // ways, batch_first=True, bidirectional=bidirectional,
             proj_size=d_model // ways,
-        )
+        )  # fmt: skip
 
     def step(
         self, gates: Float[Tensor, "*any gates"], parts: tuple[Float[Tensor, "layer *any _"], ...]
@@ -148,9 +151,7 @@ class Product(Dot):
         self.w_s = nn.Linear(d_query, d_key)
         self.v = nn.Parameter(torch.ones(d_key))
 
-    def prepare(
-        self, q: Float[Tensor, "batch head query d_query"], d_key: int
-    ) -> Float[Tensor, "batch head query d_key"]:
+    def prepare(self, q: Query, d_key: int) -> Prepared:
         """Multiply each feature by v."""
         del d_key
         return self.v * torch.tanh(self.w_s(q))
@@ -174,10 +175,8 @@ class MoE(SequenceToSequence):
     """Translator with few LSTM layers and many experts."""
 
     def __init__(self, config: MoEConfig) -> None:
-        super().__init__(config.pad, 1.0, reverse_source=False)
         d_model = config.d_model
-        self.embed_source = nn.Embedding(config.source_vocab, d_model)
-        self.embed_target = nn.Embedding(config.target_vocab, d_model)
+        super().__init__(config, d_model, config.dropout)
         self.encoder = nn.ModuleList(
             layer_of(config, d_model, bidirectional=number == 0)
             for number in range(config.n_layers)
@@ -188,15 +187,9 @@ class MoE(SequenceToSequence):
         self.decoder.extend(layer_of(config, d_model) for _ in range(1, config.decoder_layers))
         self.decoder_experts = Mixture(config)
         self.d_cell = d_model if config.d_hidden is None else config.d_hidden
-        self.dropout = Dropout(config.dropout)
-        self.to_logits = nn.Linear(d_model, config.target_vocab)
-        uniform(self, words=0.1)  # they reach the output layer through the residual connections
-        self._scale_down()
-        if config.tie:
-            tie(self.to_logits, self.embed_target)
-
-    def _scale_down(self) -> None:
-        """Initialize σ near 0: dropout of 0.5 would be noise five times as large as words."""
+        # words are small: they reach the output layer through the residual connections
+        self.add_output(config, d_model, tied=config.tie, words=0.1)
+        # σ starts near 0: dropout of 0.5 would be noise five times as large as words
         for mixture in (self.encoder_experts, self.decoder_experts):
             experts: Any = mixture.layer.experts
             for expert in experts:
@@ -223,9 +216,7 @@ class MoE(SequenceToSequence):
         )
         return Encoding(memory, (h, c), self.cross_attention.keys(memory.states))
 
-    def hidden(
-        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
-    ) -> Float[Tensor, "batch target d_model"]:
+    def hidden(self, source: Source, target: Target) -> Words:
         """Return the input of the output layer; experts skip the target's padding."""
         encoding = self.encode(source)
         x = self.dropout(self.embed_target(target))
@@ -233,10 +224,10 @@ class MoE(SequenceToSequence):
 
     def decode_all(
         self,
-        x: Float[Tensor, "batch target d_model"],
+        x: Words,
         encoding: Encoding,
-        real: Bool[Tensor, "batch target"] | None = None,
-    ) -> Float[Tensor, "batch target d_model"]:
+        real: Bool[Tensor, "batch word"] | None = None,
+    ) -> Words:
         """Run the first layer word by word, then the others on all words."""
         parts = tuple(part[:1, :, None] for part in encoding.state)
         steps = []
@@ -248,44 +239,31 @@ class MoE(SequenceToSequence):
             x, torch.cat(steps, dim=1), real, lambda n, below: self.decoder[n](below, start)[0]
         )
 
-    def decode_step(
-        self, x: Float[Tensor, "batch beam d_model"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> StepOutput:
+    def decode_step(self, x: Words, parts: States, encoding: Encoding) -> StepOutput:
         """Run all layers on one word."""
-        states = [(h[None], c[None]) for h, c in zip(*parts, strict=True)]  # by layer
-
-        def take(number: int, below: Tensor) -> Tensor:
-            layer = self.decoder[number]
-            out, states[number] = layer.step(layer.gates(below), states[number])
-            return out
-
+        states, take = step_layers(self.decoder, parts)
         h, states[0] = self.attend_and_step(self.decoder[0].gates(x), states[0], encoding)
         top = self.upper_layers(x, h, None, take)
         return top, tuple(torch.cat(part) for part in zip(*states, strict=True))
 
     def attend_and_step(
-        self, gates: Float[Tensor, "batch beam gates"], state: Any, encoding: Encoding
-    ) -> tuple[Tensor, Any]:
+        self, gates: Words, state: States, encoding: Encoding
+    ) -> tuple[Words, States]:
         """Attend with s_{t-1} and compute a step of the first layer."""
-        first = self.decoder[0]
+        first: Recurrence = self.decoder[0]
         c = self.cross_attention(state[0][0], encoding.memory, encoding.keys)
         return first.step(gates + first.gates(c, start=c.size(-1)), state)
 
     def upper_layers(
         self, x: Tensor, first: Tensor, real: Tensor | None, run: Callable[[int, Tensor], Tensor]
-    ) -> Float[Tensor, "batch target d_model"]:
+    ) -> Words:
         """Run the layers above the first."""
         x = self.decoder_experts(self.dropout.onto(x, first), real)
         for number in range(1, len(self.decoder)):
             x = self.dropout.onto(x, run(number, x))
         return x
 
-    def output(
-        self,
-        h: Float[Tensor, "batch target d_model"],
-        x: Float[Tensor, "batch target d_model"],
-        encoding: Encoding,
-    ) -> Float[Tensor, "batch target d_model"]:
+    def output(self, h: Words, x: Words, encoding: Encoding) -> Words:
         """Return the top layer unchanged; every layer has had its dropout."""
         del x, encoding
         return h

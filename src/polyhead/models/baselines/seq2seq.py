@@ -21,6 +21,7 @@ Deep-Att, GNMT): encoding, teacher forcing, and the decoding protocol.
 Axes: batch, source, target, beam (hypotheses of one sentence), d_model, d_embed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,41 +32,55 @@ from torch import Tensor, nn
 from polyhead.layers.attention import not_padding
 from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.recurrent import (
-    Cell,
-    Encoding,
-    Parts,
-    Recurrence,
-    RecurrentState,
-    turned,
-)
+from polyhead.layers.recurrent import Cell, Encoding, Parts, Recurrence, RecurrentState, turned
 
-StepOutput = tuple[Tensor, tuple[Tensor, ...]]  # output of one step, and the new states
+Source, Target = Int[Tensor, "batch source"], Int[Tensor, "batch target"]
+Words = Float[Tensor, "batch word _"]  # positions of a target, or the beams of one step
+States = tuple[Tensor, ...]  # (layer, batch, beam, d_model) each
+StepOutput = tuple[Words, States]  # output of one step, and the new states
+
+
+@dataclass(frozen=True)
+class TranslatorConfig:
+    """Vocabularies of a translator."""
+
+    source_vocab: int = 8_000
+    target_vocab: int = 8_000
+    pad: int = 0
 
 
 class SequenceToSequence(nn.Module):
     """Base of recurrent encoder-decoders: `forward` for training, `begin` and `step` for decoding.
 
-    Subclasses have `embed_source`, `embed_target`, `dropout`, `to_logits`, and define the encoder
-    (`run_encoder`), the decoder's initial state (`init_decoder`) and one step (`decode_step`). They
-    may compute all words at once faster (`decode_all`).
+    Subclasses create an `encoder`, a decoder and the output layer (`add_output`), and define the
+    encoder's run (`run_encoder`), the decoder's initial state (`init_decoder`) and one step
+    (`decode_step`). They may compute all words at once faster (`decode_all`).
+
+    teacher_forcing: probability of the reference word, not the model's own, as input in training.
     """
 
-    embed_source: nn.Embedding
-    embed_target: nn.Embedding
-    dropout: Dropout
-    to_logits: nn.Linear
     encoder: Any
+    to_logits: nn.Linear
+    teacher_forcing = 1.0
+    reverse_source = False
 
-    def __init__(self, pad: int, teacher_forcing: float, reverse_source: bool) -> None:
+    def __init__(self, config: TranslatorConfig, d_embed: int, dropout: float) -> None:
         super().__init__()
-        self.pad = pad
-        self.teacher_forcing = teacher_forcing
-        self.reverse_source = reverse_source
+        self.pad = config.pad
+        self.embed_source = nn.Embedding(config.source_vocab, d_embed)
+        self.embed_target = nn.Embedding(config.target_vocab, d_embed)
+        self.dropout = Dropout(dropout)
 
-    # --- encoding ---
+    def add_output(
+        self, config: TranslatorConfig, d_output: int, *, tied: bool, words: float = 0.5
+    ) -> None:
+        """Create the output layer, initialize all weights, and share the target's embedding."""
+        self.to_logits = nn.Linear(d_output, config.target_vocab)
+        uniform(self, words=words)
+        if tied:
+            tie(self.to_logits, self.embed_target)
 
-    def encode(self, source: Int[Tensor, "batch source"]) -> Encoding:
+    def encode(self, source: Source) -> Encoding:
         """Encode the source. h_i belongs to word i, also if the source is reversed."""
         lengths = (source != self.pad).sum(1).clamp(min=1)
         x = self.dropout(self.embed_source(source))
@@ -80,28 +95,22 @@ class SequenceToSequence(nn.Module):
         self, x: Float[Tensor, "batch source d_embed"], lengths: Int[Tensor, "batch"]
     ) -> tuple[Float[Tensor, "batch source d_memory"], Parts]:
         """Return the encoder's state after every word, and that of all layers after the last."""
-        states, last = self.encoder.encode(x, lengths)
-        return states, last
+        encoded: tuple[Tensor, Parts] = self.encoder.encode(x, lengths)
+        return encoded
 
     def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
         """Return the encoding with the decoder's initial state."""
         return Encoding(memory, last)
 
-    # --- decoding ---
-
-    def prepare(self, x: Float[Tensor, "batch length d_embed"]) -> Float[Tensor, "batch length _"]:
+    def prepare(self, x: Words) -> Words:
         """Compute the part of a step that needs no state, for all words at once."""
         return x
 
-    def decode_step(
-        self, x: Float[Tensor, "batch beam _"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> StepOutput:
+    def decode_step(self, x: Words, parts: States, encoding: Encoding) -> StepOutput:
         """Read one more word of every hypothesis; return the input of `output` and new states."""
         raise NotImplementedError
 
-    def decode_all(
-        self, x: Float[Tensor, "batch target _"], encoding: Encoding
-    ) -> Float[Tensor, "batch target _"]:
+    def decode_all(self, x: Words, encoding: Encoding) -> Words:
         """Decode all words of a known target, by default one after the other."""
         parts = tuple(part[:, :, None] for part in encoding.state)
         steps = []
@@ -110,19 +119,12 @@ class SequenceToSequence(nn.Module):
             steps.append(h)
         return torch.cat(steps, dim=1)
 
-    def output(
-        self,
-        h: Float[Tensor, "batch target _"],
-        x: Float[Tensor, "batch target d_embed"],
-        encoding: Encoding,
-    ) -> Float[Tensor, "batch target d_out"]:
+    def output(self, h: Words, x: Words, encoding: Encoding) -> Words:
         """Return the input of the output layer, for all words at once."""
         del x, encoding
         return self.dropout(h)
 
-    def hidden(
-        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
-    ) -> Float[Tensor, "batch target d_out"]:
+    def hidden(self, source: Source, target: Target) -> Words:
         """Return the input of the output layer."""
         if self.training and self.teacher_forcing < 1.0:
             return self._decode_free_running(source, target)
@@ -130,14 +132,10 @@ class SequenceToSequence(nn.Module):
         x = self.dropout(self.embed_target(target))
         return self.output(self.decode_all(self.prepare(x), encoding), x, encoding)
 
-    def forward(
-        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"]
-    ) -> Float[Tensor, "batch target vocab"]:
+    def forward(self, source: Source, target: Target) -> Float[Tensor, "batch target vocab"]:
         return self.to_logits(self.hidden(source, target))
 
-    def begin(
-        self, source: Int[Tensor, "batch source"], *, width: int = 1, max_length: int = 256
-    ) -> RecurrentState:
+    def begin(self, source: Source, *, width: int = 1, max_length: int = 256) -> RecurrentState:
         """Encode the source for `width` hypotheses; the state does not depend on `max_length`."""
         del max_length
         encoding = self.encode(source)
@@ -202,6 +200,20 @@ def _open_forget_gates(lstm: nn.LSTM) -> None:
                 parameter[lstm.hidden_size : 2 * lstm.hidden_size] = 1.0
 
 
+def step_layers(
+    decoder: Any, parts: States
+) -> tuple[list[States], Callable[[int, Tensor], Tensor]]:
+    """Return the states by layer, and a function that computes a step of one layer in them."""
+    states = [tuple(part[None] for part in layer) for layer in zip(*parts, strict=True)]
+
+    def take(number: int, below: Tensor) -> Tensor:
+        layer: Recurrence = decoder[number]
+        out, states[number] = layer.step(layer.gates(below), states[number])
+        return out
+
+    return states, take
+
+
 class Bridge(nn.Module):
     """Layers from the encoder's last state to the decoder's first."""
 
@@ -253,16 +265,12 @@ def tie(to_logits: nn.Linear, embedding: nn.Embedding) -> None:
 
 
 @dataclass(frozen=True)
-class Seq2SeqConfig:
+class Seq2SeqConfig(TranslatorConfig):
     """Sizes: `d_embed` of words and `d_output` of the maxout default to d_model.
 
     bridge: two layers between encoder and decoder (Cho et al. 2014).
-    teacher_forcing: probability of the reference word, not the model's own, as input in training.
     """
 
-    source_vocab: int = 8_000
-    target_vocab: int = 8_000
-    pad: int = 0
     cell: Cell = "lstm"
     d_model: int = 256
     d_embed: int | None = None
@@ -300,12 +308,11 @@ class Seq2Seq(SequenceToSequence):
     """Translator whose decoder gets the source as one vector."""
 
     def __init__(self, config: Seq2SeqConfig) -> None:
-        super().__init__(config.pad, config.teacher_forcing, config.reverse_source)
         d_model, cell, n_layers = config.d_model, config.cell, config.n_layers
         d_embed = d_model if config.d_embed is None else config.d_embed
+        super().__init__(config, d_embed, config.dropout)
+        self.teacher_forcing, self.reverse_source = config.teacher_forcing, config.reverse_source
         self.everywhere = config.context == "everywhere"
-        self.embed_source = nn.Embedding(config.source_vocab, d_embed)
-        self.embed_target = nn.Embedding(config.target_vocab, d_embed)
         self.encoder = Recurrence(
             cell, d_model, n_layers, config.dropout,
             d_in=d_embed, bidirectional=config.bidirectional,
@@ -319,11 +326,7 @@ class Seq2Seq(SequenceToSequence):
         self.deep_output = (
             Maxout(2 * d_model + d_embed, d_output) if self.everywhere else nn.Identity()
         )
-        self.dropout = Dropout(config.dropout)
-        self.to_logits = nn.Linear(d_output, config.target_vocab)
-        uniform(self)
-        if config.tie:
-            tie(self.to_logits, self.embed_target)
+        self.add_output(config, d_output, tied=config.tie)
 
     def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
         """Initialize the decoder with the encoder's last state; two directions need a bridge."""
@@ -335,29 +338,20 @@ class Seq2Seq(SequenceToSequence):
         everywhere = c.expand(len(last[0]), -1, -1)  # in all layers; the paper has one layer
         return Encoding(memory, self.bridge((everywhere,) * len(last)), context=c)
 
-    def decode_all(
-        self, x: Float[Tensor, "batch target d_embed"], encoding: Encoding
-    ) -> Float[Tensor, "batch target d_model"]:
+    def decode_all(self, x: Words, encoding: Encoding) -> Words:
         """Decode all words in one call; there is no attention to wait for."""
         if self.everywhere:
             x = torch.cat([x, encoding.summary[:, None].expand(-1, x.size(1), -1)], dim=-1)
         return self.decoder(x, encoding.state)[0]
 
-    def decode_step(
-        self, x: Float[Tensor, "batch beam d_embed"], parts: tuple[Tensor, ...], encoding: Encoding
-    ) -> StepOutput:
+    def decode_step(self, x: Words, parts: States, encoding: Encoding) -> StepOutput:
         """Run one step of the decoder."""
         gates = self.decoder.gates(x)
         if self.everywhere:
             gates = gates + self.decoder.gates(encoding.summary[:, None], start=x.size(-1))
         return self.decoder.step(gates, parts)
 
-    def output(
-        self,
-        h: Float[Tensor, "batch target d_model"],
-        x: Float[Tensor, "batch target d_embed"],
-        encoding: Encoding,
-    ) -> Float[Tensor, "batch target d_output"]:
+    def output(self, h: Words, x: Words, encoding: Encoding) -> Words:
         """Return s_t, or the maxout of state, word and context."""
         if self.everywhere:
             summary = encoding.summary[:, None].expand(-1, x.size(1), -1)
