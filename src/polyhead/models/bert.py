@@ -21,6 +21,9 @@ from polyhead.layers.embeddings import PositionKind, TokenEmbedding, make_positi
 from polyhead.layers.feed_forward import ACTIVATIONS
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 
+Ids = Int[Tensor, "batch length"]
+Chosen = Int[Tensor, "chosen"]  # positions of the flattened batch
+
 
 def bert_stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:
     """Return the post-norm stack of BERT and ELECTRA."""
@@ -89,7 +92,7 @@ class SegmentEmbedding(nn.Module):
         return self.embed.tokens
 
     def forward(
-        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
+        self, ids: Ids, segments: Ids | None = None
     ) -> Float[Tensor, "batch length d_embed"]:
         segment = self.segments.weight[0] if segments is None else self.segments(segments)
         return self.dropout(self.norm(self.embed(ids) + segment))
@@ -108,10 +111,7 @@ class BERTEncoder(nn.Module):
         truncated_normal(self)
 
     def forward(
-        self,
-        ids: Int[Tensor, "batch length"],
-        segments: Int[Tensor, "batch length"] | None = None,
-        only: Int[Tensor, "chosen"] | None = None,
+        self, ids: Ids, segments: Ids | None = None, only: Chosen | None = None
     ) -> Float[Tensor, "*positions d_model"]:
         x = self.widen(self.embed(ids, segments))
         return self.stack(x, not_padding(ids, self.pad), only=only)
@@ -153,24 +153,16 @@ class BERT(nn.Module):
             self.to_logits.weight = self.encoder.embed.tokens.weight
 
     def hidden(
-        self,
-        ids: Int[Tensor, "batch length"],
-        segments: Int[Tensor, "batch length"] | None = None,
-        only: Int[Tensor, "chosen"] | None = None,
+        self, ids: Ids, segments: Ids | None = None, only: Chosen | None = None
     ) -> Float[Tensor, "*positions d_model"]:
         """Return the input of the head."""
         return self.encoder(ids, segments, only)
 
-    def forward(
-        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
-    ) -> Float[Tensor, "batch length vocab"]:
+    def forward(self, ids: Ids, segments: Ids | None = None) -> Float[Tensor, "batch length vocab"]:
         return self.to_logits(self.transform(self.hidden(ids, segments)))
 
     def fill(
-        self,
-        ids: Int[Tensor, "batch length"],
-        chosen: Bool[Tensor, "batch length"],
-        segments: Int[Tensor, "batch length"] | None = None,
+        self, ids: Ids, chosen: Bool[Tensor, "batch length"], segments: Ids | None = None
     ) -> Float[Tensor, "chosen vocab"]:
         """Return the logits at the chosen positions only."""
         (only,) = chosen.flatten().nonzero(as_tuple=True)

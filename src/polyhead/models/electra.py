@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from polyhead.layers.embeddings import PositionKind
 from polyhead.layers.feed_forward import ACTIVATIONS
 from polyhead.layers.transformer_stack import StackConfig
-from polyhead.models.bert import BERT, BERTConfig, BERTEncoder, bert_stack, truncated_normal
+from polyhead.models.bert import BERT, BERTConfig, BERTEncoder, Ids, bert_stack, truncated_normal
 
 SPOTTING_WEIGHT = 50.0  # λ: binary losses are small beside those of 30,000 words
 
@@ -130,10 +130,7 @@ class Electra(nn.Module):
         truncated_normal(self.spot)
 
     def forward(
-        self,
-        ids: Int[Tensor, "batch length"],
-        blanked: Int[Tensor, "batch length"],
-        chosen: Bool[Tensor, "batch length"],
+        self, ids: Ids, blanked: Ids, chosen: Bool[Tensor, "batch length"]
     ) -> ElectraOutput:
         """Run both models; `blanked` is the text `ids` with masks at the `chosen` positions."""
         generated = self.generator.fill(blanked, chosen)
@@ -142,9 +139,7 @@ class Electra(nn.Module):
         forged = ids.masked_scatter(chosen, draw(generated, never=never))
         return ElectraOutput(self.suspect(forged), generated, forged, forged != ids)
 
-    def suspect(
-        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
-    ) -> Float[Tensor, "batch length"]:
+    def suspect(self, ids: Ids, segments: Ids | None = None) -> Float[Tensor, "batch length"]:
         """Return for every token the logit of being replaced."""
         return self.spot(self.discriminator(ids, segments))[..., 0]
 

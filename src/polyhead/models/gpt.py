@@ -103,11 +103,8 @@ class GPT(nn.Module):
     def step(
         self, last: Int[Tensor, "batch beam"], state: DecoderState
     ) -> Float[Tensor, "batch beam vocab"]:
-        """Read one more token of every continuation, score the next one, and advance `state`.
-
-        Beams use the axis of positions; all are at the same position.
-        """
-        mask, places = state.advance(last.size(1)), state.here(last.size(1))
+        """Read a token of every continuation and score the next; beams use the axis of positions."""
+        mask, places = state.advance(last.size(1))
         x = self.embed(last.view(-1, 1), state.length).view(*last.shape, -1)
         state.length += 1
         return self.to_logits(self.stack(x, mask, cache=state.cache, places=places))

@@ -10,12 +10,12 @@ layer, and GELU in ELECTRA. Dropout is before W, and in ELECTRA before V too.
 from dataclasses import dataclass
 from typing import Literal
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.transformer_stack import first_positions
-from polyhead.models.bert import PUBLISHED, BERTConfig, BERTEncoder, truncated_normal
+from polyhead.models.bert import PUBLISHED, BERTConfig, BERTEncoder, Ids, truncated_normal
 
 
 @dataclass(frozen=True)
@@ -61,23 +61,13 @@ class Classifier(nn.Module):
         truncated_normal(self.pool)
         truncated_normal(self.to_logits)
 
-    def forward(
-        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None = None
-    ) -> Float[Tensor, "batch classes"]:
+    def forward(self, ids: Ids, segments: Ids | None = None) -> Float[Tensor, "batch classes"]:
         return self.to_logits(self.pool(self.summary(ids, segments)))
 
-    def summary(
-        self, ids: Int[Tensor, "batch length"], segments: Int[Tensor, "batch length"] | None
-    ) -> Float[Tensor, "batch d_model"]:
-        """Return one vector per text."""
+    def summary(self, ids: Ids, segments: Ids | None) -> Float[Tensor, "batch d_model"]:
+        """Return one vector per text: its first token's, or the mean without padding."""
         if self.pooling == "first":
             return self.encoder(ids, segments, first_positions(ids))
-        return mean_of_tokens(self.encoder(ids, segments), ids != self.encoder.pad)
-
-
-def mean_of_tokens(
-    states: Float[Tensor, "batch length d_model"], real: Bool[Tensor, "batch length"]
-) -> Float[Tensor, "batch d_model"]:
-    """Return the mean over all tokens that are not padding."""
-    shares = real / real.sum(dim=1, keepdim=True)
-    return (shares.to(states.dtype).unsqueeze(1) @ states).squeeze(1)
+        states, real = self.encoder(ids, segments), ids != self.encoder.pad
+        shares = real / real.sum(dim=1, keepdim=True)
+        return (shares.to(states.dtype).unsqueeze(1) @ states).squeeze(1)

@@ -25,6 +25,7 @@ from polyhead.layers.embeddings import PositionKind, make_positions
 from polyhead.layers.feed_forward import FeedForward
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack, first_positions
 
+Images = Float[Tensor, "batch channel height width"]
 Grid = tuple[int, int]  # rows and columns of patches
 
 
@@ -99,9 +100,7 @@ class Halving(nn.Module):
         self.convolution = nn.Conv2d(channels, wider, kernel_size=3, stride=2, padding=1)
         self.norm = nn.LayerNorm(wider)
 
-    def forward(
-        self, x: Float[Tensor, "batch channel height width"]
-    ) -> Float[Tensor, "batch wider rows columns"]:
+    def forward(self, x: Images) -> Float[Tensor, "batch wider rows columns"]:
         x = self.convolution(x).movedim(1, -1)  # the norm is over the channels of each pixel
         return F.relu(self.norm(x)).movedim(-1, 1)
 
@@ -117,9 +116,7 @@ class PatchEmbed(nn.Module):
         side = patch >> len(stem)
         self.project = nn.Conv2d(widths[-1], d_model, kernel_size=side, stride=side)
 
-    def forward(
-        self, images: Float[Tensor, "batch channel height width"]
-    ) -> Float[Tensor, "batch patch d_model"]:
+    def forward(self, images: Images) -> Float[Tensor, "batch patch d_model"]:
         cut(images.size(-2), images.size(-1), self.patch)
         if len(self.stem):  # channels last in memory, for the norms
             images = images.contiguous(memory_format=torch.channels_last)
@@ -144,30 +141,24 @@ class ViT(nn.Module):
         vision(self)
         nn.init.zeros_(self.to_logits.weight)
 
-    def tokens(
-        self, images: Float[Tensor, "batch channel height width"]
-    ) -> Float[Tensor, "batch token d_model"]:
+    def tokens(self, images: Images) -> Float[Tensor, "batch token d_model"]:
         """Return z_0: the patches as vectors, after the class token if there is one."""
         x = self.embed(images)
         if self.class_token is not None:
             x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)
         return self.dropout(x + self.places(self.grid_of(images)))
 
-    def hidden(
-        self, images: Float[Tensor, "batch channel height width"]
-    ) -> Float[Tensor, "batch token d_model"]:
+    def hidden(self, images: Images) -> Float[Tensor, "batch token d_model"]:
         """Return z_L with its norm."""
         return self.stack(self.tokens(images), places=self.turns(self.grid_of(images)))
 
-    def forward(
-        self, images: Float[Tensor, "batch channel height width"]
-    ) -> Float[Tensor, "batch classes"]:
+    def forward(self, images: Images) -> Float[Tensor, "batch classes"]:
         if self.class_token is None:
             return self.to_logits(self.hidden(images).mean(1))
         x, turns = self.tokens(images), self.turns(self.grid_of(images))
         return self.to_logits(self.stack(x, places=turns, only=first_positions(x)))
 
-    def grid_of(self, images: Float[Tensor, "batch channel height width"]) -> Grid:
+    def grid_of(self, images: Images) -> Grid:
         """Return the rows and columns of patches of these images."""
         return cut(images.size(-2), images.size(-1), self.embed.patch)
 

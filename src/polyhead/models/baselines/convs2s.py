@@ -93,10 +93,7 @@ class Convolutional(nn.Module):
     def step(
         self, last: Int[Tensor, "batch beam"], state: ConvolutionalState
     ) -> Float[Tensor, "batch beam vocab"]:
-        """Read one more token of every hypothesis, score the next one, and advance `state`.
-
-        Beams use the axis of positions; all are at the same position.
-        """
+        """Read a token of every hypothesis and score the next; beams use the axis of positions."""
 
         def convolve(number: int, x: Tensor) -> Tensor:
             return self.decoder[number].convolution.step(x, state.parts[number], state.place)

@@ -145,10 +145,7 @@ class SequenceToSequence(nn.Module):
     def step(
         self, last: Int[Tensor, "batch beam"], state: RecurrentState
     ) -> Float[Tensor, "batch beam vocab"]:
-        """Read one more token of every hypothesis, score the next one, and advance `state`.
-
-        Beams use the axis of positions.
-        """
+        """Read a token of every hypothesis and score the next; beams use the axis of positions."""
         x = self.dropout(self.embed_target(last))
         h, state.parts = self.decode_step(self.prepare(x), state.parts, state.encoding)
         return self.to_logits(self.output(h, x, state.encoding))
