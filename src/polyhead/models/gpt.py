@@ -103,7 +103,7 @@ class GPT(nn.Module):
     def step(
         self, last: Int[Tensor, "batch beam"], state: DecoderState
     ) -> Float[Tensor, "batch beam vocab"]:
-        """Read a token of every continuation and score the next; beams use the axis of positions."""
+        """Read a token of every text and score the next; beams use the axis of positions."""
         mask, places = state.advance(last.size(1))
         x = self.embed(last.view(-1, 1), state.length).view(*last.shape, -1)
         state.length += 1
