@@ -213,24 +213,12 @@ def test_a_reversible_model_is_trained_and_written_with_like_any_other(build, mo
 def test_every_family_that_has_positions_offers_all_of_them(positions):
     """Only "none" is invariant to the order of the input."""
     ids, order = text(1, 6), torch.tensor([1, 0, 3, 2, 5, 4])
-    stack = replace(SMALL, dropout=0.0)
-    bert = BERT(BERTConfig(VOCAB, 12, positions=positions, stack=stack)).eval().double()
-    electra = (
-        Electra(
-            ElectraConfig(
-                VOCAB, 12, d_embed=8, generator_size=0.5, positions=positions, stack=stack
-            )
-        )
-        .eval()
-        .double()
-    )
-    vit = (
-        ViT(
-            ViTConfig(3, 8, 12, 1, 4, "mean", positions=positions, stack=replace(stack, norm="pre"))
-        )
-        .eval()
-        .double()
-    )
+    options = {"positions": positions, "stack": SMALL}
+    bert = BERT(BERTConfig(VOCAB, 12, **options)).eval().double()
+    electra = ElectraConfig(VOCAB, 12, d_embed=8, generator_size=0.5, **options)
+    electra = Electra(electra).eval().double()
+    options["stack"] = replace(SMALL, norm="pre")
+    vit = ViT(ViTConfig(3, 8, 12, 1, 4, "mean", **options)).eval().double()
     patches = torch.randn(1, 1, 8, 12, dtype=torch.float64)
     tiles = patches.unflatten(2, (2, 4)).unflatten(4, (3, 4)).permute(0, 1, 2, 4, 3, 5)
     mixed = tiles.flatten(2, 3)[:, :, order].unflatten(2, (2, 3)).permute(0, 1, 2, 4, 3, 5)

@@ -44,69 +44,42 @@ class Case(NamedTuple):
     inputs: Callable[[int], tuple[Tensor, ...]]
 
 
+def pair(batch: int) -> tuple[Tensor, Tensor]:
+    return text(batch, 5), text(batch)
+
+
+def segments(batch: int) -> tuple[Tensor, Tensor]:
+    return text(batch), torch.randint(0, 2, (batch, LENGTH))
+
+
+SIZES = {"source_vocab": VOCAB, "target_vocab": VOCAB, "d_model": 16}
+ENCODER = models.BERTConfig(VOCAB, max_length=32, stack=POST)
 CASES = {
-    "transformer": Case(
-        models.TransformerConfig(VOCAB, VOCAB, stack=POST, tie="all"),
-        lambda batch: (text(batch, 5), text(batch)),
-    ),
-    "ladder": Case(
-        models.LadderConfig(VOCAB, VOCAB, d_model=16, n_layers=2, dropout=0.0),
-        lambda batch: (text(batch, 5), text(batch)),
-    ),
-    "seq2seq": Case(
-        models.Seq2SeqConfig(VOCAB, VOCAB, d_model=16, d_embed=12, context="everywhere"),
-        lambda batch: (text(batch, 5), text(batch)),
-    ),
-    "bahdanau": Case(
-        models.BahdanauConfig(VOCAB, VOCAB, d_model=16, d_encoder=20, d_embed=12),
-        lambda batch: (text(batch, 5), text(batch)),
-    ),
-    "luong": Case(
-        models.LuongConfig(VOCAB, VOCAB, d_model=16, d_embed=12),
-        lambda batch: (text(batch, 5), text(batch)),
-    ),
-    "deep_att": Case(
-        models.DeepAttConfig(VOCAB, VOCAB, d_model=16, d_embed=12, n_layers=2, decoder_layers=2),
-        lambda batch: (text(batch, 5), text(batch)),
-    ),
-    "gnmt": Case(
-        models.GNMTConfig(VOCAB, VOCAB, d_model=16, n_layers=3),
-        lambda batch: (text(batch, 5), text(batch)),
-    ),
+    "transformer": Case(models.TransformerConfig(VOCAB, VOCAB, stack=POST, tie="all"), pair),
+    "ladder": Case(models.LadderConfig(**SIZES, n_layers=2, dropout=0.0), pair),
+    "seq2seq": Case(models.Seq2SeqConfig(**SIZES, d_embed=12, context="everywhere"), pair),
+    "bahdanau": Case(models.BahdanauConfig(**SIZES, d_encoder=20, d_embed=12), pair),
+    "luong": Case(models.LuongConfig(**SIZES, d_embed=12), pair),
+    "deep_att": Case(models.DeepAttConfig(**SIZES, d_embed=12, n_layers=2, decoder_layers=2), pair),
+    "gnmt": Case(models.GNMTConfig(**SIZES, n_layers=3), pair),
     "convs2s": Case(
         models.ConvS2SConfig(
             VOCAB, VOCAB, d_embed=12, encoder=((16, 3), (20, 1)), decoder=((16, 3), (20, 2))
         ),
-        lambda batch: (text(batch, 5), text(batch)),
+        pair,
     ),
-    "bytenet": Case(
-        models.ByteNetConfig(VOCAB, VOCAB, d_model=16, n_layers=3, max_dilation=4),
-        lambda batch: (text(batch, 5), text(batch)),
-    ),
-    "moe": Case(
-        models.MoEConfig(VOCAB, VOCAB, d_model=16, d_ff=24, experts=ExpertsConfig(n=3, k=2)),
-        lambda batch: (text(batch, 5), text(batch)),
-    ),
-    "gpt": Case(
-        models.GPTConfig(VOCAB, max_length=32, stack=PRE),
-        lambda batch: (text(batch),),
-    ),
+    "bytenet": Case(models.ByteNetConfig(**SIZES, n_layers=3, max_dilation=4), pair),
+    "moe": Case(models.MoEConfig(**SIZES, d_ff=24, experts=ExpertsConfig(n=3, k=2)), pair),
+    "gpt": Case(models.GPTConfig(VOCAB, max_length=32, stack=PRE), lambda batch: (text(batch),)),
     "reformer": Case(
-        models.ReformerConfig(VOCAB, max_length=32, stack=LONG),
-        lambda batch: (text(batch),),
+        models.ReformerConfig(VOCAB, max_length=32, stack=LONG), lambda batch: (text(batch),)
     ),
-    "bert": Case(
-        models.BERTConfig(VOCAB, max_length=32, stack=POST),
-        lambda batch: (text(batch), torch.randint(0, 2, (batch, LENGTH))),
-    ),
+    "bert": Case(ENCODER, segments),
     "electra": Case(
         models.ElectraConfig(VOCAB, max_length=32, d_embed=8, generator_size=0.5, stack=POST),
         blanks,
     ),
-    "classifier": Case(
-        models.ClassifierConfig(3, encoder=models.BERTConfig(VOCAB, max_length=32, stack=POST)),
-        lambda batch: (text(batch), torch.randint(0, 2, (batch, LENGTH))),
-    ),
+    "classifier": Case(models.ClassifierConfig(3, encoder=ENCODER), segments),
     "vit": Case(
         models.ViTConfig(classes=5, height=8, width=12, patch=4, stack=PRE),
         lambda batch: (torch.randn(batch, 3, 8, 12),),
@@ -114,10 +87,7 @@ CASES = {
 }
 
 every = pytest.mark.parametrize("family", models.FAMILIES)
-READERS = [
-    "transformer", "ladder", "seq2seq", "bahdanau", "luong", "deep_att", "gnmt",
-    "convs2s", "bytenet", "moe",
-]  # fmt: skip
+READERS = [name for name, family in models.FAMILIES.items() if family.task == "translation"]
 translators = pytest.mark.parametrize("family", READERS)
 writers = pytest.mark.parametrize("family", [*READERS, "gpt", "reformer"])
 close = {"rtol": 1e-4, "atol": 1e-5}
