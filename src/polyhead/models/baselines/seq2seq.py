@@ -34,7 +34,8 @@ from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import Cell, Encoding, Parts, Recurrence, RecurrentState, turned
 
-Source, Target = Int[Tensor, "batch source"], Int[Tensor, "batch target"]
+Source = Int[Tensor, "batch source"]
+Target = Int[Tensor, "batch target"]
 Words = Float[Tensor, "batch word _"]  # positions of a target, or the beams of one step
 States = tuple[Tensor, ...]  # (layer, batch, beam, d_model) each
 StepOutput = tuple[Words, States]  # output of one step, and the new states
