@@ -64,7 +64,7 @@ async def read_json(request: Request, model: type[M]) -> M:
     kind = content_type(request)
     if kind != "application/json" and not kind.endswith("+json"):
         raise HTTPError(415, "send JSON with Content-Type: application/json")
-    return _validate(model, await read_body(request))
+    return validate(model, await read_body(request))
 
 
 async def read_json_or_form(request: Request, model: type[M]) -> M:
@@ -85,20 +85,20 @@ async def read_json_or_form(request: Request, model: type[M]) -> M:
         for name in {name for name, _ in source}:
             values = [value for key, value in source if key == name]
             fields[name] = values if len(values) > 1 else values[0]
-    return _validate(model, fields)
+    return validate(model, fields)
 
 
 async def read_image(request: Request, model: type[Options]) -> tuple[bytes, Options]:
     """Return an image, from the body or a part of a form, and the options beside it."""
     query: dict[str, Any] = dict(request.query_params)
     if content_type(request).startswith("image/"):
-        return await read_body(request, MAX_IMAGE), _validate(model, query)
+        return await read_body(request, MAX_IMAGE), validate(model, query)
     form = await _read_multipart(request, MAX_IMAGE)
     fields = {key: value for key, value in form.multi_items() if isinstance(value, str)}
     image = form.get("image")
     if not isinstance(image, UploadFile):
         raise HTTPError(422, "send the image as a file in the part `image`", field="image")
-    return await image.read(), _validate(model, query | fields)
+    return await image.read(), validate(model, query | fields)
 
 
 def count_characters(texts: list[str]) -> int:
@@ -138,7 +138,7 @@ async def _read_multipart(request: Request, limit: int) -> FormData:
         raise HTTPError(400, "the form cannot be parsed") from None
 
 
-def _validate(model: type[M], content: bytes | dict[str, Any]) -> M:
+def validate(model: type[M], content: bytes | dict[str, Any]) -> M:
     """Return JSON, or the fields of a form, as a request."""
     try:
         if isinstance(content, dict):
