@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from polyhead.layers.attention import CAUSAL, NO_MASK, FullAttention, Mask, MultiHeadAttention
+from polyhead.layers.attention import CAUSAL, NO_MASK, FullAttention, Mask
 from polyhead.layers.attention_scores import (
     Additive,
     General,
@@ -15,7 +15,6 @@ from polyhead.layers.attention_scores import (
     ScoreKind,
     make_score,
 )
-from polyhead.layers.kv_cache import BlockCache
 
 kinds = pytest.mark.parametrize("kind", get_args(ScoreKind))
 
@@ -119,24 +118,6 @@ def test_who_may_look_at_nothing_gets_zero_and_finite_gradients(kind):
     output.sum().backward()
     for tensor in (q, k, v, *kernel.parameters()):
         assert torch.isfinite(tensor.grad).all()
-
-
-@kinds
-def test_dropout_on_the_weights_happens_only_in_training(kind):
-    q, k, v = qkv()
-    kernel = ScoredAttention(make_score(kind, 3, 6), dropout=0.5)
-    expected = kernel.weights(q, k) @ v
-    torch.testing.assert_close(kernel.eval()(q, k, v), expected)
-    assert not torch.allclose(kernel.train()(q, k, v), expected)
-
-
-@kinds
-def test_one_position_at_a_time_equals_all_at_once(kind):
-    layer = MultiHeadAttention(12, 3, ScoredAttention(make_score(kind, 3, 4)))
-    x, cache = torch.randn(2, 5, 12), BlockCache(capacity=5)
-    steps = [layer(x[:, [t]], cache.extend(layer.project(x[:, [t]])), CAUSAL) for t in range(5)]
-    at_once = layer(x, layer.project(x), CAUSAL)
-    torch.testing.assert_close(torch.cat(steps, dim=1), at_once)
 
 
 @pytest.mark.parametrize("kind", ["general", "additive"])

@@ -6,10 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
-from polyhead.layers.attention import NO_MASK
-from polyhead.layers.convolution import Convolution, ConvolutionalState, ScaledGradient
-from polyhead.layers.kv_cache import Memory
-from polyhead.layers.recurrent import Encoding
+from polyhead.layers.convolution import Convolution, ScaledGradient
 
 shapes = pytest.mark.parametrize(
     ("kernel", "dilation"), [(1, 1), (2, 1), (3, 1), (3, 2), (3, 4), (3, 16), (5, 1), (4, 3)]
@@ -92,30 +89,6 @@ def test_step_by_step_equals_all_at_once(kernel, dilation, normed):
     for place in range(40):
         found = layer.step(x[:, :, place], past, place)
         torch.testing.assert_close(found, at_once[:, :, place])
-
-
-def test_a_hypothesis_takes_its_past_along():
-    layer = Convolution(4, 6, 3, dilation=2, causal=True)
-    x = torch.randn(2, 3, 9, 4)
-    nothing = Encoding(Memory(torch.zeros(2, 1, 1), NO_MASK), ())
-    state = ConvolutionalState((layer.no_past(2, 3),), nothing)
-    for place in range(7):
-        layer.step(x[:, :, place], state.parts[0], place)
-    parents = torch.tensor([[2, 2, 0], [1, 0, 2]])
-    state.select(parents)
-    x[:, :, :7] = x[:, :, :7].take_along_dim(parents[:, :, None, None], dim=1)
-    state.keep(torch.tensor([1]))
-    for place in (7, 8):
-        found = layer.step(x[1:, :, place], state.parts[0], place)
-        torch.testing.assert_close(found, layer(x[1])[None, :, place])
-
-
-@pytest.mark.parametrize(("causal", "sees"), [(True, [6, 8, 10]), (False, [8, 10, 12])])
-def test_gradients_show_what_one_output_sees(causal, sees):
-    layer = Convolution(4, 6, 3, dilation=2, causal=causal)
-    x = torch.randn(1, 20, 4, requires_grad=True)
-    layer(x)[0, 10].sum().backward()
-    assert x.grad[0].abs().sum(-1).nonzero()[:, 0].tolist() == sees
 
 
 def test_a_scaled_gradient_changes_only_the_backward_pass():

@@ -104,11 +104,6 @@ def test_values_and_slopes_are_pytorchs(dtype, within):
     torch.testing.assert_close(ours, expected, rtol=within, atol=within)
 
 
-def test_the_slope_is_that_of_the_values():
-    x = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(TanhGELU(), (x,))
-
-
 def test_what_comes_in_is_left_alone():
     x = torch.randn(7, requires_grad=True)
     before = x.detach().clone()

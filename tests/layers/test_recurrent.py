@@ -74,12 +74,3 @@ def test_two_words_by_hand():
     h = torch.tensor([[[math.log(3), 4.0], [0.0, 8.0]]])
     context = LookBack(ScoredAttention(Dot()))(torch.tensor([[[1.0, 0.0]]]), Memory(h, Mask()))
     torch.testing.assert_close(context, torch.tensor([[[0.75 * math.log(3), 5.0]]]))
-
-
-def test_what_is_hidden_has_no_weight_and_the_rest_sums_to_one():
-    q, k = torch.randn(3, 1, 2, 4), torch.randn(3, 1, 5, 4)
-    keys = torch.arange(5) < torch.tensor([[5], [2], [0]])
-    weights = ScoredAttention(Dot()).weights(q, k, Mask(keys=keys))
-    exp = (q @ k.mT).exp() * keys[:, None, None, :]
-    torch.testing.assert_close(weights[:2], (exp / exp.sum(-1, keepdim=True))[:2])
-    assert (weights[2] == 0).all()  # it may look at nothing: zero, and not NaN

@@ -177,32 +177,6 @@ def test_what_is_kept_does_not_grow_with_depth():
     assert kept(24, reversible=False) > 6 * kept(2, reversible=False)
 
 
-def test_the_input_of_a_stack_is_found_from_its_output():
-    stack = TransformerStack(replace(CONFIG, attention="full")).eval()
-    x_1, x_2 = torch.randn(2, 2, 6, 16)
-    y_1, y_2 = x_1, x_2
-    with torch.no_grad():
-        for b in stack.blocks:
-            y_1 = y_1 + b.self_residual.branch(y_2, lambda h, b=b: attend(b, h, NO_MASK))
-            y_2 = y_2 + b.feed_residual.branch(y_1, b.feed_forward)
-        for b in reversed(stack.blocks):
-            y_2 = y_2 - b.feed_residual.branch(y_1, b.feed_forward)
-            y_1 = y_1 - b.self_residual.branch(y_2, lambda h, b=b: attend(b, h, NO_MASK))
-    torch.testing.assert_close(y_1, x_1, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(y_2, x_2, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("cross", [False, True])
-def test_step_by_step_equals_all_at_once(cross):
-    config = replace(CONFIG, attention="full")
-    stack, x = TransformerStack(config, cross=cross).eval(), torch.randn(2, 5, 16)
-    memory = Memory(torch.randn(2, 3, 16), NO_MASK) if cross else None
-    cache = stack.empty_cache(capacity=5)
-    with torch.no_grad():
-        steps = [stack(x[:, [t]], CAUSAL, memory, cache) for t in range(5)]
-        torch.testing.assert_close(torch.cat(steps, dim=1), stack(x, CAUSAL, memory))
-
-
 def test_weights_have_the_same_names_as_in_an_ordinary_stack():
     ordinary = TransformerStack(replace(CONFIG, reversible=False))
     TransformerStack(CONFIG).load_state_dict(ordinary.state_dict())
