@@ -93,10 +93,22 @@ def test_text_that_is_not_utf_8_needs_its_encoding(run, fail, tiny_run, encoding
     assert decoded[:2] == expected[:2]
 
 
-def test_a_long_line_is_translated_in_parts_with_a_warning(run, tiny_run):
-    code, out, err = run("translate", tiny_run, *FAST, stdin="부산에 가요. " * 200 + "\n내일\n")
+def test_a_long_sentence_is_translated_in_parts_with_a_warning(run, tiny_run):
+    code, out, err = run("translate", tiny_run, *FAST, stdin="부산에 가요 " * 200 + "\n내일\n")
     assert (code, out.count("\n")) == (0, 2)
     assert "line 1 of this block is longer than 256 tokens" in err
+
+
+def test_sentences_of_a_line_are_translated_one_by_one(run, tiny_run):
+    first, second = "내일 회의가 있어요.", "세 시에 만나요."
+    lines = f"{first}\n{second}\n{first}  {second}\n"
+    code, out, err = run("translate", tiny_run, *FAST, stdin=lines)
+    assert code == 0, err
+    alone, other, together = out.splitlines()
+    assert together == f"{alone}  {other}"
+    code, out, _ = run("translate", tiny_run, "--no-split", *FAST, stdin=lines)
+    assert (code, out.splitlines()[:2]) == (0, [alone, other])
+    assert out.splitlines()[2] != together
 
 
 def test_scores_n_best_and_alignment_are_columns(run, tiny_run):

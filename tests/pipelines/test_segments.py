@@ -29,17 +29,16 @@ def translator(tiny_run):
 
 
 def decoded(translator, text, **changes):
-    lines = split_text(translator, text, replace(translator.defaults, **changes))
-    flat = [segment for line in lines for segment in line]
-    outputs = [decode_segments(translator, [segment])[0] for segment in flat]
-    return lines, join_segments(translator, lines, outputs)
+    segments = split_text(translator, text, replace(translator.defaults, **changes))
+    outputs = [decode_segments(translator, [segment])[0] for segment in segments]
+    return segments, join_segments(translator, text, segments, outputs)
 
 
 def test_a_line_is_one_segment_with_the_result_of_the_translator(translator):
-    lines, found = decoded(translator, TEXT, n_best=3, max_length=9)
+    segments, joined = decoded(translator, TEXT, n_best=3, max_length=9)
     options = replace(translator.defaults, n_best=3, max_length=9)
     (expected,) = translator.n_best([TEXT], options=options)
-    assert [[len(line) for line in lines], found] == [[1], expected]
+    assert (len(segments), joined) == (1, expected)
 
 
 def test_sources_of_one_bucket_have_one_limit_whatever_their_length():
@@ -52,24 +51,32 @@ def test_sources_of_one_bucket_have_one_limit_whatever_their_length():
     assert with_bucket_limit(options, 32) != with_bucket_limit(options, 33)
 
 
-def test_line_breaks_are_kept_and_empty_lines_have_no_segments(translator):
-    lines, found = decoded(translator, f"{TEXT}\n\n{TEXT}", beam=1, max_length=4)
-    assert [len(line) for line in lines] == [1, 0, 1]
-    one = translator.translate([TEXT], options=replace(translator.defaults, beam=1, max_length=4))
-    assert found[0].text == f"{one[0]}\n\n{one[0]}"
+@pytest.mark.parametrize("space", [" ", "  ", "\n", "\n\n", " \n\t"])
+def test_sentences_are_translated_one_by_one_and_keep_their_white_space(translator, space):
+    second = "세 시에 만나요."
+    text = f"\n{TEXT}{space}{second}\n"
+    segments, joined = decoded(translator, text, beam=1, max_length=4)
+    assert [segment.part.text for segment in segments] == [TEXT, second]
+    options = replace(translator.defaults, beam=1, max_length=4)
+    first, last = translator.translate([TEXT, second], options=options)
+    assert joined[0].text == f"\n{first}{space}{last}\n"
+    assert translator.translate([text], options=options) == [f"{first}{space}{last}"]
+    whole = replace(options, split_sentences=False)
+    n_whole = len(split_text(translator, f"{TEXT}{space}{second}", whole))
+    assert n_whole == 1 + ("\n" in space)
 
 
 def test_segments_of_different_buckets_cannot_share_a_batch(translator):
-    short = split_text(translator, "a", translator.defaults)[0]
-    long = split_text(translator, TEXT * 5, translator.defaults)[0]
+    short = split_text(translator, "a", translator.defaults)
+    long = split_text(translator, TEXT[:-1] * 5, translator.defaults)
     with pytest.raises(ValueError, match="too many values"):
         decode_segments(translator, [*short, *long])
 
 
 def test_cancelled_segments_are_not_decoded(translator):
-    (line,) = split_text(translator, TEXT, translator.defaults)
+    segments = split_text(translator, TEXT, translator.defaults)
     with pytest.raises(Cancelled):
-        decode_segments(translator, line, lambda: True)
+        decode_segments(translator, segments, lambda: True)
 
 
 def test_only_a_beam_search_of_a_transformer_can_join_a_running_batch(translator):

@@ -67,12 +67,12 @@ def test_n_best_translations_have_scores_and_can_be_selected(play, stand_in):
     assert ids == [list(range(10, 19)), list(range(10, 18))]
 
 
-def test_the_line_with_the_cursor_is_shown(play, stand_in):
+def test_the_sentence_with_the_cursor_is_shown(play, stand_in):
     page = play()
     page.locator("#text").fill("first line\nsecond line")
     page.wait_for_selector("#cells")
     assert stand_in.bodies("/v1/attention")[-1]["text"] == "second line"
-    assert "line with the cursor" in page.inner_text(".line-note")
+    assert "sentence with the cursor" in page.inner_text(".line-note")
     page.locator("#text").press("Control+Home")
     page.wait_for_timeout(400)
     assert stand_in.bodies("/v1/attention")[-1]["text"] == "first line"

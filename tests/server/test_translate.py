@@ -10,6 +10,7 @@ import torch
 from asgi import JSON, call
 
 from polyhead.pipelines.segments import decode_segments, join_segments, split_text
+from polyhead.pipelines.translator import TranslatedSentence, Translation
 from polyhead.viz.capture import alignment
 
 TEXTS = ["내일 회의가 있어요.", "오늘은 금요일입니다.", "세 시에 만나요.", "a", "표 두 장 주세요."]
@@ -19,9 +20,9 @@ SHORT = {"max_length": 12}
 def library(translator, text, **changes):
     """Return the library's translations of a text, decoded alone."""
     options = replace(translator.defaults, **changes)
-    lines = split_text(translator, text, options)
-    alone = [decode_segments(translator, [one])[0] for line in lines for one in line]
-    return join_segments(translator, lines, alone)
+    segments = split_text(translator, text, options)
+    alone = [decode_segments(translator, [segment])[0] for segment in segments]
+    return join_segments(translator, text, segments, alone)
 
 
 def test_translations_equal_the_librarys(server, served):
@@ -73,17 +74,28 @@ def test_concurrent_requests_share_batches(server):
     assert count < 30 * steps / 4  # steps are shared
 
 
-def test_long_texts_are_split_into_sentences(server, served):
+def test_sentences_are_translated_one_by_one(server, served):
     translator = served("translate").model
-    text = " ".join(TEXTS[:3] * 30)
-    pieces = translator.split(text)
-    assert len(pieces) > 1
-    assert " ".join(pieces) == text
-    answer = server.post("/v1/translate", {"text": text, "beam": 1, **SHORT}).json()
-    (result,) = answer["translations"]
-    assert result["pieces"] == len(pieces)
-    expected = [library(translator, one, beam=1, max_length=12)[0].text for one in pieces]
-    assert result["hypotheses"][0]["text"] == " ".join(expected)
+    body = {"text": " ".join(TEXTS[:3]), "beam": 1, **SHORT}
+    (result,) = server.post("/v1/translate", body).json()["translations"]
+    expected = [library(translator, text, beam=1, max_length=12)[0].text for text in TEXTS[:3]]
+    assert (result["pieces"], result["sentences"]) == (3, TEXTS[:3])
+    best = result["hypotheses"][0]
+    assert (best["text"], best["sentences"]) == (" ".join(expected), expected)
+    libre = {"q": body["text"], "source": "ko", "target": "en"}
+    alone = [server.post("/translate", {**libre, "q": text}).json() for text in TEXTS[:3]]
+    together = server.post("/translate", libre).json()["translatedText"]
+    assert together == " ".join(answer["translatedText"] for answer in alone)
+    whole = server.post("/v1/translate", {**body, "split_sentences": False}).json()
+    assert whole["translations"][0]["pieces"] == 1
+
+
+def test_the_attention_of_one_sentence_is_shown(server):
+    text = " ".join(TEXTS[:2])
+    for number in (1, 2):
+        sent = {"text": text, "sentence": number, "format": "json"}
+        assert server.post("/v1/attention", sent).json()["source"]["text"] == TEXTS[number - 1]
+    assert server.post("/v1/attention", {"text": text, "sentence": 3}).status == 422
 
 
 def test_line_breaks_and_empty_lines_are_kept(server, served):
@@ -94,7 +106,7 @@ def test_line_breaks_and_empty_lines_are_kept(server, served):
         library(served("translate").model, line, beam=1, max_length=12)[0].text
         for line in TEXTS[:2]
     )
-    assert result == f"{one}\n\n\n{two}\n"
+    assert result == f"{one}\n\n  \n{two}\n"
 
 
 def test_empty_texts_have_empty_translations(server):
@@ -109,7 +121,9 @@ def test_prefix_tokens_and_alignment_are_returned(server, served):
     assert best["text"].startswith("표")
     assert [token["id"] for token in best["tokens"]] == best["ids"]
     assert "".join(token["text"] for token in best["tokens"]).startswith("표")
-    (expected,) = alignment(served("translate").model, [TEXTS[0]], [best["ids"]])
+    sentence = TranslatedSentence(TEXTS[0], best["text"], tuple(best["ids"]))
+    translation = Translation(best["text"], 0.0, 0.0, sentence.ids, (sentence,))
+    (expected,) = alignment(served("translate").model, [translation])
     reported = [(link["source"], link["target"], link["weight"]) for link in best["alignment"]]
     assert reported == [tuple(link) for link in expected]
 
@@ -136,7 +150,7 @@ def test_the_longest_possible_output_has_alignment_and_attention(limited):
     words = {token["word"] for token in best["tokens"][:-1]}
     assert len(best["alignment"]) == len(words)
     assert limited.post("/v1/steps", {"text": TEXTS[0], "max_tokens": 300}).status == 200
-    longer = f"{TEXTS[0]} {TEXTS[2]}"  # an output may be twice as long, and 10 tokens
+    longer = f"{TEXTS[0][:-1]} {TEXTS[2]}"  # an output may be twice as long, and 10 tokens
     view = limited.post("/v1/attention", {"text": longer, "format": "json"})
     assert view.status == 200
     assert len(view.json()["target"]["tokens"]) == 40  # <s> and all but the last

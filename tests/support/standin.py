@@ -61,7 +61,11 @@ def translations(body, worse, ended):
          "log_p": -3.0 - n, "tokens": words[: len(words) - n], "alignment": [], "ended": ended}
         for n in range(min(3, body.get("n_best", 1)))
     ]  # fmt: skip
-    one = {"text": hypotheses[0]["text"], "pieces": 1, "hypotheses": hypotheses}
+    sentences = [line for line in body["text"].split("\n") if line.strip()]
+    one = {
+        "text": body["text"], "sentences": sentences, "pieces": len(sentences),
+        "hypotheses": hypotheses,
+    }  # fmt: skip
     return {"model": "schedules", "translations": [one]}
 
 

@@ -10,7 +10,7 @@ from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.pipelines.translator import Translator
+from polyhead.pipelines.translator import TranslatedSentence, Translation, Translator
 from polyhead.viz.capture import alignment, attention_view, translation_maps
 from polyhead.viz.select import ViewOptions
 from polyhead.viz.views import AttentionView
@@ -71,7 +71,12 @@ def test_alignment_follows_the_largest_weights(translator, monkeypatch):
     Fixed.weights[:, :half, second] = 1.0
     Fixed.weights[:, half:, 0] = 1.0
     monkeypatch.setattr("polyhead.viz.capture.translation_maps", lambda *_: [Fixed])
-    assert alignment(translator, ["내일 부산"], [ids]) == [[(1, 0, 1.0), (0, 1, 1.0)]]
+    sentence = TranslatedSentence("내일 부산", "Minjun tomorrow", tuple(ids))
+    links = [(1, 0, 1.0), (0, 1, 1.0)]
+    for n_sentences in (1, 2):  # words are numbered through all sentences
+        text = Translation("", 0.0, 0.0, (), (sentence,) * n_sentences)
+        shifted = [(s + 2 * n, t + 2 * n, w) for n in range(n_sentences) for s, t, w in links]
+        assert alignment(translator, [text]) == [shifted]
 
 
 @pytest.mark.parametrize("ending", ["html", "svg", "png", "json"])

@@ -14,6 +14,7 @@ def attention(
     text: str = Argument(help="Sentence, or image file for an image classifier."),
     output: Path = Option("attention.html", help="File to write: .html, .svg, .png or .json."),
     target: str | None = Option(None, help="Translation to show (default: the model's)."),
+    sentence: int = Option(1, help="Sentence of the text to show, counted from 1."),
     kind: str | None = Option(
         None, help="Attention to draw in .svg and .png: encoder, decoder, cross."
     ),
@@ -37,6 +38,7 @@ def attention(
     """
     from polyhead.pipelines.image_classifier import ImageClassifier
     from polyhead.pipelines.load import load
+    from polyhead.pipelines.translator import Translator
     from polyhead.viz.capture import TextPipeline, attention_view
     from polyhead.viz.draw_image import ImageViewOptions
     from polyhead.viz.select import ViewOptions
@@ -56,7 +58,13 @@ def attention(
     else:
         assert isinstance(pipeline, TextPipeline)
         target = target and check_text(target, "--target")
-        view = attention_view(pipeline, check_text(text, "TEXT"), target=target)
+        text = check_text(text, "TEXT")
+        shown = text.strip()
+        if isinstance(pipeline, Translator) and target is None:
+            shown = pipeline.sentence(text, sentence)
+        if shown != text.strip():
+            say(f"shown is sentence {sentence} of the text; choose with --sentence")
+        view = attention_view(pipeline, text, target=target, sentence=sentence)
         style = "lines" if lines or word is not None else "heatmap"
         options = ViewOptions(
             kind=kind, layer=layer, heads=heads, word=word, style=style, merge=merge

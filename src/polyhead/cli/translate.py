@@ -49,6 +49,9 @@ def translate(
     scores: bool = Option(
         False, "--scores", help="Prefix each translation with its score and a tab."
     ),
+    no_split: bool = Option(
+        False, "--no-split", help="Do not split lines into sentences; for models of paragraphs."
+    ),
     prefix: str = Option("", help="Text that every output starts with."),
     align: bool = Option(False, "--align", help="Append a tab and word links, source-target."),
     jsonl: JsonLines = False,
@@ -56,7 +59,7 @@ def translate(
     encoding: Encoding = "utf-8",
     device: Device = "auto",
 ) -> None:
-    """Translate standard input line by line.
+    """Translate standard input line by line; the sentences of a line one by one.
 
     polyhead translate runs/mine < in.txt > out.txt
     polyhead translate runs/a runs/b --beam 5 --n-best 3 --scores < in.txt
@@ -72,24 +75,24 @@ def translate(
         "beam": beam, "length_penalty": length_penalty, "sample": sample or None,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "n_best": n_best,
         "max_length": max_length, "coverage": coverage, "replace_unknown": replace_unknown or None,
+        "split_sentences": False if no_split else None,
     })  # fmt: skip
     with utf8_stdout() as out:
         for lines in read_blocks(encoding, hint="One sentence per line", replace_bad_bytes=True):
-            parts = translator.split_lines(lines)
-            for number, part in enumerate(parts, 1):
-                if len(part) > 1:
+            texts = translator.split_lines(lines, split_sentences=options.split_sentences)
+            for number, parts in enumerate(texts, 1):
+                if any(part.is_cut for part in parts):
                     say(
-                        f"polyhead: line {number} of this block is longer than "
+                        f"polyhead: a sentence in line {number} of this block is longer than "
                         f"{translator.max_length} tokens and is translated in parts"
                     )
             prefixes = [prefix] * len(lines) if prefix else None
-            with counting("translating", len(lines)) as progress:
+            with counting("translating", sum(map(len, texts))) as progress:
                 translations = translator.translate_parts(
-                    parts, options=options, seed=seed, prefixes=prefixes, progress=progress
+                    texts, options=options, seed=seed, prefixes=prefixes, progress=progress
                 )
             for line, outputs in zip(lines, translations, strict=True):
-                ids = [output.ids for output in outputs]
-                links = alignment(translator, [line] * len(ids), ids) if align else None
+                links = alignment(translator, outputs) if align else None
                 out.write(as_text(line, outputs, links, scores=scores, jsonl=jsonl))
             out.flush()
 
@@ -110,7 +113,7 @@ def as_text(
     rows = []
     for number, output in enumerate(outputs):
         columns = [f"{output.score:.4f}"] if scores else []
-        columns.append(output.text.replace("\n", " "))
+        columns.append(output.text.replace("\n", " ").replace("\t", " "))
         if links is not None:
             columns.append(" ".join(f"{source}-{target}" for source, target, _ in links[number]))
         rows.append("\t".join(columns) + "\n")

@@ -32,6 +32,7 @@ class DecodeConfig:
     sample: draw tokens at random instead of searching.
     temperature, top_k, top_p: of sampling; top_k = 0 and top_p = 1 keep all tokens.
     n_best: the number of outputs for each source.
+    split_sentences: translate a text sentence by sentence; False for models of whole paragraphs.
     """
 
     beam: int = 4
@@ -45,6 +46,7 @@ class DecodeConfig:
     top_k: int = 0
     top_p: float = 1.0
     n_best: int = 1
+    split_sentences: bool = True
 
     def __post_init__(self) -> None:
         if self.beam < 1:

@@ -1,12 +1,11 @@
 """Translation of texts in segments that may share a batch with those of other requests.
 
-    lines = split_text(translator, text, options)      # lines, and parts of lines that are too long
+    segments = split_text(translator, text, options)   # sentences, and parts of those too long
     outputs = decode_segments(translator, segments)    # of any number of texts, together …
     batch = SegmentBatch(translator, options)          # … or added to a running batch
-    translations = join_segments(translator, lines, outputs)
+    translations = join_segments(translator, text, segments, outputs)
 
-Line breaks are kept; a line that is longer than the model reads is split into sentences
-(`Translator.split_lines`), and all are joined again.
+White space between sentences, with its line breaks, is kept.
 
 The maximal length of an output depends on the length of its source (`DecodeConfig.limit`); in a
 batch, on that of the longest. Here it depends on the *bucket*: the power of two at or above the
@@ -23,7 +22,7 @@ from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.continuous_beam import ContinuousBeamSearch
 from polyhead.decoding.protocol import CancellableModel, is_joinable
 from polyhead.errors import ConfigError
-from polyhead.pipelines.translator import Translation, Translator
+from polyhead.pipelines.translator import SourcePart, Translation, Translator
 
 SMALLEST_BUCKET = 32  # tokens; most sentences are shorter, and so share one bucket
 UNLIMITED_RATIO = 1e6  # times the source's length
@@ -31,18 +30,17 @@ UNLIMITED_RATIO = 1e6  # times the source's length
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a text: its ids, how its output must begin, and the options of its bucket."""
+    """A part of a text, how its output must begin, and the options of its bucket."""
 
-    text: str
-    ids: tuple[int, ...]
+    part: SourcePart
     prefix: tuple[int, ...]
     options: DecodeConfig
 
 
 def split_text(
     translator: Translator, text: str, options: DecodeConfig, prefix: str = ""
-) -> list[list[Segment]]:
-    """Return the segments of every line of a text; none for an empty line.
+) -> list[Segment]:
+    """Return the segments of a text; none if it is empty.
 
     prefix: how the output of the first segment must begin.
     """
@@ -53,15 +51,13 @@ def split_text(
             f"a prefix of {len(begin)} tokens; an output has at most {longest}", "prefix_too_long"
         )
     options = replace(options, max_length=min(options.max_length, longest))
-    lines = []
-    for parts in translator.split_lines(text.split("\n")):
-        segments = []
-        for part in parts:
-            bucket = with_bucket_limit(options, len(part.ids), len(begin))
-            segments.append(Segment(part.text, tuple(part.ids), begin, bucket))
-            begin = ()
-        lines.append(segments)
-    return lines
+    (parts,) = translator.split_lines([text], split_sentences=options.split_sentences)
+    segments = []
+    for part in parts:
+        bucket = with_bucket_limit(options, len(part.ids), len(begin))
+        segments.append(Segment(part, begin, bucket))
+        begin = ()
+    return segments
 
 
 def with_bucket_limit(options: DecodeConfig, length: int, n_forced: int = 0) -> DecodeConfig:
@@ -86,13 +82,13 @@ def decode_segments(
     model = translator.decodable(record_attention=options.coverage > 0)
     outputs = decode_all(
         CancellableModel(model, is_cancelled),
-        [list(segment.ids) for segment in segments],
+        [segment.part.ids for segment in segments],
         options,
         device=translator.device,
         prefixes=[list(segment.prefix) for segment in segments],
     )
     if options.replace_unknown:
-        outputs = translator.replace_unknown([segment.text for segment in segments], outputs)
+        outputs = translator.replace_unknown([segment.part.text for segment in segments], outputs)
     return outputs
 
 
@@ -125,30 +121,19 @@ class SegmentBatch:
         prefix = None
         if any(segment.prefix for segment in segments):
             prefix = pad_right([list(segment.prefix) for segment in segments]).to(self.device)
-        source = pad_right([list(segment.ids) for segment in segments]).to(self.device)
+        source = pad_right([segment.part.ids for segment in segments]).to(self.device)
         self.search.add(request_ids, source, prefix)
 
 
 def join_segments(
-    translator: Translator, lines: Sequence[Sequence[Segment]], outputs: Sequence[list[Output]]
+    translator: Translator, text: str, segments: Sequence[Segment], outputs: Sequence[list[Output]]
 ) -> list[Translation]:
-    """Return the translations of a text from the outputs of all its segments, best first."""
-    waiting = iter(outputs)
-    of_lines = [translator.join([next(waiting) for _ in segments]) for segments in lines]
-    if len(of_lines) == 1:
-        return of_lines[0]
-    n_best = min(
-        (len(best) for best, segments in zip(of_lines, lines, strict=True) if segments), default=1
+    """Return the translations of a text from the outputs of its segments, best first."""
+    start, end = (
+        "\n" * edge.count("\n")
+        for edge in (text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :])
     )
-    joined = []
-    for n in range(n_best):
-        chosen = [best[min(n, len(best) - 1)] for best in of_lines]
-        joined.append(
-            Translation(
-                "\n".join(line.text for line in chosen),
-                sum(line.score for line in chosen),
-                sum(line.log_p for line in chosen),
-                tuple(id for line in chosen for id in line.ids),
-            )
-        )
-    return joined
+    return [
+        replace(translation, text=f"{start}{translation.text}{end if segments else ''}")
+        for translation in translator.join([segment.part for segment in segments], outputs)
+    ]

@@ -138,7 +138,7 @@ def beam_tree(
 
 def checked_source(translator: Translator, text: str) -> list[int]:
     """Return the ids of one sentence that the model can read as a whole."""
-    (parts,) = translator.split_lines([text])
+    (parts,) = translator.split_lines([text], split_sentences=False)
     if not parts or not translator.tokenizer.normalise(text):
         raise InvalidInputError("the text is empty", "empty")
     if len(parts) > 1:

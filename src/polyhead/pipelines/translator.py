@@ -1,8 +1,9 @@
 """Translation: `Translator.from_dir("runs/mine").translate(["안녕하세요."])`."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,32 +13,47 @@ from polyhead.decoding.batch import Output, decode_all
 from polyhead.decoding.config import DecodeConfig, make_generator
 from polyhead.decoding.ensemble import Ensemble
 from polyhead.decoding.protocol import Decodable, State
-from polyhead.errors import CheckpointError
+from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.attention_hooks import AttentionRecordingModel, has_cross_attention
 from polyhead.models.registry import Task, max_positions
 from polyhead.pipelines.base import Pipeline, check_list
+from polyhead.pipelines.sentences import split_sentences as split_into_sentences
 from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown
 from polyhead.tokenizers.storage import TokenizerPair
 
-SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
 UNLIMITED = 10**9  # tokens
+
+
+class TranslatedSentence(NamedTuple):
+    """A sentence as the model read it, and its translation."""
+
+    source: str
+    text: str
+    ids: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One hypothesis for one line. `score` ranks it; `log_p` is the sum over its tokens."""
+    """One hypothesis for one text. `score` ranks it; `log_p` is the sum over its tokens."""
 
     text: str
     score: float
     log_p: float
     ids: tuple[int, ...]
+    sentences: tuple[TranslatedSentence, ...] = ()
 
 
 class SourcePart(NamedTuple):
-    """A line, or a part of one, that fits the model; `ids` end with EOS."""
+    """A sentence, or a part of one, that fits the model; `ids` end with EOS.
+
+    space: the white space after it.
+    is_cut: it is a part of a sentence that is longer than the model reads.
+    """
 
     text: str
     ids: list[int]
+    space: str = ""
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,9 +118,11 @@ class Translator(Pipeline):
     def translate(
         self, lines: Sequence[str], *, options: DecodeConfig | None = None, seed: int = 0
     ) -> list[str]:
-        """Return the best translation of every line.
+        """Return the best translation of every text.
 
-        lines: texts in the source language; an empty one gives an empty translation.
+        lines: texts in the source language; an empty one gives an empty translation. A text is
+            split into sentences, which are translated one by one and joined with its own white
+            space, unless `options.split_sentences` is false.
         options: how to decode; `defaults` unless given.
         seed: of the random numbers if `options.sample` is set.
 
@@ -124,14 +142,14 @@ class Translator(Pipeline):
     ) -> list[list[Translation]]:
         """Return the `options.n_best` best translations of every line, best first.
 
-        A line too long for the model is split into sentences (or smaller parts), which are
-        translated one by one and joined.
+        Sentences are translated one by one, those too long for the model in parts, and joined.
 
         prefixes: how the translation of each line must begin.
         progress: called with the number of parts of each finished batch.
         """
+        options = self.defaults if options is None else options
         return self.translate_parts(
-            self.split_lines(lines),
+            self.split_lines(lines, split_sentences=options.split_sentences),
             options=options,
             seed=seed,
             prefixes=prefixes,
@@ -168,7 +186,7 @@ class Translator(Pipeline):
         if options.replace_unknown:
             outputs = self.replace_unknown([part.text for part in parts], outputs)
         waiting = iter(outputs)
-        return [self.join([next(waiting) for _ in line]) for line in lines]
+        return [self.join(line, [next(waiting) for _ in line]) for line in lines]
 
     def replace_unknown(
         self, texts: Sequence[str], outputs: list[list[Output]]
@@ -183,19 +201,44 @@ class Translator(Pipeline):
             find_dictionary(Path(self.name)) if words is None else words,
         )
 
-    def split_lines(self, lines: Sequence[str]) -> list[list[SourcePart]]:
-        """Tokenize lines, and split those that are too long; an empty line has no parts."""
-        encoded = self.tokenizer.encode_batch(lines) if lines else []
-        parts: list[list[SourcePart]] = []
-        for line, ids in zip(lines, encoded, strict=True):
-            if not line.strip():
-                parts.append([])
-            elif len(ids) <= self.max_length:
-                parts.append([SourcePart(line, ids)])
-            else:
-                pieces = [piece for s in SENTENCE_END.split(line) for piece in self._halve(s)]
-                parts.append([SourcePart(t, self.tokenizer.encode(t)) for t in self._pack(pieces)])
-        return parts
+    def split_lines(
+        self, lines: Sequence[str], *, split_sentences: bool = True
+    ) -> list[list[SourcePart]]:
+        """Tokenize texts sentence by sentence, in parts that fit the model; none if empty."""
+        split = split_into_sentences if split_sentences else partial(str.splitlines, keepends=True)
+        sentences = [
+            [(stripped, s[len(s.rstrip()) :]) for s in texts if (stripped := s.strip())]
+            for texts in map(split, lines)
+        ]
+        flat = [text for texts in sentences for text, _ in texts]
+        ids = iter(self.tokenizer.encode_batch(flat) if flat else [])
+        return [
+            [part for text, space in texts for part in self._fit(text, next(ids), space)]
+            for texts in sentences
+        ]
+
+    def sentence(self, text: str, number: int = 1) -> str:
+        """Return one of the sentences that a text is translated in, counted from 1."""
+        if not self.defaults.split_sentences:
+            return text
+        sentences = [s.strip() for s in split_into_sentences(text) if s.strip()] or [text]
+        if not 1 <= number <= len(sentences):
+            raise ConfigError(
+                f"sentence {number}: the text has {len(sentences)}, counted from 1", "out_of_range"
+            )
+        return sentences[number - 1]
+
+    def _fit(self, text: str, ids: list[int], space: str) -> list[SourcePart]:
+        """Return a sentence as one part, or in several if it is too long."""
+        if len(ids) <= self.max_length:
+            return [SourcePart(text, ids, space)]
+        pieces = [piece for s in split_into_sentences(text) for piece in self._halve(s.strip())]
+        packed = self._pack(pieces)
+        spaces = [*(" " for _ in packed[1:]), space]
+        return [
+            SourcePart(piece, self.tokenizer.encode(piece), after, is_cut=True)
+            for piece, after in zip(packed, spaces, strict=True)
+        ]
 
     def _length(self, text: str) -> int:
         return len(self.tokenizer.encode(text))
@@ -223,18 +266,30 @@ class Translator(Pipeline):
                 packed.append(piece)
         return packed
 
-    def join(self, parts: Sequence[list[Output]]) -> list[Translation]:
-        """Join the outputs of a line's parts: its n-th best is the n-th best of each."""
-        if not parts:
-            return [Translation("", 0.0, 0.0, ())]
+    def join(
+        self, parts: Sequence[SourcePart], outputs: Sequence[list[Output]]
+    ) -> list[Translation]:
+        """Join the outputs of a text's parts: its n-th best is the n-th best of each."""
         decode = self.tokenizers.target.decode
         joined = []
-        for n in range(max(1, min(len(part) for part in parts))):
-            chosen = [part[min(n, len(part) - 1)] for part in parts]
-            text = " ".join(decode(o.ids) if o.text is None else o.text for o in chosen)
-            ids = tuple(i for output in chosen for i in output.ids)
-            log_p = sum(output.log_p for output in chosen)
-            joined.append(Translation(text, sum(o.score for o in chosen), log_p, ids))
+        for n in range(max(1, min(map(len, outputs), default=1))):
+            chosen = [best[min(n, len(best) - 1)] for best in outputs]
+            texts = [decode(o.ids) if o.text is None else o.text for o in chosen]
+            spaces = [part.space or " " for part in parts[:-1]]
+            joined.append(
+                Translation(
+                    "".join(
+                        text + space for text, space in zip_longest(texts, spaces, fillvalue="")
+                    ),
+                    sum((output.score for output in chosen), start=0.0),
+                    sum((output.log_p for output in chosen), start=0.0),
+                    tuple(i for output in chosen for i in output.ids),
+                    tuple(
+                        TranslatedSentence(part.text, text, tuple(output.ids))
+                        for part, text, output in zip(parts, texts, chosen, strict=True)
+                    ),
+                )
+            )
         return joined
 
 

@@ -62,6 +62,7 @@ class TranslateRequest(ModelRequest):
     length_penalty: Penalty | None = None
     max_length: Length | None = None
     prefix: Annotated[str, Field(max_length=1000)] = ""
+    split_sentences: bool | None = None
     alignment: bool = False
     tokens: bool = False
 
@@ -75,9 +76,13 @@ class MapName(BaseModel):
 
 
 class AttentionRequest(ModelRequest):
-    """Return the attention weights of all heads for a text (and its translation)."""
+    """Return the attention weights of all heads for a text (and its translation).
+
+    Of a text that is translated in several sentences, `sentence` is shown, counted from 1.
+    """
 
     text: Text
+    sentence: Annotated[int, Field(ge=1)] = 1
     target: Text | None = None
     target_ids: Ids | None = None
     maps: Annotated[list[MapName], Field(max_length=1000)] | None = None
@@ -249,6 +254,7 @@ class TranslationHypothesis(BaseModel):
     """
 
     text: str
+    sentences: list[str]
     score: float
     log_p: float
     ids: list[int]
@@ -258,9 +264,10 @@ class TranslationHypothesis(BaseModel):
 
 
 class TextTranslations(BaseModel):
-    """A text, its number of segments, and its translations, best first."""
+    """A text, the sentences that were translated one by one, and its translations, best first."""
 
     text: str
+    sentences: list[str]
     pieces: int
     hypotheses: list[TranslationHypothesis]
 

@@ -22,7 +22,7 @@ from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.step_through import check_forced, checked_source
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
-from polyhead.pipelines.translator import Translator
+from polyhead.pipelines.translator import Translation, Translator
 from polyhead.special_tokens import BOS, EOS, MASK, SPECIALS
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.mask_tokens import encode_masked
@@ -49,6 +49,7 @@ def attention_view(
     *,
     target: str | None = None,
     target_ids: Sequence[int] | None = None,
+    sentence: int = 1,
     max_tokens: int | None = None,
 ) -> AttentionView: ...
 
@@ -59,17 +60,21 @@ def attention_view(
     *,
     target: str | None = None,
     target_ids: Sequence[int] | None = None,
+    sentence: int = 1,
     max_tokens: int | None = None,
 ) -> AttentionView | ImageView:
     """Return the weights of all heads of all layers for one text or image.
 
     content: a text; for an image classifier a file, or pixels that it has read.
     target, target_ids: the translation to show instead of the model's own, as text or ids.
+    sentence: of a text in several sentences the one to show, counted from 1, if no target is given.
     max_tokens: raise `ConfigError` for a longer text or target; of a language model, read the end.
     """
     if isinstance(pipeline, ImageClassifier):
         return _image_view(pipeline, content)
     if isinstance(pipeline, Translator):
+        if target is None and target_ids is None:
+            content = pipeline.sentence(content, sentence)
         return _translation_view(pipeline, content, target, target_ids, max_tokens)
     if target is not None:
         raise ConfigError("only a translator has a target; leave --target out", "no_target")
@@ -249,26 +254,33 @@ def _maps(weights: AttentionWeights, kind: Kind | None = None) -> list[Attention
 # Alignment
 
 
-def alignment(
-    translator: Translator, sources: Sequence[str], outputs: Sequence[Sequence[int]]
-) -> list[list[Link]]:
-    """Return for each target word the source word with the largest weight.
+def alignment(translator: Translator, translations: Sequence[Translation]) -> list[list[Link]]:
+    """Return for each target word of a translation the source word with the largest weight.
 
     The weight is the mean over the heads of all cross-attention layers, summed over the pieces of
-    a source word. A text that is empty or too long has no links.
+    a source word. Words are numbered through all sentences of a text.
     """
     tokenizers = translator.tokenizers
     links: list[list[Link]] = []
-    for text, ids in zip(sources, outputs, strict=True):
-        text = tokenizers.source.normalise(text)
-        if not text.strip() or not ids or len(translator.split_lines([text])[0]) > 1:
-            links.append([])
-            continue
-        maps = translation_maps(translator.model, tokenizers.source.encode(text), list(ids))
-        cross = [torch.from_numpy(each.weights).mean(0) for each in maps if each.kind == "cross"]
-        source_words = words_of(tokenizers.source.pieces(text))
-        target_words = words_of(tokenizers.target.pieces_of_ids(ids))
-        links.append(_links(torch.stack(cross).mean(0), source_words, target_words))
+    for translation in translations:
+        links.append([])
+        n_sources = n_targets = 0
+        for sentence in translation.sentences:
+            if not sentence.ids:
+                continue
+            text, ids = tokenizers.source.normalise(sentence.source), list(sentence.ids)
+            maps = translation_maps(translator.model, tokenizers.source.encode(text), ids)
+            cross = [torch.from_numpy(m.weights).mean(0) for m in maps if m.kind == "cross"]
+            source_words = words_of(tokenizers.source.pieces(text))
+            target_words = words_of(tokenizers.target.pieces_of_ids(ids))
+            links[-1] += [
+                (source + n_sources, target + n_targets, weight)
+                for source, target, weight in _links(
+                    torch.stack(cross).mean(0), source_words, target_words
+                )
+            ]
+            n_sources += len(sentence.source.split())
+            n_targets += len(sentence.text.split())
     return links
 
 

@@ -78,13 +78,14 @@ def _text_view(
     served: ServedModel[TextPipeline], body: schemas.AttentionRequest, options: ViewOptions
 ) -> bytes:
     """Capture the attention and return it in the requested format. Runs in the model thread."""
-    model, target_ids = served.model, body.target_ids
+    model, text, target_ids = served.model, body.text, body.target_ids
     if body.target is not None and not isinstance(model, Translator):
         raise HTTPError(422, "only a translation model has a target", field="target")
     if target_ids is None and body.target is None and isinstance(model, Translator):
-        target_ids = _translate(model, body.text)
+        text = model.sentence(text, body.sentence)
+        target_ids = _translate(model, text)
     view = attention_view(
-        model, body.text, target=body.target, target_ids=target_ids, max_tokens=MAX_TOKENS
+        model, text, target=body.target, target_ids=target_ids, max_tokens=MAX_TOKENS
     )
     view = replace(view, model=served.name)  # not its path
     if body.format == "svg":

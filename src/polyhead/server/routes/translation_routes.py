@@ -40,16 +40,18 @@ async def translate(context: AppContext, request: Request) -> Response:
         "beam": None if body.beam is None else max(body.beam, body.n_best),
         "length_penalty": body.length_penalty,
         "max_length": body.max_length,
+        "split_sentences": body.split_sentences,
     }
     segments, translations = await translate_texts(
         context, request, served, texts, changes, body.prefix
     )
     links: list[list[Any]] = [[()] * len(best) for best in translations]
     if body.alignment and "cross" in served.about.attention:
-        links = await _align(context, request, served, texts, translations)
+        links = await _align(context, request, served, translations)
     entries = [
         schemas.TextTranslations(
             text=text,
+            sentences=[segment.part.text for segment in parts],
             pieces=len(parts),
             hypotheses=[
                 _hypothesis(served.model, translation, body, word_links, parts)
@@ -75,12 +77,11 @@ async def translate_texts(
     n_characters = count_characters(list(texts))
     translator = served.model
     options = translator.defaults.with_options({**changes, "sample": False})
-    lines = await context.prepare(
+    segments = await context.prepare(
         lambda: [split_text(translator, text, options, prefix) for text in texts], n_characters
     )
-    segments = [[segment for line in text for segment in line] for text in lines]
     requests = [
-        QueuedRequest(_batch_key(served.name, translator, segment), segment, len(segment.ids))
+        QueuedRequest(_batch_key(served.name, translator, segment), segment, len(segment.part.ids))
         for text in segments
         for segment in text
     ]
@@ -88,7 +89,9 @@ async def translate_texts(
     context.metrics.characters.inc(n_characters)
     by_text = [[next(outputs) for _ in text] for text in segments]
     translations = await context.prepare(
-        lambda: [join_segments(translator, *both) for both in zip(lines, by_text, strict=True)],
+        lambda: [
+            join_segments(translator, *text) for text in zip(texts, segments, by_text, strict=True)
+        ],
         n_characters,
     )
     return segments, translations
@@ -113,20 +116,17 @@ async def _align(
     context: AppContext,
     request: Request,
     served: ServedModel[Translator],
-    texts: Sequence[str],
     translations: Sequence[Sequence[Translation]],
 ) -> list[list[Any]]:
     """Return the word links of every translation; one queued request per text."""
     translator = served.model
 
-    def run(pairs: list[Any], is_cancelled: IsCancelled) -> list[Any]:
-        ((text, best),) = pairs
-        ids = [translation.ids for translation in best]
-        work = partial(alignment, translator, [text] * len(best), ids)
-        return [run_cancellable(translator, work, is_cancelled)]
+    def run(texts: list[Any], is_cancelled: IsCancelled) -> list[Any]:
+        (best,) = texts
+        return [run_cancellable(translator, partial(alignment, translator, best), is_cancelled)]
 
     key = BatchKey((served.name, "alignment"), run, max_slots=1)
-    requests = [QueuedRequest(key, pair) for pair in zip(texts, translations, strict=True)]
+    requests = [QueuedRequest(key, best) for best in translations]
     return await context.scheduler.submit(requests, disconnected(request))
 
 
@@ -137,15 +137,16 @@ def _hypothesis(
     links: Sequence[Any],
     segments: Sequence[Segment],
 ) -> schemas.TranslationHypothesis:
-    is_single = len(segments) == 1  # else words have no common numbering
+    is_single = len(segments) == 1
     ids, limit = list(translation.ids), segments[0].options.max_length if is_single else 0
     tokens = written_tokens(translator.tokenizers.target, ids) if is_single and body.tokens else []
     word_links = [
         schemas.WordLink(source=source, target=target, weight=weight)
-        for source, target, weight in (links if is_single else ())
+        for source, target, weight in links
     ]
     return schemas.TranslationHypothesis(
         text=translation.text,
+        sentences=[sentence.text for sentence in translation.sentences],
         score=translation.score,
         log_p=translation.log_p,
         ids=ids,

@@ -26,8 +26,8 @@ Object.assign(WORDS, {
   explore: ["Explore", "살펴보기"],
   empty: ["Attention appears here as soon as there is a text.", "글을 입력하면 여기에 어텐션이 나타납니다."],
   line_note: [
-    "The line with the cursor is shown: the model reads one sentence at a time.",
-    "커서가 있는 줄을 보여 줍니다. 모델은 한 번에 한 문장을 읽습니다.",
+    "The sentence with the cursor is shown: the model reads one sentence at a time.",
+    "커서가 있는 문장을 보여 줍니다. 모델은 한 번에 한 문장을 읽습니다.",
   ],
   last_line_note: ["The last line is shown.", "마지막 줄을 보여 줍니다."],
   cut_off_note: [
@@ -35,8 +35,8 @@ Object.assign(WORDS, {
     "모델이 읽을 수 있는 길이보다 길어서 앞부분만 읽었습니다.",
   ],
   cut_note: [
-    "The text was longer than the model's maximum length: it was split into {n} segments.",
-    "모델이 한 번에 읽을 수 있는 길이보다 길어서 구간 {n}개로 나누었습니다.",
+    "{n} sentences, translated one by one.",
+    "문장 {n}개로 나누어 번역했습니다.",
   ],
   save: ["Save", "저장"],
   saved_as: ["Save as {n}", "{n}(으)로 저장"],

@@ -19,7 +19,7 @@ export function translatePanel(root, page) {
   const look = explorerTabs(page, below);
   let result = null;
 
-  const moved = () => result?.of === text.box.value && look(result, lineAt(text.box)); // not during typing
+  const moved = () => result?.of === text.box.value && look(result, sentenceAt(text.box, result.sentences)); // not during typing
   for (const event of ["selectionchange", "click"]) text.box.addEventListener(event, moved);
   root.append(
     element("section", { class: "card twins" }, text.node, element("div", { class: "box out" }, answer)),
@@ -51,7 +51,7 @@ export function translatePanel(root, page) {
     choices.replaceChildren(result ? list(page, result) : "");
     if (result) answer.replaceChildren(...output(page, chosen(page, result).text, result.pieces));
     else if (!page.state.q.trim()) answer.replaceChildren(element("span", { class: "hint" }, page.say("translation")));
-    look(result, result ? lineAt(text.box) : "");
+    look(result, result ? sentenceAt(text.box, result.sentences) : "");
   });
 
   return { update };
@@ -65,12 +65,18 @@ function chosen(page, result) {
   return result.hypotheses[place(page, result)];
 }
 
-// Returns the line with the cursor, or the first line that is not blank.
-function lineAt(box) {
-  const lines = box.value.split("\n");
-  const at = box.value.slice(0, box.selectionStart).split("\n").length - 1;
-  const line = document.activeElement === box ? lines[at] : "";
-  return line.trim() ? line : (lines.find((one) => one.trim()) ?? "");
+// Returns the sentence with the cursor, or the first.
+function sentenceAt(box, sentences) {
+  let end = 0;
+  if (document.activeElement === box) {
+    for (const sentence of sentences) {
+      const start = box.value.indexOf(sentence, end);
+      end = start < 0 ? end : start + sentence.length;
+      if (box.selectionStart <= end) return sentence;
+    }
+    return sentences.at(-1) ?? "";
+  }
+  return sentences[0] ?? "";
 }
 
 function output(page, text, pieces) {
@@ -83,7 +89,7 @@ function output(page, text, pieces) {
     },
   }, page.say("copy"));
   const shown = element("p", { class: "text", dir: "auto" }, text);
-  const note = pieces > 1 && !page.state.q.includes("\n") ? element("small", { class: "count" }, page.say("cut_note", { n: pieces })) : null;
+  const note = pieces > 1 ? element("small", { class: "count" }, page.say("cut_note", { n: pieces })) : null;
   return [shown, element("div", { class: "under" }, note ?? "", copy)];
 }
 
@@ -125,7 +131,7 @@ function explorerTabs(page, below) {
   return function look(result, line) {
     const tab = openTab(page, tabsOf(page));
     if (!result) return below.replaceChildren(page.state.q.trim() ? "" : emptyNote(page));
-    const many = page.state.q.trim().includes("\n");
+    const many = result.sentences.length > 1;
     note.textContent = many ? page.say("line_note") : "";
     const back = below.lastChild !== places[tab];
     if (back) below.replaceChildren(note, places[tab]);
