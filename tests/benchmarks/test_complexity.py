@@ -1,25 +1,12 @@
 """The benchmark of Table 1: paths as the paper has them, exponents, tables and a picture."""
 
-import gc
-import importlib
 import math
-from pathlib import Path
 
+import complexity as script
 import pytest
 import torch
 
 pytestmark = pytest.mark.slow
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.setattr(gc, "collect", lambda: 0)
-    monkeypatch.setattr(gc, "freeze", lambda: None)
-    torch.manual_seed(0)
-    return importlib.import_module("complexity")
 
 
 @pytest.mark.parametrize(
@@ -33,21 +20,14 @@ def script(monkeypatch):
         ("restricted attention", lambda n: math.ceil((n - 1) / 16)),
     ],
 )
-def test_layers_needed_are_those_of_the_paper(script, name, path):
-    assert [script.layers_needed(script.KINDS[name], n) for n in (40, 50)] == [path(40), path(50)]
+def test_paths_are_those_of_the_paper(name, path):
+    kind = script.KINDS[name]
+    assert [script.layers_needed(kind, n) for n in (40, 50)] == [path(40), path(50)]
+    shorter, longer = (script.sequential_steps(kind.make(4, 0), n, 4) for n in (40, 80))
+    assert (longer > shorter) == (name == "recurrent")
 
 
-def test_only_the_recurrent_layer_takes_longer_chains_for_longer_input(script):
-    growing = {
-        name
-        for name, kind in script.KINDS.items()
-        if script.sequential_steps(kind.make(4, 0), 80, 4)
-        > script.sequential_steps(kind.make(4, 0), 40, 4)
-    }
-    assert growing == {"recurrent"}
-
-
-def test_peak_memory_is_what_was_allocated_at_one_time(script):
+def test_peak_memory_is_what_was_allocated_at_one_time():
     def work():
         for _ in range(3):  # one after the other
             torch.empty(1000, 1000).add_(1)
@@ -57,7 +37,7 @@ def test_peak_memory_is_what_was_allocated_at_one_time(script):
     assert script.peak_bytes(work) == pytest.approx(4.4e6, rel=0.01)
 
 
-def test_printed_attention_keeps_more_than_the_fused_kernel(script):
+def test_printed_attention_keeps_more_than_the_fused_kernel():
     printed, fused = (
         script.peak_bytes(script.there_and_back(script.KINDS[name].make(8, 0), 256, 8))
         for name in ("self-attention, as printed", "self-attention, fused")
@@ -65,10 +45,9 @@ def test_printed_attention_keeps_more_than_the_fused_kernel(script):
     assert printed > 256 * 256 * 4 > fused
 
 
-def measured(script):
-    """Power laws, as if they had been measured."""
+def test_tables_show_exponents_beside_those_of_the_paper():
     lengths, widths = (10, 20, 40), (4, 8, 16)
-    return {
+    power_laws = {
         name: script.Measured(
             {n: script.Point(1e-4 * n**kind.theory.n, 100 * n) for n in lengths},
             {d: script.Point(1e-4 * d**kind.theory.d, 100 * d) for d in widths},
@@ -77,18 +56,15 @@ def measured(script):
         )
         for name, kind in script.KINDS.items()
     }
-
-
-def test_tables_show_exponents_beside_those_of_the_paper(script):
-    lines = script.exponents(measured(script))
+    lines = script.exponents(power_laws)
     assert lines[2] == "| self-attention, as printed | n^2.00 (2) | d^1.00 (1) | n^1.00 | d^1.00 |"
     assert lines[4] == "| recurrent | n^1.00 (1) | d^2.00 (2) | n^1.00 | d^1.00 |"
-    rows = script.paths(measured(script))
+    rows = script.paths(power_laws)
     assert rows[4] == "| recurrent | 50 100 200 | 1.00 (1) | 1 1 1 | 1.00 (n^1) |"
     assert rows[6].endswith("| 0.00 (log n) |")
 
 
-def test_a_quick_run_prints_both_tables_and_draws(script, tmp_path, monkeypatch, capsys):
+def test_a_quick_run_prints_both_tables_and_draws(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(script, "QUICK", script.Sizes((40, 80), 8, (8, 16), 40, (40, 80)))
     figure = tmp_path / "figure.svg"
     assert script.main(["--quick", "--rounds", "1", "--figure", str(figure)]) == 0

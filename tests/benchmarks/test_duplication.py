@@ -1,26 +1,16 @@
 """The duplication task: what is to be copied, where it counts, and that hashing learns it."""
 
-import importlib
 from dataclasses import replace
-from pathlib import Path
 
+import duplication
 import pytest
 import torch
 from torch import nn
 
 pytestmark = pytest.mark.slow
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
-
-@pytest.fixture
-def duplication(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    torch.manual_seed(0)
-    return importlib.import_module("duplication")
-
-
-def test_a_sequence_is_0_w_0_w(duplication):
+def test_a_sequence_is_0_w_0_w():
     task = duplication.Task(length=20, symbols=6)
     found = task.sequences(50, torch.Generator().manual_seed(1))
     assert found.shape == (50, 20)
@@ -29,7 +19,7 @@ def test_a_sequence_is_0_w_0_w(duplication):
     assert set(found[:, 1:10].flatten().tolist()) == {1, 2, 3, 4, 5}
 
 
-def test_a_curriculum_begins_with_short_sequences(duplication):
+def test_a_curriculum_begins_with_short_sequences():
     task = duplication.Task(length=64, steps=100, stages=3)
     lengths = [task.length_at(step) for step in range(100)]
     assert lengths == [8] * 10 + [16] * 10 + [32] * 10 + [64] * 70
@@ -53,14 +43,14 @@ class Copyist(nn.Module):
 
 
 @pytest.mark.parametrize(("back", "right"), [(10, 1.0), (9, 0.2)])
-def test_only_the_second_w_counts_and_all_of_it(duplication, monkeypatch, back, right):
+def test_only_the_second_w_counts_and_all_of_it(monkeypatch, back, right):
     monkeypatch.setattr(duplication, "set_eval_rounds", lambda *_: None)
     task = duplication.Task(length=20, symbols=6, judged=200, batch=50)
     found = duplication.judge(Copyist(6, back), task, 1)
     assert found == pytest.approx(right, abs=0.05 if back == 9 else 0)
 
 
-def test_hashing_learns_to_copy(duplication):
+def test_hashing_learns_to_copy():
     task = duplication.Task(
         length=16, symbols=8, chunk=4, d_model=32, n_heads=2, batch=32, steps=150, rate=1e-2
     )
@@ -71,7 +61,7 @@ def test_hashing_learns_to_copy(duplication):
     assert accuracy[1] >= accuracy[0]
 
 
-def test_dense_is_a_chunk_as_long_as_the_sequence(duplication):
+def test_dense_is_a_chunk_as_long_as_the_sequence():
     task = replace(duplication.QUICK, length=12)
     (block,) = task.model(duplication.DENSE).stack.blocks
     assert block.self_attention.kernel.chunk == 12
@@ -79,7 +69,7 @@ def test_dense_is_a_chunk_as_long_as_the_sequence(duplication):
     assert (block.self_attention.kernel.chunk, block.self_attention.kernel.n_rounds) == (4, 4)
 
 
-def test_the_script_prints_a_table(duplication, capsys):
+def test_the_script_prints_a_table(capsys):
     assert duplication.main(["--quick", "--trained", "0", "1", "--judged", "1", "2"]) == 0
     printed = capsys.readouterr().out
     assert "| trained with | judged with 1 | judged with 2 | seconds |" in printed

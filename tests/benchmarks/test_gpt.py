@@ -1,9 +1,9 @@
 """The comparisons of language models: the peer computes what we compute, the text is cut right."""
 
-import importlib
 import math
-from pathlib import Path
 
+import gpt
+import peers_gpt
 import pytest
 import torch
 
@@ -13,14 +13,7 @@ from polyhead.pipelines.text_generator import LanguageScore
 
 pytestmark = pytest.mark.slow
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 STACK = StackConfig(2, 16, 4, 32, dropout=0.0, norm="pre", activation="gelu_tanh")
-
-
-@pytest.fixture(autouse=True)
-def _scripts_find_each_other(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    torch.manual_seed(0)
 
 
 @pytest.fixture
@@ -33,17 +26,13 @@ def plays(tmp_path, monkeypatch):
     return text
 
 
-def script(name):
-    return importlib.import_module(name)
-
-
 def test_the_plain_model_with_our_weights_gives_our_logits_and_gradients():
     config = GPTConfig(23, 12, "learned", stack=STACK)
     ours = GPT(config)
     with torch.no_grad():
         for parameter in ours.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
-    plain = script("peers_gpt").to_plain(ours, config)
+    plain = peers_gpt.to_plain(ours, config)
     ids, labels = torch.randint(0, 23, (2, 3, 12))
     torch.testing.assert_close(plain(ids), ours(ids), rtol=1e-4, atol=1e-5)
     count = sum(p.numel() for p in ours.parameters())
@@ -56,7 +45,6 @@ def test_the_plain_model_with_our_weights_gives_our_logits_and_gradients():
 
 
 def test_the_text_is_cut_by_characters(plays, tmp_path):
-    gpt = script("gpt")
     first, last = gpt.cut(gpt.read_text(quick=False), tmp_path / "cut")
     assert first.read_text() + last.read_text() == plays
     assert len(first.read_text()) == int(0.9 * len(plays))
@@ -64,21 +52,20 @@ def test_the_text_is_cut_by_characters(plays, tmp_path):
 
 def test_windows_are_followed_by_what_follows():
     stream = torch.arange(50)
-    ids, labels = next(script("peers_gpt").random_windows(stream, 7, 3, 1))
+    ids, labels = next(peers_gpt.random_windows(stream, 7, 3, 1))
     assert ids.shape == (3, 7)
     assert torch.equal(labels, ids + 1)
 
 
 def test_nats_are_counted_per_character_and_judged_by_the_bar():
     found = LanguageScore(2.0, math.exp(2.0), 2.5, 100, 120, 0)
-    row = script("gpt").row_of(["a", "1", "2.0", "3"], found, 1.8)
+    row = gpt.row_of(["a", "1", "2.0", "3"], found, 1.8)
     assert row[5:8] == [f"{2.5 * math.log(2):.4f}", "2.5000", "1.8: reached"]
-    assert script("gpt").row_of(["a", "1", "2.0", "3"], found, 1.7)[7] == "1.7: MISSED"
+    assert gpt.row_of(["a", "1", "2.0", "3"], found, 1.7)[7] == "1.7: MISSED"
 
 
 @pytest.mark.usefixtures("plays")
 def test_quick_runs_print_their_tables(tmp_path, capsys):
-    gpt = script("gpt")
     words = ["quality", "--quick", "--runs", str(tmp_path / "runs"), "--seeds", "1", "2"]
     assert gpt.main(words) == 0
     printed = capsys.readouterr().out

@@ -1,10 +1,9 @@
 """The comparison by distance: its task, its counting and its pictures."""
 
-import importlib
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from pathlib import Path
 
+import ladder
 import pytest
 import torch
 from torch import nn
@@ -14,21 +13,9 @@ from polyhead.special_tokens import BOS, EOS
 
 pytestmark = pytest.mark.slow
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def _scripts_find_each_other(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    torch.manual_seed(0)
-
-
-def script(name):
-    return importlib.import_module(name)
-
 
 def test_the_task_is_to_write_different_letters_backwards():
-    task = script("ladder").QUICK
+    task = ladder.QUICK
     batches = task.sequences(1)
     lengths = set()
     for source, target, labels in (next(batches) for _ in range(20)):
@@ -41,9 +28,9 @@ def test_the_task_is_to_write_different_letters_backwards():
 
 
 def test_the_judge_has_every_length_and_sequences_of_its_own():
-    task = replace(script("ladder").QUICK, letters=26, shortest=10, longest=12)
+    task = replace(ladder.QUICK, letters=26, shortest=10, longest=12)
     unseen = {tuple(row.tolist()) for batch in task.unseen() for row in batch.source}
-    seen = task.sequences(script("ladder").SEEN_SEED)
+    seen = task.sequences(ladder.SEEN_SEED)
     assert {len(row) - 1 for row in unseen} == {10, 11, 12}
     assert not unseen & {tuple(row.tolist()) for _ in range(20) for row in next(seen).source}
 
@@ -87,7 +74,6 @@ class Walk:
 
 def test_accuracy_is_counted_by_distance():
     """One who knows the last four letters is right up to distance eight, and never beyond."""
-    ladder = script("ladder")
     found = ladder.judge(Mirror(ladder.QUICK.vocab, 4), ladder.QUICK)
     assert found.by_distance == {2: 1.0, 4: 1.0, 6: 1.0, 8: 1.0, 10: 0.0, 12: 0.0}
     assert found.exact == 0.5  # of the lengths 3, 4, 5, 6
@@ -96,7 +82,6 @@ def test_accuracy_is_counted_by_distance():
 
 def test_the_gradient_of_a_linear_network_is_a_power_of_its_weight():
     """tanh near 0 is a line: with W_h = ½, each place further back halves the gradient."""
-    ladder = script("ladder")
     task = ladder.QUICK
     config = LadderConfig(task.vocab, task.vocab, cell="rnn", d_model=8, context="none")
     model = Ladder(config).eval()
@@ -112,7 +97,6 @@ def test_the_gradient_of_a_linear_network_is_a_power_of_its_weight():
 
 
 def test_all_contestants_have_about_the_same_size():
-    ladder = script("ladder")
     counts = [
         sum(p.numel() for p in build().parameters())
         for build in ladder.builders(ladder.Task()).values()
@@ -123,9 +107,9 @@ def test_all_contestants_have_about_the_same_size():
 
 def test_a_quick_run_prints_both_tables_and_draws(tmp_path, capsys):
     picture = tmp_path / "ladder.svg"
-    assert script("ladder").main(["--quick", "--picture", str(picture)]) == 0
+    assert ladder.main(["--quick", "--picture", str(picture)]) == 0
     printed = capsys.readouterr().out
-    for name in (*script("ladder").RUNGS.values(), "Transformer"):
+    for name in (*ladder.RUNGS.values(), "Transformer"):
         assert f"| {name} |" in printed
         assert name in picture.read_text(encoding="utf-8")
     assert "| Transformer, untrained | 1 |" in printed

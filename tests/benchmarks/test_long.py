@@ -1,9 +1,13 @@
 """Comparisons at great length: peers compute what we compute, peaks are peaks, twins are twins."""
 
-import importlib
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
+import footprint
+import long
+import long_language
+import long_time
+import measuring
+import peers_long
 import pytest
 import torch
 
@@ -13,23 +17,10 @@ from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 
 pytestmark = pytest.mark.slow
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def _scripts_find_each_other(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    torch.manual_seed(0)
-
-
-def script(name):
-    return importlib.import_module(name)
-
 
 @pytest.fixture
 def measured(monkeypatch):
     """Footprints by a formula instead of a process: 100 MB, and 50 more a layer if ordinary."""
-    footprint = script("footprint")
     steps = []
 
     def measure(step):
@@ -48,10 +39,9 @@ def test_peers_with_our_weights_give_our_outputs_and_gradients(name):
 
     Ours do not look around the corner, and need one chunk to see all.
     """
-    peers = script("peers_long")
-    pytest.importorskip(peers.INSTALL[name][0])
-    ours = peers.without_biases(peers.Ours(16, 2, LSHAttention(chunk=8, n_rounds=1)))
-    theirs = peers.PEERS[name](ours, 16)
+    pytest.importorskip(peers_long.INSTALL[name][0])
+    ours = peers_long.without_biases(peers_long.Ours(16, 2, LSHAttention(chunk=8, n_rounds=1)))
+    theirs = peers_long.PEERS[name](ours, 16)
     ours.attention.kernel = LSHAttention(chunk=16, n_rounds=1)
     x = torch.randn(2, 16, 16, requires_grad=True)
     there, here = theirs(x), ours(x)
@@ -64,7 +54,6 @@ def test_peers_with_our_weights_give_our_outputs_and_gradients(name):
 def test_the_peak_counts_what_is_there_at_one_time_only(tmp_path):
     status = tmp_path / "status"
     status.write_text("Name:\tpython\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
-    footprint = script("footprint")
     assert footprint.resident("VmHWM", status) == 2 * 2**20
     assert footprint.resident("VmRSS", status) == 2**20
     with pytest.raises(MissingError, match="only Linux has"):
@@ -73,7 +62,6 @@ def test_the_peak_counts_what_is_there_at_one_time_only(tmp_path):
 
 def test_a_step_in_a_process_of_its_own_needs_at_least_what_it_must_hold():
     """The logits' gradient, the streams and the parameters exist at once."""
-    footprint = script("footprint")
     if not footprint.STATUS.exists():
         pytest.skip("peaks are read from /proc")
     found = footprint.measure(footprint.Step(length=8192, d_model=64, n_layers=1, update=True))
@@ -84,7 +72,6 @@ def test_a_step_in_a_process_of_its_own_needs_at_least_what_it_must_hold():
 
 
 def test_only_ordinary_stacks_keep_more_when_they_are_deeper():
-    footprint = script("footprint")
     small = {"length": 128, "d_model": 16, "n_heads": 2}
     kept = {
         (reversible, depth): footprint.take(
@@ -99,8 +86,8 @@ def test_only_ordinary_stacks_keep_more_when_they_are_deeper():
 
 def comparison(**seconds):
     """Return samples of 1000 tokens, three times, in these seconds."""
-    sample = script("measuring").Sample
-    return script("long_time").Comparison({k: [sample(1000, s)] * 3 for k, s in seconds.items()})
+    sample = measuring.Sample
+    return long_time.Comparison({k: [sample(1000, s)] * 3 for k, s in seconds.items()})
 
 
 def test_a_crossover_is_where_being_faster_begins_for_good():
@@ -110,14 +97,13 @@ def test_a_crossover_is_where_being_faster_begins_for_good():
         2048: comparison(LSH=1.0, local=0.5, dense=2.0),
         4096: comparison(LSH=1.0, local=0.5, dense=4.0),
     }
-    crossover = script("long_time").crossover
-    assert (crossover(found, "LSH"), crossover(found, "local")) == (2048, 1024)
-    assert crossover({512: comparison(LSH=2.0, dense=1.0)}, "LSH") is None
+    assert (long_time.crossover(found, "LSH"), long_time.crossover(found, "local")) == (2048, 1024)
+    assert long_time.crossover({512: comparison(LSH=2.0, dense=1.0)}, "LSH") is None
 
 
 def test_the_memory_of_reversible_stacks_is_held_to_a_tenth(measured, capsys, tmp_path):
     figure = tmp_path / "memory.svg"
-    assert script("long").main(["memory", "--figure", str(figure)]) == 0
+    assert long.main(["memory", "--figure", str(figure)]) == 0
     out = capsys.readouterr().out
     assert [step.n_layers for step in measured] == [n for n in (2, 4, 8, 12, 24) for _ in "ab"]
     # 104 MB at two layers, 148 at twenty-four
@@ -127,9 +113,7 @@ def test_the_memory_of_reversible_stacks_is_held_to_a_tenth(measured, capsys, tm
 
 
 def test_the_twin_has_the_same_parameters_and_has_dense_attention():
-    words = dict(
-        pair.split("=", 1) for pair in script("long_language").twin(("local", "lsh"), 2048)
-    )
+    words = dict(pair.split("=", 1) for pair in long_language.twin(("local", "lsh"), 2048))
     assert words["model.stack.attention"] == '["full", "lsh"]'
     assert words["model.stack.lsh.chunk"] == "2048"
     sparse = StackConfig(2, 16, 2, 32, norm="pre", attention=("local", "lsh"))
@@ -145,7 +129,7 @@ def test_a_quick_run_trains_both_and_tells_the_difference(tmp_path, monkeypatch,
     monkeypatch.setenv("POLYHEAD_DATA", str(tmp_path))
     words = ["language", "--quick", "--recipe", "gpt-shakespeare-small", "--runs", str(tmp_path)]
     pattern = ['model.stack.attention=["local", "lsh"]', "model.stack.lsh.chunk=16"]
-    assert script("long").main([*words, *pattern]) == 0
+    assert long.main([*words, *pattern]) == 0
     out = capsys.readouterr().out
     assert "| sparse | 1 | 4 |" in out
     assert "| dense | 1 | 4 |" in out
@@ -154,18 +138,5 @@ def test_a_quick_run_trains_both_and_tells_the_difference(tmp_path, monkeypatch,
 
 @pytest.mark.parametrize(("mode", "rows"), [("time", "| 128 |"), ("short", "| 32 |")])
 def test_a_quick_run_measures_all_systems(mode, rows, capsys):
-    assert script("long").main([mode, "--quick", "--rounds", "1"]) == 0
+    assert long.main([mode, "--quick", "--rounds", "1"]) == 0
     assert capsys.readouterr().out.count(rows) == 2  # while measuring, and in the table
-
-
-def test_a_record_goes_to_the_results_with_its_picture(tmp_path, monkeypatch):
-    long, measuring = script("long"), script("measuring")
-    monkeypatch.setattr(measuring, "RESULTS", tmp_path / "RESULTS.md")
-    monkeypatch.setattr(measuring, "FOLDER", tmp_path)
-    panel = script("curves").Panel("a title", "x", {"one": [(1, 1), (2, 10)]}, logarithmic=True)
-    monkeypatch.setitem(long.MODES, "time", long.Mode(lambda _: (["a line"], [panel]), "H", ""))
-    long.main(["time", "--record"])
-    written = (tmp_path / "RESULTS.md").read_text()
-    assert written.startswith("## H\n")
-    assert written.endswith("a line\n\n![a title](long_time.svg)\n")
-    assert (tmp_path / "long_time.svg").exists()

@@ -1,22 +1,12 @@
 """The comparison of pre-trained nets: its samples, its clock, and what it says without data."""
 
-import importlib
-from pathlib import Path
-
 import pytest
+import reviews
 
 pytestmark = pytest.mark.slow
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
-
-@pytest.fixture
-def reviews(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("reviews")
-
-
-def test_samples_are_drawn_by_their_seed_and_survive_being_written(reviews, tmp_path):
+def test_samples_are_drawn_by_their_seed_and_survive_being_written(tmp_path):
     path = tmp_path / "train.tsv"
     path.write_text(
         "id\tdocument\tlabel\n" + "".join(f"{n}\treview {n}\t{n % 2}\n" for n in range(50)),
@@ -35,7 +25,7 @@ def test_samples_are_drawn_by_their_seed_and_survive_being_written(reviews, tmp_
     assert reviews.examples(part) == found
 
 
-def test_the_watch_forgets_the_first_half(reviews):
+def test_the_watch_forgets_the_first_half():
     watch = reviews.Watch()
     watch.moments = [0.0, 50.0, 100.0, 102.0, 104.0, 106.0]
     assert watch.seconds == pytest.approx(2.0)

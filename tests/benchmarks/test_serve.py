@@ -1,25 +1,19 @@
 """The server's benchmark counts what came back, and keeps its clock."""
 
-import importlib
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
+import serve
+import serve_client
 
 pytestmark = pytest.mark.slow
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def _scripts_find_each_other(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-
 
 def test_quantiles_and_rates_are_those_of_the_answers():
-    client = importlib.import_module("serve_client")
-    load = client.Load(2.0, Counter({200: 100, 429: 50}), [n / 100 for n in range(100, 0, -1)])
+    load = serve_client.Load(
+        2.0, Counter({200: 100, 429: 50}), [n / 100 for n in range(100, 0, -1)]
+    )
     assert load.rate == 50
     assert load.quantile(0.5) == pytest.approx(0.51)
     assert load.quantile(0.99) == pytest.approx(1.0)
@@ -27,17 +21,11 @@ def test_quantiles_and_rates_are_those_of_the_answers():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_the_whole_benchmark_runs_with_a_tiny_model(tiny_run, tmp_path, capsys):
-    serve = importlib.import_module("serve")
     source = tmp_path / "some.ko"
     source.write_text("내일 회의가 있어요.\n오늘은 금요일입니다.\n", encoding="utf-8")
     words = ["--quick", "--model", str(tiny_run), "--source", str(source), "--beam", "1"]
     assert serve.main(words) == 0
     out = capsys.readouterr().out
-    for part in (
-        "library, one by one",
-        "64 clients",
-        "70% of the capacity",
-        "only 200, 429, 503: kept",
-    ):
+    for part in ("library, one by one", "64 clients", "70% of the capacity",
+                 "only 200, 429, 503: kept", "memory after 40 and 400 requests"):  # fmt: skip
         assert part in out
-    assert "memory after 40 and 400 requests" in out

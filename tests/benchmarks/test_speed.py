@@ -1,13 +1,16 @@
 """The benchmarks compare like with like: peers compute what we compute, clocks are read right."""
 
 import copy
-import gc
-import importlib
 import json
 from pathlib import Path
 
+import decoding_speed as decoding
+import measuring
+import multi30k
+import peers
 import pytest
 import torch
+import training_speed as speed
 
 from polyhead.data.batches.base import pad
 from polyhead.data.batches.translation import collate
@@ -23,21 +26,8 @@ VOCAB = 23
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.fixture(autouse=True)
-def _scripts_find_each_other(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.setattr(gc, "collect", lambda: 0)  # it takes a while once transformers is loaded
-    torch.manual_seed(0)
-
-
-def script(name):
-    return importlib.import_module(name)
-
-
 def need_transformers():
-    return pytest.importorskip(
-        "transformers", reason="transformers is not installed: pip install 'polyhead[hf]'"
-    )
+    pytest.importorskip("transformers")
 
 
 def small(**changes):
@@ -68,20 +58,27 @@ def batch_with_padding():
 # --- the peers ---
 
 
+def n_learned(model):
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def assert_equal_where_real(found, expected, target):
+    real = target != PAD
+    torch.testing.assert_close(found[real], expected[real], rtol=0, atol=1e-4)
+
+
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_marian_with_our_weights_gives_our_logits(attention, activation):
     need_transformers()
     config = small(activation=activation)
     model, (source, target) = opinionated(config), batch_with_padding()
-    marian = script("peers").to_marian(model, config, attention=attention)
-    with torch.inference_mode():
-        theirs = marian(
-            input_ids=source, attention_mask=(source != PAD).long(), decoder_input_ids=target
-        ).logits
-        ours = model(source, target)
-    real = target != PAD
-    torch.testing.assert_close(theirs[real], ours[real], rtol=0, atol=1e-4)
+    marian = peers.to_marian(model, config, attention=attention)
+    assert n_learned(marian) == n_learned(model)
+    theirs = marian(
+        input_ids=source, attention_mask=(source != PAD).long(), decoder_input_ids=target
+    ).logits
+    assert_equal_where_real(theirs, model(source, target), target)
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -89,33 +86,31 @@ def test_marian_with_our_weights_gives_our_logits(attention, activation):
 def test_torch_with_our_weights_gives_our_logits(norm):
     config = small(norm=norm)
     model, (source, target) = opinionated(config), batch_with_padding()
-    theirs = script("peers").to_torch(model, config).train()  # not the fast path of inference …
+    theirs = peers.to_torch(model, config).train()  # not the fast path of inference …
     for part in theirs.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0  # … but without its chance
+    assert n_learned(theirs) == n_learned(model)
     for rows in (slice(None), slice(0, 1)):  # with padding in the source, and without
-        real = target[rows] != PAD
-        found, expected = theirs(source[rows], target[rows]), model(source[rows], target[rows])
-        torch.testing.assert_close(found[real], expected[real], rtol=0, atol=1e-4)
+        read = source[rows], target[rows]
+        assert_equal_where_real(theirs(*read), model(*read), target[rows])
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_torch_as_built_differs_only_by_the_norm_after_the_last_norm():
     config = small()
     model, (source, target) = opinionated(config), batch_with_padding()
-    theirs = script("peers").to_torch(model, config, as_built=True)
+    theirs = peers.to_torch(model, config, as_built=True)
     for side in (theirs.transformer.encoder, theirs.transformer.decoder):
         assert isinstance(side.norm, torch.nn.LayerNorm)
         side.norm = None
-    real = target != PAD
     with torch.no_grad():
-        found, expected = theirs(source, target), model(source, target)
-    torch.testing.assert_close(found[real], expected[real], rtol=0, atol=1e-4)
+        assert_equal_where_real(theirs(source, target), model(source, target), target)
 
 
 def test_peers_drop_out_where_we_do():
     """Not on attention weights and activations, unless it is meant to be as its users have it."""
-    peers, config = script("peers"), small(dropout=0.1)
+    config = small(dropout=0.1)
     model = Transformer(config)
     for as_built, expected in ((False, 0.0), (True, 0.1)):
         transformer = peers.to_torch(model, config, as_built=as_built).transformer
@@ -123,17 +118,6 @@ def test_peers_drop_out_where_we_do():
             assert layer.self_attn.dropout == layer.multihead_attn.dropout == expected
             assert layer.dropout.p == expected
             assert layer.dropout1.p == layer.dropout2.p == layer.dropout3.p == 0.1
-
-
-def test_all_have_as_many_parameters_to_learn():
-    need_transformers()
-    peers, config = script("peers"), small()
-    model = Transformer(config)
-    sizes = {
-        sum(p.numel() for p in one.parameters() if p.requires_grad)
-        for one in (model, peers.to_marian(model, config), peers.to_torch(model, config))
-    }
-    assert len(sizes) == 1
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +138,7 @@ def beginner():
 @pytest.mark.parametrize("beam", [1, 5])
 def test_both_searches_write_the_same(beam, beginner):
     need_transformers()
-    peers, decoding, config = script("peers"), script("decoding_speed"), small()
+    config = small()
     batches = decoding.batches_of(sentences([3, 5, 5, 7, 2, 9, 4, 4, 6, 6], end=True), 4)
     ends = {}
     for model in (beginner, opinionated(config)):
@@ -172,7 +156,6 @@ def test_both_searches_write_the_same(beam, beginner):
 
 def test_forbidding_the_special_tokens_by_the_bias_is_as_good(beginner):
     need_transformers()
-    peers, decoding = script("peers"), script("decoding_speed")
     batches = decoding.batches_of(sentences([3, 5, 5, 7, 2, 9], end=True), 4)
     beginner = copy.deepcopy(beginner)
     words = beginner.embed_target.tokens.weight
@@ -193,16 +176,13 @@ def task(**changes):
     lengths = [3, 4, 5, 6, 7, 8] * 4
     pairs = list(zip(sentences(lengths, end=True), sentences(lengths, end=True), strict=True))
     values = {"max_tokens": 64, "steps": 2, **changes}
-    return script("training_speed").Task(pairs, small(dropout=0.1), **values)
+    return speed.Task(pairs, small(dropout=0.1), **values)
 
 
-@pytest.mark.parametrize(
-    "name", ["polyhead", "marian", "torch", "torch-as-built", "marian-our-batches"]
-)
+@pytest.mark.parametrize("name", speed.CONTESTANTS)
 def test_every_contestant_learns_and_counts_real_tokens(name, monkeypatch):
     if name.startswith("marian"):
         need_transformers()
-    speed = script("training_speed")
     one = task(steps=3)
     models = []
     remember(monkeypatch, models)
@@ -223,7 +203,7 @@ def test_every_contestant_learns_and_counts_real_tokens(name, monkeypatch):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_peers_lose_what_we_lose(smoothing):
-    speed, peers, config = script("training_speed"), script("peers"), small(dropout=0.0)
+    config = small(dropout=0.0)
     model, batch = opinionated(config), next(task().random_batches())
     assert PAD in batch.labels
     expected = TranslationLoss(PAD, smoothing)(model, batch)
@@ -237,7 +217,6 @@ def test_the_peers_lose_what_we_lose(smoothing):
 
 def remember(monkeypatch, models):
     """Keep hold of whichever model a contestant trains: the last one that is made."""
-    speed, peers = script("training_speed"), script("peers")
 
     def wrapped(make):
         def remembering(*arguments, **options):
@@ -255,7 +234,7 @@ def remember(monkeypatch, models):
 def test_random_batches_fill_the_budget_on_average():
     """Compared with the definition: draw batches of that size, and pad them."""
     one = task(max_tokens=100)
-    size = script("training_speed").random_batch_size(one.pairs, 100)
+    size = speed.random_batch_size(one.pairs, 100)
 
     def mean_cost(size):
         order = torch.Generator().manual_seed(5)
@@ -283,7 +262,6 @@ class Table:
 
 
 def test_outputs_that_differ_at_a_tie_are_counted_apart():
-    decoding = script("decoding_speed")
     batches = [torch.full((5, 3), 5)]
     ours = [[9, 7, EOS], [9, 7, EOS], [9, 7, EOS], [9, 9, EOS], [9, 7]]
     theirs = [[9, 7, EOS], [9, 8, EOS], [9, 6, EOS], [9, 7, EOS], [9, 7, EOS]]
@@ -294,7 +272,6 @@ def test_outputs_that_differ_at_a_tie_are_counted_apart():
 
 
 def test_different_outputs_are_not_measured(monkeypatch):
-    decoding = script("decoding_speed")
     monkeypatch.setattr(decoding, "decode_ours", lambda *_: [[9, 7, EOS]])
     monkeypatch.setattr(decoding, "decode_theirs", lambda *_: [[9, 8, EOS]])
     batches = [torch.full((1, 3), 5)]
@@ -315,12 +292,12 @@ def test_minutes_come_from_the_run_and_reach_its_last_step(tmp_path):
     ]
     lines = "".join(json.dumps(entry) + "\n" for entry in entries)
     (tmp_path / "metrics.jsonl").write_text(lines)
-    assert script("multi30k").training_time(tmp_path) == (125, 5.0)
+    assert multi30k.training_time(tmp_path) == (125, 5.0)
 
 
 def test_case_counts_only_where_it_should():
     references = ["A man rides a red bicycle through the old town .", "Two dogs are playing ."]
-    quality = script("multi30k").measure([text.lower() for text in references], references)
+    quality = multi30k.measure([text.lower() for text in references], references)
     assert quality.lowercased == pytest.approx(100)
     assert quality.cased < 99
     assert quality.chrf < 99
@@ -350,13 +327,13 @@ class FakeClock:
             self.log.append(name)
             return units
 
-        return script("measuring").Contestant(name, work)
+        return measuring.Contestant(name, work)
 
 
 def test_contestants_take_turns_and_each_round_begins_with_another():
     clock = FakeClock()
     three = [clock.contestant(name, 6, [1.0, 2.0, 3.0, 4.0]) for name in "abc"]
-    samples = script("measuring").interleave(three, 4, clock=clock, tell=lambda _: None)
+    samples = measuring.interleave(three, 4, clock=clock, tell=lambda _: None)
     assert "".join(clock.log) == "abcbcacababc"
     assert list(samples) == ["a", "b", "c"]
     for found in samples.values():
@@ -366,7 +343,7 @@ def test_contestants_take_turns_and_each_round_begins_with_another():
 
 def test_ratios_are_taken_within_a_round():
     """The machine is ten times slower in every round; ours stays 2, 3 and 2.5 times faster."""
-    measuring, clock = script("measuring"), FakeClock()
+    clock = FakeClock()
     both = [
         clock.contestant("ours", 100, [1.0, 10.0, 100.0]),
         clock.contestant("peer", 100, [2.0, 30.0, 250.0]),
@@ -378,7 +355,6 @@ def test_ratios_are_taken_within_a_round():
 
 
 def test_the_ranking_says_which_bars_are_reached():
-    measuring = script("measuring")
     sample = measuring.Sample
     samples = {
         "ours": [sample(3000, 1.0)] * 3,
@@ -396,21 +372,8 @@ def test_the_ranking_says_which_bars_are_reached():
     assert cells["other"] == ["1,500 (1,500 to 1,500)", "2.00 (2.00 to 2.00)", "none"]
 
 
-def test_the_environment_is_all_that_is_needed_to_do_it_again(monkeypatch):
-    measuring = script("measuring")
-    monkeypatch.setattr(measuring.os, "getloadavg", lambda: (3.25, 1.0, 1.0))
-    text = "\n".join(measuring.environment("training_speed.py", ["--rounds", "5", "--x", "a b"]))
-    assert "`python benchmarks/training_speed.py --rounds 5 --x 'a b'`" in text
-    assert f"torch {torch.__version__}" in text
-    assert measuring.processor() in text
-    assert "1 threads in torch" in text  # as tests/conftest.py has it
-    assert "3.2; THE MACHINE WAS BUSY" in text
-    monkeypatch.setattr(measuring.os, "getloadavg", lambda: (0.1, 1.0, 1.0))
-    assert "BUSY" not in "\n".join(measuring.environment("training_speed.py", []))
-
-
 def test_a_section_is_appended_and_nothing_before_it_changes(tmp_path):
-    measuring, path = script("measuring"), tmp_path / "RESULTS.md"
+    path = tmp_path / "RESULTS.md"
     path.write_text("# Results\n\nAs they are.\n\n\n")
     measuring.record(path, "Speed", ["fast"])
     measuring.record(path, "Speed", ["faster"])
@@ -420,7 +383,7 @@ def test_a_section_is_appended_and_nothing_before_it_changes(tmp_path):
 
 
 def test_a_row_goes_to_the_end_of_its_own_table(tmp_path):
-    measuring, path = script("measuring"), tmp_path / "RESULTS.md"
+    path = tmp_path / "RESULTS.md"
     path.write_text("# Results\n\n## Quality\n\n| a | b |\n|---|---|\n\n## Speed\n\n| c |\n|---|\n")
     measuring.record_row(path, "Quality", ["a", "b"], ["1", "2"])
     measuring.record_row(path, "Quality", ["a", "b"], ["3", "4"])
@@ -436,15 +399,14 @@ def test_a_row_goes_to_the_end_of_its_own_table(tmp_path):
 
 def test_the_results_have_a_table_for_quality(tmp_path):
     """RESULTS.md has the columns that multi30k.py writes."""
-    measuring, quality = script("measuring"), script("multi30k")
     path = tmp_path / "RESULTS.md"
     path.write_text((BENCHMARKS / "RESULTS.md").read_text(encoding="utf-8"), encoding="utf-8")
     values = {
-        (s, w): quality.Quality(1, 2, 3, ())
+        (s, w): multi30k.Quality(1, 2, 3, ())
         for s in ("val", "test_2016_flickr")
         for w in ("greedy", "beam")
     }
-    row = quality.row_of(["r", "1", "2", "3"], quality.DecodeConfig(), values)
-    assert len(row) == len(quality.COLUMNS)
-    measuring.record_row(path, quality.HEADING, quality.COLUMNS, row)
+    row = multi30k.row_of(["r", "1", "2", "3"], multi30k.DecodeConfig(), values)
+    assert len(row) == len(multi30k.COLUMNS)
+    measuring.record_row(path, multi30k.HEADING, multi30k.COLUMNS, row)
     assert measuring.table_row(row) in path.read_text(encoding="utf-8").split("\n")

@@ -1,9 +1,0 @@
-"""For all tests of conversion: the same random numbers every time."""
-
-import pytest
-import torch
-
-
-@pytest.fixture(autouse=True)
-def _same_numbers_every_time():
-    torch.manual_seed(0)
