@@ -113,7 +113,7 @@ def test_a_full_disk_is_an_error_and_the_old_directory_stays(sealed, monkeypatch
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     if failing != "write":
-        monkeypatch.setattr(os, {"fsync": "fsync", "rename": "rename"}[failing], full)
+        monkeypatch.setattr(os, failing, full)
         monkeypatch.setattr(store, "_exchange", lambda *_: False)
 
     with (
@@ -133,27 +133,16 @@ def test_a_full_disk_is_an_error_and_the_old_directory_stays(sealed, monkeypatch
 # Verifying
 
 
-def test_every_flipped_bit_is_detected(sealed):
-    random = Random(0)
-    for path in sorted(p for p in sealed.rglob("*") if p.is_file() and p.stat().st_size):
-        good = path.read_bytes()
-        places = range(len(good)) if len(good) < 300 else random.sample(range(len(good)), 200)
-        for place in places:
-            bad = bytearray(good)
-            bad[place] ^= 1 << random.randrange(8)
-            path.write_bytes(bad)
-            with pytest.raises(CheckpointError):
-                store.verify(sealed)
-        path.write_bytes(good)
-    store.verify(sealed)
-
-
-def test_every_truncation_and_addition_is_detected(sealed):
+def test_every_flipped_bit_truncation_and_addition_is_detected(sealed):
     random = Random(0)
     for path in sorted(p for p in sealed.rglob("*") if p.is_file()):
         good = path.read_bytes()
         lengths = random.sample(range(len(good)), min(len(good), 100))
-        for bad in [*(good[:length] for length in lengths), good + b" ", good + b"\n"]:
+        damaged = [*(good[:length] for length in lengths), good + b" ", good + b"\n"]
+        for place in random.sample(range(len(good)), min(len(good), 300)):
+            bit = 1 << random.randrange(8)
+            damaged.append(good[:place] + bytes([good[place] ^ bit]) + good[place + 1 :])
+        for bad in damaged:
             path.write_bytes(bad)
             with raises(CheckpointError, "damaged"):
                 store.verify(sealed)
@@ -186,17 +175,12 @@ def test_names_outside_the_directory_are_refused(sealed, name):
     assert len(str(e.value)) < 300
 
 
-@pytest.mark.parametrize("content", ["[]", "1", '{"data.bin": 5}', "[" * 10**6, "\xff", "{}"])
+@pytest.mark.parametrize("content", ["[]", "1", '{"data.bin": 5}', "[" * 10**6, "\xff", "{}", None])
 def test_manifests_of_another_form_are_refused(sealed, content):
-    (sealed / "manifest.json").write_bytes(content.encode("latin-1"))
-    with raises(CheckpointError, "damaged"):
-        store.verify(sealed)
-
-
-def test_a_huge_manifest_is_not_read(sealed):
     with (sealed / "manifest.json").open("r+b") as file:
-        file.truncate(2**40)  # a sparse file
-    with raises(CheckpointError, "damaged", "manifest.json"):
+        file.truncate(0 if content else 2**40)  # a sparse file, which is not read
+        file.write((content or "").encode("latin-1"))
+    with raises(CheckpointError, "damaged"):
         store.verify(sealed)
 
 
@@ -246,20 +230,16 @@ def test_checkpoints_are_sorted_by_number_and_other_names_ignored(tmp_path):
     assert [step for step, _ in store.list_checkpoints(tmp_path)] == [3, 99_999_999, 10**8]
 
 
-def test_the_last_checkpoints_and_the_spared_one_are_kept(tmp_path):
-    folders = dict(zip(range(1, 8), checkpoints(tmp_path, *range(1, 8)), strict=True))
-    store.remove_old_checkpoints(tmp_path, folders[7], keep=3, spare=folders[2])
-    assert [step for step, _ in store.list_checkpoints(tmp_path)] == [2, 5, 6, 7]
-    store.remove_old_checkpoints(tmp_path, folders[7], keep=1, spare=None)
-    assert [step for step, _ in store.list_checkpoints(tmp_path)] == [7]
+def test_the_last_valid_checkpoints_and_the_spared_one_are_kept(tmp_path):
+    def kept_after(step, **options):
+        store.remove_old_checkpoints(tmp_path, store.checkpoint_path(tmp_path, step), **options)
+        return [step for step, _ in store.list_checkpoints(tmp_path)]
 
-
-def test_a_newer_damaged_checkpoint_does_not_displace_valid_ones(tmp_path):
-    folders = dict(zip((4, 8, 12), checkpoints(tmp_path, 4, 8, 12), strict=True))
-    (folders[12] / "data.bin").write_bytes(b"")
-    checkpoints(tmp_path, 9)  # after a roll-back to step 8
-    store.remove_old_checkpoints(tmp_path, store.checkpoint_path(tmp_path, 9), keep=2, spare=None)
-    assert [step for step, _ in store.list_checkpoints(tmp_path)] == [8, 9]
+    folders = checkpoints(tmp_path, *range(1, 8))
+    assert kept_after(7, keep=3, spare=folders[1]) == [2, 5, 6, 7]
+    (folders[6] / "data.bin").write_bytes(b"")
+    assert kept_after(6, keep=2, spare=None) == [5, 6]  # after a roll-back from 7, now damaged
+    assert kept_after(6, keep=1, spare=None) == [6]
 
 
 def test_only_drafts_are_removed(tmp_path):

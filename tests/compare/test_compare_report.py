@@ -81,26 +81,6 @@ NONE, DOT = row_of("none", "last state"), row_of("dot", "dot, sᵀh", 0.2)
 # Progress and results
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(1.0, "1 second"), (20.0, "20 seconds"), (60.0, "1 minute"), (90.0, "1.5 minutes")],
-)
-def test_budgets_are_shown_with_the_right_plural(seconds, said):
-    assert str(Budget(seconds, "seconds")) == said
-
-
-@pytest.mark.parametrize(
-    ("seconds", "n", "said"),
-    [
-        (20.0, 3, " (1 minute of training left in all)"),
-        (1200.0, 9, " (180 minutes of training left in all)"),
-        (5.0, 1, ""),
-    ],
-)
-def test_the_time_left_is_shown_with_the_right_plural(tmp_path, seconds, n, said):
-    assert runner.time_left(plan_of(tmp_path, seconds), n) == said
-
-
 def test_finished_systems_are_not_counted_as_left(tmp_path, monkeypatch):
     write_json(tmp_path / "results" / "gru-1.json", RESULT)
     monkeypatch.setattr(runner, "read_shared", lambda *_: Mock(pairs=[]))

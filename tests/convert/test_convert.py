@@ -6,7 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 from expected_errors import raises
-from foreign_models import make_gpt, make_marian, make_vit, shaken, write_ours, write_theirs
+from foreign_models import (
+    change_config,
+    make_gpt,
+    make_marian,
+    make_vit,
+    shaken,
+    write_ours,
+    write_theirs,
+)
 from torch import nn
 
 from polyhead.checkpoint.model_dir import load_model, weights_of
@@ -18,6 +26,7 @@ from polyhead.convert.weight_names import require_fit
 from polyhead.decoding.batch import search
 from polyhead.decoding.config import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
+from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERTConfig, bert_stack
 from polyhead.models.electra import Electra, ElectraConfig
@@ -56,10 +65,7 @@ ORIGINALS = {
     "bert, untied": (lambda: bert("BertForMaskedLM", tie_word_embeddings=False), "bert"),
     "bert, pre-trained": (lambda: bert("BertForPreTraining"), "bert"),
     "bert, alone": (lambda: bert("BertModel", **WIDE), "classifier"),
-    "bert, fine-tuned": (
-        lambda: bert("BertForSequenceClassification", num_labels=3),
-        "classifier",
-    ),
+    "bert, fine-tuned": (lambda: bert("BertForSequenceClassification", num_labels=3), "classifier"),
     "electra's generator": (lambda: electra("ElectraForMaskedLM"), "bert"),
     "electra's discriminator alone": (lambda: electra("ElectraForPreTraining"), "classifier"),
     "electra, alone": (lambda: electra("ElectraModel"), "classifier"),
@@ -136,19 +142,14 @@ def test_a_files_names_are_written_and_not_the_librarys(tmp_path):
 
 @pytest.mark.parametrize("original", ["bert, fine-tuned", "electra, fine-tuned", "vit"])
 @pytest.mark.parametrize("kind", ["multi_label_classification", "regression"])
-def test_models_that_do_not_choose_one_class_are_refused(original, kind, tmp_path):
+def test_only_models_that_choose_one_class_are_read(original, kind, tmp_path):
     model = ORIGINALS[original][0]()
     model.config.problem_type = kind
     write_theirs(model, tmp_path / "theirs")
     with raises(CheckpointError, "unsupported_config_value", "problem_type", kind):
         import_model(str(tmp_path / "theirs"), tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
-
-
-def test_a_classifier_that_says_it_chooses_one_class_is_read(tmp_path):
-    model = ORIGINALS["bert, fine-tuned"][0]()
-    model.config.problem_type = "single_label_classification"
-    write_theirs(model, tmp_path / "theirs")
+    change_config(tmp_path / "theirs", problem_type="single_label_classification")
     assert import_model(str(tmp_path / "theirs"), tmp_path / "ours").parity.equal
 
 
@@ -283,6 +284,7 @@ def test_a_translator_of_ours_gives_the_same_translations_in_transformers(tie, t
 
 
 SMALL_PRE = replace(GPTConfig().stack, n_layers=1, d_model=8, n_heads=2)
+MIXTURE = StackConfig(experts=ExpertsConfig(4))
 OURS = {
     "gpt": GPTConfig(19, 11, stack=SMALL_PRE),
     "bert": BERTConfig(19, 11, stack=bert_stack(1, 8, 2)),
@@ -329,6 +331,7 @@ def test_configurations_that_are_not_ours_are_refused(read, values, code):
         ("vit", ViTConfig(positions="rotary"), "positions = 'rotary'"),
         ("transformer", TransformerConfig(stack=StackConfig(norm_eps=1e-6)), "norm_eps"),
         ("transformer", TransformerConfig(stack=StackConfig(norm="pre")), "norm = 'pre'"),
+        ("transformer", TransformerConfig(stack=MIXTURE), "experts = 4"),
         ("ladder", None, "ladder"),
     ],
 )

@@ -77,9 +77,6 @@ def test_a_prompt_has_the_ids_of_the_original(prompt, writer, theirs):
     expected = theirs(prompt, split_special_tokens=True)["input_ids"]
     assert in_their_numbers(writer, writer.encode(prompt)) == expected
     assert "".join(stream_text(writer.tokenizer, [EOS], writer.encode(prompt))) == prompt
-
-
-def test_an_empty_prompt_stands_after_the_end_of_a_text(writer, theirs):
     assert in_their_numbers(writer, writer.encode("")) == [theirs.eos_token_id]
 
 
@@ -99,28 +96,22 @@ def test_greedy_writing_after_line_ends_is_that_of_the_original(prompt, writer, 
     assert writer.generate(prompt, options=options) == expected.rstrip("\ufffd")
 
 
-def written(writer, text, monkeypatch, prompt=""):
-    """Return the text shown for these tokens; END is the end token."""
-    first, *others = text.split(END)
-    ids = writer.tokenizer.encode(first)[:-1]
-    for other in others:
-        ids += [EOS, *writer.tokenizer.encode(other)[:-1]]
+@pytest.mark.parametrize(
+    ("prompt", "ids_of", "shown"),
+    [
+        ("", "\n".join(LINES * 9), "\n".join(LINES * 9)),
+        ("", f"the film\nwas{END}good", "the film\nwas"),
+        ("", f"{END}good", ""),
+        ("the film ", " was good", " was good"),
+    ],
+)
+def test_line_ends_and_spaces_are_written_until_the_end_token(
+    prompt, ids_of, shown, writer, monkeypatch
+):
+    first, *others = (writer.tokenizer.encode(part)[:-1] for part in ids_of.split(END))
+    ids = [*first, *(id for other in others for id in (EOS, *other))]
     monkeypatch.setattr("polyhead.pipelines.text_generator.generate", lambda *_: iter(ids))
-    return writer.generate(prompt)
-
-
-def test_a_line_end_is_written_and_the_text_continues(writer, monkeypatch):
-    text = "\n".join(LINES * 9)
-    assert written(writer, text, monkeypatch) == text
-
-
-def test_the_end_of_a_text_ends_the_writing(writer, monkeypatch):
-    assert written(writer, f"the film\nwas{END}good", monkeypatch) == "the film\nwas"
-    assert written(writer, f"{END}good", monkeypatch) == ""
-
-
-def test_a_space_after_a_space_is_written(writer, monkeypatch):
-    assert written(writer, " was good", monkeypatch, "the film ") == " was good"
+    assert writer.generate(prompt) == shown
 
 
 def test_steps_end_where_the_text_ends(writer):

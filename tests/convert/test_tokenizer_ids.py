@@ -8,6 +8,7 @@ import pytest
 import sentencepiece
 import torch
 from expected_errors import raises
+from foreign_models import make_gpt, make_marian
 
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.convert.conversion import export_model, import_model
@@ -24,19 +25,14 @@ hf = pytest.importorskip("transformers")
 LINES = ["the cat sat on the mat", "a cat and a dog", "the dog ran", "on and on ran the cat"]
 
 
-def bert_words(folder):
+def bert(folder):
     folder.mkdir(parents=True, exist_ok=True)
     words = ["[PAD]", "a", "the", "[CLS]", "cat", "dog", "##s", "[SEP]", "[MASK]", "[UNK]", "##at",
              "s", "m", "!", "서", "##울"]  # fmt: skip
     (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    return len(words)
-
-
-def bert(folder):
-    n = bert_words(folder)
     sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3}
-    config = hf.BertConfig(vocab_size=n, intermediate_size=8, max_position_embeddings=14, **sizes)
-    hf.BertForMaskedLM(config).save_pretrained(folder)
+    sizes |= {"vocab_size": len(words), "intermediate_size": 8, "max_position_embeddings": 14}
+    hf.BertForMaskedLM(hf.BertConfig(**sizes)).save_pretrained(folder)
     return folder
 
 
@@ -78,23 +74,18 @@ def byte_names():
     return [chr(byte) for byte in shown] + [chr(256 + i) for i in range(len(rest))]
 
 
-def gpt_words(folder):
+def gpt(folder):
     folder.mkdir(parents=True, exist_ok=True)
     merges = ["t h", "th e", "Ġ c", "a t", "Ġc at"]
     names = [*byte_names(), *(merge.replace(" ", "") for merge in merges), "<|endoftext|>"]
     (folder / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
     (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
-    return len(names)
-
-
-def gpt(folder, vocab):
-    sizes = {"n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 13}
-    hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=vocab, **sizes)).save_pretrained(folder)
+    make_gpt(len(names)).save_pretrained(folder)
     return folder
 
 
 def test_gpt2s_bytes_keep_their_meaning_under_our_numbers(tmp_path):
-    folder = gpt(tmp_path / "theirs", gpt_words(tmp_path / "theirs"))
+    folder = gpt(tmp_path / "theirs")
     report = import_model(str(folder), tmp_path / "ours")
     assert report.parity.equal
     saved = model_folder.load_model(tmp_path / "ours")
@@ -136,17 +127,10 @@ def marian(folder):
     settings = {"source_lang": "xx", "target_lang": "yy", "model_max_length": 40}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     pad = table["<pad>"]
-    config = hf.MarianConfig(
-        vocab_size=len(names), d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=8,
-        decoder_ffn_dim=8, encoder_attention_heads=2, decoder_attention_heads=2,
-        scale_embedding=True, activation_function="swish", max_position_embeddings=40,
-        pad_token_id=pad, decoder_start_token_id=pad, eos_token_id=0, forced_eos_token_id=None,
-    )  # fmt: skip
-    model = hf.MarianMTModel(config)
-    model.final_logits_bias = torch.randn_like(model.final_logits_bias)
-    with torch.no_grad():
-        model.model.shared.weight.normal_()
-    model.save_pretrained(folder)
+    make_marian(
+        pad=pad, start=pad, vocab_size=len(names), max_position_embeddings=40,
+        activation_function="swish",
+    ).save_pretrained(folder)  # fmt: skip
     return folder
 
 
@@ -213,8 +197,7 @@ def test_a_tokenizer_that_was_tampered_with_is_refused(tmp_path):
 
 @pytest.mark.parametrize("family", ["bert", "gpt"])
 def test_an_imported_model_learns_further_with_its_own_tokenizer(family, tmp_path):
-    folder = tmp_path / "theirs"
-    bert(folder) if family == "bert" else gpt(folder, gpt_words(folder))
+    folder = {"bert": bert, "gpt": gpt}[family](tmp_path / "theirs")
     import_model(str(folder), tmp_path / "ours")
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES * 5), encoding="utf-8")
     hardly = ("train.steps=1", "train.schedule.kind=constant", "train.schedule.rate=1e-12",

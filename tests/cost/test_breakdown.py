@@ -1,6 +1,8 @@
 """Costs by formula equal what torch counts when the models are trained."""
 
+import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -143,11 +145,6 @@ cases = pytest.mark.parametrize(
 )
 
 
-def image_length(config):
-    rows, columns = config.grid
-    return rows * columns + (config.pooling == "class")
-
-
 def ids_of(batch, length):
     torch.manual_seed(0)
     ids = torch.randint(4, 47, (batch, length))
@@ -158,66 +155,42 @@ def ids_of(batch, length):
 def training(family, config, shape):
     """Return a model, its forward pass, its loss, and the parts before a fused loss."""
     model, ids = FAMILIES[family].model(config).train(), ids_of(shape.batch, shape.length)
+    forward, before, names = partial(model, ids), None, None
     if family == "transformer":
         batch = TranslationBatch(ids_of(shape.batch, shape.source), ids, ids.roll(-1, 1))
         loss = BalancedLoss(TranslationLoss(pad=0, smoothing=0.1))
-        return (
-            model,
-            lambda: model(batch.source, batch.target),
-            lambda: loss(model, batch).total,
-            (
-                lambda: model.hidden(batch.source, batch.target),
-                ("embeddings", "encoder", "decoder"),
-            ),
-        )
-    if family in ("gpt", "reformer"):
-        batch = LanguageBatch(ids, ids.roll(-1, 1))
-        return (
-            model,
-            lambda: model(ids),
-            lambda: NextTokenLoss()(model, batch).total,
-            (lambda: model.hidden(ids), ("embeddings", "stack")),
-        )
-    if family in ("bert", "electra"):
+        forward, before = (partial(f, batch.source, batch.target) for f in (model, model.hidden))
+        names = ("embeddings", "encoder", "decoder")
+    elif family in ("gpt", "reformer"):
+        batch, loss = LanguageBatch(ids, ids.roll(-1, 1)), NextTokenLoss()
+        before, names = partial(model.hidden, ids), ("embeddings", "stack")
+    elif family in ("bert", "electra"):
         chosen = torch.zeros(ids.numel(), dtype=torch.bool)
         chosen[torch.randperm(ids.numel())[: n_masked(shape, MASKED_SHARE)]] = True
-        batch = MaskedBatch(ids, ids, chosen.view(ids.shape), 1.0)
-        places = chosen.nonzero()[:, 0]
+        batch, loss = MaskedBatch(ids, ids, chosen.view(ids.shape), 1.0), MaskedTokenLoss()
         if family == "electra":
-            play = ReplacedTokenLoss(0)
-            return (
-                model,
-                lambda: play(model, batch),
-                lambda: play(model, batch).total,
-                (lambda: play(model, batch).total, None),
-            )
-        return (
-            model,
-            lambda: model.fill(ids, batch.chosen),
-            lambda: MaskedTokenLoss()(model, batch).total,
-            (
-                lambda: model.transform(model.hidden(ids, only=places)),
-                ("embeddings", "encoder", "head"),
-            ),
-        )
-    if family == "classifier":
+            loss = ReplacedTokenLoss(0)
+            forward = partial(loss, model, batch)
+        else:
+            forward, places = partial(model.fill, ids, batch.chosen), chosen.nonzero()[:, 0]
+            before = lambda: model.transform(model.hidden(ids, only=places))  # noqa: E731
+            names = ("embeddings", "encoder", "head")
+    elif family == "classifier":
         batch, loss = TextBatch(ids, torch.arange(shape.batch) % 3), ClassificationLoss()
-        logits = lambda: model(ids)  # noqa: E731
     else:
         images = torch.randn(shape.batch, config.channels, config.height, config.width)
         batch, loss = ImageBatch(images, torch.eye(5)[: shape.batch], shape.length), SoftLabelLoss()
-        logits = lambda: model(images)  # noqa: E731
-    return (
-        model,
-        logits,
-        lambda: loss(model, batch).total,
-        (lambda: loss(model, batch).total, None),
-    )
+        forward = partial(model, images)
+
+    def total():
+        return loss(model, batch).total
+
+    return model, forward, total, (before or total, names)
 
 
 def shape_of(family, config, batch, length, source):
     if family == "vit":
-        length = image_length(config)
+        length = math.prod(config.grid) + (config.pooling == "class")
     return Shape(batch, length, source if family == "transformer" else 0)
 
 
@@ -315,11 +288,6 @@ def test_the_cache_is_as_large_as_that_of_decoding(config, beam):
     assert cache_size(family, config, shape, beam) == sum(storages.values())
 
 
-def test_a_model_without_formula_has_no_cache_size():
-    assert cache_size("bert", MASKED, Shape(1, 8), 1) is None
-    assert cache_size("gnmt", FAMILIES["gnmt"].config(), Shape(1, 8, 8), 1) is None
-
-
 def test_source_and_target_tokens_share_the_whole_training():
     shape = Shape(3, 7, 11)
     cost = cost_of("transformer", SMALL, shape)
@@ -377,6 +345,9 @@ def test_a_stack_without_formula_is_refused(options):
 
 
 def test_a_family_without_formula_is_refused():
+    config = FAMILIES["gnmt"].config()
     assert FAMILIES["gnmt"].model not in FORMULAS
     with raises(ConfigError, "no_formula", "gnmt"):
-        cost_of("gnmt", FAMILIES["gnmt"].config(), Shape(1, 1, 1))
+        cost_of("gnmt", config, Shape(1, 1, 1))
+    assert cache_size("gnmt", config, Shape(1, 8, 8), 1) is None
+    assert cache_size("bert", MASKED, Shape(1, 8), 1) is None

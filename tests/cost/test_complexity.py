@@ -66,16 +66,10 @@ def test_gradients_arrive_after_as_many_convolutions_as_computed(kernel, n, dila
         assert needed == math.ceil(math.log(n) / math.log(kernel) - 1e-9)
 
 
-def test_attention_connects_everything_in_one_layer():
+def test_attention_connects_everything_and_a_pointwise_layer_nothing():
     assert layers_until_reached(lambda _: attend, 50, 2) == 1
-
-
-def test_a_layer_that_looks_nowhere_else_never_connects():
     with pytest.raises(ValueError, match="after 3 layers position 5 still does not depend"):
         layers_until_reached(lambda _: nn.Linear(2, 2), 5, 2, most=3)
-
-
-def test_a_kernel_of_one_is_refused():
     with pytest.raises(ValueError, match="kernel = 1: at least 2"):
         ConvolutionLayer(4, 1)
 

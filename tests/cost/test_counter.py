@@ -58,16 +58,14 @@ def test_parameters_are_counted_without_building_anything(family):
 
 @pytest.mark.parametrize("family", MEASURED)
 def test_measured_cost_is_that_of_a_training_batch(family):
-    model_of, config_of = FAMILIES[family].model, FAMILIES[family].config
-    config = config_of(30, 30)
+    config = FAMILIES[family].config(30, 30)
     found = measure(family, config, SHAPE, masked_share=0.15)
-    torch.manual_seed(0)
-    model = model_of(config).train()
+    model = FAMILIES[family].model(config).train()
     words = torch.randint(4, 30, (SHAPE.batch, SHAPE.length))
     batch = TranslationBatch(words.flip(1), words, words)
     assert count_flops(lambda: model(batch.source, batch.target)) == found.forward
     work = count_flops(lambda: TranslationLoss(0)(model, batch).total.backward())
-    assert work == found.forward + found.backward
+    assert 2.8 * found.forward < work == found.forward + found.backward <= 3 * found.forward
     kept = saved_bytes(lambda: model.hidden(batch.source, batch.target), model.parameters())
     d_out = model.to_logits.weight.shape[1]
     fused = FLOAT * d_out * (SHAPE.positions + 30)  # gradients that the loss has ready
@@ -187,15 +185,6 @@ def test_bytenet_equals_a_count_by_hand():
     block = 2 * (8 * 4 + 3 * 4 * 4 + 4 * 8)  # down, three places, up
     forward = BATCH * (6 * 2 * block + 5 * block + 5 * 2 * 8 * 8 + 5 * 2 * 8 * 20)
     assert count_flops(lambda: model(batch.source, batch.target)) == forward
-
-
-@pytest.mark.parametrize("family", MEASURED)
-def test_training_costs_about_three_forward_passes(family):
-    model, config = FAMILIES[family].model, FAMILIES[family].config
-    model, batch = model(config(20, 20)).train(), batch_of(7, 4)
-    forward = count_flops(lambda: model(batch.source, batch.target))
-    training = count_flops(lambda: TranslationLoss(0)(model, batch).total.backward())
-    assert 2.8 * forward < training <= 3 * forward
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import torch
+
+from polyhead.data.batches.masked import Masker, split_sequences, validation_batches
 from polyhead.data.schedules import generator as schedules
+from polyhead.special_tokens import EOS
 from polyhead.training.config import read_run
 from polyhead.training.trainer import train
 
@@ -34,6 +38,17 @@ def write_labelled(folder: Path, n: int = 60) -> dict[str, list[str]]:
         rows = "".join(f"{text}\t{label}\n" for text, label in found[split])
         (folder / f"{split}.tsv").write_text(f"text\tlabel\n{rows}", encoding="utf-8")
     return {name: [str(folder / f"{split}.tsv")] for name, split in paths.items()}
+
+
+def masked_batches(masking, vocab: int, max_tokens: int = 48):
+    """Random texts of different lengths with masked tokens; [MASK] is the last id."""
+    generator = torch.Generator().manual_seed(5)
+    lines = [
+        [*torch.randint(4, vocab - 1, (length,), generator=generator).tolist(), EOS]
+        for length in (*range(1, 9), 3, 5, 5, 8)
+    ]
+    masker = Masker(masking, vocab - 1, vocab)
+    return validation_batches(split_sequences(lines, 12), masker, max_tokens)
 
 
 def configured(recipe: str, files: dict[str, list[str]], *overrides: str):

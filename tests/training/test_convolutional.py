@@ -17,8 +17,9 @@ TINY = (
 )  # fmt: skip
 SIZES = {
     "convs2s": ("model.d_embed=16", "model.encoder=[[16, 3]]", "model.decoder=[[16, 3], [24, 2]]"),
-    "bytenet": ("model.d_model=16", "model.n_layers=2", "model.decoder_layers=3"),
-}
+    "bytenet": ("model.d_model=16", "model.n_layers=2", "model.decoder_layers=3",
+                'text.kind="characters"'),
+}  # fmt: skip
 LINE = "내일 회의가 있어요."
 
 
@@ -40,16 +41,8 @@ def test_convs2s_has_attention_maps_and_a_coverage_penalty(runs):
     assert len(translator.n_best([LINE], options=options)) == 1
 
 
-def test_bytenet_has_no_attention(runs):
+def test_bytenet_reads_and_writes_characters_and_has_no_attention(runs):
     translator = polyhead.load(runs / "bytenet")
+    assert isinstance(translator.translate([LINE])[0], str)
     with pytest.raises(ConfigError, match="cross-attention; set it to 0"):
         translator.n_best([LINE], options=DecodeConfig(beam=2, max_length=8, coverage=0.2))
-
-
-def test_bytenet_reads_and_writes_characters(tmp_path):
-    files = write_corpus(tmp_path, n=60)
-    letters = ('text.kind="characters"', "train.steps=2")
-    run = read_run("multi30k-de-en-bytenet", (*TINY, *SIZES["bytenet"], *letters), files)
-    train(run, tmp_path / "run")
-    (translation,) = polyhead.load(tmp_path / "run").translate([LINE])
-    assert isinstance(translation, str)

@@ -25,19 +25,16 @@ def calls(monkeypatch):
     ("recipe", "keyword", "option"),
     [
         ("small", "pairs", "pairs"),
-        ("small", "valid_pairs", "valid_pairs"),
         ("gpt-tiny", "text", "text"),
-        ("gpt-tiny", "valid_text", "valid_text"),
         ("classify-small", "data", "labelled"),
-        ("classify-small", "valid_data", "valid_labelled"),
         ("vit-digits", "images", "images"),
-        ("vit-digits", "valid_images", "valid_images"),
     ],
 )
-def test_files_of_every_kind_are_passed_on(calls, recipe, keyword, option):
-    polyhead.train(recipe, run="runs/x", **{keyword: ["a", Path("b")]})
+@pytest.mark.parametrize("prefix", ["", "valid_"])
+def test_files_of_every_kind_are_passed_on(calls, recipe, keyword, option, prefix):
+    polyhead.train(recipe, run="runs/x", **{prefix + keyword: ["a", Path("b")]})
     ((config, run_dir, _),) = calls
-    assert getattr(config.data, option) == ("a", "b")
+    assert getattr(config.data, prefix + option) == ("a", "b")
     assert run_dir == Path("runs/x")
 
 

@@ -8,9 +8,8 @@ from reporters import Recorder
 from tiny import SMALL, write_corpus
 
 import polyhead
-from polyhead.convert.weight_names import require_classic
 from polyhead.data.batches.language_model import LanguageBatch
-from polyhead.errors import CheckpointError, ConfigError
+from polyhead.errors import ConfigError
 from polyhead.layers.mixture_of_experts import (
     ExpertsConfig,
     ExpertUsage,
@@ -42,27 +41,21 @@ def make():
     return GPT(GPTConfig(11, 12, stack=STACK)).train()
 
 
-def make_batch():
+def losses(model):
+    """Return the loss of one batch without and with balancing, with the same random numbers."""
     ids = torch.randint(1, 11, (3, 8))
-    return LanguageBatch(ids[:, :-1], ids[:, 1:])
-
-
-def seeded(objective, model, batch):
-    torch.manual_seed(1)
-    return objective(model, batch)
+    batch, found = LanguageBatch(ids[:, :-1], ids[:, 1:]), []
+    for objective in (NextTokenLoss(), BalancedLoss(NextTokenLoss())):
+        torch.manual_seed(1)
+        found.append(objective(model, batch))
+    return found
 
 
 def test_the_balancing_losses_of_all_layers_are_added_to_the_mean_loss():
     model, routings = make(), []
-    batch = make_batch()
-    hooks = [
+    for block in model.stack.blocks:
         block.feed_forward.gate.register_forward_hook(lambda _, __, r: routings.append(r))
-        for block in model.stack.blocks
-    ]
-    alone = seeded(NextTokenLoss(), model, batch)
-    both = seeded(BalancedLoss(NextTokenLoss()), model, batch)
-    for hook in hooks:
-        hook.remove()
+    alone, both = losses(model)
     extra = sum(0.3 * unevenness(r.importance) + 0.7 * unevenness(r.load) for r in routings[:2])
     assert extra > 0
     assert both.count == alone.count == 21
@@ -70,24 +63,19 @@ def test_the_balancing_losses_of_all_layers_are_added_to_the_mean_loss():
 
 
 def test_passes_without_gradients_are_not_balanced():
-    model = make()
-    batch = make_batch()
     with torch.no_grad():
-        alone = seeded(NextTokenLoss(), model, batch)
-        both = seeded(BalancedLoss(NextTokenLoss()), model, batch)
+        alone, both = losses(make())
     assert torch.equal(both.total, alone.total)
 
 
 def test_expert_usage_is_reported_as_shares_of_each_layer():
     gate = Gate(4, ExpertsConfig(n=4))
     usages = {
-        "encoder.gate": ExpertUsage(
-            gate, torch.tensor([2.0, 1.0, 1.0, 0.0]), torch.tensor([3.0, 3, 2, 0])
-        ),
-        "decoder.gate": ExpertUsage(
-            gate, torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([5.0, 1, 1, 1])
-        ),
-    }
+        f"{name}.gate": ExpertUsage(gate, torch.tensor(importance), torch.tensor(load))
+        for name, importance, load in (
+            ("encoder", [2.0, 1, 1, 0], [3.0, 3, 2, 0]), ("decoder", [1.0] * 4, [5.0, 1, 1, 1]),
+        )
+    }  # fmt: skip
     assert describe_usage(usages) == "experts used 7/8, most 62 %"
     assert usage_metrics(usages) == {"experts_used": 7 / 8, "experts_most": 5 / 8}
     assert usage_shares(usages)["encoder"] == {
@@ -123,8 +111,3 @@ def test_models_with_experts_cannot_be_compiled(tmp_path):
     run = read_run("small-moe", (*SMALL, "train.compile=true"), write_corpus(tmp_path))
     with pytest.raises(ConfigError, match="compile"):
         train(run, tmp_path / "run")
-
-
-def test_models_with_experts_cannot_be_exported_to_architectures_without():
-    with pytest.raises(CheckpointError, match="experts = 4"):
-        require_classic(STACK, norm="pre", positions="learned", own="learned")

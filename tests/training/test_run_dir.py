@@ -48,11 +48,11 @@ def contents(folder):
     }
 
 
-def assert_refused(kind, code, *mentions, config, folder, fresh=False, accept_changes=False):
+def assert_refused(config, folder, code, *mentions, kind=ConfigError, **options):
     """Expect an error that leaves the directory unchanged; return its message."""
     before = contents(folder)
     with raises(kind, code, *mentions) as caught:
-        train(config, folder, fresh=fresh, accept_changes=accept_changes)
+        train(config, folder, **options)
     assert contents(folder) == before
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -65,7 +65,7 @@ def test_a_changed_configuration_is_refused_with_its_differences(make, run):
     config = make("train.smoothing=0.3", "train.schedule.rate=0.5", "decode.beam=2")
     mentions = ("train.smoothing: 0.1 → 0.3", "train.schedule.rate: 0.001 → 0.5", "decode.beam: ",
                 "--accept-changes", "--fresh")  # fmt: skip
-    assert_refused(ConfigError, "config_changed", *mentions, config=config, folder=run)
+    assert_refused(config, run, "config_changed", *mentions)
 
 
 def test_changes_of_training_and_decoding_can_be_accepted(make, run):
@@ -75,7 +75,7 @@ def test_changes_of_training_and_decoding_can_be_accepted(make, run):
     log = (run / "train.log").read_text()
     assert "changed configuration: train.steps: 6 → 4; train.smoothing" in log
     train(config, run)  # now the configuration of the run
-    assert_refused(ConfigError, "config_changed", config=make(), folder=run)
+    assert_refused(make(), run, "config_changed")
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,8 @@ def test_changes_of_training_and_decoding_can_be_accepted(make, run):
 )
 def test_data_text_model_and_seed_cannot_change(make, run, override, change):
     for accept in (False, True):
-        message = assert_refused(
-            ConfigError, "config_changed", change, config=make(override), folder=run,
-            accept_changes=accept,
-        )  # fmt: skip
+        config = make(override)
+        message = assert_refused(config, run, "config_changed", change, accept_changes=accept)
         assert "--accept-changes" not in message
 
 
@@ -110,7 +108,7 @@ def test_a_run_of_an_earlier_version_without_newer_options_is_resumed(make, run)
     train(make("train.steps=4"), run, accept_changes=True)
     kept.insert(kept.index("[model.stack]") + 1, "norm_eps = 0.5")
     path.write_text("\n".join(kept), encoding="utf-8")
-    assert_refused(ConfigError, "config_changed", "norm_eps", config=make(), folder=run)
+    assert_refused(make(), run, "config_changed", "norm_eps")
 
 
 def test_changed_data_is_refused_until_it_is_restored(make, run, files):
@@ -162,22 +160,20 @@ def test_damaged_files_are_reported(make, run, name, content, kind, code):
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_a_directory_with_other_files_is_refused_and_unchanged(make, tmp_path, fresh):
-    folder = tmp_path / "thesis"
-    folder.mkdir()
-    (folder / ".tmp-12-chapter").write_text("named like a draft")
-    (folder / "chapter.txt").write_text("x")
-    assert_refused(ConfigError, "not_a_run_dir", str(folder), "chapter.txt", config=make(),
-                   folder=folder, fresh=fresh)  # fmt: skip
-    assert sorted(path.name for path in folder.iterdir()) == [".tmp-12-chapter", "chapter.txt"]
-
-
-def test_the_configuration_of_another_program_does_not_make_a_run(make, tmp_path):
-    folder = tmp_path / "site"
-    (folder / "samples").mkdir(parents=True)
-    (folder / "config.toml").write_text('title = "my site"\n')
-    (folder / "index.html").write_text("x")
-    assert_refused(ConfigError, "not_a_run_dir", config=make(), folder=folder, fresh=True)
+@pytest.mark.parametrize(
+    "others",
+    [
+        {".tmp-12-chapter": "named like a draft", "chapter.txt": "x"},
+        {"config.toml": 'title = "my site"', "index.html": "x", "samples/a.html": "x"},
+    ],
+)
+def test_a_directory_with_other_files_is_refused_and_unchanged(make, tmp_path, others, fresh):
+    folder = tmp_path / "mine"
+    for name, text in others.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    assert_refused(make(), folder, "not_a_run_dir", str(folder), [*others][1], fresh=fresh)
+    assert {path.name for path in folder.iterdir()} == {name.split("/")[0] for name in others}
 
 
 def test_fresh_starts_over_and_removes_only_files_of_the_run(make, run, tmp_path):
@@ -198,18 +194,14 @@ def test_fresh_starts_over_and_removes_only_files_of_the_run(make, run, tmp_path
     assert len((run / "metrics.jsonl").read_text().splitlines()) == 4  # of the new run only
 
 
-def test_fresh_keeps_the_old_run_if_the_new_one_cannot_start(make, run):
-    missing = make(source=["no.ko"], target=["no.en"])
+def test_a_run_that_cannot_start_keeps_the_old_one_and_creates_no_directory(make, run, tmp_path):
     before = contents(run)
-    for config in (missing, make('train.device="mps"')):
+    for config in (make(source=["no.ko"], target=["no.en"]), make('train.device="mps"')):
         with pytest.raises(PolyheadError):
             train(config, run, fresh=True)
-        assert contents(run) == before
-
-
-def test_a_run_that_cannot_start_leaves_no_directory(make, tmp_path):
-    with pytest.raises(DataError):
-        train(make(source=["no.ko"], target=["no.en"]), tmp_path / "new" / "run")
+        with pytest.raises(PolyheadError):
+            train(config, tmp_path / "new" / "run")
+    assert contents(run) == before
     assert not (tmp_path / "new").exists()
 
 
@@ -237,16 +229,14 @@ def test_a_run_cannot_be_initialized_from_itself(make, run, tmp_path, monkeypatc
     (tmp_path / "alias").symlink_to(run / "last")
     monkeypatch.chdir(tmp_path)
     config = make(f'train.init="{init}"')
-    assert_refused(ConfigError, "self_reference", "train.init", init, config=config, folder=run,
-                   fresh=fresh)  # fmt: skip
+    assert_refused(config, run, "self_reference", "train.init", init, fresh=fresh)
 
 
 def test_data_among_the_files_of_a_run_is_refused(make, run):
     (run / "samples").mkdir(exist_ok=True)
     (run / "samples" / "mine.ko").write_text("하나\n")
     config = make(source=[str(run / "samples" / "mine.ko")])
-    assert_refused(ConfigError, "self_reference", "data.source", config=config, folder=run,
-                   fresh=True)  # fmt: skip
+    assert_refused(config, run, "self_reference", "data.source", fresh=True)
 
 
 def test_a_model_beside_the_files_of_a_run_may_initialize_it(make, run):
@@ -269,14 +259,10 @@ with RunDir(Path(sys.argv[1])).exclusive_lock():
 
 def test_a_second_process_is_refused_until_the_first_ended(make, tmp_path):
     folder = tmp_path / "run"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-c", HOLD, str(folder)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "locked\n"
-    assert_refused(PolyheadError, "run_in_use", str(holder.pid), config=make(), folder=folder)
+    assert_refused(make(), folder, "run_in_use", str(holder.pid), kind=PolyheadError)
     holder.kill()
     holder.communicate()
     assert train(make(), folder).step == 6

@@ -13,10 +13,6 @@ from polyhead.errors import MissingError, PolyheadError
 from polyhead.training.run_log import ProgressReporter, RunLog, with_nan, without_nan
 
 
-def entries(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
 def test_numbers_that_are_not_finite_are_null(tmp_path):
     log = RunLog(tmp_path, ProgressReporter())
     log.record("train", 3, {"loss": 0.1 + 0.2, "norm": math.inf, "rate": math.nan})
@@ -26,19 +22,6 @@ def test_numbers_that_are_not_finite_are_null(tmp_path):
     assert "train step 3  loss 0.3\n" in (tmp_path / "train.log").read_text()
 
 
-def test_later_and_incomplete_lines_are_removed_and_others_unchanged(tmp_path):
-    log = RunLog(tmp_path, ProgressReporter())
-    for step in range(1, 6):
-        log.record("train", step, {"loss": step / 7})
-    before = (tmp_path / "metrics.jsonl").read_text().splitlines(keepends=True)
-    with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.write('{"kind": "train", "st')
-    log.forget_after(3)
-    assert (tmp_path / "metrics.jsonl").read_text() == "".join(before[:3])
-    log.record("train", 4, {"loss": 1.0})
-    assert [entry["step"] for entry in entries(tmp_path)] == [1, 2, 3, 4]
-
-
 def test_without_metrics_nothing_is_removed_or_created(tmp_path):
     log = RunLog(tmp_path, ProgressReporter())
     log.forget_after(3)
@@ -46,9 +29,10 @@ def test_without_metrics_nothing_is_removed_or_created(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_an_error(tmp_path):
-    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    with raises(PolyheadError, "io", "metrics.jsonl", "No space left on device"):
+@pytest.mark.parametrize("name", ["metrics.jsonl", "train.log"])
+def test_a_full_disk_is_an_error(tmp_path, name):
+    (tmp_path / name).symlink_to("/dev/full")
+    with raises(PolyheadError, "io", name, "No space left on device"):
         RunLog(tmp_path, ProgressReporter()).record("train", 1, {"loss": 1.0})
 
 

@@ -71,12 +71,17 @@ def uninterrupted(make, tmp_path_factory):
     return get
 
 
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run"
+
+
 def trace(folder):
     """Return everything that a run writes, without times."""
-    lines = []
-    for line in (folder / "metrics.jsonl").read_text().splitlines():
-        entry = json.loads(line)
-        lines.append({name: value for name, value in entry.items() if name not in TIMES})
+    lines = [
+        {name: value for name, value in entry.items() if name not in TIMES}
+        for entry in entries_of(folder)
+    ]
     last = folder / "last"
     state = json.loads((last / "training.json").read_text())
     del state["progress"]["seconds"]
@@ -86,6 +91,10 @@ def trace(folder):
     }
     samples = {path.name: path.read_text() for path in folder.glob("samples/*")}
     return {"metrics": lines, "state": state, "sums": sums, "samples": samples}
+
+
+def entries_of(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").open()]
 
 
 def progress_of(folder):
@@ -99,64 +108,63 @@ def steps_in(folder):
 # Bit-exactness
 
 
-def test_the_tested_runs_use_dropout(make, uninterrupted, tmp_path):
+def test_the_tested_runs_use_dropout(make, uninterrupted, folder):
     """Otherwise the state of its generator would not be tested."""
-    train(make("model.stack.dropout=0.0"), tmp_path / "run")
-    assert trace(tmp_path / "run")["sums"] != uninterrupted("plain")["sums"]
+    train(make("model.stack.dropout=0.0"), folder)
+    assert trace(folder)["sums"] != uninterrupted("plain")["sums"]
 
 
-def test_a_run_stopped_by_a_signal_at_every_step_ends_equal(make, tmp_path, uninterrupted):
+def test_a_run_stopped_by_a_signal_at_every_step_ends_equal(make, folder, uninterrupted):
     for step in range(1, STEPS):
-        result = train(make(), tmp_path / "run", reporter=stop_at(step))
+        result = train(make(), folder, reporter=stop_at(step))
         assert (result.step, result.signal) == (step, signal.SIGTERM)
-    assert train(make(), tmp_path / "run").signal is None
-    assert trace(tmp_path / "run") == uninterrupted("plain")
+    assert train(make(), folder).signal is None
+    assert trace(folder) == uninterrupted("plain")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_run_that_crashed_ends_equal(make, tmp_path, uninterrupted, variant):
+def test_a_run_that_crashed_ends_equal(make, folder, uninterrupted, variant):
     config = make(*VARIANTS[variant])
     for step in (1, 4, 6, 9, 17, 23):
         with pytest.raises(Crash):
-            train(config, tmp_path / "run", reporter=crash_at(step))
-    train(config, tmp_path / "run")
-    assert trace(tmp_path / "run") == uninterrupted(variant)
+            train(config, folder, reporter=crash_at(step))
+    train(config, folder)
+    assert trace(folder) == uninterrupted(variant)
 
 
-def test_the_number_of_workers_may_change_between_sessions(make, tmp_path, uninterrupted):
-    train(make(), tmp_path / "run", reporter=stop_at(3))
-    train(make("train.workers=2"), tmp_path / "run", reporter=stop_at(7))
-    train(make(), tmp_path / "run")
-    actual, expected = trace(tmp_path / "run"), uninterrupted("plain")
+def test_the_number_of_workers_may_change_between_sessions(make, folder, uninterrupted):
+    train(make(), folder, reporter=stop_at(3))
+    train(make("train.workers=2"), folder, reporter=stop_at(7))
+    train(make(), folder)
+    actual, expected = trace(folder), uninterrupted("plain")
     assert actual["metrics"] == expected["metrics"]
     assert actual["sums"]["model.safetensors"] == expected["sums"]["model.safetensors"]
 
 
-def test_a_finished_run_is_not_changed(make, tmp_path, uninterrupted):
-    train(make(), tmp_path / "run")
+def test_a_finished_run_is_not_changed(make, folder, uninterrupted):
+    train(make(), folder)
     recorder = Recorder()
-    result = train(make(), tmp_path / "run", reporter=recorder)
+    result = train(make(), folder, reporter=recorder)
     assert recorder.metrics == []
     assert recorder.matching("step 24: training already complete")
     assert (result.step, result.signal) == (STEPS, None)
     assert result.metrics == uninterrupted("plain")["state"]["metrics"]
-    assert trace(tmp_path / "run") == uninterrupted("plain")
+    assert trace(folder) == uninterrupted("plain")
 
 
-def test_training_in_a_thread_ends_equal(make, tmp_path, uninterrupted):
+def test_training_in_a_thread_ends_equal(make, folder, uninterrupted):
     """Signals cannot be handled there."""
-    thread = threading.Thread(target=train, args=(make(), tmp_path / "run"))
+    thread = threading.Thread(target=train, args=(make(), folder))
     thread.start()
     thread.join()
-    assert trace(tmp_path / "run") == uninterrupted("plain")
+    assert trace(folder) == uninterrupted("plain")
 
 
 # After a crash
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "training.json", "manifest.json"])
-def test_a_damaged_checkpoint_is_skipped_with_a_notice(make, tmp_path, uninterrupted, name):
-    folder = tmp_path / "run"
+def test_a_damaged_checkpoint_is_skipped_with_a_notice(make, folder, uninterrupted, name):
     config = make("train.keep=1")
     train(config, folder, reporter=stop_at(14))
     assert steps_in(folder) == [8, 14]
@@ -174,8 +182,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_notice(make, tmp_path, uninterru
     assert trace(folder)["metrics"] == uninterrupted("plain")["metrics"]
 
 
-def test_without_a_usable_checkpoint_training_starts_from_scratch(make, tmp_path, uninterrupted):
-    folder = tmp_path / "run"
+def test_without_a_usable_checkpoint_training_starts_from_scratch(make, folder, uninterrupted):
     train(make(), folder, reporter=stop_at(9))
     for path in (folder / "checkpoints").glob("*/manifest.json"):
         path.unlink()
@@ -185,8 +192,7 @@ def test_without_a_usable_checkpoint_training_starts_from_scratch(make, tmp_path
     assert trace(folder) == uninterrupted("plain")
 
 
-def test_links_are_updated_after_a_crash_between_checkpoint_and_links(make, tmp_path, monkeypatch):
-    folder = tmp_path / "run"
+def test_links_are_updated_after_a_crash_between_checkpoint_and_links(make, folder, monkeypatch):
     link = trainer_module.link
 
     def fail(path, to):
@@ -204,8 +210,7 @@ def test_links_are_updated_after_a_crash_between_checkpoint_and_links(make, tmp_
     assert os.readlink(folder / "best") == "checkpoints/step-00000024"
 
 
-def test_an_incomplete_line_of_metrics_is_removed(make, tmp_path, uninterrupted):
-    folder = tmp_path / "run"
+def test_an_incomplete_line_of_metrics_is_removed(make, folder, uninterrupted):
     with pytest.raises(Crash):
         train(make(), folder, reporter=crash_at(11))
     with (folder / "metrics.jsonl").open("ab") as file:
@@ -214,10 +219,9 @@ def test_an_incomplete_line_of_metrics_is_removed(make, tmp_path, uninterrupted)
     assert trace(folder) == uninterrupted("plain")
 
 
-def test_only_the_last_checkpoints_and_the_best_are_kept(make, tmp_path, monkeypatch):
+def test_only_the_last_checkpoints_and_the_best_are_kept(make, folder, monkeypatch):
     scores = iter([1.0, 5.0, 4.0])
     monkeypatch.setattr(Trainer, "validate", lambda _: next(scores))
-    folder = tmp_path / "run"
     train(make("train.save_every=1", "train.keep=2"), folder)
     assert steps_in(folder) == [8, 23, 24]
     assert os.readlink(folder / "best") == "checkpoints/step-00000008"
@@ -228,9 +232,8 @@ def test_only_the_last_checkpoints_and_the_best_are_kept(make, tmp_path, monkeyp
     }  # fmt: skip
 
 
-def test_seconds_are_added_up_over_sessions(make, tmp_path, monkeypatch):
+def test_seconds_are_added_up_over_sessions(make, folder, monkeypatch):
     """Every reading of the clock takes a second; a long time passes between the sessions."""
-    folder = tmp_path / "run"
     times = iter(range(100_000))
     monkeypatch.setattr(trainer_module.time, "perf_counter", lambda: float(next(times)))
     train(make(), folder, reporter=stop_at(5))
@@ -239,8 +242,7 @@ def test_seconds_are_added_up_over_sessions(make, tmp_path, monkeypatch):
     times = iter(range(50_000, 100_000))
     train(make(), folder)
     assert before < progress_of(folder)["seconds"] < before + 100
-    entries = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
-    seconds = [entry["seconds"] for entry in entries if entry["kind"] == "train"]
+    seconds = [entry["seconds"] for entry in entries_of(folder) if entry["kind"] == "train"]
     assert seconds == sorted(seconds)
 
 
@@ -248,30 +250,30 @@ def test_seconds_are_added_up_over_sessions(make, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_a_signal_saves_and_stops(make, tmp_path, number):
+def test_a_signal_saves_and_stops(make, folder, number):
     handler = signal.getsignal(number)
     recorder = Recorder(6, send(number))
-    result = train(make(), tmp_path / "run", reporter=recorder)
+    result = train(make(), folder, reporter=recorder)
     assert (result.step, result.signal, len(recorder.metrics)) == (6, number, 6)
-    assert os.readlink(tmp_path / "run" / "last") == "checkpoints/step-00000006"
-    verify(tmp_path / "run" / "last")
+    assert os.readlink(folder / "last") == "checkpoints/step-00000006"
+    verify(folder / "last")
     assert signal.getsignal(number) == handler
 
 
-def test_a_second_ctrl_c_stops_at_once(make, tmp_path):
+def test_a_second_ctrl_c_stops_at_once(make, folder):
     def twice():
         send(signal.SIGINT)()
         send(signal.SIGINT)()
 
     before = signal.getsignal(signal.SIGINT)  # background jobs of a shell ignore it
     with pytest.raises(KeyboardInterrupt):
-        train(make(), tmp_path / "run", reporter=Recorder(6, twice))
-    assert steps_in(tmp_path / "run") == [0, 4]
+        train(make(), folder, reporter=Recorder(6, twice))
+    assert steps_in(folder) == [0, 4]
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_a_signal_at_the_last_step_does_not_interrupt(make, tmp_path):
-    result = train(make(), tmp_path / "run", reporter=stop_at(STEPS))
+def test_a_signal_at_the_last_step_does_not_interrupt(make, folder):
+    result = train(make(), folder, reporter=stop_at(STEPS))
     assert (result.step, result.signal) == (STEPS, None)
 
 
@@ -317,44 +319,44 @@ def all_finite(folder):
     )
 
 
-def test_a_step_that_is_not_finite_is_skipped_with_a_notice(make, tmp_path, set_nan):
+def test_a_step_that_is_not_finite_is_skipped_with_a_notice(make, folder, set_nan):
     set_nan(10, 10)
     recorder = Recorder()
-    train(make(), tmp_path / "run", reporter=recorder)
+    train(make(), folder, reporter=recorder)
     (notice,) = recorder.matching("skipped")
     assert notice.startswith("step 10 skipped: loss nan")
-    progress = progress_of(tmp_path / "run")
+    progress = progress_of(folder)
     assert (progress["step"], progress["skipped"], progress["rolled_back"]) == (STEPS, 1, 0)
-    for line in (tmp_path / "run" / "metrics.jsonl").open():
+    for line in (folder / "metrics.jsonl").open():
         json.loads(line, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
 
 
 @pytest.mark.parametrize(("save_every", "good"), [(1, 9), (4, 8)])
-def test_divergence_rolls_back_once_at_half_the_rate(make, tmp_path, set_nan, save_every, good):
+def test_divergence_rolls_back_once_at_half_the_rate(make, folder, set_nan, save_every, good):
     set_nan(10, 12)
     recorder = Recorder()
-    train(make(f"train.save_every={save_every}"), tmp_path / "run", reporter=recorder)
+    train(make(f"train.save_every={save_every}"), folder, reporter=recorder)
     (notice,) = recorder.matching("rolled back")
     assert notice.startswith("step 12: loss nan, gradient nan")
     assert f"to step {good} " in notice
-    progress = progress_of(tmp_path / "run")
+    progress = progress_of(folder)
     assert (progress["rolled_back"], progress["rate_factor"]) == (1, 0.5)
     assert (progress["step"], progress["skipped"]) == (STEPS, 0)
-    assert all_finite(tmp_path / "run")
+    assert all_finite(folder)
     rates = [metrics["rate"] for metrics in recorder.metrics if metrics["step"] == good + 1]
     assert rates[1] == rates[0] / 2
-    logged = [json.loads(line)["step"] for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    logged = [entry["step"] for entry in entries_of(folder)]
     assert logged == sorted(logged)
     assert logged.count(10) == 1
 
 
 @pytest.mark.parametrize("save_every", [1, 4])
-def test_divergence_after_the_roll_back_is_an_error(make, tmp_path, set_nan, save_every):
+def test_divergence_after_the_roll_back_is_an_error(make, folder, set_nan, save_every):
     set_nan(10, 10_000)
     with raises(Diverged, "diverged", "train.schedule.rate") as caught:
-        train(make(f"train.save_every={save_every}"), tmp_path / "run")
+        train(make(f"train.save_every={save_every}"), folder)
     assert caught.value.exit_code == 6
-    assert all_finite(tmp_path / "run")
+    assert all_finite(folder)
 
 
 def test_a_run_that_was_rolled_back_resumes_at_half_the_rate(make, tmp_path, set_nan):
@@ -367,12 +369,12 @@ def test_a_run_that_was_rolled_back_resumes_at_half_the_rate(make, tmp_path, set
     assert trace(tmp_path / "run") == trace(tmp_path / "whole")
 
 
-def test_weights_that_are_not_finite_are_never_saved(make, tmp_path):
+def test_weights_that_are_not_finite_are_never_saved(make, folder):
     config = make("train.schedule.rate=1e38", "train.schedule.warmup=1", "train.save_every=1")
     with raises(Diverged, "diverged", "step 1: "):
-        train(config, tmp_path / "run")
-    assert steps_in(tmp_path / "run") == [0]
-    assert all_finite(tmp_path / "run")
+        train(config, folder)
+    assert steps_in(folder) == [0]
+    assert all_finite(folder)
 
 
 # Memory and disk
@@ -402,21 +404,21 @@ def test_a_batch_too_large_for_memory_is_split_with_a_notice(make, tmp_path, mon
         assert actual == pytest.approx(expected, rel=1e-3)
 
 
-def test_out_of_memory_in_validation_is_a_polyhead_error(make, tmp_path, monkeypatch):
+def test_out_of_memory_in_validation_is_a_polyhead_error(make, folder, monkeypatch):
     def full(*_):
         raise RuntimeError(OUT_OF_MEMORY)
 
     monkeypatch.setattr(translation, "quick_bleu", full)
     with raises(PolyheadError, "out_of_memory", "train.max_tokens") as caught:
-        train(make("train.bleu_sentences=1"), tmp_path / "run")
+        train(make("train.bleu_sentences=1"), folder)
     assert caught.value.exit_code == 1
-    assert steps_in(tmp_path / "run") == [0, 4]
+    assert steps_in(folder) == [0, 4]
 
 
 def test_a_full_disk_is_an_error_after_which_training_resumes(
-    make, tmp_path, monkeypatch, uninterrupted
+    make, folder, monkeypatch, uninterrupted
 ):
-    folder, save = tmp_path / "run", model_dir.save_tensors
+    save = model_dir.save_tensors
     calls = iter(range(1000))
 
     def fill(tensors, path):
@@ -435,45 +437,36 @@ def test_a_full_disk_is_an_error_after_which_training_resumes(
     assert trace(folder) == uninterrupted("plain")
 
 
-def test_a_log_that_cannot_be_written_is_an_error(make, tmp_path):
-    folder = tmp_path / "run"
-    train(make(), folder, reporter=stop_at(5))
-    (folder / "train.log").unlink()
-    (folder / "train.log").symlink_to("/dev/full")
-    with raises(PolyheadError, "io", "train.log", "No space left on device"):
-        train(make(), folder)
-
-
 # Validation and the end of training
 
 
-def test_training_stops_early_and_stays_stopped(make, tmp_path, monkeypatch):
+def test_training_stops_early_and_stays_stopped(make, folder, monkeypatch):
     scores = iter([3.0, 2.0, 2.5, 2.5, 1.0])
     monkeypatch.setattr(Trainer, "validate", lambda _: next(scores))
     config = make("train.validate_every=2", "train.patience=2")
-    assert train(config, tmp_path / "run").step == 8
-    assert os.readlink(tmp_path / "run" / "best") == "checkpoints/step-00000004"
-    assert train(config, tmp_path / "run").step == 8
+    assert train(config, folder).step == 8
+    assert os.readlink(folder / "best") == "checkpoints/step-00000004"
+    assert train(config, folder).step == 8
 
 
 @pytest.mark.parametrize(("judge_by", "best"), [("bleu", 16), ("loss", 24)])
 def test_the_best_checkpoint_is_judged_by_the_chosen_metric(
-    make, tmp_path, monkeypatch, judge_by, best
+    make, folder, monkeypatch, judge_by, best
 ):
     bleu = iter([5.0, 50.0, 49.0])
     monkeypatch.setattr(translation, "quick_bleu", lambda *_: next(bleu))
     config = make("train.bleu_sentences=1", f'train.judge_by="{judge_by}"')
-    result = train(config, tmp_path / "run")
-    assert os.readlink(tmp_path / "run" / "best") == f"checkpoints/step-000000{best}"
-    assert result.best == tmp_path / "run" / "best"
+    result = train(config, folder)
+    assert os.readlink(folder / "best") == f"checkpoints/step-000000{best}"
+    assert result.best == folder / "best"
     assert result.metrics["bleu"] == 49.0
 
 
-def test_validation_is_without_dropout_and_without_smoothing(make, tmp_path):
+def test_validation_is_without_dropout_and_without_smoothing(make, folder):
     settings = ("model.stack.dropout=0.5", "train.smoothing=0.5", "train.bleu_sentences=2")
     config = make("train.steps=2", *settings)
-    result = train(config, tmp_path / "run")
-    saved = load_model(tmp_path / "run" / "last")
+    result = train(config, folder)
+    saved = load_model(folder / "last")
     held_out = load_parallel(config.data, config.train.seed).valid
     total = count = 0
     for source, target in held_out:
@@ -483,26 +476,23 @@ def test_validation_is_without_dropout_and_without_smoothing(make, tmp_path):
     assert result.metrics["loss"] == pytest.approx(total / count, rel=1e-5)
     assert math.exp(result.metrics["loss"]) == pytest.approx(result.metrics["perplexity"])
     assert saved.about["valid"] == result.metrics
-    samples = (tmp_path / "run" / "samples" / "step-00000002.txt").read_text()
+    samples = (folder / "samples" / "step-00000002.txt").read_text()
     for source, target in list(held_out)[:2]:
         assert f"{source}\n  = {target}\n  > " in samples
 
 
-def test_epochs_set_the_number_of_steps(corpus, tmp_path):
+def test_epochs_set_the_number_of_steps(corpus, folder):
     settings = [setting for setting in SMALL if not setting.startswith("train.steps")]
     more = ("train.epochs=1", "train.accumulate=3", "train.bleu_sentences=0")
     recorder = Recorder()
-    result = train(
-        read_run("small", (*settings, *more), corpus), tmp_path / "run", reporter=recorder
-    )
+    result = train(read_run("small", (*settings, *more), corpus), folder, reporter=recorder)
     assert len(recorder.metrics) == result.step
-    progress = progress_of(tmp_path / "run")
+    progress = progress_of(folder)
     assert progress["tokens"] == sum(metrics["tokens"] for metrics in recorder.metrics)
     assert (progress["epoch"], progress["batch"]) in {(0, 3 * result.step), (1, 1), (1, 2)}
 
 
-def test_a_checkpoint_with_unknown_progress_is_refused(make, tmp_path):
-    folder = tmp_path / "run"
+def test_a_checkpoint_with_unknown_progress_is_refused(make, folder):
     train(make(), folder, reporter=stop_at(5))
     last = (folder / "last").resolve()
     state = json.loads((last / "training.json").read_text())

@@ -7,15 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 from expected_errors import raises
-from pretrained import configured, pretrain, write_lines
+from pretrained import configured, masked_batches, pretrain, write_lines
 from torch.nn import functional as F
 
 import polyhead
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.convert import hf_bert as bert
-from polyhead.data.batches.masked import BERT_MASKING as BERT_MASKS
-from polyhead.data.batches.masked import Masker, split_sequences, validation_batches
+from polyhead.data.batches.masked import BERT_MASKING
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.metrics.masked_tokens import score_masked_tokens
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
@@ -32,16 +31,6 @@ def run(tmp_path_factory):
     return pretrain(tmp_path_factory.mktemp("bert"), "bert-tiny")
 
 
-def make_batches(max_tokens=48):
-    generator = torch.Generator().manual_seed(5)
-    lines = [
-        [*torch.randint(4, VOCAB - 1, (k,), generator=generator).tolist(), EOS] for k in range(1, 9)
-    ]
-    return validation_batches(
-        split_sequences(lines, 12), Masker(BERT_MASKS, VOCAB - 1, VOCAB), max_tokens
-    )
-
-
 def test_loss_and_gradients_equal_transformers():
     hf = pytest.importorskip("transformers")
     torch.manual_seed(0)
@@ -54,7 +43,7 @@ def test_loss_and_gradients_equal_transformers():
     ours_config = bert.config_from_hf(values)
     ours = BERT(ours_config).eval()
     model_folder.set_weights(ours, bert.from_hf(theirs.state_dict(), ours_config))
-    for batch in make_batches():
+    for batch in masked_batches(BERT_MASKING, VOCAB):
         labels = batch.ids.masked_fill(~batch.chosen, -100)
         expected = theirs(
             input_ids=batch.blanked, attention_mask=(batch.ids != 0).long(), labels=labels
@@ -77,14 +66,14 @@ def test_validation_counts_every_masked_token_once():
     torch.manual_seed(0)
     model = BERT(BERTConfig(VOCAB, 16, segments=1, stack=bert_stack(1, 8, 2))).eval()
     total, right, count = 0.0, 0, 0
-    for batch in make_batches():
+    for batch in masked_batches(BERT_MASKING, VOCAB):
         logits = model(batch.blanked)
         for row, place in batch.chosen.nonzero().tolist():
             answer = int(batch.ids[row, place])
             total -= F.log_softmax(logits[row, place], -1)[answer].item()
             right += int(logits[row, place].argmax()) == answer
             count += 1
-    scores = score_masked_tokens(make_batches(), model)
+    scores = score_masked_tokens(masked_batches(BERT_MASKING, VOCAB), model)
     assert scores["loss"] == pytest.approx(total / count, rel=1e-5)
     assert scores["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
     assert scores["accuracy"] == right / count

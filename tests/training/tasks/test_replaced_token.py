@@ -4,34 +4,25 @@ from dataclasses import replace
 
 import pytest
 import torch
-from pretrained import pretrain
+from foreign_models import shaken
+from pretrained import masked_batches, pretrain
 from torch import nn
 from torch.nn import functional as F
 
 import polyhead
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.convert.architectures import export_folders
-from polyhead.data.batches.masked import (
-    ELECTRA_MASKING,
-    Masker,
-    split_sequences,
-    validation_batches,
-)
+from polyhead.data.batches.masked import ELECTRA_MASKING
 from polyhead.metrics.masked_tokens import score_replaced_tokens
 from polyhead.models import electra
 from polyhead.models.bert import bert_stack
 from polyhead.models.electra import Electra, ElectraConfig, ElectraOutput
-from polyhead.special_tokens import EOS, PAD
+from polyhead.special_tokens import PAD
 from polyhead.training.loop import TrainConfig, accumulate, average_and_clip
 from polyhead.training.losses import ReplacedTokenLoss
 
 VOCAB = 23
 SPOTTING = ReplacedTokenLoss(PAD)
-
-
-@pytest.fixture(autouse=True)
-def _fixed_seed():
-    torch.manual_seed(0)
 
 
 @pytest.fixture
@@ -48,31 +39,20 @@ def greedy_generator(monkeypatch):
 
 
 def make_batches(max_tokens=60):
-    generator = torch.Generator().manual_seed(5)
-    lengths = [*range(1, 9), 3, 5, 5, 8]
-    lines = [
-        [*torch.randint(4, VOCAB - 1, (k,), generator=generator).tolist(), EOS] for k in lengths
-    ]
-    return validation_batches(
-        split_sequences(lines, 12), Masker(ELECTRA_MASKING, VOCAB - 1, VOCAB), max_tokens
-    )
+    return masked_batches(ELECTRA_MASKING, VOCAB, max_tokens)
 
 
-def model_config(sharing, dropout=0.0):
+def model_config(sharing="none", dropout=0.0):
     stack = replace(bert_stack(1, 8, 2), dropout=dropout, attention_dropout=dropout)
     return ElectraConfig(
         VOCAB, 16, 1, d_embed=8, sharing=sharing, generator_size=0.5, stack=stack
     )  # fmt: skip
 
 
-def make_model(sharing="none", dropout=0.0):
-    return Electra(model_config(sharing, dropout))
-
-
 @pytest.mark.usefixtures("greedy_generator")
 @pytest.mark.parametrize("weight", [50, 3])
 def test_the_loss_is_the_generator_mean_plus_lambda_times_the_discriminator_mean(weight):
-    usual = model_config("none")
+    usual = model_config()
     config = usual if weight == 50 else replace(usual, spotting=float(weight))
     model = Electra(config).eval()
     for batch in make_batches():
@@ -89,10 +69,7 @@ def test_the_loss_is_the_generator_mean_plus_lambda_times_the_discriminator_mean
 @pytest.mark.usefixtures("greedy_generator")
 def test_both_losses_equal_transformers():
     hf = pytest.importorskip("transformers")
-    model = make_model("embeddings").eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
+    model = shaken(Electra(model_config("embeddings")))
     batch = make_batches(1000)[0]
     output = model(batch.ids, batch.blanked, batch.chosen)
     halves = (hf.ElectraForMaskedLM, hf.ElectraForPreTraining)
@@ -115,7 +92,7 @@ def test_both_losses_equal_transformers():
 
 @pytest.mark.usefixtures("greedy_generator")
 def test_splitting_a_batch_does_not_change_the_gradient():
-    model = make_model("embeddings").eval()
+    model = Electra(model_config("embeddings")).eval()
     batch = make_batches(1000)[0]
     found = []
     for batches in ([batch], list(batch.halves())):
@@ -129,7 +106,7 @@ def test_splitting_a_batch_does_not_change_the_gradient():
 
 
 def test_both_models_get_gradients_but_none_through_the_samples():
-    model = make_model("none")
+    model = Electra(model_config())
     (batch, *_) = make_batches(1000)
     SPOTTING(model, batch).total.backward()
     for part in (model.generator, model.discriminator, model.spot):
@@ -172,7 +149,7 @@ def test_precision_and_recall_are_those_of_replaced_tokens():
 
 
 def test_validation_is_reproducible_and_keeps_the_random_state():
-    model = make_model(dropout=0.1).eval()
+    model = Electra(model_config(dropout=0.1)).eval()
     batches = make_batches()
     before = torch.get_rng_state()
     first = score_replaced_tokens(batches, model)
