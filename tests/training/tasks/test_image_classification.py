@@ -138,13 +138,9 @@ def test_every_image_recipe_builds_a_model(name):
     run = read_run(name)
     with torch.device("meta"):
         model = ViT(run.model)
-    rows, columns = run.model.grid
-    assert (
-        tokens_per_image(run.model)
-        == model.n_tokens
-        == rows * columns + (run.model.pooling == "class")
-    )
-    assert run.train.max_tokens // tokens_per_image(run.model) >= 32
+    expected = math.prod(run.model.grid) + (run.model.pooling == "class")
+    assert tokens_per_image(run.model) == model.n_tokens == expected
+    assert run.train.max_tokens // expected >= 32
 
 
 # Use

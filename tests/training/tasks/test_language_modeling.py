@@ -14,7 +14,7 @@ from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.special_tokens import EOS
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
-from polyhead.training.config import read_run, recipe_names
+from polyhead.training.config import read_run
 from polyhead.training.tasks.language_modeling import LanguageModelingTask
 from polyhead.training.trainer import train
 
@@ -88,12 +88,3 @@ def test_a_finished_model_has_the_score_of_its_last_validation(tmp_path):
 def test_training_without_text_is_refused(tmp_path):
     with raises(ConfigError, "no_data", "data.text"):
         train(read_run("gpt2"), tmp_path / "run")
-
-
-@pytest.mark.parametrize("name", [name for name in recipe_names() if name.startswith("gpt")])
-def test_gpt_recipes_use_their_whole_context_without_smoothing(name):
-    run = read_run(name)
-    assert run.family == "gpt"
-    assert run.model.max_length == run.data.max_length
-    assert run.train.smoothing == 0
-    assert run.decode.sample

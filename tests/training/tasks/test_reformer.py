@@ -81,14 +81,6 @@ def test_the_recipe_has_the_published_sizes():
     assert model == replace(published, vocab=model.vocab, stack=stack)
 
 
-def test_the_dense_variant_of_a_recipe_differs_only_in_its_chunks():
-    hashed = read_run("reformer-shakespeare").model
-    dense = read_run("reformer-shakespeare", ("model.stack.lsh.chunk=2048",)).model
-    assert dense.stack.lsh.chunk >= dense.max_length == 2048 > hashed.stack.lsh.chunk
-    lsh = replace(dense.stack.lsh, chunk=hashed.stack.lsh.chunk)
-    assert replace(dense, stack=replace(dense.stack, lsh=lsh)) == hashed
-
-
 def test_a_translator_with_lsh_in_its_encoder_is_trained_and_used(tmp_path):
     short = ("train.steps=2", "train.validate_every=2", "model.stack.lsh.chunk=4")
     train(read_run("small-lsh", (*TINY_TRANSLATOR, *short), write_corpus(tmp_path)), tmp_path / "r")

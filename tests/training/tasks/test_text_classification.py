@@ -98,49 +98,51 @@ def test_classes_are_sorted_and_must_be_known():
         class_numbers(["a", "c"], ("a", "b"), "here")
 
 
-def test_examples_are_held_out_without_a_validation_file(tmp_path):
+def split(tmp_path, lines, seed=1):
+    """Write a labelled file and hold out a part of it."""
     path = tmp_path / "a.tsv"
-    path.write_text("".join(f"text {n}\t{n % 3}\n" for n in range(100)), encoding="utf-8")
-    found = load_labelled(DataConfig(labelled=(str(path),)), seed=1)
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return load_labelled(DataConfig(labelled=(str(path),)), seed=seed)
+
+
+def test_examples_are_held_out_without_a_validation_file(tmp_path):
+    lines = [f"text {n}\t{n % 3}" for n in range(100)]
+    found = split(tmp_path, lines)
     assert len(found.valid) == 10
-    assert sorted([*found.train.texts, *found.valid.texts]) == sorted(
-        f"text {n}" for n in range(100)
-    )
-    for part in (found.train, found.valid):
-        assert all(
-            int(t.split()[1]) % 3 == int(c) for t, c in zip(part.texts, part.labels, strict=True)
-        )
-    assert load_labelled(DataConfig(labelled=(str(path),)), seed=1) == found
+    pairs = [
+        f"{text}\t{label}"
+        for part in (found.train, found.valid)
+        for text, label in zip(part.texts, part.labels, strict=True)
+    ]
+    assert sorted(pairs) == sorted(lines)
+    assert split(tmp_path, lines) == found
 
 
 def test_held_out_texts_do_not_recur_in_another_spelling(tmp_path):
-    path, lines = tmp_path / "a.tsv", [f"Text {n % 40}\t{n % 2}" for n in range(80)]
+    lines = [f"Text {n % 40}\t{n % 2}" for n in range(80)]
     lines += [line.upper().replace(" ", "  ") for line in lines]
-    path.write_text("\n".join(lines), encoding="utf-8")
     for seed in range(5):
-        found = load_labelled(DataConfig(labelled=(str(path),)), seed=seed)
-        parts = [{" ".join(text.lower().split()) for text in part.texts}
-                 for part in (found.train, found.valid)]  # fmt: skip
+        found = split(tmp_path, lines, seed)
+        train, valid = (
+            {" ".join(text.lower().split()) for text in part.texts}
+            for part in (found.train, found.valid)
+        )
         assert len(found.valid) == 16
-        assert not parts[0] & parts[1]
+        assert not train & valid
 
 
 def test_no_class_is_held_out_completely(tmp_path):
-    path = tmp_path / "a.tsv"
     rare = [f"rare {n}\tclass {n}" for n in range(15)]
-    path.write_text("\n".join([*rare, "one\ta", "two\ta", "three\ta"]), encoding="utf-8")
     for seed in range(5):
-        found = load_labelled(DataConfig(labelled=(str(path),)), seed=seed)
+        found = split(tmp_path, [*rare, "one\ta", "two\ta", "three\ta"], seed)
         assert found.valid.texts in (["two"], ["three"])
         assert len(found.classes) == 16
 
 
-@pytest.mark.parametrize("lines", ["a\t1", "a\t1\nb\t2", "a\t1\nA\t1\nb\t2\n b \t2"])
+@pytest.mark.parametrize("lines", [["a\t1"], ["a\t1", "b\t2"], ["a\t1", "A\t1", "b\t2", " b \t2"]])
 def test_too_few_texts_to_hold_one_out_are_refused(tmp_path, lines):
-    path = tmp_path / "a.tsv"
-    path.write_text(lines, encoding="utf-8")
     with raises(DataError, "too_few_examples", "--valid-data"):
-        load_labelled(DataConfig(labelled=(str(path),)), seed=1)
+        split(tmp_path, lines)
 
 
 def test_batches_contain_every_text_with_its_label():
