@@ -48,14 +48,8 @@ MAY_IMPORT = {  # every package, and the packages it may import
     "__main__": {"cli"},
 }  # fmt: skip
 MAX_FILE, MAX_FUNCTION = 400, 60
-ERRORS = (
-    "ConfigError",
-    "DataError",
-    "CheckpointError",
-    "MissingError",
-    "Diverged",
-    "PolyheadError",
-)
+ERRORS = ("ConfigError", "DataError", "CheckpointError", "MissingError", "Diverged",
+          "PolyheadError")  # fmt: skip
 
 
 @cache
@@ -119,6 +113,13 @@ def test_modules_are_data_not_code():
             if pattern.search(code) and '"' not in code and "`" not in code:
                 offenders.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()}")
     assert offenders == []
+
+
+def test_javascript_inserts_texts_only_as_text():
+    unsafe = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|Function\("
+    scripts = list(ROOT.rglob("*.js"))
+    assert len(scripts) > 20
+    assert [str(file) for file in scripts if re.search(unsafe, file.read_text())] == []
 
 
 def test_at_most_ten_file_names_occur_twice():

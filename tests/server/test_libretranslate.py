@@ -19,7 +19,7 @@ def best(server, text, **changes):
     return [one["text"] for one in result["hypotheses"]]
 
 
-def test_the_official_client_translates_and_lists_languages(process, server):
+def test_the_official_client_translates_lists_and_detects_languages(process, server):
     client = LibreTranslateAPI(process.url)
     text = "내일 회의가 있어요."
     assert client.translate(text, "ko", "en") == best(server, text)[0]
@@ -30,6 +30,11 @@ def test_the_official_client_translates_and_lists_languages(process, server):
     with pytest.raises(urllib.error.HTTPError) as refused:
         client.translate("a", "ko", "xx")
     assert refused.value.code == 400
+    korean, english = ({"confidence": 100.0, "language": code} for code in ("ko", "en"))
+    assert client.detect("내일 만나요.") == [korean]
+    assert client.detect("See you.") == [english]
+    assert client.detect("3시에 OK") == [{**one, "confidence": 50.0} for one in (korean, english)]
+    assert client.detect("12:30?") == [{**korean, "confidence": 0.0}]
 
 
 def test_a_text_gets_a_text_and_a_list_gets_a_list(server):
@@ -47,16 +52,6 @@ def test_a_text_gets_a_text_and_a_list_gets_a_list(server):
     }
     half = server.post("/translate", {**sent, "q": ["가", "a"], "source": "auto"}).json()
     assert half["detectedLanguage"] == [{"confidence": 50.0, "language": "ko"}] * 2
-
-
-def test_the_official_client_detects_languages(process):
-    client = LibreTranslateAPI(process.url)
-    assert client.detect("내일 만나요.") == [{"confidence": 100.0, "language": "ko"}]
-    assert client.detect("See you.") == [{"confidence": 100.0, "language": "en"}]
-    assert client.detect("3시에 OK") == [
-        {"confidence": 50.0, "language": "ko"}, {"confidence": 50.0, "language": "en"},
-    ]  # fmt: skip
-    assert client.detect("12:30?") == [{"confidence": 0.0, "language": "ko"}]
 
 
 @pytest.mark.parametrize(
@@ -117,10 +112,8 @@ def test_invalid_fields_are_named(server, change, status, word):
 
 def test_html_tags_are_kept_and_only_text_is_translated(server):
     text = '<p class="a>b">가 &amp; 나</p>\n<script>가 < 1</script><!-- 가 --> 다<br>'
-    result = server.post(
-        "/translate", {"q": text, "source": "ko", "target": "en", "format": "html"}
-    )
-    answer = result.json()["translatedText"]
+    sent = {"q": text, "source": "ko", "target": "en", "format": "html"}
+    answer = server.post("/translate", sent).json()["translatedText"]
     assert answer.startswith('<p class="a>b">')
     assert "b&quot;" not in answer
     assert "</p>\n<script>가 < 1</script><!-- 가 --> " in answer

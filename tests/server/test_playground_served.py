@@ -1,10 +1,8 @@
 """Playground in a browser, with a real server and tiny models of all tasks."""
 
-import json
-import urllib.request
-
 import numpy as np
 import pytest
+import requests
 from browsing import canvas_pixels, download
 from views import colours
 
@@ -28,23 +26,17 @@ def open_page(windows, process):
     assert all(url.startswith((process.url, "blob:")) for url in windows.requested)
 
 
-def ask(process, path, body):
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(process.url + path, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request) as answer:
-        return answer.read()
-
-
 def test_cells_have_the_colours_of_the_servers_weights(open_page, process):
     page = open_page(f"#q={TEXT}&kind=cross&layer=2&head=1")
     page.wait_for_selector("#cells")
-    (best, *_) = json.loads(ask(process, "/v1/translate", {"text": TEXT, "tokens": True}))[
-        "translations"
-    ][0]["hypotheses"]
+    sent = {"text": TEXT, "tokens": True}
+    (result,) = requests.post(f"{process.url}/v1/translate", json=sent).json()["translations"]
+    best = result["hypotheses"][0]
     assert page.inner_text(".text") == best["text"]
     ids = [token["id"] for token in best["tokens"] if not token["special"]]
     look = {"text": TEXT, "target_ids": ids, "format": "json"}
-    weights = AttentionView.from_json(ask(process, "/v1/attention", look)).find("cross", 2).weights
+    view = AttentionView.from_json(requests.post(f"{process.url}/v1/attention", json=look).content)
+    weights = view.find("cross", 2).weights
     seen = canvas_pixels(page)[..., :3]
     assert seen.shape[:2] == weights.shape[1:]
     assert np.abs(seen - colours(weights[0])).max() <= 1
@@ -63,16 +55,10 @@ def test_steps_and_the_beam_tree_are_shown(open_page):
 
 @pytest.mark.parametrize(
     ("use", "text", "shown"),
-    [
-        ("generate", "내일", "#cells"),
-        ("fill", "내일 [MASK]에 가요", ".option"),
-        ("classify", "좋아요", ".answer"),
-    ],
+    [("fill", "내일 [MASK]에 가요", ".option"), ("classify", "좋아요", ".answer")],
 )
-def test_every_task_has_its_panel(open_page, process, use, text, shown):
-    with urllib.request.urlopen(f"{process.url}/v1/models") as answer:
-        (name,) = (one["name"] for one in json.load(answer)["models"] if one["use"] == use)
-    page = open_page(f"#model={name}&q={text}")
+def test_every_task_has_its_panel(open_page, served, use, text, shown):
+    page = open_page(f"#model={served(use).name}&q={text}")
     page.wait_for_selector(shown)
     page.wait_for_selector("#cells")
 

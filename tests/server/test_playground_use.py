@@ -30,9 +30,8 @@ def upload(page):
 # Step by step
 
 
-def test_the_player_shows_the_translation_token_by_token(play):
-    page = play(f"#q={TEXT}&tab=steps")
-    page.wait_for_selector(".looks")
+def test_the_player_shows_tokens_alternatives_and_attention_step_by_step(play, stand_in):
+    page = play(f"#q={TEXT}&tab=steps", shows=".looks")
     page.locator("#step-first").click()
     assert page.locator(".token").count() == 0
     for n in (1, 2):
@@ -41,6 +40,9 @@ def test_the_player_shows_the_translation_token_by_token(play):
     assert page.locator(".token bdi").all_inner_texts() == ["Tom", "orrow"]
     assert page.locator(".option bdi").all_inner_texts() == ["orrow", "A", "Our"]
     assert page.locator(".option small").all_inner_texts() == ["60 %", "20 %", "10 %"]
+    weights = stand_in.view.find("cross", 3).weights[:, 1].mean(axis=0)
+    titles = page.locator(".looks li").evaluate_all("(all) => all.map((one) => one.title)")
+    assert [float(title) for title in titles] == pytest.approx(weights.tolist(), abs=2e-3)
     page.locator("#step-play").click()
     until(page, "document.querySelectorAll('.token').length === 10", 12)
     page.wait_for_selector("#step-play[aria-label=Play]")  # stopped at the end
@@ -48,8 +50,7 @@ def test_the_player_shows_the_translation_token_by_token(play):
 
 
 def test_the_player_shows_the_selected_translation(play, stand_in):
-    page = play(f"#q={TEXT}&tab=steps")
-    page.wait_for_selector(".looks")
+    page = play(f"#q={TEXT}&tab=steps", shows=".looks")
     page.locator("label[for=n-3]").click()
     until(page, "document.querySelectorAll('.token').length === 8")
     sent = [body["prefix"] for body in stand_in.bodies("/v1/steps")]
@@ -58,23 +59,12 @@ def test_the_player_shows_the_selected_translation(play, stand_in):
 
 
 def test_the_player_decodes_greedily_for_several_lines(play, stand_in):
-    page = play("#q=first line%0Asecond line&tab=steps")
-    page.wait_for_selector(".looks")
+    play("#q=first line%0Asecond line&tab=steps", shows=".looks")
     assert [body["prefix"] for body in stand_in.bodies("/v1/steps")] == [[]]
 
 
-def test_a_step_shows_its_attention_weights(play, stand_in):
-    page = play(f"#q={TEXT}&tab=steps")
-    page.wait_for_selector(".looks")
-    page.locator("#token-2").click()
-    weights = stand_in.view.find("cross", 3).weights[:, 1].mean(axis=0)
-    titles = page.locator(".looks li").evaluate_all("(all) => all.map((one) => one.title)")
-    assert [float(title) for title in titles] == pytest.approx(weights.tolist(), abs=2e-3)
-
-
 def test_a_forced_token_changes_what_follows_and_back_restores_it(play, stand_in):
-    page = play(f"#q={TEXT}&tab=steps")
-    page.wait_for_selector(".looks")
+    page = play(f"#q={TEXT}&tab=steps", shows=".looks")
     page.locator("#token-3").click()
     page.locator("#option-2").click()
     page.wait_for_selector(".token.forced")
@@ -105,8 +95,7 @@ def test_a_forced_token_changes_what_follows_and_back_restores_it(play, stand_in
 )
 def test_a_translation_that_was_cut_off_is_marked(play, stand_in, language, message):
     stand_in.ended = False
-    page = play(f"#q={TEXT}&tab=steps", language=language)
-    page.wait_for_selector(".looks")
+    page = play(f"#q={TEXT}&tab=steps", language=language, shows=".looks")
     (sent,) = stand_in.bodies("/v1/steps")
     assert (sent["prefix"], sent["max_tokens"]) == ([*range(10, 19)], 9)
     tokens = page.locator(".token bdi").all_inner_texts()
@@ -128,8 +117,7 @@ def test_a_translation_that_was_cut_off_is_marked(play, stand_in, language, mess
 
 def test_a_translator_without_attention_has_steps(play, stand_in):
     stand_in.attends = []
-    page = play(f"#q={TEXT}")
-    page.wait_for_selector(".token")
+    page = play(f"#q={TEXT}", shows=".token")
     assert page.locator(".tab .chip").all_inner_texts() == ["Step by step", "Beam search"]
     assert page.locator("#tab-steps").is_checked()
     page.wait_for_timeout(300)
@@ -141,8 +129,7 @@ def test_a_translator_without_attention_has_steps(play, stand_in):
 
 
 def test_the_beam_tree_is_navigated_by_keys(play, stand_in):
-    page = play(f"#q={TEXT}&tab=beam")
-    page.wait_for_selector(".tree")
+    page = play(f"#q={TEXT}&tab=beam", shows=".tree")
     states = page.locator(".node").evaluate_all("(all) => all.map((one) => one.className)")
     assert states == [f"node {state}" for state in ("best", "best", "kept", "dropped", "best",
                                                     "kept", "best", "kept")]  # fmt: skip
@@ -165,8 +152,7 @@ def test_the_beam_tree_is_navigated_by_keys(play, stand_in):
 
 
 def test_generated_text_is_streamed_to_the_page(play, stand_in):
-    page = play("#model=writer&q=Once")
-    page.wait_for_selector("#cells")
+    page = play("#model=writer&q=Once", shows="#cells")
     page.locator("#write").click()
     until(page, "document.querySelector('.new')?.textContent === ' there'")
     assert page.inner_text("#write") == "Stop"
@@ -184,8 +170,7 @@ def test_generated_text_is_streamed_to_the_page(play, stand_in):
 
 
 def test_the_last_line_of_a_prompt_is_shown(play, stand_in):
-    page = play("#model=writer&q=Once%0Athere was")
-    page.wait_for_selector("#cells")
+    page = play("#model=writer&q=Once%0Athere was", shows="#cells")
     assert stand_in.bodies("/v1/attention")[-1]["text"] == "there was"
     assert page.inner_text(".line-note") == "The last line is shown."
     page.locator("#text").fill("Once")
@@ -209,8 +194,7 @@ def test_blanks_are_filled_by_a_click(play, stand_in):
 
 
 def test_a_text_is_classified_with_its_attention(play, stand_in):
-    page = play("#model=reviews&q=fine")
-    page.wait_for_selector("#cells")
+    page = play("#model=reviews&q=fine", shows="#cells")
     assert "only its start" not in page.inner_text(".answer-box")
     height = page.evaluate("document.querySelector('.answer').clientHeight")
     assert height < 80  # two lines
@@ -307,8 +291,7 @@ def focused(page):
 
 
 def test_the_focus_is_kept_when_a_step_is_selected(play):
-    page = play(f"#q={TEXT}&tab=steps")
-    page.wait_for_selector(".looks")
+    page = play(f"#q={TEXT}&tab=steps", shows=".looks")
     page.locator("#token-9").press("Enter")
     page.locator("#step-next").press("Enter")
     assert focused(page) == "step-next"  # at the last step
@@ -328,8 +311,7 @@ def test_the_focus_is_kept_when_a_step_is_selected(play):
 
 
 def test_the_focus_is_kept_when_an_option_is_selected(play):
-    page = play(f"#q={TEXT}")
-    page.wait_for_selector("#cells")
+    page = play(f"#q={TEXT}", shows="#cells")
     page.locator("#n-1").press("ArrowDown")
     page.wait_for_timeout(300)
     assert focused(page) == "n-2"
@@ -362,8 +344,7 @@ def test_the_page_fits_a_phone(play, language):
 
 def test_long_scores_fit_a_phone(play, stand_in):
     stand_in.worse = 900  # as for a long text
-    page = play(f"#q={TEXT}", width=360)
-    page.wait_for_selector(".hypothesis")
+    page = play(f"#q={TEXT}", width=360, shows=".hypothesis")
     assert page.locator(".hypothesis small").first.inner_text() == "-900.40"
     measure = "(all) => all.map((one) => one.getBoundingClientRect().height)"
     heights = page.locator(".hypothesis small").evaluate_all(measure)
@@ -378,6 +359,8 @@ def test_changing_the_language_keeps_the_state(play, stand_in):
     page.locator("#tokens").fill("33")
     page.locator("label[for=lang-ko]").click()
     page.wait_for_selector("#cells")
+    assert page.locator("html").get_attribute("lang") == "ko"
+    assert page.locator(".tab .chip").all_inner_texts() == ["어텐션", "한 단계씩"]
     assert page.inner_text(".paper") == "Once there was a king"
     assert page.locator("#tokens").input_value() == "33"
     page.locator("#text").fill("Twice")
@@ -396,29 +379,14 @@ def test_changing_the_language_keeps_the_state(play, stand_in):
     [("tab=steps&forced=x.-4.0", ".looks"), ("tab=beam&beam=99", ".tree"), ("n=99", "#cells")],
 )
 def test_invalid_urls_show_a_page(play, stand_in, state, figure):
-    page = play(f"#q={TEXT}&{state}")
-    page.wait_for_selector(figure)
+    page = play(f"#q={TEXT}&{state}", shows=figure)
     assert page.locator(".hypothesis input:checked").count() == 1
     assert all(body["beam"] == 16 for body in stand_in.bodies("/v1/beam"))
 
 
-def test_the_page_is_shown_in_both_languages(play):
-    page = play(f"#q={TEXT}", language="ko-KR")
-    page.wait_for_selector("#cells")
-    assert page.locator("html").get_attribute("lang") == "ko"
-    assert "번역 후보" in page.inner_text("#play")
-    assert page.locator(".tab .chip").all_inner_texts() == ["어텐션", "한 단계씩", "빔 서치"]
-    page.locator("label[for=lang-en]").click()
-    page.wait_for_selector("#cells")
-    assert "Translations, best first" in page.inner_text("#play")
-    assert "Merge subwords into words" in page.inner_text("main")
-    assert page.locator("#text").input_value() == TEXT
-
-
 @pytest.mark.parametrize("is_secure", [True, False])
 def test_the_translation_can_be_copied(play, is_secure):
-    page = play(f"#q={TEXT}")
-    page.wait_for_selector("#copy")
+    page = play(f"#q={TEXT}", shows="#copy")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     if not is_secure:  # plain HTTP from another machine
         page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
@@ -446,6 +414,7 @@ def test_errors_are_shown_and_busy_servers_retried(play, refusing):
     page.locator("#text").fill("a")
     page.wait_for_selector(".trouble")
     assert "300 tokens of 256" in page.inner_text(".trouble")
+    assert page.locator("#again").count() == 0  # an invalid text stays invalid
     refusing.refuse = [(429, "busy")]
     page.locator("#text").fill("b")
     page.wait_for_selector("#cells")
@@ -471,8 +440,7 @@ def test_errors_are_shown_and_busy_servers_retried(play, refusing):
 )
 def test_failed_requests_can_be_retried(play, refusing, state, route, figure):
     refusing.down[route] = (500, "out of order")
-    page = play(state)
-    page.wait_for_selector(".trouble")
+    page = play(state, shows=".trouble")
     assert page.inner_text(".trouble") == "Error. out of order Try again"
     assert page.locator(f".place {figure}, .answer-box {figure}").count() == 0
     page.locator("#again").focus()
@@ -487,8 +455,7 @@ def test_failed_requests_can_be_retried(play, refusing, state, route, figure):
 
 
 def test_busy_and_unreachable_servers_have_different_messages(play, refusing):
-    page = play(f"#q={TEXT}", language="ko-KR")
-    page.wait_for_selector("#cells")
+    page = play(f"#q={TEXT}", language="ko-KR", shows="#cells")
     page.context.set_offline(True)
     page.locator("#text").fill("a")
     page.wait_for_selector(".trouble")
@@ -506,8 +473,7 @@ def test_busy_and_unreachable_servers_have_different_messages(play, refusing):
 
 def test_failed_maps_can_be_retried(play, refusing):
     refusing.refuse = [None, None, (500, "no maps")]
-    page = play(f"#q={'long ' * 200}")
-    page.wait_for_selector(".figure .trouble")
+    page = play(f"#q={'long ' * 200}", shows=".figure .trouble")
     page.locator("#again").click()
     page.wait_for_selector("#cells")
 
@@ -529,8 +495,7 @@ def test_server_errors_are_shown_in_korean_with_the_english_message(
     play, refusing, status, more, korean
 ):
     refusing.down["/v1/translate"] = (status, "its own line", more)
-    page = play("#q=a", language="ko-KR")
-    page.wait_for_selector(".trouble")
+    page = play("#q=a", language="ko-KR", shows=".trouble")
     assert page.inner_text(".trouble").startswith(f"오류. {korean} (its own line).")
     page.locator("label[for=lang-en]").click()
     until(page, "document.querySelector('.trouble')?.textContent.startsWith('Error')")
@@ -538,8 +503,7 @@ def test_server_errors_are_shown_in_korean_with_the_english_message(
 
 
 def test_a_failed_download_is_reported_in_korean(play, refusing):
-    page = play(f"#q={TEXT}", language="ko-KR")
-    page.wait_for_selector("#cells")
+    page = play(f"#q={TEXT}", language="ko-KR", shows="#cells")
     refusing.refuse = [(422, "none chosen", {"code": "cannot_draw"})]
     page.locator("#save-svg").click()
     until(page, "document.querySelector('.saving [role=status]').textContent !== ''")
@@ -556,17 +520,9 @@ def test_an_interrupted_stream_is_reported_in_korean(play, stand_in):
     assert page.inner_text(".new") == " there"
 
 
-def test_an_invalid_text_has_no_retry_button(play, refusing):
-    refusing.refuse = [(422, "the text is too long")]
-    page = play("#q=a")
-    page.wait_for_selector(".trouble")
-    assert page.locator("#again").count() == 0
-
-
 def test_a_missing_api_key_is_requested(play, refusing):
     refusing.key = "secret"
-    page = play("#lang=ko")
-    page.wait_for_selector("#key")
+    page = play("#lang=ko", shows="#key")
     assert page.locator(".trouble").count() == 0
     page.locator("#key").fill("guess")
     page.keyboard.press("Enter")

@@ -8,10 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import requests
 from served_models import SOURCE
 
 from polyhead.cli.main import main
@@ -20,15 +21,9 @@ SLOW = {"text": "가 나 다 라 마 바 사 " * 30, "beam": 8, "max_length": 25
 QUICK = {"text": "a", "max_length": 2, "beam": 1}
 
 
-def post(running, content, path="/v1/translate"):
-    connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
-    try:
-        body = json.dumps(content)
-        connection.request("POST", path, body, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
-    finally:
-        connection.close()
+def post(running, content):
+    """Translate; return the status."""
+    return requests.post(f"{running.url}/v1/translate", json=content, timeout=60).status_code
 
 
 def raw_post(content):
@@ -43,10 +38,7 @@ def raw_post(content):
 def waiting(running, count):
     """Wait until this many requests are open."""
     for _ in range(500):
-        connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-        connection.close()
+        text = requests.get(f"{running.url}/metrics", timeout=60).text
         if float(text.split("\npolyhead_open_requests ")[1].split()[0]) >= count:
             return
         time.sleep(0.01)
@@ -55,12 +47,8 @@ def waiting(running, count):
 
 def test_sigterm_finishes_accepted_requests_and_exits_with_0(start):
     running = start()
-    answers = []
-    clients = [
-        threading.Thread(target=lambda: answers.append(post(running, SLOW))) for _ in range(3)
-    ]
-    for client in clients:
-        client.start()
+    clients = ThreadPoolExecutor(3)
+    answers = [clients.submit(post, running, SLOW) for _ in range(3)]
     waiting(running, 4)  # with the request for the metrics
     late = socket.create_connection((running.host, running.port))  # accepted, but without a request
     started = time.monotonic()
@@ -69,9 +57,7 @@ def test_sigterm_finishes_accepted_requests_and_exits_with_0(start):
     late.sendall(raw_post(QUICK))
     refused = late.recv(4096)
     late.close()
-    for client in clients:
-        client.join(60)
-    assert [status for status, _ in answers] == [200] * 3
+    assert [answer.result(60) for answer in answers] == [200] * 3
     assert running.process.wait(30) == 0
     assert time.monotonic() - started < 30
     assert refused.startswith(b"HTTP/1.1 503")
@@ -129,25 +115,18 @@ def test_short_responses_are_sent_without_delay(start):
 
 def test_an_idle_server_exits_at_once(start):
     running = start()
-    assert post(running, QUICK)[0] == 200
+    assert post(running, QUICK) == 200
     running.process.send_signal(signal.SIGINT)
     assert running.process.wait(20) == 0
 
 
 def test_excess_requests_get_429(start):
     running = start("--queue", "4")
-    results = []
-
-    def client():
-        results.append(post(running, {"text": "가 나 다 " * 20, "max_length": 60})[0])
-
-    clients = [threading.Thread(target=client) for _ in range(40)]
-    for one in clients:
-        one.start()
-    for one in clients:
-        one.join(60)
-    assert set(results) == {200, 429}
-    assert post(running, QUICK)[0] == 200
+    text = {"text": "가 나 다 " * 20, "max_length": 60}
+    with ThreadPoolExecutor(40) as clients:
+        statuses = set(clients.map(lambda _: post(running, text), range(40)))
+    assert statuses == {200, 429}
+    assert post(running, QUICK) == 200
 
 
 def test_an_address_in_use_is_reported(process, models, capfd):
@@ -163,10 +142,7 @@ def test_an_address_in_use_is_reported(process, models, capfd):
         (["--api-key", "short"], "at least 8"),
         (["--port", "70000"], "port = 70000"),
         (["--queue", "0"], "queue = 0"),
-        (
-            ["--allow-host", "A.example", "--allow-host", "b:1"],
-            "--allow-host b:1: expected a host name",
-        ),
+        (["--allow-host", "A.example", "--allow-host", "b:1"], "--allow-host b:1"),
     ],
 )
 def test_invalid_options_are_reported(words, message, capfd, monkeypatch):

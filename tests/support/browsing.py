@@ -127,13 +127,11 @@ def stand_in():
 
 @pytest.fixture
 def play(windows, stand_in):
-    """Open the playground; requests to other servers fail the test."""
+    """Open the playground and wait until it shows an element; foreign requests fail the test."""
 
-    def play(state="", language="en-US", width=1200, scheme="light"):
-        page = windows.open(
-            f"{stand_in.url}/{state}", width=width, locale=language, color_scheme=scheme
-        )
-        page.wait_for_selector(READY)
+    def play(state="", *, shows=READY, language="en-US", width=1200):
+        page = windows.open(f"{stand_in.url}/{state}", width=width, locale=language)
+        page.wait_for_selector(shows)
         return page
 
     yield play

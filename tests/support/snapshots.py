@@ -8,27 +8,21 @@ package is laid out. Prose (help texts, messages, schema titles) is not recorded
 
 import hashlib
 import json
-import os
 import platform
 import re
-import subprocess
-import sys
 import tempfile
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import requests
 import torch
 from safetensors.torch import load_file
+from served_models import started
 from typer.main import get_command
 
 from polyhead.cli.main import app, main
 
 FOLDER = Path(__file__).parents[1] / "snapshots"
-SOURCE = Path(__file__).parents[2] / "src"
 STEPS = (
     "train.steps=8", "train.max_tokens=300", "train.validate_every=4", "train.save_every=4",
     "train.log_every=2", "train.schedule.warmup=3", "train.seed=5",
@@ -168,29 +162,7 @@ def without_prose(value: Any, schemas: dict[str, Any] | None = None) -> Any:
     return value
 
 
-@contextmanager
-def serve(folder: Path) -> Iterator[str]:
-    """Run `polyhead serve` with one model per task; give its address."""
-    models = [str(folder / name) for name in ("transformer", "gpt", "bert", "classifier", "vit")]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "polyhead", "serve", *models, "--port", "0", "--threads", "1"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    assert process.stderr is not None
-    try:
-        log = []
-        for line in process.stderr:
-            log.append(line)
-            if address := re.search(r"http://[\d.]+:\d+", line):
-                yield address[0]
-                return
-        raise AssertionError("".join(log))
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
-
-
-def requests(folder: Path) -> list[tuple[str, str, Any]]:
+def recorded_requests(folder: Path) -> list[tuple[str, str, Any]]:
     """Return method, path and body of the recorded requests."""
     text = "월요일 3시에 회의가 있어요."
     image = (folder / "images" / "red" / "0.png").read_bytes()
@@ -233,20 +205,12 @@ def requests(folder: Path) -> list[tuple[str, str, Any]]:
 
 def ask(address: str, method: str, path: str, body: Any) -> tuple[int, str, bytes]:
     """Send one request; return its status, content type and body."""
-    data, kind = (None, "application/json")
-    if isinstance(body, bytes):
-        data, kind = body, "image/png"
-    elif body is not None:
-        data = json.dumps(body).encode()
-    request = urllib.request.Request(
-        address + path, data=data, method=method, headers={"Content-Type": kind}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=60) as response:
-            return response.status, response.headers["Content-Type"], response.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.headers["Content-Type"], error.read()
+    data, kind = body, "image/png"
+    if not isinstance(body, bytes):
+        data, kind = body and json.dumps(body), "application/json"
+    headers = {"Content-Type": kind}
+    response = requests.request(method, address + path, data=data, headers=headers, timeout=60)
+    return response.status_code, response.headers["Content-Type"], response.content
 
 
 def _without_times(raw: bytes) -> str:
@@ -266,11 +230,12 @@ def _shortened(value: Any) -> Any:
 
 def read_http(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the schema and the answers to all requests, without prose."""
-    with serve(folder) as address:
-        schema = json.loads(ask(address, "GET", "/openapi.json", None)[2])
+    models = [folder / name for name in ("transformer", "gpt", "bert", "classifier", "vit")]
+    with started(*models, "--threads", "1") as server:
+        schema = json.loads(ask(server.url, "GET", "/openapi.json", None)[2])
         answers = {}
-        for method, path, body in requests(folder):
-            status, kind, raw = ask(address, method, path, body)
+        for method, path, body in recorded_requests(folder):
+            status, kind, raw = ask(server.url, method, path, body)
             content = json.loads(raw) if "json" in kind else _without_times(raw)
             content = _shortened(without_prose(content))
             key = f"{len(answers):02} {method} {path}"

@@ -88,6 +88,14 @@ def build(layers=3, heads=8, seed=1):
     )
 
 
+def hostile():
+    """Build the view with an attack in every text."""
+    view = build()
+    source = TokenizedText(ATTACK, tuple(Token(ATTACK, token.word) for token in view.source.tokens))
+    predictions = tuple(ATTACK for _ in view.predictions)
+    return AttentionView(ATTACK, ATTACK, source, view.target, predictions, view.maps)
+
+
 def hashed(n=8, heads=2, rounds=2):
     """Build a view of LSH attention: positions that share a bucket in any round see each other."""
     random = np.random.default_rng(7)

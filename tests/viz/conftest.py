@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from views import ATTACK, build
+from views import build
 
 from polyhead.viz.tokens import Token
 from polyhead.viz.views import AttentionMap, AttentionView, TokenizedText
@@ -13,14 +13,6 @@ from polyhead.viz.writer import write_view
 def view():
     """Return a Korean sentence and its translation, with random weights."""
     return build()
-
-
-@pytest.fixture(scope="session")
-def hostile(view):
-    """Return the view with an attack in every text."""
-    source = TokenizedText(ATTACK, tuple(Token(ATTACK, token.word) for token in view.source.tokens))
-    predictions = tuple(ATTACK for _ in view.predictions)
-    return AttentionView(ATTACK, ATTACK, source, view.target, predictions, view.maps)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from dataclasses import replace
 from importlib.resources import files
 
 import pytest
-from views import ATTACK, image, read_messages
+from views import ATTACK, hostile, image, read_messages
 
 from polyhead.viz.page import MODULES, read, render
 from polyhead.viz.views import AttentionView
@@ -31,12 +31,12 @@ def test_page_is_small_and_loads_nothing(view, kind):
     assert not re.findall(r"<(?:link|img|iframe|script[^>]*src)", page)
 
 
-def test_hostile_texts_neither_end_the_data_nor_fill_the_template(view, hostile):
-    page = render(hostile)
+def test_hostile_texts_neither_end_the_data_nor_fill_the_template(view):
+    page = render(hostile())
     assert page.count("</script>") == render(view).count("</script>") == 2
     assert page.count("<!--") == page.count("<img") == 0
     data = block(page, 'id="attention-data">')
-    assert AttentionView.from_json(data) == hostile
+    assert AttentionView.from_json(data) == hostile()
     assert page.count("polyhead-attention-1") == render(view).count("polyhead-attention-1")
     labels = ((ATTACK, 1.0),)
     hostile_image = replace(image(), title=ATTACK, model=ATTACK, labels=labels)
@@ -70,12 +70,6 @@ def test_no_two_modules_define_the_same_name():
         for name in re.findall(r"^(?:export )?(?:const|let|function) (\w+)", read(module), re.M)
     ]
     assert len(names) == len(set(names))
-
-
-def test_modules_insert_texts_only_as_text():
-    unsafe = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|Function\("
-    for name in ALL_MODULES:
-        assert not re.findall(unsafe, read(name)), name
 
 
 def test_every_text_of_the_modules_is_in_both_languages():

@@ -2,7 +2,7 @@
 
 import pytest
 from browsing import run_inline_script
-from views import build
+from views import ATTACK, build, hostile
 
 from polyhead.render.html import iframe, write
 from polyhead.viz.page import render
@@ -200,8 +200,8 @@ def test_page_is_in_both_languages(view, show):
 
 
 @pytest.mark.parametrize("language", ["ko-KR", "en-US"])
-def test_small_screen_does_not_scroll_sideways(view, hostile, show, language):
-    for one in (view, hostile):
+def test_small_screen_does_not_scroll_sideways(view, show, language):
+    for one in (view, hostile()):
         page = show(one, width=360, language=language)
         for choice in ("kind-decoder", "view-lines", "view-model"):
             assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -220,16 +220,14 @@ def test_long_sentences_and_many_heads_scroll_inside_their_figure(show, one_text
 # Safety
 
 
-def test_hostile_tokens_are_shown_as_text(hostile, show):
-    attack = hostile.title
-    page = show(hostile)
+def test_hostile_tokens_are_shown_as_text(show):
+    page = show(hostile())
     for choice in ("view-lines", "view-model", "view-heat"):
         page.locator(f"label[for={choice}]").click()
         assert page.evaluate("window.hacked") is None
         assert page.locator("img").count() == 0
-    assert page.inner_text("h1") == attack
-    assert page.title() == attack
-    assert page.locator(".beside-names .name").first.text_content() == attack
+    assert page.inner_text("h1") == page.title() == ATTACK
+    assert page.locator(".beside-names .name").first.text_content() == ATTACK
 
 
 def test_content_security_policy_is_in_force(view, browser, tmp_path):
