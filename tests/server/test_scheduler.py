@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
@@ -113,20 +114,34 @@ async def submit(scheduler, key, *contents, sizes=None, disconnected=None):
     return future
 
 
-async def paused(scheduler, model, key=None, content=1):
+async def pause(scheduler, model, key=None, content=1, **options):
     """Pause the model within a batch, so that later requests stay in the queue."""
     model.pause()
-    first = await submit(scheduler, key or model.key("first"), content)
+    first = await submit(scheduler, key or model.key("first"), content, **options)
     await until(model.entered.is_set)
     return first
 
 
-async def test_requests_with_one_key_share_a_batch_and_get_their_own_results(scheduler, model):
-    first = await paused(scheduler, model)
-    pairs = [await submit(scheduler, model.key(), n, 10 * n) for n in range(5)]
-    other = await submit(scheduler, model.key("b"), 100)
+@asynccontextmanager
+async def paused(scheduler, model, *request):
+    """Pause the model; afterwards wait for the request that it was working on."""
+    first = await pause(scheduler, model, *request)
+    yield first
     model.resumed.set()
-    assert await first == [2]
+    await first
+
+
+@contextmanager
+def rejected(status):
+    with pytest.raises(HTTPError) as caught:
+        yield
+    assert caught.value.status == status
+
+
+async def test_requests_with_one_key_share_a_batch_and_get_their_own_results(scheduler, model):
+    async with paused(scheduler, model):
+        pairs = [await submit(scheduler, model.key(), n, 10 * n) for n in range(5)]
+        other = await submit(scheduler, model.key("b"), 100)
     assert [await pair for pair in pairs] == [[2 * n, 20 * n] for n in range(5)]
     assert await other == [200]
     first, *rest = model.batches
@@ -135,13 +150,11 @@ async def test_requests_with_one_key_share_a_batch_and_get_their_own_results(sch
 
 
 async def test_a_batch_has_at_most_max_slots_and_max_tokens_with_padding(scheduler, model):
-    first = await paused(scheduler, model)
-    key = model.key("slots", max_slots=2)
-    slots = [await submit(scheduler, key, n) for n in range(5)]
-    key = model.key("tokens", max_tokens=12)
-    tokens = [await submit(scheduler, key, n, sizes=[n]) for n in (3, 4, 4, 6, 100)]
-    model.resumed.set()
-    await asyncio.gather(first, *slots, *tokens)
+    by_slots, by_tokens = model.key("slots", max_slots=2), model.key("tokens", max_tokens=12)
+    async with paused(scheduler, model):
+        queued = [await submit(scheduler, by_slots, n) for n in range(5)]
+        queued += [await submit(scheduler, by_tokens, n, sizes=[n]) for n in (3, 4, 4, 6, 100)]
+    await asyncio.gather(*queued)
     assert model.batches[1:] == [[0, 1], [2, 3], [4], [3, 4, 4], [6], [100]]
 
 
@@ -149,23 +162,20 @@ async def test_a_short_request_is_served_before_the_rest_of_a_long_one(
     scheduler, model, monkeypatch
 ):
     monkeypatch.setattr(worker, "YIELD_SECONDS", 60)
-    first = await paused(scheduler, model)
     key = model.key("x", max_slots=1)
-    long = await submit(scheduler, key, *range(50))
-    short = await submit(scheduler, key, 1000)
-    model.resumed.set()
-    await asyncio.gather(first, long, short)
+    async with paused(scheduler, model):
+        queued = [await submit(scheduler, key, *n) for n in (range(50), [1000])]
+    await asyncio.gather(*queued)
     assert model.batches.index([1000]) == 2
 
 
 async def test_a_full_queue_rejects_with_429_and_retry_after(scheduler, model):
     scheduler.settings = Settings(queue=4)
-    first = await paused(scheduler, model)
-    queued = [await submit(scheduler, model.key(), n) for n in range(4)]
-    with pytest.raises(HTTPError) as rejected:
-        await (await submit(scheduler, model.key(), 5))
-    model.resumed.set()
-    await asyncio.gather(first, *queued)
+    async with paused(scheduler, model):
+        queued = [await submit(scheduler, model.key(), n) for n in range(4)]
+        with pytest.raises(HTTPError) as rejected:
+            await (await submit(scheduler, model.key(), 5))
+    await asyncio.gather(*queued)
     assert rejected.value.status == 429
     assert int(rejected.value.headers["Retry-After"]) >= 1
 
@@ -175,15 +185,13 @@ async def test_a_request_larger_than_the_queue_occupies_a_quarter_of_it(
 ):
     monkeypatch.setattr(worker, "YIELD_SECONDS", 60)
     scheduler.settings = Settings(queue=8)
-    first = await paused(scheduler, model)
     key = model.key("x", max_slots=1)
-    long = await submit(scheduler, key, *range(40))
-    assert len(scheduler.worker.queue) == 2
-    others = [await submit(scheduler, key, 1000 + n) for n in range(6)]
-    with pytest.raises(HTTPError):
-        await (await submit(scheduler, key, 2000))
-    model.resumed.set()
-    await first
+    async with paused(scheduler, model):
+        long = await submit(scheduler, key, *range(40))
+        assert len(scheduler.worker.queue) == 2
+        others = [await submit(scheduler, key, 1000 + n) for n in range(6)]
+        with rejected(429):
+            await (await submit(scheduler, key, 2000))
     assert await long == [2 * n for n in range(40)]
     assert [await other for other in others] == [[2000 + 2 * n] for n in range(6)]
     assert scheduler.worker.queue == []
@@ -201,16 +209,14 @@ async def test_a_failing_part_ends_its_request_and_removes_the_rest(scheduler, m
 
 
 async def test_a_disconnected_client_frees_its_place_in_the_queue(scheduler, model):
-    first = await paused(scheduler, model)
     left = asyncio.Event()
-    cancelled = await submit(scheduler, model.key(), 7, disconnected=left)
-    assert len(scheduler.worker.queue) == 1
-    left.set()
-    with pytest.raises(ClientDisconnected):
-        await cancelled
-    assert scheduler.worker.queue == []
-    model.resumed.set()
-    await first
+    async with paused(scheduler, model):
+        cancelled = await submit(scheduler, model.key(), 7, disconnected=left)
+        assert len(scheduler.worker.queue) == 1
+        left.set()
+        with pytest.raises(ClientDisconnected):
+            await cancelled
+        assert scheduler.worker.queue == []
     assert model.batches == [[1]]
 
 
@@ -245,7 +251,7 @@ async def test_a_computation_is_cancelled_when_its_client_disconnects_or_the_ser
 
 
 async def test_closing_does_not_wait_for_a_hanging_thread(scheduler, model):
-    first = await paused(scheduler, model)
+    first = await pause(scheduler, model)
     first.cancel()
     assert not scheduler.worker.close(timeout=0.05)
 
@@ -258,44 +264,38 @@ async def test_requests_and_streams_fail_with_503_after_the_thread_has_failed(
         raise SystemExit
 
     assert scheduler.worker.is_alive
-    in_slot = await paused(scheduler, model, model.running_key("r"), 1000)
+    in_slot = await pause(scheduler, model, model.running_key("r"), 1000)
     failing = [await submit(scheduler, BatchKey("x", fail), 1)]
     failing += [in_slot, await submit(scheduler, model.key(), 1)]
     stream = scheduler.stream(lambda: iter(lambda: "x", None))
     model.resumed.set()
     for future in failing:
-        with pytest.raises(HTTPError) as failed:
+        with rejected(503):
             await asyncio.wait_for(future, 20)  # before the deadline
-        assert failed.value.status == 503
     pieces = [await stream.pieces.get()]
     while pieces[-1] == "x":
         pieces.append(await stream.pieces.get())
     assert isinstance(pieces[-1], HTTPError)
     assert not scheduler.worker.is_alive
-    with pytest.raises(HTTPError) as rejected:
+    with rejected(503):
         scheduler.stream(lambda: iter("a"))
-    assert rejected.value.status == 503
-    with pytest.raises(HTTPError) as rejected:
+    with rejected(503):
         await (await submit(scheduler, model.key(), 1))
-    assert rejected.value.status == 503
     assert "thread has failed" in caplog.text
 
 
 async def test_requests_fail_with_503_after_the_deadline(scheduler, model):
     scheduler.settings = Settings(deadline_seconds=0.05)
-    first = await paused(scheduler, model)
+    first = await pause(scheduler, model)
     for future in (first, await submit(scheduler, model.key(), 7)):
-        with pytest.raises(HTTPError) as expired:
+        with rejected(503):
             await future
-        assert expired.value.status == 503
 
 
 async def test_a_failing_request_does_not_affect_the_rest_of_its_batch(scheduler, model):
-    first = await paused(scheduler, model)
-    good = [await submit(scheduler, model.key(), n) for n in range(3)]
-    bad = await submit(scheduler, model.key(), "bad")
-    model.resumed.set()
-    await first
+    async with paused(scheduler, model):
+        good = [await submit(scheduler, model.key(), n) for n in range(3)]
+        bad = await submit(scheduler, model.key(), "bad")
     assert [await future for future in good] == [[0], [2], [4]]
     with pytest.raises(ConfigError, match="bad"):
         await bad
@@ -334,9 +334,8 @@ async def test_a_failing_stream_ends_with_its_error(scheduler):
 
 async def test_a_late_request_joins_a_running_batch_and_leaves_when_it_is_done(scheduler, model):
     key = model.running_key()
-    slow = await paused(scheduler, model, key, 6)
-    quick = await submit(scheduler, key, 2)
-    model.resumed.set()
+    async with paused(scheduler, model, key, 6) as slow:
+        quick = await submit(scheduler, key, 2)
     assert await quick == [4]
     assert await slow == [12]
     assert model.batches == [["6"], ["2", "6"], ["2", "6"], ["6"], ["6"], ["6"]]
@@ -344,10 +343,9 @@ async def test_a_late_request_joins_a_running_batch_and_leaves_when_it_is_done(s
 
 async def test_a_full_running_batch_does_not_delay_other_keys(scheduler, model):
     key = model.running_key(max_slots=2)
-    first = await paused(scheduler, model, key, 3)
-    rest = [await submit(scheduler, key, 3) for _ in range(4)]
-    other = await submit(scheduler, model.running_key("b"), 1)
-    model.resumed.set()
+    async with paused(scheduler, model, key, 3) as first:
+        rest = [await submit(scheduler, key, 3) for _ in range(4)]
+        other = await submit(scheduler, model.running_key("b"), 1)
     assert await asyncio.gather(first, other, *rest) == [[6], [2], [6], [6], [6], [6]]
     assert max(len(batch) for batch in model.batches) == 2
     assert model.batches.index(["1"]) < 4
@@ -355,9 +353,8 @@ async def test_a_full_running_batch_does_not_delay_other_keys(scheduler, model):
 
 async def test_a_second_running_batch_starts_when_the_first_is_not_open(scheduler, model):
     key = model.running_key(n_open_steps=1)
-    first = await paused(scheduler, model, key, 4)
-    late = await submit(scheduler, key, 2)
-    model.resumed.set()
+    async with paused(scheduler, model, key, 4) as first:
+        late = await submit(scheduler, key, 2)
     assert await asyncio.gather(first, late) == [[8], [4]]
     assert ["2", "4"] not in model.batches
     assert model.batches.index(["2"]) < 4
@@ -366,9 +363,8 @@ async def test_a_second_running_batch_starts_when_the_first_is_not_open(schedule
 @pytest.mark.parametrize("content", ["bad", "worse"])
 async def test_requests_of_a_failed_running_batch_are_computed_alone(scheduler, model, content):
     key = model.running_key()
-    good = await paused(scheduler, model, key, 5)
-    failing = await submit(scheduler, key, content)
-    model.resumed.set()
+    async with paused(scheduler, model, key, 5) as good:
+        failing = await submit(scheduler, key, content)
     assert await good == [10]
     if content == "bad":
         with pytest.raises(ConfigError, match="bad"):
@@ -388,9 +384,7 @@ async def test_a_whole_batch_is_computed_where_no_running_one_can_start(schedule
 
 async def test_a_disconnected_client_frees_its_slot_of_a_running_batch(scheduler, model):
     key, left = model.running_key(), asyncio.Event()
-    model.pause()
-    cancelled = await submit(scheduler, key, 90, disconnected=left)
-    await until(model.entered.is_set)  # within its first step
+    cancelled = await pause(scheduler, model, key, 90, disconnected=left)
     good = await submit(scheduler, key, 4)
     left.set()
     with pytest.raises(ClientDisconnected):

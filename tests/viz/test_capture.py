@@ -103,16 +103,12 @@ def test_invalid_input_is_refused(translator, view, tmp_path):
         write_view(view, tmp_path / "none" / "page.json")
 
 
-def test_recurrent_translator_has_cross_attention():
-    model = Ladder(LadderConfig(11, 11, d_model=16)).eval()
-    (only,) = translation_maps(model, [4, 5, 6, 2], [7, 8, 2])
+def test_recurrent_translator_has_cross_attention_or_is_refused():
+    words = [4, 5, 6, 2], [7, 8, 2]
+    (only,) = translation_maps(Ladder(LadderConfig(11, 11, d_model=16)).eval(), *words)
     assert (only.kind, only.layer, only.weights.shape) == ("cross", 1, (1, 3, 4))
-
-
-def test_translator_without_attention_is_refused():
-    model = Ladder(LadderConfig(11, 11, d_model=16, context="none")).eval()
     with raises(ConfigError, "no_attention"):
-        translation_maps(model, [4, 5, 6, 2], [7, 8, 2])
+        translation_maps(Ladder(LadderConfig(11, 11, d_model=16, context="none")).eval(), *words)
 
 
 def test_lsh_layers_have_buckets_and_allowed_pairs():

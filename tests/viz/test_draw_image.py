@@ -78,8 +78,7 @@ def test_image_is_in_the_file_once_and_under_every_map(view):
 @pytest.mark.parametrize(
     "options",
     [ImageViewOptions(), ImageViewOptions(layer=2), ImageViewOptions(heads=[3, 1]),
-     ImageViewOptions(1, [2]),
-     ImageViewOptions(alone=True)],
+     ImageViewOptions(1, [2]), ImageViewOptions(alone=True)],
 )  # fmt: skip
 def test_every_selected_map_has_its_fills(view, options):
     opacity = None if options.alone else f"{OPACITY:g}"
@@ -132,13 +131,10 @@ def test_names_do_not_overlap(view):
 
 
 def test_pixels_mix_the_map_and_the_image(view):
-    options = ImageViewOptions(2, [3])
-    whole = parsed(draw_image(view, options))
-    _, over = whole.iter(f"{SVG}use")
+    drawing = draw_image(view, ImageViewOptions(2, [3]))
+    _, over = parsed(drawing).iter(f"{SVG}use")
     x, y, scale = place(over)
-    seen = np.asarray(
-        Image.open(io.BytesIO(rasterize(draw_image(view, options), 1))).convert("RGB")
-    )
+    seen = np.asarray(Image.open(io.BytesIO(rasterize(drawing, 1))).convert("RGB"))
     map_colours = colours(view.layers[1, 2] / view.layers[1, 2].max())
     for row, column in np.ndindex(8, 12):
         map_colour = map_colours[row // 4, column // 4]

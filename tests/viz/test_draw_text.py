@@ -57,15 +57,11 @@ def test_every_weight_is_a_cell_with_its_colour(view):
     assert cells(svg(view, kind="cross", layer=2)) == expected
 
 
-def test_only_selected_heads_are_drawn(view):
+def test_only_selected_kinds_layers_and_heads_are_drawn(view):
+    assert len(cells(svg(view))) == 3 * 3 * 8
+    assert len(cells(svg(view, kind="decoder"))) == len(cells(svg(view, layer=2))) == 3 * 8
     everything = cells(svg(view, kind="encoder", layer=1))
     assert cells(svg(view, kind="encoder", layer=1, heads=[3, 8])) == [everything[2], everything[7]]
-
-
-def test_all_kinds_and_layers_are_drawn_by_default(view):
-    assert len(cells(svg(view))) == 3 * 3 * 8
-    assert len(cells(svg(view, kind="decoder"))) == 3 * 8
-    assert len(cells(svg(view, layer=2))) == 3 * 8
 
 
 def test_masked_positions_of_a_decoder_are_grey(view):
@@ -182,12 +178,8 @@ def test_wrong_options_list_the_right_ones(view, options, code, mentions):
     assert "\n" not in str(caught.value)
 
 
-def test_view_without_maps_cannot_be_drawn(view):
+def test_views_with_no_maps_or_too_many_cells_are_not_drawn(view):
     with raises(ConfigError, "no_attention"):
         svg(AttentionView("", "", view.source, None, (), ()))
-
-
-def test_drawing_with_too_many_cells_names_the_options():
-    n = 300
     with raises(ConfigError, "too_many_cells", "270000", "a kind, a layer or heads"):
-        svg(small(*"x" * n, weights=np.full((3, n, n), 1 / n)))
+        svg(small(*"x" * 300, weights=np.full((3, 300, 300), 1 / 300)))

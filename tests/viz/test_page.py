@@ -51,9 +51,7 @@ def test_modules_import_only_what_an_earlier_module_exports():
         exported = {}
         for name in modules:
             text = read(name)
-            for names, origin in re.findall(
-                r'^import \{([^}]*)\} from "\./(\w+\.js)";$', text, re.M
-            ):
+            for names, origin in re.findall(IMPORT, text, re.M):
                 imported = {imported.strip() for imported in names.split(",")}
                 assert imported <= exported[origin], (name, origin)
             rest = re.sub(r"(?m)^(import|export) .*$", "", text)

@@ -129,12 +129,8 @@ def test_view_without_maps_shows_a_message(view, show):
 
 
 def test_page_follows_the_dark_theme(view, show):
-    sums = []
-    for scheme in ("light", "dark"):
-        page = show(view, scheme=scheme)
-        sums.append(sum(on_screen(page, 3, 3)))
-    assert sums[0] > 700
-    assert sums[1] < 100
+    assert sum(on_screen(show(view, scheme="light"), 3, 3)) > 700
+    assert sum(on_screen(show(view, scheme="dark"), 3, 3)) < 100
 
 
 # Attention that does not see everything

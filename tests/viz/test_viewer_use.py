@@ -140,26 +140,17 @@ def test_invalid_address_falls_back_to_defaults(view, show, state):
 
 
 def test_page_can_be_used_by_keyboard(view, show):
-    page = show(view)
+    page = show(view, "#layer=1&head=mean")
     reached = set()
     for _ in range(12):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.name || document.activeElement.id"))
     assert {"lang", "view", "kind", "layer", "head", "merge", "special", "log", "cells"} <= reached
-
-
-def test_arrows_change_layer_and_head(view, show):
-    page = show(view, "#layer=1&head=mean")
-    page.locator("#layer-1").focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    assert address(page)["layer"] == "3"
-    page.locator("#head-mean").focus()
-    for _ in range(4):
-        page.keyboard.press("ArrowRight")
-    assert address(page)["head"] == "3"
-    page.keyboard.press("ArrowLeft")
-    assert address(page)["head"] == "2"
+    for choice, keys in (("layer-1", ["Right"] * 2), ("head-mean", ["Right"] * 4 + ["Left"])):
+        page.locator(f"#{choice}").focus()
+        for key in keys:
+            page.keyboard.press(f"Arrow{key}")
+    assert (address(page)["layer"], address(page)["head"]) == ("3", "2")
 
 
 def test_arrows_move_over_the_heat_map(view, show):
@@ -193,10 +184,8 @@ def test_page_is_in_both_languages(view, show):
     page = show(view, language="ko-KR")
     assert page.locator("html").get_attribute("lang") == "ko"
     assert "서브워드를 단어로 합치기" in page.inner_text("main")
-    assert "설명이 아니라 단서" in page.inner_text("footer")
     page.locator("label[for=lang-en]").click()
     assert "Merge subwords into words" in page.inner_text("main")
-    assert "not why the model chose a word" in page.inner_text("footer")
 
 
 @pytest.mark.parametrize("language", ["ko-KR", "en-US"])
@@ -234,19 +223,14 @@ def test_content_security_policy_is_in_force(view, browser, tmp_path):
     page = browser.new_context(offline=True).new_page()
     page.goto(write(render(view), tmp_path / "page.html").as_uri())
     assert not run_inline_script(page)
-    refused = page.evaluate("fetch('data:,x').then(() => false, () => true)")
-    assert refused
+    assert page.evaluate("fetch('data:,x').then(() => false, () => true)")
     page.context.close()
 
 
-def test_page_works_in_the_frame_of_a_notebook(view, browser, tmp_path):
+def test_page_works_in_the_frame_of_a_notebook(view, windows, tmp_path):
     outside = tmp_path / "notebook.html"
     outside.write_text(f"<!DOCTYPE html><h1>notebook</h1>{iframe(render(view))}", encoding="utf-8")
-    page = browser.new_context(offline=True).new_page()
-    problems = []
-    page.on("console", lambda message: problems.append(message.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(outside.as_uri())
+    page = windows.open(outside.as_uri(), offline=True)
     inside, entries = page.frames[1], page.evaluate("history.length")
     inside.locator("label[for=view-lines]").click()
     inside.locator("label[for=layer-1]").click()
@@ -254,5 +238,3 @@ def test_page_works_in_the_frame_of_a_notebook(view, browser, tmp_path):
     assert inside.locator("#layer-1").is_checked()
     assert page.url == outside.as_uri()  # the notebook's own address and history are left alone
     assert page.evaluate("history.length") == entries
-    assert problems == []
-    page.context.close()

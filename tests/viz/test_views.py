@@ -60,9 +60,8 @@ def test_merging_sums_columns_and_averages_rows(recipe):
     words = np.array([token.word for token in view.source.tokens])
     for row, column in np.ndindex(*merged.shape[1:]):
         block = weights[:, words == row][:, :, words == column].astype(np.float64)
-        np.testing.assert_allclose(
-            merged[:, row, column], block.sum(axis=2).mean(axis=1), atol=1e-6
-        )
+        expected = block.sum(axis=2).mean(axis=1)
+        np.testing.assert_allclose(merged[:, row, column], expected, atol=1e-6)
     np.testing.assert_allclose(merged.sum(axis=2), 1, atol=1e-6)
     assert view.merged().merged() == view.merged()
 
@@ -82,16 +81,11 @@ def test_rows_of_a_decoder_are_merged_by_the_word_they_write(view):
     # rows 0 and 1 write "Tom" and "orrow"; columns 2 and 3 are "친구" and "와"
     by_hand = cross[:, 0:2, 2:4].astype(np.float64).sum(axis=2).mean(axis=1)
     np.testing.assert_allclose(merged[:, 0, 2], by_hand, atol=1e-6)
-
-
-def test_text_without_a_start_token_is_merged():
-    sentence = words(["sch", "ool"], ["is"])
-    weights = [[[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.3, 0.5]]]
-    merged = of_text(sentence, weights, ("ool", "is", "</s>")).merged()
-    assert merged.predictions == ("ool", "is", "</s>")
-    expected = [[[1, 0], [1, 0], [0.5, 0.5]]]
-    np.testing.assert_allclose(merged.maps[0].weights, expected, atol=1e-6)
-    assert merged.merged() == merged
+    weights = [[[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.3, 0.5]]]  # a text without a start token
+    text = of_text(words(["sch", "ool"], ["is"]), weights, ("ool", "is", "</s>")).merged()
+    assert text.predictions == ("ool", "is", "</s>")
+    np.testing.assert_allclose(text.maps[0].weights, [[[1, 0], [1, 0], [0.5, 0.5]]], atol=1e-6)
+    assert text.merged() == text
 
 
 def test_rows_are_named_by_written_tokens_and_columns_by_read_tokens(view):
@@ -101,11 +95,7 @@ def test_rows_are_named_by_written_tokens_and_columns_by_read_tokens(view):
     assert view.columns(view.find("decoder", 1)) == view.target.tokens
     assert view.rows(view.find("encoder", 1)) == view.source.tokens
     assert [token.special for token in view.written] == [False] * 9 + [True]
-
-
-def test_rows_without_predictions_are_named_by_read_tokens(view):
-    silent = replace(view, predictions=())
-    assert silent.rows(silent.find("cross", 1)) == view.target.tokens
+    assert replace(view, predictions=()).rows(cross) == view.target.tokens
 
 
 # Entropy
@@ -131,15 +121,11 @@ def test_json_round_trip_is_exact(recipe):
         assert other.weights.dtype == np.float32
 
 
-def test_json_round_trip_with_target_and_predictions(view):
-    assert AttentionView.from_json(view.to_json()) == view
-    assert AttentionView.from_json(view.to_json().encode()) == view
-
-
-def test_json_round_trip_with_invalid_characters():
-    view = of_text(words(["\ud800", "\x00"], ["</script>\u2028"]), np.full((1, 3, 3), 1 / 3))
-    assert AttentionView.from_json(view.to_json()) == view
-    assert view.to_json().isascii()
+def test_json_round_trip_with_target_predictions_and_invalid_characters(view):
+    odd = of_text(words(["\ud800", "\x00"], ["</script>\u2028"]), np.full((1, 3, 3), 1 / 3))
+    for one in (view, odd):
+        assert AttentionView.from_json(one.to_json()) == one
+        assert AttentionView.from_json(one.to_json().encode("ascii")) == one
 
 
 def test_views_that_differ_in_one_weight_are_not_equal(view):
@@ -213,15 +199,10 @@ def test_damaged_file_is_reported_in_one_line(view, change, mention):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("change", [lambda c: c.update(format="other"), lambda c: c.pop("format")])
-def test_other_formats_are_refused(view, change):
-    with raises(DataError, "unknown_format", "polyhead-attention-1"):
-        AttentionView.from_json(damaged(view, change))
-
-
 @pytest.mark.parametrize(
     ("text", "code"),
     [("", "not_json"), ("no", "not_json"), ("[]", "unknown_format"), ("7", "unknown_format"),
+     ("{}", "unknown_format"), ('{"format": "other"}', "unknown_format"),
      (b"\xff\xfe", "not_json"), ("[" * 100_000, "not_json")],
 )  # fmt: skip
 def test_files_that_are_no_view_are_refused(text, code):
@@ -247,9 +228,6 @@ def test_invalid_weights_are_refused(weights, mention):
     one = SimpleNamespace(kind="encoder", layer=1, weights=weights)
     with pytest.raises(ValueError, match=mention):
         AttentionMap.__post_init__(one)
-
-
-def test_map_must_have_the_size_of_its_tokens():
     with pytest.raises(ValueError, match=r"\(2, 2\) weights for \(3, 3\) tokens"):
         of_text(words(["a"], ["b"], ["c"]), np.zeros((1, 2, 2)))
 
