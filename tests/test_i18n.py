@@ -33,8 +33,5 @@ def test_unknown_language_is_refused():
 
 def test_words_fall_back_to_english():
     words = Words("step", "스텝")
-    assert [words.in_language(language) for language in ("en", "ko", "fr")] == [
-        "step",
-        "스텝",
-        "step",
-    ]
+    shown = [words.in_language(language) for language in ("en", "ko", "fr")]
+    assert shown == ["step", "스텝", "step"]

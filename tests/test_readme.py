@@ -46,12 +46,11 @@ def workplace(tmp_path_factory):
     """A folder with the files that the readme's reader has."""
     folder = tmp_path_factory.mktemp("reader")
     files = write_corpus(folder, n=40)
-    source = Path(files["source"][0]).read_text().splitlines()
-    target = Path(files["target"][0]).read_text().splitlines()
-    pairs = zip(source, target, strict=True)
+    sides = [Path(files[side][0]).read_text().splitlines() for side in ("source", "target")]
+    pairs = zip(*sides, strict=True)
     (folder / "corpus.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
-    (folder / "test.ko").write_text("".join(f"{line}\n" for line in source[:5]))
-    (folder / "test.en").write_text("".join(f"{line}\n" for line in target[:5]))
+    for language, lines in zip(("ko", "en"), sides, strict=True):
+        (folder / f"test.{language}").write_text("".join(f"{line}\n" for line in lines[:5]))
     return folder
 
 

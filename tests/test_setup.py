@@ -25,15 +25,8 @@ import setup  # noqa: E402
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 NO_NETWORK = "NewConnectionError: Failed to establish a new connection"
 NOT_FOUND = "ERROR: No matching distribution found for torch==2.13.0+cpu"
-STEPS = [
-    "-m venv",
-    "-m ensurepip",
-    "pip -V",
-    "torch==",
-    "requirements",
-    "--editable",
-    "json, torch",
-]
+STEPS = ["-m venv", "-m ensurepip", "pip -V", "torch==", "requirements", "--editable",
+         "json, torch"]  # fmt: skip
 
 
 class FakeEnvironment(setup.Environment):
@@ -116,9 +109,8 @@ def test_setup_parses_on_python_3_7_and_needs_the_standard_library_only(name):
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             notes = [a.annotation for a in node.args.args if a.annotation] + [node.returns]
-            assert all(n is None or isinstance(n, ast.Name | ast.Constant) for n in notes), (
-                node.name
-            )
+            bad = [n for n in notes if not isinstance(n, ast.Name | ast.Constant | None)]
+            assert not bad, node.name
 
 
 def make_script(path, body):
@@ -380,10 +372,7 @@ def test_the_locks_satisfy_the_project(name, system, python):
 def make(*arguments):
     outside = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "--no-print-directory", *arguments]
-    done = subprocess.run(
-        command, cwd=ROOT, env=outside, capture_output=True, text=True, check=True
-    )
-    return done.stdout
+    return subprocess.check_output(command, cwd=ROOT, env=outside, text=True)
 
 
 def test_make_lists_its_targets_and_runs_lint_types_and_tests():

@@ -11,44 +11,21 @@ from tiny import write_corpus
 
 import polyhead
 from polyhead.cli.main import main
+from polyhead.config import to_toml
 from polyhead.models.baselines.bahdanau import Bahdanau, BahdanauConfig
 from polyhead.models.registry import FAMILIES, Family
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.server.model_registry import load_models
 
 TEXT = "내일 회의가 있어요."
-TRAIN = """
-[train]
-max_tokens = 300
-validate_every = 4
-save_every = 4
-log_every = 2
-bleu_sentences = 2
-"""
-TRANSLATOR = """
-[data]
-hold_out = 20
-[text]
-vocab = 700
-[model]
-family = "toy_translator"
-d_model = 16
-"""
-CLASSIFIER = """
-[data]
-max_length = 64
-[text]
-vocab = 700
-[model]
-family = "toy_classifier"
-[model.encoder]
-max_length = 64
-[model.encoder.stack]
-n_layers = 1
-d_model = 16
-n_heads = 2
-d_ff = 24
-"""
+TRAIN = {"max_tokens": 300, "validate_every": 4, "save_every": 4, "log_every": 2,
+         "bleu_sentences": 2}  # fmt: skip
+STACK = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 24}
+TRANSLATOR = {"data": {"hold_out": 20}, "model": {"family": "toy_translator", "d_model": 16}}
+CLASSIFIER = {
+    "data": {"max_length": 64},
+    "model": {"family": "toy_classifier", "encoder": {"max_length": 64, "stack": STACK}},
+}
 
 
 @dataclass(frozen=True)
@@ -82,7 +59,7 @@ def toy(request, tmp_path, monkeypatch):
         data = ["--data", files["labelled"][0], "--valid-data", files["valid_labelled"][0]]
     monkeypatch.setitem(FAMILIES, request.param, family)
     path = tmp_path / "toy.toml"
-    path.write_text(recipe + TRAIN)
+    path.write_text(to_toml({**recipe, "text": {"vocab": 700}, "train": TRAIN}))
     return request.param, path, data
 
 

@@ -24,7 +24,7 @@ def run(capfdbinary, monkeypatch):
 
 @pytest.fixture
 def fail(run, monkeypatch):
-    """Return a function that expects a failed command: exit code, error code and last line.
+    """Return a function that expects a failed command; it returns exit code, error code and line.
 
     Nothing may be printed on stdout, and on stderr only stages ("reading the data …") before it.
     """
@@ -32,12 +32,15 @@ def fail(run, monkeypatch):
     report = program.report
     monkeypatch.setattr(program, "report", lambda e, code: codes.append(e.code) or report(e, code))
 
-    def call(*arguments, stdin=""):
+    def call(*arguments, stdin="", code=None, error=None, mention=""):
         exit_code, out, err = run(*arguments, stdin=stdin)
         *stages, line = err.splitlines()
         assert out == ""
         assert line.startswith("polyhead: ")
         assert all(stage.endswith("…") for stage in stages), err
+        assert code in (None, exit_code)
+        assert error in (None, codes[-1])
+        assert mention in line
         return exit_code, codes[-1], line
 
     return call

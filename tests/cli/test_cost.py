@@ -37,11 +37,8 @@ def test_json_holds_the_same_and_adds_up(cost):
     found = numbers(cost, "base", "--length", "25")
     assert found["recipe"] == "base"
     assert found["shape"] == {"batch": 1000, "length": 25, "source": 25}
-    parts = found["parts"].values()
-    assert found["total"]["parameters"] == sum(part["parameters"] for part in parts)
     assert found["tokens"] == 100_000 * 50_000
-    per_batch = found["total"]["training"]
-    assert found["flops"] == pytest.approx(per_batch * 100_000)
+    assert found["flops"] == pytest.approx(found["total"]["training"] * 100_000)
     # the rule of thumb of 6 FLOPs per weight and token: encoder, decoder and softmax see half each
     weights = found["total"]["parameters"]
     assert found["flops"] == pytest.approx(6 * weights * found["tokens"] / 2, rel=0.1)
@@ -49,9 +46,7 @@ def test_json_holds_the_same_and_adds_up(cost):
 
 def test_the_papers_estimate_stands_beside_our_count(cost):
     base, big = numbers(cost, "base")["references"]
-    assert (base["flops"], big["flops"]) == (
-        pytest.approx(3.283e18, rel=1e-3), pytest.approx(2.298e19, rel=1e-3),
-    )  # fmt: skip
+    assert [base["flops"], big["flops"]] == pytest.approx([3.283e18, 2.298e19], rel=1e-3)
     assert base["counted"] == pytest.approx(numbers(cost, "base")["flops"])
     assert big["counted"] == pytest.approx(numbers(cost, "big")["flops"])
 
@@ -97,7 +92,7 @@ def test_parameters_are_those_that_training_will_build(cost, recipe, more):
     assert found["total"]["parameters"] == sum(p.numel() for p in model.parameters())
 
 
-def test_what_is_measured_says_so_and_knows_no_parts(cost):
+def test_a_measured_cost_is_marked_and_has_no_parts(cost):
     found = numbers(cost, "multi30k-de-en-lstm", "--tokens", "1000")
     assert found["measured"] is True
     encoder = found["parts"]["encoder"]
@@ -113,7 +108,7 @@ def test_what_is_measured_says_so_and_knows_no_parts(cost):
     assert numbers(cost, "small")["measured"] is False
 
 
-def test_what_only_the_data_can_tell_is_said(cost):
+def test_assumptions_about_the_data_are_listed(cost):
     _, out, _ = cost("vit-b-16")
     assert "assumed: 1,000 classes: model.classes" in out
     _, out, _ = cost("bert-nsmc")
@@ -123,7 +118,7 @@ def test_what_only_the_data_can_tell_is_said(cost):
     assert few["parts"]["output"]["parameters"] == 10 * 768 + 10
 
 
-def test_a_language_model_reads_its_window_and_an_image_its_patches(cost):
+def test_the_length_is_a_language_models_window_or_an_images_patches(cost):
     assert numbers(cost, "gpt2")["shape"] == {"batch": 8, "length": 1024, "source": 0}
     assert numbers(cost, "vit-b-16")["shape"] == {"batch": 64, "length": 197, "source": 0}
     long = numbers(cost, "reformer-enwik8")
@@ -131,7 +126,7 @@ def test_a_language_model_reads_its_window_and_an_image_its_patches(cost):
     assert long["flops"] > 6 * 148e6 * long["tokens"]  # more than each weight of the stack once
 
 
-def test_a_model_too_large_to_be_tried_keeps_its_secrets(cost):
+def test_a_model_too_large_to_be_measured_has_no_cost(cost):
     words = ("multi30k-de-en-moe", "model.d_ff=65536", "--tokens", "1000")
     found = numbers(cost, *words)
     assert found["total"]["parameters"] > 200_000_000
@@ -151,5 +146,4 @@ def test_a_model_too_large_to_be_tried_keeps_its_secrets(cost):
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_code_two(fail, words, mention):
-    code, _, line = fail("cost", *words)
-    assert (code, mention in line) == (2, True)
+    fail("cost", *words, code=2, mention=mention)

@@ -21,12 +21,10 @@ def model(tmp_path_factory):
 
 
 def test_the_prompt_and_its_continuation_are_printed(run, model):
-    code, out, err = run(
-        "generate", model, "--prompt", "오늘은", "--greedy", "--max-tokens", 9, *CPU
-    )
+    words = ("generate", model, "--prompt", "오늘은", "--greedy", "--max-tokens", 9, *CPU)
     generator = TextGenerator.from_dir(model, device="cpu")
     expected = generator.generate("오늘은", options=DecodeConfig(max_length=9))
-    assert (code, out, err) == (0, f"오늘은{expected}\n", "")
+    assert run(*words) == (0, f"오늘은{expected}\n", "")
 
 
 def test_the_prompt_may_be_piped_or_empty(run, model):
@@ -37,9 +35,8 @@ def test_the_prompt_may_be_piped_or_empty(run, model):
 
 
 def test_a_piped_prompt_in_another_encoding_needs_its_name(run, fail, model):
-    code, _, line = fail("generate", model, *CPU, stdin="오늘은 비가 와요".encode("cp949"))
-    assert code == 4
-    assert "--encoding cp949" in line
+    data = "오늘은 비가 와요".encode("cp949")
+    fail("generate", model, *CPU, stdin=data, code=4, mention="--encoding cp949")
     two = ("generate", model, "--greedy", "--max-tokens", 4, *CPU)
     named = run(*two, "--encoding", "cp949", stdin="오늘은 비가".encode("cp949"))
     assert named == run(*two, "--prompt", "오늘은 비가")
@@ -93,19 +90,13 @@ def test_a_prompt_longer_than_the_context_is_warned_about(run, model):
     ],
 )
 def test_invalid_options_are_rejected(fail, model, options, error, mention):
-    code, error_code, line = fail("generate", model, "--prompt", "a", *options, *CPU)
-    assert code == 2
-    assert error in (None, error_code)
-    assert mention in line
+    words = ("generate", model, "--prompt", "a", *options, *CPU)
+    fail(*words, code=2, error=error, mention=mention)
 
 
 def test_a_model_for_another_command_is_rejected_with_its_command(fail, model, tiny_run):
-    for command, path, other in (
-        ("generate", tiny_run, "polyhead translate"), ("translate", model, "polyhead generate"),
-    ):  # fmt: skip
-        code, _, line = fail(command, path, *CPU)
-        assert code == 5
-        assert f"{other} {path}" in line
+    fail("generate", tiny_run, *CPU, code=5, mention=f"polyhead translate {tiny_run}")
+    fail("translate", model, *CPU, code=5, mention=f"polyhead generate {model}")
 
 
 def test_training_prints_the_command_that_uses_the_model(run, tmp_path):

@@ -6,9 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from expected_errors import raises
+from views import SVG, svg_texts
 
-from polyhead.errors import ConfigError
 from polyhead.layers.attention import CAUSAL, attention_weights
 from polyhead.notes import figures
 from polyhead.notes.claims import CHAPTERS, load_claims
@@ -16,7 +15,6 @@ from polyhead.notes.report_page import FIGURES, KINDS, render, write_page
 from polyhead.notes.verification import run_claims
 from polyhead.training.optim import noam
 
-SVG = "{http://www.w3.org/2000/svg}"
 HANGUL = re.compile("[가-힣]")
 
 
@@ -142,12 +140,10 @@ def test_figures_are_svg_with_a_description(draw):
         assert drawn.find(".//*[@style]") is None
 
 
-def texts(svg):
-    return [node.text for node in ElementTree.fromstring(svg).iter(f"{SVG}text")]
-
-
 def test_the_causal_matrix_is_that_of_the_library():
-    numbers = [float(text) for text in texts(figures.causal_matrix().drawing.en) if text[0] in ".1"]
+    numbers = [
+        float(text) for text in svg_texts(figures.causal_matrix().drawing.en) if text[0] in ".1"
+    ]
     weights = attention_weights(torch.zeros(1, 1, 8, 2), torch.zeros(1, 1, 8, 2), CAUSAL)[0, 0]
     visible = weights[weights > 0].tolist()
     assert numbers[: len(visible)] == pytest.approx(visible, abs=0.006)
@@ -171,8 +167,3 @@ def test_the_dot_products_rise_where_the_formula_does():
     caption = figures.position_products().caption.en
     assert f"φ = {first} " in caption
     assert "(256) at φ = 0" in caption
-
-
-def test_a_page_that_cannot_be_written_is_an_error(rows, tmp_path):
-    with raises(ConfigError, "cannot_write", "report.html"):
-        write_page(rows, tmp_path / "no" / "report.html")
