@@ -128,14 +128,10 @@ def read_weights(folder: Path) -> dict[str, dict[str, Any]]:
     return weights
 
 
-def read_options() -> dict[str, Any]:
-    """Return names and defaults of all options of all commands."""
-    return _command_options(get_command(app))
-
-
-def _command_options(command: Any) -> dict[str, Any]:
+def read_options(command: Any) -> dict[str, Any]:
+    """Return names and defaults of all options of a command and of those below it."""
     if subcommands := getattr(command, "commands", None):
-        return {name: _command_options(sub) for name, sub in sorted(subcommands.items())}
+        return {name: read_options(sub) for name, sub in sorted(subcommands.items())}
     return {
         param.name: {
             "opts": sorted([*param.opts, *param.secondary_opts]),
@@ -213,10 +209,6 @@ def ask(address: str, method: str, path: str, body: Any) -> tuple[int, str, byte
     return response.status_code, response.headers["Content-Type"], response.content
 
 
-def _without_times(raw: bytes) -> str:
-    return re.sub(r', "seconds": [\d.]+', "", raw.decode("utf-8", "replace"))
-
-
 def _shortened(value: Any) -> Any:
     """Replace long lists by their digest, so that the file stays readable."""
     if isinstance(value, dict):
@@ -236,8 +228,8 @@ def read_http(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         answers = {}
         for method, path, body in recorded_requests(folder):
             status, kind, raw = ask(server.url, method, path, body)
-            content = json.loads(raw) if "json" in kind else _without_times(raw)
-            content = _shortened(without_prose(content))
+            text = re.sub(r', "seconds": [\d.]+', "", raw.decode("utf-8", "replace"))
+            content = _shortened(without_prose(json.loads(raw) if "json" in kind else text))
             key = f"{len(answers):02} {method} {path}"
             answers[key] = {"status": status, "type": kind, "body": content}
     schemas = schema["components"]["schemas"]
@@ -255,7 +247,7 @@ def record(folder: Path) -> dict[str, Any]:
     schema, answers = read_http(folder)
     return {
         "weights": {"environment": environment(), **read_weights(folder)},
-        "options": read_options(),
+        "options": read_options(get_command(app)),
         "openapi": schema,
         "http": answers,
     }

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl
 
 import numpy as np
-from views import TARGET, build, plausible
+from views import TARGET, build, image, one_map, plausible, words
 
 from polyhead.server.security import HEADERS
 from polyhead.server.static_files import read_files
@@ -19,8 +19,6 @@ from polyhead.viz.binary import to_binary
 from polyhead.viz.draw_image import ImageViewOptions
 from polyhead.viz.page import render
 from polyhead.viz.select import ViewOptions
-from polyhead.viz.tokens import Token
-from polyhead.viz.views import AttentionMap, AttentionView, ImageView, TokenizedText
 from polyhead.viz.writer import draw
 
 LONG = 512
@@ -47,18 +45,16 @@ def about(name, use):
 
 def long_view():
     """Return the view of a text of 512 tokens in one layer of eight heads."""
-    tokens = tuple(Token(f"w{i}", i) for i in range(LONG))
     weights = plausible(np.random.default_rng(5), 8, LONG, LONG, causal=False)
-    one = AttentionMap("encoder", 1, weights, "source", "source")
-    return AttentionView("long", "schedules", TokenizedText("long", tokens), None, (), (one,))
+    return one_map(words(*([f"w{i}"] for i in range(LONG))), weights, title="long")
 
 
 def translations(body, worse, ended):
-    words = [{"id": 10 + i, "text": text, "word": word, "special": False}
-             for i, (text, word) in enumerate(TARGET)]  # fmt: skip
+    tokens = [{"id": 10 + i, "text": text, "word": word, "special": False}
+              for i, (text, word) in enumerate(TARGET)]  # fmt: skip
     hypotheses = [
         {"text": f"{body['text']} in English, {n}", "score": -0.4 - n / 4 - worse,
-         "log_p": -3.0 - n, "tokens": words[: len(words) - n], "alignment": [], "ended": ended}
+         "log_p": -3.0 - n, "tokens": tokens[: len(tokens) - n], "alignment": [], "ended": ended}
         for n in range(min(3, body.get("n_best", 1)))
     ]  # fmt: skip
     sentences = [line for line in body["text"].split("\n") if line.strip()]
@@ -113,10 +109,10 @@ def beam(body):
 
 
 def fill(body):
-    words = [{"text": "lunch", "probability": 0.7}, {"text": "rain", "probability": 0.2}]
+    guesses = [{"text": "lunch", "probability": 0.7}, {"text": "rain", "probability": 0.2}]
     whole = [{"text": body["text"].replace("[MASK]", "lunch"), "words": ["lunch"], "log_p": -0.4}]
     return {"model": "gaps", "text": body["text"], "together": whole,
-            "blanks": [words] * body["text"].count("[MASK]")}  # fmt: skip
+            "blanks": [guesses] * body["text"].count("[MASK]")}  # fmt: skip
 
 
 def classes(cut):
@@ -125,12 +121,7 @@ def classes(cut):
 
 
 def image_view():
-    draw = np.random.default_rng(2)
-    return ImageView(
-        "digit → 7", "digits", draw.integers(0, 256, (8, 8, 3), dtype=np.uint8),
-        (("7", 0.8), ("1", 0.2)), "class", draw.random((2, 2, 2, 2)).astype(np.float32) / 4,
-        draw.random((2, 2)).astype(np.float32) / 4,
-    )  # fmt: skip
+    return image("digit → 7", (("7", 0.8), ("1", 0.2)), heads=2, columns=2)
 
 
 class StandIn:
@@ -171,10 +162,8 @@ class StandIn:
         if form == "svg":
             names = ("kind", "layer", "heads", "word", "column", "merge", "log", "special")
             style = "lines" if body.get("lines") else "heatmap"
-            choice = ViewOptions(
-                style=style, **{name: body[name] for name in names if name in body}
-            )
-            return draw(view, choice).encode(), "image/svg+xml"
+            chosen = {name: body[name] for name in names if name in body}
+            return draw(view, ViewOptions(style=style, **chosen)).encode(), "image/svg+xml"
         maps = body.get("maps")
         wanted = None if maps is None else [(one["kind"], one["layer"]) for one in maps]
         return to_binary(view, requested=wanted, size=body.get("size")), "application/octet-stream"
@@ -199,9 +188,8 @@ class StandIn:
         if path == "/v1/models":
             models = [about(name, use) for name, use in USES.items()]
             models[0]["attention"] = self.attends
-            return json.dumps(
-                {"version": "1", "limits": LIMITS, "models": models}
-            ).encode(), "application/json"
+            reply = {"version": "1", "limits": LIMITS, "models": models}
+            return json.dumps(reply).encode(), "application/json"
         known = {"/v1/steps": steps, "/v1/beam": beam, "/v1/fill": fill,
                  "/v1/translate": lambda asked: translations(asked, self.worse, self.ended),
                  "/v1/classify": lambda _: classes(self.cut)}  # fmt: skip

@@ -68,6 +68,26 @@ def sentence(text, pieces, *, start=False, end=False):
     return TokenizedText(text, (*first, *tokens, *last))
 
 
+def words(*pieces):
+    """Build a text of words, each a list of pieces."""
+    tokens = [Token(piece, word) for word, group in enumerate(pieces) for piece in group]
+    return TokenizedText(" ".join("".join(group) for group in pieces), tuple(tokens))
+
+
+def one_map(text, weights, kind="encoder", *, layer=1, predictions=(), title="", model=""):
+    """Build a view of one text with one map."""
+    weights = np.asarray(weights, dtype=np.float32)
+    one = AttentionMap(kind, layer, weights, "source", "source")
+    return AttentionView(title, model, text, None, predictions, (one,))
+
+
+def causal(kind, n=3, heads=1):
+    """Build a view of one text with even, causal attention."""
+    weights = np.tile(np.tri(n) / np.arange(1, n + 1)[:, None], (heads, 1, 1))
+    predictions = tuple(f"p{i}" for i in range(n)) if kind == "decoder" else ()
+    return one_map(words(*([f"t{i}"] for i in range(n))), weights, kind, predictions=predictions)
+
+
 def build(layers=3, heads=8, seed=1):
     random = np.random.default_rng(seed)
     source = sentence("저는 내일 친구와 학교에 갑니다.", SOURCE, end=True)
@@ -96,27 +116,21 @@ def hostile():
     return AttentionView(ATTACK, ATTACK, source, view.target, predictions, view.maps)
 
 
-def hashed(n=8, heads=2, rounds=2):
+def hashed():
     """Build a view of LSH attention: positions that share a bucket in any round see each other."""
     random = np.random.default_rng(7)
-    buckets = random.integers(0, 4, (rounds, heads, n)).astype(np.int16)
+    buckets = random.integers(0, 4, (2, 2, 8)).astype(np.int16)  # rounds, heads, positions
     seen = (buckets[..., :, None] == buckets[..., None, :]).any(axis=0)
-    scores = np.where(seen, random.normal(size=(heads, n, n)), -np.inf)
-    words = ["a", "bc", "d", "ef", "g", "hi", "j", "k"][:n]
-    tokens = tuple(Token(text, i // 2) for i, text in enumerate(words))  # two pieces a word
+    scores = np.where(seen, random.normal(size=(2, 8, 8)), -np.inf)
+    text = words(["a", "bc"], ["d", "ef"], ["g", "hi"], ["j", "k"])
     one = AttentionMap("encoder", 1, softmax(scores), "source", "source", seen, buckets)
-    return AttentionView("hashed", "", TokenizedText(" ".join(words), tokens), None, (), (one,))
+    return AttentionView("hashed", "", text, None, (), (one,))
 
 
-def image():
-    """Build a view of an image with two layers of three heads."""
+def image(title="cat.png → cat", labels=(("cat", 0.75), ("dog", 0.2)), heads=3, columns=3):
+    """Build a view of an image of two rows of patches of 4 x 4 pixels, with two layers."""
     draw = np.random.default_rng(0)
-    return ImageView(
-        title="cat.png → cat",
-        model="runs/pets",
-        picture=draw.integers(0, 256, (8, 12, 3), dtype=np.uint8),
-        labels=(("cat", 0.75), ("dog", 0.2)),
-        pooled="class",
-        layers=draw.random((2, 3, 2, 3)).astype(np.float32) / 6,
-        rollout=draw.random((2, 3)).astype(np.float32) / 6,
-    )
+    picture = draw.integers(0, 256, (8, 4 * columns, 3), dtype=np.uint8)
+    layers = draw.random((2, heads, 2, columns)).astype(np.float32) / 6
+    rollout = draw.random((2, columns)).astype(np.float32) / 6
+    return ImageView(title, "runs/pets", picture, labels, "class", layers, rollout)

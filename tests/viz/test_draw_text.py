@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from expected_errors import raises
 from PIL import Image
-from views import SVG, colours, svg_groups, svg_texts
+from views import SVG, colours, one_map, svg_groups, svg_texts, words
 
 from polyhead.errors import ConfigError
 from polyhead.render.svg import MASKED, PALETTE, rasterize, viridis
 from polyhead.viz.draw_text import CELL, draw_text
 from polyhead.viz.select import ViewOptions
-from polyhead.viz.tokens import Token
-from polyhead.viz.views import AttentionMap, AttentionView, TokenizedText
+from polyhead.viz.views import AttentionView
 
 
 def svg(view, **options):
@@ -39,13 +38,10 @@ def corner(group):
     return map(float, group.get("transform")[len("translate(") :].split(")")[0].split())
 
 
-def small(*texts, weights=None, kind="encoder"):
+def small(*texts, weights=None):
     """Build a view of one sentence with one map."""
-    n = len(texts)
-    weights = np.full((1, n, n), 1 / n) if weights is None else np.array(weights)
-    one = AttentionMap(kind, 1, weights.astype(np.float32), "source", "source")
-    sentence = TokenizedText(" ".join(texts), tuple(Token(text, i) for i, text in enumerate(texts)))
-    return AttentionView(texts[0], "", sentence, None, (), (one,))
+    even = np.full((1, len(texts), len(texts)), 1 / len(texts))
+    return one_map(words(*([text] for text in texts)), even if weights is None else weights)
 
 
 # Heat-maps

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from browsing import canvas_pixels
 from PIL import Image
-from views import colours, hashed
+from views import causal, colours, hashed, one_map, words
 
-from polyhead.viz.views import AttentionMap, AttentionView
+from polyhead.viz.views import AttentionView
 
 pytestmark = pytest.mark.browser
 
@@ -58,12 +58,9 @@ def test_words_are_merged_as_in_python(view, show):
         assert (weights[~painted] == 0).all()
 
 
-def test_logarithmic_scale_starts_at_a_ten_thousandth(show, one_text):
-    text = one_text("encoder")
-    weights = np.array([[[0.0, 1e-5, 1 - 1e-5], [1e-4, 1e-2, 0.9899], [0.1, 0, 0.9]]])
-    one = AttentionMap("encoder", 1, weights.astype(np.float32), "source", "source")
-    view = AttentionView("log", "", text.source, None, (), (one,))
-    seen, _ = shown_colours(show(view, "#log=1"))
+def test_logarithmic_scale_starts_at_a_ten_thousandth(show):
+    weights = [[[0.0, 1e-5, 1 - 1e-5], [1e-4, 1e-2, 0.9899], [0.1, 0, 0.9]]]
+    seen, _ = shown_colours(show(one_map(words(["a"], ["b"], ["c"]), weights), "#log=1"))
     expected = colours([[0, 0, 1], [0, 0.5, 0.9989], [0.75, 0, 0.98856]])
     assert np.abs(seen - expected).max() <= 1
 
@@ -113,8 +110,8 @@ def test_entropy_of_each_head_is_shown(view, show):
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
-def test_one_kind_of_attention_is_shown_in_all_views(show, kind, one_text):
-    page = show(one_text(kind))
+def test_one_kind_of_attention_is_shown_in_all_views(show, kind):
+    page = show(causal(kind))
     for choice in ("view-lines", "view-model", "view-heat"):
         page.locator(f"label[for={choice}]").click()
         assert page.locator(".figure canvas").count() >= 1

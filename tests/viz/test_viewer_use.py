@@ -2,7 +2,7 @@
 
 import pytest
 from browsing import run_inline_script
-from views import ATTACK, build, hostile
+from views import ATTACK, build, causal, hostile
 
 from polyhead.render.html import iframe, write
 from polyhead.viz.page import render
@@ -62,8 +62,8 @@ def test_heads_can_be_switched_on_and_off(view, show):
     assert address(page)["off"] == "1.3.4.5.6.7.8"
 
 
-def test_a_line_has_the_colour_of_its_head(show, one_text):
-    page = show(one_text("encoder", n=1), "#view=lines")
+def test_a_line_has_the_colour_of_its_head(show):
+    page = show(causal("encoder", n=1), "#view=lines")
     seen = page.evaluate("""() => {
       const canvas = document.querySelector('.curves');
       const [x, y] = [Math.floor(canvas.width / 2), Math.floor(canvas.height / 2)];
@@ -75,7 +75,7 @@ def test_a_line_has_the_colour_of_its_head(show, one_text):
 # All heads
 
 
-def test_every_head_has_a_thumbnail_that_opens_it(view, show):
+def test_every_head_has_a_thumbnail_that_opens_it_by_pointer_or_keys(view, show):
     page = show(view, "#view=model&kind=decoder")
     assert page.locator(".thumbnails button").count() == 3 * 8
     page.locator("#head-2-5").click()
@@ -83,6 +83,10 @@ def test_every_head_has_a_thumbnail_that_opens_it(view, show):
     assert (state["view"], state["layer"], state["head"]) == ("heat", "2", "5")
     page.go_back()
     assert page.locator(".thumbnails button").count() == 3 * 8
+    page.locator("#head-1-1").focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowUp", "Enter"):
+        page.keyboard.press(key)
+    assert (address(page)["layer"], address(page)["head"]) == ("1", "3")
 
 
 # State
@@ -169,14 +173,6 @@ def test_arrows_move_over_the_heat_map(view, show):
     assert page.locator(".name.on").count() == 0
 
 
-def test_arrows_move_over_the_thumbnails(view, show):
-    page = show(view, "#view=model")
-    page.locator("#head-1-1").focus()
-    for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowUp", "Enter"):
-        page.keyboard.press(key)
-    assert (address(page)["layer"], address(page)["head"]) == ("1", "3")
-
-
 # Languages, screens and hostile texts
 
 
@@ -198,8 +194,8 @@ def test_small_screen_does_not_scroll_sideways(view, show, language):
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_long_sentences_and_many_heads_scroll_inside_their_figure(show, one_text):
-    page = show(one_text("encoder", n=60, heads=16), width=360)
+def test_long_sentences_and_many_heads_scroll_inside_their_figure(show):
+    page = show(causal("encoder", n=60, heads=16), width=360)
     for choice in ("view-model", "view-lines", "view-heat"):
         page.locator(f"label[for={choice}]").click()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360

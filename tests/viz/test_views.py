@@ -9,26 +9,12 @@ import pytest
 from expected_errors import raises
 from hypothesis import given
 from hypothesis import strategies as st
-from views import hashed, image
+from views import hashed, image, one_map, words
 
 from polyhead.errors import ConfigError, DataError
 from polyhead.render.html import iframe
 from polyhead.viz.page import render
-from polyhead.viz.tokens import Token
-from polyhead.viz.views import AttentionMap, AttentionView, TokenizedText
-
-
-def words(*pieces):
-    """Build a sentence of the given words, each a list of pieces."""
-    tokens = [Token(piece, word) for word, group in enumerate(pieces) for piece in group]
-    return TokenizedText(" ".join("".join(group) for group in pieces), tuple(tokens))
-
-
-def of_text(sentence, weights, predictions=()):
-    """Build a view of a language model: no target, and one decoder map."""
-    one = AttentionMap("decoder", 1, np.asarray(weights, dtype=np.float32), "source", "source")
-    return AttentionView("", "", sentence, None, predictions, (one,))
-
+from polyhead.viz.views import AttentionMap, AttentionView
 
 PIECES = st.lists(st.text(max_size=4), min_size=1, max_size=4)
 RECIPES = st.tuples(  # words of pieces, number of heads, layer, seed
@@ -46,8 +32,7 @@ def random_view(recipe):
     n = len(sentence.tokens)
     random = np.random.default_rng(seed)
     weights = random.dirichlet(np.full(n, 0.3), size=(heads, n)).astype(np.float32)
-    one = AttentionMap("encoder", layer, weights, "source", "source")
-    return AttentionView(pieces[0][0], pieces[-1][0], sentence, None, (), (one,))
+    return one_map(sentence, weights, layer=layer, title=pieces[0][0], model=pieces[-1][0])
 
 
 # Words
@@ -57,9 +42,9 @@ def random_view(recipe):
 def test_merging_sums_columns_and_averages_rows(recipe):
     view = random_view(recipe)
     weights, merged = view.maps[0].weights, view.merged().maps[0].weights
-    words = np.array([token.word for token in view.source.tokens])
+    places = np.array([token.word for token in view.source.tokens])
     for row, column in np.ndindex(*merged.shape[1:]):
-        block = weights[:, words == row][:, :, words == column].astype(np.float64)
+        block = weights[:, places == row][:, :, places == column].astype(np.float64)
         expected = block.sum(axis=2).mean(axis=1)
         np.testing.assert_allclose(merged[:, row, column], expected, atol=1e-6)
     np.testing.assert_allclose(merged.sum(axis=2), 1, atol=1e-6)
@@ -82,8 +67,9 @@ def test_rows_of_a_decoder_are_merged_by_the_word_they_write(view):
     by_hand = cross[:, 0:2, 2:4].astype(np.float64).sum(axis=2).mean(axis=1)
     np.testing.assert_allclose(merged[:, 0, 2], by_hand, atol=1e-6)
     weights = [[[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.3, 0.5]]]  # a text without a start token
-    text = of_text(words(["sch", "ool"], ["is"]), weights, ("ool", "is", "</s>")).merged()
-    assert text.predictions == ("ool", "is", "</s>")
+    written = ("ool", "is", "</s>")
+    text = one_map(words(["sch", "ool"], ["is"]), weights, "decoder", predictions=written).merged()
+    assert text.predictions == written
     np.testing.assert_allclose(text.maps[0].weights, [[[1, 0], [1, 0], [0.5, 0.5]]], atol=1e-6)
     assert text.merged() == text
 
@@ -104,8 +90,8 @@ def test_rows_are_named_by_written_tokens_and_columns_by_read_tokens(view):
 def test_entropy_is_zero_for_one_key_and_log2_n_for_n_keys_alike():
     for n in (1, 2, 5, 8):
         same, one = np.full((n, n), 1 / n), np.eye(n)
-        view = of_text(words(*[["x"]] * n), [same, one])
-        assert view.find("decoder", 1).entropy() == pytest.approx((np.log2(n), 0), abs=1e-6)
+        view = one_map(words(*[["x"]] * n), [same, one])
+        assert view.find("encoder", 1).entropy() == pytest.approx((np.log2(n), 0), abs=1e-6)
 
 
 # JSON
@@ -122,7 +108,7 @@ def test_json_round_trip_is_exact(recipe):
 
 
 def test_json_round_trip_with_target_predictions_and_invalid_characters(view):
-    odd = of_text(words(["\ud800", "\x00"], ["</script>\u2028"]), np.full((1, 3, 3), 1 / 3))
+    odd = one_map(words(["\ud800", "\x00"], ["</script>\u2028"]), np.full((1, 3, 3), 1 / 3))
     for one in (view, odd):
         assert AttentionView.from_json(one.to_json()) == one
         assert AttentionView.from_json(one.to_json().encode("ascii")) == one
@@ -229,7 +215,7 @@ def test_invalid_weights_are_refused(weights, mention):
     with pytest.raises(ValueError, match=mention):
         AttentionMap.__post_init__(one)
     with pytest.raises(ValueError, match=r"\(2, 2\) weights for \(3, 3\) tokens"):
-        of_text(words(["a"], ["b"], ["c"]), np.zeros((1, 2, 2)))
+        one_map(words(["a"], ["b"], ["c"]), np.zeros((1, 2, 2)))
 
 
 def test_unknown_kinds_and_layers_list_the_known_ones(view):
@@ -237,8 +223,8 @@ def test_unknown_kinds_and_layers_list_the_known_ones(view):
         view.find("middle", 1)
     with raises(ConfigError, "unknown_layer", "layer 4", "1, 2, 3"):
         view.find("cross", 4)
-    with raises(ConfigError, "unknown_kind", "'cross'", "decoder"):
-        of_text(words(["a"]), np.ones((1, 1, 1))).find("cross", 1)
+    with raises(ConfigError, "unknown_kind", "'cross'", "encoder"):
+        one_map(words(["a"]), np.ones((1, 1, 1))).find("cross", 1)
 
 
 def test_notebook_shows_the_page_in_a_frame(view):
