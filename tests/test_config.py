@@ -26,10 +26,6 @@ class Run:
 GOOD = {"model": {"source_vocab": 10, "target_vocab": 10}}
 
 
-def test_defaults_come_from_the_dataclasses():
-    assert from_dict(Run, GOOD).model.stack.d_model == 512
-
-
 @pytest.mark.parametrize(
     ("values", "code", "message"),
     [
@@ -71,10 +67,6 @@ def test_a_deeply_nested_value_is_refused():
         from_dict(Run, {**GOOD, "kind": deep})
 
 
-def test_integers_are_accepted_as_floats():
-    assert from_dict(TrainConfig, {"clip_norm": 2}).clip_norm == 2.0
-
-
 @pytest.mark.parametrize(
     ("content", "code"),
     [
@@ -92,35 +84,22 @@ def test_an_unreadable_file_is_named(tmp_path, content, code):
         read(file)
 
 
-def test_a_byte_order_mark_is_ignored(tmp_path):
-    """Editors on Windows write one."""
+def test_overrides_replace_values_of_the_file_and_the_file_those_of_the_dataclass(tmp_path):
     file = tmp_path / "run.toml"
-    file.write_bytes(b"\xef\xbb\xbf[train]\nsteps = 10\n")
-    assert read(file) == {"train": {"steps": 10}}
-
-
-def test_overrides_replace_values_of_the_file(tmp_path):
-    file = tmp_path / "run.toml"
-    file.write_text("[train]\nsteps = 10\nclip_norm = 2.0\n")
+    file.write_bytes(b"\xef\xbb\xbf[train]\nsteps = 10\nclip_norm = 2\n")  # with a BOM, an integer
     train = from_dict(TrainConfig, read(file, ["train.steps=5", "train.bf16=true"])["train"])
     assert (train.steps, train.clip_norm, train.bf16) == (5, 2.0, True)
+    assert train.log_every == TrainConfig().log_every
 
 
 @pytest.mark.parametrize(
     ("override", "value"),
     [
-        ("a.b=1", 1),
-        ("a.b = 1", 1),
-        ("a.b=1e-3", 1e-3),
-        ("a.b=true", True),
-        ('a.b="true"', "true"),
-        ("a.b=no", "no"),
-        ("a.b=train.ko", "train.ko"),
-        ("a.b=x=y", "x=y"),
-        ('a.b=["x", "y"]', ["x", "y"]),
-        ("a.b=" + "9" * 5000, "9" * 5000),
+        ("a.b=1", 1), ("a.b = 1", 1), ("a.b=1e-3", 1e-3), ("a.b=true", True),
+        ('a.b="true"', "true"), ("a.b=no", "no"), ("a.b=train.ko", "train.ko"),
+        ("a.b=x=y", "x=y"), ('a.b=["x", "y"]', ["x", "y"]), ("a.b=" + "9" * 5000, "9" * 5000),
     ],
-)
+)  # fmt: skip
 def test_the_right_side_of_an_override_is_toml_or_a_word(override, value):
     values: dict = {}
     set_by_path(values, override)

@@ -85,20 +85,17 @@ def test_presets_have_unique_names_and_published_sizes():
     assert sum(weight.numel() for weight in model.parameters()) == 124_439_808
 
 
-def test_create_model_takes_a_configuration_of_the_family():
+def test_create_model_takes_a_known_name_and_a_configuration_of_the_family():
     config = GPTConfig(vocab=50, max_length=8)
     with torch.device("meta"):
         assert polyhead.create_model("gpt", config).to_logits.weight.shape[0] == 50
     with raises(ConfigError, "wrong_config_class", "BERTConfig", "GPTConfig"):
         polyhead.create_model("bert", config)
-
-
-def test_an_unknown_model_is_refused_with_a_suggestion():
     with raises(ConfigError, "unknown_model", "gtp2", "gpt2"):
         polyhead.create_model("gtp2")
 
 
-def test_the_repr_of_a_pipeline_fits_two_lines(tiny_run):
+def test_a_loaded_pipeline_is_evaluated_and_its_repr_fits_two_lines(tiny_run):
     translator = polyhead.load(tiny_run, device="cpu")
     assert type(translator) is polyhead.Translator
     text = repr(translator)
@@ -106,10 +103,6 @@ def test_the_repr_of_a_pipeline_fits_two_lines(tiny_run):
     assert len(text.replace(str(tiny_run), "run")) <= 2 * 100
     assert "Translator" in text
     assert "transformer" in text
-
-
-def test_evaluate_measures_a_translator_and_refuses_unused_references(tiny_run):
-    translator = polyhead.Translator.from_dir(tiny_run, device="cpu")
     result = polyhead.evaluate(translator, ["내일", "오늘"], ["tomorrow", "today"])
     assert [score.name for score in result.scores] == ["BLEU", "chrF2"]
     assert len(result.outputs) == 2

@@ -133,13 +133,6 @@ def test_an_unknown_name_is_reported_with_the_nearest_one(use_sample, word, hint
 # Rows
 
 
-def test_verdicts_distinguish_the_note_from_the_library(use_sample):
-    use_sample(broken=True)
-    assert {row.claim.id: row.verdict for row in run_claims(load_claims())} == {
-        "A1": "note imprecise", "B2": "ok", "B10": "note wrong", "Z1": "BROKEN", "Z2": "BROKEN",
-    }  # fmt: skip
-
-
 def test_an_exception_is_a_row_with_its_file_and_line(use_sample):
     use_sample(broken=True)
     (row,) = run_claims(select_claims(["Z2"]))

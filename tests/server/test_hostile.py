@@ -16,19 +16,11 @@ from asgi import call
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
+from schemathesis.specs.openapi import checks
 
 N_CALLS, N_RAW, N_EXAMPLES = 18_500, 1_500, 25
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-]
+CHECKS = [not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
+          checks.response_schema_conformance]  # fmt: skip
 HOSTILE = {
     "a lone surrogate": b'{"text": "\\ud800"}',
     "a surrogate in a name": b'{"text": "a", "\\udfff": 1}',
@@ -43,17 +35,13 @@ HOSTILE = {
     "overlong UTF-8": b'{"text": "\xc0\x80"}',
     "UTF-16": '{"text": "a"}'.encode("utf-16"),
     "a byte order mark": b'\xef\xbb\xbf{"text": "a"}',
-    "nothing": b"",
-    "a list": b"[]",
-    "null": b"null",
-    "a text": b'"text"',
-    "cut off": b'{"text": "a',
-    "two": b'{"text": "a"}{"text": "b"}',
+    "nothing": b"", "a list": b"[]", "null": b"null", "a text": b'"text"',
+    "cut off": b'{"text": "a', "two": b'{"text": "a"}{"text": "b"}',
     "a comment": b'{"text": "a" /* b */}',
     "many names": b"{" + b",".join(b'"n%d": 1' % n for n in range(50_000)) + b"}",
     "a long name": b'{"' + b"n" * 900_000 + b'": 1, "text": "a"}',
     "an unknown field": b'{"text": "a", "__class__": {}}',
-}
+}  # fmt: skip
 READ = {  # unusual, but valid
     "NUL": b'{"text": "a\\u0000b", "max_length": 4}',
     "right to left": '{"text": "\u202eabc\u2066", "max_length": 4}'.encode(),

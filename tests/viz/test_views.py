@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from views import hashed, image, one_map, words
 
-from polyhead.errors import ConfigError, DataError
+from polyhead.errors import DataError
 from polyhead.render.html import iframe
 from polyhead.viz.page import render
 from polyhead.viz.views import AttentionMap, AttentionView
@@ -216,15 +216,6 @@ def test_invalid_weights_are_refused(weights, mention):
         AttentionMap.__post_init__(one)
     with pytest.raises(ValueError, match=r"\(2, 2\) weights for \(3, 3\) tokens"):
         one_map(words(["a"], ["b"], ["c"]), np.zeros((1, 2, 2)))
-
-
-def test_unknown_kinds_and_layers_list_the_known_ones(view):
-    with raises(ConfigError, "unknown_kind", "'middle'", "encoder, decoder, cross"):
-        view.find("middle", 1)
-    with raises(ConfigError, "unknown_layer", "layer 4", "1, 2, 3"):
-        view.find("cross", 4)
-    with raises(ConfigError, "unknown_kind", "'cross'", "encoder"):
-        one_map(words(["a"]), np.ones((1, 1, 1))).find("cross", 1)
 
 
 def test_notebook_shows_the_page_in_a_frame(view):
