@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 
 from polyhead.checkpoint import atomic_dir as store
-from polyhead.checkpoint.model_card import model_card
 from polyhead.checkpoint.model_dir import SavedModel, load_model, write_model
 from polyhead.data.batches.base import DataPosition, pad
 from polyhead.data.batches.translation import TranslationBatches
@@ -82,7 +81,7 @@ def main(folder: Path, steps: int = 400) -> str:
     # checkpoint: a folder that explains itself, and back
     saved = SavedModel("transformer", config, model, tokenizers)
     with store.atomic_dir(folder / "backwards") as draft:
-        write_model(draft, saved, model_card(saved))
+        write_model(draft, saved)
     translator = load_model(folder / "backwards").model
 
     # decode: ids → the best ids → a line
