@@ -144,7 +144,7 @@ def test_columns_are_named_by_number_or_header(write):
     assert list(pairs) == [("안녕", "hi")]
     assert [str(bad) for bad in pairs.skipped] == ["a.tsv:3: the source is empty"]
     numbered = from_file(write, "a.tsv", contents, keys=("3", "2"))
-    assert list(numbered) == [("ko", "en"), ("안녕", "hi")]
+    assert list(numbered) == [("안녕", "hi")]
 
 
 def test_a_usual_header_is_skipped(write):
@@ -157,7 +157,7 @@ def test_lines_with_too_few_columns_are_bad(write):
     pairs = from_file(write, "a.tsv", "a\tb\nalone\n\nc\td\te\n")
     assert list(pairs) == [("a", "b"), ("c", "d")]
     assert [str(bad) for bad in pairs.skipped] == [
-        "a.tsv:2: 1 column where 2 were expected; tabs divide them",
+        "a.tsv:2: 1 column, expected 2",
         "a.tsv:3: both sides are empty",
     ]
 
@@ -194,10 +194,9 @@ def test_a_json_list_is_read(write):
         ('{"source": ' + "1" * 5_000 + "}", "not JSON (a number with too many digits)"),
         ("[1]", "a JSON object was expected, not list"),
         ("null", "a JSON object was expected, not NoneType"),
-        ('{"source": "a"}', "no 'target'; name the keys, it has 'source'"),
-        ('{"translation": {"ko": "a", "en": "b"}}',
-         "no 'source'; name the keys, it has 'ko', 'en'"),
-        ('{"source": "a", "target": 7}', "'target' is not text but int"),
+        ('{"source": "a"}', "no 'target'; it has 'source'"),
+        ('{"translation": {"ko": "a", "en": "b"}}', "no 'source'; it has 'ko', 'en'"),
+        ('{"source": "a", "target": [7]}', "'target' is not text but list"),
         ('{"source": "\\ud800", "target": "b"}',
          "'source' holds half a character (the lone surrogate U+D800)"),
         ('{"source": "a", "target": "\\u0000"}', "'target' holds a NUL character"),
@@ -216,8 +215,8 @@ def test_bad_records_are_skipped_with_their_reason(line, why, write):
 
 
 def test_an_unknown_format_or_empty_file_is_an_error(write):
-    with raises(DataError, "unknown_format", "a.xlsx", ".tsv, .jsonl, .json"):
-        from_file(write, "a.xlsx", "a\tb\n")
+    with raises(DataError, "unknown_format", "a.txt"):
+        from_file(write, "a.txt", "a b\nc d\n")
     with raises(DataError, "no_text", "a.tsv"):
         from_file(write, "a.tsv", "")
 

@@ -18,12 +18,15 @@ Overrides = Annotated[
     Argument(help="Changed values, e.g. train.steps=500.", metavar="[KEY=VALUE]..."),
 ]
 Files = Annotated[list[Path] | None, Option(help="Text, one sentence per line; repeatable.")]
-Pairs = Annotated[list[Path] | None, Option(help="TSV or JSON lines with both sides; repeatable.")]
+Pairs = Annotated[
+    list[Path] | None,
+    Option(help="Table with both sides: TSV, CSV, JSON, XLSX, Parquet, TMX; repeatable."),
+]
 PlainText = Annotated[
     list[Path] | None, Option(help="Plain text for models of one language; repeatable.")
 ]
 Labelled = Annotated[
-    list[Path] | None, Option(help="Texts and labels, TSV or JSON lines; repeatable.")
+    list[Path] | None, Option(help="Table of texts and labels, formats as --pairs; repeatable.")
 ]
 Images = Annotated[
     list[Path] | None,

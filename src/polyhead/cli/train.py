@@ -36,6 +36,11 @@ def train(
     valid_text: PlainText = None,
     data: Labelled = None,
     valid_data: Labelled = None,
+    source_column: str | None = Option(None, help="Source column of --pairs: name, or number."),
+    target_column: str | None = Option(None, help="Target column of --pairs: name, or number."),
+    text_column: str | None = Option(None, help="Text column of --data: name, or number."),
+    label_column: str | None = Option(None, help="Label column of --data: name, or number."),
+    languages: str | None = Option(None, help="Languages of source and target, such as ko-en."),
     images: Images = None,
     valid_images: Images = None,
     init: Path | None = Option(
@@ -59,6 +64,7 @@ def train(
     polyhead train multi30k-de-en
     polyhead train --source train.ko --target train.en --run runs/mine
     polyhead train small train.epochs=5 --pairs corpus.tsv --run runs/tsv
+    polyhead train --pairs corpus.csv --source-column ko --target-column en --run runs/csv
     polyhead train gpt-tiny --text corpus.txt --run runs/writer
     polyhead train gpt-tiny --text my.txt --init runs/writer --run runs/my-writer
     polyhead train bert-tiny --text corpus.txt --run runs/bert
@@ -77,11 +83,24 @@ def train(
         "images": images, "valid_images": valid_images,
     })  # fmt: skip
     recipe, changes, others = split_recipe(recipe, overrides)
-    quoted_init = json.dumps(str(init), ensure_ascii=False) if init else None
-    options = (
-        ("train.init", quoted_init), ("data.encoding", encoding), ("data.on_bad_line", on_bad_line)
-    )  # fmt: skip
-    changes += others + [f"{name}={value}" for name, value in options if value]
+    options = {
+        "train.init": init, "data.encoding": encoding, "data.on_bad_line": on_bad_line,
+        "data.source_key": source_column, "data.target_key": target_column,
+        "data.text_key": text_column, "data.label_key": label_column,
+    }  # fmt: skip
+    if languages is not None:
+        source_language, _, target_language = languages.partition("-")
+        if not (source_language and target_language):
+            raise ConfigError(
+                f"--languages {languages}: expected two codes, such as ko-en", "invalid_languages"
+            )
+        options["data.source_language"] = source_language
+        options["data.target_language"] = target_language
+    changes += others + [
+        f"{name}={json.dumps(str(value), ensure_ascii=False)}"
+        for name, value in options.items()
+        if value
+    ]
     given = files if any(files.values()) else None
     config = read_run(recipe or default_recipe(given), changes, given)
     if print_config:

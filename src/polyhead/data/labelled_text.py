@@ -1,7 +1,4 @@
-"""Texts with their classes, one record each: tab-separated columns, or JSON.
-
-    지루하지는 않다<TAB>0                          .tsv: text, then label; or named by its header
-    {"text": "지루하지는 않다", "label": 0}         .jsonl; a label may be text or a whole number
+"""Texts with their classes, one record each, in any format of `tables`.
 
 The classes are the labels that occur in the training data, in order.
 """
@@ -10,10 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from polyhead.data.columns import read_columns
 from polyhead.data.config import DataConfig, make_missing
 from polyhead.data.holdout import Corpus, draw_texts, held_out_count, held_out_notice, normalized
-from polyhead.data.records import LABELLED, Columns, records_of, shorten
-from polyhead.data.text_files import BadLine, check_bad_lines, read_text, skipped_notices
+from polyhead.data.tables import shorten
+from polyhead.data.text_files import BadLine, check_bad_lines, skipped_notices
 from polyhead.errors import ConfigError, DataError
 
 MAX_CLASSES = 1000
@@ -63,11 +61,11 @@ def read_labelled(
 ) -> LabelledExamples:
     """Read labelled texts; bad lines are skipped or an error, as configured."""
     texts, labels, bad = [], [], []
-    columns = Columns(LABELLED, (config.text_key, config.label_key))
+    keys = (config.text_key, config.label_key)
     for path in paths:
-        file = read_text(path, encoding=config.encoding)
+        file = read_columns(path, ("text", "label"), keys, config.encoding)
         notices += file.notices
-        for line, text, label, problem in records_of(file, columns):
+        for line, text, label, problem in file.records:
             if problem is not None:
                 bad.append(problem)
             elif text.strip() and label.strip():

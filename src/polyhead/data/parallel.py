@@ -7,7 +7,7 @@ can name `file:line`.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from polyhead.data.columns import Record, read_columns
 from polyhead.data.config import DataConfig, make_missing
 from polyhead.data.doctor.alignment import judge
 from polyhead.data.holdout import (
@@ -25,7 +26,6 @@ from polyhead.data.holdout import (
     held_out_count,
     held_out_notice,
 )
-from polyhead.data.records import PAIR, Columns, Record, records_of
 from polyhead.data.text_files import (
     BadLine,
     OnBadLine,
@@ -171,7 +171,10 @@ def read_parallel(
             if source.name == target.name or os.path.samefile(source.name, target.name):
                 message = f"{source.name} is both source and target; give two files"
                 raise DataError(message, "same_file")
-        if len(source.lines) != len(target.lines) and source.lines and target.lines:
+        for text in (source, target):
+            if not text.lines:
+                raise DataError(f"{text.name} is empty", "no_text")
+        if len(source.lines) != len(target.lines):
             raise _unequal_lengths(source, target)
         texts.append((source, target))
     return _gather([_side_by_side(*sides) for sides in texts], texts, on_bad_line)
@@ -183,14 +186,13 @@ def read_pair_file(
     on_bad_line: OnBadLine = "skip",
     encoding: str = "utf-8",
 ) -> Pairs:
-    """Read files that hold both sides: .tsv, .jsonl or .json, also with .gz after it.
+    """Read files that hold both sides, in any format of `tables`.
 
-    The keys name columns (by header, or by number from 1) or fields of a JSON object; the defaults
-    are the first two columns, or "source" and "target".
+    The keys name columns by header or by number from 1; without them, the choice must be certain.
     """
-    texts = [read_text(path, encoding=encoding) for path in paths]
-    records = [records_of(text, Columns(PAIR, keys)) for text in texts]
-    return _gather(records, [(text, text) for text in texts], on_bad_line)
+    files = [read_columns(path, ("source", "target"), keys, encoding) for path in paths]
+    texts = [TextFile(file.name, [], (), file.notices) for file in files]
+    return _gather([f.records for f in files], [(text, text) for text in texts], on_bad_line)
 
 
 def _side_by_side(source: TextFile, target: TextFile) -> Iterator[Record]:
@@ -201,14 +203,11 @@ def _side_by_side(source: TextFile, target: TextFile) -> Iterator[Record]:
 
 
 def _gather(
-    files: Sequence[Iterator[Record]],
+    files: Sequence[Iterable[Record]],
     texts: Sequence[tuple[TextFile, TextFile]],
     on_bad_line: OnBadLine,
 ) -> Pairs:
     """Collect the pairs of all files; skip bad lines or raise an error."""
-    for text in (text for sides in texts for text in sides):
-        if not text.lines:
-            raise DataError(f"{text.name} is empty", "no_text")
     sources: list[str] = []
     targets: list[str] = []
     places: list[tuple[int, int]] = []

@@ -12,6 +12,7 @@ overlong line is dropped while it is read; gzip data is unpacked in chunks, up t
 import gzip
 import io
 import itertools
+import lzma
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -34,18 +35,19 @@ from polyhead.errors import DataError
 
 CHUNK = 1 << 18
 MAX_LINE = 1_000_000  # bytes
-MAX_UNPACKED = 8 << 30  # bytes that one gzip file may become
+MAX_UNPACKED = 8 << 30  # bytes that one packed file may become
 MAX_RATIO = 200  # unpacked to packed bytes, beyond RATIO_FREE; that of text is 3 to 10
 RATIO_FREE = 64 << 20
 
 OnBadLine = Literal["skip", "fail"]
 
 GZIP = b"\x1f\x8b"
+XZ = b"\xfd7zXZ\x00"
 NOT_TEXT = {
     GZIP: "packed by gzip twice",
     b"PK\x03\x04": "a zip archive (as .docx and .xlsx are)",
     b"BZh": "packed by bzip2",
-    b"\xfd7zXZ\x00": "packed by xz",
+    XZ: "packed by xz twice",
     b"\x28\xb5\x2f\xfd": "packed by zstd",
     b"%PDF-": "a PDF",
     b"\x89PNG": "a picture",
@@ -170,7 +172,7 @@ def split(chunks: Iterator[bytes]) -> Iterator[bytes | int]:
 
 
 def unpacked(stream: io.BufferedIOBase, name: str) -> Iterator[bytes]:
-    """Yield the contents in chunks, unpacked if they are gzip data by their first bytes.
+    """Yield the contents in chunks, unpacked if they are gzip or xz data by their first bytes.
 
     The first chunk is long enough to recognize the format, also if a pipe delivers single bytes.
     """
@@ -178,20 +180,23 @@ def unpacked(stream: io.BufferedIOBase, name: str) -> Iterator[bytes]:
         head = stream.read1(CHUNK)
         while len(head) < 8 and b"\n" not in head and (more := stream.read1(CHUNK)):
             head += more
-        if not head.startswith(GZIP):
+        if not head.startswith((GZIP, XZ)):
             yield head
             while chunk := stream.read1(CHUNK):
                 yield chunk
             return
         packed = CountingReader(head, stream)
         n_bytes = 0
-        with gzip.GzipFile(fileobj=io.BufferedReader(packed, CHUNK)) as plain:
+        reader = io.BufferedReader(packed, CHUNK)
+        is_gzip = head.startswith(GZIP)
+        with gzip.GzipFile(fileobj=reader) if is_gzip else lzma.LZMAFile(reader) as plain:
             while chunk := plain.read(CHUNK):
                 n_bytes += len(chunk)
                 _check_ratio(n_bytes, packed.n_bytes, name)
                 yield chunk
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        message = f"{name}: damaged gzip data ({error}); copy or download the file again"
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+        kind = "xz" if isinstance(error, lzma.LZMAError) else "gzip"
+        message = f"{name}: damaged {kind} data ({error}); copy or download the file again"
         raise DataError(message, "damaged_gzip") from None
     except OSError as error:
         raise DataError(f"{name}: cannot be read ({error.strerror})", "cannot_read") from None
@@ -217,7 +222,7 @@ class CountingReader(io.RawIOBase):
 
 
 def _check_ratio(n_unpacked: int, n_packed: int, name: str) -> None:
-    """Reject a gzip file that unpacks to far more than text does."""
+    """Reject a packed file that unpacks to far more than text does."""
     if n_unpacked > MAX_UNPACKED:
         limit = f"{MAX_UNPACKED >> 30} GiB"
     elif n_unpacked > RATIO_FREE and n_unpacked > MAX_RATIO * n_packed:
@@ -225,7 +230,7 @@ def _check_ratio(n_unpacked: int, n_packed: int, name: str) -> None:
     else:
         return
     raise DataError(
-        f"{name}: gzip data that unpacks to more than {limit}, unlike text. If you trust it, "
+        f"{name}: packed data that unpacks to more than {limit}, unlike text. If you trust it, "
         "unpack it yourself.",
         "gzip_bomb",
     )

@@ -75,9 +75,9 @@ def test_bad_lines_are_counted_or_refused(tmp_path):
     content = "좋다\t1\nno label\n\n\t1\n싫다\t0\n"
     found, notices = read(tmp_path, "a.tsv", content)
     assert found == [("좋다", "1"), ("싫다", "0")]
-    assert len(notices) == 1
-    assert notices[0].startswith("2 bad lines skipped: ")
-    assert "a.tsv:2" in notices[0]
+    assert len(notices) == 2
+    assert notices[1].startswith("2 bad lines skipped: ")
+    assert "a.tsv:2" in notices[1]
     with pytest.raises(DataError, match=r"a\.tsv:2"):
         read(tmp_path, "a.tsv", content, on_bad_line="fail")
     with raises(DataError, "no_text"):
