@@ -107,8 +107,7 @@ def _manifest(sums: dict[str, str]) -> str:
 def verify(directory: Path) -> dict[str, str]:
     """Check every file against the manifest and return all checksums.
 
-    Files that are not in the result were not checked. Files outside the directory are never read,
-    whatever the manifest or a symbolic link says. CheckpointError names the first bad file.
+    Files outside the directory are never read, whatever the manifest or a symbolic link says.
     """
     sums = _read_manifest(directory)
     for name, expected in sums.items():
@@ -181,11 +180,8 @@ def newest_checkpoint(directory: Path) -> tuple[Path | None, list[str]]:
 def remove_old_checkpoints(
     directory: Path, current: Path, *, keep: int, spare: Path | None
 ) -> None:
-    """Keep `current`, the newest before it up to `keep` in all, and `spare`; remove the others.
-
-    Checkpoints newer than `current` are damaged or were left by a roll-back. They are removed too:
-    otherwise they would count as the newest and displace valid ones.
-    """
+    """Keep `current`, the newest before it up to `keep` in all, and `spare`; remove the others."""
+    # Those newer than `current` are damaged or left by a roll-back; they would displace valid ones.
     paths = [path for _, path in list_checkpoints(directory)]
     valid = paths[: paths.index(current) + 1]
     for path in paths:

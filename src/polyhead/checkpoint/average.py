@@ -1,9 +1,4 @@
-"""Averaging the weights of several checkpoints, which is often better than each of them.
-
-    θ = 1/n Σ_i θ_i
-
-Vaswani et al. 2017, section 6.1, average the last five checkpoints of a base model.
-"""
+"""Average of the weights of checkpoints: θ = 1/n Σ_i θ_i (Vaswani et al. 2017, section 6.1)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,10 +21,7 @@ from polyhead.errors import CheckpointError, ConfigError
 
 
 def average(paths: Sequence[Path], output: Path, *, last: int | None = None) -> list[Path]:
-    """Write the average of several models, or of the `last` checkpoints of one run.
-
-    Returns the directories of the averaged models.
-    """
+    """Write the average of models, or of a run's `last` checkpoints; return their directories."""
     members = find_members(paths, last)
     if len(members) < 2:
         raise CheckpointError(

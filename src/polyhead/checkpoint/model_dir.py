@@ -51,10 +51,7 @@ class SavedModel:
 
 
 def write_model(directory: Path, saved: SavedModel, card: str | None = None) -> None:
-    """Write the files of a model into a directory opened by `atomic_dir`.
-
-    card: the README.md; by default the one of a trained model.
-    """
+    """Write a model into a directory opened by `atomic_dir`; `card` is the text of README.md."""
     config = {
         "format": FORMAT,
         "family": saved.family,

@@ -1,11 +1,4 @@
-"""Tensor files in the safetensors format, which cannot contain code.
-
-    8 bytes     the length of the header
-    header      JSON: name → dtype, shape, position of its bytes
-    the bytes
-
-The header is checked against the expected tensors before anything else is read.
-"""
+"""Tensor files in the safetensors format, whose header is checked before anything else is read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

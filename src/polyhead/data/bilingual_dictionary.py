@@ -2,9 +2,8 @@
 
     t(f | e) ∝ Σ over pairs and positions of f:  t(f | e) / Σ_e' t(f | e')      Brown et al. 1993
 
-IBM Model 1 by expectation maximization: every target word is explained by a word of its source
-sentence, or by an empty word that occurs in every sentence. The file has one entry per line: source
-word, tab, target word.
+IBM Model 1 by expectation maximization, with an empty word in every source sentence. The file has
+one entry per line: source word, tab, target word.
 """
 
 from collections.abc import Mapping, Sequence

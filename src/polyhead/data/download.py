@@ -1,9 +1,8 @@
 """Download of known corpora, verified by size and SHA-256.
 
-A file is written under a temporary name, unpacked on the way, and renamed only when its size and
-checksum are right: an existing file is complete, and a failure leaves the old one. Only https is
-used, and plain http for localhost. $POLYHEAD_MIRROR names another place to download from, with the
-files as MIRROR/CORPUS/FILE, named as at their source.
+A file is written under a temporary name and renamed when its checksum is right: an existing file is
+complete. Only https is used, and plain http for localhost. $POLYHEAD_MIRROR names another place to
+download from, with the files as MIRROR/CORPUS/FILE.
 """
 
 import hashlib

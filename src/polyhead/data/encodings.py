@@ -1,10 +1,7 @@
 """Encodings of text files: UTF-8, or another one that must be named.
 
-Nothing is guessed silently. A byte order mark decides. Everything else is read in the given
-encoding (UTF-8 by default); bytes that do not fit make a bad line, whose reason names the byte, its
-column and the encoding it looks like. Korean files from Windows are often CP949, the superset of
-EUC-KR. Detecting that from the bytes is nearly always right; since errors would go unnoticed, it is
-only suggested.
+A byte order mark decides, else the given encoding; a bad line names its first bad byte and the
+encoding it looks like, often CP949. Since errors would go unnoticed, that one is only suggested.
 """
 
 import codecs
@@ -60,10 +57,7 @@ def display_encoding(encoding: str) -> str:
 
 
 def recognise(head: bytes, given: str, name: str) -> tuple[str, int, str | None]:
-    """Detect the encoding of file `name` by its first bytes; `given` is the configured one.
-
-    Returns the encoding, the length of its byte order mark, and a message or None.
-    """
+    """Return the encoding by a file's first bytes, the length of its mark, and any message."""
     for mark, encoding in BYTE_ORDER_MARKS:
         if head.startswith(mark):
             expected = encoding == given or (encoding.startswith(given) and WIDE.fullmatch(given))
@@ -84,10 +78,7 @@ def recognise(head: bytes, given: str, name: str) -> tuple[str, int, str | None]
 
 
 def wide_without_mark(head: bytes) -> str | None:
-    """Detect UTF-16 by its spaces and line ends, which have a zero byte on the same side.
-
-    A stray zero byte in other text is not beside nearly all of them.
-    """
+    """Detect UTF-16: nearly all spaces and line ends have a zero byte on the same side."""
     blanks = head.count(b" ") + head.count(b"\n")
     if not blanks:  # a single line of a single word: every other byte is zero
         even, odd = head[0::2], head[1::2]
@@ -108,10 +99,7 @@ def remedy(encoding: str) -> str:
 
 
 def narrow(chunks: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
-    """Convert UTF-16 or UTF-32 to UTF-8, in which a line end is one byte.
-
-    Lone surrogates are kept, so that they make only their own line bad.
-    """
+    """Convert UTF-16 or UTF-32 to UTF-8; lone surrogates stay, and make only their own line bad."""
     decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
     try:
         for chunk in chunks:
@@ -174,11 +162,8 @@ def decoded(raw: bytes, encoding: str) -> str | None:
 
 
 def is_korean(raw: bytes) -> bool:
-    """Return whether these bytes, decoded as CP949, are mainly Hangul besides ASCII.
-
-    Western text in Latin-1 nearly always fails to decode (an umlaut before a plain letter), or
-    gives Chinese characters.
-    """
+    """Return whether these bytes, decoded as CP949, are mainly Hangul besides ASCII."""
+    # Western text in Latin-1 nearly always fails to decode, or gives Chinese characters.
     line = decoded(raw, "cp949") or ""
     foreign = sum(not character.isascii() for character in line)
     return foreign > 0 and len(HANGUL.findall(line)) > 0.7 * foreign

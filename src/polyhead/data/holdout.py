@@ -37,8 +37,7 @@ def draw_texts(
 ) -> list[int]:
     """Draw the numbers of at most `count` texts, ascending; equal texts are drawn together.
 
-    Texts are compared as by `normalized`; those in `never` are not drawn. The choice follows from
-    the seed and the text alone, and changes little when the corpus grows.
+    Texts in `never` are not drawn. The choice changes little when the corpus grows.
     """
     groups: dict[str, list[int]] = {}
     for index, text in enumerate(texts):
@@ -55,10 +54,7 @@ def draw_texts(
 
 
 def draw_per_class(labels: Numbers, count: int, seed: int) -> Numbers:
-    """Draw the numbers of about `count` examples, at most a tenth: an equal share of every class.
-
-    A class of two examples or more gives at least one, a class of one none.
-    """
+    """Draw about `count` examples, at most a tenth, evenly from all classes of two or more."""
     share = min(count / len(labels), MAX_SHARE)
     rng = np.random.default_rng([seed, len(labels)])
     drawn = []

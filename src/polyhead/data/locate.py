@@ -1,11 +1,7 @@
-"""Search for data files, and the corpora that Polyhead knows by name.
+"""Search for data files, and the corpora of `catalog.toml`, which Polyhead knows by name.
 
-A file is looked for as it is named; then below each directory of $POLYHEAD_DATA; then in `home()`,
-where `polyhead data get` and `polyhead data make` write; then where Debian's packages of data are
-installed. In each place it may have the ending .gz.
-
-`catalog.toml` holds the checksum of every file that can be downloaded, taken of the unpacked
-contents: a host may compress them again, but not change them.
+A file is looked for as it is named, below each directory of $POLYHEAD_DATA, in `home()`, and where
+Debian installs data, with or without the ending .gz. Checksums are those of the unpacked contents.
 """
 
 import difflib

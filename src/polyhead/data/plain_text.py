@@ -11,10 +11,7 @@ PlainCorpus = Corpus[list[str]]
 
 
 def load_plain(config: DataConfig, most: int | None = None) -> PlainCorpus:
-    """Read the plain text of a configuration, all lines in order.
-
-    Without validation files, the last tenth is held out, at most `most` lines of it.
-    """
+    """Read the plain text of a configuration; without validation files, hold out its last tenth."""
     if not config.text:
         raise ConfigError("data.text: give a file of plain text, as in --text FILE", "no_data")
     make_missing(config)

@@ -21,7 +21,7 @@ MAX_TOKENS = 4096  # source tokens in one batch, times the beam
 class Output:
     """One hypothesis: its ids without EOS, its score, and the log-probability of all its tokens.
 
-    `text` is set where it differs from the decoded ids: unknown words may be replaced.
+    text: set where it differs from the decoded ids: unknown words may be replaced.
     """
 
     ids: list[int]
@@ -40,10 +40,7 @@ def decode_all(
     generator: torch.Generator | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[list[Output]]:
-    """Return the `n_best` best outputs for every source, in the order of the sources.
-
-    progress: called with the number of sources of each finished batch.
-    """
+    """Return the `n_best` best outputs for every source, in the order of the sources."""
     outputs: list[list[Output]] = [[] for _ in sources]
     for batch in batches(sources, config):
         source = pad_right([sources[i] for i in batch]).to(device)

@@ -89,10 +89,7 @@ def make_generator(seed: int) -> torch.Generator:
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """The outputs of every sentence, best first; `tokens` are padded and have no BOS.
-
-    `scores` orders the hypotheses; `log_p` is the sum of their tokens' log-probabilities.
-    """
+    """The outputs of every sentence, best `scores` first; `tokens` are padded and have no BOS."""
 
     tokens: Int[Tensor, "batch beam length"]
     scores: Float[Tensor, "batch beam"]

@@ -30,10 +30,7 @@ def generate(
     context: int,
     device: torch.device | None = None,
 ) -> Iterator[int]:
-    """Yield `options.max_length` tokens that follow the prompt.
-
-    prompt: at least one id; of a long one the last `context` are read.
-    options: `sample` draws by temperature, top-k and top-p; else the likeliest token is chosen.
+    """Yield `options.max_length` tokens that follow the prompt, of which `context` are read.
 
     EOS is a token like any other: a caller for whom it is the end stops iterating.
     """

@@ -1,13 +1,6 @@
 """Traces of decoding: the alternatives of every step, and the tree of a beam search.
 
-    for step in step_trace(model, state, last=BOS, forced=[17, 4], limit=50, top=5): …
-
-`step_trace` takes the forced tokens, then the likeliest one at each step, until EOS or the limit:
-with nothing forced it writes what greedy search writes.
-
-`trace_beam_search` runs the search of `beam.py` with a `BeamRecorder` between search and model,
-which records the tokens and the parents of all hypotheses. Finished outputs are added to the tree
-afterwards.
+for step in step_trace(model, state, last=BOS, forced=[17, 4], limit=50, top=5): …
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,9 +41,7 @@ def step_trace(
 ) -> Iterator[TraceStep]:
     """Yield one step after the other, from a state that has read everything but `last`.
 
-    forced: the first tokens; then the likeliest one is chosen at each step.
-    top: the number of alternatives of each step.
-    end: the token after which the trace ends, before `limit` steps; None for none.
+    The likeliest token is chosen after `forced`, as in greedy search, until `end` or `limit`.
     """
     for number in range(limit):
         with torch.inference_mode():  # not around the yield, where it would leak to the caller

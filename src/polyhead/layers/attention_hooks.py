@@ -43,10 +43,7 @@ class AttentionWeights(dict[str, Tensor]):
 
 @contextmanager
 def record_attention(model: nn.Module, suffix: str = "") -> Iterator[AttentionWeights]:
-    """Collect the weights of every attention module that runs inside the `with` block.
-
-    suffix: record only modules whose names end with it.
-    """
+    """Collect the weights of attention modules with this name's end while the `with` block runs."""
     maps = AttentionWeights()
     handles = [
         module.kernel.register_forward_pre_hook(

@@ -71,10 +71,7 @@ def grid_of(
 
 
 def square_grid(n: int) -> tuple[int, int]:
-    """Return rows and columns for n positions; columns are a power of two, at least the rows.
-
-    2,048 positions are 32 x 64, and 65,536 are 256 x 256.
-    """
+    """Return rows and columns for n positions: 32 x 64 for 2,048, 256 x 256 for 65,536."""
     if n < 1:
         raise ValueError(f"max_length = {n}: expected at least 1 position")
     columns = 2 ** math.ceil(math.log2(n) / 2)

@@ -206,10 +206,7 @@ class ExpertUsage:
 
 @contextmanager
 def record_usage(model: nn.Module, *, learning: bool = False) -> Iterator[dict[str, ExpertUsage]]:
-    """Record the usage of every gate of a model inside the `with` block, by the gate's name.
-
-    learning: ignore calls without gradients, such as sampling during training.
-    """
+    """Record the usage of every gate of a model inside the `with` block, by the gate's name."""
     usages: dict[str, ExpertUsage] = {}
     handles = [
         module.register_forward_hook(partial(_record, usages, name, learning))

@@ -77,10 +77,7 @@ STEPS: dict[Cell, Callable[[Tensor, Tensor, tuple[Tensor, ...]], tuple[Tensor, .
 
 
 class Recurrence(nn.Module):
-    """`n_layers` layers of one kind of cell; two directions have d_model / 2 features each.
-
-    d_in: width of the input, d_model by default.
-    """
+    """`n_layers` layers of one kind of cell; two directions have d_model / 2 features each."""
 
     def __init__(
         self,
@@ -226,8 +223,7 @@ def make_look_back(kind: ScoreKind, d_query: int, d_memory: int) -> LookBack:
 class Encoding(NamedTuple):
     """Output of a recurrent encoder: h of every word, and the last state of every layer.
 
-    `keys` is what `LookBack.keys` made of h, if anything, `context` what else stands for the whole
-    sentence than the top layer's last state, if anything does.
+    keys: made of h by `LookBack.keys`. context: instead of the top layer's last state.
     """
 
     memory: Memory
@@ -250,10 +246,7 @@ class Encoding(NamedTuple):
 
 @dataclass
 class RecurrentState:
-    """Decoding state: the decoder's states of every hypothesis, and the encoding.
-
-    Unlike a Transformer's it does not grow; a hypothesis that continues another one copies it.
-    """
+    """Decoding state: the decoder's states of every hypothesis, and the encoding."""
 
     parts: tuple[Float[Tensor, "_ batch beam _"], ...]  # by layer
     encoding: Encoding

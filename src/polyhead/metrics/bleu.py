@@ -1,8 +1,7 @@
 """BLEU and chrF by sacreBLEU, with signatures and bootstrap intervals.
 
-A score without its signature (case, tokenisation, version) cannot be compared with others: the
-same translations differ by several BLEU. Intervals are 95 % of 1,000 bootstrap samples (Koehn
-2004); two systems are compared by a paired bootstrap test.
+Intervals are 95 % of 1,000 bootstrap samples (Koehn 2004); two systems are compared by a paired
+bootstrap test.
 """
 
 from collections.abc import Sequence
@@ -45,10 +44,7 @@ class Comparison:
 
 
 class PlainCHRF(CHRF):
-    """chrF of sacreBLEU with plain numbers.
-
-    sacreBLEU 2.6 returns float or numpy.float32, and fails to add up both in a bootstrap.
-    """
+    """chrF of sacreBLEU as float: 2.6 also returns numpy.float32, and cannot add up both."""
 
     def _compute_score_from_stats(self, stats: Any) -> Any:
         result = super()._compute_score_from_stats(stats)

@@ -147,10 +147,7 @@ def macro_f1s(tables: Int[np.ndarray, "sample expected predicted"]) -> Float[np.
 def detection_scores(
     scores: Float[np.ndarray, "item"], truth: Bool[np.ndarray, "item"]
 ) -> dict[str, float]:
-    """Return precision and recall of the scores above 0, and the AUC of their order.
-
-    NaN where a score is undefined, as precision without predictions.
-    """
+    """Return precision and recall of the scores above 0, and their AUC; NaN where undefined."""
     positive = scores > 0
     hits, n_positive, n_true = (int(which.sum()) for which in (positive & truth, positive, truth))
     return {

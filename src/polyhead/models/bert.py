@@ -132,10 +132,7 @@ class Pooler(nn.Module):
 
 
 class BERT(nn.Module):
-    """Encoder with a masked language modeling head.
-
-    `transform` and `to_logits` are the head's two parts; a loss may fuse the second with itself.
-    """
+    """Encoder with a masked language modeling head in two parts, `transform` and `to_logits`."""
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()

@@ -146,11 +146,8 @@ class Electra(nn.Module):
 
 @torch.no_grad()
 def draw(logits: Float[Tensor, "chosen vocab"], *, never: list[int]) -> Int[Tensor, "chosen"]:
-    """Sample one token from each softmax(z) by inversion of the cumulative distribution.
-
-    This needs one random number per token; the Gumbel trick needs one per word of the vocabulary.
-    `never` lists ids that must not be sampled: padding and [MASK].
-    """
+    """Sample one token, not of `never`, from each softmax(z) by inversion of the distribution."""
+    # This needs one random number per token; the Gumbel trick needs one per word of the vocabulary.
     shares = logits.float().index_fill(1, torch.tensor(never, device=logits.device), -torch.inf)
     sums = shares.softmax(-1).cumsum(-1)
     total = sums[:, -1:]  # nearly 1, so that rounding errors do not select the last word

@@ -87,10 +87,7 @@ class GPT(nn.Module):
     def begin(
         self, prompt: Int[Tensor, "batch prompt"], *, width: int = 1, max_length: int = 256
     ) -> DecoderState:
-        """Read a prompt, possibly empty, and allocate `width` continuations of `max_length`.
-
-        All beams share the prompt's slots.
-        """
+        """Read a prompt, possibly empty, and allocate `width` continuations of `max_length`."""
         batch, n_read = prompt.shape
         slots = n_read + width * max_length
         seen = torch.zeros(batch, width, slots, dtype=torch.bool, device=prompt.device)

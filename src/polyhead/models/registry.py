@@ -1,7 +1,6 @@
 """The registry of model families: their classes, tasks and presets.
 
-Everything above `models` switches on the task of a family, never on its name. Adding a family is
-one entry of `FAMILIES` (or one call of `register`).
+Everything above `models` switches on the task of a family, never on its name.
 """
 
 from collections.abc import Mapping
@@ -57,13 +56,7 @@ TASK_COMMANDS: dict[Task, str] = {  # the command that uses a trained model
 
 @dataclass(frozen=True)
 class Family:
-    """A model family.
-
-    model: the class, built from a configuration.
-    config: its frozen dataclass.
-    task: what it is trained for.
-    presets: published sizes by name.
-    """
+    """A model family: its class, frozen configuration, task, and published sizes by name."""
 
     model: Any
     config: Any

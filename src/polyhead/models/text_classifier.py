@@ -38,12 +38,7 @@ class ClassifierConfig:
 
 
 class Classifier(nn.Module):
-    """Encoder with a classification head. Pre-trained weights are loaded into its encoder.
-
-    classifier.encoder.load_state_dict(electra.discriminator.state_dict())
-
-    BERT's is `bert.encoder`. Both are the same class as `classifier.encoder`.
-    """
+    """Encoder with a classification head; pre-trained weights are loaded into its encoder."""
 
     def __init__(self, config: ClassifierConfig) -> None:
         super().__init__()

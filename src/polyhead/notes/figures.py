@@ -1,8 +1,4 @@
-"""Figures of the report, computed by the library when the page is written.
-
-Each function computes its values with the parts that the claims of its chapter are about, and
-returns a `Figure` with the drawing in both languages. The texts stand in figures.toml.
-"""
+"""Figures of the report, computed by the library when the page is written; texts: figures.toml."""
 
 import math
 from collections.abc import Callable, Mapping

@@ -1,9 +1,4 @@
-"""The report as one HTML file in both languages, without scripts.
-
-    write_page(rows, "report.html", "ko")
-
-The language and the rows to show are chosen by hidden inputs and style rules.
-"""
+"""The report as one HTML file in both languages; hidden inputs and style rules select its rows."""
 
 import html
 from collections.abc import Callable, Sequence
@@ -111,10 +106,7 @@ def _chapter(rows: Sequence[ClaimRow]) -> str:
 
 
 def _row(row: ClaimRow) -> str:
-    """Return a claim as a line, with its details to open.
-
-    Where the note is not right, its value, the true one and the reason stand in the line.
-    """
+    """Return a claim as a line, with its details to open, and a correction if the note is wrong."""
     claim, expected = row.claim, row.result.expected
     values = {"expected": _value(expected), "noted": _value(row.result.noted)}
     noted = fill(_read("noted.html"), values) if row.result.noted else ""

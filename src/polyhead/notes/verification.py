@@ -220,10 +220,7 @@ def location(part: Any) -> SourceLocation:
 
 
 def script(claim: Claim) -> str:
-    """Return the check as a script that prints its result.
-
-    It has no empty lines inside the function, so that it can also be pasted into Python's prompt.
-    """
+    """Return the check as a script, without empty lines, as Python's prompt requires."""
     module = claim.check.__module__
     tree = ast.parse(Path(inspect.getfile(inspect.unwrap(claim.check))).read_text(encoding="utf-8"))
     name = claim.check.__name__

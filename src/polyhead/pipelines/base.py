@@ -131,10 +131,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Classification:
-    """The likeliest class of a text or an image, and the probabilities of all classes.
-
-    Of images, only of as many classes as requested, likeliest first.
-    """
+    """The likeliest class of a text or an image, and the probabilities of all classes."""
 
     label: str
     probabilities: dict[str, float]

@@ -107,11 +107,7 @@ def evaluate_translation(
     against: Translator | Sequence[str] | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> TranslationEvaluation:
-    """Translate, score, and compare with another system if one is given.
-
-    against: another translator, or its outputs.
-    progress: called with the number of sentences of each batch.
-    """
+    """Translate, score, and compare with another system, or its outputs, if given."""
 
     def translate(system: Translator, decode: DecodeConfig | None) -> list[str]:
         best = system.n_best(sources, options=decode, progress=progress)

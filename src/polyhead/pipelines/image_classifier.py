@@ -33,10 +33,7 @@ class ImageClassifier(ClassifierPipeline):
     use: ClassVar[str] = "classify-image"
 
     def shape(self, size: tuple[int, int] | None = None) -> PixelShape:
-        """Return the shape of the images that the model reads.
-
-        size: another (height, width), of whole patches; positions are then interpolated.
-        """
+        """Return the shape of the images that the model reads, or of `size`, in whole patches."""
         config = self.saved.config
         height, width = (config.height, config.width) if size is None else size
         try:

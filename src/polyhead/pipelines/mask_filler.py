@@ -96,10 +96,7 @@ class MaskFiller(Pipeline):
         }
 
     def score(self, lines: Sequence[str]) -> dict[str, float]:
-        """Return the metrics of a validation on a text, with as many masks as in training.
-
-        lines: the text; the same tokens are masked every time.
-        """
+        """Return the metrics of a validation on a text, with the same masks every time."""
         check_list(lines, "score", "lines")
         masking = replace(MASKING[self.task], share=self.data.blanks)
         masker = Masker(masking, self.mask, self.saved.config.vocab)

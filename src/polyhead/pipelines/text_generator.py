@@ -98,12 +98,8 @@ class TextGenerator(Pipeline):
         return truncate_at_stop(stop, pieces)
 
     def encode(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt, whose last line is not closed; EOS for an empty one.
-
-        A tokenizer that has ids for line ends encodes it as it is. Others drop the spaces at both
-        ends of a text. With ids for characters, a space at the end of the prompt is kept
-        nevertheless: a new word follows it.
-        """
+        """Return the ids of a prompt, whose last line is not closed; EOS for an empty one."""
+        # With ids for characters, a space at the end of the prompt is kept: a new word follows it.
         if self.tokenizer.reads_line_ends():
             return self.tokenizer.encode(prompt)[:-1] or [EOS]
         *lines, last = prompt.split("\n")
@@ -115,10 +111,7 @@ class TextGenerator(Pipeline):
         return ids or [EOS]
 
     def score(self, lines: Sequence[str]) -> LanguageScore:
-        """Return loss, perplexity and bits per character of a text.
-
-        lines: the text; every token is predicted once, in windows of `max_length` tokens.
-        """
+        """Return loss, perplexity and bits per character; every token is predicted once."""
         return self.score_windows(self.windows(lines))
 
     def windows(self, lines: Sequence[str]) -> TextWindows:
@@ -144,9 +137,8 @@ class TextGenerator(Pipeline):
 def stream_text(tokenizer: Tokenizer, before: Sequence[int], ids: Iterable[int]) -> Iterator[str]:
     """Yield what each id adds to the text after `before`, in whole characters.
 
-    A character may consist of several ids (its bytes), and a space is shown with what follows it. A
-    character that is incomplete at the end of its line or of the text is left out. EOS is a line
-    end, or, if the tokenizer has ids for those, the end.
+    A character may consist of several ids (its bytes); one that its line leaves incomplete is left
+    out. EOS is a line end, or, if the tokenizer has ids for those, the end.
     """
     ends = tokenizer.reads_line_ends()
     line = list(before)

@@ -1,11 +1,8 @@
 """Replacement of unknown words in a translation (PosUnk).
 
-A model of whole words writes <unk> for every word outside its vocabulary. The source word that got
-most of the attention at that step is looked up in a dictionary and, if it is not found, copied, as
-names and numbers should be (Luong et al. 2015b; Zhou et al. 2016).
-
-It works with every model that has cross-attention: the outputs are read once more, with hooks at
-the attention.
+The source word that got most of the attention when <unk> was written is looked up in a dictionary
+and, if it is not found, copied, as names and numbers should be (Luong et al. 2015b; Zhou et al.
+2016). Hooks at the attention record it while the outputs are read once more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,11 +33,7 @@ def replace_unknown(
     outputs: Sequence[list[Output]],
     dictionary: Mapping[str, str],
 ) -> list[list[Output]]:
-    """Return the outputs; those with unknown words get a `text` with replacements.
-
-    lines: the source of each output.
-    dictionary: translations of source words.
-    """
+    """Return the outputs; those with unknown words get a `text` with replacements."""
     attentive = [model for model in models if has_cross_attention(model)]
     if not attentive:
         raise ConfigError(
@@ -84,10 +77,7 @@ def spell(
     weights: Float[Tensor, "target source"],
     dictionary: Mapping[str, str],
 ) -> str:
-    """Return the text of an output, with its unknown words replaced by source words.
-
-    The EOS of the source is not a word and is left out.
-    """
+    """Return the text of an output, with its unknown words replaced by source words."""
     pieces = [piece.text for piece in tokenizers.target.pieces_of_ids(ids)]
     for place, id in enumerate(ids):
         if id == UNK and words:

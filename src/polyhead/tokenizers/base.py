@@ -101,11 +101,7 @@ class Tokenizer(Protocol):
         return False
 
     def encode(self, line: str, *, sample: Random | None = None) -> list[int]:
-        """Return a line's ids, closed by EOS.
-
-        With `sample` and a configuration with sampling, the segmentation is drawn. It depends on
-        the line and the state of that generator alone.
-        """
+        """Return a line's ids, closed by EOS; `sample` draws the segmentation if so configured."""
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
         """Encode many lines without sampling; may be faster than one by one."""
@@ -119,10 +115,7 @@ class Tokenizer(Protocol):
         """Return one piece for each id of `encode(line)` except EOS; together the whole line."""
 
     def pieces_of_ids(self, ids: Iterable[int]) -> list[Piece]:
-        """Return one piece for each id before the first EOS; offsets refer to `decode(ids)`.
-
-        PAD and BOS are empty pieces, so that the n-th piece is always that of the n-th id.
-        """
+        """Return one piece for each id before the first EOS; offsets refer to `decode(ids)`."""
 
     def symbol(self, id: int) -> str:
         """Return a printable name of an id, never empty."""

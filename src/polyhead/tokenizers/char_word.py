@@ -41,10 +41,7 @@ def build_vocab(lines: Iterable[str], config: TextConfig) -> "CharWordTokenizer"
 
 
 def prepare(line: str, config: TextConfig) -> str:
-    """Normalise a line; with `jamo`, separate the letters of Hangul, which NFC keeps apart.
-
-    Initial consonants, vowels and final consonants have their own code points: 각 is ᄀ ᅡ ᆨ.
-    """
+    """Normalise a line; with `jamo`, separate the letters of Hangul (각: ᄀ ᅡ ᆨ)."""
     text = normalise(line, lowercase=config.lowercase)
     if not config.jamo:
         return text

@@ -87,10 +87,8 @@ def _encode_parts(tokenizer: Tokenizer, text: str, mask: int) -> MaskedText:
 
 
 def candidates(tokenizer: Tokenizer, begins: bool) -> list[int]:
-    """Return the ids that may fill a mask: no special ones, no single bytes.
-
-    Of subwords, exactly those with a space before them can start a word.
-    """
+    """Return the ids that may fill a mask: no special ones, no single bytes."""
+    # Of subwords, exactly those with a space before them can start a word.
     ids = range(len(SPECIALS), len(tokenizer))
     if not isinstance(tokenizer, SentencePieceTokenizer):
         return list(ids)

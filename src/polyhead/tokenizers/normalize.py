@@ -69,10 +69,7 @@ def checked(id: int, size: int) -> int:
 
 
 def words_of(pieces: Iterable[Piece]) -> list[int]:
-    """Return for each piece the number of its word: 0, 0, 1, 2, 2.
-
-    Words are separated by spaces and line ends. A space alone belongs to the word that follows it.
-    """
+    """Return the number of each piece's word, 0, 0, 1, 2, 2; a space belongs to the next word."""
     words = []
     word = 0
     for piece in pieces:

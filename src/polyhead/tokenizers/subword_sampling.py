@@ -25,11 +25,7 @@ class BPEDropout:
     scores: Mapping[str, float]
 
     def cut(self, word: str, random: Random, probability: float) -> list[str]:
-        """Merge neighbours, best score first and leftmost among equals, skipping some.
-
-        A skipped merge is not tried again; a new neighbour makes a new merge. With probability 0
-        this is plain byte-pair encoding, with 1 the characters remain.
-        """
+        """Merge neighbours, best score first and leftmost among equals, skipping some for good."""
         parts = list(word)  # a merged part is followed by ""
         before = list(range(-1, len(parts) - 1))
         after = list(range(1, len(parts) + 1))
@@ -69,10 +65,8 @@ class UnigramLattice:
         self.cached_forward = lru_cache(CACHE_SIZE)(self.forward)
 
     def cut(self, word: str, random: Random, alpha: float) -> list[str]:
-        """Draw a segmentation of a word with probability ∝ Π p(piece)^α.
-
-        The last piece is drawn first, by the total weight of all segmentations that end with it.
-        """
+        """Draw a segmentation of a word with probability ∝ Π p(piece)^α."""
+        # The last piece is drawn first, by the total weight of all segmentations that end with it.
         arcs = (self.cached_forward if len(word) <= MAX_CACHED_LENGTH else self.forward)(
             word, alpha
         )

@@ -43,8 +43,7 @@ TABLES: dict[str, Any] = {
 class RunConfig:
     """The checked configuration of a run.
 
-    overridden: values of [model] that were set by overrides; all others may be replaced by the
-    sizes of `train.init`.
+    overridden: values of [model] set by overrides, which `train.init` must not replace.
     """
 
     description: str

@@ -65,10 +65,7 @@ class PretrainedEncoder:
 
 @dataclass(frozen=True)
 class PretrainedModel:
-    """The model that `train.init` names. `fingerprint` is the sha256 of its weights.
-
-    encoder: set if only the encoder is used.
-    """
+    """The model that `train.init` names; `encoder` is set if only that is used."""
 
     path: str
     saved: SavedModel
@@ -77,11 +74,7 @@ class PretrainedModel:
 
 
 def read_pretrained(config: RunConfig, path: str) -> PretrainedModel:
-    """Load and check the model that `train.init` names.
-
-    ConfigError if its family must be the run's own and is not, CheckpointError if the model cannot
-    be used.
-    """
+    """Load and check the model that `train.init` names."""
     directory = resolve(Path(path))
     saved = load_model(directory)
     takes_encoder = config.task == "text_classification" or (
@@ -151,10 +144,8 @@ def check_blocks(
 
 
 def with_pretrained_sizes(config: RunConfig, pretrained: PretrainedModel) -> RunConfig:
-    """Return the configuration with the sizes of the pre-trained model.
-
-    Dropout belongs to training and stays that of the run, except for translators.
-    """
+    """Return the configuration with the sizes of the pre-trained model."""
+    # Dropout belongs to training and stays that of the run, except for translators.
     if config.task == "translation":
         keeps_sizes = pretrained.encoder is not None
         return config if keeps_sizes else replace(config, model=pretrained.saved.config)
@@ -221,11 +212,7 @@ def config_conflicts(
 
 
 def adopt_tokenizers(config: RunConfig, pretrained: PretrainedModel, run_dir: RunDir) -> RunConfig:
-    """Copy the tokenizers of a pre-trained model into a run that has none yet.
-
-    Text classifiers may sample subwords to another degree than the model did. Of a translator that
-    takes only encoder blocks, and of images, the configuration stays as it is.
-    """
+    """Copy a pre-trained model's tokenizers, if they are used, into a run that has none yet."""
     tokenizers, text = pretrained.saved.tokenizers, config.text
     if tokenizers is None or (config.task == "translation" and pretrained.encoder is not None):
         return config
@@ -242,10 +229,7 @@ def adopt_tokenizers(config: RunConfig, pretrained: PretrainedModel, run_dir: Ru
 def load_weights(
     pretrained: PretrainedModel, model: Any, log: RunLog, classes: Sequence[str] = ()
 ) -> bool:
-    """Copy the pre-trained weights into a new model; return True if none of its weights is new.
-
-    classes: those of the new run, for image classifiers.
-    """
+    """Copy the pre-trained weights into a new model; return True if none of its weights is new."""
     path = pretrained.path
     if pretrained.encoder is not None and isinstance(model, Classifier):
         model.encoder.load_state_dict(pretrained.encoder.encoder.state_dict())

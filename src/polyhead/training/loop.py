@@ -1,7 +1,4 @@
-"""The optimization loop of all families: gradients, clipping, updates, their options and counters.
-
-It knows nothing of text, files and logs; `polyhead.training.trainer` connects them.
-"""
+"""The optimization loop of all families: gradients, clipping, updates, options and counters."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -121,10 +118,7 @@ def train_loop(
     config: TrainConfig,
     progress: Progress,
 ) -> Iterator[Update]:
-    """Train a model and yield after every update, until all steps are done or patience is.
-
-    Raises NotFinite after MAX_SKIPS updates in a row without a finite gradient.
-    """
+    """Train a model and yield after every update; NotFinite after MAX_SKIPS skipped in a row."""
     device = next(model.parameters()).device
     parameters = [p for p in model.parameters() if p.requires_grad]
     stream = iter(batches)
@@ -183,10 +177,7 @@ class Summed(NamedTuple):
 def accumulate(
     model: nn.Module, objective: Objective, batches: list[Any], config: TrainConfig
 ) -> Summed:
-    """Add up the gradients of all batches.
-
-    If memory runs out, all is repeated with every batch split in two, which gives the same sum.
-    """
+    """Add up the gradients of all batches; if memory runs out, repeat with halved batches."""
     before = torch.get_rng_state()
     while (summed := _attempt(model, objective, batches, config)) is None:
         # the tensors of the failed attempt are no longer referenced here

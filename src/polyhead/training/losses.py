@@ -55,10 +55,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class TranslationLoss:
-    """Cross-entropy of the next target token, with label smoothing (Vaswani et al. 2017, 5.4).
-
-    The output layer is applied only at positions with a label, in slices.
-    """
+    """Cross-entropy of the next target token, with label smoothing (Vaswani et al. 2017, 5.4)."""
 
     pad: int
     smoothing: float = 0.0
@@ -84,10 +81,7 @@ class NextTokenLoss:
 
 @dataclass(frozen=True)
 class MaskedTokenLoss:
-    """Cross-entropy of the masked tokens (Devlin et al. 2019, section 3.1).
-
-    Head and output layer are applied only at masked positions, about one in seven.
-    """
+    """Cross-entropy of the masked tokens (Devlin et al. 2019, section 3.1)."""
 
     def __call__(self, model: Any, batch: MaskedBatch) -> Loss:
         (positions,) = batch.chosen.flatten().nonzero(as_tuple=True)
@@ -149,8 +143,7 @@ def soft_cross_entropy(
 class BalancedLoss:
     """An objective plus the balancing losses of a mixture of experts (Shazeer et al. 2017, 4).
 
-    The balancing loss of a batch counts once per prediction, so that the mean over all predictions
-    is L. If a batch is split because memory ran out, each half is balanced alone.
+    The balancing loss of a batch counts once per prediction, so that the mean over them is L.
     """
 
     objective: Objective

@@ -51,11 +51,8 @@ class RunDir:
 
     @contextmanager
     def exclusive_lock(self) -> Iterator[None]:
-        """Create the directory and lock it for this process.
-
-        The lock is fcntl's: flock's would be inherited by the workers that prepare batches and
-        outlive a killed parent.
-        """
+        """Create the directory and lock it for this process."""
+        # The lock is fcntl's: workers would inherit flock's and outlive a killed parent.
         self.check_is_run_dir()
         created = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
@@ -139,10 +136,8 @@ class RunDir:
         return changes
 
     def changes(self, config: RunConfig) -> list[str]:
-        """Return the differences between the saved configuration and this one.
-
-        Options that a file of an earlier version lacks had their present default.
-        """
+        """Return the differences between the saved configuration and this one."""
+        # Options that a file of an earlier version lacks had their present default.
         path = self.path / CONFIG
         try:
             before = tomllib.loads(path.read_text(encoding="utf-8"))

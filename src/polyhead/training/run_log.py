@@ -1,8 +1,7 @@
 """Logs of a run: progress reports, train.log, metrics.jsonl and TensorBoard.
 
-metrics.jsonl has one JSON object per line: {"kind": "train", …} every `log_every` steps and
-{"kind": "valid", …} at each validation. A resumed run first removes the lines after its checkpoint,
-so that the file equals that of an uninterrupted run.
+A resumed run removes the lines of metrics.jsonl after its checkpoint, so that the file equals that
+of an uninterrupted run.
 """
 
 import json

@@ -51,10 +51,7 @@ HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # save and stop
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The outcome of a run. `best` is the model to use.
-
-    signal: the number of the signal that interrupted it, if any.
-    """
+    """The outcome of a run: `best` is the model to use, `signal` the one that interrupted it."""
 
     folder: Path
     best: Path
@@ -74,10 +71,7 @@ def train(
 ) -> TrainResult:
     """Train a run, or resume it: the result is bit-identical to that of an uninterrupted run.
 
-    Nothing is written before configuration and data have been checked.
-
-    fresh: delete an earlier run in this directory.
-    accept_changes: resume even if the configuration changed.
+    Nothing is written before configuration and data have been checked. See `polyhead.train`.
     """
     reporter = ProgressReporter() if reporter is None else reporter
     trainer = Trainer(config, RunDir(run_dir), reporter, tensorboard=tensorboard)
@@ -205,10 +199,8 @@ class Trainer:
         self.optimizer = build_optimizer(self.model, options.optimizer)
 
     def resume(self) -> None:
-        """Restore the newest valid checkpoint; without one, save the initial state.
-
-        An initial model that is trained already is validated: it may stay the best.
-        """
+        """Restore the newest valid checkpoint; without one, save the initial state."""
+        # An initial model that is trained already is validated: it may stay the best.
         newest, damaged = newest_checkpoint(self.run_dir.checkpoints)
         for problem in damaged:
             self.log.notice(problem)

@@ -1,8 +1,4 @@
-"""Bases of all batches: moving and halving them, filling a token budget, access by (epoch, step).
-
-Which examples share a batch, and the order of the batches, is a pure function of (seed, epoch). An
-interrupted run resumes from a `DataPosition`, with any number of worker processes.
-"""
+"""Bases of all batches. Their examples and their order are pure functions of (seed, epoch)."""
 
 import signal
 from collections.abc import Iterator, Sequence
@@ -59,10 +55,7 @@ class DataPosition:
 
 
 class IndexedBatches(Dataset[AnyBatch], Generic[Examples, AnyBatch]):
-    """Batches of all epochs, indexed by (epoch, step).
-
-    Subclasses define `draw`, which divides an epoch's examples among its batches, and `make`.
-    """
+    """Batches of all epochs, indexed by (epoch, step). Subclasses define `draw` and `make`."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -96,11 +89,9 @@ class IndexedBatches(Dataset[AnyBatch], Generic[Examples, AnyBatch]):
     def batches(
         self, start: DataPosition, workers: int = 0
     ) -> Iterator[tuple[DataPosition, AnyBatch]]:
-        """Yield batches without end from `start` on, each with the position that follows it.
-
-        The loader has its own generator: it would otherwise draw from the one that dropout uses,
-        at moments that depend on where a run was interrupted.
-        """
+        """Yield batches without end from `start` on, each with the position that follows it."""
+        # The loader has its own generator: otherwise it would draw from dropout's, at moments that
+        # depend on where a run was interrupted.
         epoch, step = start.epoch, start.step
         while True:
             places = [(epoch, s) for s in range(step, self.n_batches(epoch))]
@@ -118,10 +109,7 @@ class IndexedBatches(Dataset[AnyBatch], Generic[Examples, AnyBatch]):
 
 
 def _ignore_signals(_: int) -> None:
-    """Ignore signals sent to the whole process group: the training process handles them.
-
-    It still needs batches to finish its step. A worker without a parent exits by itself.
-    """
+    """Ignore signals sent to the process group: training handles them, and still needs batches."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
 
@@ -144,8 +132,7 @@ def fill_batches(
 ) -> Iterator[list[int]]:
     """Cut an order sorted by length into batches of at most `max_tokens` padded tokens.
 
-    An example may have several sequences, each padded separately. An example that is longer than
-    the budget forms its own batch.
+    The sequences of an example are padded separately; one longer than the budget has its own batch.
     """
     batch: list[int] = []
     widths: list[int] = []
@@ -165,8 +152,7 @@ def group_by_length(
 ) -> list[list[int]]:
     """Return the numbers of the sequences in each batch, batches in random order.
 
-    A batch has at most `max_tokens` padded tokens unless one sequence alone is longer. With
-    `blur`, lengths that differ by up to this share may share a batch: more padding, more mixing.
+    blur: lengths that differ by up to this share may share a batch: more padding, more mixing.
     """
     rng = np.random.default_rng(seed)
     draws = rng.random(len(lengths))

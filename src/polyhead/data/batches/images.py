@@ -1,8 +1,4 @@
-"""Batches of images: shuffled in every epoch, scaled to [-1, 1], augmented, with soft labels.
-
-A token budget is a budget of images, because every image has the same number of patches. The
-batches of an epoch have as equal sizes as possible, so that the last one is not tiny.
-"""
+"""Batches of images of nearly equal size: shuffled, in [-1, 1], augmented, with soft labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

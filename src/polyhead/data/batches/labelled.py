@@ -27,10 +27,7 @@ def framed(lines: Iterable[list[int]], max_length: int) -> list[list[int]]:
 
 
 class TextBatches(IndexedBatches[list[tuple[list[int], int]], TextBatch]):
-    """Batches of texts of at most `max_tokens`, padding included.
-
-    `texts(epoch)` returns the encoded texts of an epoch, which subword sampling may vary.
-    """
+    """Batches of at most `max_tokens`; `texts(epoch)` returns the encoded texts of an epoch."""
 
     def __init__(
         self,

@@ -79,9 +79,7 @@ def mask_tokens(
 ) -> tuple[Int[Tensor, "batch length"], Int[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
     """Draw masks for texts, and return the first three fields of `MaskedBatch`.
 
-    `mask` is the id of [MASK]; it and special ids are never selected. Each token is selected
-    independently, so that the share holds on average; in a text without a selected token, the one
-    with the smallest draw is selected.
+    Each token is selected independently; in a text without one, that with the smallest draw is.
     """
     untouchable = torch.tensor([*range(len(SPECIALS)), mask], device=ids.device)
     ordinary = ~torch.isin(ids, untouchable)

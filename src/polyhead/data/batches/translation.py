@@ -39,10 +39,8 @@ def collate(pairs: Sequence[Pair]) -> TranslationBatch:
 def group(pairs: Sequence[Pair], max_tokens: int, seed: int) -> list[list[int]]:
     """Return the numbers of the pairs in each batch of an epoch, batches in random order.
 
-    A batch has at most `max_tokens` padded tokens, source plus target, unless one pair alone is
-    longer. Pairs of equal length share a batch, so that there is little padding; ties are drawn.
-    Target lengths ascend for even and descend for odd source lengths: where a batch spans two
-    source lengths, its target lengths are similar.
+    Pairs of equal length share a batch; ties are drawn. Target lengths ascend for even and descend
+    for odd source lengths: where a batch spans two source lengths, its target lengths are similar.
     """
     rng = np.random.default_rng(seed)
     lengths = np.array([(len(source), len(target)) for source, target in pairs], dtype=np.int64)

@@ -38,10 +38,7 @@ N_ENDINGS = 5
 
 
 class AlignedSpan(NamedTuple):
-    """Source lines [start, stop), counted from 0, whose translations are `offset` lines later.
-
-    An offset of None means that no offset matches.
-    """
+    """Source lines [start, stop) whose translations are `offset` lines later, or (None) missing."""
 
     start: int
     stop: int

@@ -1,9 +1,4 @@
-"""Checks of a corpus before training; nothing is changed.
-
-The checks know no language: unusual is judged by the corpus itself, such as its median ratio of
-lengths, or the script of most lines. Held-out sets are compared with the training text, because
-shared sentences make scores too high.
-"""
+"""Checks of a corpus before training. They know no language: the corpus itself defines unusual."""
 
 import re
 import unicodedata
@@ -158,10 +153,7 @@ def main_script(lines: Sequence[str]) -> str:
 
 
 def written_in(text: str, script: str) -> bool:
-    """Return whether a line has letters of the script; a line without letters fits every script.
-
-    For Latin, letters of other scripts must not be in the majority.
-    """
+    """Return whether a line has letters of the script (if Latin, mainly), or no letters at all."""
     if text.isascii():
         return script == "Latin" or not LATIN.search(text)
     if script != "Latin":

@@ -1,8 +1,4 @@
-"""Report of the corpus check, as text and as JSON.
-
-A note is good to know, a warning is worth a look before training, an error would spoil training or
-its evaluation. `findings.toml` describes all kinds of problems.
-"""
+"""Report of the corpus check, as text and as JSON; `findings.toml` describes all problems."""
 
 import json
 import tomllib

@@ -87,10 +87,8 @@ def shift(images: Images, most: int, rng: np.random.Generator) -> Images:
 
 
 def bend(images: Images, config: AugmentConfig, rng: np.random.Generator) -> Images:
-    """Rotate, scale and warp each image, resampling once.
-
-    The grid holds for every new pixel its place in the old image, from -1 to 1 on both axes.
-    """
+    """Rotate, scale and warp each image, resampling once."""
+    # The grid holds for every new pixel its place in the old image, from -1 to 1 on both axes.
     grid = turned(images, config.turn, config.zoom, rng)
     if config.warp:
         grid = grid + warped(images, config.warp, rng)
@@ -145,10 +143,7 @@ def mixup(
 def cutmix(
     images: Images, targets: Tensor, alpha: float, rng: np.random.Generator
 ) -> tuple[Images, Tensor]:
-    """Paste a rectangle of another image into every image, at the same place for the whole batch.
-
-    The rectangle may be cut by the border: labels are mixed by its remaining area.
-    """
+    """Paste a rectangle of another image into every image; its visible area mixes the labels."""
     height, width = images.shape[-2:]
     side = np.sqrt(1 - rng.beta(alpha, alpha))
     middle = rng.random(2) * (height, width)

@@ -1,12 +1,9 @@
-"""Images with their classes: directories, archives, idx files or the embedded digits.
+"""Images with their classes, in memory as bytes of the model's size and channels, sorted by name.
 
-    --images photos/              photos/cat/1.jpg, photos/dog/2.png …      a directory per class
-    --images photos.tar.gz        the same in an archive
-    --images train-images-idx3-ubyte.gz                                     as MNIST comes
-    data.corpus = "digits"        1,797 handwritten digits of 8 x 8 pixels, from scikit-learn
-
-All images are converted to the model's size and channels and kept in memory as bytes. Classes and
-images are sorted by name, so that nothing depends on the order of files on disk.
+--images photos/              photos/cat/1.jpg, photos/dog/2.png …      a directory per class
+--images photos.tar.gz        the same in an archive
+--images train-images-idx3-ubyte.gz                                     as MNIST comes
+data.corpus = "digits"        1,797 handwritten digits of 8 x 8 pixels, from scikit-learn
 """
 
 import hashlib
@@ -138,10 +135,7 @@ def digits(shape: PixelShape) -> ImageCorpus:
 def fitted(
     pixels: UInt8[Tensor, "image channel height width"], shape: PixelShape
 ) -> UInt8[Tensor, "image new_channel new_height new_width"]:
-    """Convert grey images to another size and number of channels.
-
-    As with files, the largest centred part of the right aspect ratio is cut out, then resized.
-    """
+    """Convert grey images to another size and number of channels, cropped to the aspect ratio."""
     height, width = pixels.shape[-2:]
     if (height, width) != (shape.height, shape.width):
         tall = min(height, max(1, round(width * shape.height / shape.width)))

@@ -1,13 +1,10 @@
-"""Decoding of one image file to an array of bytes.
-
-Files are not trusted: the format must be a common one (others call external programs), the size in
-pixels is read from the header and checked before decoding, and every problem is an `Unreadable`
-with its reason. Photographs are rotated as their EXIF data says. The largest centred part of the
-right aspect ratio is cut out and resized.
+"""Decoding of one image file, which is not trusted, to an array of bytes.
 
     1-bit, grey, palette, RGB, CMYK      converted to the model's channels
     transparent                          composed with white
     16 bits                              divided by 257, so that 65,535 becomes 255
+
+The largest centred part of the right aspect ratio, rotated as EXIF says, is cut out and resized.
 """
 
 import io

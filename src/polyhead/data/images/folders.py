@@ -1,9 +1,7 @@
 """Directories with a subdirectory per class, on disk or in a tar archive.
 
-The class of an image is its directory, at the level where the paths start to differ:
-`cifar/train/cat/1.png` and `cifar/train/dog/7.png` are a cat and a dog. Deeper directories belong
-to the class above them. Links out of the directory are not followed, and archives are only read.
-Every file is read, or listed with a reason.
+The class of an image is its directory at the level where the paths start to differ. Links out of
+the directory are not followed. Every file is read, or listed with a reason.
 """
 
 import os
@@ -123,11 +121,7 @@ def _with_classes(images: dict[Name, Pixels], bad: list[str]) -> FoundImages:
 
 
 def _class_name(folder: str) -> str:
-    """Return a directory's name as a class name, which is printed and saved with models.
-
-    It is normalized (NFC), because the same name may come from two systems. Archives from Windows
-    may have Korean names in CP949, which Python decodes as lone surrogates.
-    """
+    """Return a directory's name as a class name: in NFC, and CP949 of Windows archives decoded."""
     if visible(folder) == folder:
         return unicodedata.normalize("NFC", folder)
     try:

@@ -1,11 +1,8 @@
 """Files in the idx format of MNIST and Fashion-MNIST, compressed by gzip or not.
 
-    00 00 08 n     the type (08: bytes) and the number of axes
-    n x 4 bytes    the length of every axis, big-endian
-    then           the bytes themselves
-
-The labels (one axis) of a file of images (three axes) are found by its name. The size is checked
-before memory is allocated, and the file must have exactly that size.
+00 00 08 n     the type (08: bytes) and the number of axes
+n x 4 bytes    the length of every axis, big-endian
+then           the bytes themselves
 """
 
 import gzip

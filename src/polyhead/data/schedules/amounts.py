@@ -1,10 +1,7 @@
 """Dates, times and amounts of the corpus "schedules", formatted by Babel for each language.
 
-    2026년 3월 4일 수요일   Wednesday, March 4, 2026        섭씨 23도   23 degrees Celsius
-    오후 3시 30분           3:30 PM                         3천 명      3,000 people
-
-Written here is only what Babel lacks: numbers in words (세 권, three books), hours by their Korean
-names, degrees below zero, and the words around a number (층, floor).
+2026년 3월 4일 수요일   Wednesday, March 4, 2026        섭씨 23도   23 degrees Celsius
+오후 3시 30분           3:30 PM                         3천 명      3,000 people
 """
 
 from collections.abc import Callable, Iterable

@@ -1,9 +1,7 @@
 """Fillers of the slots of "schedules" patterns: the words of `words/*.txt` in all their forms.
 
-Each word file has one entry per line with fields separated by `|`, named in its first line. Verbs
-and adjectives are given by stem, 아/어 form and, where irregular, the stem before 으; see
-`korean.conjugate`. The choices of each kind are listed in a fixed order, so that the same random
-numbers give the same sentences.
+Fields are separated by `|` and named in the first line. Choices have a fixed order, so that the
+same random numbers give the same sentences.
 """
 
 from collections.abc import Callable

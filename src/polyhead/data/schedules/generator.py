@@ -1,21 +1,12 @@
 """Generator of the embedded corpus "schedules": Korean-English sentences about people and events.
 
-Every sentence pair is a pattern (`patterns`) with its slots filled (`fillers`). The Korean sentence
-contains everything that the English one does, so that the translation can be learned.
-
 Held-out combinations: of the combinations of a person and a place, an event and a weekday, and a
-pattern and an event, one in ten never occurs in the training set, wherever in a sentence its parts
-stand. SHA-256 of their names selects them, for every seed alike. Every second sentence of the
-validation and the test set contains such a combination, the others none. No sentence occurs in two
-sets, in either language.
+pattern and an event, one in ten never occurs in the training set. SHA-256 of their names selects
+them, for every seed alike. Every second sentence of the validation and the test set contains such a
+combination, the others none. No sentence occurs in two sets, in either language.
 
-The same arguments give the same sentences in every process; they are drawn with
-`random.Random.random`, whose numbers are stable between versions of Python. A new release of Babel
-may format a date differently. The test and validation sets do not depend on the size of the
-training set.
-
-For text classification, Korean sentences are labelled with their topic. The topics share their
-words, so that a classifier has to read the sentence.
+Sentences are drawn with `random.Random.random`, which is stable between versions of Python. The
+test and validation sets do not depend on the size of the training set.
 """
 
 import hashlib
@@ -121,8 +112,7 @@ def draw_splits(
 ) -> dict[str, list[Sentence]]:
     """Draw the sets one after another; no text of the first `sides` languages occurs twice.
 
-    `seed` is a template with {split}. Training sentences have no held-out combination; of the
-    other sets every second sentence has one.
+    seed: a template with {split}.
     """
     seen: set[str] = set()
     splits: dict[str, list[Sentence]] = {}

@@ -45,10 +45,7 @@ SPELLINGS = (  # how a Latin word ends, and the consonant Hangul has there; the 
 
 
 def final(word: str) -> str:
-    """Return the final consonant of the word when read aloud, or '' after a vowel.
-
-    Text without a reading, such as an emoji, counts as ending in a vowel.
-    """
+    """Return the final consonant of the word when read aloud, or '' (a vowel, no reading)."""
     word = unicodedata.normalize("NFC", word).rstrip(" '\"’”)]}」』》")
     if not word:
         return ""
@@ -73,10 +70,9 @@ def attach(word: str, particle: str) -> str:
 
 
 def conjugate(stem: str, infinitive: str, soft: str = "") -> dict[str, str]:
-    """Return the forms of a verb or adjective from its two or three principal parts.
+    """Return the forms of a verb or adjective from its stem and its 아/어 form.
 
-    `infinitive` is the 아/어 form. `soft` is the stem before 으 (걷 → 걸으, 돕 → 도우); it is
-    derived where it is regular.
+    soft: the stem before 으 (걷 → 걸으, 돕 → 도우); derived where it is regular.
     """
     if not soft:
         soft = stem if final(stem) in ("", "ㄹ") else stem + "으"

@@ -26,7 +26,7 @@ Attribute = tuple[str, str]  # kind and Korean name, as ("person", "민지")
 class Filler(NamedTuple):
     """The text of a slot: its forms by name in both languages ('' is the plain one).
 
-    `attributes` are the kinds and names of which some combinations are held out.
+    attributes: kinds and names of which some combinations are held out.
     """
 
     korean: Mapping[str, str]

@@ -215,10 +215,7 @@ def _set_apart(buckets: Tensor, mask: Mask) -> Tensor:
 
 
 def set_eval_rounds(model: nn.Module, n_rounds: int) -> None:
-    """Set the number of hashing rounds of all LSH layers outside of training.
-
-    More rounds find more of the near neighbours, and take longer.
-    """
+    """Set the number of hashing rounds of all LSH layers outside of training."""
     if n_rounds < 1:
         raise ConfigError(f"rounds = {n_rounds}: expected at least 1", "out_of_range")
     kernels = [part for part in model.modules() if isinstance(part, LSHAttention)]

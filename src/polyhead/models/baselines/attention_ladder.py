@@ -49,10 +49,7 @@ Context = Literal["none", "mean", "positional", "content", "query"]
 
 @dataclass(frozen=True)
 class LadderConfig(TranslatorConfig):
-    """Sizes: `score` is for `context = "query"`, `max_length` for "positional".
-
-    teacher_forcing: probability of the reference word, not the model's own, as input in training.
-    """
+    """Sizes: `score` is for `context = "query"`, `max_length` for "positional"."""
 
     cell: Cell = "gru"
     d_model: int = 256

@@ -50,11 +50,7 @@ Convolve = Callable[[int, Tensor], Tensor]  # convolution of the n-th layer appl
 
 
 class Convolutional(nn.Module):
-    """Base of convolutional translators: `forward` for training, `begin` and `step` for decoding.
-
-    Subclasses have `embed_target`, `to_logits` and a `decoder` whose layers have a causal
-    `convolution`, and define `encode` and `decode_all`.
-    """
+    """Base of convolutional translators: `forward` to train, `begin` and `step` to decode."""
 
     embed_target: TokenEmbedding
     decoder: Any
@@ -67,10 +63,7 @@ class Convolutional(nn.Module):
     def decode_all(
         self, y: Words, encoding: Encoding, convolve: Convolve, place: int | None = None
     ) -> Words:
-        """Return the input of the output layer for the embedded target.
-
-        With a `place`, y are hypotheses whose newest words are at that position.
-        """
+        """Return the input of the output layer for the target, or for new words at `place`."""
         raise NotImplementedError
 
     def hidden(self, source: Source, target: Target) -> Words:

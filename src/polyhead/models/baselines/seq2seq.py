@@ -264,10 +264,7 @@ def tie(to_logits: nn.Linear, embedding: nn.Embedding) -> None:
 
 @dataclass(frozen=True)
 class Seq2SeqConfig(TranslatorConfig):
-    """Sizes: `d_embed` of words and `d_output` of the maxout default to d_model.
-
-    bridge: two layers between encoder and decoder (Cho et al. 2014).
-    """
+    """Sizes: `d_embed` of words and `d_output` of the maxout default to d_model."""
 
     cell: Cell = "lstm"
     d_model: int = 256

@@ -1,7 +1,4 @@
-"""Complexity (rows I1 to I6): Table 1 of the paper, counted by torch and traced by gradients.
-
-work ≠ number of sequential steps ≠ length of the path of a signal
-"""
+"""Complexity (rows I1 to I6): Table 1 of the paper, counted by torch and traced by gradients."""
 
 import torch
 from torch import Tensor

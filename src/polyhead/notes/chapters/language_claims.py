@@ -1,7 +1,4 @@
-"""BERT, GPT and the attention pictures (rows K1 to K4).
-
-BERT fills in blanks and sees both sides; GPT continues a text and sees only its left side.
-"""
+"""BERT, GPT and the attention pictures (rows K1 to K4)."""
 
 import re
 from typing import Any

@@ -1,7 +1,4 @@
-"""The interface of a training task: files in, batches, a loss and validation metrics out.
-
-`training.trainer` does the rest for all tasks: the loop, checkpoints, resuming, logs.
-"""
+"""The interface of a training task: files in, batches, a loss and validation metrics out."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -60,10 +57,7 @@ class Task(Protocol):
     """A training task."""
 
     def read_data(self, config: RunConfig) -> tuple[Any, dict[str, str]]:
-        """Return the corpus, with `notices` for the log, and the sha256 of its parts by name.
-
-        A resumed run must read the same data.
-        """
+        """Return the corpus, with `notices` for the log, and the sha256 of its parts by name."""
         ...
 
     def setup(self, config: RunConfig, run_dir: RunDir, corpus: Any, log: RunLog) -> TaskSetup:

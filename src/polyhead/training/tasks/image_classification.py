@@ -1,9 +1,4 @@
-"""Image classification: images in folders, cross-entropy of their classes, accuracy.
-
-Fine-tuning (`train.init`, section 3.1 of the paper) adopts patches, class token and stack. The head
-is kept if the classes are the same, else it starts at zero; learned positions are interpolated if
-the image size changes.
-"""
+"""Image classification: images in folders, cross-entropy of their classes, accuracy."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,11 +17,9 @@ from polyhead.training.tasks.base import TaskSetup
 
 
 class ImageClassificationTask:
-    """Assign one of several classes to each image.
+    """Assign one of several classes, which follow from the data, to each image.
 
-    Images are resized to the size and channels of the model; the classes follow from the data.
-    `train.max_tokens` counts patches and the class token: a batch has max_tokens // n_tokens(image)
-    images.
+    A batch has train.max_tokens // n_tokens(image) images: patches and the class token are counted.
     """
 
     def read_data(self, config: RunConfig) -> tuple[ImageCorpus, dict[str, str]]:

@@ -24,10 +24,8 @@ class MaskedLMTask:
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: PlainCorpus, log: RunLog
     ) -> TaskSetup:
-        """Encode the text; masked positions are drawn again in every epoch, except in validation.
-
-        The id of [MASK] is the one after the tokenizer's last.
-        """
+        """Encode the text; masks are drawn again in every epoch, except in validation."""
+        # The id of [MASK] is the one after the tokenizer's last.
         tokenizers = load_or_train_tokenizers(run_dir.tokenizer, corpus.train, (), config.text, log)
         tokenizer, is_bert = tokenizers.source, config.task == "masked_lm"
         masking = replace(MASKING[config.task], share=config.data.blanks)
