@@ -68,9 +68,9 @@ from polyhead.models.vit import PatchEmbed, ViT, cut
 from polyhead.notes.chapters import complexity_claims, electra_claims
 from polyhead.notes.claims import find_claim, load_claims
 from polyhead.notes.verification import run_claims
+from polyhead.render import svg
 from polyhead.training.losses import TranslationLoss
 from polyhead.training.optim import noam
-from polyhead.viz import draw_text
 
 
 class Edit(NamedTuple):
@@ -315,7 +315,7 @@ REPLACEMENTS = {  # owner, attribute, replacement, and the claims that fail
     "encoder without memory": (Recurrence, "encode", encode_without_memory, "A4 A14 A15 …"),
     "layers initialized equally": (transformer, "xavier", equal_initial_weights, "H5"),
     "GPT sees the future": (gpt, "CAUSAL", NO_MASK, "D10 K4"),
-    "one colour": (draw_text, "PALETTE", ("#0060c4",), "K1"),
+    "one colour": (svg, "PALETTE", ("#0060c4",), "K1"),
     "ReLU instead of GELU": (nn.GELU, "forward", lambda _, x: F.relu(x), "L4"),
     "another weight of the loss": (electra_claims, "SPOTTING_WEIGHT", 1.0, "M9"),
     "attention word by word": (complexity_claims, "attention", attention_word_by_word, "I5 …"),

@@ -187,7 +187,6 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def _check_about(about: Any, path: Path) -> dict[str, Any]:
-    """Check the form of the facts about how a model was made."""
     if not isinstance(about, dict):
         raise CheckpointError(f"{path}: about is not a table", "bad_config")
     run, valid, step = about.get("run") or {}, about.get("valid") or {}, about.get("step", 0)

@@ -116,7 +116,6 @@ def _download(
 def _copy(
     url: str, out: IO[bytes], file: RemoteFile, progress: Progress, policy: RetryPolicy
 ) -> None:
-    """Open, unpack, write and verify."""
     digest, n_bytes = hashlib.sha256(), 0
     with open_url(url, policy) as response:
         download = LimitedResponse(response, url, file.n_bytes + PACKED_EXTRA, policy)
@@ -209,7 +208,6 @@ def is_loopback(url: str) -> bool:
 
 
 def _describe(error: Exception) -> str:
-    """Return the reason of a failure in a few words."""
     inner = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(inner, TimeoutError):
         return "timeout"

@@ -40,7 +40,6 @@ class KnownCorpus:
 
     @property
     def command(self) -> str:
-        """The command that makes or downloads it."""
         return f"polyhead data {'make' if self.kind == 'made' else 'get'} {self.name}"
 
     def installed(self) -> Path | None:

@@ -47,13 +47,11 @@ class Beams:
 
     @property
     def last(self) -> Int[Tensor, "batch beam"]:
-        """The last token of every hypothesis."""
         place = (self.steps - 1).clamp(min=0)[:, None, None].expand(*self.log_p.shape, 1)
         newest = self.tokens.take_along_dim(place, dim=2)[..., 0]
         return newest.masked_fill(self.steps[:, None] == 0, BOS)
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> "Beams":
-        """Return only these sentences, in this order."""
         return Beams(*(getattr(self, field.name)[sentences] for field in fields(self)))
 
     def absorb(

@@ -47,7 +47,6 @@ class ContinuousBeamSearch(Generic[RequestId]):
         self._beams: Beams
 
     def __len__(self) -> int:
-        """Return the number of sentences."""
         return sum(request_id is not None for request_id in self.rows)
 
     @property

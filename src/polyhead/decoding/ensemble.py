@@ -36,12 +36,10 @@ class EnsembleState:
         return torch.stack(attentive).mean(0)
 
     def select(self, parents: Int[Tensor, "batch beam"]) -> None:
-        """Let beam i of each sentence continue its beam parents[i]."""
         for member in self.members:
             member.select(parents)
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
-        """Drop all other sentences."""
         for member in self.members:
             member.keep(sentences)
 
@@ -55,7 +53,6 @@ class Ensemble:
     def begin(
         self, source: Int[Tensor, "batch source"], *, width: int, max_length: int
     ) -> EnsembleState:
-        """Let every member read the source."""
         return EnsembleState(
             [model.begin(source, width=width, max_length=max_length) for model in self.models]
         )
@@ -63,7 +60,6 @@ class Ensemble:
     def step(
         self, last: Int[Tensor, "batch beam"], state: EnsembleState
     ) -> Float[Tensor, "batch beam vocab"]:
-        """Return the logarithm of the mean probability."""
         pairs = zip(self.models, state.members, strict=True)
         log_p = [model.step(last, member).log_softmax(-1) for model, member in pairs]
         return torch.stack(log_p).logsumexp(0) - math.log(len(log_p))

@@ -115,7 +115,6 @@ class BeamRecorder:
         return logits
 
     def select(self, parents: Int[Tensor, "1 beam"]) -> None:
-        """Let beam i continue beam parents[i]."""
         self._parents = parents[0].tolist()
         self._inner.select(parents)
 

@@ -105,12 +105,10 @@ class AttentionRecordingState:
     looked: Float[Tensor, "batch beam source"]  # mean over all heads of all layers
 
     def select(self, parents: Int[Tensor, "batch beam"]) -> None:
-        """Replace beam i of each sentence by its beam parents[i]."""
         self.inner.select(parents)
         self.looked = self.looked.take_along_dim(parents[..., None], dim=1)
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
-        """Drop all other sentences."""
         self.inner.keep(sentences)
         self.looked = self.looked[sentences]
 
@@ -132,7 +130,6 @@ class AttentionRecordingModel:
     def step(
         self, last: Int[Tensor, "batch beam"], state: AttentionRecordingState
     ) -> Float[Tensor, "batch beam vocab"]:
-        """Run one step of the model and record its attention."""
         with record_attention(self.model, CROSS_ATTENTION) as maps:
             logits: Tensor = self.model.step(last, state.inner)
         state.looked = torch.stack([weights.float().mean(1) for weights in maps.values()]).mean(0)

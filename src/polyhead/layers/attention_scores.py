@@ -73,7 +73,6 @@ class General(Dot):
         self.w = nn.Parameter(start.clone())
 
     def prepare(self, q: Query, d_key: int) -> Prepared:
-        """Return Wᵀ q in every head."""
         _expect(self.w.size(1), self.w.size(2), given=(q.size(-1), d_key))
         return torch.einsum("bhqi,hij->bhqj", q, self.w)
 
@@ -127,7 +126,6 @@ class ScoredAttention(nn.Module):
         return F.dropout(self.weights(q, k, mask), dropout) @ v
 
     def weights(self, q: Query, k: Key, mask: Mask = NO_MASK) -> Weights:
-        """Return the attention weights."""
         return softmax_of_visible(self.score(q, k), mask)
 
 

@@ -43,7 +43,6 @@ class Dropout(nn.Module):
         return _DropAndAdd.apply(skip, x, keep(x, self.p), 1.0 / (1.0 - self.p))
 
     def extra_repr(self) -> str:
-        """Return the text for print(model)."""
         return f"p={self.p}"
 
 

@@ -92,7 +92,6 @@ class LocalAttention(nn.Module):
         return n_queries * (self.window + 1)  # queries at the same position, one per beam
 
     def _banded(self, mask: Mask, q: Tensor, n_keys: int) -> Mask:
-        """Return the mask with the window added."""
         n_queries = q.size(-2)
         if mask.causal and n_keys <= self.window + 1:
             return mask

@@ -118,7 +118,6 @@ class Gate(nn.Module):
         return Routing(chosen, weights, importance, load)
 
     def extra_repr(self) -> str:
-        """Return the text for print(model)."""
         return f"{self.config.k} of {self.config.n}"
 
 

@@ -70,7 +70,6 @@ class _FeatureNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_features)) if affine else None
 
     def affine_map(self, x: Tensor) -> Tensor:
-        """Apply weight and bias per feature."""
         if self.weight is None or self.bias is None:
             return x
         return x * _along_features(self.weight, x) + _along_features(self.bias, x)

@@ -146,7 +146,6 @@ class Recurrence(nn.Module):
         return padded, tuple(self._join(part) for part in parts)
 
     def _join(self, part: Tensor) -> Tensor:
-        """Concatenate both directions of a layer."""
         if not self.bidirectional:
             return part
         return torch.cat([part[0::2], part[1::2]], dim=-1)
@@ -209,7 +208,6 @@ class AdditiveLookBack(LookBack):
     def keys(
         self, h: Float[Tensor, "batch source d_memory"]
     ) -> Float[Tensor, "batch source d_hidden"]:
-        """Return W_h h."""
         return self.w_h(h)
 
 
@@ -237,7 +235,6 @@ class Encoding(NamedTuple):
         return self.state[0][-1] if self.context is None else self.context
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> "Encoding":
-        """Return only these sentences, in this order."""
         memory = Memory(self.memory.states[sentences], self.memory.mask.select(sentences))
         keys = None if self.keys is None else self.keys[sentences]
         context = None if self.context is None else self.context[sentences]
@@ -252,11 +249,9 @@ class RecurrentState:
     encoding: Encoding
 
     def select(self, parents: Int[Tensor, "batch beam"]) -> None:
-        """Let beam i of each sentence continue its beam parents[i]."""
         place = parents[None, :, :, None]
         self.parts = tuple(part.take_along_dim(place, dim=2) for part in self.parts)
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
-        """Keep only these sentences."""
         self.parts = tuple(part[:, sentences] for part in self.parts)
         self.encoding = self.encoding.keep(sentences)

@@ -89,7 +89,6 @@ class _Call:
     starts: list[_Start] = field(default_factory=list)
 
     def with_states(self, states: Tensor | None) -> Memory | None:
-        """Return the memory with these states."""
         if self.memory is None or states is None:
             return None
         return Memory(states.view_as(states), self.memory.mask)

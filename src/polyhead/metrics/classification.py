@@ -105,7 +105,6 @@ def confusion(expected: Sequence[int], predicted: Sequence[int], n_classes: int)
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Return part / whole, and 0 where whole is 0."""
     return np.divide(part, whole, out=np.zeros(part.shape), where=whole > 0)
 
 

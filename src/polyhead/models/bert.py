@@ -48,7 +48,6 @@ class BERTConfig:
 
     @property
     def embedding_width(self) -> int:
-        """Width of the embedding."""
         return self.stack.d_model if self.d_embed is None else self.d_embed
 
 
@@ -152,7 +151,6 @@ class BERT(nn.Module):
     def hidden(
         self, ids: Ids, segments: Ids | None = None, only: Chosen | None = None
     ) -> Float[Tensor, "*positions d_model"]:
-        """Return the input of the head."""
         return self.encoder(ids, segments, only)
 
     def forward(self, ids: Ids, segments: Ids | None = None) -> Float[Tensor, "batch length vocab"]:

@@ -78,7 +78,6 @@ class GPT(nn.Module):
         quiet_residuals(self.stack, config.stack.n_layers)
 
     def hidden(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
-        """Return the input of the output layer."""
         return self.stack(self.embed(ids), CAUSAL)
 
     def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length vocab"]:

@@ -78,7 +78,6 @@ class ViTConfig:
 
     @property
     def grid(self) -> Grid:
-        """Rows and columns of patches."""
         return cut(self.height, self.width, self.patch)
 
 

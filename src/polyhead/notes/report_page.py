@@ -136,7 +136,6 @@ def _row(row: ClaimRow) -> str:
 
 
 def _both(words: Words) -> str:
-    """Return a text in both languages, of which the page shows one."""
     return "".join(
         f'<span class="{language}" lang="{language}">{html.escape(text)}</span>'
         for language, text in zip(Words._fields, words, strict=True)

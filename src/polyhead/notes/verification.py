@@ -73,17 +73,14 @@ class NotesReport:
 
     @property
     def counts(self) -> dict[Verdict, int]:
-        """Number of rows with each verdict."""
         return {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in VERDICTS}
 
     @property
     def broken(self) -> bool:
-        """True if the library is wrong in any row."""
         return any(row.verdict == "BROKEN" for row in self.rows)
 
     @property
     def seconds(self) -> float:
-        """Time that the checks took."""
         return sum(row.seconds for row in self.rows)
 
     def to_json(self, language: str) -> dict[str, Any]:

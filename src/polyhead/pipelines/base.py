@@ -138,7 +138,6 @@ class Classification:
 
     @property
     def probability(self) -> float:
-        """The probability of `label`."""
         return self.probabilities[self.label]
 
 

@@ -99,7 +99,6 @@ class CharWordTokenizer(Tokenizer):
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The text of each id."""
         return "", "", "", *(self.gap + unit for unit in (UNKNOWN, *self.units))
 
     def symbol(self, id: int) -> str:

@@ -89,7 +89,6 @@ class HuggingFaceTokenizer(Tokenizer):
         return self._tiled(known, [*ends, len(text)][: len(cut)], text)
 
     def pieces_of_ids(self, ids: Iterable[int]) -> list[Piece]:
-        """Return one piece for each id: the text that it adds."""
         written = before_end(ids, len(self))
         text = self.decode(written)
         ends = [len(self.decode(written[: i + 1])) for i in range(len(written))]
@@ -132,7 +131,6 @@ class FastEngine:
         return line
 
     def cut(self, line: str) -> IdSpans:
-        """Return a line's ids and offsets."""
         encoding = self.program.encode(line, add_special_tokens=False)
         return [(id, *span) for id, span in zip(encoding.ids, encoding.offsets, strict=True)]
 
@@ -142,12 +140,10 @@ class FastEngine:
             yield from self.program.encode(part, add_special_tokens=False).ids
 
     def join(self, ids: Sequence[int]) -> str:
-        """Return the text of ids."""
         text: str = self.program.decode(list(ids), skip_special_tokens=False)
         return text.replace(self.unknown, UNKNOWN)
 
     def name(self, id: int) -> str:
-        """Return the text of one id."""
         return str(self.program.id_to_token(id) or f"<{id}>")
 
 
@@ -229,7 +225,6 @@ class MarianEngine:
         self.pieces.LoadFromSerializedProto(files[f"{side}.spm"])
 
     def normalise(self, line: str) -> str:
-        """Return the pieces, joined."""
         return "".join(self._surfaces(self._pieces(line)))
 
     def cut(self, line: str) -> IdSpans:

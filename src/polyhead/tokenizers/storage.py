@@ -121,7 +121,6 @@ def load_tokenizers(folder: Path) -> TokenizerPair:
 
 
 def _read(path: Path) -> bytes:
-    """Read a regular file of limited size."""
     try:
         if not path.is_file():
             message = f"{path} not found; give the directory of a trained model"

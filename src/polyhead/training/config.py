@@ -57,7 +57,6 @@ class RunConfig:
 
     @property
     def task(self) -> str:
-        """The training task of the model's family."""
         return FAMILIES[self.family].task
 
     def plain(self) -> dict[str, Any]:

@@ -191,7 +191,6 @@ def _check_interpolation(path: str, given: ViTConfig, wanted: ViTConfig) -> None
 
 
 def _with_dropout(stack: StackConfig, other: StackConfig) -> StackConfig:
-    """Return a stack with the dropout of another."""
     return replace(
         stack,
         dropout=other.dropout,

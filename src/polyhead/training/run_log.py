@@ -62,7 +62,6 @@ class RunLog:
         self.reporter.stage(text)
 
     def notice(self, text: str) -> None:
-        """Log one line."""
         self._append(LOG, text)
         self.reporter.notice(text)
 

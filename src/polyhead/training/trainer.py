@@ -173,7 +173,6 @@ class Trainer:
             self.config = replace(self.config, train=options)
 
     def build_model(self) -> None:
-        """Create or initialize the model, and its optimizer."""
         options = self.config.train
         torch.manual_seed(options.seed)
         model: Any = FAMILIES[self.config.family].model(self.config.model)

@@ -34,7 +34,6 @@ class Batch:
         return int((next(iter(self)) != PAD).sum())
 
     def to(self: AnyBatch, device: torch.device) -> AnyBatch:
-        """Move all tensors to a device."""
         moved = (v.to(device, non_blocking=True) if isinstance(v, Tensor) else v for v in self)
         return type(self)(*moved)
 
@@ -83,7 +82,6 @@ class IndexedBatches(Dataset[AnyBatch], Generic[Examples, AnyBatch]):
         return self.make(self._drawn(epoch)[step], epoch, step)
 
     def of_epoch(self, epoch: int) -> list[AnyBatch]:
-        """Return all batches of an epoch."""
         return [self[epoch, step] for step in range(self.n_batches(epoch))]
 
     def batches(

@@ -24,7 +24,6 @@ class ImageBatch(Batch):
 
     @property
     def n_tokens(self) -> int:
-        """Number of tokens of all images."""
         return len(self.images) * self.tokens
 
 
@@ -37,7 +36,6 @@ class TokenBudget:
 
     @property
     def images(self) -> int:
-        """Number of images of a batch."""
         return max(1, self.max_tokens // self.tokens)
 
 

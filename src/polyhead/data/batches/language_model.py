@@ -28,7 +28,6 @@ class LanguageBatch(Batch):
 
     @property
     def n_tokens(self) -> int:
-        """Number of predicted tokens: all of them."""
         return self.labels.numel()
 
 

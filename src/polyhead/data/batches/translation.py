@@ -23,7 +23,6 @@ class TranslationBatch(Batch):
 
     @property
     def n_tokens(self) -> int:
-        """Number of tokens of source and target, padding excluded."""
         return int((self.source != PAD).sum() + (self.labels != PAD).sum())
 
 

@@ -53,7 +53,6 @@ class AlignmentVerdict(NamedTuple):
 
     @property
     def misaligned_spans(self) -> list[AlignedSpan]:
-        """The spans whose offset is not 0."""
         return [span for span in self.spans if span.offset != 0]
 
 
@@ -92,7 +91,6 @@ class SideFeatures:
         )
 
     def keep(self, wanted: npt.NDArray[np.bool_]) -> None:
-        """Drop all other words."""
         kept = wanted[self.word]
         self.word, self.place = self.word[kept], self.place[kept]
 

@@ -64,7 +64,6 @@ class CorpusReport:
         return "\n".join(lines) + "\n"
 
     def to_json(self) -> str:
-        """Format as JSON."""
         findings = [asdict(finding) for finding in self.findings]
         report = {"pairs": self.n_pairs, "worst": self.worst, "findings": findings}
         return json.dumps(report, ensure_ascii=False, indent=2)

@@ -41,7 +41,6 @@ class ImageSet:
         return len(self.labels)
 
     def part(self, chosen: Int[Tensor, "some"]) -> "ImageSet":
-        """Return the images with these numbers."""
         return ImageSet(self.pixels[chosen], self.labels[chosen])
 
     def fingerprint(self, classes: Sequence[str]) -> str:

@@ -85,7 +85,6 @@ class Bahdanau(SequenceToSequence):
         return Encoding(memory, state, self.cross_attention.keys(memory.states))
 
     def prepare(self, x: Words) -> Words:
-        """Return the contribution of y_{t-1} to the gates."""
         return self.decoder.gates(x)
 
     def decode_step(self, x: Words, parts: States, encoding: Encoding) -> StepOutput:

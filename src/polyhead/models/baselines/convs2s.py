@@ -230,7 +230,6 @@ class ConvS2S(Convolutional):
     def decode_all(
         self, y: Words, encoding: Encoding, convolve: Convolve, place: int | None = None
     ) -> Words:
-        """Run the decoder on the embedded target."""
         del place
         x = self.enter_target(y)
         for number, layer in enumerate(self.decoder):
@@ -244,12 +243,10 @@ def _embedding(vocab: int, config: ConvS2SConfig) -> TokenEmbedding:
 
 
 def _below(layers: Layers) -> list[int]:
-    """Return the input width of each layer."""
     return [layers[0][0], *(width for width, _ in layers[:-1])]
 
 
 def _root_length(memory: Memory) -> Float[Tensor, "batch 1 1"] | float:
-    """Return √s for the s words of each source."""
     if memory.mask.keys is None:
         return math.sqrt(memory.states.size(1))
     return memory.mask.keys.sum(1).to(memory.states.dtype).sqrt()[:, None, None]

@@ -91,7 +91,6 @@ class Layer(nn.Module):
     def step(
         self, f: Float[Tensor, "*any gates"], h: Float[Tensor, "*any d"], c: Float[Tensor, "*any d"]
     ) -> tuple[Float[Tensor, "*any d"], Float[Tensor, "*any d"]]:
-        """Compute one step in time."""
         new_h, new_c = lstm_step(f, self.w_h(h), (h, c))
         return new_h, new_c
 
@@ -151,11 +150,9 @@ class DeepAtt(SequenceToSequence):
         return self.w_p(torch.cat(tops, dim=-1)), ()
 
     def forward_fast(self, f: Tensor, h: Tensor) -> Tensor:
-        """Return [half(f); dropout(h)], the input of the next layer."""
         return torch.cat([f[..., : f.size(-1) // 2], self.dropout(h)], dim=-1)
 
     def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
-        """Initialize the decoder with zeros."""
         del last
         d_model = self.decoder[0].w_h.in_features
         zeros = memory.states.new_zeros(len(self.decoder), len(memory.states), d_model)

@@ -97,7 +97,6 @@ class GNMT(SequenceToSequence):
         return x, ()
 
     def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
-        """Initialize the decoder with zeros."""
         del last
         batch, _, d_model = memory.states.shape
         zeros = memory.states.new_zeros(len(self.decoder), batch, d_model)
@@ -112,7 +111,6 @@ class GNMT(SequenceToSequence):
         return self.upper_layers(u, c, lambda number, below: self.decoder[number](below, start)[0])
 
     def decode_step(self, x: Words, parts: States, encoding: Encoding) -> StepOutput:
-        """Run all layers on one word."""
         states, take = step_layers(self.decoder, parts)
         before = parts[0][0]
         u = take(0, x)
@@ -121,7 +119,6 @@ class GNMT(SequenceToSequence):
         return top, tuple(torch.cat(part) for part in zip(*states, strict=True))
 
     def attend(self, asking: Words, encoding: Encoding) -> Words:
-        """Return the context c of the bottom layer's states."""
         return self.cross_attention(asking, encoding.memory, encoding.keys)
 
     def upper_layers(self, u: Words, c: Words, run: Callable[[int, Tensor], Tensor]) -> Words:

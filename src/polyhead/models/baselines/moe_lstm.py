@@ -167,7 +167,6 @@ class ProductLookBack(LookBack):
     def keys(
         self, h: Float[Tensor, "batch source d_model"]
     ) -> Float[Tensor, "batch source d_model"]:
-        """Return tanh(U h)."""
         return torch.tanh(self.w_h(h))
 
 
@@ -207,7 +206,6 @@ class MoE(SequenceToSequence):
         return x, ()
 
     def init_decoder(self, memory: Memory, last: Parts) -> Encoding:
-        """Initialize the decoder with zeros."""
         del last
         batch, _, d_model = memory.states.shape
         h, c = (
@@ -240,7 +238,6 @@ class MoE(SequenceToSequence):
         )
 
     def decode_step(self, x: Words, parts: States, encoding: Encoding) -> StepOutput:
-        """Run all layers on one word."""
         states, take = step_layers(self.decoder, parts)
         h, states[0] = self.attend_and_step(self.decoder[0].gates(x), states[0], encoding)
         top = self.upper_layers(x, h, None, take)

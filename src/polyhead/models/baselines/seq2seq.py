@@ -340,7 +340,6 @@ class Seq2Seq(SequenceToSequence):
         return self.decoder(x, encoding.state)[0]
 
     def decode_step(self, x: Words, parts: States, encoding: Encoding) -> StepOutput:
-        """Run one step of the decoder."""
         gates = self.decoder.gates(x)
         if self.everywhere:
             gates = gates + self.decoder.gates(encoding.summary[:, None], start=x.size(-1))

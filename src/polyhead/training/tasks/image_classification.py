@@ -23,7 +23,6 @@ class ImageClassificationTask:
     """
 
     def read_data(self, config: RunConfig) -> tuple[ImageCorpus, dict[str, str]]:
-        """Read all images in the size that the model takes."""
         model = config.model
         shape = PixelShape(model.height, model.width, model.channels)
         images = load_images(config.data, shape, config.train.seed)
@@ -33,7 +32,6 @@ class ImageClassificationTask:
     def setup(
         self, config: RunConfig, _run_dir: RunDir, corpus: ImageCorpus, _log: RunLog
     ) -> TaskSetup:
-        """Cut the images into batches."""
         n_classes = len(corpus.classes)
         config = replace(config, model=replace(config.model, classes=n_classes))
         budget = TokenBudget(config.train.max_tokens, tokens_per_image(config.model))

@@ -16,14 +16,12 @@ class LanguageModelingTask:
     """Predict the next token of plain text."""
 
     def read_data(self, config: RunConfig) -> tuple[PlainCorpus, dict[str, str]]:
-        """Read the training and the validation text."""
         text = load_plain(config.data)
         return text, {"training": fingerprint(text.train), "validation": fingerprint(text.valid)}
 
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: PlainCorpus, log: RunLog
     ) -> TaskSetup:
-        """Encode the text as one sequence of ids and cut it into windows."""
         tokenizers = load_or_train_tokenizers(run_dir.tokenizer, corpus.train, (), config.text, log)
         tokenizer = tokenizers.source
         config = replace(config, model=replace(config.model, vocab=len(tokenizer)))

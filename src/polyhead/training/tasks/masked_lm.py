@@ -17,7 +17,6 @@ class MaskedLMTask:
     """Predict masked tokens (BERT), and detect which tokens were replaced (ELECTRA)."""
 
     def read_data(self, config: RunConfig) -> tuple[PlainCorpus, dict[str, str]]:
-        """Read the training and the validation text, of which at most `data.hold_out` lines."""
         text = load_plain(config.data, most=config.data.hold_out)
         return text, {"training": fingerprint(text.train), "validation": fingerprint(text.valid)}
 

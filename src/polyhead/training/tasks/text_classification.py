@@ -28,7 +28,6 @@ class TextClassificationTask:
     """Assign one of several classes to each text."""
 
     def read_data(self, config: RunConfig) -> tuple[LabelledCorpus, dict[str, str]]:
-        """Read labelled texts."""
         corpus = load_labelled(config.data, config.train.seed)
         parts = {"training": corpus.train, "validation": corpus.valid}
         return corpus, {name: fingerprint([*p.texts, *p.labels]) for name, p in parts.items()}
@@ -36,7 +35,6 @@ class TextClassificationTask:
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: LabelledCorpus, log: RunLog
     ) -> TaskSetup:
-        """Encode the texts and cut them into batches of similar length."""
         tokenizers = load_or_train_tokenizers(
             run_dir.tokenizer, corpus.train.texts, (), config.text, log
         )

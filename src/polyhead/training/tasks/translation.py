@@ -33,7 +33,6 @@ class TranslationTask:
     """Translate source sentences into target sentences."""
 
     def read_data(self, config: RunConfig) -> tuple[ParallelCorpus, dict[str, str]]:
-        """Read both sides of the training and the validation text."""
         corpus = load_parallel(config.data, config.train.seed)
         return corpus, {
             "training source": fingerprint(corpus.train.sources),
@@ -45,7 +44,6 @@ class TranslationTask:
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: ParallelCorpus, log: RunLog
     ) -> TaskSetup:
-        """Encode the pairs and cut them into batches of similar length."""
         train, valid = corpus.train, corpus.valid
         tokenizers = load_or_train_tokenizers(
             run_dir.tokenizer, train.sources, train.targets, config.text, log
