@@ -26,7 +26,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from polyhead.cli.console import TrainingScreen
 from polyhead.data.batches.base import DataPosition
-from polyhead.data.batches.images import ImageBatch, ImageBatches, TokenBudget
+from polyhead.data.batches.images import ImageBatch, ImageBatches
 from polyhead.data.images.augment import AugmentConfig
 from polyhead.data.images.dataset import ImageSet
 from polyhead.devices import keep_freed_memory
@@ -120,8 +120,10 @@ class Race:
         pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=draw)
         images = ImageSet(pixels, torch.arange(n) % config.classes)
         tokens = tokens_per_image(config)
-        budget = TokenBudget(self.images * tokens, tokens)
-        return ImageBatches(images, config.classes, budget, AugmentConfig(), SEED)
+        limit, change = self.images * tokens, AugmentConfig()
+        return ImageBatches(
+            images, config.classes, change, tokens=tokens, max_tokens=limit, seed=SEED
+        )
 
 
 def polyhead_contestant(race: Race) -> Contestant:

@@ -18,7 +18,6 @@ Axes: batch (sentences), beam (hypotheses of one sentence), choice (candidates o
 """
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -85,7 +84,13 @@ def beam_search(
     for _ in range(limit):
         logits = model.step(beams.last, state)
         if config.coverage:
-            beams.covered = beams.covered + attention_of(state, config.coverage)
+            if not isinstance(state, Attentive):
+                raise ConfigError(
+                    f"decode.coverage = {config.coverage} requires a model with cross-attention; "
+                    "set it to 0",
+                    "no_cross_attention",
+                )
+            beams.covered = beams.covered + state.looked
         state.select(extend_beams(logits, beams, config))
         finished = is_done(beams, config)
         n_finished = int(finished.sum())
@@ -195,13 +200,3 @@ def coverage_penalty(
     least = torch.finfo(covered.dtype).tiny  # a weight that underflowed is not quite 0
     each = covered.clamp(min=least, max=1.0).log()
     return beta * each.masked_fill(~real[:, None], 0.0).sum(-1)
-
-
-def attention_of(state: Any, beta: float) -> Float[Tensor, "batch beam source"]:
-    """Return the cross-attention of the last step, if the model records it."""
-    if not isinstance(state, Attentive):
-        raise ConfigError(
-            f"decode.coverage = {beta} requires a model with cross-attention; set it to 0",
-            "no_cross_attention",
-        )
-    return state.looked

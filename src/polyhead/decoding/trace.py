@@ -109,7 +109,8 @@ class BeamRecorder:
         """Record the choices of the previous step, then take the next."""
         assert state is self
         if self._parents is not None:
-            self._grow(self._parents, last[0].tolist())
+            chosen = zip(self._parents, last[0].tolist(), strict=True)
+            self._places = [self._child(self._places[beam], id, beam) for beam, id in chosen]
         logits = self.model.step(last, self._inner)
         self._log_p = logits[0].float().log_softmax(-1).cpu()  # the search writes into the logits
         return logits
@@ -127,18 +128,11 @@ class BeamRecorder:
         """The cross-attention of the last step, for the coverage penalty."""
         return self._inner.looked
 
-    def _grow(self, parents: list[int], tokens: list[int]) -> None:
-        places: list[int | None] = []
-        for beam, id in zip(parents, tokens, strict=True):
-            place = self._places[beam]
-            places.append(None if place is None else self._child(place, id, beam))
-        self._places = places
-
-    def _child(self, place: int, id: int, beam: int) -> int | None:
+    def _child(self, place: int | None, id: int, beam: int) -> int | None:
         """Return the new node; None if the token is impossible here, as in an unused beam."""
-        above = self.tree.nodes[place]
-        if id in (PAD, BOS, EOS):
+        if place is None or id in (PAD, BOS, EOS):
             return None
+        above = self.tree.nodes[place]
         if above.step < len(self.forced) and id != self.forced[above.step]:
             return None
         log_p = above.log_p + float(self._log_p[beam, id])
@@ -168,20 +162,12 @@ def trace_beam_search(
         if score == NEVER:
             continue  # there are fewer hypotheses than beams
         end = tokens.index(EOS) + 1 if EOS in tokens else len(tokens) - tokens.count(PAD)
-        node = _follow(recorder.tree, children, tokens[:end], log_p)
+        node = 0
+        for step, id in enumerate(tokens[:end], 1):  # missing nodes of the path are added
+            if (node, id) not in children:
+                recorder.tree.nodes.append(BeamNode(node, step, id, log_p))
+                children[node, id] = len(recorder.tree.nodes) - 1
+            node = children[node, id]
         ids = tuple(id for id in tokens[:end] if id != EOS)
         recorder.tree.leaves.append(BeamLeaf(node, score, log_p, ids))
     return recorder.tree
-
-
-def _follow(
-    tree: BeamTree, children: dict[tuple[int | None, int], int], tokens: Sequence[int], log_p: float
-) -> int:
-    """Return the node at the end of a path; missing nodes are added."""
-    place = 0
-    for step, id in enumerate(tokens, 1):
-        if (place, id) not in children:
-            tree.nodes.append(BeamNode(place, step, id, log_p))
-            children[place, id] = len(tree.nodes) - 1
-        place = children[place, id]
-    return place

@@ -23,7 +23,6 @@ the backward pass.
 from typing import Any
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -138,8 +137,12 @@ class LocalAttention(nn.Module):
         queries = F.pad(q, (0, 0, 0, rest)) if rest else q
         queries = queries.unflatten(2, (n_blocks, self.block)).transpose(1, 2).flatten(0, 1)
         keys, values = (_neighbourhoods(x, around, size, self.block) for x in (k, v))
-        real = _real(mask, length, q.device)
-        allowed = self._block_mask(F.pad(real, around).unfold(1, size, self.block), mask.causal)
+        one_row = torch.ones(1, length, dtype=torch.bool, device=q.device)  # without padding
+        real = F.pad(one_row if mask.keys is None else mask.keys, around)
+        query = torch.arange(self.block, device=q.device)[:, None]
+        key = torch.arange(size, device=q.device) - self.window
+        band = self._visible(query - key, causal=mask.causal)
+        allowed = band & real.unfold(1, size, self.block)[:, :, None]
         context = F.scaled_dot_product_attention(
             queries,
             keys,
@@ -148,21 +151,6 @@ class LocalAttention(nn.Module):
             dropout_p=self.full.dropout if self.training else 0.0,
         )
         return context.unflatten(0, (batch, -1)).transpose(1, 2).flatten(2, 3)[:, :, :length]
-
-    def _block_mask(
-        self, real: Bool[Tensor, "sentence block near"], causal: bool
-    ) -> Bool[Tensor, "sentence block query near"]:
-        """Return the band inside a neighbourhood without padding."""
-        query = torch.arange(self.block, device=real.device)[:, None]
-        key = torch.arange(real.size(-1), device=real.device) - self.window
-        return self._visible(query - key, causal=causal) & real[:, :, None]
-
-
-def _real(mask: Mask, length: int, device: torch.device) -> Bool[Tensor, "sentence length"]:
-    """Return which positions are not padding; one row for all sentences if there is none."""
-    return (
-        torch.ones(1, length, dtype=torch.bool, device=device) if mask.keys is None else mask.keys
-    )
 
 
 def _last_keys(mask: Mask, n: int) -> Mask:

@@ -100,19 +100,15 @@ class BatchNorm(_FeatureNorm):
     ) -> Float[Tensor, "batch feature *length"]:
         if self.training:
             axes = (0, *range(2, x.dim()))
-            self._update_statistics(x.detach(), axes)
+            if x.numel() == x.size(1):
+                shape = list(x.shape)
+                raise ValueError(f"batch norm needs two values a feature to train on, got {shape}")
+            self.running_mean.lerp_(x.detach().mean(axes), self.momentum)
+            self.running_var.lerp_(x.detach().var(axes, unbiased=True), self.momentum)
+            self.num_batches_tracked += 1
             return self.affine_map(standardise(x, axes, self.eps))
         mean, variance = _along_features(self.running_mean, x), _along_features(self.running_var, x)
         return self.affine_map((x - mean) / torch.sqrt(variance + self.eps))
-
-    def _update_statistics(self, x: Tensor, axes: tuple[int, ...]) -> None:
-        if x.numel() == x.size(1):
-            raise ValueError(
-                f"batch norm needs two values a feature to train on, got the shape {list(x.shape)}"
-            )
-        self.running_mean.lerp_(x.mean(axes), self.momentum)
-        self.running_var.lerp_(x.var(axes, unbiased=True), self.momentum)
-        self.num_batches_tracked += 1
 
 
 class InstanceNorm(_FeatureNorm):

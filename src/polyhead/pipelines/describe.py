@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from babel import Locale, UnknownLocaleError
-from torch import nn
 
 from polyhead.data.config import DataConfig
 from polyhead.decoding.config import DecodeConfig
@@ -46,6 +45,12 @@ def describe(model: Pipeline) -> Description:
     config = model.saved.config
     translates, images = isinstance(model, Translator), isinstance(model, ImageClassifier)
     source, target = languages(model.data) if translates else (None, None)
+    attention: tuple[str, ...] = ATTENTION.get(model.use, ())
+    if translates:  # recurrent ones have cross-attention only, or none
+        names = [name for name, _ in model.model.named_modules() if "self_attention" in name]
+        stacks = {name.split(".")[0] for name in names}
+        attention = tuple(stack for stack in ("encoder", "decoder") if stack in stacks)
+        attention += ("cross",) * has_cross_attention(model.model)
     return Description(
         family=model.saved.family,
         use=model.use,
@@ -53,7 +58,7 @@ def describe(model: Pipeline) -> Description:
         target_language=target,
         parameters=sum(weight.numel() for weight in model.model.parameters()),
         max_length=None if images else model.max_length,
-        attention=_translation_attention(model.model) if translates else ATTENTION[model.use],
+        attention=attention,
         defaults=model.defaults if isinstance(model, Translator | TextGenerator) else None,
         classes=model.classes if isinstance(model, ClassifierPipeline) else None,
         image=(config.height, config.width, config.channels, config.patch) if images else None,
@@ -74,13 +79,6 @@ def language_name(code: str) -> str:
         return Locale.parse(code, sep="-").get_display_name("en") or code
     except (UnknownLocaleError, ValueError):
         return code
-
-
-def _translation_attention(model: nn.Module) -> tuple[str, ...]:
-    """Return the kinds of attention of a translator; recurrent ones have one, or none."""
-    stacks = {name.split(".")[0] for name, _ in model.named_modules() if "self_attention" in name}
-    own = tuple(stack for stack in ("encoder", "decoder") if stack in stacks)
-    return (*own, "cross") if has_cross_attention(model) else own
 
 
 def _file_language(files: Sequence[str]) -> str | None:

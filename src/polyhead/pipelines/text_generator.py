@@ -181,15 +181,10 @@ def truncate_at_stop(stop: Sequence[str], pieces: Iterable[str]) -> Iterator[str
             if min(places):
                 yield held[: min(places)]
             return
-        n_kept = max((_overlap(held, text) for text in stop), default=0)
+        starts = (text[:n] for text in stop for n in range(1, len(text)))
+        n_kept = max((len(start) for start in starts if held.endswith(start)), default=0)
         if ready := held[: len(held) - n_kept]:
             yield ready
             held = held[len(ready) :]
     if held:
         yield held
-
-
-def _overlap(text: str, stop: str) -> int:
-    """Return how many characters at the end of a text are the beginning of a stop."""
-    longest = min(len(text), len(stop) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)

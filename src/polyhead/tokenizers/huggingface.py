@@ -124,7 +124,15 @@ class FastEngine:
         self.program.no_truncation()
         self.program.no_padding()
         self.program.encode_special_tokens = True  # "[MASK]" in a text is plain text
-        self.portion = PORTION if _cuts_as_gpt2(tokenizers, self.program) else None
+        words = self.program.pre_tokenizer
+        cuts_as_gpt2 = (
+            isinstance(words, tokenizers.pre_tokenizers.ByteLevel)
+            and words.use_regex
+            and not words.add_prefix_space
+            and self.program.normalizer is None
+            and all(t.special for t in self.program.get_added_tokens_decoder().values())
+        )
+        self.portion = PORTION if cuts_as_gpt2 else None
 
     def normalise(self, line: str) -> str:
         """Return the text that offsets refer to: the line itself."""
@@ -145,18 +153,6 @@ class FastEngine:
 
     def name(self, id: int) -> str:
         return str(self.program.id_to_token(id) or f"<{id}>")
-
-
-def _cuts_as_gpt2(library: Any, program: Any) -> bool:
-    """Return whether words are found by GPT-2's pattern alone."""
-    words = program.pre_tokenizer
-    return (
-        isinstance(words, library.pre_tokenizers.ByteLevel)
-        and words.use_regex
-        and not words.add_prefix_space
-        and program.normalizer is None
-        and all(token.special for token in program.get_added_tokens_decoder().values())
-    )
 
 
 def portions(text: str, size: int) -> Iterator[str]:

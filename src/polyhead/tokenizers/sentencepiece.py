@@ -73,28 +73,23 @@ def train_sentencepiece(lines: Sequence[str], config: TextConfig) -> "SentencePi
             minloglevel=QUIET,
         )
     except RuntimeError as error:
-        needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
-        if not needed:
+        match = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+        if not match:
             raise
-        raise _too_small(int(needed[1]), config) from None
+        needed, n_bytes = int(match[1]), 256 if config.byte_fallback else 0
+        hint = " or set text.byte_fallback = false" if n_bytes else ""
+        raise ConfigError(
+            f"text.vocab = {config.vocab}: this corpus needs at least {needed} (4 special ids, "
+            f"{n_bytes} bytes, {needed - 4 - n_bytes} characters). Raise text.vocab, or lower "
+            f"text.character_coverage{hint}.",
+            "vocab_too_small",
+        ) from None
     tokenizer = SentencePieceTokenizer(model.getvalue(), config)
     if len(tokenizer) < config.vocab:
         logger.warning(
             "The corpus is too small for %d tokens; using %d.", config.vocab, len(tokenizer)
         )
     return tokenizer
-
-
-def _too_small(needed: int, config: TextConfig) -> ConfigError:
-    """Return the error for a vocabulary smaller than the corpus's characters."""
-    n_bytes = 256 if config.byte_fallback else 0
-    hint = " or set text.byte_fallback = false" if n_bytes else ""
-    return ConfigError(
-        f"text.vocab = {config.vocab}: this corpus needs at least {needed} (4 special ids, "
-        f"{n_bytes} bytes, {needed - 4 - n_bytes} characters). Raise text.vocab, or lower "
-        f"text.character_coverage{hint}.",
-        "vocab_too_small",
-    )
 
 
 class SentencePieceTokenizer(Tokenizer):

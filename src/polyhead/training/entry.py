@@ -67,7 +67,10 @@ def train(  # noqa: PLR0913 (one keyword per kind of file, as on the command lin
         "valid_text": valid_text, "labelled": data, "valid_labelled": valid_data, "images": images,
         "valid_images": valid_images,
     }  # fmt: skip
-    files = {name: _as_strings(paths) for name, paths in given.items()}
+    files = {
+        name: [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+        for name, paths in given.items()
+    }
     options = list(overrides)
     if init is not None:
         options.append(f"train.init={json.dumps(str(init), ensure_ascii=False)}")
@@ -82,7 +85,3 @@ def train(  # noqa: PLR0913 (one keyword per kind of file, as on the command lin
         reporter=reporter,
         tensorboard=tensorboard,
     )
-
-
-def _as_strings(paths: Paths) -> list[str]:
-    return [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]

@@ -174,20 +174,14 @@ def with_pretrained_sizes(config: RunConfig, pretrained: PretrainedModel) -> Run
             "or train from scratch.",
             "init_conflict",
         )
-    if config.task == "image_classification":
-        _check_interpolation(pretrained.path, given, model)
-    check_positions(model, config.data.max_length)
-    return replace(config, model=model)
-
-
-def _check_interpolation(path: str, given: ViTConfig, wanted: ViTConfig) -> None:
-    """Refuse another image size for axial positions, which cannot be interpolated."""
-    if wanted.positions == "axial" and wanted.grid != given.grid:
+    if isinstance(model, ViTConfig) and model.positions == "axial" and model.grid != given.grid:
         raise ConfigError(
-            f"train.init: {path} has axial positions for {given.height} x {given.width} pixels, "
-            f"which cannot be interpolated to {wanted.height} x {wanted.width}",
+            f"train.init: {pretrained.path} has axial positions for {given.height} x "
+            f"{given.width} pixels, which cannot be interpolated to {model.height} x {model.width}",
             "init_conflict",
         )
+    check_positions(model, config.data.max_length)
+    return replace(config, model=model)
 
 
 def _with_dropout(stack: StackConfig, other: StackConfig) -> StackConfig:

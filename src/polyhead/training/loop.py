@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -166,18 +166,10 @@ def finished(config: TrainConfig, progress: Progress) -> bool:
     return progress.step >= config.steps or 0 < config.patience <= progress.since_best
 
 
-class Summed(NamedTuple):
-    """A loss summed over predictions, computed in `pieces` batches."""
-
-    total: float
-    predictions: int
-    pieces: int
-
-
 def accumulate(
     model: nn.Module, objective: Objective, batches: list[Any], config: TrainConfig
-) -> Summed:
-    """Add up the gradients of all batches; if memory runs out, repeat with halved batches."""
+) -> tuple[float, int, int]:
+    """Add up gradients, halving batches if memory runs out; return loss, count and batches."""
     before = torch.get_rng_state()
     while (summed := _attempt(model, objective, batches, config)) is None:
         # the tensors of the failed attempt are no longer referenced here
@@ -198,7 +190,7 @@ def accumulate(
 
 def _attempt(
     model: nn.Module, objective: Objective, batches: list[Any], config: TrainConfig
-) -> Summed | None:
+) -> tuple[float, int, int] | None:
     """Compute the gradients of all batches; return None if memory ran out."""
     device = next(model.parameters()).device.type
     totals, count = [], 0
@@ -213,7 +205,7 @@ def _attempt(
         if not out_of_memory(error):
             raise
         return None
-    return Summed(sum(total.item() for total in totals), count, len(batches))
+    return sum(total.item() for total in totals), count, len(batches)
 
 
 def out_of_memory(error: BaseException) -> bool:

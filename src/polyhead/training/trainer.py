@@ -357,7 +357,14 @@ class Trainer:
 
     def roll_back(self, reason: str) -> None:
         """Restore the last checkpoint before the divergence and halve the learning rate, once."""
-        good = self.last_good_checkpoint()
+        good = None  # the newest valid checkpoint that was not saved between skipped steps
+        for _, path in reversed(list_checkpoints(self.run_dir.checkpoints)):
+            with suppress(CheckpointError):
+                verify(path)
+                state = train_state.read_progress(path)
+                if not state["progress"].get("skipped_in_a_row"):
+                    good = path
+                    break
         if self.progress.rolled_back or good is None:
             raise Diverged(
                 f"training diverged again after one roll-back ({reason}). Lower "
@@ -373,15 +380,3 @@ class Trainer:
         self.log.notice(
             f"{reason}: rolled back to step {self.progress.step:,} and halved the learning rate"
         )
-
-    def last_good_checkpoint(self) -> Path | None:
-        """Return the newest valid checkpoint that was not saved between skipped steps."""
-        for _, path in reversed(list_checkpoints(self.run_dir.checkpoints)):
-            try:
-                verify(path)
-                state = train_state.read_progress(path)
-            except CheckpointError:
-                continue
-            if not state["progress"].get("skipped_in_a_row"):
-                return path
-        return None

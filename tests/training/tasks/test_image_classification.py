@@ -11,7 +11,7 @@ from tiny_images import COLOURS, TINY, train_on_pictures, write_pictures
 from torch.nn import functional as F
 
 import polyhead
-from polyhead.data.batches.images import ImageBatch, ImageBatches, TokenBudget
+from polyhead.data.batches.images import ImageBatch, ImageBatches
 from polyhead.data.images.augment import AugmentConfig
 from polyhead.data.images.dataset import ImageSet
 from polyhead.errors import CheckpointError, ConfigError, DataError
@@ -49,8 +49,8 @@ def numbered_images(n=23):
 
 
 def test_an_epoch_has_every_image_once_in_batches_of_similar_size():
-    batches = ImageBatches(numbered_images(), 5, TokenBudget(45, 5), AugmentConfig(), seed=1)
-    assert TokenBudget(45, 5).images == 9
+    batches = ImageBatches(numbered_images(), 5, AugmentConfig(), tokens=5, max_tokens=45, seed=1)
+    assert batches.batch_size == 9
     seen = [batches[0, step] for step in range(batches.n_batches(0))]
     assert [len(batch.images) for batch in seen] == [8, 8, 7]
     numbers = ((torch.cat([batch.images for batch in seen])[:, 0, 0, 0] + 1) * 127.5).round()
@@ -62,9 +62,9 @@ def test_an_epoch_has_every_image_once_in_batches_of_similar_size():
 
 def test_a_batch_depends_only_on_seed_epoch_and_step():
     change = AugmentConfig(shift=1, mixup=0.5)
-    batches = ImageBatches(numbered_images(), 5, TokenBudget(45, 5), change, seed=1)
+    batches = ImageBatches(numbered_images(), 5, change, tokens=5, max_tokens=45, seed=1)
     late = batches[3, 1]
-    fresh = ImageBatches(numbered_images(), 5, TokenBudget(45, 5), change, seed=1)[3, 1]
+    fresh = ImageBatches(numbered_images(), 5, change, tokens=5, max_tokens=45, seed=1)[3, 1]
     assert torch.equal(late.images, fresh.images)
     assert torch.equal(late.targets, fresh.targets)
     assert not torch.equal(late.images, batches[2, 1].images)
@@ -74,7 +74,7 @@ def test_bytes_are_scaled_to_minus_one_to_one():
     images = ImageSet(
         torch.tensor([0, 255, 51], dtype=torch.uint8).view(3, 1, 1, 1), torch.zeros(3).long()
     )
-    batch = ImageBatches(images, 1, TokenBudget(9, 1), AugmentConfig(), seed=1)[0, 0]
+    batch = ImageBatches(images, 1, AugmentConfig(), tokens=1, max_tokens=9, seed=1)[0, 0]
     values = sorted(batch.images.flatten().tolist())
     assert values == pytest.approx([-1.0, -0.6, 1.0], abs=1e-6)
 

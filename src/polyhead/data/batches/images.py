@@ -27,18 +27,6 @@ class ImageBatch(Batch):
         return len(self.images) * self.tokens
 
 
-@dataclass(frozen=True)
-class TokenBudget:
-    """Size of a batch: `max_tokens` over the tokens of one image, at least one image."""
-
-    max_tokens: int
-    tokens: int
-
-    @property
-    def images(self) -> int:
-        return max(1, self.max_tokens // self.tokens)
-
-
 def scaled(
     pixels: UInt8[Tensor, "batch channel height width"],
 ) -> Float[Tensor, "batch channel height width"]:
@@ -55,17 +43,25 @@ def image_logits(model: nn.Module, pixels: Tensor, batch_size: int) -> Tensor:
 
 
 class ImageBatches(IndexedBatches[Tensor, ImageBatch]):
-    """Batches of augmented images."""
+    """Batches of augmented images of `tokens` each, at most `max_tokens` but at least one image."""
 
     def __init__(
-        self, images: ImageSet, classes: int, budget: TokenBudget, change: AugmentConfig, seed: int
+        self,
+        images: ImageSet,
+        classes: int,
+        change: AugmentConfig,
+        *,
+        tokens: int,
+        max_tokens: int,
+        seed: int,
     ) -> None:
         super().__init__(seed)
-        self.images, self.classes, self.budget, self.change = images, classes, budget, change
+        self.images, self.classes, self.change, self.tokens = images, classes, change, tokens
+        self.batch_size = max(1, max_tokens // tokens)
 
     def draw(self, epoch: int) -> Sequence[Tensor]:
         order = np.random.default_rng(mix(self.seed, epoch)).permutation(len(self.images))
-        n_batches = -(-len(self.images) // self.budget.images)
+        n_batches = -(-len(self.images) // self.batch_size)
         return [torch.from_numpy(numbers) for numbers in np.array_split(order, n_batches)]
 
     def make(self, examples: Tensor, epoch: int, step: int, /) -> ImageBatch:
@@ -73,4 +69,4 @@ class ImageBatches(IndexedBatches[Tensor, ImageBatch]):
         targets = F.one_hot(images.labels, self.classes).float()
         rng = np.random.default_rng([self.seed, epoch, step])
         changed = augment(scaled(images.pixels), targets, self.change, rng)
-        return ImageBatch(*changed, self.budget.tokens)
+        return ImageBatch(*changed, self.tokens)

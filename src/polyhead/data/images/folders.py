@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from polyhead.data.images.files import (
     MAX_BYTES,
@@ -32,15 +31,8 @@ Name = tuple[str, ...]  # the folders of a file and its own name
 FileReader = Callable[[], bytes]  # may raise Unreadable
 
 
-class FoundImages(NamedTuple):
-    """Images by class and path, and the unusable ones as `name: reason`."""
-
-    images: dict[Name, Pixels]
-    bad: list[str]
-
-
-def read_folder(path: Path, shape: PixelShape) -> FoundImages:
-    """Read all images below a directory or in a tar archive."""
+def read_folder(path: Path, shape: PixelShape) -> tuple[dict[Name, Pixels], list[str]]:
+    """Return all images in a directory or tar archive, and unusable ones as `name: reason`."""
     pillow()
     images: dict[Name, Pixels] = {}
     bad: list[str] = []
@@ -58,7 +50,7 @@ def read_folder(path: Path, shape: PixelShape) -> FoundImages:
             raise DataError(message, "unknown_format") from None
         message = f"{path}: the archive is damaged ({error}); download it again"
         raise DataError(message, "damaged_archive") from None
-    return _with_classes(images, bad)
+    return _with_classes(images, bad), bad
 
 
 def _in_directory(folder: Path, shape: PixelShape) -> Iterator[tuple[Name, FileReader]]:
@@ -104,19 +96,19 @@ def _is_ignored(name: Name) -> bool:
     return any((part.startswith(".") and part != ".") or part in IGNORED for part in name)
 
 
-def _with_classes(images: dict[Name, Pixels], bad: list[str]) -> FoundImages:
+def _with_classes(images: dict[Name, Pixels], bad: list[str]) -> dict[Name, Pixels]:
     """Prefix every path with its class; images without a class are bad."""
     folders = [name[:-1] for name in images]
     shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*folders, strict=False))
     depth = len(list(shared))
     if folders and all(len(folder) == depth for folder in folders):
         depth = max(0, depth - 1)  # one class only, which is reported later
-    classified = FoundImages({}, bad)
+    classified = {}
     for name, pixels in images.items():
         if len(name) < depth + 2:
             bad.append(f"{visible('/'.join(name))}: not in a directory of its class")
         else:
-            classified.images[(_class_name(name[depth]), *name)] = pixels
+            classified[(_class_name(name[depth]), *name)] = pixels
     return classified
 
 

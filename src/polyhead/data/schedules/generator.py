@@ -152,18 +152,14 @@ def compose(pattern: Pattern, rng: random.Random) -> Sentence:
         chosen[slot] = filler
     source, target = pattern.fill(chosen)
     pair = unicodedata.normalize("NFC", source), unicodedata.normalize("NFC", target)
-    return Sentence(pair, pattern.topic, has_held_out(pattern, list(chosen.values())))
-
-
-def has_held_out(pattern: Pattern, chosen: Sequence[Filler]) -> bool:
-    """Return whether the sentence has a combination that never occurs in the training set."""
     attributes = [("pattern", pattern.korean)]
-    attributes += [attribute for filler in chosen for attribute in filler.attributes]
-    return any(
+    attributes += [attribute for filler in chosen.values() for attribute in filler.attributes]
+    has_held_out = any(
         is_held_out(first, second)
         for first, second in product(attributes, attributes)
         if (first[0], second[0]) in HELD_OUT_KINDS
     )
+    return Sentence(pair, pattern.topic, has_held_out)
 
 
 @cache

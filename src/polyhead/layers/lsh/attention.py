@@ -133,7 +133,16 @@ class LSHAttention(nn.Module):
         wide = torch.promote_types(q.dtype, torch.float32)
         with torch.autocast(q.device.type, enabled=False):
             x, y = q.to(wide), v.to(wide)
-            plan = self._plan(self.arrange(x, mask, buckets), mask, dropout, like=x)
+            arranged = self.arrange(x, mask, buckets)
+            plan = LSHPlan.of(
+                arranged.order,
+                arranged.chunk,
+                like=x,
+                keys=mask.keys,
+                causal=mask.causal,
+                buckets=arranged.buckets if self.same_bucket else None,
+                dropout=dropout,
+            )
             return sorted_attention(x, y, plan).to(v.dtype)
 
     def weights(
@@ -162,17 +171,6 @@ class LSHAttention(nn.Module):
             rotations = draw_rotations(q.size(-1), n_buckets, n_rounds, q, generator)
             buckets = recorded_buckets(lambda: _set_apart(hash_vectors(q, rotations), mask))
         return Arrangement(buckets, sort_by_bucket(buckets), chunk)
-
-    def _plan(self, arranged: Arrangement, mask: Mask, dropout: float, like: Tensor) -> LSHPlan:
-        return LSHPlan.of(
-            arranged.order,
-            arranged.chunk,
-            like=like,
-            keys=mask.keys,
-            causal=mask.causal,
-            buckets=arranged.buckets if self.same_bucket else None,
-            dropout=dropout,
-        )
 
 
 def dense_shared_qk(q: Queries, v: Contexts, mask: Mask = NO_MASK) -> Contexts:

@@ -65,8 +65,10 @@ class LSHPlan:
         """Build the plan; rows are (batch, length, head), as projections are stored in memory."""
         _, batch, heads, length = order.shape
         extra = -length % chunk
-        order = _fill_up(order, extra)
         n, device = length + extra, order.device
+        if extra:
+            more = torch.arange(length, n, device=device)
+            order = torch.cat([order, more.expand(*order.shape[:-1], -1)], dim=-1)
         b = torch.arange(batch, device=device)[:, None, None]
         h = torch.arange(heads, device=device)[:, None]
         slots = ((b * n + order) * heads + h).flatten(1)
@@ -146,15 +148,6 @@ class LSHPlan:
 
     def _near(self, x: Tensor) -> Tensor:
         return x.unfold(0, 2 * self.chunk, self.chunk)[:, None]  # (group, 1, near)
-
-
-def _fill_up(order: Tensor, extra: int) -> Tensor:
-    """Append `extra` positions after all others."""
-    if not extra:
-        return order
-    length = order.size(-1)
-    more = torch.arange(length, length + extra, device=order.device)
-    return torch.cat([order, more.expand(*order.shape[:-1], -1)], dim=-1)
 
 
 def sorted_attention(

@@ -69,7 +69,8 @@ def hash_vectors(
     rows = x.transpose(1, 2).reshape(-1, d_head)  # a view of the split heads
     n_rounds = rotations[0].size(0)
     n_buckets = math.prod(2 * rotation.size(-1) for rotation in rotations)
-    buckets = torch.zeros(n_rounds, len(rows), dtype=_whole(n_buckets), device=x.device)
+    dtype = torch.int16 if n_buckets < 2**15 else torch.int32  # tapes are kept for every layer
+    buckets = torch.zeros(n_rounds, len(rows), dtype=dtype, device=x.device)
     for start in range(0, len(rows), ROWS):
         piece, step = slice(start, start + ROWS), 1
         for rotation in rotations:
@@ -147,8 +148,3 @@ def recorded_buckets(find: Callable[[], Tensor]) -> Tensor:
     if recorder is not None:
         recorder.buckets.append(buckets)
     return buckets
-
-
-def _whole(n: int) -> torch.dtype:
-    """Return the smallest integer type for n, since tapes are kept for every layer."""
-    return torch.int16 if n < 2**15 else torch.int32

@@ -109,11 +109,8 @@ class Predictive(ScoredAttention):
         place = length * torch.sigmoid(self.v_p(torch.tanh(self.w_p(q[:, 0]))))
         away = torch.arange(k.size(-2), device=k.device) - place  # (batch, query, key)
         near = mask._replace(pairs=away.abs() <= self.window)
-        return softmax_of_visible(self.score(q, k), near) * self.gaussian(away)[:, None]
-
-    def gaussian(self, away: Float[Tensor, "batch query key"]) -> Float[Tensor, "batch query key"]:
-        """Return exp(-(i - p_t)² / 2σ²) with σ = D / 2."""
-        return torch.exp(-2.0 * (away / self.window).square())
+        gaussian = torch.exp(-2.0 * (away / self.window).square())  # σ = D / 2
+        return softmax_of_visible(self.score(q, k), near) * gaussian[:, None]
 
 
 def lengths_of(mask: Mask, h: Float[Tensor, "batch *_ source d"]) -> Float[Tensor, "batch"]:

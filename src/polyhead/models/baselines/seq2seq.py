@@ -185,17 +185,12 @@ def uniform(model: nn.Module, bound: float = 0.1, words: float = 0.5) -> None:
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=words)
         if isinstance(module, nn.LSTM):
-            _open_forget_gates(module)
-
-
-def _open_forget_gates(lstm: nn.LSTM) -> None:
-    """Set forget gate biases (second of four) to one and all other gate biases to zero."""
-    with torch.no_grad():
-        for name, parameter in lstm.named_parameters():
-            if name.startswith("bias"):
-                parameter.zero_()
-            if name.startswith("bias_ih"):
-                parameter[lstm.hidden_size : 2 * lstm.hidden_size] = 1.0
+            size = module.hidden_size
+            for name, parameter in module.named_parameters():
+                if name.startswith("bias"):
+                    nn.init.zeros_(parameter)
+                if name.startswith("bias_ih"):
+                    nn.init.ones_(parameter[size : 2 * size])  # the second of four gates
 
 
 def step_layers(

@@ -1,12 +1,12 @@
 """The interface of a training task: files in, batches, a loss and validation metrics out."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from polyhead.checkpoint.atomic_dir import atomic_dir
-from polyhead.data.batches.base import DataPosition
+from polyhead.data.batches.base import IndexedBatches
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import (
     TokenizerPair,
@@ -18,19 +18,6 @@ from polyhead.training.config import RunConfig
 from polyhead.training.losses import Objective
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
-
-
-@runtime_checkable
-class Batches(Protocol):
-    """All batches of all epochs, a pure function of (seed, epoch, step)."""
-
-    def n_batches(self, epoch: int) -> int:
-        """Return the number of batches of an epoch."""
-        ...
-
-    def batches(self, start: DataPosition, workers: int = 0) -> Iterator[tuple[DataPosition, Any]]:
-        """Yield batches without end from `start`, each with the position after it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -45,7 +32,7 @@ class TaskSetup:
 
     config: RunConfig
     tokenizers: TokenizerPair | None
-    batches: Batches
+    batches: IndexedBatches[Any, Any]
     objective: Objective
     validate: Callable[[Any, int], dict[str, float]]
     summary: str

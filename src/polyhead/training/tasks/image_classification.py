@@ -5,7 +5,7 @@ from typing import Any
 
 from torch.nn import functional as F
 
-from polyhead.data.batches.images import ImageBatches, TokenBudget, image_logits
+from polyhead.data.batches.images import ImageBatches, image_logits
 from polyhead.data.images.dataset import ImageCorpus, ImageSet, load_images
 from polyhead.data.images.files import PixelShape
 from polyhead.models.vit import ViTConfig
@@ -34,14 +34,21 @@ class ImageClassificationTask:
     ) -> TaskSetup:
         n_classes = len(corpus.classes)
         config = replace(config, model=replace(config.model, classes=n_classes))
-        budget = TokenBudget(config.train.max_tokens, tokens_per_image(config.model))
+        batches = ImageBatches(
+            corpus.train,
+            n_classes,
+            config.data.augment,
+            tokens=tokens_per_image(config.model),
+            max_tokens=config.train.max_tokens,
+            seed=config.train.seed,
+        )
         size = f"{config.model.height} x {config.model.width} pixels"
         return TaskSetup(
             config,
             None,
-            ImageBatches(corpus.train, n_classes, budget, config.data.augment, config.train.seed),
+            batches,
             SoftLabelLoss(config.train.smoothing),
-            lambda model, _step: validate(corpus.valid, 4 * budget.images, model),
+            lambda model, _step: validate(corpus.valid, 4 * batches.batch_size, model),
             f"{len(corpus.train):,} training images of {size} in {n_classes:,} classes, "
             f"{len(corpus.valid):,} for validation",
             {"classes": list(corpus.classes)},

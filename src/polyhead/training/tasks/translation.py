@@ -50,8 +50,13 @@ class TranslationTask:
         )
         sizes = {"source_vocab": len(tokenizers.source), "target_vocab": len(tokenizers.target)}
         config = replace(config, model=replace(config.model, **sizes))
-        if config.text.kind == "words":
-            _learn_dictionary(run_dir.path / FILE, tokenizers, train, log)
+        path = run_dir.path / FILE
+        if config.text.kind == "words" and not path.exists():
+            log.stage("learning a dictionary for unknown words")
+            sources = [tokenizers.source.normalise(line) for line in train.sources]
+            targets = [tokenizers.target.normalise(line) for line in train.targets]
+            with os_errors_as_polyhead_errors(path):
+                write_dictionary(learn_dictionary(sources, targets), path)
         log.stage("encoding the text")
         max_length, max_tokens = config.data.max_length, config.train.max_tokens
         pairs = encode_pairs(tokenizers, train, max_length, "training", log)
@@ -89,17 +94,6 @@ def draw(model: Any, source: Tensor, samples: int) -> Tensor:
     sampled = sample(model, source, options, torch.Generator().manual_seed(seed))
     length = int((sampled.tokens != PAD).any(0).any(0).sum())
     return sampled.tokens[:, :, :length].clone()
-
-
-def _learn_dictionary(path: Path, tokenizers: TokenizerPair, train: Pairs, log: RunLog) -> None:
-    """Learn the bilingual dictionary that replaces unknown words, once per run."""
-    if path.exists():
-        return
-    log.stage("learning a dictionary for unknown words")
-    sources = [tokenizers.source.normalise(line) for line in train.sources]
-    targets = [tokenizers.target.normalise(line) for line in train.targets]
-    with os_errors_as_polyhead_errors(path):
-        write_dictionary(learn_dictionary(sources, targets), path)
 
 
 @dataclass(frozen=True)
