@@ -36,14 +36,12 @@ def average(paths: Sequence[Path], output: Path, *, last: int | None = None) -> 
     mean = {name: weight.to(torch.float64) for name, weight in weights_of(first.model).items()}
     for path in members[1:]:
         other = load_model(path)
+        different = "vocabularies" if tokenizer_sums(path) != vocabulary else ""
         if (other.family, plain(other.config)) != (first.family, plain(first.config)):
-            raise CheckpointError(
-                f"{path} and {members[0]} have different architectures", "different_models"
-            )
-        if tokenizer_sums(path) != vocabulary:
-            raise CheckpointError(
-                f"{path} and {members[0]} have different vocabularies", "different_models"
-            )
+            different = "architectures"
+        if different:
+            message = f"{path} and {members[0]} have different {different}"
+            raise CheckpointError(message, "different_models")
         for name, weight in weights_of(other.model).items():
             mean[name] += weight
     set_weights(first.model, {name: weight / len(members) for name, weight in mean.items()})

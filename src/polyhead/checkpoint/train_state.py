@@ -1,10 +1,7 @@
 """The training state of a checkpoint, from which a run resumes bit-exactly.
 
-    training.safetensors    moments of the optimizer, states of the random generators
-    training.json           progress: position in the data, best score, counters
-
-The order of the data depends only on (seed, epoch), so that a resumed run is bit-identical to an
-uninterrupted one.
+training.safetensors    moments of the optimizer, states of the random generators
+training.json           progress: position in the data, best score, counters
 """
 
 import json

@@ -6,10 +6,8 @@
     search.add(["c"], another)           # joins the running search
     search.step()                          # [("a", outputs)]: finished sentences leave
 
-In a batch that starts and ends together, new sentences wait for the whole batch, and short ones for
-the longest. Here they wait only for the current step. The outputs are those of a sentence searched
-alone: the search is that of `beam.py`, in which every sentence counts its own steps, and the
-model's state masks what was in its row before (`Joinable`).
+The outputs are those of a sentence searched alone: the search is that of `beam.py`, in which every
+sentence counts its own steps, and the model's state masks what was in its row before (`Joinable`).
 """
 
 from collections.abc import Collection, Sequence

@@ -1,14 +1,11 @@
 """Generation of text of any length, one token at a time.
 
-A model reads at most `context` tokens at once. When its window is full, the newer half is read
-again as a new window.
-
     ├──────── context ────────┤
     t t t t t t t t t t t t t t            full
                   t t t t t t t n n n …    the newer half, with room for new tokens
 
-In between each token costs one step with the cache. The result equals that of reading the whole
-window again for every token.
+When the window of `context` tokens is full, its newer half is read again as a new window. The
+result equals that of reading the whole window again for every token.
 """
 
 from collections.abc import Iterator, Sequence

@@ -4,17 +4,13 @@
     recall_c    = hits_c / expected_c
     F1_c        = 2 hits_c / (predicted_c + expected_c)
 
-predicted_c counts the predictions of class c, expected_c its examples, hits_c what is both. A ratio
-0 / 0 is 0. Macro F1 is the mean over the classes: a rare class weighs as much as a common one.
+A ratio 0 / 0 is 0. Macro F1 is the mean over the classes: a rare class weighs as much as others.
 
     AUC = P(score of a positive > score of a negative) + ½ P(they are equal)
         = (R - n₊(n₊ + 1) / 2) / (n₊ n₋)          R: the sum of the positives' ranks
 
-For rare positives, accuracy alone says little: always answering "negative" is mostly right.
-
-Bootstrap intervals (Efron 1979): the examples are drawn with replacement a thousand times, and the
-score is computed each time. It depends only on the confusion table, so a sample of n examples is
-one draw from a multinomial distribution over the cells of the table.
+Bootstrap intervals (Efron 1979): a score depends only on the confusion table, so a sample of n
+examples is one draw from a multinomial distribution over the cells of the table.
 """
 
 import math

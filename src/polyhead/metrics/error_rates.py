@@ -3,10 +3,8 @@
     WER   the share of lines that are not exactly the reference          ("word error rate")
     PER   edits / units of the references; an edit inserts, deletes or replaces one unit
 
-A line is one word, and its units (phonemes) stand between spaces: that is how grapheme-to-phoneme
-systems are scored. (In speech recognition the second number is the WER: its units are words.)
-Intervals are 95 % of 1,000 bootstrap samples. Two systems are compared by McNemar's exact test: if
-both are equally good, each is as likely to be the one that has a line right.
+A line is one word, its units (phonemes) stand between spaces, as for grapheme-to-phoneme systems.
+Intervals are 95 % of 1,000 bootstrap samples; two systems are compared by McNemar's exact test.
 """
 
 from collections.abc import Sequence

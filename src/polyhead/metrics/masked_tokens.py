@@ -42,9 +42,7 @@ def score_masked_tokens(batches: Sequence[MaskedBatch], model: Any) -> dict[str,
 def score_replaced_tokens(batches: Sequence[MaskedBatch], model: Any) -> dict[str, float]:
     """Return the metrics of generator and discriminator, with the same samples every time.
 
-    generator_accuracy: how often the generator's likeliest token is the true one.
-    precision, recall: of the tokens classified as replaced. (Most are original: always answering
-        "original" would be right nine times of ten.)
+    precision, recall: of the tokens classified as replaced; most are original.
     auc: how often a replaced token has a higher logit than an original one.
     """
     device = next(model.parameters()).device

@@ -1,8 +1,5 @@
 """Tokenizers of characters and of words, for toys, comparisons and text that is already split.
 
-    characters   every character has an id, the space too
-    words        the text between spaces, punctuation included
-
 An id is 4 + the unit's rank in the vocabulary, most frequent first, so the special ids are no units
 and the word "<s>" in a text is an ordinary word. Units that the vocabulary lacks become UNK.
 """

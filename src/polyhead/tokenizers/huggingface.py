@@ -204,11 +204,7 @@ def _word_pieces(library: Any, files: Mapping[str, bytes]) -> Any:
 
 
 class MarianEngine:
-    """A SentencePiece model, and a table of its own that numbers the pieces.
-
-    A text may start with the code of the target language, >>fra<<, which is one piece. (The
-    normaliser of punctuation that some recommend is not applied.)
-    """
+    """A SentencePiece model, and a table that numbers its pieces; >>fra<< is one piece."""
 
     def __init__(self, files: Mapping[str, bytes], side: str) -> None:
         table = "target_vocab.json" if side == "target" and "target_vocab.json" in files else ""

@@ -1,13 +1,10 @@
 """Encoding of texts with [MASK], such as "서울은 대한민국의 [MASK]이다".
 
 Pieces that start a word contain the space before it. So the text is not split at the masks: each is
-replaced by one character that the vocabulary lacks, the whole text is encoded, and the pieces of
-that character become [MASK]. The words around keep their usual pieces:
+replaced by one character that the vocabulary lacks, and its pieces become [MASK]:
 
     ▁서울 은 ▁대한민국 의 [MASK] 이다         a space before the mask belongs to the mask
     ▁서울 은 ▁대한 [MASK] 의                  no space: the mask continues a word
-
-The ids do not contain whether a mask starts a word, so it is returned beside them.
 """
 
 from typing import NamedTuple

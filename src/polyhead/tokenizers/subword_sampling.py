@@ -1,10 +1,9 @@
-"""Subword regularization: different segmentations of the same word.
+"""Subword regularization: different segmentations of the same word, by the caller's generator.
 
     BPE-dropout (Provilkov et al. 2020, algorithm 1)   each merge is skipped with probability p
     unigram     (Kudo 2018, eq. 8)                     P(x₁ … x_m) ∝ Π p(xᵢ)^α over segmentations
 
-SentencePiece samples too, but from a generator per thread that cannot be seeded again, so that a
-resumed training would see other pieces. Here the caller owns the generator.
+SentencePiece's own generator cannot be seeded again: a resumed training would see other pieces.
 """
 
 import math

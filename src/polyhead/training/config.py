@@ -1,12 +1,7 @@
 """Configuration of a run: a recipe or a TOML file, checked and completed with defaults.
 
-    [data]    files                    polyhead.data.config.DataConfig
-    [text]    tokenizer                polyhead.tokenizers.base.TextConfig
-    [model]   family and sizes         polyhead.models.registry.FAMILIES
-    [train]   training                 polyhead.training.loop.TrainConfig
-    [decode]  search of translations   polyhead.decoding.config.DecodeConfig
-
-Each table is a dataclass beside the code that uses it.
+Its tables [data], [text], [model], [train] and [decode] are dataclasses beside the code that uses
+them: DataConfig, TextConfig, those of `FAMILIES`, TrainConfig and DecodeConfig.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

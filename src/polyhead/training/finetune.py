@@ -7,9 +7,8 @@
     image classification      likewise; classes and image size may change
     text classification       the encoder of BERT, ELECTRA or another classifier, likewise
 
-Sizes and tokenizers are those of the model; data, optimizer and loss are those of the new run.
-An override (`model.stack.n_layers=3`) that contradicts the model is an error, values of the recipe
-are replaced.
+Sizes and tokenizers are those of the model. Values of the recipe are replaced, overrides that
+contradict the model are errors.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

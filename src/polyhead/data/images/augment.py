@@ -1,4 +1,4 @@
-"""Augmentation of images, different in every epoch.
+"""Augmentation of images, different in every epoch; the draws depend on (seed, epoch, step) alone.
 
     flip      mirrored with probability 1/2                        not for digits or letters
     shift     moved by up to so many pixels; border pixels are repeated
@@ -8,9 +8,8 @@
     mixup     λ x + (1 - λ) x'                                     Zhang et al. 2018
     cutmix    a rectangle of x' in x, λ the part that stays        Yun et al. 2019
 
-The last two mix labels as the images: λ y + (1 - λ) y', with λ from Beta(α, α). If both are on, one
-is drawn for every batch. All images of a batch are changed at once, and the draws depend on (seed,
-epoch, step) alone, so that a resumed run repeats them.
+The last two mix labels as the images: λ y + (1 - λ) y', with λ from Beta(α, α); if both are on, one
+is drawn for every batch.
 """
 
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ data.corpus = "digits"        1,797 handwritten digits of 8 x 8 pixels, from sci
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -65,7 +65,7 @@ def load_images(config: DataConfig, shape: PixelShape, seed: int) -> ImageCorpus
             "idx file, as in --images PATH",
             "no_data",
         )
-    pixels, names, notices = _read(config.images, config, shape)
+    pixels, names, notices = _read(config, shape)
     classes = tuple(sorted(set(names)))
     if len(classes) < 2:
         raise DataError(
@@ -81,7 +81,7 @@ def load_images(config: DataConfig, shape: PixelShape, seed: int) -> ImageCorpus
             notices.append(alike)
     train = ImageSet(pixels, torch.tensor(class_numbers(names, classes, config.images[0])))
     if config.valid_images:
-        valid, more = _read_set(config.valid_images, config, shape, classes)
+        valid, more = load_set(replace(config, images=config.valid_images), shape, classes)
         return ImageCorpus(train, valid, (*notices, *more), classes)
     kept, held_out = split(train, config.hold_out, seed)
     notices.append(held_out_notice(len(held_out), len(train), "images"))
@@ -94,7 +94,9 @@ def load_set(
     """Read images for a model with these classes; return them with messages."""
     if config.corpus == "digits" and not config.images:
         return digits(shape).valid, []
-    return _read_set(config.images, config, shape, classes)
+    pixels, labels, notices = _read(config, shape)
+    numbers = class_numbers(labels, classes, config.images[0])
+    return ImageSet(pixels, torch.tensor(numbers)), notices
 
 
 def split(images: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
@@ -151,19 +153,12 @@ def fitted(
     return pixels.expand(-1, shape.channels, -1, -1).contiguous()
 
 
-def _read_set(
-    names: Sequence[str], config: DataConfig, shape: PixelShape, classes: Sequence[str]
-) -> tuple[ImageSet, list[str]]:
-    pixels, labels, notices = _read(names, config, shape)
-    return ImageSet(pixels, torch.tensor(class_numbers(labels, classes, names[0]))), notices
-
-
 def _read(
-    names: Sequence[str], config: DataConfig, shape: PixelShape
+    config: DataConfig, shape: PixelShape
 ) -> tuple[UInt8[Tensor, "image channel height width"], list[str], list[str]]:
     """Return all images, the name of each one's class, and messages."""
     pixels, classes, notices = [], [], []
-    for path in map(find, names):
+    for path in map(find, config.images):
         if not path.is_dir() and is_idx(path):
             arrays, labels = read_images(path)
             pixels.append(fitted(torch.from_numpy(arrays.copy())[:, None], shape))

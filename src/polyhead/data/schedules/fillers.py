@@ -24,7 +24,7 @@ def fillers() -> dict[str, tuple[Filler, ...]]:
     """Return the fillers of every kind of slot."""
     words = {
         kind: tuple(
-            MAKERS.get(name, simple)(row)
+            MAKERS[name](row) if name in MAKERS else plain(row[0], row[1])
             for name in names.split()
             for row in rows(name)
             if not tag or tag in row[-1].split()
@@ -160,34 +160,19 @@ def third_person(verb: str) -> str:
     return plural(base) + space + rest
 
 
-def simple(row: list[str]) -> Filler:
-    """Return a word with one form in each language."""
-    return plain(row[0], row[1])
-
-
-def event(row: list[str]) -> Filler:
-    """Return an event."""
-    return plain(row[0], row[1], (("event", row[0]),))
-
-
-def adjective(row: list[str]) -> Filler:
-    """Return an adjective, also with an article for use before a noun."""
-    return Filler(conjugate(*row[:3]), {"": row[3], "a": with_article(row[3])})
-
-
-MAKERS: dict[str, Callable[[list[str]], Filler]] = {  # by word file; the others are `simple`
+MAKERS: dict[str, Callable[[list[str]], Filler]] = {  # by word file; the others are `plain`
     "people": person,
     "towns": city,
     "abroad": city,
     "venues": venue,
-    "events": event,
+    "events": lambda row: plain(row[0], row[1], (("event", row[0]),)),
     "jobs": lambda row: noun(row[0], row[1]),
     "goods": lambda row: noun(row[0], row[2]),
     "groups": lambda row: plain(row[0], plural(row[2])),
     "activities": verb,
     "routines": verb,
     "deeds": lambda row: verb(["", *row[:6], ""]),
-    "traits": adjective,
+    "traits": lambda row: Filler(conjugate(*row[:3]), {"": row[3], "a": with_article(row[3])}),
     "qualities": lambda row: Filler(conjugate(*row[:3]), {"": row[4], "more": row[3]}),
     "weather": weather,
 }

@@ -1,13 +1,9 @@
 """Korean particles and verb endings, chosen by the sound of the preceding word.
 
-Many Korean particles have two forms, one after a word that ends in a consonant when read aloud and
-one after a vowel; for 으로/로, ㄹ counts as a vowel:
-
     책 + 은 → 책은    지우 + 은 → 지우는    서울 + 으로 → 서울로    10 + 으로 → 10으로
 
-Digits are read as Sino-Korean numbers, Latin capitals as the names of their letters, and other
-Latin words by the usual rules of transcription into Hangul. The last is a guess: the spelling of a
-foreign name does not determine its pronunciation.
+For 으로/로, ㄹ counts as a vowel. Digits are read as Sino-Korean numbers, Latin capitals as the
+names of their letters, and other Latin words by the usual rules of transcription, which is a guess.
 """
 
 import re

@@ -28,15 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.errors import ConfigError
-from polyhead.layers.attention import (
-    NO_MASK,
-    Contexts,
-    Keys,
-    Mask,
-    Queries,
-    Values,
-    Weights,
-)
+from polyhead.layers.attention import NO_MASK, Contexts, Keys, Mask, Queries, Values, Weights
 from polyhead.layers.lsh.chunked import LSHPlan, sorted_attention
 from polyhead.layers.lsh.hashing import (
     Buckets,
@@ -120,12 +112,7 @@ class LSHAttention(nn.Module):
         self.dropout = dropout
 
     def forward(
-        self,
-        q: Queries,
-        k: Keys,
-        v: Values,
-        mask: Mask = NO_MASK,
-        buckets: Buckets | None = None,
+        self, q: Queries, k: Keys, v: Values, mask: Mask = NO_MASK, buckets: Buckets | None = None
     ) -> Contexts:
         dropout = self.dropout if self.training else 0.0
         if _is_decoding_step(q, k, mask):

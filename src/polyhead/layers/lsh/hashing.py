@@ -61,8 +61,7 @@ def draw_rotations(
 
 @torch.no_grad()
 def hash_vectors(
-    x: Float[Tensor, "batch head length d_head"],
-    rotations: list[Float[Tensor, "round d_head _"]],
+    x: Float[Tensor, "batch head length d_head"], rotations: list[Float[Tensor, "round d_head _"]]
 ) -> Buckets:
     """Return the bucket of every vector in every round: h_a + a · h_b for factors a and b."""
     batch, heads, length, d_head = x.shape

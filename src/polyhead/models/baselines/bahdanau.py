@@ -56,7 +56,7 @@ class BahdanauConfig(TranslatorConfig):
 PUBLISHED = {
     "rnnsearch-50": BahdanauConfig(
         30_000, 30_000, d_model=1000, d_encoder=2000, d_embed=620, d_output=500, dropout=0.0
-    ),
+    )
 }
 
 

@@ -82,9 +82,7 @@ class ByteNetConfig(TranslatorConfig):
 # b: 3.2. Source: a summary of the paper (buriburisuri/ByteNet has d = 892). That there is no
 # dropout is unconfirmed.
 PUBLISHED = {
-    "bytenet-wmt-en-de": ByteNetConfig(
-        296, 323, d_model=1600, n_layers=30, a=1.2, b=0, dropout=0.0
-    ),
+    "bytenet-wmt-en-de": ByteNetConfig(296, 323, d_model=1600, n_layers=30, a=1.2, b=0, dropout=0.0)
 }
 
 

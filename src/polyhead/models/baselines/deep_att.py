@@ -70,7 +70,7 @@ class DeepAttConfig(TranslatorConfig):
 PUBLISHED = {
     "deep-att": DeepAttConfig(
         30_000, 30_000, d_model=512, d_embed=256, n_layers=9, decoder_layers=7, dropout=0.1
-    ),
+    )
 }
 
 

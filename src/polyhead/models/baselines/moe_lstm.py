@@ -221,10 +221,7 @@ class MoE(SequenceToSequence):
         return self.decode_all(x, encoding, not_padding(target, self.pad).keys)
 
     def decode_all(
-        self,
-        x: Words,
-        encoding: Encoding,
-        real: Bool[Tensor, "batch word"] | None = None,
+        self, x: Words, encoding: Encoding, real: Bool[Tensor, "batch word"] | None = None
     ) -> Words:
         """Run the first layer word by word, then the others on all words."""
         parts = tuple(part[:1, :, None] for part in encoding.state)

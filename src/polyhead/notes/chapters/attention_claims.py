@@ -1,7 +1,4 @@
-"""Attention and its scores (rows B1 to B18): softmax(Q Kᵀ / √d_k) V.
-
-B5 is a slip of the pen (d_i for d_k, see B4); B12 and B14 are about words: see the glossary.
-"""
+"""Attention and its scores (rows B1 to B18): softmax(Q Kᵀ / √d_k) V."""
 
 import math
 

@@ -1,9 +1,4 @@
-"""The block around attention (rows G1 to G14): residuals, norms and the feed-forward network.
-
-    x → LayerNorm(x + MultiHead(x)) → LayerNorm(x + FFN(x))                  (post-norm, the paper)
-
-G10 is about terms.
-"""
+"""The block around attention (rows G1 to G14): residuals, norms and the feed-forward network."""
 
 import torch
 from torch import Tensor, nn

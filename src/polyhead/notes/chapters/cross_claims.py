@@ -1,8 +1,4 @@
-"""Cross-attention (rows E1 to E4): queries from the decoder, keys and values from the encoder.
-
-self    Attention(X W_q, X W_k, X W_v)        within one sentence
-cross   Attention(X W_q, Y W_k, Y W_v)        X the decoder's states, Y the encoder's output
-"""
+"""Cross-attention (rows E1 to E4): queries from the decoder, keys and values from the encoder."""
 
 import torch
 from torch import nn

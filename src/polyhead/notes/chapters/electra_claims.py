@@ -1,7 +1,4 @@
-"""ELECTRA (rows M1 to M7 and M9): replacing tokens and detecting the replaced ones.
-
-M8 (what a GAN is) is background; the difference to ELECTRA is computed in M7.
-"""
+"""ELECTRA (rows M1 to M7 and M9): replacing tokens and detecting the replaced ones."""
 
 import torch
 from torch.nn import functional as F

@@ -1,10 +1,4 @@
-"""Multi-head attention (rows C1 to C9): several small attentions instead of a large one.
-
-    MultiHead(X, Y) = Concat(head_1 … head_h) W_o
-    head_i          = Attention(X W_q[i], Y W_k[i], Y W_v[i])
-
-C10 is the sentence "I am a teacher", for which there is nothing to compute.
-"""
+"""Multi-head attention (rows C1 to C9): several small attentions instead of a large one."""
 
 import torch
 from torch import nn

@@ -1,7 +1,4 @@
-"""Masks (rows D1 to D11): visible pairs, and why a score of zero does not hide a key.
-
-weights = softmax(scores + mask),   mask = 0 for visible pairs, -∞ for hidden ones
-"""
+"""Masks (rows D1 to D11): visible pairs, and why a score of zero does not hide a key."""
 
 import torch
 from torch import nn

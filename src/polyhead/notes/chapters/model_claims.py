@@ -1,9 +1,4 @@
-"""Encoder and decoder (rows H1, H2, H5 to H7, H10, H11, H13, H14): the model as a whole.
-
-    sentence → embed → N blocks, one after the other → memory → N blocks → logits → sentence
-
-H3, H4, H8 and H9 are about training and stand in that chapter; H12 is the address of a page.
-"""
+"""Encoder and decoder (rows H1, H2, H5 to H7, H10, H11, H13, H14): the model as a whole."""
 
 import copy
 from dataclasses import replace

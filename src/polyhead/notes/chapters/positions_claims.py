@@ -1,7 +1,4 @@
-"""Positions (rows F1 to F13): codes added to embeddings, and the rotation behind the sinusoids.
-
-F14 is a typing error ("soc" for cos).
-"""
+"""Positions (rows F1 to F13): codes added to embeddings, and the rotation behind the sinusoids."""
 
 import math
 from dataclasses import replace

@@ -1,10 +1,4 @@
-"""From recurrent networks to attention (rows A1 to A16): fading states, and attention to all.
-
-    h_t = tanh(W_x x_t + W_h h_{t-1} + b)
-    c_t = Σ_i α_ti h_i,   α_t = softmax_i score(s_t, h_i)
-
-A11 ('an' attends to the word for 'instructor') is a demonstration: it depends on the training.
-"""
+"""From recurrent networks to attention (rows A1 to A16): fading states, and attention to all."""
 
 from collections.abc import Callable
 from dataclasses import replace

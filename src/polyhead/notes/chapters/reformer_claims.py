@@ -1,7 +1,4 @@
-"""The Reformer (rows N1 to N10): similar vectors found by hashing, and reversible layers.
-
-near(i, j)  ⇐  bucket(i) = bucket(j),    bucket(x) = argmax [xR ; -xR]
-"""
+"""The Reformer (rows N1 to N10): similar vectors found by hashing, and reversible layers."""
 
 from dataclasses import replace
 from itertools import pairwise

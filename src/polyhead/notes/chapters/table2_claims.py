@@ -1,7 +1,4 @@
-"""Table 2 (rows J1 to J12): quality and training cost, as published and as recomputed.
-
-FLOPs = seconds · devices · FLOPs that a device sustains in a second
-"""
+"""Table 2 (rows J1 to J12): quality and training cost, as published and as recomputed."""
 
 from collections.abc import Sequence
 

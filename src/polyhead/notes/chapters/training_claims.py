@@ -1,8 +1,4 @@
-"""Training (rows H3, H4, H8, H9): the decoder's input, its labels, and the learning rate.
-
-read      BOS y_1 … y_{T-1}
-predict   y_1 y_2 … y_T           loss = -Σ log softmax(logits_t)[y_t]
-"""
+"""Training (rows H3, H4, H8, H9): the decoder's input, its labels, and the learning rate."""
 
 import torch
 from torch.nn import functional as F

@@ -1,7 +1,4 @@
-"""The Vision Transformer (rows L1, L2, L4 and L5): an image as a sentence of patches.
-
-L3 (300 million images) and L6 (pre-train, then use) are history, not claims to compute.
-"""
+"""The Vision Transformer (rows L1, L2, L4 and L5): an image as a sentence of patches."""
 
 from dataclasses import replace
 from typing import Any

@@ -53,11 +53,7 @@ class Task(Protocol):
 
 
 def load_or_train_tokenizers(
-    directory: Path,
-    sources: Sequence[str],
-    targets: Sequence[str],
-    config: TextConfig,
-    log: RunLog,
+    directory: Path, sources: Sequence[str], targets: Sequence[str], config: TextConfig, log: RunLog
 ) -> TokenizerPair:
     """Load the tokenizers of a run, or train and save them. Plain text is all source."""
     if directory.exists():

@@ -109,8 +109,4 @@ def validate(batches: Sequence[TextBatch], classes: Sequence[str], model: Any) -
         labels += batch.labels.tolist()
         predictions += logits.argmax(-1).tolist()
     scores = report(labels, predictions, classes)
-    return {
-        "loss": total / len(labels),
-        "accuracy": scores.accuracy,
-        "macro_f1": scores.macro_f1,
-    }
+    return {"loss": total / len(labels), "accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
