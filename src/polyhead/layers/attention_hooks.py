@@ -14,7 +14,7 @@ attended to: the coverage penalty needs it, and `decoding` knows models only by 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -45,18 +45,13 @@ class AttentionWeights(dict[str, Tensor]):
 def record_attention(model: nn.Module, suffix: str = "") -> Iterator[AttentionWeights]:
     """Collect the weights of attention modules with this name's end while the `with` block runs."""
     maps = AttentionWeights()
-    handles = [
-        module.kernel.register_forward_pre_hook(
-            partial(_append_rows if isinstance(module, LookBack) else _record, maps, name)
-        )
-        for name, module in model.named_modules()
-        if isinstance(module, MultiHeadAttention | LookBack) and name.endswith(suffix)
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if isinstance(module, MultiHeadAttention | LookBack) and name.endswith(suffix):
+                record = _append_rows if isinstance(module, LookBack) else _record
+                hook = module.kernel.register_forward_pre_hook(partial(record, maps, name))
+                hooks.enter_context(hook)
         yield maps
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _append_rows(

@@ -29,7 +29,7 @@ Axes: batch, length, row (a position that is routed: padding is not), expert, k,
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -207,16 +207,12 @@ class ExpertUsage:
 def record_usage(model: nn.Module, *, learning: bool = False) -> Iterator[dict[str, ExpertUsage]]:
     """Record the usage of every gate of a model inside the `with` block, by the gate's name."""
     usages: dict[str, ExpertUsage] = {}
-    handles = [
-        module.register_forward_hook(partial(_record, usages, name, learning))
-        for name, module in model.named_modules()
-        if isinstance(module, Gate)
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if isinstance(module, Gate):
+                record = partial(_record, usages, name, learning)
+                hooks.enter_context(module.register_forward_hook(record))
         yield usages
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _record(

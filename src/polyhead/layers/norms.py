@@ -101,7 +101,7 @@ class BatchNorm(_FeatureNorm):
         if self.training:
             axes = (0, *range(2, x.dim()))
             if x.numel() == x.size(1):
-                shape = list(x.shape)
+                shape = f"the shape {list(x.shape)}"
                 raise ValueError(f"batch norm needs two values a feature to train on, got {shape}")
             self.running_mean.lerp_(x.detach().mean(axes), self.momentum)
             self.running_var.lerp_(x.detach().var(axes, unbiased=True), self.momentum)
