@@ -19,15 +19,12 @@ MAX_TOKENS = 4096  # source tokens in one batch, times the beam
 
 @dataclass(frozen=True)
 class Output:
-    """One hypothesis: its ids without EOS, its score, and the log-probability of all its tokens.
-
-    text: set where it differs from the decoded ids: unknown words may be replaced.
-    """
+    """One hypothesis: its ids without EOS, its score, and the log-probability of its tokens."""
 
     ids: list[int]
     score: float
     log_p: float
-    text: str | None = None
+    text: str | None = None  # where it differs from the decoded ids: unknown words replaced
 
 
 def decode_all(

@@ -39,10 +39,7 @@ def step_trace(
     device: torch.device | None = None,
     end: int | None = EOS,
 ) -> Iterator[TraceStep]:
-    """Yield one step after the other, from a state that has read everything but `last`.
-
-    The likeliest token is chosen after `forced`, as in greedy search, until `end` or `limit`.
-    """
+    """Yield the steps of `forced`, then of greedy search; `state` has read all but `last`."""
     for number in range(limit):
         with torch.inference_mode():  # not around the yield, where it would leak to the caller
             logits = model.step(torch.tensor([[last]], device=device), state)[0, 0].float()

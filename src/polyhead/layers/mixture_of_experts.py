@@ -46,14 +46,11 @@ LEAST_NOISE = 1e-2  # added to softplus, as in the authors' code: eq. 9 divides 
 
 @dataclass(frozen=True)
 class ExpertsConfig:
-    """Number of experts `n` (0: one network for all) and of those used per position `k`.
-
-    `importance` and `load` are the weights of the balancing losses.
-    """
+    """Number of experts `n` (0: one network for all) and of those used per position `k`."""
 
     n: int = 0
     k: int = 2
-    importance: float = 0.01
+    importance: float = 0.01  # weights of the balancing losses
     load: float = 0.01
     noise: bool = True
 

@@ -219,15 +219,12 @@ def make_look_back(kind: ScoreKind, d_query: int, d_memory: int) -> LookBack:
 
 
 class Encoding(NamedTuple):
-    """Output of a recurrent encoder: h of every word, and the last state of every layer.
-
-    keys: made of h by `LookBack.keys`. context: instead of the top layer's last state.
-    """
+    """Output of a recurrent encoder: h of every word, and the last state of every layer."""
 
     memory: Memory
     state: Parts
-    keys: Float[Tensor, "batch source d_key"] | None = None
-    context: Float[Tensor, "batch d_model"] | None = None
+    keys: Float[Tensor, "batch source d_key"] | None = None  # made of h by `LookBack.keys`
+    context: Float[Tensor, "batch d_model"] | None = None  # else the top layer's last state
 
     @property
     def summary(self) -> Float[Tensor, "batch d_model"]:

@@ -121,12 +121,10 @@ def _metrics(lowercase: bool, tokenize: str) -> dict[str, Any]:
     }
 
 
-def check_lengths(outputs: Sequence[str], references: Sequence[str]) -> None:
-    """Raise if outputs and references do not correspond line by line."""
+def check_lengths(outputs: Sequence[object], references: Sequence[object]) -> None:
+    """Raise if outputs and references do not correspond one by one."""
     if len(outputs) != len(references):
-        raise DataError(
-            f"{len(outputs)} translations and {len(references)} references; expected one for each",
-            "different_lengths",
-        )
-    if not references:
-        raise DataError("no sentences to score", "no_examples")
+        message = f"{len(outputs)} outputs and {len(references)} references; expected one for each"
+        raise DataError(message, "different_lengths")
+    if not len(references):
+        raise DataError("no examples to score", "no_examples")

@@ -21,8 +21,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from polyhead.errors import DataError
-from polyhead.metrics.bleu import SAMPLES
+from polyhead.metrics.bleu import SAMPLES, check_lengths
 
 MAX_CONFUSION = 20  # classes of a confusion table that is printed
 
@@ -73,13 +72,7 @@ def report(
     expected: Sequence[int], predicted: Sequence[int], names: Sequence[str]
 ) -> ClassificationReport:
     """Compare the predicted classes with the expected ones, both by number."""
-    if len(expected) != len(predicted):
-        raise DataError(
-            f"{len(predicted)} predictions for {len(expected)} examples; expected one for each",
-            "different_lengths",
-        )
-    if not len(expected):
-        raise DataError("no examples to evaluate on", "no_examples")
+    check_lengths(predicted, expected)
     table = confusion(expected, predicted, len(names))
     hits, n_expected, n_predicted = table.diagonal(), table.sum(1), table.sum(0)
     precision, recall = _share(hits, n_predicted), _share(hits, n_expected)

@@ -17,25 +17,18 @@ from polyhead.tokenizers.base import Tokenizer
 
 @dataclass(frozen=True)
 class TextWindows:
-    """A text in windows, in which a model predicts every token once.
-
-    n_characters: of the text as it is encoded; an end of line counts as one.
-    n_unknown: tokens outside the vocabulary, whose bits mean little.
-    """
+    """A text in windows, in which a model predicts every token once."""
 
     batches: list[LanguageBatch]
     n_tokens: int
-    n_characters: int
-    n_unknown: int
+    n_characters: int  # of the text as it is encoded; an end of line counts as one
+    n_unknown: int  # tokens outside the vocabulary, whose bits mean little
 
     @torch.inference_mode()
     def validate(
         self, model: Any, _step: int = 0, progress: Callable[[int], None] = lambda _: None
     ) -> dict[str, float]:
-        """Return loss (nats per token), perplexity and bits per character.
-
-        progress: called with the number of tokens of each batch.
-        """
+        """Return loss (nats per token), perplexity and bits per character."""
         total, count = 0.0, 0
         device = next(model.parameters()).device
         for batch in self.batches:

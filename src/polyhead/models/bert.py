@@ -71,10 +71,7 @@ def truncated_normal(model: nn.Module, std: float = 0.02) -> None:
 
 
 class SegmentEmbedding(nn.Module):
-    """dropout(LayerNorm(E[token] + P[position] + S[segment])) (Devlin et al. 2019, figure 2).
-
-    Segments separate the two texts of a pair; a single text is all segment 0.
-    """
+    """dropout(LayerNorm(E[token] + P[position] + S[segment])) (Devlin et al. 2019, figure 2)."""
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()

@@ -53,10 +53,7 @@ PUBLISHED = {
 
 
 class GPT(nn.Module):
-    """Language model: `forward` for training, `begin` and `step` for decoding.
-
-    Padding, if any, is on the right, so the causal mask covers it.
-    """
+    """Language model; padding, if any, is on the right, so the causal mask covers it."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()

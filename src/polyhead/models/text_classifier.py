@@ -20,15 +20,11 @@ from polyhead.models.bert import PUBLISHED, BERTConfig, BERTEncoder, Ids, trunca
 
 @dataclass(frozen=True)
 class ClassifierConfig:
-    """Sizes of a text classifier.
-
-    head: kind of the head, "bert" or "electra".
-    pooling: classify from the "first" token or from the "mean" of all.
-    """
+    """Sizes of a text classifier."""
 
     classes: int = 2
     head: Literal["bert", "electra"] = "bert"
-    pooling: Literal["first", "mean"] = "first"
+    pooling: Literal["first", "mean"] = "first"  # token, or of all tokens
     dropout: Share = 0.1  # of the head
     encoder: BERTConfig = PUBLISHED["bert-base"]
 

@@ -49,21 +49,17 @@ def _stack(n_layers: int, d_model: int, n_heads: int) -> StackConfig:
 
 @dataclass(frozen=True)
 class ViTConfig:
-    """The defaults are ViT-B/16 for 224 x 224 pixels and ImageNet's thousand classes.
-
-    pooling: "class" classifies from an extra token, "mean" from the average of the patches.
-    stem: channels of convolutions before the patches, each halving the image; none in the paper.
-    """
+    """The defaults are ViT-B/16 for 224 x 224 pixels and ImageNet's thousand classes."""
 
     classes: int = 1000
     height: int = 224
     width: int = 224
     channels: int = 3
     patch: int = 16
-    pooling: Literal["class", "mean"] = "class"
+    pooling: Literal["class", "mean"] = "class"  # an extra token, or the mean of the patches
     stack: StackConfig = _stack(12, 768, 12)
     positions: PositionKind = "learned"  # the others number the patches row by row
-    stem: tuple[int, ...] = ()
+    stem: tuple[int, ...] = ()  # channels of convolutions before them, each halving the image
 
     def __post_init__(self) -> None:
         cut(self.height, self.width, self.patch)
@@ -191,10 +187,7 @@ class ViT(nn.Module):
 def interpolate(
     table: Float[Tensor, "old d_model"], old: Grid, new: Grid
 ) -> Float[Tensor, "new d_model"]:
-    """Interpolate position vectors from one grid of patches to another (section 3.2).
-
-    The old grid is an argument: 12 patches may be 3 x 4, 4 x 3 or 2 x 6.
-    """
+    """Interpolate position vectors from one grid of patches to another (section 3.2)."""
     assert len(table) == old[0] * old[1], f"{len(table)} vectors are not a grid of {old}"
     picture = table.float().t().unflatten(1, old)[None]  # (1, d_model, rows, columns)
     stretched = F.interpolate(picture, size=new, mode="bicubic", antialias=True)

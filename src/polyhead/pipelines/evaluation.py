@@ -22,14 +22,10 @@ Metric = Literal["bleu", "wer"]  # similarity to the reference, or exact matches
 
 @dataclass(frozen=True)
 class MetricConfig:
-    """Metric and options for scoring translations.
+    """Metric and options for scoring translations."""
 
-    name: "bleu" for BLEU and chrF; "wer" for WER and PER, where only one output is right.
-    lowercase, tokenize: of BLEU, see sacreBLEU.
-    """
-
-    name: Metric = "bleu"
-    lowercase: bool = False
+    name: Metric = "bleu"  # and chrF; "wer": and PER, where only one output is right
+    lowercase: bool = False  # this and `tokenize` are of BLEU, see sacreBLEU
     tokenize: str = "13a"
 
 

@@ -36,10 +36,7 @@ TABLES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The checked configuration of a run.
-
-    overridden: values of [model] set by overrides, which `train.init` must not replace.
-    """
+    """The checked configuration of a run."""
 
     description: str
     family: str
@@ -48,7 +45,7 @@ class RunConfig:
     model: Any
     train: TrainConfig
     decode: DecodeConfig
-    overridden: dict[str, Any] = field(default_factory=dict, compare=False)
+    overridden: dict[str, Any] = field(default_factory=dict, compare=False)  # of [model]
 
     @property
     def task(self) -> str:

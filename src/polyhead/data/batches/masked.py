@@ -30,16 +30,11 @@ VALIDATION_SEED = 0
 
 @dataclass(frozen=True)
 class MaskingConfig:
-    """Shares of masked tokens; the defaults are BERT's. The remaining selected tokens stay.
+    """Shares of masked tokens; the defaults are BERT's. The remaining selected tokens stay."""
 
-    share: share of the tokens that are selected for prediction.
-    masked: share of the selected tokens that become [MASK].
-    random: share of the selected tokens that become a random token.
-    """
-
-    share: float = 0.15
-    masked: float = 0.8
-    random: float = 0.1
+    share: float = 0.15  # of the tokens is selected for prediction
+    masked: float = 0.8  # of the selected tokens become [MASK]
+    random: float = 0.1  # of the selected tokens become a random token
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:

@@ -105,15 +105,12 @@ def write_labelled(folder: Path) -> list[Path]:
 
 def draw_splits(
     sizes: Mapping[str, int],
-    seed: str,
+    seed: str,  # a template with {split}
     pick_pattern: Callable[[random.Random], Pattern],
     *,
     sides: int = 2,
 ) -> dict[str, list[Sentence]]:
-    """Draw the sets one after another; no text of the first `sides` languages occurs twice.
-
-    seed: a template with {split}.
-    """
+    """Draw the sets one after another; no text of the first `sides` languages occurs twice."""
     seen: set[str] = set()
     splits: dict[str, list[Sentence]] = {}
     for split, size in sizes.items():

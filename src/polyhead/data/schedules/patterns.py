@@ -24,14 +24,11 @@ Attribute = tuple[str, str]  # kind and Korean name, as ("person", "민지")
 
 
 class Filler(NamedTuple):
-    """The text of a slot: its forms by name in both languages ('' is the plain one).
-
-    attributes: kinds and names of which some combinations are held out.
-    """
+    """The text of a slot: its forms by name in both languages ('' is the plain one)."""
 
     korean: Mapping[str, str]
     english: Mapping[str, str]
-    attributes: tuple[Attribute, ...] = ()
+    attributes: tuple[Attribute, ...] = ()  # of which some combinations are held out
 
 
 class Pattern(NamedTuple):

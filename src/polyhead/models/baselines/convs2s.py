@@ -99,15 +99,12 @@ class Convolutional(nn.Module):
 
 @dataclass(frozen=True)
 class ConvS2SConfig(TranslatorConfig):
-    """Sizes: `encoder` and `decoder` list [width, kernel] of their layers from the bottom.
-
-    d_output: width before the output layer, d_embed by default.
-    """
+    """Sizes: `encoder` and `decoder` list [width, kernel] of their layers from the bottom."""
 
     d_embed: int = 256
     encoder: Layers = ((256, 3),) * 4
     decoder: Layers = ((256, 3),) * 3
-    d_output: int | None = None
+    d_output: int | None = None  # width before the output layer, d_embed by default
     dropout: Share = 0.1
     positions: Literal["learned", "sinusoidal", "none"] = "learned"
     max_length: int = 1024  # number of learned positions

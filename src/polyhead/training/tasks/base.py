@@ -22,21 +22,15 @@ from polyhead.training.run_log import RunLog
 
 @dataclass(frozen=True)
 class TaskSetup:
-    """Everything that the trainer needs from a task.
+    """Everything that the trainer needs from a task."""
 
-    config: the configuration with the sizes that follow from the data.
-    validate: returns the metrics of a model after some steps; "loss" must be among them.
-    summary: one line about the data, for the log.
-    about: facts that a model needs beside its configuration, such as the names of classes.
-    """
-
-    config: RunConfig
+    config: RunConfig  # with the sizes that follow from the data
     tokenizers: TokenizerPair | None
     batches: IndexedBatches[Any, Any]
     objective: Objective
-    validate: Callable[[Any, int], dict[str, float]]
-    summary: str
-    about: dict[str, Any] = field(default_factory=dict)
+    validate: Callable[[Any, int], dict[str, float]]  # model and step to metrics, with "loss"
+    summary: str  # one line about the data, for the log
+    about: dict[str, Any] = field(default_factory=dict)  # saved with models: names of classes
 
 
 @runtime_checkable
