@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -166,10 +166,18 @@ def finished(config: TrainConfig, progress: Progress) -> bool:
     return progress.step >= config.steps or 0 < config.patience <= progress.since_best
 
 
+class Summed(NamedTuple):
+    """A loss summed over predictions, computed in `pieces` batches."""
+
+    total: float
+    predictions: int
+    pieces: int
+
+
 def accumulate(
     model: nn.Module, objective: Objective, batches: list[Any], config: TrainConfig
-) -> tuple[float, int, int]:
-    """Add up gradients, halving batches if memory runs out; return loss, count and batches."""
+) -> Summed:
+    """Add up the gradients of all batches; if memory runs out, repeat with halved batches."""
     before = torch.get_rng_state()
     while (summed := _attempt(model, objective, batches, config)) is None:
         # the tensors of the failed attempt are no longer referenced here
@@ -190,7 +198,7 @@ def accumulate(
 
 def _attempt(
     model: nn.Module, objective: Objective, batches: list[Any], config: TrainConfig
-) -> tuple[float, int, int] | None:
+) -> Summed | None:
     """Compute the gradients of all batches; return None if memory ran out."""
     device = next(model.parameters()).device.type
     totals, count = [], 0
@@ -205,7 +213,7 @@ def _attempt(
         if not out_of_memory(error):
             raise
         return None
-    return sum(total.item() for total in totals), count, len(batches)
+    return Summed(sum(total.item() for total in totals), count, len(batches))
 
 
 def out_of_memory(error: BaseException) -> bool:
