@@ -275,18 +275,3 @@ def test_without_experts_a_block_has_one_network():
     plain = Transformer(TransformerConfig(11, 11, stack=replace(STACK, experts=ExpertsConfig())))
     assert not has_experts(plain)
     assert all(isinstance(block.feed_forward.w_1, nn.Linear) for block in plain.encoder.blocks)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"n": -1}, "n = -1: expected a number of experts, or 0 for none"),
-        ({"n": 4, "k": 5}, "k = 5: of n = 4 experts, 1 to 4 can be chosen"),
-        ({"n": 4, "k": 0}, "k = 0: of n = 4 experts, 1 to 4 can be chosen"),
-        ({"n": 4, "load": -0.1}, "load = -0.1: expected 0 or more"),
-        ({"n": 4, "noise": False}, "load = 0.01: without noise the load has no gradient; write lo"),
-    ],
-)
-def test_impossible_experts_are_refused_with_what_to_write(given, message):
-    with pytest.raises(ValueError, match=message):
-        ExpertsConfig(**given)

@@ -118,11 +118,6 @@ def test_tied_tables_are_one_table(tie, n_tables):
     assert len({table.weight.data_ptr() for table in tables}) == n_tables
 
 
-def test_tying_all_needs_one_vocabulary():
-    with pytest.raises(ValueError, match="one joint vocabulary, but the source has 5 entries and"):
-        TransformerConfig(5, 6, tie="all")
-
-
 def test_learned_positions_end_with_a_message_and_sinusoids_do_not_end():
     source = torch.ones(1, 9, dtype=torch.long)
     stack = StackConfig(1, 8, 2, 8)

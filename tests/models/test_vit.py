@@ -7,22 +7,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from polyhead.models.vit import PUBLISHED, PatchEmbed, ViT, ViTConfig, interpolate
+from polyhead.models.vit import PatchEmbed, ViT, ViTConfig, interpolate
 
 STACK = replace(ViTConfig().stack, n_layers=2, d_model=16, n_heads=4, d_ff=32)
-
-
-@pytest.mark.parametrize(
-    ("name", "published"),
-    [
-        ("vit-ti-16", 5_717_416), ("vit-s-16", 22_050_664), ("vit-b-16", 86_567_656),
-        ("vit-b-32", 88_224_232), ("vit-l-16", 304_326_632), ("vit-h-14", 632_045_800),
-    ],
-)  # fmt: skip
-def test_the_published_sizes_have_the_published_numbers_of_parameters(name, published):
-    with torch.device("meta"):
-        model = ViT(PUBLISHED[name])
-    assert sum(p.numel() for p in model.parameters()) == published
 
 
 def test_patches_by_convolution_are_unfold_and_a_linear_layer():
@@ -56,13 +43,6 @@ def test_a_patch_behind_a_stem_sees_beyond_its_edge():
     seen = (images.grad[0, 0] != 0).nonzero()
     assert seen.min(0).values.tolist() == [1, 1]
     assert seen.max(0).values.tolist() == [7, 7]
-
-
-def test_a_stem_that_leaves_nothing_to_cut_is_refused():
-    with pytest.raises(ValueError, match="4 times as small, and patches of 2 x 2 pixels cannot be"):
-        ViTConfig(patch=2, stem=(8, 8))
-    with pytest.raises(ValueError, match=r"stem = \[8, 0\]: expected numbers of channels above 0"):
-        ViTConfig(stem=(8, 0))
 
 
 @pytest.mark.parametrize(("height", "width"), [(225, 224), (224, 230), (8, 224)])

@@ -39,25 +39,3 @@ def share_right(found, batch):
     length = batch.labels.size(1)
     said = F.pad(found.tokens[:, 0], (0, length))[:, :length]
     return (said == batch.labels).all(1).float().mean()
-
-
-def check_histories(model, source, *, steps, leave, rtol=0.0):
-    """Beams change places after every step, sentences leave after one, and each still continues
-    its own history: its logits are those of the whole history, read at once.
-    """
-    state = model.begin(source, width=3, max_length=steps)
-    histories = torch.zeros(len(source), 3, 0, dtype=torch.long)
-    for step in range(steps):
-        last = torch.randint(1, VOCAB, (len(source), 3))
-        histories = torch.cat([histories, last[..., None]], dim=-1)
-        logits = model.step(last, state)
-        for beam in range(3):
-            expected = model(source, histories[:, beam])[:, -1]
-            torch.testing.assert_close(logits[:, beam], expected, rtol=rtol, atol=1e-5)
-        parents = torch.randint(0, 3, (len(source), 3))
-        state.select(parents)
-        histories = histories.take_along_dim(parents[..., None], dim=1)
-        if step == leave:
-            stay = torch.tensor([2, 0])
-            state.keep(stay)
-            source, histories = source[stay], histories[stay]

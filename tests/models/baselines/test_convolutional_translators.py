@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from small_models import BYTENET, CONVS2S, PAD, SOURCE, VOCAB, grown, make
+from small_models import CONVOLUTIONAL as SMALL
 from torch import nn
 from torch.nn import functional as F
-from toy_translator import check_histories, memorise, share_right
+from toy_translator import memorise, share_right
 
 from polyhead.decoding.beam import beam_search
 from polyhead.decoding.config import DecodeConfig
@@ -19,41 +21,13 @@ from polyhead.special_tokens import EOS
 from polyhead.training.losses import TranslationLoss
 from polyhead.viz.capture import translation_maps
 
-PAD, VOCAB = 0, 11
-SOURCE = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 2, PAD, PAD], [9, 2, PAD, PAD, PAD]])
 TARGET = torch.tensor([[1, 5, 6, 7, 3, 3, 4], [1, 9, 10, 3, 5, 6, 7], [1, 4, 4, 8, 9, 3, 8]])
-LENGTHS = (SOURCE != PAD).sum(1)
-CONVS2S = models.ConvS2SConfig(
-    VOCAB, VOCAB, d_embed=6, encoder=((8, 3), (8, 5), (10, 1)), decoder=((8, 3), (10, 2), (10, 1)),
-    d_output=7, dropout=0.0,
-)  # fmt: skip
-BYTENET = models.ByteNetConfig(
-    VOCAB, VOCAB, d_model=16, n_layers=4, decoder_layers=3, max_dilation=4, dropout=0.0
-)
-SMALL = {
-    "convs2s": CONVS2S,
-    "convs2s tied": replace(CONVS2S, d_output=None, positions="sinusoidal", tie=True),
-    "bytenet": BYTENET,
-    "bytenet tied": replace(BYTENET, kernel=5, decoder_kernel=2, a=1.0, b=1, tie=True),
-}
-CLASSES = {models.ConvS2SConfig: models.ConvS2S, models.ByteNetConfig: models.ByteNet}
 
 every = pytest.mark.parametrize("name", SMALL)
 
 
-def make(config):
-    return CLASSES[type(config)](config).eval()
-
-
 def build(name):
     return make(SMALL[name])
-
-
-def grown(model):
-    """Weights of all lengths, and biases that are not zero."""
-    for parameter in model.parameters():
-        parameter.data += 0.1 * torch.randn_like(parameter)
-    return model
 
 
 # --- the formulas ---
@@ -259,22 +233,7 @@ def test_a_source_is_unfolded_to_a_times_its_length_plus_b_columns():
     assert shorter.unfold(SOURCE)[1].sum(1).tolist() == [5, 3, 2]
 
 
-# --- padding and steps ---
-
-
-@every
-def test_padding_changes_nothing(name):
-    model = grown(build(name))
-    wide = F.pad(SOURCE, (0, 3), value=PAD)
-    logits = model(wide, TARGET)
-    for row, n in enumerate(LENGTHS.tolist()):
-        alone = model(SOURCE[row : row + 1, :n], TARGET[row : row + 1])
-        torch.testing.assert_close(logits[row : row + 1], alone, rtol=1e-4, atol=1e-5)
-
-
-@every
-def test_beams_that_change_places_equal_their_histories(name):
-    check_histories(grown(build(name)), SOURCE, steps=12, leave=5, rtol=1e-4)
+# --- steps ---
 
 
 @every

@@ -1,91 +1,31 @@
-"""The recurrent translators: their formulas by hand, teacher forcing, beams, memorising."""
+"""The recurrent translators: their formulas by hand, teacher forcing, memorising."""
 
 import math
 from dataclasses import replace
 
 import pytest
 import torch
+from small_models import LADDER, LENGTHS, PAD, SOURCE, TARGET, VOCAB, D, make, opinionated
+from small_models import RECURRENT as SMALL
 from torch import nn
-from torch.nn import functional as F
-from toy_translator import check_histories, memorise, share_right
+from toy_translator import memorise, share_right
 
 from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import AdditiveLookBack, Recurrence
-from polyhead.models import registry as models
-from polyhead.models.baselines import bahdanau, deep_att, gnmt, luong, seq2seq
+from polyhead.models.baselines import deep_att
 from polyhead.special_tokens import EOS
 from polyhead.training.losses import TranslationLoss
 from polyhead.viz.capture import translation_maps
 
-PAD, VOCAB, D = 0, 11, 8
-SOURCE = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 2, PAD, PAD], [9, 2, PAD, PAD, PAD]])
-TARGET = torch.tensor([[1, 5, 6, 7], [1, 9, 10, 3], [1, 4, 4, 8]])
-LENGTHS = (SOURCE != PAD).sum(1)
-SMALL = {
-    "first": models.Seq2SeqConfig(VOCAB, VOCAB, d_model=D, dropout=0.0),
-    "reversed": models.Seq2SeqConfig(VOCAB, VOCAB, d_model=D, dropout=0.0, reverse_source=True),
-    "everywhere": models.Seq2SeqConfig(
-        VOCAB, VOCAB, cell="gru", d_model=D, d_embed=6, dropout=0.0, n_layers=1,
-        context="everywhere", bidirectional=True,
-    ),
-    "bridge": models.Seq2SeqConfig(
-        VOCAB, VOCAB, cell="lstm", d_model=D, d_embed=6, dropout=0.0, context="everywhere",
-        bridge=True, d_output=5,
-    ),
-    "rnn": models.Seq2SeqConfig(VOCAB, VOCAB, cell="rnn", d_model=D, dropout=0.0),
-    "bahdanau": models.BahdanauConfig(
-        VOCAB, VOCAB, d_model=D, d_encoder=10, d_embed=6, d_output=4, dropout=0.0
-    ),
-    "bahdanau lstm": models.BahdanauConfig(
-        VOCAB, VOCAB, cell="lstm", d_model=D, score="general", dropout=0.0
-    ),
-    "luong dot": models.LuongConfig(VOCAB, VOCAB, d_model=D, score="dot", dropout=0.0),
-    "luong general": models.LuongConfig(VOCAB, VOCAB, d_model=D, d_embed=6, dropout=0.0),
-    "luong unfed": models.LuongConfig(
-        VOCAB, VOCAB, cell="gru", d_model=D, score="additive", input_feeding=False,
-        bidirectional=True, dropout=0.0,
-    ),
-    "luong local_m": models.LuongConfig(
-        VOCAB, VOCAB, d_model=D, attention="local_m", window=1, dropout=0.0, reverse_source=True
-    ),
-    "luong local_m unfed": models.LuongConfig(
-        VOCAB, VOCAB, cell="gru", d_model=D, score="dot", attention="local_m", window=1,
-        input_feeding=False, dropout=0.0,
-    ),
-    "luong local_p": models.LuongConfig(
-        VOCAB, VOCAB, d_model=D, attention="local_p", window=2, dropout=0.0
-    ),
-    "luong local_p unfed": models.LuongConfig(
-        VOCAB, VOCAB, d_model=D, score="additive", attention="local_p", window=2,
-        input_feeding=False, dropout=0.0,
-    ),
-    "deep_att": models.DeepAttConfig(VOCAB, VOCAB, d_model=D, d_embed=6, dropout=0.0),
-    "gnmt past": models.GNMTConfig(VOCAB, VOCAB, d_model=D, n_layers=4, dropout=0.0),
-    "gnmt current": models.GNMTConfig(
-        VOCAB, VOCAB, d_model=D, n_layers=2, query="current", dropout=0.0
-    ),
-}  # fmt: skip
-CLASSES = {family.config: family.model for family in models.FAMILIES.values()}
 ATTENTIVE = [name for name in SMALL if name.split()[0] in ("bahdanau", "luong", "deep_att", "gnmt")]
 
-every = pytest.mark.parametrize("name", SMALL)
 attentive = pytest.mark.parametrize("name", ATTENTIVE)
 
 
 def build(name, **changes):
-    config = replace(SMALL[name], **changes)
-    return CLASSES[type(config)](config).eval()
-
-
-def opinionated(name, **changes):
-    """A model whose weights are so large that whom it looks at matters."""
-    model = build(name, **changes)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(6.0)
-    return model
+    return make(replace(SMALL[name], **changes))
 
 
 # --- the cells ---
@@ -122,7 +62,7 @@ def test_a_fast_forward_layer_is_an_lstm_that_shows_its_gates():
 
 def test_bahdanau_by_hand():
     """One sentence, one word after the other, with torch's GRU cell and sums written out."""
-    model = opinionated("bahdanau")
+    model = opinionated(SMALL["bahdanau"])
     source, target = SOURCE[:1], TARGET[:1]
     encoding = model.encode(source)
     h = encoding.memory.states[0]
@@ -149,7 +89,7 @@ def test_bahdanau_by_hand():
 
 
 def test_luong_with_input_feeding_by_hand():
-    model = opinionated("luong general", n_layers=1)
+    model = opinionated(replace(SMALL["luong general"], n_layers=1))
     source, target = SOURCE[:1], TARGET[:1]
     encoding = model.encode(source)
     h = encoding.memory.states[0]
@@ -171,7 +111,7 @@ def test_luong_with_input_feeding_by_hand():
 @pytest.mark.parametrize("name", ["luong local_m", "luong local_m unfed"])
 def test_luongs_monotonic_attention_sees_the_words_around_the_same_place(name):
     """By gradients: word t depends on h_i for |i - t| ≤ 1 (at most the last words)."""
-    model = opinionated(name)
+    model = opinionated(SMALL[name])
     encoding = model.encode(SOURCE)
     h = encoding.memory.states.detach().requires_grad_()
     encoding = encoding._replace(memory=Memory(h, encoding.memory.mask))
@@ -188,7 +128,7 @@ def test_luongs_monotonic_attention_sees_the_words_around_the_same_place(name):
 
 def test_luongs_predictive_attention_by_hand():
     """Equations 9 and 10, one word after the other, for sentences of five, three and two words."""
-    model = opinionated("luong local_p").requires_grad_(False)
+    model = opinionated(SMALL["luong local_p"]).requires_grad_(False)
     kernel = model.cross_attention.kernel
     memory = model.encode(SOURCE).memory
     s = torch.randn(3, 4, D)
@@ -233,7 +173,7 @@ def test_context_everywhere_is_a_part_of_every_input_and_output():
 
 def test_cho_by_hand():
     """c = tanh(V h_n), s_0 = tanh(V' c), and c in every input and every maxout (A.1, A.2)."""
-    model = opinionated("bridge", cell="gru", n_layers=1)
+    model = opinionated(replace(SMALL["bridge"], cell="gru", n_layers=1))
     source, target = SOURCE[:1], TARGET[:1]
     cell = nn.GRUCell(6 + D, D)
     for ours in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
@@ -265,7 +205,7 @@ def test_a_reversed_source_is_the_reversed_sentence():
 
 
 def test_gnmt_adds_from_the_third_layer_on_and_gives_the_context_to_all_but_the_first():
-    model = opinionated("gnmt current", n_layers=4)
+    model = opinionated(replace(SMALL["gnmt current"], n_layers=4))
     source, target = SOURCE[:1], TARGET[:1]
     x, _ = model.encoder[0].cells(model.embed_source(source))
     x, _ = model.encoder[1].cells(x)
@@ -333,28 +273,12 @@ def test_deep_att_is_initialized_with_open_forget_gates_and_unsaturated_scores()
     assert memory.keys.std() < 0.6  # tanh is steep up to here; with 2 it would saturate
 
 
-# --- padding, steps and teacher forcing ---
+# --- teacher forcing ---
 
 
-@every
-def test_padding_changes_nothing(name):
-    model = build(name)
-    wide = F.pad(SOURCE, (0, 3), value=PAD)
-    logits = model(wide, TARGET)
-    for row, n in enumerate(LENGTHS.tolist()):
-        alone = model(SOURCE[row : row + 1, :n], TARGET[row : row + 1])
-        torch.testing.assert_close(logits[row : row + 1], alone, rtol=0, atol=1e-5)
-
-
-@every
-def test_beams_that_change_places_equal_their_histories(name):
-    model = build(name)
-    check_histories(model, SOURCE, steps=4, leave=1)
-
-
-@every
-def test_without_teacher_forcing_the_model_reads_what_it_said(name):
-    model = build(name, teacher_forcing=0.0).train()
+@pytest.mark.parametrize("config", (SMALL | LADDER).values(), ids=SMALL | LADDER)
+def test_without_teacher_forcing_the_model_reads_what_it_said(config):
+    model = make(replace(config, teacher_forcing=0.0)).train()
     logits = model(SOURCE, TARGET)
     own = torch.cat([TARGET[:, :1], logits.argmax(-1)[:, :-1]], dim=1)
     torch.testing.assert_close(model.eval()(SOURCE, own), logits, rtol=0, atol=1e-5)
@@ -431,49 +355,7 @@ def test_twenty_pairs_are_memorised(name, rate):
     assert share_right(greedy_search(model, batch.source, DecodeConfig(beam=1)), batch) >= 0.9
 
 
-# --- sizes and messages ---
-
-
-def n_parameters(config):
-    with torch.device("meta"):
-        return sum(p.numel() for p in CLASSES[type(config)](config).parameters())
-
-
-def test_published_sizes_are_about_what_their_papers_say():
-    assert n_parameters(seq2seq.PUBLISHED["sutskever"]) == pytest.approx(384e6, rel=0.01)
-    cho = seq2seq.PUBLISHED["cho"]
-    assert (cho.d_model, cho.d_embed, cho.d_output, cho.bridge) == (1000, 100, 500, True)
-    deep = deep_att.PUBLISHED["deep-att"]
-    assert (deep.n_layers, deep.decoder_layers, deep.d_model, deep.d_embed) == (9, 7, 512, 256)
-    with torch.device("meta"):
-        assert CLASSES[type(deep)](deep).w_p.out_features == 1280  # e, and so c
-    wide = gnmt.PUBLISHED["gnmt"]
-    assert (wide.n_layers, wide.d_model) == (8, 1024)
-    assert n_parameters(wide) == pytest.approx(278e6, rel=0.01)  # Shazeer et al. 2017, table 3
-    search = bahdanau.PUBLISHED["rnnsearch-50"]
-    assert (search.d_model, search.d_encoder, search.d_embed, search.d_output) == (
-        1000, 2000, 620, 500,
-    )  # fmt: skip
-    stacked = luong.PUBLISHED["luong"]
-    assert (stacked.n_layers, stacked.d_model, stacked.input_feeding) == (4, 1000, True)
-    local = luong.PUBLISHED["luong-local"]
-    assert local == replace(stacked, attention="local_p", window=10)
-
-
-@pytest.mark.parametrize(
-    ("name", "changes", "message"),
-    [
-        ("first", {"teacher_forcing": 1.5}, "teacher_forcing = 1.5: expected 0 to 1"),
-        ("reversed", {"bidirectional": True}, "reads from both ends already; set one"),
-        ("first", {"d_output": 5}, "d_output = 5: it is the width of a maxout, which only"),
-        ("gnmt past", {"n_layers": 1}, "n_layers = 1: expected at least 2"),
-        ("deep_att", {"decoder_layers": 0}, "decoder_layers = 0: expected at least 1"),
-        ("luong local_m", {"window": 0}, "window = 0: expected at least 1 word to each side"),
-    ],
-)
-def test_impossible_configurations_are_errors_that_say_so(name, changes, message):
-    with pytest.raises(ValueError, match=message):
-        replace(SMALL[name], **changes)
+# --- messages ---
 
 
 def test_a_tied_output_layer_must_be_as_wide_as_a_word():
