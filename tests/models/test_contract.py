@@ -129,7 +129,7 @@ def test_its_weights_can_be_saved_and_loaded(name, tmp_path):
 @every
 def test_every_parameter_learns(name):
     model = build(name).train()
-    said = outputs(model, *CASES[name].inputs(2))
+    said = outputs(model, *CASES[name].inputs(8))  # enough words for every expert
     sum(part.square().sum() for part in said if part.requires_grad).backward()
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
 
