@@ -350,7 +350,7 @@ def test_weights_that_do_not_fit_are_named():
     with raises(CheckpointError, "unknown_weight", "more"):
         require_fit({"weight": weight, "bias": bias, "more": bias}, model)
     with raises(CheckpointError, "unknown_weight", "rotary.weight"):
-        gpt2.from_hf({"transformer.rotary.weight": torch.ones(1)}, GPTConfig())
+        gpt2.WEIGHTS.to_ours({"transformer.rotary.weight": torch.ones(1)})
 
 
 def test_old_files_with_greek_names_and_without_a_prefix_are_read():

@@ -72,7 +72,7 @@ class Architecture:
 
 GPT2 = Architecture(
     "GPT2LMHeadModel", "gpt2", "gpt", "transformer.h.",
-    gpt2.config_from_hf, gpt2.from_hf,
+    gpt2.config_from_hf, lambda state, config: gpt2.WEIGHTS.to_ours(state, tie=config.tie),
     gpt2.config_to_hf, lambda weights, _: gpt2.WEIGHTS.to_theirs(weights),
     special_ids=ids.gpt2_ids, generation=gpt2.generation,
 )  # fmt: skip
@@ -99,7 +99,7 @@ BERT_ENCODER = Architecture(
 )  # fmt: skip
 ELECTRA_GENERATOR = Architecture(
     "ElectraForMaskedLM", "electra", "bert", "generator_predictions.",
-    half_from_hf, hf_electra.masked_lm_from_hf,
+    half_from_hf, lambda state, config: hf_electra.MASKED_LM.to_ours(state, tie=config.tie),
     half_to_hf, lambda weights, _: hf_electra.MASKED_LM.to_theirs(weights),
 )  # fmt: skip
 ELECTRA_ENCODER = Architecture(

@@ -17,49 +17,32 @@ from torch import Tensor
 from polyhead.convert import hf_bert as bert
 from polyhead.convert.hf_bert import BUFFERS, encoder_names
 from polyhead.convert.reader import GENERATOR
-from polyhead.convert.weight_names import Weights, WeightTable, whole
+from polyhead.convert.weight_names import TABLES, Weights, WeightTable, whole
 from polyhead.errors import CheckpointError
 from polyhead.models.bert import BERTConfig
 from polyhead.models.electra import ElectraConfig
 
+NAMES = TABLES["electra"]
 MASKED_LM = WeightTable(
-    encoder_names("encoder", "electra")
-    | {
-        "transform.0": "generator_predictions.dense",
-        "transform.2": "generator_predictions.LayerNorm",
-        "to_logits": "generator_lm_head",
-    },
+    encoder_names("encoder", "electra") | NAMES["masked_lm"],
     ignored=BUFFERS,
+    tied="generator_lm_head.weight",
 )
 DISCRIMINATOR = WeightTable(
-    encoder_names("discriminator", "electra")
-    | {
-        "spot.0": "discriminator_predictions.dense",
-        "spot.2": "discriminator_predictions.dense_prediction",
-    },
-    ignored=BUFFERS,
+    encoder_names("discriminator", "electra") | NAMES["discriminator"], ignored=BUFFERS
 )
 CLASSIFIER = WeightTable(
-    encoder_names("encoder", "electra")
-    | {"pool.1": "classifier.dense", "to_logits": "classifier.out_proj"},
+    encoder_names("encoder", "electra") | NAMES["classifier"],
     prefix="electra.",
     ignored=(*BUFFERS, "discriminator_predictions."),
 )
-DEFAULTS = bert.DEFAULTS | {
-    "embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024,
-}  # fmt: skip
 SHARED = {"none": (), "embeddings": ("embed.",), "all": ("",)}  # by both encoders
-
-
-def masked_lm_from_hf(state: Mapping[str, Tensor], config: BERTConfig) -> Weights:
-    """Return the weights of ElectraForMaskedLM as those of a `BERT`."""
-    return MASKED_LM.to_ours(state, ("generator_lm_head.weight",) if config.tie else ())
 
 
 def from_hf(state: Mapping[str, Tensor], config: ElectraConfig) -> Weights:
     """Return the weights of both halves as those of `Electra`; shared ones are the generator's."""
     generator, discriminator = split(state, GENERATOR)
-    first = masked_lm_from_hf(generator, config.generator)
+    first = MASKED_LM.to_ours(generator, tie=config.generator.tie)
     second = DISCRIMINATOR.to_ours(discriminator)
     shared = tuple(f"discriminator.{part}" for part in SHARED[config.sharing])
     own = {name: tensor for name, tensor in second.items() if not name.startswith(shared)}
@@ -86,7 +69,7 @@ def split(state: Mapping[str, Tensor], prefix: str) -> tuple[Weights, Weights]:
 
 def half_from_hf(values: Mapping[str, Any]) -> BERTConfig:
     """Return the configuration of one half from the contents of its config.json."""
-    values = {**DEFAULTS, **values}
+    values = {**NAMES["defaults"], **values}
     return replace(bert.config_from_hf(values), d_embed=whole(values, "embedding_size"))
 
 

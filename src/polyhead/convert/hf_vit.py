@@ -9,15 +9,15 @@ from typing import Any
 
 from torch import Tensor
 
-from polyhead.convert.hf_bert import STACK
 from polyhead.convert.pixels import MEAN, STD, TO_ONE
 from polyhead.convert.weight_names import (
+    TABLES,
     Weights,
     WeightTable,
+    known_values,
     n_classes,
     read_fields,
-    require,
-    require_classic,
+    require_exportable,
     whole,
     write_fields,
 )
@@ -25,60 +25,10 @@ from polyhead.errors import CheckpointError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.vit import ViTConfig
 
-HF = WeightTable(
-    {
-        "class_token": "vit.embeddings.cls_token",
-        "positions.table.weight": "vit.embeddings.position_embeddings",
-        "embed.project": "vit.embeddings.patch_embeddings.projection",
-        "stack.blocks.{}.self_residual.norm": "vit.encoder.layer.{}.layernorm_before",
-        "stack.blocks.{}.self_attention.w_q": "vit.encoder.layer.{}.attention.attention.query",
-        "stack.blocks.{}.self_attention.w_k": "vit.encoder.layer.{}.attention.attention.key",
-        "stack.blocks.{}.self_attention.w_v": "vit.encoder.layer.{}.attention.attention.value",
-        "stack.blocks.{}.self_attention.w_o": "vit.encoder.layer.{}.attention.output.dense",
-        "stack.blocks.{}.feed_residual.norm": "vit.encoder.layer.{}.layernorm_after",
-        "stack.blocks.{}.feed_forward.w_1": "vit.encoder.layer.{}.intermediate.dense",
-        "stack.blocks.{}.feed_forward.w_2": "vit.encoder.layer.{}.output.dense",
-        "stack.norm": "vit.layernorm",
-        "to_logits": "classifier",
-    },
-    aliases={
-        "stack.blocks.{}.self_residual.norm": "vit.layers.{}.layernorm_before",
-        "stack.blocks.{}.self_attention.w_q": "vit.layers.{}.attention.q_proj",
-        "stack.blocks.{}.self_attention.w_k": "vit.layers.{}.attention.k_proj",
-        "stack.blocks.{}.self_attention.w_v": "vit.layers.{}.attention.v_proj",
-        "stack.blocks.{}.self_attention.w_o": "vit.layers.{}.attention.o_proj",
-        "stack.blocks.{}.feed_residual.norm": "vit.layers.{}.layernorm_after",
-        "stack.blocks.{}.feed_forward.w_1": "vit.layers.{}.mlp.fc1",
-        "stack.blocks.{}.feed_forward.w_2": "vit.layers.{}.mlp.fc2",
-    },
-    ignored=("vit.pooler.dense.",),
-)
-TIMM = WeightTable(
-    {
-        "class_token": "cls_token",
-        "positions.table.weight": "pos_embed",
-        "embed.project": "patch_embed.proj",
-        "stack.blocks.{}.self_residual.norm": "blocks.{}.norm1",
-        "stack.blocks.{}.self_attention.w_q": "blocks.{}.attn.qkv.0",
-        "stack.blocks.{}.self_attention.w_k": "blocks.{}.attn.qkv.1",
-        "stack.blocks.{}.self_attention.w_v": "blocks.{}.attn.qkv.2",
-        "stack.blocks.{}.self_attention.w_o": "blocks.{}.attn.proj",
-        "stack.blocks.{}.feed_residual.norm": "blocks.{}.norm2",
-        "stack.blocks.{}.feed_forward.w_1": "blocks.{}.mlp.fc1",
-        "stack.blocks.{}.feed_forward.w_2": "blocks.{}.mlp.fc2",
-        "stack.norm": "norm",
-        "to_logits": "head",
-    },
-    fused=".qkv",
-)
+NAMES, STACK = TABLES["vit"], TABLES["bert"]["stack"]
+HF = WeightTable(NAMES["weights"], aliases=NAMES["aliases"], ignored=("vit.pooler.dense.",))
+TIMM = WeightTable(TABLES["timm"]["weights"], fused=".qkv")
 BATCH_AXES = {"class_token": 2, "positions.table.weight": 1}  # axes of size 1 that theirs have
-DEFAULTS: dict[str, Any] = {
-    "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
-    "intermediate_size": 3072, "hidden_act": "gelu", "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-12, "image_size": 224,
-    "patch_size": 16, "num_channels": 3,
-}  # fmt: skip
-ONLY = {"qkv_bias": True}
 BICUBIC = 3  # their number for how we resize
 
 
@@ -102,8 +52,7 @@ def to_theirs(weights: Mapping[str, Tensor], table: WeightTable) -> Weights:
 
 def config_from_hf(values: Mapping[str, Any]) -> ViTConfig:
     """Return our configuration from the contents of their config.json."""
-    require(values, ONLY)
-    values = {**DEFAULTS, **values}
+    values = known_values(values, "vit")
     height, width = _two(values, "image_size")
     patch, other = _two(values, "patch_size")
     if patch != other:
@@ -123,13 +72,7 @@ def config_from_hf(values: Mapping[str, Any]) -> ViTConfig:
 
 def config_to_hf(config: ViTConfig) -> dict[str, Any]:
     """Return the contents of a config.json for ViTForImageClassification."""
-    require_plain(config)
-    if config.pooling != "class":
-        raise CheckpointError(
-            f'pooling = "{config.pooling}": their ViT reads its result from a class token, so this '
-            "one cannot be written as theirs",
-            "not_exportable",
-        )
+    require_plain(config, {"pooling": (config.pooling, "class")})
     return {
         "image_size": [config.height, config.width],
         "patch_size": config.patch,
@@ -153,15 +96,10 @@ def pixels_to_hf(config: ViTConfig) -> dict[str, Any]:
     }
 
 
-def require_plain(config: ViTConfig) -> None:
-    """Refuse what neither of the two libraries has in a ViT."""
-    require_classic(config.stack, norm="pre", positions="learned", own=config.positions)
-    if config.stem:
-        raise CheckpointError(
-            f"stem = {list(config.stem)}: their ViT has no convolutions before its patches, so "
-            "this one cannot be written as theirs",
-            "not_exportable",
-        )
+def require_plain(config: ViTConfig, others: Mapping[str, tuple[object, object]]) -> None:
+    """Refuse what neither of the two libraries has in a ViT, and `others`: our value and theirs."""
+    plain = {"positions": (config.positions, "learned"), "stem": (config.stem, ())}
+    require_exportable(config.stack, "pre", {**plain, **others})
 
 
 def _two(values: Mapping[str, Any], name: str) -> tuple[int, int]:

@@ -15,11 +15,13 @@ from torch import Tensor
 
 from polyhead.convert.special_ids import SpecialIds
 from polyhead.convert.weight_names import (
+    TABLES,
     Weights,
     WeightTable,
+    known_values,
     read_fields,
     require,
-    require_classic,
+    require_exportable,
     whole,
     write_fields,
 )
@@ -27,74 +29,21 @@ from polyhead.errors import CheckpointError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import TransformerConfig
 
-FIELDS = {
-    "source_vocab": "vocab_size",
-    "target_vocab": "decoder_vocab_size",
-    "pad": "pad_token_id",
-    "max_length": "max_position_embeddings",
-}
-STACK = {  # the encoder's; the decoder may differ only in its depth
-    "d_model": "d_model",
-    "n_layers": "encoder_layers",
-    "n_heads": "encoder_attention_heads",
-    "d_ff": "encoder_ffn_dim",
-    "activation": "activation_function",
-    "dropout": "dropout",
-    "attention_dropout": "attention_dropout",
-    "activation_dropout": "activation_dropout",
-}
-SIDE = {
-    "self_attention.w_q": "self_attn.q_proj",
-    "self_attention.w_k": "self_attn.k_proj",
-    "self_attention.w_v": "self_attn.v_proj",
-    "self_attention.w_o": "self_attn.out_proj",
-    "self_residual.norm": "self_attn_layer_norm",
-    "feed_forward.w_1": "fc1",
-    "feed_forward.w_2": "fc2",
-    "feed_residual.norm": "final_layer_norm",
-}
-CROSS = {
-    "cross_attention.w_q": "encoder_attn.q_proj",
-    "cross_attention.w_k": "encoder_attn.k_proj",
-    "cross_attention.w_v": "encoder_attn.v_proj",
-    "cross_attention.w_o": "encoder_attn.out_proj",
-    "cross_residual.norm": "encoder_attn_layer_norm",
-}
+NAMES = TABLES["marian"]  # `stack` is the encoder's; the decoder may differ only in its depth
+SIDES = {"encoder": NAMES["block"], "decoder": NAMES["block"] | NAMES["cross"]}
 BLOCKS = {
-    **{f"encoder.blocks.{{}}.{o}": f"model.encoder.layers.{{}}.{t}" for o, t in SIDE.items()},
-    **{
-        f"decoder.blocks.{{}}.{o}": f"model.decoder.layers.{{}}.{t}"
-        for o, t in (SIDE | CROSS).items()
-    },
+    f"{side}.blocks.{{}}.{ours}": f"model.{side}.layers.{{}}.{theirs}"
+    for side, names in SIDES.items()
+    for ours, theirs in names.items()
 }
 Tie = Literal["none", "target", "all"]
-EMBEDDINGS: dict[Tie, dict[str, str]] = {  # what is stored once, under which name
-    "all": {"embed_source.tokens": "model.shared"},
-    "target": {
-        "embed_source.tokens": "model.encoder.embed_tokens",
-        "embed_target.tokens": "model.decoder.embed_tokens",
-    },
-    "none": {
-        "embed_source.tokens": "model.encoder.embed_tokens",
-        "embed_target.tokens": "model.decoder.embed_tokens",
-        "to_logits": "lm_head",
-    },
-}
 COPIES = ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head")
 BIAS, OUR_BIAS = "final_logits_bias", "to_logits.bias"
 WRITERS = (".w_o", ".w_2", ".norm")  # modules whose output is the residual stream
-DEFAULTS: dict[str, Any] = {
-    "vocab_size": 58101, "max_position_embeddings": 1024, "encoder_layers": 12,
-    "encoder_ffn_dim": 4096, "encoder_attention_heads": 16, "decoder_layers": 12,
-    "decoder_ffn_dim": 4096, "decoder_attention_heads": 16, "activation_function": "gelu",
-    "d_model": 1024, "dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0,
-    "scale_embedding": False, "pad_token_id": 58100, "share_encoder_decoder_embeddings": True,
-    "tie_word_embeddings": True,
-}  # fmt: skip
 
 
 def _names(tie: Tie) -> WeightTable:
-    names = BLOCKS | EMBEDDINGS[tie]
+    names = BLOCKS | NAMES["embeddings"][tie]  # what is stored once, under which name
     copies = [f"{name}.weight" for name in COPIES if name not in names.values()]
     return WeightTable(names, ignored=(BIAS, "embed_positions.weight", *copies))
 
@@ -144,7 +93,7 @@ def _permuted(weights: Mapping[str, Tensor], order: Int[Tensor, "d_model"]) -> W
 
 def config_from_hf(values: Mapping[str, Any]) -> TransformerConfig:
     """Return our configuration from the contents of their config.json."""
-    values = {**DEFAULTS, **values}
+    values = known_values(values, "marian")
     heads, d_ff = whole(values, "encoder_attention_heads"), whole(values, "encoder_ffn_dim")
     same = {"scale_embedding": True, "decoder_attention_heads": heads, "decoder_ffn_dim": d_ff}
     require(values, same)
@@ -156,9 +105,9 @@ def config_from_hf(values: Mapping[str, Any]) -> TransformerConfig:
         )
     if values.get("decoder_vocab_size") is None:
         values["decoder_vocab_size"] = values["vocab_size"]
-    stack, n_layers = read_fields(values, STACK), whole(values, "decoder_layers")
+    stack, n_layers = read_fields(values, NAMES["stack"]), whole(values, "decoder_layers")
     return TransformerConfig(
-        **read_fields(values, FIELDS),
+        **read_fields(values, NAMES["fields"]),
         tie="all" if shared else "target" if tied else "none",
         stack=StackConfig(norm="post", **stack),
         decoder_layers=None if n_layers == stack["n_layers"] else n_layers,
@@ -169,16 +118,11 @@ def config_from_hf(values: Mapping[str, Any]) -> TransformerConfig:
 def config_to_hf(config: TransformerConfig) -> dict[str, Any]:
     """Return the contents of a config.json for MarianMTModel."""
     stack = config.stack
+    others = {"positions": (config.positions, "sinusoidal"), "norm_eps": (stack.norm_eps, 1e-5)}
     for part in (config.encoder_stack, stack):
-        require_classic(part, norm="post", positions="sinusoidal", own=config.positions)
-    if stack.norm_eps != 1e-5:
-        raise CheckpointError(
-            f"norm_eps = {stack.norm_eps}: Marian's is always 1e-05, so this model cannot be "
-            "written as one",
-            "not_exportable",
-        )
+        require_exportable(part, "post", others)
     layers = stack.n_layers if config.decoder_layers is None else config.decoder_layers
-    sizes = write_fields(config, FIELDS) | write_fields(stack, STACK)
+    sizes = write_fields(config, NAMES["fields"]) | write_fields(stack, NAMES["stack"])
     return sizes | {
         "decoder_layers": layers,
         "decoder_ffn_dim": stack.d_ff,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from polyhead.convert.hf_vit import require_plain
 from polyhead.convert.pixels import MEAN, STD
-from polyhead.convert.weight_names import THEIR_ACTIVATIONS, require, whole
+from polyhead.convert.weight_names import THEIR_ACTIVATIONS, activation, require, whole
 from polyhead.errors import CheckpointError
 from polyhead.layers.feed_forward import Activation
 from polyhead.layers.transformer_stack import StackConfig
@@ -81,7 +81,7 @@ def config_from_timm(values: Mapping[str, Any], shapes: Shapes) -> ViTConfig:
             dropout=0.0,
             norm="pre",
             norm_eps=NORM_EPS,
-            activation=_activation(arguments),
+            activation=activation({"act_layer": "gelu"} | arguments, "act_layer", ACTIVATIONS),
         ),
     )
 
@@ -98,13 +98,7 @@ def options(values: Mapping[str, Any], shapes: Shapes) -> dict[str, Any]:
 
 def config_to_timm(config: ViTConfig) -> dict[str, Any]:
     """Return the contents of a config.json for timm."""
-    require_plain(config)
-    if config.stack.norm_eps != NORM_EPS:
-        raise CheckpointError(
-            f"norm_eps = {config.stack.norm_eps}: that of timm's ViT is always {NORM_EPS}, so this "
-            "one cannot be written as theirs",
-            "not_exportable",
-        )
+    require_plain(config, {"norm_eps": (config.stack.norm_eps, NORM_EPS)})
     arguments = _sizes(config) | {"num_heads": config.stack.n_heads}
     if config.pooling == "mean":
         arguments |= ONLY["mean"]
@@ -154,17 +148,6 @@ def _pooling(values: Mapping[str, Any], shapes: Shapes) -> Literal["class", "mea
     pooling: Literal["class", "mean"] = "mean" if mean else "class"
     require(values, ONLY[pooling])
     return pooling
-
-
-def _activation(arguments: Mapping[str, Any]) -> Activation:
-    given = arguments.get("act_layer", "gelu")
-    if given not in ACTIVATIONS:
-        raise CheckpointError(
-            f"config.json: model_args.act_layer = {given!r} is not known here; there are "
-            f"{', '.join(ACTIVATIONS)}",
-            "unsupported_config_value",
-        )
-    return ACTIVATIONS[given]
 
 
 def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:

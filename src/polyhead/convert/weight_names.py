@@ -1,17 +1,15 @@
-"""Names of weights and of configuration values, ours and theirs.
+"""Names of weights and of configuration values, ours and theirs; the tables are in names.toml.
 
-A `WeightTable` has a row for every module, ours first; {} stands for the number of a layer:
-
-    {"stack.blocks.{}.self_attention.w_q": "encoder.layer.{}.attention.self.query", …}
-
-Weights and biases follow their module. The values of config.json have tables too (`read_fields`), a
-row for every field of our configuration. Everything that comes from a file is checked before it is
-used.
+A `WeightTable` has a row for every module, ours first; weights and biases follow their module. The
+values of config.json have tables too (`read_fields`), a row for every field of our configuration.
+Everything that comes from a file is checked before it is used.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any
 
 import torch
@@ -24,6 +22,7 @@ from polyhead.layers.transformer_stack import StackConfig
 Weights = dict[str, Tensor]
 Names = Mapping[str, str]
 
+TABLES = tomllib.loads(files(__package__).joinpath("names.toml").read_text(encoding="utf-8"))
 LAYER = re.compile(r"\b(blocks|layers|layer|h)\.(\d+)\.")
 OLD_LEAVES = {"gamma": "weight", "beta": "bias"}  # of norms in old files
 ONE_OF_MANY = "single_label_classification"
@@ -46,6 +45,7 @@ class WeightTable:
     aliases: further names of theirs, which are read and not written.
     prefix: start of their names, which some files lack.
     ignored: parts of names of theirs that have no counterpart here.
+    tied: their output layer's weight, which has no counterpart if it is that of the embedding.
     fused: end of their modules that hold W_q, W_k and W_v below each other; the rows of `names`
         call these `.0`, `.1` and `.2`.
     transposed: ends of their matrices that are stored as (in, out).
@@ -55,16 +55,18 @@ class WeightTable:
     aliases: Names = field(default_factory=dict)
     prefix: str = ""
     ignored: tuple[str, ...] = ()
+    tied: str | None = None
     fused: str | None = None
     transposed: tuple[str, ...] = ()
 
-    def to_ours(self, state: Mapping[str, Tensor], ignored: tuple[str, ...] = ()) -> Weights:
-        """Return their tensors under our names; `ignored`: more names without a counterpart."""
+    def to_ours(self, state: Mapping[str, Tensor], *, tie: bool = False) -> Weights:
+        """Return their tensors under our names."""
+        ignored = (*self.ignored, self.tied) if tie and self.tied else self.ignored
         pairs = [*self.names.items(), *self.aliases.items()]
         table = {theirs: ours for ours, theirs in pairs}
         converted: Weights = {}
         for name, tensor in state.items():
-            if any(part in name for part in (*self.ignored, *ignored)):
+            if any(part in name for part in ignored):
                 continue
             turned = tensor.t() if name.endswith(self.transposed) else tensor
             module, _, leaf = name.rpartition(".")
@@ -128,33 +130,34 @@ def require_fit(converted: Mapping[str, Tensor], model: nn.Module) -> None:
 
 def whole(values: Mapping[str, Any], name: str) -> int:
     """Return a whole number of a foreign configuration."""
-    value = values.get(name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise CheckpointError(
-            f"config.json: {name} = {value!r}: expected a whole number", "invalid_config_value"
-        )
-    return value
+    return int(_number(values, name, int, "a whole number"))
 
 
 def real(values: Mapping[str, Any], name: str) -> float:
     """Return a number of a foreign configuration."""
+    return float(_number(values, name, int | float, "a number"))
+
+
+def _number(values: Mapping[str, Any], name: str, kind: Any, expected: str) -> Any:
     value = values.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, kind) or isinstance(value, bool):
         raise CheckpointError(
-            f"config.json: {name} = {value!r}: expected a number", "invalid_config_value"
+            f"config.json: {name} = {value!r}: expected {expected}", "invalid_config_value"
         )
-    return float(value)
+    return value
 
 
-def activation(values: Mapping[str, Any], name: str) -> Activation:
+def activation(
+    values: Mapping[str, Any], name: str, known: Mapping[str, Activation] = ACTIVATIONS
+) -> Activation:
     """Return our name of an activation function."""
-    value = values.get(name)
-    if value not in ACTIVATIONS:
+    value: Any = values.get(name)
+    if value not in known:
         raise CheckpointError(
-            f"config.json: {name} = {value!r} is unknown; expected one of {', '.join(ACTIVATIONS)}",
+            f"config.json: {name} = {value!r} is unknown; expected one of {', '.join(known)}",
             "unsupported_config_value",
         )
-    return ACTIVATIONS[value]
+    return known[value]
 
 
 def n_classes(values: Mapping[str, Any]) -> int:
@@ -184,24 +187,30 @@ def write_fields(config: object, table: Names) -> dict[str, Any]:
     return {table[ours]: value for ours, value in values.items()}
 
 
-def require_classic(stack: StackConfig, *, norm: str, positions: str, own: str) -> None:
-    """Refuse to write a model that theirs could not express. `own` is our kind of positions."""
-    theirs = {
-        "norm": norm, "score": "scaled_dot", "attention": "full", "reversible": False,
-        "positions": positions, "experts": 0,
+def require_exportable(
+    stack: StackConfig, norm: str, others: Mapping[str, tuple[object, object]]
+) -> None:
+    """Refuse to write a model that theirs cannot express; `others`: our value and theirs."""
+    values = {
+        "norm": (stack.norm, norm), "score": (stack.score, "scaled_dot"),
+        "attention": (stack.attention, "full"), "reversible": (stack.reversible, False),
+        "experts": (stack.experts.n, 0), **others,
     }  # fmt: skip
-    ours = {
-        "norm": stack.norm, "score": stack.score, "attention": stack.attention,
-        "reversible": stack.reversible, "positions": own, "experts": stack.experts.n,
-    }  # fmt: skip
-    wanting = {name: value for name, value in theirs.items() if ours[name] != value}
-    for name, value in wanting.items():
-        like = " and ".join(f"{other} = {wanted!r}" for other, wanted in wanting.items())
+    wanting = {name: pair for name, pair in values.items() if pair[0] != pair[1]}
+    if wanting:
+        ours = ", ".join(f"{name} = {own!r}" for name, (own, _) in wanting.items())
+        theirs = " and ".join(f"{name} = {wanted!r}" for name, (_, wanted) in wanting.items())
         raise CheckpointError(
-            f"{name} = {ours[name]!r}: the target's model of this family has only {value!r}. "
-            f"Retrain with {like} to export it.",
+            f"{ours}: the target's model of this family has only {theirs}. Retrain with that to "
+            "export it.",
             "not_exportable",
         )
+
+
+def known_values(values: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return the values of a config.json with the defaults; raises if our model cannot be it."""
+    require(values, TABLES[kind].get("only", {}))
+    return {**TABLES[kind]["defaults"], **values}
 
 
 def require(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
