@@ -9,7 +9,7 @@ one label for each text or image.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -27,9 +27,9 @@ from polyhead.cost.formulas import (
     memory_projection,
     output_layer,
     product,
+    reversible_cost,
     stack_cost,
 )
-from polyhead.cost.reversible_formulas import reversible_cost
 from polyhead.errors import ConfigError
 from polyhead.layers.cross_entropy import CHUNK
 from polyhead.models.bert import BERT, BERTConfig
@@ -65,13 +65,6 @@ PARTS: dict[Task, dict[str, str]] = {  # module paths, and the part that they be
 }  # fmt: skip
 
 
-class PerToken(NamedTuple):
-    """Training FLOPs caused by one source token and by one target token."""
-
-    source: float
-    target: float
-
-
 @dataclass(frozen=True)
 class CostBreakdown:
     """FLOPs and memory of each part, in the order of the model's figure.
@@ -94,10 +87,10 @@ class CostBreakdown:
         return sum(self.parts.values(), start=Cost())
 
     @property
-    def per_token(self) -> PerToken:
+    def per_token(self) -> tuple[float, float]:
         """Training FLOPs caused by one source token and by one target token."""
         source = self.source_flops / max(1, self.shape.source_positions)
-        return PerToken(source, (self.total.training - self.source_flops) / self.shape.positions)
+        return source, (self.total.training - self.source_flops) / self.shape.positions
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ Paths are measured: `layers_until_reached` stacks layers until a gradient arrive
 """
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 
 import torch
@@ -65,14 +66,6 @@ class ConvolutionLayer(nn.Module):
         return self.convolve(F.pad(x.transpose(1, 2), (self.past, 0))).transpose(1, 2)
 
 
-def receptive_field(kernel: int, n_layers: int, *, dilated: bool) -> int:
-    """Return the positions that the top of a stack of convolutions sees: 1 + (k - 1) Σ dilations.
-
-    Contiguous layers add k - 1 each. With dilations 1, k, k², … it is k^layers: no position twice.
-    """
-    return kernel**n_layers if dilated else 1 + (kernel - 1) * n_layers
-
-
 def layers_to_see(n: int, kernel: int, *, dilated: bool) -> int:
     """Return the number of convolutions until the last of n positions depends on the first."""
     if not dilated:
@@ -86,9 +79,7 @@ def layers_to_see(n: int, kernel: int, *, dilated: bool) -> int:
 def layers_until_reached(
     layer: Callable[[int], Layer], n: int, d_model: int, *, most: int = 1000
 ) -> int:
-    """Return the number of layers until the last position depends on the first.
-
-    layer: makes the i-th layer.
+    """Return the number of layers until the last position depends on the first; `layer` makes one.
 
     Depends means that the gradient is not exactly zero. In double precision, for it may be tiny.
     """
@@ -109,27 +100,13 @@ def sequential_steps(layer: Layer, n: int, d_model: int) -> int:
     return graph_depth(layer(x))
 
 
-def exponent(
-    sizes: Sequence[int | float], values: Sequence[int | float], *, larger: int | None = None
-) -> float:
-    """Return the exponent of a power law through the `larger` last points."""
-    return fit(sizes, values, larger=larger)[0]
-
-
-def fit(
-    sizes: Sequence[int | float], values: Sequence[int | float], *, larger: int | None = None
-) -> tuple[float, float]:
-    """Return exponent and R² of the power law through the `larger` last points; all if not given.
+def fit(sizes: Sequence[int | float], values: Sequence[int | float]) -> tuple[float, float]:
+    """Return exponent and R² of the power law through these points.
 
     R² is the part of the values' variation (of their logarithms) that the law explains.
     """
-    count = min(larger or len(sizes), len(sizes))
-    if count < 2 or len(sizes) != len(values) or min(*sizes, *values) <= 0:
+    if len(sizes) < 2 or len(sizes) != len(values) or min(*sizes, *values) <= 0:
         raise ValueError(f"a power law needs two or more positive points, got {list(values)}")
-    x = torch.tensor(sizes[-count:], dtype=torch.float64).log()
-    y = torch.tensor(values[-count:], dtype=torch.float64).log()
-    slope = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
-    rest = ((y - y.mean() - slope * (x - x.mean())) ** 2).sum()
-    whole = ((y - y.mean()) ** 2).sum()
-    explained = 1.0 - (rest / whole).item() if whole > 0 else 1.0
-    return slope.item(), explained
+    x, y = ([math.log(number) for number in numbers] for numbers in (sizes, values))
+    explained = statistics.correlation(x, y) ** 2 if len(set(y)) > 1 else 1.0
+    return statistics.linear_regression(x, y).slope, explained

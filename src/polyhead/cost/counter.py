@@ -19,12 +19,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from polyhead.cost.breakdown import n_masked
-from polyhead.cost.formulas import FLOAT, Cost, Shape
+from polyhead.cost.formulas import Cost, Shape, output_layer
 from polyhead.errors import ConfigError
 from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.models.registry import FAMILIES, Task
 
 TOKEN = 1  # any id that is not padding
+FUSED: tuple[Task, ...] = ("translation", "language_modeling", "masked_lm")  # output layer and loss
 MAX_PARAMETERS = 200_000_000  # of a model that is built to be measured
 MAX_FLOPS = 2e11  # to compute, by the rule of 6 for each parameter and position
 
@@ -114,12 +115,15 @@ def measure(family: str, config: Any, shape: Shape, *, masked_share: float) -> C
             saved = [saved_bytes(step.loss, model.parameters()) for step in (single, double)]
         except ValueError as error:  # such as a sentence beyond the last position
             raise ConfigError(f"length {shape.length}: {error}", "length_too_long") from None
-    per_sentence = saved[1] - saved[0]
-    fused = _saved_by_fused_loss(task, model, shape, masked_share)
+    fused = 0  # the gradients of its input and weight, which no hook sees
+    if task in FUSED:
+        vocab, d_model = model.to_logits.weight.shape
+        n = n_masked(shape, masked_share) if task == "masked_lm" else shape.positions
+        fused = output_layer(n, d_model, vocab).saved
     return Cost(
         forward * shape.batch,
         (training - forward) * shape.batch,
-        saved[0] + per_sentence * (shape.batch - 1) + fused,
+        saved[0] + (saved[1] - saved[0]) * (shape.batch - 1) + fused,
     )
 
 
@@ -136,46 +140,28 @@ def _training_step(
     """Return what a model with this task computes in training, for a batch of equal tokens."""
     ids = torch.full((shape.batch, shape.length), TOKEN)
     n = n_masked(shape, masked_share)
-    if task == "image_classification":
-        images = torch.zeros(shape.batch, config.channels, config.height, config.width)
-        return TrainingStep(lambda: model(images), lambda: model(images).log_softmax(-1).sum())
-    if task == "text_classification":
-        return TrainingStep(lambda: model(ids), lambda: model(ids).log_softmax(-1).sum())
-    if task == "replaced_token":
-        chosen = (torch.arange(ids.numel()) < n).view(ids.shape)
-        return TrainingStep(
-            lambda: model(ids, ids, chosen), lambda: _electra_loss(model, ids, chosen)
-        )
-    if task == "masked_lm":
-        positions = torch.arange(n)
-        return _fused(model, lambda: model.transform(model.hidden(ids, only=positions)))
-    if task == "translation":
-        source = torch.full((shape.batch, shape.source), TOKEN)
-        return _fused(model, lambda: model.hidden(source, ids).flatten(0, 1))
-    return _fused(model, lambda: model.hidden(ids).flatten(0, 1))
 
+    def hidden() -> Tensor:
+        if task == "masked_lm":
+            return model.transform(model.hidden(ids, only=torch.arange(n)))
+        source = [torch.full((shape.batch, shape.source), TOKEN)] if task == "translation" else []
+        return model.hidden(*source, ids).flatten(0, 1)
 
-def _fused(model: Any, hidden: Callable[[], Tensor]) -> TrainingStep:
-    """Return the step of a model whose output layer is fused with its loss."""
-    layer = model.to_logits
-
-    def loss() -> Tensor:
-        h = hidden()
+    def fused_loss() -> Tensor:
+        h, layer = hidden(), model.to_logits
         return linear_cross_entropy(h, layer.weight, layer.bias, torch.full((len(h),), TOKEN))
 
-    return TrainingStep(lambda: layer(hidden()[None]), loss)
+    def electra_loss() -> Tensor:
+        output = model(*inputs)
+        loss: Tensor = output.generated.log_softmax(-1).sum() + output.suspicion.sigmoid().sum()
+        return loss
 
-
-def _electra_loss(model: Any, ids: Tensor, chosen: Tensor) -> Tensor:
-    output = model(ids, ids, chosen)
-    loss: Tensor = output.generated.log_softmax(-1).sum() + output.suspicion.sigmoid().sum()
-    return loss
-
-
-def _saved_by_fused_loss(task: Task, model: Any, shape: Shape, masked_share: float) -> int:
-    """Return the bytes of the gradients of its input and weight, which no hook sees."""
-    if task in ("replaced_token", "text_classification", "image_classification"):
-        return 0
-    vocab, d_model = model.to_logits.weight.shape
-    n = n_masked(shape, masked_share) if task == "masked_lm" else shape.positions
-    return int(FLOAT * d_model * (n + vocab))
+    if task in FUSED:
+        return TrainingStep(lambda: model.to_logits(hidden()[None]), fused_loss)
+    inputs = [ids]
+    if task == "image_classification":
+        inputs = [torch.zeros(shape.batch, config.channels, config.height, config.width)]
+    elif task == "replaced_token":
+        inputs = [ids, ids, (torch.arange(ids.numel()) < n).view(ids.shape)]
+        return TrainingStep(lambda: model(*inputs), electra_loss)
+    return TrainingStep(lambda: model(*inputs), lambda: model(*inputs).log_softmax(-1).sum())

@@ -15,11 +15,26 @@ again in backward.
 `saved` are the bytes that autograd keeps until backward: every input that a gradient needs. A
 tensor that two parts need is counted once, by the part that needs it first. Short-lived tensors are
 not counted. Everything is in float32.
+
+A reversible stack (the Reformer's, Kitaev et al. 2020) computes every branch once more in backward,
+and saves the two streams at its end, whatever the depth. What a position attends to depends on the
+layer's attention (n positions, d_head numbers each):
+
+    full     n keys
+    local    block + window keys, for whole blocks of queries
+    lsh      2 · chunk keys in every round, for whole chunks; 2 products forward, 5 backward
+             (the weights are computed again), and hashing: n · d_head · Σ buckets / 2 a round
+
+An LSH layer has no W_q. Its buckets are stored and not computed again. Local attention to very long
+inputs, and a feed-forward network in chunks, are computed a third time, except the last of their
+two products, which no gradient needs.
 """
 
 from dataclasses import dataclass
 
 from polyhead.errors import ConfigError
+from polyhead.layers.local_attention import SMALLEST_BLOCK, SPAN
+from polyhead.layers.lsh.hashing import factors
 from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.transformer_stack import StackConfig
 
@@ -144,21 +159,16 @@ def stack_cost(
     outputs: number of positions that are read from it, if not all: the last feed-forward network
         processes only these.
     """
-    check_has_formula(config)
-    depth = config.n_layers if n_layers is None else n_layers
-    n = shape.positions if outputs is None else outputs
-    last = layer_norm(n, config.d_model) if config.norm == "pre" else Cost()
-    before = block_cost(config, shape, cross=cross) * (depth - 1)
-    return before + block_cost(config, shape, cross=cross, outputs=outputs) + last
-
-
-def check_has_formula(config: StackConfig) -> None:
-    """Raise ConfigError for a stack that has no formula here."""
     usual = StackConfig()
     for name in ("attention", "score", "reversible", "feed_chunk"):
         value = getattr(config, name)
         if value != getattr(usual, name):
             raise ConfigError(f"model.stack.{name} = {value!r}: no cost formula", "no_formula")
+    depth = config.n_layers if n_layers is None else n_layers
+    n = shape.positions if outputs is None else outputs
+    last = layer_norm(n, config.d_model) if config.norm == "pre" else Cost()
+    before = block_cost(config, shape, cross=cross) * (depth - 1)
+    return before + block_cost(config, shape, cross=cross, outputs=outputs) + last
 
 
 def block_cost(
@@ -173,7 +183,11 @@ def block_cost(
         total += memory_projection(config, shape.source_positions)
     if outputs is not None:
         n, total = outputs, total + Cost(saved=INTEGER * outputs)
-    return total + _feed_forward(config, n) + _residual(config, n)
+    total += _residual(config, n)
+    if config.experts.n:  # k networks for each position
+        total += experts_cost(config.experts, n, d_model)
+        n *= config.experts.k
+    return total + _network(config, n)
 
 
 def memory_projection(config: StackConfig, source_positions: int) -> Cost:
@@ -189,19 +203,8 @@ def _attention(config: StackConfig, shape: Shape, n_keys: int) -> Cost:
     return linear(n, d_model, d_model) + kernel + linear(n, d_model, d_model, saves=False)
 
 
-def _feed_forward(config: StackConfig, n: int) -> Cost:
-    """One network for all positions, or k of many for each."""
-    if not config.experts.n:
-        return _network(config, n)
-    return experts_cost(config.experts, n, config.d_model) + _network(config, n * config.experts.k)
-
-
 def _network(config: StackConfig, n: int) -> Cost:
-    """Two linear layers.
-
-    ReLU saves its output, which W_2 would save too unless dropout has changed it; GELU saves its
-    input, or its slope.
-    """
+    """Two linear layers: ReLU saves its output, which W_2 would save too without dropout."""
     wide, p = n * config.d_ff, config.activation_dropout
     shared = config.activation == "relu" and p == 0
     first = linear(n, config.d_model, config.d_ff) + Cost(saved=FLOAT * wide)
@@ -240,3 +243,64 @@ def cache_bytes(
     keys_and_values = 2 * depth * config.d_model * (slots + shape.source)
     mask = BOOLEAN * beam * slots
     return shape.batch * (FLOAT * (keys_and_values + shape.source * config.d_model) + mask)
+
+
+def reversible_cost(config: StackConfig, shape: Shape) -> Cost:
+    """Cost of a reversible stack: all blocks, the norm at the end, and the two saved streams."""
+    if config.score != "scaled_dot" or config.experts.n:
+        raise ConfigError("no cost formula for this reversible stack", "no_formula")
+    total = layer_norm(shape.positions, config.d_model)
+    total += Cost(saved=2 * FLOAT * shape.positions * config.d_model)
+    for layer in range(config.n_layers):
+        total += _reversible_block(config, shape, layer)
+    return total
+
+
+def _reversible_block(config: StackConfig, shape: Shape, layer: int) -> Cost:
+    """Linear layers and the kernel, most of it computed twice."""
+    n, d_model, kind = shape.positions, config.d_model, config.kind(layer)
+    work = linear(n, d_model, d_model) * (3 if kind == "lsh" else 4)
+    work += linear(n, d_model, config.d_ff) + linear(n, config.d_ff, d_model)
+    chunked = product(n, d_model, config.d_ff) if 0 < config.feed_chunk < n else 0
+    kernel = {"full": _full, "local": _local, "lsh": _lsh}[kind](config, shape)
+    backward = work.forward + chunked + work.backward + kernel.backward
+    return Cost(work.forward + kernel.forward, backward)
+
+
+def _full(config: StackConfig, shape: Shape) -> Cost:
+    d_head = config.d_model // config.n_heads
+    cost = attention_kernel(shape.batch, config.n_heads, shape.length, shape.length, d_head)
+    return Cost(cost.forward, cost.forward + cost.backward)
+
+
+def _local(config: StackConfig, shape: Shape) -> Cost:
+    """Neighbourhoods of very long inputs overlap in spans (`layers.local_attention`)."""
+    block = max(SMALLEST_BLOCK, config.window // 2)
+    if shape.length <= block:
+        return _full(config, shape)
+    span = _round_up(SPAN, block)
+    is_long = shape.length > 2 * span
+    n_blocks = _round_up(shape.length, block) // block
+    if is_long:
+        starts = range(0, shape.length, span)
+        ranges = [(max(0, s - config.window), min(shape.length, s + span)) for s in starts]
+        n_blocks = sum(_round_up(high - low, block) // block for low, high in ranges)
+    d_head, n_keys = config.d_model // config.n_heads, block + config.window
+    cost = attention_kernel(shape.batch * n_blocks, config.n_heads, block, n_keys, d_head)
+    repeated = cost.forward // 2 if is_long else 0
+    return Cost(cost.forward, cost.forward + repeated + cost.backward)
+
+
+def _lsh(config: StackConfig, shape: Shape) -> Cost:
+    lsh, d_head = config.lsh, config.d_model // config.n_heads
+    chunk = min(lsh.chunk, shape.length)
+    padded = _round_up(shape.length, chunk)
+    heads = shape.batch * config.n_heads * lsh.rounds
+    scores = heads * product(padded, d_head, 2 * chunk)
+    halves = sum(size // 2 for size in factors(lsh.buckets or 2 * padded // chunk))
+    hashing = heads * product(shape.length, d_head, halves)
+    return Cost(hashing + 2 * scores, (2 + 5) * scores)
+
+
+def _round_up(length: int, block: int) -> int:
+    return -(-length // block) * block

@@ -115,19 +115,13 @@ def _ratio(a: float | None, b: float | None) -> float | None:
 
 def table_2(own: PublishedSystem | None = None) -> str:
     """Return Table 2 in Markdown, with a row of one's own below it."""
+
+    def cell(figure: float | None) -> str:
+        if figure is None:
+            return ""
+        return f"{figure:g}" if figure < 1000 else f"{figure:.1e}".replace("+", "")
+
     rows = [*TABLE_2.values(), *([own] if own else [])]
     head = "| model | BLEU EN-DE | BLEU EN-FR | FLOPs EN-DE | FLOPs EN-FR |"
-    return "\n".join([head, "|---|---|---|---|---|", *map(_markdown, rows)])
-
-
-def _markdown(row: PublishedSystem) -> str:
-    name, *figures = row
-    cells = [
-        ""
-        if figure is None
-        else f"{figure:g}"
-        if figure < 1000
-        else f"{figure:.1e}".replace("+", "")
-        for figure in figures
-    ]
-    return f"| {' | '.join([name, *cells])} |"
+    lines = [f"| {' | '.join([name, *map(cell, figures)])} |" for name, *figures in rows]
+    return "\n".join([head, "|---|---|---|---|---|", *lines])

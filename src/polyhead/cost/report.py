@@ -15,7 +15,7 @@ from polyhead.cost.breakdown import (
     n_masked,
     step_memory,
 )
-from polyhead.cost.counter import is_measurable, measure
+from polyhead.cost.counter import FUSED, is_measurable, measure
 from polyhead.cost.formulas import Cost, Shape
 from polyhead.cost.published import TABLE_2, TRAININGS
 from polyhead.errors import ConfigError
@@ -220,7 +220,7 @@ def _measured_cost(run: RunConfig, shape: Shape) -> Costs:
     if task in ("masked_lm", "replaced_token"):
         predictions = n_masked(shape, run.data.blanks)
     vocab = 0
-    if task in ("translation", "language_modeling", "masked_lm"):
+    if task in FUSED:
         vocab = getattr(run.model, vocab_fields(run.model)[-1])
     memory = step_memory(n_parameters, total.kept, vocab, predictions)
     return {name: PartCost(count) for name, count in counts.items()}, total, memory
