@@ -73,7 +73,11 @@ def comparison_command(name: str, text: str) -> Callable[..., None]:
 
         contest = CONTESTS[name]
         if list_only:
-            return list_systems(contest)
+            for system in contest.systems:
+                paper = f" ({system.paper})" if system.paper else ""
+                optional = "" if system.name in contest.usual else "; only if named with --systems"
+                print(f"{system.name:<22}{system.title}{paper}{optional}")
+            return
         recipe, changes = comparison_recipe(recipe, overrides, encoding)
         files = as_strings({
             "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
@@ -142,14 +146,6 @@ def run_comparison(request: "CompareRequest", lang: str | None) -> int:
     models = model_dirs(best_row(outcome.table), request.folder)
     say(f"Use the best with: polyhead translate {' '.join(map(str, models))}")
     return 0
-
-
-def list_systems(contest: "Contest") -> None:
-    """Print a line per system; those outside the default selection are marked."""
-    for system in contest.systems:
-        paper = f" ({system.paper})" if system.paper else ""
-        optional = "" if system.name in contest.usual else "; only if named with --systems"
-        print(f"{system.name:<22}{system.title}{paper}{optional}")
 
 
 def split_names(systems: str | None, contest: "Contest") -> tuple[str, ...]:

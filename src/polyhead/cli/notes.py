@@ -54,11 +54,17 @@ def verify(
     from polyhead.notes.claims import select_claims
     from polyhead.notes.report_page import write_page
     from polyhead.notes.verification import claim_json
+    from polyhead.notes.verification import explain as explain_claim
     from polyhead.notes.verification import verify as verify_claims
 
     language, names = chosen_language(lang), chapter_or_id or ()
     if explain is not None:
-        raise Exit(explain_claim(explain, language, as_json=json_out))
+        row, parts = explain_claim(explain, language)
+        if json_out:
+            print(json.dumps(parts, ensure_ascii=False, indent=2))
+        else:
+            print_claim(row, parts, language)
+        raise Exit(int(row.verdict == "BROKEN"))
     claims = select_claims(names)
     if only_list:
         rows = [claim_json(claim, language) for claim in claims]
@@ -159,20 +165,8 @@ def correction(row: "ClaimRow", language: str) -> "Text":
     return text.append(row.claim.explanation.in_language(language), style="dim")
 
 
-def explain_claim(id: str, language: str, *, as_json: bool) -> int:
-    """Print a claim with formula, explanation, verdict, code and a script; return the exit code."""
-    from polyhead.notes.verification import explain
-
-    row, parts = explain(id, language)
-    if as_json:
-        print(json.dumps(parts, ensure_ascii=False, indent=2))
-    else:
-        print_claim(row, parts, language)
-    return int(row.verdict == "BROKEN")
-
-
 def print_claim(row: "ClaimRow", parts: dict[str, Any], language: str) -> None:
-    """Print everything about a claim."""
+    """Print a claim with formula, explanation, verdict, code and a script."""
     from rich.console import Console
     from rich.syntax import Syntax
     from rich.text import Text

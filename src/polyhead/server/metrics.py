@@ -1,5 +1,7 @@
 """Prometheus metrics of a server. Label values come from the server, never from a request."""
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
@@ -11,28 +13,21 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "polyhead_requests", "Requests by route and status", ["route", "status"],
-            registry=registry,
-        )  # fmt: skip
-        self.seconds = Histogram(
-            "polyhead_request_seconds", "Time from request head to response end", ["route"],
-            buckets=SECONDS, registry=registry,
-        )  # fmt: skip
-        self.rejected = Counter(
-            "polyhead_rejected", "Requests rejected because of load", ["reason"], registry=registry
-        )
-        self.waiting = Gauge("polyhead_queue_depth", "Queued requests", registry=registry)
-        self.open = Gauge("polyhead_open_requests", "Open HTTP requests", registry=registry)
-        self.batch_rows = Histogram(
-            "polyhead_batch_rows", "Requests of a batch, or of a step of a running batch",
-            buckets=ROWS, registry=registry,
-        )  # fmt: skip
-        self.batch_seconds = Histogram(
-            "polyhead_batch_seconds", "Time of a batch, or of a step of a running batch",
-            buckets=SECONDS, registry=registry,
-        )  # fmt: skip
-        self.characters = Counter("polyhead_characters", "Characters read", registry=registry)
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        seconds = partial(Histogram, buckets=SECONDS, registry=registry)
+        rows = partial(Histogram, buckets=ROWS, registry=registry)
+        labels = ["route", "status"]
+        self.requests = counter("polyhead_requests", "Requests by route and status", labels)
+        of_request = "Time from request head to response end"
+        self.seconds = seconds("polyhead_request_seconds", of_request, ["route"])
+        rejected = "Requests rejected because of load"
+        self.rejected = counter("polyhead_rejected", rejected, ["reason"])
+        self.waiting = gauge("polyhead_queue_depth", "Queued requests")
+        self.open = gauge("polyhead_open_requests", "Open HTTP requests")
+        batch = "of a batch, or of a step of a running batch"
+        self.batch_rows = rows("polyhead_batch_rows", f"Requests {batch}")
+        self.batch_seconds = seconds("polyhead_batch_seconds", f"Time {batch}")
+        self.characters = counter("polyhead_characters", "Characters read")
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""

@@ -34,19 +34,15 @@ class ContinuousBatch(Protocol):
     @property
     def open(self) -> bool:
         """Return whether requests can still be added."""
-        ...
 
     def add(self, requests: Sequence[Any], contents: Sequence[Any]) -> None:
         """Put requests into free slots, from the next step on."""
-        ...
 
     def step(self) -> Sequence[tuple[Any, Any]]:
         """Advance all slots; return the finished requests with their results."""
-        ...
 
     def cancel(self, requests: Collection[Any]) -> None:
         """Free the slots of these requests."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -290,9 +286,13 @@ class Worker:
 
     def _results(self, batch: list[QueuedRequest]) -> list[Any]:
         """Return the result of every request, or its exception."""
+
+        def is_cancelled() -> bool:
+            return self._closed or all(request.is_cancelled for request in batch)
+
         try:
             contents = [request.content for request in batch]
-            results = list(batch[0].key.run(contents, lambda: self._is_cancelled(batch)))
+            results = list(batch[0].key.run(contents, is_cancelled))
             assert len(results) == len(batch)
         except Cancelled as cancelled:
             return [cancelled] * len(batch)
@@ -301,9 +301,6 @@ class Worker:
                 return [error]
             return [result for request in batch for result in self._results([request])]
         return results
-
-    def _is_cancelled(self, batch: list[QueuedRequest]) -> bool:
-        return self._closed or all(request.is_cancelled for request in batch)
 
     def _advance(self, stream: Stream) -> None:
         """Generate one more piece of a stream."""

@@ -6,7 +6,7 @@ script inserts texts of a corpus or a model with `textContent` only, never as ma
 
 import re
 from importlib.resources import files
-from typing import Protocol, runtime_checkable
+from typing import ClassVar
 
 from polyhead.render import html
 
@@ -26,20 +26,21 @@ BODY = """\
 <script type="application/json" id="attention-data">{{data}}</script>"""
 
 
-@runtime_checkable
-class Viewable(Protocol):
-    """A view that the page can show: an `AttentionView` or an `ImageView`."""
+class View:
+    """A view that the page can show, also in a notebook."""
 
-    @property
-    def title(self) -> str: ...
+    title: str
+    page_kind: ClassVar[str]  # a key of `MODULES`
 
-    @property
-    def page_kind(self) -> str: ...
+    def to_json(self) -> str:
+        """Return the JSON form, which the page reads."""
+        raise NotImplementedError
 
-    def to_json(self) -> str: ...
+    def _repr_html_(self) -> str:
+        return html.iframe(render(self))
 
 
-def render(view: Viewable) -> str:
+def render(view: View) -> str:
     """Return the whole page."""
     modules, styles = MODULES[view.page_kind], STYLES[view.page_kind]
     return html.page(

@@ -40,8 +40,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int16, UInt8
 
 from polyhead.errors import ConfigError, DataError
-from polyhead.render.html import iframe
-from polyhead.viz.page import render
+from polyhead.viz.page import View
 from polyhead.viz.tokens import Token
 
 FORMAT, IMAGE_FORMAT = "polyhead-attention-1", "polyhead-image-attention-1"
@@ -139,7 +138,7 @@ class AttentionMap:
 
 
 @dataclass(frozen=True)
-class AttentionView:
+class AttentionView(View):
     """A text, or a text and its translation, with the attention of all heads of a model."""
 
     page_kind: ClassVar[str] = "text"
@@ -262,10 +261,6 @@ class AttentionView:
             reason = f"lacks {problem}" if isinstance(problem, KeyError) else str(problem)
             raise DataError(f"the {FORMAT} file is damaged: {reason}", "damaged") from problem
 
-    def _repr_html_(self) -> str:
-        """Return the page in a frame, for a notebook."""
-        return iframe(render(self))
-
     def _side(self, side: Side) -> TokenizedText:
         if side == "source":
             return self.source
@@ -275,7 +270,7 @@ class AttentionView:
 
 
 @dataclass(frozen=True)
-class ImageView:
+class ImageView(View):
     """An image as the model reads it, its classes, and the attention of all heads.
 
     labels: the likeliest classes with their probabilities, likeliest first.
@@ -312,10 +307,6 @@ class ImageView:
             "rollout": np.round(self.rollout.astype(float), 5).ravel().tolist(),
         }
         return json.dumps(content, ensure_ascii=False)
-
-    def _repr_html_(self) -> str:
-        """Return the page in a frame, for a notebook."""
-        return iframe(render(self))
 
 
 def _runs(tokens: Sequence[Token]) -> tuple[list[int], list[int]]:
