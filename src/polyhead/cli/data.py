@@ -47,8 +47,7 @@ def make_corpus(
 
 
 def get_corpus(
-    name: str = Argument(help="Name of a corpus from `polyhead data list`."),
-    output: Output = None,
+    name: str = Argument(help="Name of a corpus from `polyhead data list`."), output: Output = None
 ) -> None:
     """Download a corpus and verify its checksums.
 

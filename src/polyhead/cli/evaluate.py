@@ -203,9 +203,7 @@ def image_scores(
     classifier = ImageClassifier.from_dir(model_dir, device=device)
     embedded = [str(path) for path in images] == ["digits"] and not images[0].exists()
     result, notices = classifier.evaluate(
-        () if embedded else images,
-        corpus="digits" if embedded else None,
-        size=read_size(size),
+        () if embedded else images, corpus="digits" if embedded else None, size=read_size(size)
     )
     for notice in notices:
         say(notice)

@@ -124,10 +124,7 @@ def run_systems(
 
 
 def run_ensembles(
-    plan: ComparePlan,
-    results: list[SystemResult],
-    reporter: ProgressReporter,
-    counting: Counting,
+    plan: ComparePlan, results: list[SystemResult], reporter: ProgressReporter, counting: Counting
 ) -> list[SystemResult]:
     """Return the results of all ensembles."""
     by_run = {(result.system, result.seed): result for result in results}

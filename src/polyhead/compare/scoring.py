@@ -87,10 +87,7 @@ def score_system(
 
 
 def score_ensemble(
-    plan: ComparePlan,
-    name: str,
-    members: Sequence[SystemResult],
-    progress: Callable[[int], None],
+    plan: ComparePlan, name: str, members: Sequence[SystemResult], progress: Callable[[int], None]
 ) -> SystemResult:
     """Score an ensemble of trained systems; it costs what its members cost together."""
     translator = Translator.from_dir(*(plan.folder / "runs" / member.key for member in members))

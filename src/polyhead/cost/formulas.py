@@ -77,9 +77,7 @@ class Cost:
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(
-            self.forward + other.forward,
-            self.backward + other.backward,
-            self.saved + other.saved,
+            self.forward + other.forward, self.backward + other.backward, self.saved + other.saved
         )
 
     def __mul__(self, times: int) -> "Cost":

@@ -69,10 +69,7 @@ TRAININGS = {
 
 # The paper's BLEU is of tokenised text with its compounds split; sacreBLEU's is lower. The same
 # translations, scored by sacreBLEU and then as the paper did:
-TWO_BLEUS = {
-    "tensor2tensor, issue 317": (27.52, 29.02),
-    "fairseq, issue 435": (28.6, 29.3),
-}
+TWO_BLEUS = {"tensor2tensor, issue 317": (27.52, 29.02), "fairseq, issue 435": (28.6, 29.3)}
 
 
 def estimated_flops(seconds: int | float, devices: int, sustained: int | float) -> int | float:
