@@ -4,10 +4,8 @@ import pytest
 from expected_errors import raises
 
 from polyhead.cost.published import (
-    ENSEMBLES,
     TABLE_2,
     TRAININGS,
-    TWO_BLEUS,
     PublishedSystem,
     estimated_flops,
     gain,
@@ -24,8 +22,8 @@ def test_the_papers_estimate_gives_its_table():
 
 
 def test_an_ensemble_costs_about_eight_single_models():
-    for ensemble, single in ENSEMBLES.items():
-        ratio = TABLE_2[ensemble].cost_en_fr / TABLE_2[single].cost_en_fr
+    for name in ("Deep-Att", "GNMT", "ConvS2S"):
+        ratio = TABLE_2[f"{name} ensemble"].cost_en_fr / TABLE_2[name].cost_en_fr
         assert ratio == pytest.approx(8, rel=0.03)
 
 
@@ -49,7 +47,3 @@ def test_gains_are_differences_of_bleu_and_ratios_of_cost():
     better = gain("big", "ConvS2S ensemble")
     assert better == (2.04, 0.51, pytest.approx(3.348, rel=1e-3), pytest.approx(52.17, rel=1e-3))
     assert gain("base", "base")[:2] == (0.0, 0.0)
-
-
-def test_the_papers_bleu_is_higher_than_sacrebleus():
-    assert all(0.5 < paper - sacre < 2 for sacre, paper in TWO_BLEUS.values())

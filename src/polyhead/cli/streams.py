@@ -43,7 +43,10 @@ def read_blocks(
     ASCII have such bytes.
     """
     if sys.stdin.isatty():
-        yield from _typed_lines(hint)
+        say(f"{hint}; Ctrl-D ends.")
+        with suppress(EOFError):
+            while True:
+                yield [input("> ")]
         return
     if encoding != UTF8:
         from polyhead.data.text_files import read_lines
@@ -72,12 +75,3 @@ def read_blocks(
             )
         yield lines
         first += BLOCK
-
-
-def _typed_lines(hint: str) -> Iterator[list[str]]:
-    say(f"{hint}; Ctrl-D ends.")
-    while True:
-        try:
-            yield [input("> ")]
-        except EOFError:
-            return

@@ -141,10 +141,8 @@ def _tokenizers(files: Mapping[str, bytes], chosen: Conversion) -> tuple[Tokeniz
     if not {"tokenizer.json", "vocab.txt", "vocab.json"} & files.keys():
         return None, "none in the directory: the model takes ids only"
     if chosen.specials is None:
-        return (
-            None,
-            "its special tokens are not those of this family: left out, ids stay as they are",
-        )
+        note = "its special tokens are not those of this family: left out, ids stay as they are"
+        return None, note
     if kind == "marian" and not {"source.spm", "target.spm", "vocab.json"} <= files.keys():
         return None, "left out: source.spm, target.spm or vocab.json is missing"
     reader = config.encoder if chosen.architecture.family == "classifier" else config
@@ -238,10 +236,7 @@ def export_model(model: Path, output: Path, *, to: str = "hf") -> ConversionRepo
 
 
 def specials_for(saved: SavedModel) -> SpecialIds | None:
-    """Return the special ids that a model had before its import.
-
-    They are taken from its tokenizer, else from the record of the import.
-    """
+    """Return the special ids before an import: those of its tokenizer, else as recorded."""
     source = None if saved.tokenizers is None else saved.tokenizers.source
     if not isinstance(source, HuggingFaceTokenizer):
         imported = saved.about.get("imported") or {}

@@ -100,16 +100,15 @@ def _load(side: ReferenceModel) -> Any:
     if side.architecture == TIMM:
         return _load_timm(side.folder)
     transformers: Any = importlib.import_module("transformers")
-    kind = getattr(transformers, side.architecture)
     logs = transformers.utils.logging
-    before, bars = logs.get_verbosity(), logs.is_progress_bar_enabled()
-    logs.set_verbosity_error()
+    bars = logs.is_progress_bar_enabled()
     logs.disable_progress_bar()
     try:
         options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}
-        return kind.from_pretrained(side.folder, **options).eval()
+        return (
+            getattr(transformers, side.architecture).from_pretrained(side.folder, **options).eval()
+        )
     finally:
-        logs.set_verbosity(before)
         if bars:
             logs.enable_progress_bar()
 

@@ -47,18 +47,17 @@ def is_timm(values: Mapping[str, Any]) -> bool:
 def config_from_timm(values: Mapping[str, Any], shapes: Shapes) -> ViTConfig:
     """Our configuration of one of timm's vit_* models; `shapes` are those of its weights."""
     name = architecture(values)
-    if not name.startswith(("vit_", "deit_")) and name != NAMELESS:
+    is_vit = name == NAMELESS or name.startswith(("vit_", "deit_"))
+    if not is_vit or any(mark in name for mark in OTHERS):
         raise CheckpointError(
-            f"config.json: architecture = {name!r} is not supported, only timm's vit_… are",
-            "unsupported_architecture",
-        )
-    if any(mark in name for mark in OTHERS):
-        raise CheckpointError(
-            f"config.json: architecture = {name!r} computes something else than a plain ViT",
+            f"config.json: architecture = {name!r} is not supported, only timm's plain vit_… are",
             "unsupported_architecture",
         )
     arguments = _arguments(values)
-    pooling = _pooling({**values, **arguments}, shapes)
+    given = {**values, **arguments}
+    is_mean = given.get("global_pool") == "avg" and "cls_token" not in shapes
+    pooling: Literal["class", "mean"] = "mean" if is_mean else "class"
+    require(given, ONLY[pooling])  # a norm after the mean (fc_norm) would be another model
     d_model, channels, patch, other = _shape(shapes, "patch_embed.proj.weight", 4)
     if patch != other:
         raise CheckpointError(
@@ -140,14 +139,6 @@ def _ratio(d_ff: int, d_model: int) -> float:
     """d_ff / d_model, such that timm's int(d_model · ratio) is d_ff again."""
     ratio = d_ff / d_model
     return ratio if int(d_model * ratio) == d_ff else math.nextafter(ratio, math.inf)
-
-
-def _pooling(values: Mapping[str, Any], shapes: Shapes) -> Literal["class", "mean"]:
-    """Return how the result is pooled; a norm after the mean (fc_norm) would be another model."""
-    mean = values.get("global_pool") == "avg" and "cls_token" not in shapes
-    pooling: Literal["class", "mean"] = "mean" if mean else "class"
-    require(values, ONLY[pooling])
-    return pooling
 
 
 def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -154,12 +154,11 @@ def count_parameters(family: str, config: Any, *, by_part: bool = False) -> dict
 
 def cache_size(family: str, config: Any, shape: Shape, beam: int) -> int | None:
     """Return the bytes of the decoding cache, or None if there is no formula."""
-    model = FAMILIES[family].model
-    if FORMULAS.get(model) is transformer_cost:
-        return cache_bytes(config.stack, shape, beam=beam, n_layers=config.decoder_layers)
-    if FORMULAS.get(model) is gpt_cost:
-        return cache_bytes(config.stack, shape, beam=beam)
-    return None
+    formula = FORMULAS.get(FAMILIES[family].model)
+    if formula not in (transformer_cost, gpt_cost):
+        return None
+    n_layers = config.decoder_layers if formula is transformer_cost else None
+    return cache_bytes(config.stack, shape, beam=beam, n_layers=n_layers)
 
 
 def n_masked(shape: Shape, share: float) -> int:

@@ -39,11 +39,6 @@ TABLE_2 = {
     "base": PublishedSystem("Transformer (base model)", 27.3, 38.1, 3.3e18, 3.3e18),
     "big": PublishedSystem("Transformer (big)", 28.4, 41.8, 2.3e19, 2.3e19),
 }
-ENSEMBLES = {
-    "Deep-Att ensemble": "Deep-Att",
-    "GNMT ensemble": "GNMT",
-    "ConvS2S ensemble": "ConvS2S",
-}
 
 
 class Training(NamedTuple):
@@ -67,10 +62,6 @@ TRAININGS = {
     "big": Training(parameters=213e6, seconds=3.5 * DAY, steps=300_000),
 }
 
-# The paper's BLEU is of tokenised text with its compounds split; sacreBLEU's is lower. The same
-# translations, scored by sacreBLEU and then as the paper did:
-TWO_BLEUS = {"tensor2tensor, issue 317": (27.52, 29.02), "fairseq, issue 435": (28.6, 29.3)}
-
 
 def estimated_flops(seconds: int | float, devices: int, sustained: int | float) -> int | float:
     """Return the paper's estimate of training FLOPs: time x devices x sustained throughput."""
@@ -93,21 +84,10 @@ class Gain(NamedTuple):
 
 def gain(ours: str, theirs: str) -> Gain:
     """Return how much better and cheaper `ours` is than `theirs`, where both have a figure."""
-    own, other = TABLE_2[ours], TABLE_2[theirs]
-    return Gain(
-        _difference(own.en_de, other.en_de),
-        _difference(own.en_fr, other.en_fr),
-        _ratio(other.cost_en_de, own.cost_en_de),
-        _ratio(other.cost_en_fr, own.cost_en_fr),
-    )
-
-
-def _difference(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else round(a - b, 2)
-
-
-def _ratio(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a / b
+    both = list(zip(TABLE_2[ours][1:], TABLE_2[theirs][1:], strict=True))
+    more = [None if a is None or b is None else round(a - b, 2) for a, b in both[:2]]
+    cheaper = [None if a is None or b is None else b / a for a, b in both[2:]]
+    return Gain(*more, *cheaper)
 
 
 def table_2(own: PublishedSystem | None = None) -> str:
