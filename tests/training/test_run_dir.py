@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,6 +193,37 @@ def test_fresh_starts_over_and_removes_only_files_of_the_run(make, run, tmp_path
     assert not (run / "tensorboard").exists()
     assert "d_ff = 64" in (run / "config.toml").read_text()
     assert len((run / "metrics.jsonl").read_text().splitlines()) == 4  # of the new run only
+
+
+class Killed(BaseException):
+    """Replaces SIGKILL."""
+
+
+@pytest.mark.parametrize("n_operations", range(12))
+def test_fresh_that_is_killed_leaves_no_old_model_in_the_new_run(
+    make, run, tmp_path, monkeypatch, n_operations
+):
+    train(make(), run)
+    new, left = make("train.seed=7"), n_operations
+    expected = contents(train(new, tmp_path / "other").best)["model.safetensors"]
+
+    def dying(operation):
+        def call(*arguments, **options):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return operation(*arguments, **options)
+
+        return call
+
+    with monkeypatch.context() as patch, suppress(Killed):
+        for owner, name in ((Path, "rename"), (Path, "unlink"), (shutil, "rmtree")):
+            patch.setattr(owner, name, dying(getattr(owner, name)))
+        RunDir(run).start(new, fresh=True)
+    with suppress(ConfigError):  # as long as the old configuration is there
+        assert contents(train(new, run).best)["model.safetensors"] == expected
+    assert contents(train(new, run, fresh=True).best)["model.safetensors"] == expected
 
 
 def test_a_run_that_cannot_start_keeps_the_old_one_and_creates_no_directory(make, run, tmp_path):

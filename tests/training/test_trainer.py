@@ -249,8 +249,9 @@ def test_seconds_are_added_up_over_sessions(make, folder, monkeypatch):
 # Signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_a_signal_saves_and_stops(make, folder, number):
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"])
+def test_a_signal_saves_and_stops(make, folder, name):
+    number = signal.Signals[name]
     handler = signal.getsignal(number)
     recorder = Recorder(6, send(number))
     result = train(make(), folder, reporter=recorder)

@@ -5,6 +5,7 @@ them: DataConfig, TextConfig, those of `FAMILIES`, TrainConfig and DecodeConfig.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, is_dataclass
 from importlib import resources
 from pathlib import Path
@@ -103,7 +104,7 @@ def read_run(
 
 def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
     """Check plain values and return them as a `RunConfig`."""
-    values, overridden = dict(values), {"model": dict[str, Any]()}
+    values, overridden = deepcopy(values), {"model": dict[str, Any]()}
     description = str(values.pop("description", ""))
     for override in overrides:
         set_by_path(values, override)

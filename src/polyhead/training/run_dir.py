@@ -14,7 +14,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from pathlib import Path
 from polyhead.checkpoint.atomic_dir import (
     CHECKPOINTS,
     DRAFT,
+    TEMPORARY,
     os_errors_as_polyhead_errors,
     remove_drafts,
     write_text,
@@ -154,15 +154,19 @@ class RunDir:
         return differences(before, after)
 
     def start(self, config: RunConfig, *, fresh: bool) -> None:
-        """Remove half-written files, or all if `fresh`, and save the configuration."""
+        """Remove half-written files, or all if `fresh`, and save the configuration.
+
+        The checkpoints are moved aside first, in one rename, and the old configuration stays until
+        the new one replaces it: a process that is killed leaves no old model in a new run.
+        """
         if fresh:
             with os_errors_as_polyhead_errors(self.path):
-                for name in OWN_FILES:
+                for name in (CHECKPOINTS, *OWN_FILES):
                     path = self.path / name
-                    if path.is_symlink() or path.is_file():
-                        path.unlink()
-                    elif path.is_dir():
-                        shutil.rmtree(path)
+                    if path.is_dir() and not path.is_symlink():
+                        path.rename(self.path / f"{TEMPORARY}{os.getpid()}-{name}")
+                    elif name != CONFIG:
+                        path.unlink(missing_ok=True)
         remove_drafts(self.path)
         remove_drafts(self.path / SAMPLES)
         write_text(self.path / CONFIG, config.toml())

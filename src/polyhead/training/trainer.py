@@ -46,7 +46,7 @@ from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import ProgressReporter, RunLog, with_nan, without_nan
 from polyhead.training.tasks import TASKS
 
-HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # save and stop
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)  # save and stop
 
 
 @dataclass(frozen=True)
