@@ -31,7 +31,7 @@ from torch.profiler import ProfilerActivity, profile
 from polyhead.cost.complexity import (
     ConvolutionLayer,
     Layer,
-    exponent,
+    fit,
     layers_until_reached,
     sequential_steps,
 )
@@ -213,7 +213,7 @@ def measure(sizes: Sizes, rounds: int, warm_up: int) -> dict[str, Measured]:
 def slope(by_size: dict[int, Point], column: int) -> float:
     """Return the exponent over the larger sizes, of seconds (0) or bytes (1)."""
     values = [point[column] for point in by_size.values()]
-    return exponent(list(by_size), values, larger=LARGER)
+    return fit(list(by_size)[-LARGER:], values[-LARGER:])[0]
 
 
 def exponents(results: dict[str, Measured]) -> list[str]:
@@ -240,8 +240,8 @@ def paths(results: dict[str, Measured]) -> list[str]:
     for name, item in results.items():
         theory = KINDS[name].theory
         text = "log n" if theory.path is None else f"n^{theory.path}"
-        steps = exponent(lengths, list(item.steps.values()), larger=LARGER)
-        path = exponent(lengths, list(item.path.values()), larger=LARGER)
+        steps = fit(lengths[-LARGER:], list(item.steps.values())[-LARGER:])[0]
+        path = fit(lengths[-LARGER:], list(item.path.values())[-LARGER:])[0]
         cells = [" ".join(str(value[n]) for n in lengths) for value in (item.steps, item.layers)]
         rows.append([name, cells[0], f"{steps:.2f} ({theory.steps})", cells[1],
                      f"{path:.2f} ({text})"])  # fmt: skip

@@ -194,7 +194,9 @@ def test_evaluate_reads_a_named_encoding(run, fail, labels, bert, tmp_path):
     korean = tmp_path / "korean.tsv"
     korean.write_bytes(plain.read_text(encoding="utf-8").encode("cp949"))
     expected = run("evaluate", labels, "--data", plain, "--json")
-    assert run("evaluate", labels, "--data", korean, "--json", "--encoding", "cp949") == expected
+    read = run("evaluate", labels, "--data", korean, "--json", "--encoding", "cp949")
+    assert read[0] == expected[0] == 0
+    assert json.loads(read[1])["report"] == json.loads(expected[1])["report"]
     fail("evaluate", labels, "--data", korean, code=4, mention="--encoding cp949")
     text = tmp_path / "text.txt"
     text.write_bytes(KOREAN.encode("cp949"))

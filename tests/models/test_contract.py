@@ -191,7 +191,7 @@ def test_the_future_is_not_seen(name):
 
 @writers
 @given(seed=st.integers(0, 99), width=st.integers(1, 4), batch=st.integers(1, 3), data=st.data())
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_beams_that_are_rearranged_at_will_equal_their_histories_read_at_once(
     name, seed, width, batch, data
 ):
@@ -203,14 +203,15 @@ def test_beams_that_are_rearranged_at_will_equal_their_histories_read_at_once(
     else:
         source = text(batch, data.draw(st.integers(0, 6)))
         read_at_once = partial(after_prompt, model)
-    state = model.begin(source, width=width, max_length=12)
+    state = model.begin(source, width=width, max_length=8)
     histories = torch.zeros(batch, width, 0, dtype=torch.long)
-    for _ in range(12):
+    for _ in range(8):
         last = torch.randint(1, VOCAB, (len(source), width))
         histories = torch.cat([histories, last[..., None]], dim=-1)
         logits = model.step(last, state)
-        read = [read_at_once(source, histories[:, beam])[:, -1] for beam in range(width)]
-        torch.testing.assert_close(logits, torch.stack(read, 1), **close)
+        sources = source.repeat_interleave(width, dim=0)
+        read = read_at_once(sources, histories.flatten(0, 1))[:, -1]
+        torch.testing.assert_close(logits.flatten(0, 1), read, **close)
         parents = torch.randint(0, width, (len(source), width))
         state.select(parents)
         histories = histories.take_along_dim(parents[..., None], dim=1)

@@ -76,7 +76,8 @@ def encoder_to_hf(config: BERTConfig) -> dict[str, Any]:
 def config_to_hf(config: BERTConfig) -> dict[str, Any]:
     """Return the contents of a config.json for BERT, whose embedding is as wide as its stack."""
     widths = config.embedding_width, config.stack.d_model
-    require_exportable(config.stack, "post", {"d_embed": widths})
+    positions = (config.positions, "learned")
+    require_exportable(config.stack, "post", {"d_embed": widths, "positions": positions})
     return encoder_to_hf(config)
 
 
