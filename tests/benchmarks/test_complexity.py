@@ -6,8 +6,6 @@ import complexity as script
 import pytest
 import torch
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize(
     ("name", "path"),

@@ -7,8 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-pytestmark = pytest.mark.slow
-
 
 def test_a_sequence_is_0_w_0_w():
     task = duplication.Task(length=20, symbols=6)

@@ -11,8 +11,6 @@ from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.pipelines.text_generator import LanguageScore
 
-pytestmark = pytest.mark.slow
-
 STACK = StackConfig(2, 16, 4, 32, dropout=0.0, norm="pre", activation="gelu_tanh")
 
 

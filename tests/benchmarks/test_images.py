@@ -9,8 +9,6 @@ import torch
 
 from polyhead.models.vit import ViT, ViTConfig
 
-pytestmark = pytest.mark.slow
-
 STACK = replace(ViTConfig().stack, n_layers=2, d_model=16, n_heads=4, d_ff=32)
 
 

@@ -11,8 +11,6 @@ from torch import nn
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.special_tokens import BOS, EOS
 
-pytestmark = pytest.mark.slow
-
 
 def test_the_task_is_to_write_different_letters_backwards():
     task = ladder.QUICK

@@ -15,8 +15,6 @@ from polyhead.errors import MissingError
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def measured(monkeypatch):

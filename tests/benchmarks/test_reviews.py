@@ -3,8 +3,6 @@
 import pytest
 import reviews
 
-pytestmark = pytest.mark.slow
-
 
 def test_samples_are_drawn_by_their_seed_and_survive_being_written(tmp_path):
     path = tmp_path / "train.tsv"

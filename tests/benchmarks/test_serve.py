@@ -7,8 +7,6 @@ import pytest
 import serve
 import serve_client
 
-pytestmark = pytest.mark.slow
-
 
 def test_quantiles_and_rates_are_those_of_the_answers():
     load = serve_client.Load(

@@ -19,8 +19,6 @@ from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.training.losses import TranslationLoss
 
-pytestmark = pytest.mark.slow
-
 PAD, BOS, EOS = 0, 1, 2
 VOCAB = 23
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

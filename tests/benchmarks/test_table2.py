@@ -2,10 +2,7 @@
 
 import random
 
-import pytest
 import table2
-
-pytestmark = pytest.mark.slow
 
 
 def test_the_table_goes_to_the_results(tmp_path, monkeypatch, capsys):

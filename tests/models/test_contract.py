@@ -189,6 +189,7 @@ def test_the_future_is_not_seen(name):
     assert not torch.allclose(now[:, 4:], then[:, 4:], **close)
 
 
+@pytest.mark.slow
 @writers
 @given(seed=st.integers(0, 99), width=st.integers(1, 4), batch=st.integers(1, 3), data=st.data())
 @settings(max_examples=3, deadline=None)
