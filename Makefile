@@ -43,7 +43,7 @@ format: dev ## format all files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: ## resolve pyproject.toml and write both locks
+lock: ## resolve pyproject.toml and write the locks
 	@sh tools/with-python.sh tools/lock.py
 
 doctor: ## describe this machine and what is missing

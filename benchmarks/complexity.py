@@ -26,10 +26,10 @@ import measuring
 import torch
 from measuring import Contestant
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from polyhead.cost.complexity import (
-    ConvolutionLayer,
     Layer,
     fit,
     layers_until_reached,
@@ -94,6 +94,18 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the state at every position."""
         return self.cells(x)[0]
+
+
+class ConvolutionLayer(nn.Module):
+    """PyTorch's convolution over the present and k - 1 positions of the past."""
+
+    def __init__(self, d_model: int, kernel: int, dilation: int = 1) -> None:
+        super().__init__()
+        self.past = (kernel - 1) * dilation
+        self.convolve = nn.Conv1d(d_model, d_model, kernel, dilation=dilation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.convolve(F.pad(x.transpose(1, 2), (self.past, 0))).transpose(1, 2)
 
 
 def with_one_head(kernel: Callable[..., Tensor]) -> Layer:

@@ -11,6 +11,7 @@ end them; it is kept in --run and found there the next time.
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,10 +27,11 @@ from polyhead.checkpoint.model_dir import SavedModel
 from polyhead.data.batches.base import pad
 from polyhead.data.text_files import read_lines
 from polyhead.decoding.batch import decode_all, search
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.devices import keep_freed_memory
 from polyhead.errors import CheckpointError, PolyheadError
 from polyhead.metrics.bleu import quick_bleu
+from polyhead.pipelines.segments import UNLIMITED_RATIO
 from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.training.config import build
 from polyhead.training.run_log import ProgressReporter
@@ -91,13 +93,14 @@ def batches_of(sources: Sequence[list[int]], size: int) -> list[Tensor]:
 
 
 def decode_ours(model: Any, batches: Sequence[Tensor], beam: int) -> list[list[int]]:
-    """Return the best output of every sentence, by our search."""
+    """Return the best output of every sentence, by our search; as long as theirs may be."""
     config = DecodeConfig(beam=beam, length_penalty=0.0)
-    return [
-        written(row)
-        for source in batches
-        for row in search(model, source, config).tokens[:, 0].tolist()
-    ]
+    outputs = []
+    for source in batches:
+        limit = config.limit(source.size(1))  # of the batch: transformers has no limit for each row
+        same = replace(config, max_length=limit, max_ratio=UNLIMITED_RATIO)
+        outputs += [written(row) for row in search(model, source, same).tokens[:, 0].tolist()]
+    return outputs
 
 
 def decode_theirs(marian: Any, batches: Sequence[Tensor], beam: int) -> list[list[int]]:

@@ -27,7 +27,7 @@ from torch.nn.utils import clip_grad_norm_
 from polyhead.cli.console import TrainingScreen
 from polyhead.data.batches.base import DataPosition
 from polyhead.data.batches.images import ImageBatch, ImageBatches
-from polyhead.data.images.augment import AugmentConfig
+from polyhead.data.config import AugmentConfig
 from polyhead.data.images.dataset import ImageSet
 from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError, MissingError, PolyheadError
@@ -57,6 +57,7 @@ class Examination:
     bar: float
     goal: float
     model: str = "best"
+    train: tuple[str, ...] = ()  # instead of the recipe's files
 
 
 TASKS = {
@@ -64,7 +65,9 @@ TASKS = {
     "fashion": Examination(
         "vit-fashion", ("fashion-mnist/t10k-images-idx3-ubyte.gz",), None, 0.898, 0.92
     ),
-    "cifar10": Examination("vit-cifar10", ("cifar10/test.tar.gz",), None, 0.70, 0.80),
+    "cifar10": Examination(
+        "vit-cifar10", ("cifar10/test.tar.gz",), None, 0.70, 0.80, train=("cifar10/train.tar.gz",)
+    ),
 }
 QUICK = (
     "train.steps=4",
@@ -79,7 +82,7 @@ def examine(task: Examination, seed: int, words: argparse.Namespace) -> list[str
     """Train or resume one run, test it once, and return a row for the record."""
     folder = words.runs / f"{task.recipe}-{seed}"
     changes = (*words.overrides, *(QUICK if words.quick else ()), f"train.seed={seed}")
-    run = read_run(task.recipe, changes)
+    run = read_run(task.recipe, changes, {"images": task.train} if task.train else None)
     result = train(run, folder, fresh=words.fresh or words.quick, reporter=TrainingScreen())
     if result.signal is not None:
         raise PolyheadError(

@@ -21,15 +21,21 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import measuring
 import torch
 
+from polyhead.atomic_file import TEMPORARY
 from polyhead.checkpoint import atomic_dir as store
+from polyhead.checkpoint.model_dir import load_model
+from polyhead.checkpoint.model_files import resolve
 from polyhead.data.schedules import generator as schedules
+from polyhead.errors import CheckpointError
 from polyhead.training.config import RunConfig, read_run
 from polyhead.training.trainer import train
 
@@ -56,13 +62,13 @@ class Counts:
     different_runs: int = 0  # another loss curve or another final state
     wrong_checkpoints: int = 0  # accepted, but not what the undisturbed run had at that step
     damaged_checkpoints: int = 0  # with the name of a checkpoint, but not whole
+    wrong_models: int = 0  # that a command would load, but that no undisturbed run had
     lost_saves: int = 0  # more than one save interval was lost
 
     @property
     def failures(self) -> int:
         """Number of failures."""
-        broken = self.wrong_checkpoints + self.damaged_checkpoints
-        return self.different_runs + broken + self.lost_saves
+        return sum(list(vars(self).values())[3:])
 
 
 def prepare(folder: Path) -> RunConfig:
@@ -185,7 +191,7 @@ def one_session(run: RunConfig, place: Path, random: Random, seconds: float | No
 def inspect(place: Path, states: dict[int, dict[str, Any]], counts: Counts) -> None:
     """Return the state that a kill has left behind."""
     checkpoints = place / "checkpoints"
-    counts.in_mid_save += any(checkpoints.glob(f"{store.TEMPORARY}*"))
+    counts.in_mid_save += any(checkpoints.glob(f"{TEMPORARY}*"))
     newest, complaints = store.newest_checkpoint(checkpoints)
     counts.damaged_checkpoints += len(complaints)
     logged = last_logged(place)
@@ -195,6 +201,9 @@ def inspect(place: Path, states: dict[int, dict[str, Any]], counts: Counts) -> N
     step = int(newest.name.removeprefix("step-"))
     counts.wrong_checkpoints += state(newest) != states[step]
     counts.lost_saves += logged > step + 1
+    with suppress(CheckpointError):  # a run without a model yet
+        about = load_model(place).about
+        counts.wrong_models += state(resolve(place)) != states[about["step"]]
 
 
 def last_logged(place: Path) -> int:
@@ -210,6 +219,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--record", action="store_true", help="add a row to RESULTS.md")
     words = parser.parse_args()
     torch.set_num_threads(1)
     started = time.perf_counter()
@@ -217,7 +227,15 @@ def main() -> int:
         counts = torture(Path(folder), kills=words.kills, seed=words.seed)
     for name, value in vars(counts).items():
         print(f"{name.replace('_', ' '):20} {value:6,}")
-    print(f"{'minutes':20} {(time.perf_counter() - started) / 60:6.1f}")
+    minutes = f"{(time.perf_counter() - started) / 60:.1f}"
+    print(f"{'minutes':20} {minutes:>6}")
+    if words.record:
+        columns = ["date", "commit", "seed", *(name.replace("_", " ") for name in vars(counts))]
+        row = [time.strftime("%Y-%m-%d"), measuring.commit(), str(words.seed)]
+        row += [f"{value:,}" for value in vars(counts).values()]
+        measuring.record_row(
+            measuring.RESULTS, "Runs killed at any moment", [*columns, "minutes"], [*row, minutes]
+        )
     return 1 if counts.failures else 0
 
 

@@ -33,7 +33,7 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
 from polyhead.data.batches.translation import Pair, TranslationBatch, collate
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import greedy_search
 from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig

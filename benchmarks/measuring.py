@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import torch
 
+from polyhead.devices import processor
 from polyhead.errors import ConfigError, PolyheadError
 
 FOLDER = Path(__file__).parent
@@ -157,15 +158,6 @@ def versions() -> list[str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return results
-
-
-def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the name of the processor, as its maker sells it."""
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").split("\n"):
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def cores() -> int:

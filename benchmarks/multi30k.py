@@ -24,7 +24,7 @@ import torch
 
 from polyhead.cli.console import TrainingScreen
 from polyhead.data.text_files import read_lines
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.metrics.bleu import score
 from polyhead.pipelines.translator import Translator

@@ -1,22 +1,28 @@
-"""The server under load: what batching brings, how long one waits, overload, and memory.
+"""The server under load, with both engines side by side: rates, waiting, overload, and memory.
 
     throughput   sentences a second for 1, 8 and 64 clients against the library called one by one,
-                 in rounds that take turns; at 64 clients at least 3 times as many
-    waiting      requests that come at random at 70 % of the capacity of 64 clients: p99 at most 3
-                 times the p50 of a lone client
+                 in rounds that take turns; at 64 clients torch at least 3 times as many, and
+                 CTranslate2 at least 3 times as many as torch
+    waiting      requests that come at random at 70 % of the capacity that torch has with 64
+                 clients: p99 at most 3 times the p50 of a lone client, and with CTranslate2 at
+                 most a third of the p99 with torch
     overload     three times the capacity for a minute: only 200, 429 and 503, and two seconds later
                  a lone client is answered as before
     memory       after 100,000 requests at most 5 % more than after the first 2,000
 
-The server is one process, the clients are another (this one). One core is left to the clients.
+Each server is one process, the clients are another (this one). One core is left to the clients of
+torch; CTranslate2 uses all. Overload and memory are measured with the last engine.
 Without --model the Korean to English model of `polyhead demo` is trained first and kept in --run.
 """
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import measuring
 import torch
@@ -34,6 +40,12 @@ RECIPE, TEXTS = "schedules-ko-en", "schedules/test.ko"
 CLIENTS = (1, 8, 64)
 LIBRARY = "library, one by one"
 THROUGHPUT_BAR, WAITING_BAR, MEMORY_BAR, RECOVERY_SECONDS = 3.0, 3.0, 0.05, 2.0
+ENGINE_BAR, PATIENCE_BAR = 3.0, 1 / 3  # of CTranslate2 against torch: rate, and p99 of the waits
+ENGINES = {  # options of `polyhead serve`
+    "torch": ("--engine", "torch"),
+    "float32": ("--engine", "ctranslate2", "--compute-type", "float32"),
+    "int8": ("--engine", "ctranslate2", "--compute-type", "int8"),
+}
 ALLOWED = {200, 429, 503}
 
 
@@ -54,52 +66,81 @@ def ask_all(server: Server, texts: Sequence[str], clients: int, requests: int, b
 
 
 def throughput(
-    server: Server, translator: Translator, texts: Sequence[str], words: argparse.Namespace
-) -> tuple[list[str], float]:
-    """Return a table of rates, and the capacity: requests a second with the most clients."""
+    servers: Mapping[str, Server], translator: Translator, texts: Sequence[str],
+    words: argparse.Namespace,
+) -> tuple[list[str], dict[str, float]]:  # fmt: skip
+    """Return a table of rates, and each server's requests a second with the most clients."""
     contestants = [
         Contestant(LIBRARY, partial(one_by_one, translator, texts[: words.single], words.beam))
     ]
     for clients in CLIENTS:
         requests = max(words.single, words.single * min(clients, 16))
-        work = partial(ask_all, server, texts, clients, requests, words.beam)
-        contestants.append(Contestant(name_of(clients), work))
+        for engine, server in servers.items():
+            work = partial(ask_all, server, texts, clients, requests, words.beam)
+            contestants.append(Contestant(name_of(clients, engine), work))
     samples = measuring.interleave(contestants, words.rounds)
+    first, *others = servers
+    bars = {name_of(CLIENTS[-1], first): (LIBRARY, THROUGHPUT_BAR)} | {
+        name_of(CLIENTS[-1], engine): (name_of(CLIENTS[-1], first), ENGINE_BAR) for engine in others
+    }
     rows = []
     for name, results in samples.items():
         ratio = measuring.spread(measuring.paired_ratios(results, samples[LIBRARY]))
-        bar = THROUGHPUT_BAR if name == name_of(CLIENTS[-1]) else None
-        shown = measuring.verdict(ratio.median, bar)
-        rows.append([name, str(measuring.rates(results)), str(ratio), shown])
-    columns = ["", "sentences a second", "times the library one by one", "bar"]
-    return measuring.table(columns, rows), measuring.rates(samples[name_of(CLIENTS[-1])]).median
+        peer, bar = bars.get(name, (LIBRARY, None))
+        over = measuring.spread(measuring.paired_ratios(results, samples[peer]))
+        shown = measuring.verdict(over.median, bar)
+        against = "" if bar is None else f"{over} {peer}"
+        rows.append([name, str(measuring.rates(results)), str(ratio), against, shown])
+    columns = ["", "sentences a second", "times the library one by one", "times", "bar"]
+    capacities = {e: measuring.rates(samples[name_of(CLIENTS[-1], e)]).median for e in servers}
+    return measuring.table(columns, rows), capacities
 
 
-def name_of(clients: int) -> str:
+def name_of(clients: int, engine: str) -> str:
     """In words."""
-    return f"{clients} client{'s' if clients > 1 else ''}"
+    return f"{engine}, {clients} client{'s' if clients > 1 else ''}"
 
 
 def waiting(
-    server: Server, texts: Sequence[str], capacity: float, words: argparse.Namespace
+    servers: Mapping[str, Server], texts: Sequence[str], capacity: float, words: argparse.Namespace
 ) -> list[str]:
-    """Measure the latency of a single client, and at 70 % of the capacity."""
-    alone = closed(server, texts, 1, words.single, words.beam)
-    rows = [_waiting_row("a lone client", alone, alone, None)]
+    """Measure the latency of a single client, and at shares of the capacity of the first engine."""
+    rows, first = [], next(iter(servers))
+    alone = {e: closed(server, texts, 1, words.single, words.beam) for e, server in servers.items()}
+    for engine, load in alone.items():
+        rows.append(_waiting_row(f"{engine}, a lone client", [load], load))
     for share in (0.3, 0.5, 0.7):
-        busy = opened(server, texts, share * capacity, words.seconds, words.beam)
-        bar = WAITING_BAR if share == 0.7 else None
-        rows.append(_waiting_row(f"{share:.0%} of the capacity", busy, alone, bar))
+        loads: dict[str, list[Load]] = {engine: [] for engine in servers}
+        for _ in range(words.rounds if share == 0.7 else 1):
+            for engine, server in servers.items():  # they take turns
+                load = opened(server, texts, share * capacity, words.seconds, words.beam)
+                loads[engine].append(load)
+        for engine, results in loads.items():
+            row = _waiting_row(f"{engine}, {share:.0%} of the capacity", results, alone[engine])
+            if share == 0.7:
+                ratio = _p99(results) / alone[engine].quantile(0.5)
+                row[-1] = f"{WAITING_BAR:g}: {'kept' if ratio <= WAITING_BAR else 'MISSED'}"
+            if share == 0.7 and engine != first:
+                pairs = zip(results, loads[first], strict=True)
+                less = measuring.spread([a.quantile(0.99) / b.quantile(0.99) for a, b in pairs])
+                kept = "kept" if less.median <= PATIENCE_BAR else "MISSED"
+                row[-1] += f"; p99 {less} of that of {first}, {PATIENCE_BAR:.2f}: {kept}"
+            rows.append(row)
     columns = ["", "a second", "statuses", "p50", "p99", "p99 / p50 of a lone client", "bar"]
     return measuring.table(columns, rows)
 
 
-def _waiting_row(name: str, results: Load, alone: Load, bar: float | None) -> list[str]:
-    ratio = results.quantile(0.99) / alone.quantile(0.5)
-    shown = "none" if bar is None else f"{bar:g}: {'kept' if ratio <= bar else 'MISSED'}"
+def _p99(loads: Sequence[Load]) -> float:
+    return median(load.quantile(0.99) for load in loads)
+
+
+def _waiting_row(name: str, loads: Sequence[Load], alone: Load) -> list[str]:
+    """Return the medians over the rounds, without a bar."""
+    statuses = sum((load.statuses for load in loads), Counter[int]())
     return [
-        name, f"{results.rate:.1f}", _statuses(results), _ms(results.quantile(0.5)),
-        _ms(results.quantile(0.99)), f"{ratio:.2f}", shown,
+        name, f"{median(load.rate for load in loads):.1f}", _statuses(statuses),
+        _ms(median(load.quantile(0.5) for load in loads)), _ms(_p99(loads)),
+        f"{_p99(loads) / alone.quantile(0.5):.2f}", "none",
     ]  # fmt: skip
 
 
@@ -114,7 +155,11 @@ def overload(
     only = set(results.statuses) <= ALLOWED
     recovered = set(after.statuses) == {200} and after.quantile(0.5) < 2 * before
     rows = [
-        ["answers", _statuses(results), f"only 200, 429, 503: {'kept' if only else 'MISSED'}"],
+        [
+            "answers",
+            _statuses(results.statuses),
+            f"only 200, 429, 503: {'kept' if only else 'MISSED'}",
+        ],
         ["answered a second", f"{results.rate:.1f} of {capacity:.1f}", "none"],
         ["p99 of what was accepted", _ms(results.quantile(0.99)), "none"],
         [
@@ -140,12 +185,12 @@ def memory(server: Server, texts: Sequence[str], words: argparse.Namespace) -> l
     return measuring.table([name, "growth", "bar"], [[sizes, f"{growth:+.1%}", shown]])
 
 
-def _statuses(results: Load) -> str:
-    return ", ".join(f"{status}: {n:,}" for status, n in sorted(results.statuses.items()))
+def _statuses(statuses: Counter[int]) -> str:
+    return ", ".join(f"{status}: {n:,}" for status, n in sorted(statuses.items()))
 
 
 def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.0f} ms"
+    return f"{1000 * seconds:.{1 if seconds < 0.1 else 0}f} ms"
 
 
 def trained(words: argparse.Namespace) -> Path:
@@ -165,7 +210,11 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--run", type=Path, default=Path("runs/benchmark-serve"))
     parser.add_argument("--source", type=Path, default=Path(TEXTS), help="sentences to translate")
     parser.add_argument("--beam", type=int, default=4)
-    parser.add_argument("--threads", type=int, default=max(1, measuring.cores() - 1))
+    parser.add_argument(
+        "--engines", nargs="+", choices=list(ENGINES), default=["torch", "float32", "int8"],
+        help="float32 and int8 are CTranslate2; the others are compared with the first",
+    )  # fmt: skip
+    parser.add_argument("--threads", type=int, default=0, help="of the models; 0 as the server")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--single", type=int, default=100, help="sentences one by one")
     parser.add_argument("--seconds", type=float, default=60, help="of each load")
@@ -184,24 +233,30 @@ def main(arguments: Sequence[str]) -> int:
     """Measure, print, and record if asked to."""
     words = read_words(arguments)
     measuring.require_rounds(words.rounds, words.record)
-    torch.set_num_threads(words.threads)
+    torch.set_num_threads(words.threads or max(1, measuring.cores() - 1))
+    threads = ("--threads", str(words.threads))
     where = measuring.environment("serve.py", arguments)
     place = trained(words)
     translator = Translator.from_dir(place, device="cpu")
     texts = [line for line in read_lines(words.source) if line.strip()]
-    with started(place, words.threads) as server:
-        ask_all(server, texts, 8, 8 * min(len(texts), 8), words.beam)  # warm up
-        rates, capacity = throughput(server, translator, texts, words)
-        waits = waiting(server, texts, capacity, words)
-        over = overload(server, texts, capacity, words)
+    with ExitStack() as stack:
+        servers = {
+            engine: stack.enter_context(started(place, *ENGINES[engine], *threads))
+            for engine in words.engines
+        }
+        for server in servers.values():
+            ask_all(server, texts, 8, 8 * min(len(texts), 8), words.beam)  # warm up
+        rates, capacities = throughput(servers, translator, texts, words)
+        waits = waiting(servers, texts, next(iter(capacities.values())), words)
+        over = overload(server, texts, capacities[words.engines[-1]], words)
         grown = memory(server, texts, words) if words.requests else []
-        code = server.stop()
-    if code:
-        raise PolyheadError(f"the server ended with exit code {code}; 0 was expected")
+        codes = [server.stop() for server in servers.values()]
+    if any(codes):
+        raise PolyheadError(f"the servers ended with exit codes {codes}; 0 was expected")
     report = [
         *where,
-        f"- {words.rounds} rounds, interleaved; beam {words.beam}; {words.threads} threads of the "
-        f"model; {len(texts):,} sentences of {words.source}",
+        f"- {words.rounds} rounds, interleaved; beam {words.beam}; --threads {words.threads}; "
+        f"{len(texts):,} sentences of {words.source}",
         "",
         *rates, "", *waits, "", *over, "", *grown,
     ]  # fmt: skip

@@ -69,10 +69,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def started(model: Path, threads: int) -> Iterator[Server]:
-    """Return a server in a process of its own."""
-    command = [sys.executable, "-m", "polyhead", "serve", str(model), "--port", "0"]
-    command += ["--threads", str(threads)]
+def started(model: Path, *options: str) -> Iterator[Server]:
+    """Return a server in a process of its own, with options of `polyhead serve`."""
+    command = [sys.executable, "-m", "polyhead", "serve", str(model), "--port", "0", *options]
     surroundings = {**os.environ, "PYTHONPATH": str(SOURCE)}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=surroundings)
     assert process.stderr is not None

@@ -18,7 +18,7 @@ from polyhead.data.batches.base import DataPosition, pad
 from polyhead.data.batches.translation import TranslationBatches
 from polyhead.data.parallel import read_parallel
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig

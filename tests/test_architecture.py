@@ -8,29 +8,42 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "src" / "polyhead"
 FILES = sorted(set(ROOT.rglob("*.py")) - {ROOT / "__init__.py"})
-FOUNDATION = {"errors", "config", "devices", "i18n", "special_tokens"}
+FOUNDATION = {
+    "errors", "atomic_file", "bounds", "config", "devices", "i18n", "sandbox", "special_tokens",
+}  # fmt: skip
 MAY_IMPORT = {  # every package, and the packages it may import
     "errors": set(),
+    "atomic_file": {"errors"},
     "special_tokens": set(),
     "config": {"errors"},
     "devices": {"errors"},
     "i18n": {"errors"},
-    "render": {"errors"},
-    "layers": {"errors"},
-    "models": {"layers", "config", "errors"},
-    "tokenizers": {"config", "errors", "special_tokens"},
+    "sandbox": set(),
+    "render": {"atomic_file", "errors"},
+    "bounds": set(),
+    "layers": {"bounds", "errors"},
+    "models": {"layers", "bounds", "config", "errors"},
+    "tokenizers": {"config", "errors", "sandbox", "special_tokens"},
     "data": {"tokenizers", *FOUNDATION},
     "checkpoint": {"models", "tokenizers", *FOUNDATION},
-    "decoding": {"errors", "special_tokens"},
+    "decoding": {"bounds", "errors", "special_tokens"},
+    "engines": {"checkpoint", "data", "tokenizers", "decoding", *FOUNDATION},
     "metrics": {"data", "layers", "tokenizers", *FOUNDATION},
     "training": {
         "data", "models", "checkpoint", "decoding", "metrics", "layers", "tokenizers", *FOUNDATION,
     },
     "pipelines": {
-        "checkpoint", "data", "decoding", "metrics", "layers", "models", "tokenizers", *FOUNDATION,
+        "checkpoint", "convert", "data", "decoding", "engines", "layers", "metrics", "models",
+        "tokenizers", *FOUNDATION,
     },
-    "viz": {"pipelines", "layers", "render", "tokenizers", "data", "errors", "special_tokens"},
-    "convert": {"models", "layers", "tokenizers", "checkpoint", "errors", "special_tokens"},
+    "viz": {
+        "pipelines", "layers", "render", "tokenizers", "data", "atomic_file", "errors",
+        "special_tokens",
+    },
+    "convert": {
+        "models", "layers", "tokenizers", "checkpoint", "data", "decoding", "engines", "metrics",
+        *FOUNDATION,
+    },
     "cost": {"models", "layers", "training", "errors"},
     "compare": {
         "training", "pipelines", "cost", "metrics", "render", "data", "tokenizers", "checkpoint",
@@ -40,12 +53,18 @@ MAY_IMPORT = {  # every package, and the packages it may import
         "data", "layers", "models", "training", "decoding", "viz", "cost", "render", "errors",
         "i18n",
     },
-    "server": {"pipelines", "viz", "decoding", "data", *FOUNDATION},  # data: image files
+    "server": {"pipelines", "viz", "decoding", "engines", "data", *FOUNDATION},  # data: image files
     "cli": {
         "training", "pipelines", "viz", "convert", "cost", "compare", "notes", "data", "server",
-        "checkpoint", "models", *FOUNDATION,
+        "checkpoint", "models", "engines", *FOUNDATION,
     },
     "__main__": {"cli"},
+}  # fmt: skip
+WRITERS = {  # write into a temporary directory, or under a temporary name; others use atomic_file
+    "atomic_file.py", "checkpoint/atomic_dir.py", "checkpoint/languages.py",
+    "checkpoint/model_dir.py", "checkpoint/train_state.py", "convert/ctranslate2_target.py",
+    "convert/model_export.py", "convert/tokenizer_files.py", "data/schedules/generator.py",
+    "tokenizers/huggingface.py", "tokenizers/storage.py",
 }  # fmt: skip
 MAX_FILE, MAX_FUNCTION = 400, 60
 ERRORS = ("ConfigError", "DataError", "CheckpointError", "MissingError", "Diverged",
@@ -153,3 +172,14 @@ def test_every_user_error_has_a_code():
             if call.func.id in ERRORS and not coded:
                 offenders.append(where)
     assert offenders == []
+
+
+def test_files_are_written_under_a_temporary_name():
+    direct = ("write_text", "write_bytes")
+    offenders = [
+        where
+        for file, node, where in nodes(ast.Call)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in direct
+        if str(file.relative_to(ROOT)) not in WRITERS
+    ]
+    assert not offenders

@@ -1,7 +1,9 @@
 """Devices: the choice of one, and the test for bf16."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -83,3 +85,18 @@ def test_the_bf16_gain_is_the_ratio_of_the_fastest_rounds(monkeypatch):
     monkeypatch.setattr(devices.time, "perf_counter", lambda: next(moments))
     monkeypatch.setattr(torch.nn.functional, "linear", lambda *_: None)
     assert devices.bf16_gain(size=1, rounds=2) == 4.0
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, "3000"), ({"GOMP_SPINCOUNT": "77"}, "77")])
+def test_waiting_threads_sleep_soon_unless_the_user_chose(given, expected):
+    """The value that torch's OpenMP has read."""
+    library = Path(torch.__file__).parent / "lib" / "libgomp.so.1"
+    if not library.exists():
+        pytest.skip("torch was built with another OpenMP")
+    code = f"import ctypes, polyhead; ctypes.CDLL({str(library)!r})"
+    kept = {n: v for n, v in os.environ.items() if n not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    environment = kept | given | {"OMP_DISPLAY_ENV": "verbose"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert f"GOMP_SPINCOUNT = '{expected}'" in done.stderr

@@ -110,6 +110,15 @@ def test_every_claim_in_the_text_exists(page):
             assert parameters["explain"] is None or find_claim(parameters["explain"])
 
 
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_the_index_lists_every_claim_that_a_note_gets_wrong(language):
+    _, wrong, imprecise = read(f"{language}/index.md").rsplit("\n## ", 2)
+    for note, table in (("wrong", wrong), ("imprecise", imprecise)):
+        listed = set(re.findall(r"\[([A-Z]\d+)\]", table))
+        claims = {claim.id: claim.note for claim in select_claims()}
+        assert {id for id in listed if id in claims} == {i for i in claims if claims[i] == note}
+
+
 # Two languages
 
 

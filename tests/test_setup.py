@@ -304,8 +304,16 @@ def test_pip_is_taken_from_the_first_source_that_has_it(project, run_setup, monk
     assert tried == [True] * (n_failing + 1) + [False] * (3 - n_failing)
 
 
-def test_a_second_set_up_waits_for_the_first(project):
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import setup\n"
+WITHOUT_FCNTL = """
+import fcntl, subprocess, sys, types
+lock = lambda file, mode, size: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, size)
+sys.modules.update(fcntl=None, msvcrt=types.SimpleNamespace(LK_NBLCK=2, locking=lock))
+"""
+
+
+@pytest.mark.parametrize("system", ["", WITHOUT_FCNTL], ids=["POSIX", "Windows"])
+def test_a_second_set_up_waits_for_the_first(project, system):
+    code = system + "import sys; sys.path.insert(0, sys.argv[1]); import setup\n"
     code += "setup.Environment(sys.argv[2], {}).hold(); print('held', flush=True); input()"
     command = [sys.executable, "-c", code, str(TOOLS), str(project)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
@@ -336,7 +344,7 @@ def entries(name):
     return re.findall(r"(?m)^[a-z0-9].*(?:\n .*)*", (ROOT / name).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", setup.LOCKS)
+@pytest.mark.parametrize("name", lock.LOCKS)
 def test_every_locked_package_is_pinned_and_hashed_and_none_is_for_gpus(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     assert not [x for x in text.splitlines() if not re.match(r"#|[a-z0-9]| {4}--hash=", x)]
@@ -348,8 +356,8 @@ def test_every_locked_package_is_pinned_and_hashed_and_none_is_for_gpus(name):
         assert all(re.fullmatch(r" {4}--hash=sha256:[0-9a-f]{64}", line) for line in hashes)
 
 
-@pytest.mark.parametrize("name", setup.LOCKS)
-@pytest.mark.parametrize("system", ["linux", "darwin"])
+@pytest.mark.parametrize("name", lock.LOCKS)
+@pytest.mark.parametrize("system", ["linux", "darwin", "win32"])
 @pytest.mark.parametrize("python", ["3.11", "3.14"])
 def test_the_locks_satisfy_the_project(name, system, python):
     here = {**default_environment(), "sys_platform": system, "python_version": python}
@@ -358,14 +366,24 @@ def test_the_locks_satisfy_the_project(name, system, python):
     chosen = [pin for pin in pins if pin.marker is None or pin.marker.evaluate(here)]
     versions = {pin.name: next(iter(pin.specifier)).version for pin in chosen}
     assert len(versions) == len(chosen)
-    wanted = [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]]
-    if name == "requirements-dev.lock":
-        wanted += PROJECT["project"]["optional-dependencies"]["dev"]
+    wanted, extras = PROJECT["project"]["dependencies"], PROJECT["project"]["optional-dependencies"]
+    wanted = (
+        wanted
+        + {
+            "requirements.lock": PROJECT["build-system"]["requires"],
+            "requirements-dev.lock": PROJECT["build-system"]["requires"] + extras["dev"],
+            "requirements-fast.lock": extras["fast"] + extras["serve"],
+        }[name]
+    )
+    assert ("sympy" in versions) == (name != "requirements-fast.lock")  # one of torch's own
+    versions["torch"] = setup.TORCH
     for requirement in map(Requirement, wanted):
-        version = versions.get(canonicalize_name(requirement.name), setup.TORCH)
-        assert requirement.specifier.contains(version), requirement
-    if name == "requirements.lock":
-        assert set(entries(name)) <= set(entries("requirements-dev.lock"))
+        if requirement.marker is None or requirement.marker.evaluate(here):
+            version = versions[canonicalize_name(requirement.name)]
+            assert requirement.specifier.contains(version), requirement
+    if name != "requirements-dev.lock":
+        dev = [Requirement(entry.split(" \\\n")[0]) for entry in entries("requirements-dev.lock")]
+        assert {(pin.name, pin.specifier) for pin in pins} <= {(p.name, p.specifier) for p in dev}
         assert "pytest" not in versions
 
 

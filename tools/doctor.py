@@ -51,7 +51,9 @@ def describe_environment(root: str) -> list:
     state, reason = setup.judge(root)
     if state != setup.READY:
         return [(WRONG if state == setup.BROKEN else NOTE, ".venv", f"{reason}; run: make setup")]
-    code, output = setup.run([os.path.join(root, ".venv/bin/python"), "-I", "-c", TORCH], 300)
+    code, output = setup.run(
+        [os.path.join(root, ".venv", setup.BIN, "python" + setup.EXE), "-I", "-c", TORCH], 300
+    )
     line = setup.last_line(output)
     if code:
         return [(WRONG, ".venv", f"torch does not start: {line}; run: make clean setup")]

@@ -4,6 +4,8 @@
     setup.py --dev      and what lint and tests need
     setup.py --check    only exit with 0 if nothing has to be done
 
+Without make, as on Windows: python tools/setup.py --dev
+
 torch is installed first and alone, because its right wheel depends on the machine (the CPU wheel
 unless there is an NVIDIA GPU) and a lock file cannot hold both. All other packages come from
 requirements.lock and requirements-dev.lock, pinned by hash. The stamp is written last: an
@@ -13,7 +15,6 @@ The file uses the standard library only and the syntax of Python 3.7, so that an
 print which version is needed. A problem ends as one line on stderr and exit code 3.
 """
 
-import fcntl
 import glob
 import hashlib
 import json
@@ -25,7 +26,15 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import time
 import urllib.request
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    import msvcrt
+
+    fcntl = None
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST_PYTHON = (3, 11)
@@ -34,6 +43,7 @@ PIP_ARCHIVE = "https://bootstrap.pypa.io/pip/pip.pyz"
 TORCH_INDEX = "https://download.pytorch.org/whl/"
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 INPUTS = (*LOCKS, "pyproject.toml", "tools/setup.py")  # what decides what is installed
+BIN, EXE = ("Scripts", ".exe") if os.name == "nt" else ("bin", "")
 READY, STALE, BROKEN = "ready", "stale", "broken"
 PROBE = """
 import importlib.metadata, json, torch
@@ -163,6 +173,18 @@ def fingerprint(root: str) -> str:
     return digest.hexdigest()
 
 
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file; return False if another process has locked it."""
+    try:
+        if fcntl:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
 def judge(root: str, requested: str = "", dev: bool = False) -> tuple:
     """Return the state of .venv (ready, stale: update it, broken: create it) and the reason."""
     try:
@@ -173,7 +195,7 @@ def judge(root: str, requested: str = "", dev: bool = False) -> tuple:
         return BROKEN, "it is incomplete"
     if folder != os.path.realpath(root):
         return BROKEN, f"it was created in another folder, {folder}"
-    if not os.path.exists(os.path.join(root, ".venv", "bin", "polyhead")):
+    if not os.path.exists(os.path.join(root, ".venv", BIN, "polyhead" + EXE)):
         return BROKEN, "its command polyhead is missing"
     if requested and requested != build:
         return BROKEN, f"its torch is the build {build}, not {requested}"
@@ -190,7 +212,7 @@ class Environment:
     def __init__(self, root: str, variables: dict, dev: bool = False) -> None:
         self.root, self.dev = os.path.realpath(root), dev
         self.folder = os.path.join(self.root, ".venv")
-        self.python = os.path.join(self.folder, "bin", "python")
+        self.python = os.path.join(self.folder, BIN, "python" + EXE)
         self.log = os.path.join(self.folder, "setup.log")
         self.requested = variables.get("TORCH", "")
         self.variables = {k: v for k, v in variables.items() if not DROPPED.fullmatch(k)}
@@ -204,12 +226,11 @@ class Environment:
             lock = os.open(os.path.join(self.folder, "setup.lock"), os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise SetupError(f"cannot write {self.folder} ({error.strerror})") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(lock):
             say("another set-up is running in this folder; waiting")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        self.lock = (lock,)
+            while not try_lock(lock):
+                time.sleep(0.1)
+        self.lock = (lock,) if fcntl else ()  # what children inherit
         open(self.log, "wb").close()
 
     def attempt(self, *command: str) -> tuple:

@@ -6,7 +6,7 @@
 
 case $(uname -s) in
     Linux | Darwin) ;;
-    *) echo "setup: torch's wheels need Linux or macOS, this is $(uname -s); on Windows use WSL" >&2; exit 3 ;;
+    *) echo "setup: make needs Linux or macOS, this is $(uname -s); on Windows: python tools/setup.py" >&2; exit 3 ;;
 esac
 
 starts() { "$1" -E -s -c 'import sys; sys.exit(sys.version_info < (3, 7))' >/dev/null 2>&1; }

@@ -10,11 +10,12 @@
 All names of `__all__` are imported when they are first used, so `import polyhead` is quick.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from polyhead.decoding.config import DecodeConfig
+    from polyhead.decoding.options import DecodeConfig
     from polyhead.errors import PolyheadError
     from polyhead.layers.attention import Mask, MultiHeadAttention
     from polyhead.layers.feed_forward import FeedForward
@@ -22,18 +23,27 @@ if TYPE_CHECKING:
     from polyhead.models.registry import create_model, list_models
     from polyhead.pipelines.base import Pipeline
     from polyhead.pipelines.evaluation import evaluate
+    from polyhead.pipelines.fast_pipelines import FastGenerator, FastTranslator
     from polyhead.pipelines.image_classifier import ImageClassifier
     from polyhead.pipelines.load import load
     from polyhead.pipelines.mask_filler import MaskFiller
+    from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
     from polyhead.pipelines.text_classifier import TextClassifier
     from polyhead.pipelines.text_generator import TextGenerator
     from polyhead.pipelines.translator import Translator
     from polyhead.training.entry import train
 
+# How long threads of libgomp, torch's OpenMP, spin before they sleep; read when torch is imported.
+# Its default of 300,000 holds a core that other processes need (benchmarks/threads.py).
+if not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
+    os.environ["GOMP_SPINCOUNT"] = "3000"
+
 __version__ = "0.1.0"
 
 __all__ = [
     "DecodeConfig",
+    "FastGenerator",
+    "FastTranslator",
     "FeedForward",
     "ImageClassifier",
     "Mask",
@@ -41,6 +51,7 @@ __all__ = [
     "MultiHeadAttention",
     "Pipeline",
     "PolyheadError",
+    "ReplacedTokenDetector",
     "StackConfig",
     "TextClassifier",
     "TextGenerator",
@@ -55,7 +66,9 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = {
-    "DecodeConfig": "decoding.config",
+    "DecodeConfig": "decoding.options",
+    "FastGenerator": "pipelines.fast_pipelines",
+    "FastTranslator": "pipelines.fast_pipelines",
     "FeedForward": "layers.feed_forward",
     "ImageClassifier": "pipelines.image_classifier",
     "Mask": "layers.attention",
@@ -63,6 +76,7 @@ _MODULES = {
     "MultiHeadAttention": "layers.attention",
     "Pipeline": "pipelines.base",
     "PolyheadError": "errors",
+    "ReplacedTokenDetector": "pipelines.replaced_token_detector",
     "StackConfig": "layers.transformer_stack",
     "TextClassifier": "pipelines.text_classifier",
     "TextGenerator": "pipelines.text_generator",
@@ -79,7 +93,8 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'polyhead' has no attribute {name!r}")
-    return getattr(import_module(f"polyhead.{_MODULES[name]}"), name)
+    with import_module("polyhead.errors").torch_needed():
+        return getattr(import_module(f"polyhead.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

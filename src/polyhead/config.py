@@ -6,9 +6,8 @@ a number.
 """
 
 import json
-import math
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -20,9 +19,25 @@ from pydantic import TypeAdapter, ValidationError
 from polyhead.errors import ConfigError
 
 T = TypeVar("T")
+ALIASES = {  # names of other tools, and those of our settings
+    "lr": "train.schedule.rate", "learning_rate": "train.schedule.rate",
+    "warmup_steps": "train.schedule.warmup", "batch_size": "train.max_tokens",
+    "batch": "train.max_tokens", "num_epochs": "train.epochs", "num_train_epochs": "train.epochs",
+    "max_steps": "train.steps", "label_smoothing": "train.smoothing",
+    "gradient_accumulation": "train.accumulate", "grad_accum": "train.accumulate",
+    "gradient_accumulation_steps": "train.accumulate", "max_grad_norm": "train.clip_norm",
+    "fp16": "train.bf16", "early_stopping": "train.patience", "eval_every": "train.validate_every",
+    "layers": "model.stack.n_layers", "num_layers": "model.stack.n_layers",
+    "heads": "model.stack.n_heads", "num_heads": "model.stack.n_heads",
+    "hidden_size": "model.stack.d_model", "embed_dim": "model.stack.d_model",
+    "ffn_dim": "model.stack.d_ff", "vocab_size": "text.vocab", "max_len": "data.max_length",
+    "max_seq_length": "data.max_length", "beam_size": "decode.beam", "num_beams": "decode.beam",
+}  # fmt: skip
 # cached, because a server needs the same ones for every request
 _checker: Callable[[Any], Any] = cache(TypeAdapter)
 SHOWN = 60  # characters of a wrong value in a message
+MAX_INTEGER = 2**32  # also of a seed
+MAX_FLOAT = 1e9  # its square is finite in single precision
 
 
 def read(path: Path, overrides: Iterable[str] = ()) -> dict[str, Any]:
@@ -44,8 +59,8 @@ def read(path: Path, overrides: Iterable[str] = ()) -> dict[str, Any]:
 
 def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     """Build a dataclass from plain values, checking all names and types."""
-    check_names(kind, values, where)
     try:
+        check_names(kind, values, where)
         text = json.dumps(values, default=str, ensure_ascii=False).encode()
         return _checker(kind).validate_json(text, strict=True)
     except ValidationError as error:
@@ -62,7 +77,7 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
 
 
 def check_names(kind: Any, values: Mapping[str, Any], where: str) -> None:
-    """Refuse unknown names and numbers that are not finite, also in nested tables."""
+    """Refuse unknown names and numbers that are too large, also in nested tables."""
     hints = get_type_hints(kind)
     known = [field.name for field in fields(kind)]
     for name, value in values.items():
@@ -70,13 +85,22 @@ def check_names(kind: Any, values: Mapping[str, Any], where: str) -> None:
             raise ConfigError(
                 f"{where}{_shown(name)}: no such option{suggest(name, known)}", "unknown_key"
             )
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(
-                f"{where}{name} = {value}: should be a finite number", "invalid_value"
-            )
+        _check_numbers(value, f"{where}{name}")
         inner = next((k for k in (hints[name], *get_args(hints[name])) if is_dataclass(k)), None)
         if inner is not None and isinstance(value, Mapping):
             check_names(inner, value, f"{where}{name}.")
+
+
+def _check_numbers(value: Any, path: str) -> None:
+    if isinstance(value, list | tuple):
+        for item in value:
+            _check_numbers(item, path)
+    elif isinstance(value, float) and not abs(value) <= MAX_FLOAT:  # or not a number
+        expected = f"should be a finite number up to {MAX_FLOAT:g}"
+        raise ConfigError(f"{path} = {value}: {expected}", "invalid_value")
+    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
+        shown = _shown(str(value)) if abs(value) < 10**SHOWN else "a long number"
+        raise ConfigError(f"{path} = {shown}: should be at most {MAX_INTEGER:,}", "invalid_value")
 
 
 def _first_problem(error: ValidationError, where: str) -> ConfigError:
@@ -124,10 +148,21 @@ def set_by_path(values: dict[str, Any], override: str) -> None:
         values[last] = text.strip()
 
 
+def setting_keys(table: Mapping[str, Any], where: str = "") -> Iterator[str]:
+    """Yield the names of the values in nested tables, such as train.schedule.rate."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from setting_keys(value, f"{where}{name}.")
+        elif where:
+            yield where + name
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown name: the closest known one, or all of them."""
     known = list(known)
     close = get_close_matches(name, known, n=1)
+    if name in ALIASES:
+        return f"; did you mean {ALIASES[name]}?"
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
 
 

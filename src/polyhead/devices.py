@@ -1,11 +1,13 @@
-"""Devices: choosing one, testing bf16, keeping freed memory."""
+"""Devices: choosing and describing one, testing bf16, keeping freed memory."""
 
 import ctypes
+import os
 import platform
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import torch
 
@@ -15,6 +17,14 @@ BF16_PROBE = (
     "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); torch.nn.functional.linear(a, a)"
 )
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # glibc's <malloc.h>
+
+
+def memory_size() -> int | None:
+    """Return the bytes of main memory, or None if the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
 
 
 def choose(name: str) -> torch.device:
@@ -35,6 +45,26 @@ def choose(name: str) -> torch.device:
             f"device = {name!r}: not available on this machine. Use auto or cpu.", "no_device"
         )
     return torch.device(name)
+
+
+def environment(device: torch.device) -> dict[str, str | int]:
+    """Return everything beside configuration and data on which the bits of a result depend."""
+    return {
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "processor": processor(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the model name of the processor."""
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").split("\n"):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def check_bf16(device: torch.device) -> None:

@@ -11,7 +11,31 @@ message may be reworded at any time. Any other exception that escapes is a bug a
 traceback.
 """
 
-from typing import ClassVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import PurePath
+from typing import ClassVar, Literal
+
+TORCH = "torch>=2.10,<3"  # as in pyproject.toml
+
+InputCode = Literal["empty", "too_long", "bad_token"]
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs the packages of an extra of polyhead."""
+    try:
+        needed = [text.partition(";") for text in requires("polyhead") or ()]
+    except PackageNotFoundError:  # run from its source tree
+        needed = []
+    marks = (f'extra == "{extra}"', f"extra == '{extra}'")
+    packages = [name.strip() for name, _, mark in needed if mark.strip() in marks]
+    names = packages or [f"polyhead[{extra}]"]
+    return "pip install " + " ".join(f'"{name}"' for name in names)  # as every shell reads them
+
+
+class Cancelled(Exception):
+    """The computation was cancelled; there is no result."""
 
 
 class PolyheadError(Exception):
@@ -34,10 +58,31 @@ class ConfigError(PolyheadError):
     exit_code = 2
 
 
+class InvalidInputError(ConfigError):
+    """A text or a forced beginning that a model cannot take."""
+
+    def __init__(self, message: str, code: InputCode) -> None:
+        super().__init__(message, code)
+        self.code: InputCode = code
+
+
 class MissingError(PolyheadError):
     """Missing package, file or download."""
 
     exit_code = 3
+
+
+@contextmanager
+def torch_needed() -> Iterator[None]:
+    """Turn a failed import of torch into a MissingError that says how to install it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingError(
+            f'this needs torch, which is not installed: pip install "{TORCH}"', "missing_torch"
+        ) from None
 
 
 class DataError(PolyheadError):
@@ -56,3 +101,11 @@ class Diverged(PolyheadError):
     """Training diverged: the loss or a gradient is not finite."""
 
     exit_code = 6
+
+
+def check_list(value: object, method: str, content: str) -> None:
+    """Raise if a single text or image was given where a list is expected."""
+    if isinstance(value, str | PurePath):
+        raise ConfigError(
+            f"{method} takes a list of {content}; write {method}([{content[:-1]}])", "not_a_list"
+        )

@@ -24,6 +24,7 @@ def test_the_whole_benchmark_runs_with_a_tiny_model(tiny_run, tmp_path, capsys):
     words = ["--quick", "--model", str(tiny_run), "--source", str(source), "--beam", "1"]
     assert serve.main(words) == 0
     out = capsys.readouterr().out
-    for part in ("library, one by one", "64 clients", "70% of the capacity",
-                 "only 200, 429, 503: kept", "memory after 40 and 400 requests"):  # fmt: skip
+    for part in ("library, one by one", "float32, 64 clients", "int8, 70% of the capacity",
+                 " of that of torch, 0.33: ", "only 200, 429, 503: kept",
+                 "memory after 40 and 400 requests"):  # fmt: skip
         assert part in out

@@ -21,7 +21,7 @@ def test_the_table_goes_to_the_results(tmp_path, monkeypatch, capsys):
     assert table2.main(words) == 0
     text = results.read_text(encoding="utf-8")
     assert "## Table 2 on Korean pronunciations" in text
-    assert "| **GRU, context everywhere (Cho et al. 2014)** |" in text
+    assert "| **GRU, context everywhere, 1 layer of 8 (Cho et al. 2014)** |" in text
     assert "WER, greedy" in text
     assert "test.tsv, 3 lines" in text
     assert "| **GRU, context everywhere" in capsys.readouterr().out

@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 from saved_models import build_model, save_model, seal_again
 
 from polyhead.checkpoint.atomic_dir import checkpoint_path, link, verify
-from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_model, resolve
+from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_model
+from polyhead.checkpoint.model_files import resolve
 from polyhead.errors import CheckpointError, PolyheadError
 from polyhead.models.transformer import Transformer, TransformerConfig
 
@@ -341,6 +342,10 @@ def test_random_damage_with_a_valid_manifest_is_refused_or_harmless(place):
         {"stack": {"n_layers": 1, "d_model": 8, "n_heads": 0, "d_ff": 16}},
         {"stack": {"n_layers": 1, "d_model": 8, "n_heads": 2, "d_ff": 16, "dropout": 7.0}},
         {"stack": {"n_layers": 0, "d_model": 0, "n_heads": 1, "d_ff": 0}},
+        {"pad": 10**6},
+        {"stack": {"d_model": 2**61 - 1, "n_heads": 2**61 - 2}},
+        {"stack": {"d_model": 2**32 - 1, "n_heads": 2**32 - 2}},
+        {"stack": {"n_layers": 1, "d_model": 8, "n_heads": 2, "d_ff": 16, "experts": {"n": 1000}}},
     ],
 )
 def test_wrong_sizes_are_refused_before_memory_is_allocated(place, edit):

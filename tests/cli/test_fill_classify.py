@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from pretrained import SIZES, TINY, configured, pretrain, write_labelled, write_lines
+from saved_models import build_electra, save_model
 
 from polyhead.cli.console import describe
 from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
 from polyhead.training.trainer import train
 
 
@@ -31,7 +33,7 @@ def test_a_classifier_is_trained_from_plain_text_in_four_commands(run, fail, tmp
                        "--run", tmp_path / "electra")  # fmt: skip
     assert code == 0, err
     assert "generator_accuracy" in err
-    assert f"polyhead train classify-small --data FILE --init {tmp_path / 'electra'}" in err
+    assert f"polyhead detect {tmp_path / 'electra'}" in err
     code, _, err = run("train", *TINY, "--data", data, "--valid-data", valid,
                        "--init", tmp_path / "electra", "--run", tmp_path / "run")  # fmt: skip
     assert code == 0, err
@@ -125,6 +127,30 @@ def test_several_masks_are_predicted_alone_and_together(run, bert):
         assert filling["text"] == "{}은 {}에 가요.".format(*filling["words"])
 
 
+def test_replaced_words_are_marked(run, fail, bert, tmp_path):
+    text = "오늘은 비가 와요."
+    model = save_model(build_electra([text]), tmp_path / "electra")
+    found = ReplacedTokenDetector.from_dir(model, device="cpu").detect(text)
+    for threshold in (0, sorted(word.probability for word in found.words)[1], 1):
+        marked = [
+            f"{word.text}[{word.probability:.2f}]" if word.probability >= threshold else word.text
+            for word in found.words
+        ]
+        expected = (0, " ".join(marked) + "\n", "")
+        assert run("detect", model, text, "--threshold", repr(threshold)) == expected
+    code, out, err = run("detect", model, "--jsonl", stdin=f"{text}\n\n[MASK]\n{text}\n")
+    assert (code, err.count("[MASK]")) == (4, 1)
+    assert [json.loads(line) for line in out.splitlines()] == 2 * [
+        {
+            "text": text,
+            "words": [vars(word) for word in found.words],
+            "tokens": [vars(token) for token in found.tokens],
+        }
+    ]
+    assert fail("detect", bert, text, mention="polyhead fill")[1] == "wrong_task"
+    assert fail("detect", model, text, "--threshold", 2)[:2] == (2, "out_of_range")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "error", "mention"),
     [
@@ -132,8 +158,8 @@ def test_several_masks_are_predicted_alone_and_together(run, bert):
         (["fill", "{bert}", "[MASK]", "--top", "9000"], 2, "out_of_range", "--top 9000"),
         (["fill", "{tiny}", "[MASK]"], 5, None, "{tiny}"),
         (["classify", "{bert}"], 5, None, "polyhead fill {bert}"),
-        (["evaluate", "{bert}", "--data", "x.tsv"], 5, None, "polyhead fill {bert}"),
-        (["evaluate", "{tiny}", "--text", "{text}"], 5, None, "polyhead translate {tiny}"),
+        (["evaluate", "{bert}", "--data", "x.tsv"], 5, None, "polyhead evaluate {bert} --text"),
+        (["evaluate", "{tiny}", "--text", "{text}"], 5, None, "polyhead evaluate {tiny} --source"),
         (["train", "bert-tiny", "--init", "{tiny}", "--run", "{tmp}/r"], 2, None, "{tiny}"),
         (["train", "classify-small", "--init", "nowhere", "--run", "{tmp}/r"], 5, None, "nowhere"),
     ],
@@ -150,10 +176,10 @@ def test_an_error_is_one_line_and_an_exit_code(
 def test_progress_shows_the_scores_of_the_task_and_perplexity_where_there_is_one():
     line = {"loss": 1.0, "tokens_per_second": 10.0}
     electra = {"generator_accuracy": 0.25, "precision": 0.5, "recall": 0.125}
-    expected = "loss 1.000  10 tok/s  generator 0.250  precision 0.500  recall 0.125"
+    expected = "train loss 1.000  10 tok/s  generator 0.250  precision 0.500  recall 0.125"
     assert describe({**line, "valid": electra}) == expected
     gpt = {"perplexity": 3.0, "bits_per_character": 2.5}
-    expected = "loss 1.000  ppl 2.7  10 tok/s  bits/char 2.500"
+    expected = "train loss 1.000  ppl 2.7  10 tok/s  bits/char 2.500"
     assert describe({**line, "valid": gpt}) == expected
 
 

@@ -5,11 +5,12 @@ import json
 import sys
 
 import pytest
+from saved_models import save_model
 from tiny import write_corpus
 from tiny_gpt import SMALL, train_gpt
 
 from polyhead.cli.main import main
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.pipelines.text_generator import TextGenerator
 
 CPU = ("--device", "cpu")
@@ -51,6 +52,23 @@ def test_samples_differ_and_each_can_be_repeated_by_its_seed(run, model):
     assert [sample["seed"] for sample in samples] == [5, 6, 7]
     assert len({sample["text"] for sample in samples}) > 1
     assert json.loads(run(*words, "--seed", 6)[1]) == samples[1]
+    found = json.loads(run(*words, "--seed", 6, "--tokens", "--top-k", 9)[1])
+    generator = TextGenerator.from_dir(model, device="cpu")
+    options = generator.defaults.with_options({"max_length": 12, "sample": True, "top_k": 9})
+    expected = generator.generate_tokens("오늘은", options=options, seed=6)
+    assert found.pop("tokens") == [vars(token) for token in expected.tokens]
+    assert found == {"prompt": "오늘은", "text": expected.text, "seed": 6}
+
+
+def test_a_model_with_outputs_that_are_not_finite_is_one_error(fail, model, tmp_path):
+    saved = TextGenerator.from_dir(model, device="cpu").saved
+    for parameter in saved.model.parameters():
+        parameter.data *= 1e25  # finite, unlike the sums computed with it
+    broken = save_model(saved, tmp_path / "broken")
+    for words in (("generate", broken, "--jsonl"), ("generate", broken, "--jsonl", "--greedy")):
+        fail(*words, "--prompt", "오늘은", *CPU, code=5, error="not_finite")
+    (tmp_path / "text.txt").write_text("오늘은\n", encoding="utf-8")
+    fail("evaluate", broken, "--text", tmp_path / "text.txt", *CPU, code=5, error="not_finite")
 
 
 def test_the_text_ends_before_a_stop(run, model):
@@ -74,6 +92,7 @@ def test_a_prompt_longer_than_the_context_is_warned_about(run, model):
     [
         (("--greedy", "--top-k", 3), "conflicting_options", "--top-k"),
         (("--greedy", "--n", 2), "conflicting_options", "--n 2"),
+        (("--tokens",), "conflicting_options", "--jsonl"),
         (("--n", 0), "out_of_range", "--n 0"),
         (("--max-tokens", 0), "out_of_range", "--max-tokens 0"),
         (("--temperature", 0), None, "temperature = 0.0"),

@@ -1,28 +1,37 @@
 """The command line: results on stdout, messages on stderr, exit codes; translators."""
 
+import io
 import json
+import math
 import os
 import subprocess
 import sys
-import time
 import tomllib
 
 import pytest
+from rich.console import Console
 from tiny import SMALL, write_corpus
 
 from polyhead import __version__
-from polyhead.cli.main import COMMANDS
-from polyhead.config import from_dict
+from polyhead.cli.console import TrainingScreen
+from polyhead.cli.main import COMMANDS, SECTIONS
+from polyhead.cli.options import complete_dir, complete_recipe
+from polyhead.config import ALIASES, from_dict
 from polyhead.models.registry import FAMILIES, find_config, list_models
+from polyhead.pipelines.translator import Translator
+from polyhead.training.config import read_run, setting_keys
 
 LINES = "민준 씨는 내일 부산에 가요.\n\n회의는 3시에 시작해요.\n"
 FAST = ["--beam", "2", "--max-length", "8", "--device", "cpu"]
 
 
 def timed_python(*arguments):
-    started = time.perf_counter()
+    """Run Python; return also its processor time, which other processes hardly change."""
+    before = os.times()
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
-    return done, time.perf_counter() - started
+    after = os.times()
+    spent = after.children_user + after.children_system
+    return done, spent - before.children_user - before.children_system
 
 
 def test_help_and_version_do_not_import_torch():
@@ -53,8 +62,88 @@ def test_help_prints_each_example_on_a_line_of_its_own(run, command):
         assert example.count("polyhead") == 1
 
 
+def test_bare_commands_and_help_print_the_help(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    whole = run("--help")
+    assert whole[0] == 0
+    assert whole[1].startswith("Usage: polyhead")
+    assert "..." not in whole[1].split("Train and score:")[1]  # no description is cut
+    assert run() == run("help") == whole
+    assert run("data") == run("data", "--help") == run("help", "data")
+    assert "..." not in run("data")[1].split("Commands:")[1]
+    assert run("help", "train") == run("train", "--help")
+    assert {name for names in SECTIONS.values() for name in names} == {*COMMANDS, "data"}
+
+
+@pytest.mark.parametrize(
+    ("words", "mention"),
+    [
+        (["--epochs", "3"], "train.epochs="), (["--lr", "0.1"], "train.schedule.rate="),
+        (["--batch-size", "8"], "train.max_tokens="), (["--dropout", "0"], "model.stack.dropout="),
+        (["small", "train.learning_rate=1"], "train.schedule.rate"),
+        (["small", "train.batch_size=1"], "train.max_tokens"),
+    ],
+)  # fmt: skip
+def test_names_of_other_tools_lead_to_the_setting(fail, words, mention):
+    fail("train", *words, code=2, mention=mention)
+
+
+def test_every_alias_is_a_setting():
+    keys = set(setting_keys(read_run().plain()))
+    assert set(ALIASES.values()) <= keys
+
+
+def test_a_text_or_a_file_can_be_an_argument(run, fail, tiny_run, tmp_path):
+    path = tmp_path / "a.ko"
+    path.write_text(LINES, encoding="utf-8")
+    piped = run("translate", tiny_run, *FAST, stdin=LINES)
+    assert run("translate", tiny_run, path, *FAST) == piped
+    assert run("translate", tiny_run, "-", *FAST, stdin=LINES) == piped
+    assert run("translate", tiny_run, LINES.rstrip("\n"), *FAST) == piped
+    assert run("translate", tiny_run, "", *FAST) == (0, "\n", "")
+    fail("translate", tiny_run, "runs/b", code=2, error="not_found", mention="runs/b")
+    fail("translate", tiny_run, LINES, "--top-k", 2, code=2, error="no_effect", mention="--sample")
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "code", "error"), [("nonsense", 2, "unknown_tokenizer"), ("ko-mecab", 3, None)]
+)
+def test_an_unusable_tokenizer_is_reported_before_anything_is_translated(
+    fail, tiny_run, tmp_path, monkeypatch, tokenizer, code, error
+):
+    monkeypatch.setitem(sys.modules, "mecab_ko", None)
+    monkeypatch.setattr(Translator, "translate", lambda *_: pytest.fail("translated"))
+    path = tmp_path / "a.ko"
+    path.write_text(LINES, encoding="utf-8")
+    words = ["--source", path, "--target", path, "--tokenize", tokenizer]
+    fail("evaluate", tiny_run, *words, code=code, error=error, mention=tokenizer)
+
+
+def test_characters_that_the_locale_lacks_are_replaced():
+    environment = {**os.environ, "PYTHONUTF8": "0", "PYTHONIOENCODING": "", "LC_ALL": "C",
+                   "PYTHONCOERCECLOCALE": "0"}  # fmt: skip
+    words = [sys.executable, "-m", "polyhead", "verify", "D4", "--lang", "ko"]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout[:2]) == (0, "D4"), done.stderr
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_bar_keeps_counts_and_times_at_every_width(width):
+    screen, written = TrainingScreen(), io.StringIO()
+    screen.console = Console(file=written, force_terminal=True, width=width, color_system=None)
+    screen.begin(0, 120)
+    update = {"step": 120, "loss": 1.2, "tokens_per_second": 12345.0, "valid": {}}
+    screen.step(update)
+    screen.validated({"accuracy": 0.894})
+    screen.end()
+    last = [line for line in written.getvalue().split("\r") if "left" in line][-1]
+    assert "120/120 0:00:00 left" in last
+    assert width < 80 or "accuracy 0.894" in last  # of the last validation
+    assert len(last.split("\n")[0]) <= width + 10
+
+
 def test_help_takes_less_than_a_third_of_a_second():
-    """The limit holds on an idle machine; the best of several runs counts."""
+    """Processor time; the best of several runs counts."""
     times = []
     for _ in range(8):
         done, seconds = timed_python("-m", "polyhead", "--help")
@@ -122,7 +211,9 @@ def test_json_lines_have_source_scores_and_alignment(run, tiny_run):
     objects = [json.loads(line) for line in out.splitlines()]
     assert [o["source"] for o in objects] == LINES.splitlines()
     assert len(objects[0]["translations"]) == 2
-    assert {"text", "score", "log_p", "alignment"} == set(objects[0]["translations"][0])
+    best = objects[0]["translations"][0]
+    assert {"text", "score", "log_p", "confidence", "alignment"} == set(best)
+    assert math.exp(best["log_p"]) < best["confidence"] < 1
 
 
 def test_equal_seeds_give_equal_samples_and_a_prefix_is_kept(run, tiny_run):
@@ -162,7 +253,7 @@ def test_attention_writes_a_page(run, tiny_run, tmp_path):
 
 def test_a_run_is_trained_resumed_and_averaged(run, tmp_path):
     files = write_corpus(tmp_path)
-    words = ("train", "small", *SMALL, "train.epochs=0.5", "--run", tmp_path / "run",
+    words = ("train", "small", *SMALL, "--run", tmp_path / "run",
              "--source", files["source"][0], "--target", files["target"][0])  # fmt: skip
     code, out, err = run(*words)
     assert (code, out) == (0, "")
@@ -192,7 +283,9 @@ def test_show_prints_a_recipe_with_all_defaults(run, tmp_path):
     (tmp_path / "mine.toml").write_text(shown)
     assert run("show", tmp_path / "mine.toml")[1] == shown
     code, printed, _ = run("train", "base", "train.steps=7", "--print-config")
-    assert printed == shown
+    comments = [line for line in shown.splitlines() if line.startswith("# ")]
+    assert printed == shown.removeprefix("".join(f"{line}\n" for line in comments))
+    assert comments[0].startswith("# export: hf (MarianMTModel)")
 
 
 def test_steps_override_the_epochs_of_a_recipe(run):
@@ -200,7 +293,28 @@ def test_steps_override_the_epochs_of_a_recipe(run):
     _, shown, _ = run("show", "small", "train.steps=7")
     assert "steps = 7\n" in shown
     assert "epochs" not in shown
-    assert "epochs = 2" in run("show", "small", "train.steps=7", "train.epochs=2")[1]
+    assert "epochs = 2" in run("show", "small", "train.epochs=2")[1]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "name"),
+    [
+        ("small", ["train.steps=7", "train.epochs=2"], "train.steps"),
+        ("base", ["train.schedule.rate=1e-4"], "train.schedule.rate"),
+        ("small", ["train.schedule.factor=2"], "train.schedule.factor"),
+        ("small", ["model.stack.window=32"], "model.stack.window"),
+        ("small", ["model.stack.lsh.chunk=32"], "model.stack.lsh"),
+        ("gpt2", ["model.axial.shape=[32, 32]"], "model.axial"),
+    ],
+)
+def test_settings_without_effect_beside_others_are_refused(fail, recipe, settings, name):
+    fail("show", recipe, *settings, code=2, error="no_effect", mention=name)
+
+
+def test_settings_of_the_kinds_of_attention_in_use_are_accepted(run):
+    assert run("show", "small-lsh", "model.stack.lsh.chunk=32")[0] == 0
+    words = ("show", "small", 'model.encoder_attention=["full", "local"]', "model.stack.window=9")
+    assert run(*words)[0] == 0
 
 
 def test_data_make_list_and_check(run, tmp_path):
@@ -259,6 +373,14 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert not list(tmp_path.iterdir())  # nothing is written
 
 
+def test_a_full_disk_behind_stdout_is_one_line():
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "polyhead", "recipes"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "No space left on device" in done.stderr
+
+
 def test_show_prints_task_size_and_configuration_of_a_model(run):
     shown = {name: run("show", name) for name in list_models()}
     assert {code for code, _, _ in shown.values()} == {0}
@@ -287,3 +409,14 @@ def test_shell_completion_lists_commands():
         check=False,
     )  # fmt: skip
     assert done.stdout.split() == ["train", "translate"]
+
+
+def test_recipes_settings_and_runs_are_completed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "runs" / "other").mkdir()
+    (tmp_path / "runs" / "mine" / "config.toml").write_text("")
+    assert complete_dir("runs/") == complete_dir("runs/m") == ["runs/mine"]
+    assert complete_dir("") == ["runs", "runs/mine"]
+    assert complete_recipe("multi30k-en") == ["multi30k-en-de"]
+    assert "train.epochs=" in complete_recipe("train.e")

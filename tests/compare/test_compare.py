@@ -9,9 +9,11 @@ from itertools import combinations
 import pytest
 from expected_errors import raises
 
+from polyhead.atomic_file import write_text
 from polyhead.cli.main import main
-from polyhead.compare import runner
+from polyhead.compare import plan, results, runner
 from polyhead.compare.budget import Budget, TimingReporter, read_budget, with_steps
+from polyhead.compare.configuration import deviations
 from polyhead.compare.corpus import prepare
 from polyhead.compare.scoring import decoding_state_bytes, flops_per_token
 from polyhead.compare.systems import CONTESTS, HOME, select_systems, system_values
@@ -19,9 +21,10 @@ from polyhead.config import read
 from polyhead.cost.breakdown import cache_size, cost_of
 from polyhead.cost.formulas import Shape
 from polyhead.cost.published import TABLE_2
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models.registry import FAMILIES
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.base import UNKNOWN
 from polyhead.training.config import build, find_recipe
@@ -51,8 +54,9 @@ def write_corpus(folder, n=60):
 def _small_systems():
     with pytest.MonkeyPatch.context() as patch:
         for name, contest in list(CONTESTS.items()):
+            narrow = {"": TINY, "convs2s": ()}  # others have one width
             small = [
-                replace(s, changes=(*s.changes, *(("model.d_model=16",) if s.recipe else TINY)))
+                replace(s, changes=(*s.changes, *narrow.get(s.recipe, ("model.d_model=16",))))
                 for s in contest.systems
             ]
             patch.setitem(CONTESTS, name, replace(contest, systems=tuple(small)))
@@ -125,14 +129,59 @@ def test_markdown_and_page_show_every_row_and_the_papers_own(compared):
     text = text_of(compared)
     page = (compared / "compare" / "table.html").read_text(encoding="utf-8")
     for title, paper in (
-        ("LSTM, no attention", "Sutskever et al. 2014"),
-        ("Transformer (base)", "Vaswani et al. 2017"),
+        ("LSTM, no attention, 2 layers of 16", "Sutskever et al. 2014"),
+        ("Transformer, 1 layer of 16, pre-norm", "Vaswani et al. 2017"),
     ):
         assert f"{title} ({paper})" in text
         assert f"{title}<small>{paper}</small>" in page
     assert all(row.name in text for row in TABLE_2.values())
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in lines[:5]}) == 1
+
+
+def test_a_row_lists_the_options_that_differ_from_its_paper(compared):
+    """Table 3 and section 5 of Vaswani et al. 2017; nothing is called base that is not."""
+    rows = {row["system"]: row for row in table_of(compared)["rows"]}
+    differing = {d["name"]: (d["value"], d["published"]) for d in rows["transformer"]["deviations"]}
+    expected = {
+        "n_layers": ("1", "6"), "d_model": ("16", "512"), "n_heads": ("2", "8"),
+        "d_ff": ("16", "2048"), "norm": ("pre", "post"), "clip_norm": ("1", "0"),
+        "schedule.kind": ("linear", "noam"), "max_tokens": ("200", "50000"),
+    }  # fmt: skip
+    assert differing == differing | expected
+    assert not {"tie", "positions", "dropout", "smoothing", "optimizer.beta_2"} & set(differing)
+    assert {"n_layers", "d_model", "dropout"} <= {d["name"] for d in rows["lstm"]["deviations"]}
+    shown = text_of(compared).split("## The paper's own")[0]
+    assert "Transformer (base)" not in shown
+    assert "n_layers 1 (6), d_model 16 (512)" in shown
+
+
+def test_recipes_follow_their_papers_where_nothing_forces_a_difference():
+    """Wu et al. 2016, section 3: the past state. Only Sutskever and Luong reverse the source."""
+    base = read(find_recipe(HOME))
+    models = {s.name: build(system_values(s, base, home=True)).model for s in SYSTEMS if s.preset}
+    assert models["gnmt"].query == models["gnmt-rl"].query == "past"
+    turned = {name for name, model in models.items() if vars(model).get("reverse_source")}
+    assert turned == {"lstm", "luong"}
+
+
+def test_the_published_configurations_can_be_compared(corpus, refused, monkeypatch):
+    monkeypatch.setattr(plan, "memory_size", lambda: 2**30)
+    for system in (system for system in SYSTEMS if system.preset):
+        values = system_values(system, {"text": {"vocab": 99}}, home=True, scale="paper")
+        run = build(values, any_size=True)
+        names = [deviation.name for deviation in deviations(system, run)]
+        assert names == ["source_vocab", "target_vocab"], system.name
+    assert compare(corpus, "--scale", "paper", "--systems", "gnmt") == 2
+    refused("polyhead: gnmt: model: ")
+    small = TransformerConfig(stack=StackConfig(2, 16, 2, 32))
+    monkeypatch.setitem(FAMILIES["transformer"].presets, "transformer-base", small)
+    assert compare(corpus, "--scale", "paper", "--systems", "transformer", flops="1e4") == 0
+    (row,) = table_of(corpus)["rows"]
+    assert row["sizes"] == {"layers": [2], "width": "16", "norm": "post", "experts": 0}
+    assert "Transformer (base), 2 layers of 16 (Vaswani" in text_of(corpus)
+    assert compare(corpus, "--systems", "transformer", flops="1e4") == 2
+    refused("was started with another scale (paper, not none)")
 
 
 def test_every_run_has_the_same_vocabulary_and_text(compared):
@@ -185,6 +234,7 @@ def test_an_interrupted_comparison_says_how_to_resume(compared, monkeypatch, cap
         (("--ensemble", "lstm"), "--ensemble lstm: expected seeds, or at least two"),
         (("--ensemble", "seeds"), "--ensemble seeds: needs several seeds"),
         (("--ensemble", "lstm+lstm", "--systems", "lstm"), "lstm+lstm lists the same system twice"),
+        (("--scale", "large"), "--scale large: expected small or paper"),
         (("--metric", "chrf"), "--metric chrf: expected bleu or wer"),
         (("trian.steps=3",), "polyhead: trian.steps=3: write an override as"),
         (("train.steps=3",), "train.steps cannot be set in a comparison: use --budget or --flops"),
@@ -240,7 +290,7 @@ def test_recipes_and_overrides_stand_in_any_order_and_files_need_an_option(
 @pytest.mark.parametrize("name", CONTESTS)
 def test_the_list_marks_systems_that_must_be_named(name, capsys):
     assert main([name, "--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = [line for line in capsys.readouterr().out.splitlines() if line[0] != " "]
     contest = CONTESTS[name]
     for system, line in zip(contest.systems, lines, strict=True):
         assert line.startswith(f"{system.name} ")
@@ -252,7 +302,7 @@ def test_too_little_text_for_a_held_out_set_is_an_error(tmp_path, refused):
         write_corpus(tmp_path, n)
         assert compare(tmp_path, "--systems", "lstm") == 4
         refused(f"{said} too few to hold out some for the test and validation.")
-    write_corpus(tmp_path, 4)
+    write_corpus(tmp_path, 20)
     assert compare(tmp_path, "--systems", "lstm", flops="1e4") == 0
 
 
@@ -275,6 +325,25 @@ def test_a_comparison_that_never_started_can_be_changed(corpus):
     assert compare(corpus, "--systems", "lstm", "data.max_length=1") == 4
     assert (corpus / "compare" / "contest.json").exists()
     assert compare(corpus, "--systems", "lstm") == 0
+
+
+@pytest.mark.parametrize("n_files", range(4))
+def test_a_comparison_that_was_killed_before_its_plan_can_be_repeated(corpus, monkeypatch, n_files):
+    written = []
+
+    def dying(path, text):
+        if len(written) == n_files:
+            raise KeyboardInterrupt  # replaces SIGKILL
+        written.append(path)
+        write_text(path, text)
+
+    (corpus / "compare").mkdir()
+    (corpus / "compare" / ".tmp-99-contest.json").write_text("{")
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "write_text", dying)
+        assert compare(corpus, "--systems", "lstm") == 130
+    assert len(written) == n_files
+    assert compare(corpus, "--systems", "lstm", "data.max_length=1") == 4
 
 
 def test_a_changed_training_text_is_an_error(compared, refused):
@@ -338,7 +407,10 @@ def test_the_balance_of_experts_is_that_of_the_last_validation(corpus):
     most = max(load for layer in lasts for load in layer)
     balance = table_of(corpus)["rows"][0]["experts"]
     assert balance == pytest.approx({"used": used, "most": most}, abs=1e-4)
-    assert f"Experts of MoE: {100 * used:.3g} % of them were used" in text_of(corpus)
+    assert (
+        f"Experts of MoE, 3 + 2 layers of 16, 8 experts: {100 * used:.3g} % of them were used"
+        in text_of(corpus)
+    )
 
 
 def test_pronunciations_are_scored_by_wer(tmp_path):

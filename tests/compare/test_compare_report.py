@@ -15,6 +15,7 @@ from polyhead.cli import compare as command
 from polyhead.cli.main import main
 from polyhead.compare import runner
 from polyhead.compare.budget import Budget
+from polyhead.compare.configuration import Deviation, ModelSizes
 from polyhead.compare.corpus import CompareData
 from polyhead.compare.page import powers, render, shortened
 from polyhead.compare.plan import ComparePlan, CompareRequest
@@ -208,6 +209,20 @@ def test_korean_tables_and_charts_translate_titles_and_unnamed_data():
     named = table_with(DOT, data="lead", test=EvaluationSet("p.en", 1))
     assert "on lead" in markdown(named, "en")  # a recipe's name is no key of ours
     assert "p.en, 1 lines" in lead(named, "en")
+
+
+def test_titles_have_the_real_sizes():
+    sizes = ModelSizes((3, 2), "256", "pre", 8)
+    row = row_of("a", "Transformer, wider", sizes=sizes, preset="transformer-big",
+                 deviations=[Deviation("d_ff", "512", "4096")])  # fmt: skip
+    assert title_of(row, "en") == "Transformer, wider, 3 + 2 layers of 256, pre-norm, 8 experts"
+    assert (
+        title_of(row, "ko") == "더 넓은 Transformer, 256차원 레이어 3 + 2개, pre-norm, 전문가 8개"
+    )
+    for language, text in (("en", "Deviations of Tr"), ("ko", "논문의 설정")):
+        for shown in (markdown(table_with(row), language), render(table_with(row), language)):
+            assert "d_ff 512 (4096)" in shown
+            assert text in shown
 
 
 def test_titles_of_ensembles_are_translated():

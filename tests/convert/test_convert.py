@@ -12,20 +12,24 @@ from foreign_models import (
     make_marian,
     make_vit,
     shaken,
+    until,
     write_ours,
     write_theirs,
 )
+from safetensors import SafetensorError
 from torch import nn
 
+from polyhead.checkpoint import tensors
 from polyhead.checkpoint.model_dir import load_model, weights_of
 from polyhead.convert import gpt2, hf_bert, hf_electra, hf_vit, marian
-from polyhead.convert.architectures import export_folders
-from polyhead.convert.conversion import export_model, import_model
+from polyhead.convert.conversion import import_model
+from polyhead.convert.exporter import export_folders
+from polyhead.convert.model_export import export_model
 from polyhead.convert.special_ids import SpecialIds, foreign_ids, our_ids, to_our_ids
 from polyhead.convert.weight_names import require_fit
 from polyhead.decoding.batch import search
-from polyhead.decoding.config import DecodeConfig
-from polyhead.errors import CheckpointError, ConfigError
+from polyhead.decoding.options import DecodeConfig
+from polyhead.errors import CheckpointError, ConfigError, PolyheadError
 from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERTConfig, bert_stack
@@ -75,6 +79,9 @@ ORIGINALS = {
     ),
     "vit": (make_vit, "vit"),
     "vit of one head": (lambda: make_vit(num_attention_heads=1, image_size=6, num_labels=2), "vit"),
+    "vit without biases": (lambda: make_vit(qkv_bias=False), "vit"),
+    "vit, alone": (lambda: make_vit().vit, "vit"),
+    "vit, alone, without biases": (lambda: make_vit(qkv_bias=False).vit, "vit"),
     "vit with tanh": (lambda: make_vit(image_size=[6, 9], hidden_act="gelu_new"), "vit"),
 }
 
@@ -83,6 +90,8 @@ def both_outputs(family, ours, theirs):
     """Return our output and theirs for the same images, or for texts with padding and segments."""
     if family == "vit":
         images = torch.randn(2, 2, *(3 * n for n in ours.grid))
+        if "Model" in type(theirs).__name__:
+            return ours.hidden(images), theirs(images).last_hidden_state
         return ours(images), theirs(images).logits
     ids = torch.randint(1, theirs.config.vocab_size, (3, 8))
     if family == "gpt":
@@ -208,9 +217,12 @@ MARIANS = [
     {"d_model": 12, "activation_function": "swish"},
     {"d_model": 8, "decoder_layers": 1, "activation_function": "relu", "encoder_layers": 3},
     {"d_model": 16, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 31},
+    {"d_model": 16, "scale_embedding": False},
+    {"d_model": 12, "decoder_ffn_dim": 7},
+    {"d_model": 12, "encoder_ffn_dim": 5, "decoder_ffn_dim": 20, "activation_function": "swish"},
     {
         "d_model": 6, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 27,
-        "tie_word_embeddings": False, "activation_function": "swish",
+        "tie_word_embeddings": False, "activation_function": "swish", "scale_embedding": False,
     },
 ]  # fmt: skip
 
@@ -226,10 +238,6 @@ def outputs_of_theirs(theirs, source, beam, limit):
     real = (source != config.pad_token_id).long()
     found = theirs.generate(source, attention_mask=real, generation_config=options)[:, 1:]
     return [until(row, config.eos_token_id, config.pad_token_id) for row in found.tolist()]
-
-
-def until(ids, *ends):
-    return ids[: min([ids.index(end) for end in ends if end in ids], default=len(ids))]
 
 
 @pytest.mark.parametrize("shape", MARIANS)
@@ -300,15 +308,29 @@ def test_a_model_of_ours_is_read_by_transformers(family, tmp_path):
     assert export_model(tmp_path / "ours", tmp_path / "theirs").parity.equal
 
 
+def test_a_full_disk_during_export_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise SafetensorError("No space left on device")
+
+    write_ours(tmp_path / "ours", "gpt", OURS["gpt"])
+    monkeypatch.setattr(tensors, "save_file", full)
+    with raises(PolyheadError, "io", "No space left on device"):
+        export_model(tmp_path / "ours", tmp_path / "theirs")
+    assert [path.name for path in tmp_path.iterdir()] == ["ours"]
+
+
 @pytest.mark.parametrize(
     ("read", "values", "code"),
     [
         (marian.config_from_hf, {"activation_function": "mish", "scale_embedding": True},
          "unsupported_config_value"),
-        (marian.config_from_hf, {"scale_embedding": False}, "unsupported_config_value"),
+        (marian.config_from_hf, {"decoder_ffn_dim": 8}, "unsupported_config_value"),
+        (marian.config_from_hf, {"decoder_attention_heads": 1}, "unsupported_config_value"),
+        (marian.config_from_hf, {"num_attention_heads": 4, "encoder_attention_heads": 8},
+         "invalid_config_value"),
+        (hf_electra.generator_from_hf, {"hidden_act": "relu"}, "unsupported_config_value"),
         (hf_bert.config_from_hf, {"position_embedding_type": "relative_key"},
          "unsupported_config_value"),
-        (hf_vit.config_from_hf, {"qkv_bias": False}, "unsupported_config_value"),
         (hf_bert.config_from_hf, {"hidden_size": "8"}, "invalid_config_value"),
     ],
 )  # fmt: skip
@@ -326,12 +348,14 @@ def test_configurations_that_are_not_ours_are_refused(read, values, code):
         ("electra", ElectraConfig(stack=replace(ElectraConfig().stack, norm="pre")), "norm"),
         ("classifier", ClassifierConfig(2, encoder=BERTConfig(d_embed=8)), "d_embed = 8"),
         ("classifier", ClassifierConfig(2, pooling="mean"), "pooling"),
-        ("vit", ViTConfig(pooling="mean"), "pooling"),
         ("vit", ViTConfig(stem=(8,)), "stem"),
         ("vit", ViTConfig(positions="rotary"), "positions = 'rotary'"),
         ("transformer", TransformerConfig(stack=StackConfig(norm_eps=1e-6)), "norm_eps"),
-        ("transformer", TransformerConfig(stack=StackConfig(norm="pre")), "norm = 'pre'"),
+        ("transformer", TransformerConfig(stack=StackConfig(norm="pre"), tie="none"), "tie"),
+        ("transformer", TransformerConfig(positions="rotary"), "positions = 'rotary'"),
         ("transformer", TransformerConfig(stack=MIXTURE), "experts = 4"),
+        ("transformer", TransformerConfig(stack=StackConfig(d_k=16)), "d_k = 16"),
+        ("gpt", GPTConfig(stack=replace(SMALL_PRE, d_v=3)), "d_v = 3"),
         ("ladder", None, "ladder"),
     ],
 )
@@ -351,6 +375,17 @@ def test_weights_that_do_not_fit_are_named():
         require_fit({"weight": weight, "bias": bias, "more": bias}, model)
     with raises(CheckpointError, "unknown_weight", "rotary.weight"):
         gpt2.WEIGHTS.to_ours({"transformer.rotary.weight": torch.ones(1)})
+
+
+@pytest.mark.parametrize("kind", ["BertModel", "ElectraModel"])
+def test_a_file_without_weights_of_the_encoder_is_refused(kind, tmp_path):
+    model = (bert if kind == "BertModel" else electra)(kind, num_hidden_layers=1)
+    model.config.save_pretrained(tmp_path / "theirs")
+    change_config(tmp_path / "theirs", architectures=[kind])
+    ignored = {"embeddings.position_ids": torch.ones(1, 4)}
+    tensors.save_tensors(ignored, tmp_path / "theirs" / "model.safetensors")
+    with raises(CheckpointError, "missing_weight"):
+        import_model(str(tmp_path / "theirs"), tmp_path / "ours")
 
 
 def test_old_files_with_greek_names_and_without_a_prefix_are_read():
@@ -394,6 +429,6 @@ def test_ids_are_renumbered_and_restored():
     specials = SpecialIds(pad=5, bos=2, eos=0, unk=6, mask=3)
     assert foreign_ids(8, specials).tolist() == [5, 2, 0, 6, 1, 4, 7, 3]
     assert our_ids(8, specials)[foreign_ids(8, specials)].tolist() == list(range(8))
-    for impossible in (SpecialIds(pad=5, bos=0, eos=0), SpecialIds(pad=8, bos=1, eos=0)):
+    for impossible in (SpecialIds(5, 1, 5), SpecialIds(5, 5, 5), SpecialIds(8, 1, 0)):
         with raises(CheckpointError, "invalid_special_ids"):
             foreign_ids(8, impossible)

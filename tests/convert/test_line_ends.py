@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from polyhead.convert.conversion import import_model
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
+from polyhead.pipelines.generation import stream_text
 from polyhead.pipelines.step_through import steps
-from polyhead.pipelines.text_generator import TextGenerator, stream_text
+from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.viz.capture import attention_view
 
@@ -97,21 +98,20 @@ def test_greedy_writing_after_line_ends_is_that_of_the_original(prompt, writer, 
 
 
 @pytest.mark.parametrize(
-    ("prompt", "ids_of", "shown"),
+    ("prompt", "text", "ends"),
     [
-        ("", "\n".join(LINES * 9), "\n".join(LINES * 9)),
-        ("", f"the film\nwas{END}good", "the film\nwas"),
-        ("", f"{END}good", ""),
-        ("the film ", " was good", " was good"),
+        ("", "\n".join(LINES * 9), False),
+        ("", "the film\nwas", True),
+        ("", "", True),
+        ("the film ", " was good", False),
     ],
 )
-def test_line_ends_and_spaces_are_written_until_the_end_token(
-    prompt, ids_of, shown, writer, monkeypatch
-):
-    first, *others = (writer.tokenizer.encode(part)[:-1] for part in ids_of.split(END))
-    ids = [*first, *(id for other in others for id in (EOS, *other))]
-    monkeypatch.setattr("polyhead.pipelines.text_generator.generate", lambda *_: iter(ids))
-    assert writer.generate(prompt) == shown
+def test_line_ends_and_spaces_are_written_until_the_end_token(prompt, text, ends, writer):
+    ids = [*writer.tokenizer.encode(text)[:-1], *([EOS] * ends)]
+    options = DecodeConfig(max_length=len(ids) + 5 * ends)
+    found = writer.generate_tokens(prompt, options=options, forced=ids)
+    assert found.text == text
+    assert [token.id for token in found.tokens] == ids
 
 
 def test_steps_end_where_the_text_ends(writer):
@@ -147,7 +147,6 @@ def test_the_score_of_several_lines_is_that_of_the_original(writer, theirs, orig
 def test_attention_shows_line_ends(writer):
     view = attention_view(writer, "the film\nwas good")
     tokens = [token.text for token in view.source.tokens]
-    assert tokens[0] == "</s>"
-    assert "".join(tokens[1:]) == "thefilm↵wasgood"
+    assert "".join(tokens) == "thefilm↵wasgood"
     words = [token.text for token in view.merged().source.tokens]
-    assert words == ["</s>", "the", "film", "↵was", "good"]
+    assert words == ["the", "film", "↵was", "good"]

@@ -11,7 +11,8 @@ from PIL import Image
 
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.checkpoint.model_dir import weights_of
-from polyhead.convert.conversion import export_model, import_model
+from polyhead.convert.conversion import import_model
+from polyhead.convert.model_export import export_model
 from polyhead.convert.pixels import scale
 from polyhead.data.batches.images import scaled
 from polyhead.errors import CheckpointError

@@ -37,13 +37,50 @@ def test_a_model_in_several_files_is_the_same_model(folder, tmp_path):
 def test_an_index_that_leads_elsewhere_or_to_pickles_is_refused(folder, tmp_path):
     (folder / "model.safetensors").rename(tmp_path / "outside.safetensors")
     index = folder / "model.safetensors.index.json"
-    for name in ("../outside.safetensors", "weights.bin", 5):
-        index.write_text(json.dumps({"weight_map": {"wte": name}}))
-        with raises(CheckpointError, "invalid_index", str(name)):
+    outside = str(tmp_path / "outside.safetensors")
+    for name in ("../outside.safetensors", outside, "weights.bin", index.name, "", 5, None, [], {}):
+        for table in ({"wte": name}, {"wte": "model-1.safetensors", "wpe": name}):
+            index.write_text(json.dumps({"weight_map": table}))
+            with raises(CheckpointError, "invalid_index", "weight_map"):
+                read_foreign(folder)
+    for table in ([], {}, "model.safetensors", None, 5):
+        index.write_text(json.dumps({"weight_map": table}))
+        with raises(CheckpointError, "invalid_index", "weight_map"):
             read_foreign(folder)
-    index.write_text(json.dumps({"weight_map": {"wte": "absent.safetensors"}}))
-    with raises(CheckpointError, "missing_weights", "absent.safetensors"):
+    (folder / "cycle.safetensors").symlink_to("cycle.safetensors")
+    (folder / "folder.safetensors").mkdir()
+    for name in ("absent.safetensors", "cycle.safetensors", "folder.safetensors"):
+        index.write_text(json.dumps({"weight_map": {"wte": name}}))
+        with raises(CheckpointError, "missing_weights", name):
+            read_foreign(folder)
+
+
+def test_a_tensor_in_two_files_or_under_two_names_is_refused(folder, tmp_path):
+    state = load_file(folder / "model.safetensors")
+    save_file(state | {"wte.weight": torch.ones(29, 12)}, folder / "model.safetensors")
+    with raises(CheckpointError, "duplicate_weight", "wte.weight"):
+        import_model(str(folder), tmp_path / "ours")
+    (folder / "model.safetensors").unlink()
+    for name in "ab":
+        save_file(state, folder / f"{name}.safetensors")
+    table = {"x": "a.safetensors", "y": "b.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": table}))
+    with raises(CheckpointError, "duplicate_weight", "a.safetensors", "b.safetensors"):
         read_foreign(folder)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.uint8, torch.float8_e4m3fn])
+def test_weights_that_are_not_floats_are_refused(dtype, folder, tmp_path):
+    state = load_file(folder / "model.safetensors")
+    mask = {"transformer.h.0.attn.bias": torch.ones(1, 1, 13, 13, dtype=torch.bool)}
+    name = "transformer.h.1.mlp.c_fc.weight"
+    for kind in (torch.float16, torch.bfloat16, torch.float64):
+        save_file(state | mask | {name: state[name].to(kind)}, folder / "model.safetensors")
+        assert import_model(str(folder), tmp_path / str(kind)).parity.equal
+    save_file(state | {name: state[name].to(dtype)}, folder / "model.safetensors")
+    with raises(CheckpointError, "not_float", "stack.blocks.1.feed_forward.w_1.weight"):
+        import_model(str(folder), tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
 
 
 def test_pickles_are_never_read(folder):
@@ -76,7 +113,8 @@ def test_broken_files_are_named(folder):
     [
         ({"model_type": "llama"}, "unsupported_architecture"),
         ({"architectures": ["GPT2ForTokenClassification"]}, "unsupported_architecture"),
-        ({"n_layer": 10**9}, "too_many_layers"),
+        ({"n_layer": 1000}, "too_many_layers"),
+        ({"n_layer": 10**9}, "invalid_sizes"),
         ({"vocab_size": 10**9}, "wrong_shape"),
         ({"n_embd": 3 * 10**7}, "wrong_shape"),
         ({"n_layer": 3}, "missing_weight"),

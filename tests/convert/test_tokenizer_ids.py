@@ -2,7 +2,6 @@
 
 import io
 import json
-import sys
 
 import pytest
 import sentencepiece
@@ -11,11 +10,13 @@ from expected_errors import raises
 from foreign_models import make_gpt, make_marian
 
 from polyhead.checkpoint import model_dir as model_folder
-from polyhead.convert.conversion import export_model, import_model
-from polyhead.decoding.config import DecodeConfig
+from polyhead.convert.conversion import import_model
+from polyhead.convert.model_export import export_model
+from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError, MissingError
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import EOS
+from polyhead.tokenizers import huggingface as foreign
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import load_tokenizers
 from polyhead.training.config import read_run
@@ -173,11 +174,22 @@ def test_tokenizers_go_out_as_they_came_in(tmp_path):
 
 def test_a_tokenizer_whose_package_is_missing_says_so(tmp_path, monkeypatch):
     import_model(str(bert(tmp_path / "theirs")), tmp_path / "ours")
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    monkeypatch.setattr(foreign, "find_spec", lambda _: None)
     saved = model_folder.load_model(tmp_path / "ours")
     assert len(saved.tokenizers.source) == 15
-    with raises(MissingError, "missing_package", "polyhead[hf]"):
+    with raises(MissingError, "missing_package", "pip install"):
         saved.tokenizers.source.encode("a cat")
+
+
+def test_a_tokenizer_that_cannot_be_started_is_not_imported(tmp_path):
+    folder = bert(tmp_path / "theirs")
+    hf.BertTokenizerFast.from_pretrained(folder).save_pretrained(folder)
+    whole = json.loads((folder / "tokenizer.json").read_text())
+    whole["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+    (folder / "tokenizer.json").write_text(json.dumps(whole))
+    with raises(CheckpointError, "broken_tokenizer"):
+        import_model(str(folder), tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
 
 
 def test_a_tokenizer_that_was_tampered_with_is_refused(tmp_path):

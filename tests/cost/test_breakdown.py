@@ -88,6 +88,7 @@ CONFIGS = {
         "deep decoder": replace(SMALL, decoder_layers=3, positions="learned"),
         "axial": replace(SMALL, positions="axial"),
         "gelu": replace(SMALL, stack=PRE),
+        "d_k and d_v": replace(SMALL, stack=replace(STACK, n_heads=3, d_k=6, d_v=14)),
         "all dropouts": replace(SMALL, stack=DROPOUTS),
         "gelu and dropouts": replace(SMALL, stack=replace(DROPOUTS, activation="gelu")),
         "4 of 8 experts": experts(8, 4),
@@ -100,6 +101,7 @@ CONFIGS = {
         "as published": LONG,
         "tied and rotary": replace(LONG, tie=True, positions="rotary"),
         "full": long(attention="full"),
+        "d_k and d_v": long(d_k=6, d_v=14),
         "hashing only": long(attention="lsh", n_layers=1),
         "many buckets": long(lsh=LSHConfig(16, 3, buckets=256)),
         "wide window": long(window=100, attention_dropout=0.1),
@@ -129,6 +131,7 @@ CONFIGS = {
     },
     "vit": {
         "class token": IMAGES,
+        "two class tokens": replace(IMAGES, class_tokens=2),
         "mean": replace(IMAGES, pooling="mean", positions="sinusoidal"),
         "dropout": replace(IMAGES, stack=replace(PRE, dropout=0.1)),
         "stem": replace(IMAGES, patch=4, stem=(6,)),
@@ -190,7 +193,7 @@ def training(family, config, shape):
 
 def shape_of(family, config, batch, length, source):
     if family == "vit":
-        length = math.prod(config.grid) + (config.pooling == "class")
+        length = math.prod(config.grid) + (config.pooling == "class") * config.class_tokens
     return Shape(batch, length, source if family == "transformer" else 0)
 
 

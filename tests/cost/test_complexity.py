@@ -7,8 +7,6 @@ import torch
 from torch import nn
 
 from polyhead.cost.complexity import (
-    ConvolutionLayer,
-    convolution_work,
     fit,
     layers_to_see,
     layers_until_reached,
@@ -19,6 +17,7 @@ from polyhead.cost.complexity import (
 )
 from polyhead.cost.counter import count_flops
 from polyhead.layers.attention import attention
+from polyhead.layers.convolution import Convolution
 
 
 def attend(x):
@@ -30,19 +29,23 @@ def recurrent(d):
     return lambda x: layer(x)[0]
 
 
+def convolution(d, kernel, dilation=1):
+    return Convolution(d, d, kernel, dilation=dilation, causal=True)
+
+
 def test_work_is_what_torch_counts():
     x = torch.randn(1, 12, 8)
     assert count_flops(lambda: attend(x)) == self_attention_work(12, 8)
     assert count_flops(lambda: recurrent(8)(x)) == recurrent_work(12, 8)
-    assert count_flops(lambda: ConvolutionLayer(8, 3)(x)) == convolution_work(12, 8, 3)
-    assert count_flops(lambda: ConvolutionLayer(8, 3, dilation=4)(x)) == convolution_work(12, 8, 3)
+    for dilation in (1, 4):  # k n d² products
+        assert count_flops(lambda d=dilation: convolution(8, 3, d)(x)) == 2 * 3 * 12 * 8 * 8
     assert restricted_work(12, 8, 12) == self_attention_work(12, 8)
 
 
 def test_only_recurrence_takes_more_steps_for_longer_input():
     assert sequential_steps(attend, 8, 4) == sequential_steps(attend, 64, 4)
-    convolution = ConvolutionLayer(4, 3)
-    assert sequential_steps(convolution, 8, 4) == sequential_steps(convolution, 64, 4)
+    convolve = convolution(4, 3)
+    assert sequential_steps(convolve, 8, 4) == sequential_steps(convolve, 64, 4)
     steps = [sequential_steps(recurrent(4), n, 4) for n in (10, 20, 30)]
     assert steps[2] - steps[1] == steps[1] - steps[0] >= 10
 
@@ -52,8 +55,8 @@ def test_only_recurrence_takes_more_steps_for_longer_input():
 @pytest.mark.parametrize("dilated", [False, True])
 def test_gradients_arrive_after_as_many_convolutions_as_computed(kernel, n, dilated):
     def layer(number):
-        made = ConvolutionLayer(2, kernel, kernel**number if dilated else 1)
-        nn.init.constant_(made.convolve.weight, 0.5)  # nothing may cancel out
+        made = convolution(2, kernel, kernel**number if dilated else 1)
+        nn.init.constant_(made.v, 0.5)  # nothing may cancel out
         return made
 
     needed = layers_to_see(n, kernel, dilated=dilated)
@@ -68,8 +71,6 @@ def test_attention_connects_everything_and_a_pointwise_layer_nothing():
     assert layers_until_reached(lambda _: attend, 50, 2) == 1
     with pytest.raises(ValueError, match="after 3 layers position 5 still does not depend"):
         layers_until_reached(lambda _: nn.Linear(2, 2), 5, 2, most=3)
-    with pytest.raises(ValueError, match="kernel = 1: at least 2"):
-        ConvolutionLayer(4, 1)
 
 
 def test_exponents_of_power_laws_are_found():

@@ -81,6 +81,7 @@ def test_measured_cost_is_that_of_a_training_batch(family):
         ("electra", ElectraConfig(vocab=61, generator_size=0.5, stack=STACK), Shape(3, 22)),
         ("classifier", ClassifierConfig(encoder=BERTConfig(vocab=61, stack=STACK)), Shape(3, 22)),
         ("vit", ViTConfig(5, 8, 8, 3, 2, stack=STACK), Shape(3, 17)),
+        ("vit", ViTConfig(5, 8, 8, 3, 2, stack=STACK, class_tokens=2), Shape(3, 18)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

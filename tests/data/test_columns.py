@@ -5,12 +5,16 @@ import gzip
 import io
 import json
 import lzma
+import sys
+import zipfile
+from xml.sax.saxutils import escape
 
 import pytest
 from expected_errors import raises
 
-from polyhead.data.columns import read_columns
-from polyhead.errors import ConfigError, DataError
+from polyhead.cli.main import main
+from polyhead.data.columns import describe_columns, read_columns
+from polyhead.errors import ConfigError, DataError, MissingError
 
 KO = ["저리 가.", '안녕, "톰".', "비가 와요; 우산 있어요?", "집에 갔다.", "좋아요."] * 5
 EN = ["Go away.", 'Hi, "Tom".', "It rains.", "He went home, alone.", "Good."] * 5
@@ -81,21 +85,49 @@ def test_columns_named_by_languages_give_the_languages(name, read):
     assert read(name, FILES[name])[1].languages == ("ko", "en")
 
 
-def test_xlsx_and_parquet_are_read(tmp_path):
-    calamine = pytest.importorskip("python_calamine")
-    openpyxl = pytest.importorskip("openpyxl")
+def spreadsheet(rows):
+    """Return an .xlsx file with inline texts, as AI Hub's are laid out: a header, then rows."""
+    cells = "".join(
+        "<row>"
+        + "".join(f'<c t="inlineStr"><is><t>{escape(str(cell))}</t></is></c>' for cell in row)
+        + "</row>"
+        for row in rows
+    )
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006/relationships"
+    sheet = '<sheet name="Sheet1" sheetId="1" r:id="rId1"/>'
+    relation = f'<Relationship Id="rId1" Type="{office}/worksheet" Target="worksheets/sheet1.xml"/>'
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, text in {
+            "_rels/.rels": f'<Relationships xmlns="{package}"><Relationship Id="rId1" '
+            f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+            "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{sheet}'
+            "</sheets></workbook>",
+            "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}">{relation}'
+            "</Relationships>",
+            "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData>'
+            "</worksheet>",
+        }.items():
+            archive.writestr(name, text)
+    return file.getvalue()
+
+
+def test_spreadsheets_of_ai_hub_are_read(read):
+    pytest.importorskip("python_calamine")
+    rows = [("SID", "원문", "번역문"), *((n, *pair) for n, pair in enumerate(PAIRS, start=1))]
+    assert read("1_구어체(1).xlsx", spreadsheet(rows))[0] == PAIRS
+
+
+def test_parquet_is_read(tmp_path):
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    assert calamine
-    book = openpyxl.Workbook()
-    for row in (("SID", "원문", "번역문"), *((n, *pair) for n, pair in enumerate(PAIRS))):
-        book.active.append(row)
-    book.save(tmp_path / "a.xlsx")
     parquet.write_table(arrow.table({"ko": KO, "en": EN}), tmp_path / "a.parquet")
-    for name in ("a.xlsx", "a.parquet"):
-        records = read_columns(tmp_path / name, PAIR).records
-        assert [(record.first, record.second) for record in records] == PAIRS
+    file = read_columns(tmp_path / "a.parquet", PAIR)
+    assert [(record.first, record.second) for record in file.records] == PAIRS
+    assert file.languages == ("ko", "en")
 
 
 NSMC = tabs([("id", "document", "label"), *((9000 + n, t, n % 2) for n, t in enumerate(KO))])
@@ -123,6 +155,7 @@ def test_text_and_label_are_found(name, content, read):
         (tabs((1000 + n, k) for n, k in enumerate(KO)), PAIR, "unclear_columns", "numbers"),
         (tabs((k, e, k) for k, e in PAIRS), LABELLED, "unclear_columns", "--label-column"),
         ("one column\nand no other\n", PAIR, "unknown_format", "columns"),
+        ('"' + ("x" * 900_000 + "\n") * 2, PAIR, "unknown_format", "columns"),
         ("", PAIR, "no_text", "empty"),
         ('<?xml version="1.0"?><!DOCTYPE tmx [<!ENTITY a "b">]><tmx/>', PAIR, "xml_entity", "a"),
         ("<tmx><body>", PAIR, "not_xml", "TMX"),
@@ -146,7 +179,58 @@ def test_columns_are_chosen_by_name_or_number(read):
         read("a.tsv", tabs(NUMBERED), given=("2", "2"))
 
 
-def test_xz_is_unpacked(read):
-    assert read("a.tsv.xz", lzma.compress(tabs(PAIRS).encode()))[0] == PAIRS
-    with raises(DataError, "damaged_gzip", "xz"):
-        read("b.tsv.xz", lzma.compress(tabs(PAIRS).encode())[:-20] + bytes(20))
+@pytest.mark.parametrize("kind", ["xz", "zst"])
+def test_xz_and_zstd_are_unpacked(kind, read, monkeypatch):
+    zstd = lzma if kind == "xz" else pytest.importorskip("backports.zstd")
+    packed = zstd.compress(tabs(PAIRS).encode())
+    assert read(f"a.tsv.{kind}", packed)[0] == PAIRS
+    with raises(DataError, "damaged_gzip", {"xz": "xz", "zst": "zstd"}[kind]):
+        read(f"b.tsv.{kind}", packed[:-20] + bytes(20))
+    with raises(DataError, "damaged_gzip"):
+        read(f"c.tsv.{kind}", packed[:-9])
+    monkeypatch.setattr("polyhead.data.text_files.RATIO_FREE", 1 << 20)
+    with raises(DataError, "gzip_bomb"):
+        read(f"d.tsv.{kind}", zstd.compress(b"a\tb\n" * 2_000_000))
+
+
+def test_zstd_without_its_package_names_it(read, monkeypatch):
+    for name in ("compression.zstd", "backports.zstd"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with raises(MissingError, "missing_package", "backports.zstd", "zstd -d"):
+        read("a.tsv.zst", b"\x28\xb5\x2f\xfd" + bytes(20))
+
+
+@pytest.mark.parametrize(
+    ("content", "roles", "parts"),
+    [
+        (tabs(NUMBERED), PAIR, ["no header", "1: ids", "→ source", "3: ids", "→ target"]),
+        (FILES["korean-header.tsv"], PAIR, ["header 'SID'", "1 'SID': ids", "text", "→ source"]),
+        (NSMC, LABELLED, ["'id': ids", "'document'", "→ text", "'label': classes", "→ label"]),
+        (tabs((0.5, k, e) for k, e in PAIRS), PAIR, ["1: numbers", "→ source", "→ target"]),
+        (tabs([("ko", "the other"), *PAIRS]), PAIR, ["25 rows", "header 'ko', 'the other'"]),
+    ],
+)
+def test_columns_are_described(content, roles, parts, tmp_path):
+    (tmp_path / "a.txt").write_text(content, encoding="utf-8")
+    text = describe_columns(tmp_path / "a.txt", roles)
+    for part in parts:
+        assert part in text, text
+        text = text[text.index(part) + len(part) :]
+    assert ("→" in "".join(parts)) or "→" not in text
+
+
+def test_data_check_shows_the_columns_of_tables(tmp_path, capsys):
+    for name, content in {"n.txt": NSMC, "t.tsv": tabs(NUMBERED), "u.tsv": tabs(SIMILAR)}.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    assert main(["data", "check", "--data", str(tmp_path / "n.txt")]) == 0
+    assert "'document': text" in capsys.readouterr().out
+    words = ["data", "check", "--pairs", str(tmp_path / "u.tsv")]
+    assert main(words) == 4
+    assert "3: text" in capsys.readouterr().out
+    assert main([*words, "--source-column", "1", "--target-column", "3"]) != 2
+    out = capsys.readouterr().out
+    assert "→ target" in out
+    assert "25 pairs" in out
+
+
+SIMILAR = [(k, e, f"{e} {n}") for n, (k, e) in enumerate(PAIRS)]

@@ -28,7 +28,8 @@ def test_without_validation_files_at_most_a_twentieth_is_held_out(write, hold_ou
     corpus = load_parallel(config, seed=1)
     assert len(corpus.valid) == n_held_out
     assert {*corpus.train, *corpus.valid} == {(f"문장 {n}", f"line {n}") for n in range(200)}
-    (notice,) = corpus.notices
+    shown, notice = corpus.notices
+    assert "'문장 0' → 'line 0'; '문장 1' → 'line 1'" in shown
     assert f"{n_held_out} of 200 pairs" in notice
     again = load_parallel(config, seed=1)
     assert (list(again.train), list(again.valid)) == (list(corpus.train), list(corpus.valid))
@@ -44,7 +45,7 @@ def test_bad_lines_are_skipped_and_counted(write):
     )
     corpus = load_parallel(config, seed=1)
     assert list(corpus.train) == [("하나", "one"), ("둘", "two")]
-    train, valid = corpus.notices
+    _, train, _, valid = corpus.notices
     assert train.startswith("4 bad lines skipped: ")
     assert train.count("a.ko:") == 3
     assert train.endswith("; and 1 more")

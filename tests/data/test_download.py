@@ -2,19 +2,24 @@
 
 import gzip
 import hashlib
+import io
 import os
+import random
 import socket
+import tarfile
 import threading
 import time
 import urllib.request
+import zipfile
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from expected_errors import raises
 
+from polyhead.data.catalog import KNOWN, CorpusFile, Download, KnownCorpus
 from polyhead.data.download import RetryPolicy, SafeRedirects, fetch, is_loopback, is_safe
-from polyhead.data.locate import KNOWN, KnownCorpus, RemoteFile
+from polyhead.data.locate import SUMS, home, installed
 from polyhead.errors import ConfigError, DataError, MissingError, PolyheadError
 
 SHORT = RetryPolicy(attempts=2, answer_seconds=5, pause_seconds=0.01, file_seconds=60)
@@ -23,12 +28,23 @@ PACKED = gzip.compress(TEXT)
 
 
 def corpus_of(contents, name="small"):
-    files = tuple(
-        RemoteFile(file, f"https://example.invalid/{file}.gz", len(data),
-                   hashlib.sha256(data).hexdigest())
+    downloads = (
+        Download(f"https://example.invalid/{file}.gz", (described(file, data),))
         for file, data in contents.items()
-    )  # fmt: skip
-    return KnownCorpus(name, "a corpus for this test", ("xx",), "none", "fetched", files)
+    )
+    return known(*downloads, name=name)
+
+
+def described(name, data):
+    return CorpusFile(name, len(data), sha256(data))
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def known(*downloads, name="small"):
+    return KnownCorpus(name, "a corpus for this test", ("xx",), "none", "fetched", downloads)
 
 
 SMALL = corpus_of({"a.txt": TEXT})
@@ -43,13 +59,14 @@ def serve():
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 server.requests.append(self.path)
+                server.ranges.append(self.headers.get("Range"))
                 answer(self)
 
             def log_message(self, *_):
                 pass
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.requests = []
+        server.requests, server.ranges = [], []
         server.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
@@ -89,7 +106,8 @@ def test_a_file_is_downloaded_and_unpacked(packed, serve, tmp_path):
     folder, calls = tmp_path / "deep" / "folder", []
     paths = fetch(SMALL, folder, base_url=f"{server.url}/", progress=lambda *c: calls.append(c))
     assert paths == [folder / "a.txt"]
-    assert calls[-1] == ("a.txt", len(TEXT), len(TEXT))
+    n_sent = len(PACKED if packed else TEXT)
+    assert calls[-1] == ("a.txt.gz", n_sent, n_sent)
     assert calls == sorted(calls)
     assert (folder / "a.txt").read_bytes() == TEXT
     assert [path.name for path in folder.iterdir()] == ["a.txt"]
@@ -133,14 +151,15 @@ def test_a_wrong_checksum_is_an_error_and_keeps_the_old_file(serve, tmp_path):
         (sending(TEXT[:99], length=len(TEXT)), MissingError, "download_failed", "99 of 40,890", 2),
         (sending(PACKED[:99], length=9_999), MissingError, "download_failed", "99 of 9,999", 2),
         (sending(PACKED[:-10]), DataError, "damaged_gzip", "", 1),
+        (sending(bytes(400_000)), DataError, "wrong_size", "106,426 bytes", 1),
         (sending(TEXT[:-10]), DataError, "wrong_checksum", "", 1),
         (sending(TEXT + bytes(500_000)), DataError, "wrong_size", "", 1),
         (sending(gzip.compress(TEXT + bytes(500_000))), DataError, "wrong_size", "", 1),
         (sending(gzip.compress(b"") * 20_000), DataError, "wrong_size", "106,426 bytes", 1),
         (sending(b"", status=404), MissingError, "download_failed", "404 Not Found", 1),
     ],
-    ids=["incomplete", "incomplete gzip", "truncated gzip", "truncated", "larger", "larger gzip",
-         "empty members", "missing"],
+    ids=["incomplete", "incomplete gzip", "truncated gzip", "too many", "truncated", "larger",
+         "larger gzip", "empty members", "missing"],
 )  # fmt: skip
 def test_a_wrong_answer_leaves_nothing(answer, kind, code, mention, n_requests, serve, tmp_path):
     server = serve(answer)
@@ -300,3 +319,180 @@ def test_an_interruption_leaves_no_files(serve, tmp_path):
 def test_a_generated_corpus_is_not_downloaded(tmp_path):
     with raises(ConfigError, "wrong_command", "polyhead data make schedules"):
         fetch(KNOWN["schedules"], tmp_path)
+
+
+# Resuming
+
+LARGE = random.Random(5).randbytes(3 << 20)
+RESUMED = known(Download("https://example.invalid/b.bin", (described("b.bin", LARGE),)))
+
+
+def ranged(data, stop_at=None, etag='"1"'):
+    """Answer with ranges, and break the connection once after `stop_at` bytes."""
+    stops = [] if stop_at is None else [stop_at]
+
+    def answer(handler):
+        wanted, condition = handler.headers.get("Range"), handler.headers.get("If-Range")
+        start = int(wanted[6:-1]) if wanted and condition in (None, etag) else 0
+        handler.send_response(206 if start else 200)
+        if start:
+            handler.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        if etag:
+            handler.send_header("ETag", etag)
+        handler.send_header("Content-Length", str(len(data) - start))
+        handler.end_headers()
+        handler.wfile.write(data[start : stops.pop() if stops else None])
+
+    return answer
+
+
+def test_a_broken_download_is_resumed_where_it_stopped(serve, tmp_path):
+    server = serve(ranged(LARGE, stop_at=2_000_000))
+    fetch(RESUMED, tmp_path, base_url=server.url, policy=SHORT)
+    assert (tmp_path / "b.bin").read_bytes() == LARGE
+    assert server.ranges == [None, "bytes=2000000-"]
+    assert [path.name for path in tmp_path.iterdir()] == ["b.bin"]
+
+
+def test_a_later_process_resumes_a_large_part(serve, tmp_path):
+    server = serve(ranged(LARGE, stop_at=2_000_000))
+    with raises(MissingError, "download_failed"):
+        fetch(RESUMED, tmp_path, base_url=server.url, policy=SHORT._replace(attempts=1))
+    (part,) = tmp_path.iterdir()
+    assert part.name.startswith(".")
+    part.rename(tmp_path / ".b.bin.999999999.part")  # of a process that no longer runs
+    fetch(RESUMED, tmp_path, base_url=server.url, policy=SHORT)
+    assert (tmp_path / "b.bin").read_bytes() == LARGE
+    assert server.ranges == [None, "bytes=2000000-"]
+
+
+@pytest.mark.parametrize(
+    ("part", "ranges"),
+    [(b"x" * 2_000_000, ["bytes=2000000-", None]), (LARGE + b"x", ["bytes=3145729-", None])],
+    ids=["other contents", "too long"],
+)
+def test_a_wrong_part_is_discarded(part, ranges, serve, tmp_path):
+    def answer(handler):
+        if handler.headers.get("Range") == "bytes=3145729-":
+            send(handler, b"", status=416)
+        else:
+            ranged(LARGE)(handler)
+
+    server = serve(answer)
+    (tmp_path / ".b.bin.999999999.part").write_bytes(part)
+    fetch(RESUMED, tmp_path, base_url=server.url, policy=SHORT)
+    assert (tmp_path / "b.bin").read_bytes() == LARGE
+    assert server.ranges == ranges
+
+
+@pytest.mark.parametrize(("etag", "ranges"), [('"1"', [None, "bytes=9-"]), (None, [None, None])])
+def test_without_a_checksum_only_the_same_file_is_resumed(etag, ranges, serve, tmp_path):
+    unpublished = known(Download("https://example.invalid/c.txt", (CorpusFile("c.txt"),)))
+    server = serve(ranged(TEXT, stop_at=9, etag=etag))
+    fetch(unpublished, tmp_path, base_url=server.url, policy=SHORT)
+    assert (tmp_path / "c.txt").read_bytes() == TEXT
+    assert server.ranges == ranges
+
+
+# Archives, and files without a published checksum
+
+
+def tar(contents, kind=tarfile.GNU_FORMAT, packed="gz"):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=f"w:{packed}", format=kind) as archive:
+        for name, data in contents.items():
+            item = tarfile.TarInfo(name)
+            item.size = len(data)
+            archive.addfile(item, io.BytesIO(data))
+    return file.getvalue()
+
+
+def zipped(contents):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in contents.items():
+            archive.writestr(name, data)
+    return file.getvalue()
+
+
+PARK = {"./._p.ko": b"mac", "../../p.ko": TEXT, "x/" * 90 + "p.other": b"o", "d/p.en": PACKED}
+MEMBERS = (CorpusFile("p.ko"), CorpusFile("p.en"))
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("p.tar.gz", tar(PARK)), ("p.tar.gz", tar(PARK, tarfile.PAX_FORMAT)), ("p.zip", zipped(PARK))],
+    ids=["GNU", "pax", "zip"],
+)
+def test_members_are_read_by_name_and_pinned_by_the_first_download(name, data, serve, tmp_path):
+    folder = tmp_path / "deep" / "corpus"
+    sent = [data]
+    server = serve(lambda handler: send(handler, sent[0]))
+    corpus = known(Download(f"https://example.invalid/{name}", MEMBERS, is_archive=True))
+    paths = fetch(corpus, folder, base_url=server.url, policy=SHORT)
+    assert [path.read_bytes() for path in paths] == [TEXT, PACKED]
+    assert sorted(path.name for path in folder.iterdir()) == [SUMS, "p.en", "p.ko"]
+    assert list(tmp_path.rglob("p.ko")) == [folder / "p.ko"]
+    assert f"{sha256(TEXT)}  p.ko" in (folder / SUMS).read_text().splitlines()
+    fetch(corpus, folder, base_url=server.url, policy=SHORT)
+    assert len(server.requests) == 1
+    (folder / "p.ko").write_bytes(b"damaged")
+    sent[0] = tar(PARK | {"../../p.ko": b"changed"})
+    with raises(DataError, "wrong_checksum", sha256(TEXT)):
+        fetch(corpus, folder, base_url=server.url, policy=SHORT)
+    assert (folder / "p.ko").read_bytes() == b"damaged"
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (tar({"a/p.ko": TEXT}), "missing_member"),
+        (gzip.compress(tar(PARK, packed="")[:9_000]), "damaged_archive"),
+        (tar(PARK)[:-99], "damaged_gzip"),
+        (zipped(PARK)[:-30], "damaged_archive"),
+        (gzip.compress(b"\xff" * 2_000), "damaged_archive"),
+        (b"<html>no archive</html>", "damaged_archive"),
+        (tar(PARK | {"p.en": bytes(3_000)}), "wrong_size"),
+    ],
+    ids=["missing", "cut tar", "cut gzip", "cut zip", "no tar", "no archive", "too large"],
+)
+def test_a_bad_archive_leaves_nothing(data, code, serve, tmp_path, monkeypatch):
+    monkeypatch.setattr("polyhead.data.download.MAX_UNPUBLISHED", len(TEXT))
+    monkeypatch.setattr("polyhead.data.download.PACKED_EXTRA", 1 << 20)
+    members = (MEMBERS[0], CorpusFile("p.en", 2_000 if code == "wrong_size" else 0))
+    corpus = known(Download("https://example.invalid/p.tar.gz", members, is_archive=True))
+    with raises(DataError, code):
+        fetch(corpus, tmp_path / "c", base_url=serve(sending(data)).url, policy=SHORT)
+    assert is_empty(tmp_path)
+
+
+def test_an_archive_with_a_wrong_checksum_is_not_opened(serve, tmp_path):
+    download = Download("https://example.invalid/p.zip", MEMBERS, True, 9, sha256(b"right"))
+    server = serve(sending(zipped(PARK)))
+    with raises(DataError, "wrong_checksum", "p.zip"):
+        fetch(known(download), tmp_path / "c", base_url=server.url, policy=SHORT)
+    assert is_empty(tmp_path)
+
+
+def test_a_corpus_is_installed_when_all_its_files_are_complete(serve, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("POLYHEAD_DATA", raising=False)
+    corpus = known(
+        Download("https://example.invalid/p.zip", MEMBERS, is_archive=True), *SMALL.downloads
+    )
+    folder = home() / "small"
+    folder.mkdir(parents=True)
+    assert installed(corpus) is None
+    data = {"/small/p.zip": zipped(PARK), "/small/a.txt.gz": PACKED}
+    server = serve(lambda handler: send(handler, data[handler.path]))
+    fetch(corpus, base_url=server.url, policy=SHORT)
+    assert installed(corpus) == folder
+    for name, damage in (("a.txt", TEXT[:-1]), (SUMS, b"")):
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(damage)
+        assert installed(corpus) is None
+        (folder / name).write_bytes(content)
+    (folder / "a.txt").rename(folder / "a.txt.gz")
+    assert installed(corpus) == folder
+    (folder / "p.en").unlink()
+    assert installed(corpus) is None

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from expected_errors import raises
 
-from polyhead.data.locate import KNOWN, data_dirs, find, home, lookup
+from polyhead.data.catalog import KNOWN, lookup
+from polyhead.data.locate import PACKAGES, data_dirs, find, home
 from polyhead.data.text_files import read_text
 from polyhead.errors import ConfigError, DataError
+from polyhead.training.config import LISTS, read_run, recipe_names
 
 
 @pytest.fixture(autouse=True)
@@ -105,19 +107,23 @@ def test_an_unknown_corpus_is_an_error_with_a_suggestion():
 def test_the_table_is_well_formed():
     for name, corpus in KNOWN.items():
         assert corpus.name == name
-        assert corpus.languages
+        assert corpus.languages or name == "cifar10"
         assert corpus.licence
         assert bool(corpus.files) == (corpus.kind == "fetched")
         names = [file.name for file in corpus.files]
         assert len(set(names)) == len(names)
-        for file in corpus.files:
-            assert file.url.startswith("https://")
-            assert Path(file.url).name.removesuffix(".gz") == file.name
-            assert len(bytes.fromhex(file.sha256)) == 32
-            assert file.n_bytes > 0
+        for download in corpus.downloads:
+            assert download.url.startswith("https://")
+            assert download.is_archive == download.name.endswith((".tar.gz", ".zip"))
+            for item in (download, *download.files):
+                if item.sha256:
+                    assert len(bytes.fromhex(item.sha256)) == 32
+                    assert item.n_bytes > 0
+        unpublished = [file.name for file in corpus.files if not file.sha256]
+        assert not unpublished or name.startswith(("tatoeba", "korean", "cifar10"))
 
 
-@pytest.mark.parametrize("name", ["multi30k", "tinyshakespeare"])
+@pytest.mark.parametrize("name", ["multi30k", "tinyshakespeare", "g2p-ko"])
 def test_checksums_match_the_real_files(name, real_data):
     for file in KNOWN[name].files:
         data = find(real_data / name / file.name).read_bytes()
@@ -130,3 +136,17 @@ def test_multi30k_has_the_published_numbers_of_lines(real_data):
         for language in KNOWN["multi30k"].languages:
             text = read_text(find(real_data / "multi30k" / f"{split}.{language}"))
             assert (len(text.lines), text.bad, text.notices) == (n_lines, (), ())
+
+
+EMBEDDED = ("schedules",)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_file_of_a_recipe_comes_from_its_source(name):
+    data = read_run(name).data
+    for file in (file for option in LISTS for file in vars(data)[option]):
+        corpus, _, file_name = file.partition("/")
+        if corpus not in (*EMBEDDED, *PACKAGES):
+            assert file_name.removesuffix(".gz") in [file.name for file in KNOWN[corpus].files]
+            with raises(DataError, "not_found", f"polyhead data get {corpus}"):
+                find(file)

@@ -20,7 +20,7 @@ def test_the_last_tenth_is_held_out(write, most, n_held_out):
     corpus = load_plain(config_of(path), most)
     assert corpus.train + corpus.valid == [str(n) for n in range(25)]
     assert len(corpus.valid) == n_held_out
-    assert f"{n_held_out} of 25 lines" in corpus.notices[0]
+    assert f"{n_held_out} of 25 lines" in corpus.notices[1]
 
 
 def test_files_are_joined_and_a_validation_file_is_used(write):
@@ -28,7 +28,8 @@ def test_files_are_joined_and_a_validation_file_is_used(write):
     second = write(gzip.compress("다\r\n".encode()), "b.txt.gz")
     valid = write("라\n", "v.txt")
     corpus = load_plain(config_of(first, second, valid=[valid]))
-    assert (corpus.train, corpus.valid, corpus.notices) == (["가", "", "나", "다"], ["라"], ())
+    assert (corpus.train, corpus.valid) == (["가", "", "나", "다"], ["라"])
+    assert [notice.rpartition(": ")[2] for notice in corpus.notices] == ["'가'; '나'", "'라'"]
 
 
 def test_bad_lines_are_skipped_or_an_error(write):
@@ -56,3 +57,14 @@ def test_too_little_text_is_an_error(write, text, code):
         load_plain(config_of(path))
     with raises(ConfigError, "no_data", "--text"):
         load_plain(DataConfig())
+
+
+def test_a_column_of_a_table_is_read_as_text(write):
+    rows = ["id\tdocument\tlabel", "1\t가\t0", "2", "3\t\t1", "4\t나\t1"]
+    path = write("\n".join(rows), "ratings_train.txt")
+    corpus = load_plain(DataConfig(text=(str(path),), valid_text=(str(path),), text_key="document"))
+    assert corpus.train == ["가", "", "나"]
+    assert ":3: 1 column, expected 2" in corpus.notices[0]
+    assert "'가'; '나'" in corpus.notices[1]
+    with raises(DataError, "unknown_column", "'text'", "'document'"):
+        load_plain(DataConfig(text=(str(path),), text_key="text"))

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from polyhead.decoding.batch import decode_all, pad_right
-from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.continuous_beam import MAX_STEPS, ContinuousBeamSearch
+from polyhead.decoding.options import DecodeConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 
@@ -66,6 +66,7 @@ def assert_same(found, expected):
     for output, right in zip(found, expected, strict=True):
         assert output.score == pytest.approx(right.score, abs=1e-4)
         assert output.log_p == pytest.approx(right.log_p, abs=1e-4)
+        assert output.token_log_p == pytest.approx(right.token_log_p, abs=1e-4)
 
 
 CHOICES = [

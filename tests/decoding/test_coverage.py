@@ -10,8 +10,8 @@ from expected_errors import raises
 from torch import Tensor
 
 from polyhead.decoding.beam import beam_search, coverage_penalty
-from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.ensemble import Ensemble
+from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import (
     AttentionRecordingModel,

@@ -5,16 +5,23 @@ from itertools import product
 
 import pytest
 import torch
+from expected_errors import raises
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from polyhead.decoding.batch import batches, decode_all, search
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.ensemble import Ensemble
+from polyhead.decoding.generate import generate
+from polyhead.decoding.hypotheses import make_generator
+from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import filter_logits, greedy_search, sample
+from polyhead.errors import CheckpointError
 
 PAD, BOS, EOS, A, B = range(5)
 SOURCES = torch.arange(9)[:, None]
+STRATEGIES = [DecodeConfig(), DecodeConfig(beam=1), DecodeConfig(sample=True, n_best=2)]
 
 
 @dataclass
@@ -53,10 +60,14 @@ def options(**changes):
     return DecodeConfig(**{"max_length": 4, "max_ratio": 99.0, "length_penalty": 0.0} | changes)
 
 
-def log_p(source, sentence, seed=3):
+def token_log_p(source, sentence, seed=3):
     table = Trigram(seed).tables[source].log_softmax(-1)
     history = (PAD, BOS, *sentence)
-    return sum(table[history[i : i + 3]] for i in range(len(sentence))).item()
+    return [table[history[i : i + 3]].item() for i in range(len(sentence))]
+
+
+def log_p(source, sentence, seed=3):
+    return sum(token_log_p(source, sentence, seed))
 
 
 def all_sentences(max_length):
@@ -93,6 +104,8 @@ def test_every_score_is_that_of_its_sentence(beam):
         for rank, sentence in enumerate(beams):
             expected = log_p(source, sentence)
             assert found.log_p[source, rank].item() == pytest.approx(expected, abs=1e-5)
+            each = found.token_log_p[source, rank, : len(sentence)].tolist()
+            assert each == pytest.approx(token_log_p(source, sentence), abs=1e-5)
             normalised = expected / ((5 + len(sentence)) / 6) ** 0.6
             assert found.scores[source, rank].item() == pytest.approx(normalised, abs=1e-5)
 
@@ -200,11 +213,62 @@ class Copier:
         return logits.scatter(-1, copied[..., None].expand(*last.shape, 1), 5.0)
 
 
+@pytest.mark.parametrize("config", [options(beam=1), options(sample=True, n_best=3, top_k=2)])
+def test_every_token_chosen_without_a_beam_has_its_log_probability(config):
+    outputs = decode_all(Trigram(), SOURCES.tolist(), config, device=torch.device("cpu"))
+    for source, best in enumerate(outputs):
+        for output in best:
+            ended = len(output.ids) < config.max_length
+            sentence = (*output.ids, EOS) if ended else tuple(output.ids)
+            assert output.token_log_p == pytest.approx(token_log_p(source, sentence), abs=1e-5)
+            assert output.log_p == pytest.approx(sum(output.token_log_p), abs=1e-5)
+
+
 @pytest.mark.parametrize("config", [options(max_length=99), options(max_length=99, beam=1)])
 def test_outputs_have_the_order_of_the_sources(config):
     sources = [torch.randint(4, 40, (int(n),)).tolist() for n in torch.randint(1, 20, (300,))]
     outputs = decode_all(Copier(), sources, config, device=torch.device("cpu"))
     assert [best[0].ids for best in outputs] == sources
+
+
+@pytest.mark.parametrize("beam", [1, 2, 3])
+@given(
+    seed=st.integers(0, 99),
+    rows=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 12)), min_size=2, max_size=9),
+)
+@settings(max_examples=30, deadline=None)
+def test_an_output_and_its_limit_do_not_depend_on_the_other_rows_of_a_batch(beam, seed, rows):
+    """Long outputs gain by the length penalty, so that a pool can improve after it is full."""
+    model = Trigram(seed)
+    config = DecodeConfig(beam=beam, n_best=beam, length_penalty=2.0, max_ratio=0.5)
+    sources = [[number] * length for number, length in rows]
+    together = decode_all(model, sources, config, device=torch.device("cpu"))
+    for source, outputs in zip(sources, together, strict=True):
+        assert decode_all(model, [source], config, device=torch.device("cpu")) == [outputs]
+
+
+@pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: f"{config.beam} {config.sample}")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_models_of_other_precision_have_the_same_outputs(config, dtype):
+    exact, other = Trigram(), Trigram()
+    exact.tables = exact.tables.bfloat16().float()
+    other.tables = exact.tables.to(dtype)
+    expected, found = search(exact, SOURCES, config), search(other, SOURCES, config)
+    assert torch.equal(found.tokens, expected.tokens)
+    torch.testing.assert_close(found.scores, expected.scores)
+    ensemble = search(Ensemble([exact, other]), SOURCES, config)
+    assert torch.equal(ensemble.tokens, expected.tokens)
+
+
+@pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: f"{config.beam} {config.sample}")
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_outputs_that_are_not_finite_are_an_error_of_the_model(config, number):
+    model = Trigram()
+    model.tables[4, PAD, BOS, A] = number
+    with raises(CheckpointError, "not_finite"):
+        search(model, SOURCES, config)
+    with raises(CheckpointError, "not_finite"):
+        next(generate(model, [4, BOS], config, make_generator(0), 9))
 
 
 def test_batches_have_every_source_once_and_similar_lengths():
@@ -220,6 +284,8 @@ def test_the_length_limit_depends_on_the_source_and_max_length():
     config = DecodeConfig(max_length=50, max_ratio=2.0)
     assert config.limit(3) == 16
     assert config.limit(100) == 50
+    paper = DecodeConfig(max_length=99, max_ratio=1.0, max_extra=50)
+    assert [paper.limit(n) for n in (1, 40, 60)] == [51, 90, 99]
 
 
 @pytest.mark.parametrize(

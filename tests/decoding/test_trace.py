@@ -1,13 +1,18 @@
 """Traces of greedy decoding and of beam search, compared with plain decoding."""
 
+import math
+
 import pytest
 import torch
 
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.protocol import CancellableModel, Cancelled
+from polyhead.decoding.generate import generate
+from polyhead.decoding.hypotheses import make_generator
+from polyhead.decoding.options import DecodeConfig
+from polyhead.decoding.protocol import CancellableModel
 from polyhead.decoding.sampling import greedy_search
-from polyhead.decoding.trace import BeamRecorder, step_trace, trace_beam_search
+from polyhead.decoding.trace import BeamRecorder, trace_beam_search
+from polyhead.errors import Cancelled
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.special_tokens import BOS, EOS
@@ -105,19 +110,20 @@ def test_unused_beams_have_no_nodes(model):
     assert paths == [[], [5], [5, 8], [5, 9]]
 
 
-def traced(model, forced=(), limit=10, top=5):
-    with torch.inference_mode():
-        state = model.begin(torch.tensor([SOURCE]), width=1, max_length=limit)
-    return list(step_trace(model, state, last=BOS, forced=forced, limit=limit, top=top))
+def traced(model, forced=(), limit=10):
+    config = DecodeConfig(max_length=limit)
+    read = [*SOURCE, BOS]
+    return list(generate(model, read, config, make_generator(0), 99, forced=forced, top=5))
 
 
 def test_without_forced_tokens_the_trace_is_greedy_search(model):
     config = DecodeConfig(beam=1, max_length=10)
     tokens = greedy_search(model, torch.tensor([SOURCE]), config).tokens[0, 0].tolist()
     expected = tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
-    steps = traced(model)
-    assert [step.id for step in steps] == expected
-    assert [step.log_p for step in steps] == pytest.approx(exact_log_p(model, expected), abs=1e-5)
+    steps = traced(model)[: len(expected)]
+    assert [step.chosen.id for step in steps] == expected
+    log_p = [math.log(step.chosen.probability) for step in steps]
+    assert log_p == pytest.approx(exact_log_p(model, expected), abs=1e-5)
     assert not any(step.forced for step in steps)
 
 
@@ -125,17 +131,12 @@ def test_the_alternatives_are_the_likeliest_tokens_of_the_model(model):
     for step, before in zip(traced(model, [7, 5], limit=4), ([], [7], [7, 5]), strict=False):
         with torch.inference_mode():
             row = model(torch.tensor([SOURCE]), torch.tensor([[BOS, *before]]))[0, -1]
-        row = row.log_softmax(-1)
+        row = row.softmax(-1)
         best = sorted(range(EOS, VOCAB), key=lambda id: -float(row[id]))[:5]
-        assert [id for id, _ in step.likeliest] == best
-        assert [p for _, p in step.likeliest] == pytest.approx(
-            [float(row[id]) for id in best], abs=1e-5
-        )
-
-
-def test_a_forced_eos_ends_the_trace(model):
-    steps = traced(model, [7, EOS])
-    assert [(step.id, step.forced) for step in steps] == [(7, True), (EOS, True)]
+        assert [choice.id for choice in step.likeliest] == best
+        expected = pytest.approx([float(row[id]) for id in best], abs=1e-6)
+        assert [choice.probability for choice in step.likeliest] == expected
+        assert step.forced == (len(before) < 2)
 
 
 def test_a_cancelled_search_stops_at_the_next_step(model):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -49,9 +50,10 @@ def dense(layer, x, h):
 
 def routed(layer, x):
     """Return the gate's weights as a matrix of positions and experts."""
-    routing = layer.gate(x.flatten(0, 1))
-    gates = torch.zeros(len(routing.chosen), N, dtype=x.dtype)
-    return routing, gates.scatter(1, routing.chosen, routing.weights).view(*x.shape[:2], N)
+    routing, n = layer.gate(x.flatten(0, 1)), len(layer.experts)
+    gates = torch.zeros(x.size(0) * x.size(1), n, dtype=x.dtype)
+    gates[routing.rows, routing.chosen] = routing.weights
+    return routing, gates.view(*x.shape[:2], n)
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, N])
@@ -96,7 +98,7 @@ def test_the_load_is_the_expected_number_of_questions():
     gate, rows = build(k=2).gate.train(), torch.randn(3, D, dtype=torch.float64)
     many = rows.repeat(20_000, 1)
     routing = gate(many)
-    counted = routing.chosen.flatten().bincount(minlength=N).double()
+    counted = routing.chosen.bincount(minlength=N).double()
     torch.testing.assert_close(routing.load / len(many), counted / len(many), rtol=0, atol=0.01)
     assert counted.min() / counted.max() < 0.8  # there is something to estimate
 
@@ -169,6 +171,91 @@ def test_recording_covers_all_calls_and_removes_its_hooks():
     with record_usage(layer) as uses, torch.no_grad():
         layer(one)
     assert uses["gate"].importance.sum() == pytest.approx(10)
+
+
+# Two levels, and balanced gating
+
+
+def softmax_of_best(h, k):
+    """Return softmax(KeepTopK(h, k)) of one row in NumPy."""
+    best = np.argsort(h)[-k:]
+    gates = np.zeros_like(h)
+    gates[best] = np.exp(h[best] - h.max())
+    return gates / gates.sum()
+
+
+def test_two_levels_are_the_products_of_both_gates():
+    """Equations 12 to 14 row by row in NumPy: 2 of 4 groups, 2 of 3 experts in each."""
+    layer = build(k=2, n=12, groups=4).eval()
+    x = torch.randn(3, 7, D, dtype=torch.float64)
+    expected = np.zeros((21, 12))
+    for row, vector in enumerate(x.flatten(0, 1).numpy()):
+        primary = softmax_of_best(vector @ layer.gate.primary.w_g.detach().numpy(), 2)
+        for i, gate in enumerate(layer.gate.secondary):
+            inner = softmax_of_best(vector @ gate.w_g.detach().numpy(), 2)
+            expected[row, 3 * i : 3 * i + 3] = primary[i] * inner
+    routing, gates = routed(layer, x)
+    np.testing.assert_allclose(gates.detach().view(21, 12), expected, atol=1e-12)
+    np.testing.assert_allclose(routing.importance.detach(), expected.sum(0))
+    np.testing.assert_allclose(routing.load, (expected > 0).sum(0))
+    answers = torch.stack([expert(x) for expert in layer.experts], -1)
+    torch.testing.assert_close(layer(x), (answers * gates[:, :, None]).sum(-1))
+
+
+def test_the_load_of_two_levels_has_a_gradient_to_both():
+    gate, calls = build(k=2, n=12, groups=4).gate.train(), []
+    for module in (gate.primary, *gate.secondary):
+        module.register_forward_hook(lambda _, inputs, routing: calls.append((inputs[0], routing)))
+    load = gate(torch.randn(50, D, dtype=torch.float64)).load.view(4, 3)
+    (_, primary), *inner = calls
+    for i, (rows, routing) in enumerate(inner):
+        assert len(rows) == (primary.chosen == i).sum()
+        torch.testing.assert_close(load[i], primary.load[i] * routing.load / len(rows))
+    unevenness(load.flatten()).backward()
+    assert gate.primary.w_g.grad.any()
+    assert all(one.w_g.grad.any() for one in gate.secondary)
+
+
+def test_balanced_gating_gives_every_expert_equally_many_rows():
+    """Equations 15 to 20 in NumPy; in training the m largest of each column, else thresholds."""
+    layer = build(k=2, gating="balanced")
+    gate, x = layer.gate, torch.randn(4, 10, D, dtype=torch.float64)
+    with torch.no_grad():
+        gate.threshold.uniform_(0.1, 0.3)
+    h = np.exp(x.flatten(0, 1).numpy() @ gate.w_g.detach().numpy())
+    p, t = h / h.sum(1, keepdims=True), gate.threshold.detach().numpy()
+    m = 2 * 40 // N
+    batchwise = p >= np.sort(p, axis=0)[-m]
+    best = np.eye(N, dtype=bool)[p.argmax(1)]
+    for training, mask in ((True, batchwise), (False, (p > t) | best)):
+        layer.train(training)
+        expected = p * mask / np.maximum(1e-30, (p * mask).sum(1, keepdims=True))
+        routing, gates = routed(layer, x)
+        np.testing.assert_allclose(gates.detach().view(40, N), expected, atol=1e-12)
+        np.testing.assert_array_equal(routing.load, mask.sum(0))
+        loss = (((p > t).astype(float) - mask) * (p - t)).sum() / 40
+        np.testing.assert_allclose(routing.threshold_loss.detach(), loss)
+    assert (layer.train().gate(x.flatten(0, 1)).load == m).all()
+
+
+@pytest.mark.parametrize("groups", [0, 3])
+def test_thresholds_learn_to_choose_as_the_batch_does(groups):
+    """After training T alone, single rows are spread nearly as evenly as rows of a batch."""
+    layer = build(k=1 if groups else 2, n=6, groups=groups, gating="balanced").train()
+    thresholds = [p for name, p in layer.named_parameters() if name.endswith("threshold")]
+    optimizer = torch.optim.SGD(thresholds, lr=0.3)
+    for _ in range(60):
+        with record_usage(layer) as uses:
+            layer(torch.randn(1, 240, D, dtype=torch.float64))
+        optimizer.zero_grad()
+        uses["gate"].loss.backward()
+        optimizer.step()
+    rows = torch.randn(3000, D, dtype=torch.float64)
+    before = layer.gate(rows).load
+    assert unevenness(before) < 1e-4
+    after = layer.eval().gate(rows).load
+    assert unevenness(after) < 0.05
+    torch.testing.assert_close(after.sum(), before.sum(), rtol=0.25, atol=0)
 
 
 def learn(weight):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig

@@ -16,8 +16,11 @@ PUBLISHED = {
     "vit-b-32": 88_224_232,
     "vit-l-16": 304_326_632,
     "vit-h-14": 632_045_800,
+    "transformer-base": pytest.approx(65e6, rel=0.03),  # Vaswani et al. 2017, table 3
+    "transformer-big": pytest.approx(213e6, rel=0.03),
     "sutskever": pytest.approx(384e6, rel=0.01),
     "gnmt": pytest.approx(278e6, rel=0.01),  # Shazeer et al. 2017, table 3
+    "moe-2048": pytest.approx(8.7e9, rel=0.01),  # the same, tables 2 and 3
     "moe-multilingual": pytest.approx(8.7e9, rel=0.01),  # the same, table 5
 }
 

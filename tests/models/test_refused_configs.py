@@ -1,7 +1,14 @@
 """Configurations that are impossible: an error of one line that says what to write."""
 
-import pytest
+import json
+import resource
+import time
 
+import pytest
+from expected_errors import raises
+
+from polyhead.config import from_dict, plain
+from polyhead.errors import ConfigError
 from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.transformer_stack import StackConfig
@@ -53,9 +60,12 @@ REFUSED = [
     (LSHConfig, {"chunk": 0}, "chunk = 0: expected at least 1"),
     (LSHConfig, {"rounds": 0}, "rounds = 0: expected at least 1"),
     (LSHConfig, {"eval_rounds": -1}, "eval_rounds = -1: expected at least 0"),
+    (StackConfig, {"d_k": 0}, "d_k = 0: expected at least 1"),
     (ExpertsConfig, {"n": -1}, "n = -1: expected a number of experts, or 0 for none"),
     (ExpertsConfig, {"n": 4, "k": 5}, "k = 5: of n = 4 experts, 1 to 4 can be chosen"),
     (ExpertsConfig, {"n": 4, "k": 0}, "k = 0: of n = 4 experts, 1 to 4 can be chosen"),
+    (ExpertsConfig, {"n": 8, "k": 2, "groups": 3}, "groups = 3: expected a divisor of n = 8 with"),
+    (ExpertsConfig, {"n": 8, "k": 2, "groups": 8}, "groups = 8: expected a divisor of n = 8 with"),
     (ExpertsConfig, {"n": 4, "load": -0.1}, "load = -0.1: expected 0 or more"),
     (ExpertsConfig, {"n": 4, "noise": False}, "load = 0.01: without noise the load has no gradi"),
 ]  # fmt: skip
@@ -66,3 +76,60 @@ def test_impossible_values_are_refused_with_what_to_write(config, values, messag
     with pytest.raises(ValueError, match=message) as error:
         config(**values)
     assert "\n" not in str(error.value)
+
+
+EXTREMES = (2**61 - 1, 10**9, -1, 0)
+
+
+def numbers_of(values, path=()):
+    """Yield the paths of all numbers in plain values; None may be a number."""
+    for key, value in values.items() if isinstance(values, dict) else enumerate(values):
+        if isinstance(value, dict | list):
+            yield from numbers_of(value, (*path, key))
+        elif value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+            yield (*path, key)
+
+
+def changed(values, path, value):
+    copy = inner = json.loads(json.dumps(values))
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return copy
+
+
+def shallow(values):
+    """Return values with one or two layers, which are built more quickly."""
+    if isinstance(values, dict):
+        return {k: 2 if "layers" in k and v else shallow(v) for k, v in values.items()}
+    return values[:1] if isinstance(values, list) else values
+
+
+@pytest.mark.parametrize("family", models.FAMILIES)
+def test_extreme_numbers_are_refused_or_used_at_once(family):
+    """Every number of every family, set to four values: no hang, no memory, no other error."""
+    kind = models.FAMILIES[family].config
+    base = shallow(plain(kind()))
+    models.outline(family, from_dict(kind, base))
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for path in numbers_of(base):
+        for value in EXTREMES:
+            started, message = time.process_time(), ""
+            try:
+                models.outline(family, from_dict(kind, changed(base, path, value), "model."))
+            except ConfigError as error:
+                message = str(error)
+            assert "\n" not in message
+            assert len(message) < 500
+            assert message or value != EXTREMES[0], path
+            assert time.process_time() - started < 1, (path, value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < used + 100 * 1024
+
+
+def test_building_ends_at_the_largest_number_of_tensors():
+    config = models.GPTConfig(vocab=9, stack=StackConfig(d_model=8, n_heads=2, experts=EXPERTS))
+    n_tensors = len(list(models.outline("gpt", config).parameters()))
+    assert len(list(models.outline("gpt", config, 2 * n_tensors).parameters())) == n_tensors
+    with raises(ConfigError, "too_many_tensors"):
+        models.outline("gpt", config, n_tensors // 2)
+    assert models.GPT(config)  # nothing is counted afterwards

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models.registry import FAMILIES
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.training.config import read_run
 
@@ -31,6 +32,14 @@ def copy_block(theirs, ours):
     norms[-1].load_state_dict(ours.feed_residual.norm.state_dict())
     theirs.linear1.load_state_dict(ours.feed_forward.w_1.state_dict())
     theirs.linear2.load_state_dict(ours.feed_forward.w_2.state_dict())
+
+
+def embedded(table, ids):
+    """Sections 3.4 and 3.5: √d E + PE."""
+    d_model = table.size(1)
+    angle = torch.arange(ids.size(1))[:, None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
+    code = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+    return d_model**0.5 * table[ids] + code
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -58,14 +67,20 @@ def test_the_whole_model_is_pytorchs_with_the_same_weights(norm, activation):
     target = torch.tensor([[1, 5, 6, 7], [1, 9, 12, 3]])
     with torch.no_grad():
         hidden = theirs(
-            ours.embed_source(source),
-            ours.embed_target(target),
+            embedded(ours.embed_source.tokens.weight, source),
+            embedded(ours.embed_target.tokens.weight, target),
             tgt_mask=torch.ones(4, 4).triu(1).bool(),
             src_key_padding_mask=source == PAD,
             memory_key_padding_mask=source == PAD,
         )
         expected = hidden @ ours.embed_target.tokens.weight.t()
         torch.testing.assert_close(ours(source, target), expected, rtol=0, atol=1e-5)
+
+
+def test_scaled_embeddings_start_with_unit_variance():
+    model = Transformer(TransformerConfig(500, 500, stack=StackConfig(1, 64, 2, 8)))
+    scaled = model.embed_source.scale * model.embed_source.tokens.weight
+    assert scaled.std().item() == pytest.approx(1.0, rel=0.03)
 
 
 def count(config):
@@ -97,11 +112,28 @@ def test_base_and_big_have_the_sizes_of_the_paper(recipe, published):
     assert count(config) == pytest.approx(published, rel=0.03)
 
 
+@pytest.mark.parametrize(("recipe", "hours", "averaged"), [("base", 12, 5), ("big", 84, 20)])
+def test_base_and_big_have_the_training_settings_of_the_paper(recipe, hours, averaged):
+    """Sections 5 and 6.1; the checkpoints of the last 5 or 20 times 10 minutes are averaged."""
+    run = read_run(recipe)
+    train, optimizer = run.train, run.train.optimizer
+    assert run.model == FAMILIES["transformer"].presets[f"transformer-{recipe}"]
+    assert (optimizer.kind, optimizer.beta_1, optimizer.beta_2) == ("adam", 0.9, 0.98)
+    assert (optimizer.epsilon, optimizer.weight_decay, train.clip_norm) == (1e-9, 0, 0)
+    assert (train.schedule.kind, train.schedule.warmup, train.smoothing) == ("noam", 4000, 0.1)
+    assert train.max_tokens == 2 * 25_000
+    assert train.save_every == pytest.approx(train.steps / hours / 6, rel=0.11)
+    assert train.validate_every == train.save_every  # no checkpoint of a best step between them
+    assert train.steps % train.save_every == 0
+    assert train.keep == averaged
+    assert (run.decode.beam, run.decode.length_penalty, run.decode.limit(30)) == (4, 0.6, 80)
+
+
 @pytest.mark.parametrize(
     ("changes", "published"),
     [
         ({"n_layers": 2}, 36), ({"n_layers": 4}, 50), ({"n_layers": 8}, 80),
-        ({"d_ff": 1024}, 53), ({"d_ff": 4096}, 90),
+        ({"d_ff": 1024}, 53), ({"d_ff": 4096}, 90), ({"d_k": 16}, 58), ({"d_k": 32}, 60),
     ],
 )  # fmt: skip
 def test_variations_differ_from_base_as_in_table_3(changes, published):

@@ -16,10 +16,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from polyhead.cost import breakdown, complexity, published
+from polyhead.cost import breakdown, published
 from polyhead.cost.formulas import Cost
 from polyhead.data.batches.masked import mask_tokens
 from polyhead.data.batches.translation import collate
+from polyhead.decoding.ensemble import Ensemble
+from polyhead.layers import embeddings, norms
 from polyhead.layers.attention import (
     NO_MASK,
     FullAttention,
@@ -32,34 +34,22 @@ from polyhead.layers.attention import (
     softmax_of_visible,
 )
 from polyhead.layers.attention_scores import Dot, General, ScaledDot, ScoredAttention
-from polyhead.layers.embeddings import (
-    BinaryPositions,
-    LearnedPositions,
-    NormalisedPositions,
-    SinusoidalPositions,
-    TokenEmbedding,
-    frequencies,
-    rotation,
-)
+from polyhead.layers.convolution import Convolution
 from polyhead.layers.feed_forward import FeedForward
 from polyhead.layers.kv_cache import BlockCache
 from polyhead.layers.local_attention import LocalAttention
 from polyhead.layers.lsh import hashing
 from polyhead.layers.lsh.attention import Arrangement, _weights
 from polyhead.layers.lsh.chunked import LSHPlan
-from polyhead.layers.norms import (
-    BatchNorm,
-    GroupNorm,
-    InstanceNorm,
-    LayerNorm,
-    NotesLayerNorm,
-    standardise,
-)
-from polyhead.layers.recurrent import LookBack, Recurrence, RNNCell, turned
+from polyhead.layers.mixture_of_experts import BalancedGate, Gate, HierarchicalGate
+from polyhead.layers.recurrent import LookBack, Network, Recurrence, RNNCell, lstm_step, turned
 from polyhead.layers.reversible import _Reversible
 from polyhead.layers.transformer_stack import Residual, TransformerBlock, TransformerStack
 from polyhead.models import gpt, transformer
 from polyhead.models.baselines.attention_ladder import ByContent, ByPosition, Equal
+from polyhead.models.baselines.convs2s import ConvAttention
+from polyhead.models.baselines.deep_att import DeepAtt
+from polyhead.models.baselines.gnmt import GNMT
 from polyhead.models.baselines.seq2seq import Seq2Seq
 from polyhead.models.bert import BERT
 from polyhead.models.electra import Electra, draw, narrowed
@@ -85,7 +75,7 @@ class Edit(NamedTuple):
 
 EDITS = (
     # Attention and heads
-    Edit("kernel without scale", fused, "scale=scale", "scale=1.0", "B1 B4 B15 C1 C3 C6"),
+    Edit("kernel without scale", fused, "scale=scale", "scale=1.0", "B1 B4 B15 C1 C3 C6 C7"),
     Edit("scale of the whole model", fused,
          "scale=scale", "scale=(q.size(1) * q.size(-1)) ** -0.5", "B1 B4"),
     Edit("kernel without mask", fused, "attn_mask=allowed", "attn_mask=None", "B1"),
@@ -97,9 +87,11 @@ EDITS = (
     Edit("keys and queries swapped", attention_weights,
          "q @ k.transpose(-2, -1)", "k @ q.transpose(-2, -1)", "B1 K1 …"),
     Edit("formula without softmax", attention,
-         "attention_weights(q, k, mask)", "(q @ k.mT)", "B1 B9 …"),
+         "attention_weights(q, k, mask)", "(q @ k.mT)", "B1 B9 B12 …"),
     Edit("softmax over the wrong axis", softmax_of_visible,
          ".softmax(dim=-1)", ".softmax(dim=-2)", "A6 A7 A8 A16 B1 B2 B8 C8 …"),
+    Edit("attention to oneself", softmax_of_visible, "scores.softmax(dim=-1)",
+         "(scores + 9 * torch.eye(scores.size(-1))[: scores.size(-2)]).softmax(dim=-1)", "B19 …"),
     Edit("hidden rows not set to zero", softmax_of_visible,
          "weights.masked_fill(~allowed, 0.0)", "weights", "C7"),
     Edit("keys used as values", MultiHeadAttention.project,
@@ -139,7 +131,7 @@ EDITS = (
          'float("-inf")', "0.0", "D2 D4 D6"),
     Edit("fill value beyond 16 bits", softmax_of_visible, 'float("-inf")', "-1e10", "D5"),
     Edit("mask not applied to the scores", softmax_of_visible,
-         "if allowed is None", "if True", "A6 D2 D4 D6 D10"),
+         "if allowed is None", "if True", "A6 A19 D2 D4 D6 D10"),
     Edit("kernel that gets no mask", FullAttention.forward,
          "mask, self.dropout", "Mask(), self.dropout", "D1 D7 D9 D11"),
     Edit("causal mask one to the right", Mask.dense,
@@ -156,44 +148,46 @@ EDITS = (
          "self.cross_attention(memory.states, self.cross_attention.project(h))[:, : h.size(1)]",
          "E1 E2 E4"),
     # Positions and embeddings
-    Edit("sine and cosine swapped", SinusoidalPositions.forward,
+    Edit("sine and cosine swapped", embeddings.SinusoidalPositions.forward,
          "[angle.sin(), angle.cos()]", "[angle.cos(), angle.sin()]", "F5 F6 F8 F12"),
-    Edit("offset ignored", SinusoidalPositions.forward,
+    Edit("offset ignored", embeddings.SinusoidalPositions.forward,
          "torch.arange(offset, offset + length", "torch.arange(length", "F8"),
-    Edit("sinusoids as parameters", SinusoidalPositions.__init__,
+    Edit("sinusoids as parameters", embeddings.SinusoidalPositions.__init__,
          'self.register_buffer("rate", frequencies(d_model), persistent=False)',
          "self.rate = nn.Parameter(frequencies(d_model))", "F11 H6"),
-    Edit("wrong frequencies", frequencies, "10000.0", "1000.0", "F5 F6 F7 F9"),
-    Edit("rotation in the other direction", rotation,
+    Edit("wrong frequencies", embeddings.frequencies, "10000.0", "1000.0", "F5 F6 F7 F9"),
+    Edit("rotation in the other direction", embeddings.rotation,
          "[cos, sin, -sin, cos]", "[cos, -sin, sin, cos]", "F8"),
-    Edit("digits reversed", BinaryPositions.forward,
+    Edit("digits reversed", embeddings.BinaryPositions.forward,
          "torch.arange(self.d_model - 1, -1, -1)", "torch.arange(self.d_model)", "F4"),
-    Edit("counts that ignore the length", NormalisedPositions.forward,
+    Edit("counts that ignore the length", embeddings.NormalisedPositions.forward,
          "/ max(1, ", "/ max(10, ", "F3"),
-    Edit("table longer than it is", LearnedPositions.forward,
+    Edit("table longer than it is", embeddings.LearnedPositions.forward,
          "if offset + length > self.table.num_embeddings", "if False", "F10"),
-    Edit("embeddings not scaled", TokenEmbedding.forward, "self.scale * ", "", "F12 H7"),
+    Edit("embeddings not scaled", embeddings.TokenEmbedding.forward, "self.scale * ", "", "F12 H7"),
     Edit("block that knows the order", TransformerBlock.forward,
          "self.self_residual(x,", "self.self_residual(x + torch.arange(x.size(1))[:, None],",
          "F1"),
     # The block
     Edit("no residual connection", Residual.forward,
-         "self.dropout.onto(x, ", "self.dropout(", "E1 G1 G2 G4 G15"),
+         "self.dropout.onto(x, ", "self.dropout(", "B19 E1 G1 G2 G4 G15"),
     Edit("norm always before the sub-layer", Residual.__init__,
          'config.norm == "pre"', "True", "G4 G11 G15"),
     Edit("model without norms", Residual.__init__,
          "nn.LayerNorm(config.d_model, eps=config.norm_eps)", "nn.Identity()", "H11"),
-    Edit("variance divided by n - 1", standardise,
+    Edit("variance divided by n - 1", norms.standardise,
          "unbiased=False", "unbiased=True", "G5 G6 G7 G8 G14 …"),
-    Edit("layer norm over samples", LayerNorm.forward,
+    Edit("layer norm over samples", norms.LayerNorm.forward,
          "(-1,)", "(0 if x.dim() > 1 else -1,)", "G5 G8 G9"),
-    Edit("bias and weight swapped", LayerNorm.forward,
+    Edit("bias and weight swapped", norms.LayerNorm.forward,
          "* self.weight + self.bias", "* (1 + self.bias) + self.weight - 1", "G6"),
-    Edit("batch norm without batch", BatchNorm.forward,
+    Edit("batch norm without batch", norms.BatchNorm.forward,
          "self.affine_map(standardise(x, axes, self.eps))", "x", "G8 G9"),
     *(Edit(f"{norm.__name__} 0.1 % too large", norm.forward,
            "self.affine_map(", "1.001 * self.affine_map(", "G8")
-      for norm in (BatchNorm, InstanceNorm, GroupNorm)),
+      for norm in (norms.BatchNorm, norms.InstanceNorm, norms.GroupNorm)),
+    Edit("smaller feed-forward networks", FeedForward.__init__,
+         "self.w_1 = ", "d_ff //= 2; self.w_1 = ", "A17 …"),
     Edit("feed-forward network that mixes positions", FeedForward.forward,
          "self.w_1(x)", "self.w_1(x.flip(-2))", "G4 G12"),
     Edit("another activation", FeedForward.__init__,
@@ -229,11 +223,36 @@ EDITS = (
          "distance <= self.window", "distance <= self.window + 1", "I4"),
     Edit("cost without number of devices", published.estimated_flops,
          "seconds * devices * sustained", "seconds * sustained", "J11"),
+    # The systems of Table 2
+    Edit("LSTM gates swapped", lstm_step,
+         "i, f, new, o =", "f, i, new, o =", "A18 A19 J2 J3 J5 J6 J7"),
+    Edit("expert weights that do not sum to 1", Gate.route, ".softmax(-1)", ".sigmoid()", "J5"),
+    Edit("balanced weights that do not sum to 1", BalancedGate.forward,
+         "gates = kept / ", "gates = kept + 0 * ", "J5"),
+    Edit("groups without weights", HierarchicalGate.forward,
+         "first.weights[at] * inner.weights", "inner.weights", "J5"),
+    Edit("dilation ignored", Convolution.__init__, "= dilation", "= 1", "I3 J1"),
+    Edit("learned positions that ignore the offset", embeddings.LearnedPositions.forward,
+         "weight[offset : offset + length]", "weight[:length]", "J4 J8"),
+    Edit("initial embeddings √d too large", transformer.xavier,
+         "std=module.embedding_dim**-0.5", "std=1.0", "F12"),
+    Edit("embeddings multiplied by d", embeddings.TokenEmbedding.__init__,
+         "math.sqrt(d_model) if", "d_model if", "F12 J1 J9 J10"),
+    Edit("additive score without tanh", Network.forward, "torch.tanh(", "(", "A19 J2 J3 J6 J7"),
+    Edit("GNMT that queries with the new state", GNMT.decode_all,
+         "before if self.queries_past else u", "u", "J3"),
+    Edit("GNMT without residual connections", GNMT.upper_layers, "new + x if", "new if", "J3 J7"),
+    Edit("Deep-Att that reads from the left only", DeepAtt.run_encoder,
+         "(number + starts_right) % 2", "False", "J2 J6"),
+    Edit("no √s in ConvS2S", ConvAttention.attend,
+         " * _root_length(encoding.memory)", "", "J4 J8"),
+    Edit("ensemble of geometric means", Ensemble.step,
+         ".logsumexp(0) - math.log(len(log_p))", ".mean(0)", "J6 J7 J8"),
     # Recurrent networks
     Edit("recurrent cell without tanh", RNNCell.forward, "torch.tanh(", "(", "A1 A2"),
     Edit("recurrent cell without matrix", RNNCell.forward, "self.w_h(h)", "h", "A1 A2 A3"),
     Edit("source not reversed", turned,
-         "lengths[:, None] - 1 - place", "place + 0 * lengths[:, None]", "A4"),
+         "lengths[:, None] - 1 - place", "place + 0 * lengths[:, None]", "A4 A18"),
     Edit("always the correct words", Seq2Seq._choose_input, "(forced,", "(forced | True,", "A5"),
     Edit("positions counted from the end", ByPosition.forward,
          "self.b[:n_keys]", "self.b[:n_keys].flip(0)", "A7"),
@@ -243,10 +262,10 @@ EDITS = (
          "self.kernel(h, states[:, None], states[:, None])[:, 0, : states.size(1)]",
          "A9 A10 A13 …"),
     Edit("weights not normalised", ScoredAttention.weights,
-         "softmax_of_visible(self.score(q, k), mask)", "self.score(q, k)", "A6 A7 A8 A16"),
+         "softmax_of_visible(self.score(q, k), mask)", "self.score(q, k)", "A6 A7 A8 A16 A19"),
     Edit("hard attention", ScoredAttention.weights,
          "softmax_of_visible(self.score(q, k), mask)",
-         "F.one_hot(self.score(q, k).argmax(-1), k.size(-2)).to(q.dtype)", "A6 A7 A8 A16"),
+         "F.one_hot(self.score(q, k).argmax(-1), k.size(-2)).to(q.dtype)", "A6 A7 A8 A19"),
     # BERT, ELECTRA, ViT
     Edit("all selected tokens become [MASK]", mask_tokens,
          "(fate < config.masked)", "(fate < 1)", "K3"),
@@ -278,7 +297,7 @@ EDITS = (
     Edit("buckets not sorted", hashing.sort_by_bucket,
          "+ buckets.flatten(0, 2)", "+ 0 * buckets.flatten(0, 2)", "N7 …"),
     Edit("random buckets", hashing.farthest, "half = y.size(-1)",
-         "return torch.randint(2 * y.size(-1), y.shape[:-1]).to(y.dtype)", "N3 N4"),
+         "return torch.randint(2 * y.size(-1), y.shape[:-1]).to(y.dtype)", "N3 N4 N5"),
     Edit("pairs counted in every round", LSHPlan._in_round,
          "return out", "return out.zero_()", "N5"),
     Edit("next chunk instead of previous", Arrangement.sees, "(back == 1)", "(back == -1)",
@@ -307,22 +326,20 @@ def equal_initial_weights(model):
 
 
 REPLACEMENTS = {  # owner, attribute, replacement, and the claims that fail
-    "score without scale": (ScaledDot, "prepare", Dot.prepare, "B3 B8 B16"),
-    "norm of the note corrected": (NotesLayerNorm, "forward", LayerNorm.forward, "G7"),
-    "layer norm as in the note": (LayerNorm, "forward", NotesLayerNorm.forward,
+    "score without scale": (ScaledDot, "prepare", Dot.prepare, "B3 B8 B16 B20"),
+    "norm of the note corrected": (norms.NotesLayerNorm, "forward", norms.LayerNorm.forward, "G7"),
+    "layer norm as in the note": (norms.LayerNorm, "forward", norms.NotesLayerNorm.forward,
                                   "G5 G6 G7 G8 G11 G14"),
     "scores that ignore the words": (ByContent, "forward", Equal.forward, "A8"),
     "encoder without memory": (Recurrence, "encode", encode_without_memory, "A4 A14 A15 …"),
     "layers initialized equally": (transformer, "xavier", equal_initial_weights, "H5"),
-    "GPT sees the future": (gpt, "CAUSAL", NO_MASK, "D10 K4"),
+    "GPT sees the future": (gpt, "causal_mask", lambda *_, **__: NO_MASK, "D10 K4"),
     "one colour": (svg, "PALETTE", ("#0060c4",), "K1"),
     "ReLU instead of GELU": (nn.GELU, "forward", lambda _, x: F.relu(x), "L4"),
     "another weight of the loss": (electra_claims, "SPOTTING_WEIGHT", 1.0, "M9"),
     "attention word by word": (complexity_claims, "attention", attention_word_by_word, "I5 …"),
     "work without the weighted sum": (complexity_claims, "self_attention_work",
                                       lambda n, d: 2 * n * n * d, "I1"),
-    "convolution without dilation": (complexity_claims, "ConvolutionLayer",
-                                     lambda d, k, *_: complexity.ConvolutionLayer(d, k), "I3"),
     "cost without output layer": (breakdown, "output_layer", lambda *_: Cost(), "J12"),
     "other dropout in backward": (torch, "set_rng_state", lambda _: None, "N9"),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from views import SVG, svg_texts
 from polyhead.layers.attention import CAUSAL, attention_weights
 from polyhead.notes import figures
 from polyhead.notes.claims import CHAPTERS, load_claims
-from polyhead.notes.report_page import FIGURES, KINDS, render, write_page
+from polyhead.notes.report_page import FIGURES, KINDS, render
 from polyhead.notes.verification import run_claims
 from polyhead.training.optim import noam
 
@@ -23,7 +23,8 @@ def show(windows, tmp_path):
     """Open a report in an offline window; a request or an error on the page fails the test."""
 
     def show(rows, language="en", width=1200, scheme="light"):
-        path = write_page(rows, tmp_path / "report.html", language)
+        path = tmp_path / "report.html"
+        path.write_text(render(rows, language), encoding="utf-8")
         return windows.open(
             path.as_uri(), width=width, height=900, offline=True, color_scheme=scheme
         )

@@ -5,15 +5,18 @@ import contextlib
 import inspect
 import io
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 from expected_errors import raises
 from rich.cells import cell_len
+from rich.console import Console
 from rich.text import Text
 
 from polyhead.cli.main import main
+from polyhead.cli.notes import row_grid
 from polyhead.errors import ConfigError
 from polyhead.layers.attention import (
     NO_MASK,
@@ -262,3 +265,13 @@ def test_a_terminal_gets_a_table_that_fits(use_sample, capfd, monkeypatch, langu
     assert title in out
     assert "<script>alert(1)</script>" in out
     assert max(cell_len(line.rstrip()) for line in out.splitlines()) <= 100
+
+
+@pytest.mark.parametrize("width", range(80, 121, 4))
+def test_no_letter_of_a_korean_claim_is_cut_at_any_width(width):
+    console = Console(width=width, file=io.StringIO())
+    (row,) = run_claims([find_claim("J1")])
+    console.print(row_grid(row, "ko", width))
+    printed = Counter(console.file.getvalue())
+    assert not Counter(row.claim.text.ko.replace(" ", "")) - printed
+    assert "…" not in printed

@@ -6,17 +6,12 @@ import pytest
 from expected_errors import raises
 
 from polyhead.data.config import DataConfig
-from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.protocol import Cancelled
-from polyhead.errors import ConfigError
-from polyhead.pipelines.describe import describe, language_name, languages
-from polyhead.pipelines.segments import (
-    can_join_running_batch,
-    decode_segments,
-    join_segments,
-    split_text,
-    with_bucket_limit,
-)
+from polyhead.data.languages import configured_languages, language_name
+from polyhead.decoding.options import DecodeConfig
+from polyhead.errors import Cancelled, ConfigError
+from polyhead.pipelines.describe import describe
+from polyhead.pipelines.segment_batch import can_join_running_batch, decode_segments
+from polyhead.pipelines.segments import join_segments, split_text, with_bucket_limit
 from polyhead.pipelines.step_through import beam_tree, steps
 from polyhead.pipelines.translator import Translator
 
@@ -108,9 +103,9 @@ def test_languages_come_from_the_configuration_or_the_file_names(translator):
     about = describe(translator)
     assert (about.use, about.source_language, about.target_language) == ("translate", "ko", "en")
     named = DataConfig(source_language="de", source=("x.ko",), target=("a.en",))
-    assert languages(named) == ("de", "en")
-    assert languages(DataConfig(source=("x.txt",), target=("a.en", "b.fr"))) == (None, None)
-    assert languages(DataConfig()) == (None, None)
+    assert configured_languages(named) == ("de", "en")
+    assert configured_languages(DataConfig(source=("x.txt",), target=("a.en", "b.fr"))) == ("", "")
+    assert configured_languages(DataConfig()) == ("", "")
     assert [language_name(code) for code in ("ko", "en", "zz", "source")] == [
         "Korean", "English", "zz", "source",
     ]  # fmt: skip

@@ -9,11 +9,12 @@ from expected_errors import raises
 from tiny_gpt import train_gpt
 
 import polyhead
-from polyhead.decoding.config import DecodeConfig
 from polyhead.decoding.generate import generate
+from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError, DataError
-from polyhead.layers.attention_hooks import record_attention
-from polyhead.pipelines.text_generator import TextGenerator, stream_text, truncate_at_stop
+from polyhead.pipelines.generation import stream_text, truncate_at_stop
+from polyhead.pipelines.step_through import steps
+from polyhead.pipelines.text_generator import ScoredToken, TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import EOS
 from polyhead.tokenizers.base import TextConfig
@@ -125,7 +126,8 @@ def test_the_text_is_that_of_the_generated_ids_line_by_line(writer):
     """With more tokens than the context, and incomplete characters of a hardly trained model."""
     options = replace(writer.defaults, max_length=200)
     dice = torch.Generator().manual_seed(3)
-    ids = list(generate(writer.saved.model, [EOS], options, dice, writer.max_length))
+    trace = generate(writer.saved.model, [EOS], options, dice, writer.max_length)
+    ids = [step.chosen.id for step in trace]
     lines, rest = [], ids
     while EOS in rest:
         lines.append(rest[: rest.index(EOS)])
@@ -155,12 +157,10 @@ def test_the_space_at_the_end_of_a_prompt_is_not_repeated(pieces, writer, monkey
     monkeypatch.setattr(TextGenerator, "tokenizer", pieces)
     ids = pieces.encode("오늘은 비가")[:-1]
     before = pieces.encode("오늘은")[:-1]
-    monkeypatch.setattr(
-        "polyhead.pipelines.text_generator.generate", lambda *_: iter(ids[len(before) :])
-    )
     monkeypatch.setattr(TextGenerator, "encode", lambda *_: before)
-    assert writer.generate("오늘은") == " 비가"
-    assert writer.generate("오늘은 ") == "비가"
+    forced = {"forced": ids[len(before) :], "options": DecodeConfig(max_length=1)}
+    assert writer.generate_tokens("오늘은", **forced).text == " 비가"
+    assert writer.generate_tokens("오늘은 ", **forced).text == "비가"
 
 
 def test_learned_positions_limit_the_context(letters):
@@ -247,8 +247,8 @@ def test_attention_of_a_language_model_is_causal(writer, tmp_path):
         )
         assert not torch.tensor(one.weights).triu(1).any()
     words = view.merged()
-    assert [token.text for token in words.source.tokens] == ["</s>", "오늘은", "비가", "와요."]
-    assert words.predictions[:3] == ("오늘은", "비가", "와요.")
+    assert [token.text for token in words.source.tokens] == ["오늘은", "비가", "와요."]
+    assert words.predictions[:3] == ("늘은", "비가", "와요.")  # the first token is given
     write_view(view, tmp_path / "page.html")
     write_view(view, tmp_path / "lines.svg", ViewOptions(style="lines"))
     write_view(view, tmp_path / "maps.svg", ViewOptions("decoder", merge=True))
@@ -273,27 +273,89 @@ def test_an_empty_text_or_a_target_is_refused(writer, text, target, message):
         attention_view(writer, text, target=target)
 
 
-@pytest.mark.parametrize("most", [None, 9])
-def test_attention_of_a_long_text_covers_its_end(writer, most):
-    n_read = most or writer.max_length
+def test_attention_of_a_long_text_covers_its_end(writer):
+    n_read = writer.max_length
     words = "오늘은 비가 와요. 내일은 서울에 가요. " * 4
     ids = writer.tokenizer.encode(words)[:-1]
-    assert len(ids) > writer.max_length
-    view = attention_view(writer, words, max_tokens=most)
+    assert len(ids) > n_read
+    view = attention_view(writer, words)
     pieces = [piece.text.strip(" ") for piece in writer.tokenizer.pieces(words.strip())]
     assert [token.text for token in view.source.tokens] == pieces[-n_read:]
-    assert not any(token.special for token in view.source.tokens)
     assert view.title.startswith("… ")
     assert view.title.endswith("가요.")
-    with torch.inference_mode(), record_attention(writer.saved.model) as found:
-        writer.saved.model(torch.tensor([ids[-n_read:]]))
-    for one, weights in zip(view.maps, found.values(), strict=True):
-        torch.testing.assert_close(torch.tensor(one.weights), weights[0])
     assert AttentionView.from_json(view.to_json()) == view
+    with raises(ConfigError, "too_long", "9"):
+        attention_view(writer, words, max_tokens=9)
 
 
-def test_attention_of_a_text_that_fits_covers_all_of_it(writer):
-    ids = writer.tokenizer.encode("오늘은 비가 와요.")
-    view = attention_view(writer, "오늘은 비가 와요.", max_tokens=len(ids))
-    assert view.source.tokens[0].special
-    assert view.title == "오늘은 비가 와요."
+@torch.inference_mode()
+def weights_by_hand(gpt, ids):
+    """Return the weights of every layer by q kᵀ / √d and softmax, from the inputs of attention."""
+    inputs = []
+    modules = [block.self_attention for block in gpt.stack.blocks]
+    hooks = [
+        m.kernel.register_forward_pre_hook(lambda _, given: inputs.append(given[:2]))
+        for m in modules
+    ]
+    logits = gpt(torch.tensor([ids]))[0]
+    for hook in hooks:
+        hook.remove()
+    hidden = torch.ones(len(ids), len(ids), dtype=torch.bool).triu(1)
+    scores = [(q @ k.mT / q.size(-1) ** 0.5)[0].masked_fill(hidden, -torch.inf) for q, k in inputs]
+    return [one.softmax(-1) for one in scores], logits
+
+
+@pytest.mark.parametrize("prompt", ["오늘은", "오늘은 비가\n내일", "오늘은 비가 와요. " * 9, ""])
+@pytest.mark.parametrize("n", [1, 5, 40])
+def test_attention_and_steps_are_those_of_the_sampled_tokens(writer, prompt, n):
+    """With line ends in the text, and with more tokens than the context."""
+    options = DecodeConfig(max_length=n, sample=True, temperature=1.5, top_k=40, top_p=0.9)
+    found = writer.generate_tokens(prompt, options=options, seed=4)
+    ids = [token.id for token in found.tokens]
+    assert found.text == writer.generate(prompt, options=options, seed=4)
+    for forced in ([], ids[: n // 2], ids):
+        trace = steps(writer, prompt, options=options, seed=4, forced=forced)
+        assert (trace.ids, trace.text) == (tuple(ids), found.text)
+        assert [
+            ScoredToken(s.id, s.text, s.probability, s.sampling_probability) for s in trace.steps
+        ] == list(found.tokens)
+    view = attention_view(writer, prompt, target_ids=ids)
+    all_ids = [*writer.encode(prompt), *ids]
+    read = all_ids[:-1]
+    if len(read) > writer.max_length:  # the window was halved whenever it was full
+        n_old = min(len(all_ids) - n, writer.max_length)
+        n_read = n_old + n - 1
+        while n_read > writer.max_length:
+            n_read -= writer.max_length + 1 - writer.max_length // 2
+        read = read[-n_read:]
+    weights, logits = weights_by_hand(writer.saved.model, read)
+    for one, expected in zip(view.maps, weights, strict=True):
+        torch.testing.assert_close(torch.tensor(one.weights), expected, atol=1e-5, rtol=1e-4)
+    row = logits[-1].softmax(-1)
+    assert found.tokens[-1].probability == pytest.approx(float(row[ids[-1]]), abs=1e-5)
+    assert [token.special for token in view.source.tokens] == [id == EOS for id in read]
+    last = writer.tokenizer.symbol(ids[-1])
+    assert view.predictions[-1] == (last.removeprefix("▁") or last)
+
+
+def test_a_stop_is_among_the_tokens_and_not_in_the_text(writer):
+    options = DecodeConfig(max_length=30, sample=True)
+    whole = writer.generate_tokens("오늘은", options=options, seed=1)
+    stop = whole.text[len(whole.text) // 2]
+    found = writer.generate_tokens("오늘은", options=options, seed=1, stop=[stop])
+    n = len(found.tokens)
+    assert found.text == whole.text.partition(stop)[0]
+    assert found.tokens == whole.tokens[:n]
+    texts = [
+        steps(writer, "오늘은", forced=[t.id for t in found.tokens[:m]], max_tokens=m).text
+        for m in (n - 1, n)
+    ]
+    assert [stop in text for text in texts] == [False, True]
+
+
+def test_forced_tokens_are_checked(writer):
+    for forced in ([1], [len(writer.tokenizer)], [5] * 31):
+        with raises(ConfigError, "bad_token"):
+            writer.generate_tokens("오늘은", forced=forced)
+    with raises(ConfigError, "bad_token"):
+        attention_view(writer, "오늘은", target_ids=[0])

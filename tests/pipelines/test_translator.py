@@ -3,10 +3,12 @@
 import pytest
 import torch
 from expected_errors import raises
+from saved_models import build_model
 
 import polyhead
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
+from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.pipelines.translator import Translator
 
 LINES = [
@@ -39,6 +41,20 @@ def test_a_line_is_translated_alike_alone_and_in_a_batch(translator):
     for line, best in zip(lines, together, strict=True):
         (alone,) = translator.n_best([line], options=options)
         assert [t.ids for t in alone] == [t.ids for t in best]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_translator_with_lsh_attention_translates_a_line_alike_alone_and_in_a_batch(beam):
+    stack = {"attention": ("lsh", "local"), "lsh": LSHConfig(chunk=4), "window": 3, "norm": "pre"}
+    saved = build_model(LINES, {}, tie="none", n_layers=2, **stack)
+    for parameter in saved.model.parameters():
+        parameter.data *= 3  # so that every pair found by hashing matters
+    translator = Translator.from_saved(saved, "lsh", torch.device("cpu"))
+    words = ["부산에", "회의는", "민준", "내일", "가요", "3시에"]
+    lines = [" ".join(words[i:] + words[:i] * (i % 3)) for i in range(6)] + words
+    options = DecodeConfig(beam=beam, max_length=30, split_sentences=False)
+    together = translator.translate(lines, options=options)
+    assert [translator.translate([line], options=options)[0] for line in lines] == together
 
 
 def test_a_long_line_is_split_without_loss(translator):
@@ -113,10 +129,7 @@ def test_a_beam_is_widened_to_n_best():
 def test_a_line_is_tokenized_once(translator, monkeypatch):
     texts = []
     kind = type(translator.tokenizer)
-    encode, encode_batch = kind.encode, kind.encode_batch
-    monkeypatch.setattr(kind, "encode", lambda self, s: texts.append(s) or encode(self, s))
-    monkeypatch.setattr(
-        kind, "encode_batch", lambda self, ts: texts.extend(ts) or encode_batch(self, ts)
-    )
+    normalise = kind.normalise  # the first step of every encoding
+    monkeypatch.setattr(kind, "normalise", lambda self, s: texts.append(s) or normalise(self, s))
     translator.translate([LINES[0]], options=DecodeConfig(beam=1, max_length=4))
     assert texts.count(LINES[0]) == 1

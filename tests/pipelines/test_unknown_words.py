@@ -11,8 +11,7 @@ from tiny import write_corpus
 import polyhead
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.data.bilingual_dictionary import FILE
-from polyhead.decoding.batch import Output
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig, Output
 from polyhead.errors import ConfigError
 from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
 from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown, spell
@@ -55,7 +54,7 @@ def test_an_unknown_word_is_replaced_by_its_most_attended_source_word(tokenizers
 def test_a_model_without_cross_attention_is_refused(tokenizers):
     model = Seq2Seq(Seq2SeqConfig(9, 9, d_model=4)).eval()
     with raises(ConfigError, "no_cross_attention"):
-        replace_unknown([model], tokenizers, ["wir"], [[Output([UNK], 0.0, 0.0)]], {})
+        replace_unknown([model], tokenizers, ["wir"], [[Output([UNK], 0.0, 0.0, [0.0])]], {})
 
 
 @pytest.fixture(scope="module")

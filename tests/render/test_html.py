@@ -9,7 +9,7 @@ import re
 import pytest
 from expected_errors import raises
 
-from polyhead.errors import ConfigError
+from polyhead.errors import PolyheadError
 from polyhead.render.html import escape_json, fill, iframe, page, write
 
 
@@ -52,5 +52,5 @@ def test_iframe_holds_the_page_without_access_to_its_surroundings():
 
 
 def test_page_that_cannot_be_written_is_reported(tmp_path):
-    with raises(ConfigError, "cannot_write", "none/a.html"):
+    with raises(PolyheadError, "io", "none/a.html"):
         write("", tmp_path / "none" / "a.html")

@@ -124,7 +124,7 @@ def test_hangul_is_drawn_as_letters_and_not_as_boxes():
 
 def test_without_resvg_the_message_names_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "resvg_py", None)
-    with raises(MissingError, "missing_package", "polyhead[png]"):
+    with raises(MissingError, "missing_package", "pip install"):
         rasterize(letter("a"))
 
 

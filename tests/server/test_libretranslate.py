@@ -98,6 +98,12 @@ def test_forms_and_json_give_the_same_result(server):
     assert server.call("POST", "/translate", parts + b"--x--\r\n", [kind]).json() == one.json()
 
 
+def test_json_sent_as_a_form_is_answered_with_the_missing_header(server):
+    answer = server.call("POST", "/translate", b'{"q": "a", "source": "ko"}', [FORM])
+    assert answer.status == 415
+    assert "Content-Type: application/json" in answer.json()["error"]
+
+
 @pytest.mark.parametrize(
     ("change", "status", "word"),
     [({"target": "fr"}, 400, "target"), ({"source": "fr"}, 400, "source"),

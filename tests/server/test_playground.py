@@ -52,28 +52,83 @@ def test_typing_translates_the_last_text(play, stand_in):
     assert address(page)["q"] == "abcdefghij"
 
 
-def test_n_best_translations_have_scores_and_can_be_selected(play, stand_in):
+def test_n_best_translations_have_confidences_and_can_be_selected(play, stand_in):
     page = play()
     type_text(page)
-    assert page.locator(".hypothesis small").all_inner_texts() == ["-0.40", "-0.65", "-0.90"]
+    assert page.locator(".hypothesis small").all_inner_texts() == ["80 %", "55 %", "30 %"]
+    widths = page.locator(".hypothesis .share i").evaluate_all(
+        "(all) => all.map((i) => i.style.width)"
+    )
+    assert [float(width.rstrip("%")) for width in widths] == pytest.approx([80, 55, 30])
+    assert "-0.65" in page.locator(".hypothesis small").nth(1).get_attribute("title")
+    assert page.inner_text(".confidence") == "Confidence 80 %"
+    unsure = page.locator(".unsure")
+    assert unsure.all_inner_texts() == [TEXT.split()[0]]
+    assert unsure.get_attribute("title") == "Least probable token: 9.0 %"
+    assert unsure.get_attribute("aria-description") == "Least probable token: 9.0 %"
     assert stand_in.bodies("/v1/translate")[0]["n_best"] == 4  # the model's beam width
     page.locator("label[for=n-2]").click()
     assert page.inner_text(".text") == f"{TEXT} in English, 1"
     until(page, "location.hash.includes('n=2')")
-    page.wait_for_timeout(300)
+    stand_in.wait_for("/v1/attention", target_ids=list(range(10, 18)))
     ids = [body.get("target_ids") for body in stand_in.bodies("/v1/attention")]
     assert ids == [list(range(10, 19)), list(range(10, 18))]
 
 
-def test_the_sentence_with_the_cursor_is_shown(play, stand_in):
+def marked(page, name):
+    """Return the sentences with this mark: in the source, and in the translation."""
+    parts = (page.locator(f"{place} .{name}") for place in (".mirror", ".text"))
+    return [part.all_inner_texts() for part in parts]
+
+
+def test_the_sentence_with_the_cursor_is_shown_beside_its_translation(play, stand_in):
     page = play()
     page.locator("#text").fill("first line\nsecond line")
-    page.wait_for_selector("#cells")
-    assert stand_in.bodies("/v1/attention")[-1]["text"] == "second line"
-    assert "sentence with the cursor" in page.inner_text(".line-note")
+    until(page, "location.hash.includes('s=2')")
+    until(page, "document.querySelector('.line-note')?.textContent.includes('Sentence 2 of 2')")
+    stand_in.wait_for("/v1/attention", text="second line", target_ids=list(range(10, 19)))
+    assert marked(page, "here") == [["second line"], ["second line in English, 0"]]
     page.locator("#text").press("Control+Home")
-    page.wait_for_timeout(400)
-    assert stand_in.bodies("/v1/attention")[-1]["text"] == "first line"
+    until(page, "document.querySelector('.line-note').textContent.includes('Sentence 1 of 2')")
+    stand_in.wait_for("/v1/attention", text="first line")
+    assert marked(page, "here") == [["first line"], ["first line in English, 0"]]
+    page.locator("#sentence-2").click()
+    until(page, "location.hash.includes('s=2')")
+    assert page.locator("#sentence-2").get_attribute("aria-pressed") == "true"
+    assert marked(page, "here") == [["second line"], ["second line in English, 0"]]
+
+
+def test_both_sentences_are_highlighted_by_pointer_and_focus(play):
+    page = play("#q=first line%0Asecond line", shows="#cells")
+    page.locator("#sentence-2").hover()
+    assert marked(page, "near") == [["second line"], ["second line in English, 0"]]
+    for row, line in ((0, "first line"), (1, "second line")):  # in the text box
+        page.locator("#text").hover(position={"x": 20, "y": 14 + 28 * row})
+        assert marked(page, "near") == [[line], [f"{line} in English, 0"]]
+    page.mouse.move(5, 5)
+    assert marked(page, "near") == [[], []]
+    page.locator("#sentence-1").focus()
+    assert marked(page, "near") == [["first line"], ["first line in English, 0"]]
+    page.locator("#sentence-2").press("Enter")
+    until(page, "location.hash.includes('s=2')")
+    box, mirror = (page.locator(one).bounding_box() for one in ("#text", ".mirror"))
+    assert box == pytest.approx(mirror, abs=1)
+
+
+def test_back_returns_to_the_text_before(play):
+    page = play()
+    for text in ("first", "second"):
+        page.locator("#text").fill(text)
+        until(page, f"location.hash.includes('q={text}')")
+        page.evaluate("const now = Date.now; Date.now = () => now() + 60_000")  # a pause
+    page.locator("#text").press_sequentially("s", delay=1)
+    until(page, "location.hash.includes('q=seconds')")
+    page.locator("#text").press_sequentially("!", delay=1)  # without a pause: no new entry
+    until(page, "location.hash.includes('q=seconds%21')")
+    for text in ("second", "first"):
+        page.go_back()
+        until(page, f"document.querySelector('.text')?.textContent === '{text} in English, 0'")
+        assert page.locator("#text").input_value() == text
 
 
 def test_an_empty_text_sends_no_request(play, stand_in):
@@ -138,7 +193,7 @@ def test_maps_of_a_long_text_are_loaded_one_by_one(play, stand_in):
     page.goto(page.url + "&view=model")
     page.reload()
     page.wait_for_selector(".thumbnails canvas")
-    assert stand_in.bodies("/v1/attention")[-1]["size"] == 128
+    stand_in.wait_for("/v1/attention", size=128)
     width = page.evaluate("document.querySelector('.thumbnails canvas').width")
     assert width == 128
 
@@ -174,8 +229,7 @@ def test_a_selected_word_is_cleared_with_its_text(play):
 
 
 def test_views_can_be_saved_as_files(play):
-    page = play()
-    type_text(page)
+    page = play(f"#q={TEXT}&kind=cross&layer=2", shows="#cells")
     result = {kind: download(page, kind).path().read_bytes() for kind in ("png", "svg", "html")}
     assert result["png"].startswith(b"\x89PNG")
     assert len(result["png"]) > 2000

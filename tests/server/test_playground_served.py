@@ -1,5 +1,8 @@
 """Playground in a browser, with a real server and tiny models of all tasks."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
 import numpy as np
 import pytest
 import requests
@@ -34,7 +37,8 @@ def test_cells_have_the_colours_of_the_servers_weights(open_page, process):
     best = result["hypotheses"][0]
     assert page.inner_text(".text") == best["text"]
     ids = [token["id"] for token in best["tokens"] if not token["special"]]
-    look = {"text": TEXT, "target_ids": ids, "format": "json"}
+    ended = best["sentences"][0]["ended"]
+    look = {"text": TEXT, "target_ids": ids, "ended": ended, "format": "json"}
     view = AttentionView.from_json(requests.post(f"{process.url}/v1/attention", json=look).content)
     weights = view.find("cross", 2).weights
     seen = canvas_pixels(page)[..., :3]
@@ -92,3 +96,46 @@ def test_errors_are_shown_in_korean(open_page, windows):
     assert "id 999999: expected 2 to" in message
     assert all("Failed to load resource" in problem for problem in windows.problems)
     windows.problems.clear()
+
+
+FOREIGN = """<!doctype html><body><script>
+const url = "SERVER/translate", send = (body, type) =>
+  fetch(url, {method: "POST", mode: "no-cors", headers: {"Content-Type": type}, body});
+Promise.allSettled([
+  send("q=a&source=ko&target=en", "application/x-www-form-urlencoded"),
+  new Promise((done) => { window.onmessage = done; document.body.append(Object.assign(
+    document.createElement("iframe"), {sandbox: "allow-scripts", srcdoc: `<script>
+      fetch("SERVER/translate", {method: "POST", mode: "no-cors", body: new URLSearchParams(
+        {q: "a", source: "ko", target: "en"})}).finally(() => parent.postMessage("", "*"));
+      <\\/script>`})); }),
+]).then(() => document.body.append(Object.assign(document.createElement("p"), {id: "sent"})));
+</script>"""
+
+
+def test_a_page_of_another_site_cannot_use_the_server_by_script(process, browser):
+    """Neither by its own requests nor by those of a sandboxed frame, whose Origin is null."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(FOREIGN.replace("SERVER", process.url).encode())
+
+        def log_message(self, *_):
+            pass
+
+    def counted(status):
+        metrics = requests.get(f"{process.url}/metrics", timeout=30).text
+        name = f'polyhead_requests_total{{route="/translate",status="{status}"}} '
+        return float(metrics.split(name)[1].split()[0]) if name in metrics else 0.0
+
+    before = counted(200), counted(403)
+    with HTTPServer(("127.0.0.1", 0), Handler) as site:
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{site.server_port}/")
+        page.wait_for_selector("#sent", state="attached")
+        page.close()
+        site.shutdown()
+    assert (counted(200), counted(403)) == (before[0], before[1] + 2)

@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from browsing import canvas_pixels, download, until
+from browsing import canvas_pixels, download, until, upload
 from PIL import Image
 
 pytest.importorskip("starlette", reason="the page is served by polyhead[serve]")
@@ -16,15 +16,6 @@ from polyhead.viz.draw_image import ImageViewOptions, draw_image
 pytestmark = pytest.mark.browser
 
 TEXT = "저는 내일 친구와 학교에 갑니다."
-
-
-def upload(page):
-    """Select an image file; return its content."""
-    content = io.BytesIO()
-    Image.new("RGB", (9, 9), (200, 30, 30)).save(content, "PNG")
-    file = {"name": "seven.png", "mimeType": "image/png", "buffer": content.getvalue()}
-    page.locator("#file").set_input_files(file)
-    return content.getvalue()
 
 
 # Step by step
@@ -58,9 +49,10 @@ def test_the_player_shows_the_selected_translation(play, stand_in):
     assert page.locator(".token.forced").count() == 0  # the user forced none
 
 
-def test_the_player_decodes_greedily_for_several_lines(play, stand_in):
-    play("#q=first line%0Asecond line&tab=steps", shows=".looks")
-    assert [body["prefix"] for body in stand_in.bodies("/v1/steps")] == [[]]
+def test_the_player_shows_the_selected_sentence(play, stand_in):
+    play("#q=first line%0Asecond line&tab=steps&s=2&n=2", shows=".looks")
+    (sent,) = stand_in.bodies("/v1/steps")
+    assert (sent["text"], sent["prefix"]) == ("second line", [*range(10, 18), 2])
 
 
 def test_a_forced_token_changes_what_follows_and_back_restores_it(play, stand_in):
@@ -68,7 +60,7 @@ def test_a_forced_token_changes_what_follows_and_back_restores_it(play, stand_in
     page.locator("#token-3").click()
     page.locator("#option-2").click()
     page.wait_for_selector(".token.forced")
-    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [10, 11, 20]
+    stand_in.wait_for("/v1/steps", prefix=[10, 11, 20])
     page.wait_for_selector(".looks")
     assert page.locator(".token bdi").all_inner_texts() == ["Tom", "orrow", "A"]
     assert page.locator(".token.forced bdi").all_inner_texts() == ["A"]  # the only one chosen
@@ -77,13 +69,13 @@ def test_a_forced_token_changes_what_follows_and_back_restores_it(play, stand_in
     page.locator("#token-5").click()
     page.locator("#option-3").click()
     until(page, "document.querySelectorAll('.token.forced').length === 2")
-    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [10, 11, 20, 13, 21]
+    stand_in.wait_for("/v1/steps", prefix=[10, 11, 20, 13, 21])
     assert page.locator(".token.forced bdi").all_inner_texts() == ["A", "Our"]
     page.go_back()
     until(page, "document.querySelectorAll('.token.forced').length === 1")
     page.go_back()
     until(page, "!document.querySelector('.token.forced')")
-    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [*range(10, 19), 2]
+    stand_in.wait_for("/v1/steps", prefix=[*range(10, 19), 2])
     page.go_forward()
     page.wait_for_selector(".token.forced")
     page.locator("#unforce").click()
@@ -101,7 +93,7 @@ def test_a_translation_that_was_cut_off_is_marked(play, stand_in, language, mess
     tokens = page.locator(".token bdi").all_inner_texts()
     assert (len(tokens), "</s>" in tokens) == (9, False)
     assert message in page.inner_text(".written .cut")
-    assert stand_in.bodies("/v1/attention")[-1]["target_ids"] == [*range(10, 18)]
+    stand_in.wait_for("/v1/attention", target_ids=[*range(10, 19)], ended=False)
     page.locator("#step-back").click()
     assert page.locator(".cut").count() == 0  # only at the end
     page.locator("#step-last").click()
@@ -110,8 +102,7 @@ def test_a_translation_that_was_cut_off_is_marked(play, stand_in, language, mess
     page.locator("#step-last").click()
     assert page.locator(".token bdi").all_inner_texts() == [*tokens, "</s>"]
     page.locator("#option-1").click()
-    page.wait_for_timeout(500)
-    assert stand_in.bodies("/v1/steps")[-1]["prefix"] == [*range(10, 19), 2]
+    stand_in.wait_for("/v1/steps", prefix=[*range(10, 19), 2])
     assert page.locator(".token.forced, .cut").count() == 0  # they equal the usual output
 
 
@@ -144,7 +135,7 @@ def test_the_beam_tree_is_navigated_by_keys(play, stand_in):
     assert len({rows[1], rows[2], rows[3]}) == 3
     page.locator("label[for=beam-8]").click()
     until(page, "location.hash.includes('beam=8')")
-    page.wait_for_timeout(300)
+    stand_in.wait_for("/v1/beam", beam=8)
     assert [body["beam"] for body in stand_in.bodies("/v1/beam")] == [4, 8]
 
 
@@ -159,8 +150,8 @@ def test_generated_text_is_streamed_to_the_page(play, stand_in):
     until(page, "document.querySelector('.new').textContent === ' there was a king'")
     until(page, "document.querySelector('#write').textContent === 'Write'")
     assert page.inner_text(".paper") == "Once there was a king"
-    page.wait_for_timeout(300)
-    assert stand_in.bodies("/v1/attention")[-1]["text"] == "Once there was a king"
+    page.wait_for_selector("#cells")
+    stand_in.wait_for("/v1/attention", text="Once", target_ids=[10, 11, 12, 13])
     page.locator("#write").click()
     until(page, "document.querySelector('.new')?.textContent.startsWith(' there')")
     page.locator("#write").click()
@@ -169,12 +160,51 @@ def test_generated_text_is_streamed_to_the_page(play, stand_in):
     assert page.locator(".trouble").count() == 0
 
 
-def test_the_last_line_of_a_prompt_is_shown(play, stand_in):
-    page = play("#model=writer&q=Once%0Athere was", shows="#cells")
-    assert stand_in.bodies("/v1/attention")[-1]["text"] == "there was"
-    assert page.inner_text(".line-note") == "The last line is shown."
-    page.locator("#text").fill("Once")
-    until(page, "document.querySelector('.line-note').textContent === ''")
+def test_the_steps_of_a_generated_text_are_those_of_its_tokens(play, stand_in):
+    page = play("#model=writer&q=Once&tab=steps", shows=".empty")
+    for name, value in {"temperature": "0.7", "top_k": "9", "top_p": "0.9", "seed": "5"}.items():
+        page.locator(f"#{name}").fill(value)
+    page.locator("#stop").fill("\\n")
+    page.locator("#write").click()
+    page.wait_for_selector(".token")
+    sampling = {"temperature": 0.7, "top_k": 9, "top_p": 0.9, "seed": 5}
+    (sent,) = stand_in.bodies("/v1/generate")
+    assert sent == {"model": "writer", "prompt": "Once", "prefix": [], "max_tokens": 80,
+                    "stop": ["\n"], **sampling}  # fmt: skip
+    walked = {"model": "writer", "text": "Once", "top": 5, "sampling": sampling}
+    first = {**walked, "prefix": [10, 11, 12, 13], "max_tokens": 4}
+    assert stand_in.bodies("/v1/steps") == [first]
+    assert "temperature 0.7, top-k 9, top-p 0.9, seed 5" in page.inner_text(".steps .hint")
+    page.locator("#temperature").fill("1.5")  # for the next text
+    page.locator("#token-2").click()
+    percents = page.locator("#option-1 small").all_inner_texts()
+    assert percents == ["75 %", "60 %"]  # that of sampling, and the model's
+    page.locator("#option-3").click()
+    until(page, "document.querySelector('.paper').textContent === 'Once there Our a king'")
+    page.wait_for_selector(".token.forced")
+    assert page.locator(".token.forced bdi").all_inner_texts() == ["Our"]
+    stand_in.wait_for("/v1/generate", **{**sent, "prefix": [10, 21]})
+    stand_in.wait_for("/v1/steps", **{**first, "prefix": [10, 21, 12, 13]})
+    page.locator("label[for=tab-attention]").click()
+    page.wait_for_selector("#cells")
+    stand_in.wait_for("/v1/attention", target_ids=[10, 21, 12, 13])
+    page.go_back()
+    page.go_back()
+    until(page, "document.querySelector('.paper').textContent === 'Once there was a king'")
+    page.wait_for_selector("#write:text('Write')")
+    page.locator("#write").click()
+    page.wait_for_selector(".token")
+    stand_in.wait_for("/v1/generate", seed=6, temperature=1.5, prefix=[])
+
+
+def test_replaced_words_are_marked(play, stand_in):
+    page = play("#model=forgeries&q=We drank elephants", shows="#cells")
+    assert page.locator(".suspect bdi").all_inner_texts() == ["We", "drank", "elephants"]
+    assert page.locator(".suspect.found").all_inner_texts() == ["elephants93%"]
+    page.locator("#text").fill("We drank [MASK]")
+    page.wait_for_selector(".option")
+    assert page.locator(".suspect").count() == 0
+    assert [body["text"] for body in stand_in.bodies("/v1/detect")] == ["We drank elephants"]
 
 
 def test_blanks_are_filled_by_a_click(play, stand_in):
@@ -183,7 +213,7 @@ def test_blanks_are_filled_by_a_click(play, stand_in):
     page.locator("#text").press("End")
     page.locator("#gap").click()
     page.wait_for_selector(".option")
-    assert stand_in.bodies("/v1/fill")[-1]["text"] == "Time for [MASK]"
+    stand_in.wait_for("/v1/fill", text="Time for [MASK]")
     assert page.locator(".option bdi").all_inner_texts() == ["lunch", "rain"]
     page.locator("#gap-1-2").click()
     assert page.locator("#text").input_value() == "Time for rain"
@@ -321,9 +351,9 @@ def test_the_focus_is_kept_when_an_option_is_selected(play):
     page.locator("#beam-4").press("ArrowRight")
     until(page, "document.querySelector('#beam-8').checked && !document.querySelector('.busy')")
     assert focused(page) == "beam-8"
-    page = play("#model=writer&q=Once")
+    page = play("#model=writer&q=Once", shows="#cells")
     page.locator("#tab-attention").press("ArrowRight")
-    page.wait_for_selector(".token")
+    page.wait_for_selector(".empty")
     assert focused(page) == "tab-steps"
 
 
@@ -334,22 +364,13 @@ def test_the_page_fits_a_phone(play, language):
         f"#q={TEXT}&view=model": ".thumbnails", f"#q={TEXT}&tab=steps": ".looks",
         f"#q={TEXT}&tab=beam": ".tree", "#model=writer&q=Once": "#cells",
         "#model=gaps&q=a [MASK] b": "#cells", "#model=reviews&q=fine": "#cells",
-        "#model=digits": ".drop",
+        "#model=digits": ".drop", "#model=forgeries&q=fine elephants": "#cells",
+        "#model=writer&q=Once&tab=steps&forced=10.20": ".token.forced",
     }  # fmt: skip
     for state, figure in shown.items():
         page = play(state, language=language, width=360)
         page.wait_for_selector(figure)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, state
-
-
-def test_long_scores_fit_a_phone(play, stand_in):
-    stand_in.worse = 900  # as for a long text
-    page = play(f"#q={TEXT}", width=360, shows=".hypothesis")
-    assert page.locator(".hypothesis small").first.inner_text() == "-900.40"
-    measure = "(all) => all.map((one) => one.getBoundingClientRect().height)"
-    heights = page.locator(".hypothesis small").evaluate_all(measure)
-    assert max(heights) < 30
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_changing_the_language_keeps_the_state(play, stand_in):

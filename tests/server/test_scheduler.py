@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from polyhead.decoding.protocol import Cancelled
-from polyhead.errors import ConfigError
+from polyhead.errors import Cancelled, ConfigError
 from polyhead.server import worker
+from polyhead.server.connections import CLIENT
 from polyhead.server.metrics import Metrics
 from polyhead.server.responses import ClientDisconnected, HTTPError
 from polyhead.server.scheduler import Scheduler
-from polyhead.server.settings import Settings
+from polyhead.server.settings import MAX_STREAMS, Settings
 from polyhead.server.worker import BatchKey, QueuedRequest
 
 pytestmark = pytest.mark.anyio
@@ -325,6 +325,55 @@ async def test_streams_alternate_with_batches_and_can_be_cancelled(scheduler, mo
     assert [await short.pieces.get() for _ in range(3)] == ["a", "b", None]
 
 
+def open_streams(scheduler, address, count=1):
+    """Start endless streams of a client."""
+    CLIENT.set(address)
+    return [scheduler.stream(lambda: iter(lambda: "x", None)) for _ in range(count)]
+
+
+async def last_piece(stream):
+    piece = "x"
+    while isinstance(piece, str):
+        piece = await asyncio.wait_for(stream.pieces.get(), 20)
+    return piece
+
+
+async def test_a_new_address_gets_a_stream_of_the_address_with_the_most(scheduler):
+    first, *rest = open_streams(scheduler, "1.1.1.1", MAX_STREAMS)
+    open_streams(scheduler, "2.2.2.2", 2)
+    assert [(await last_piece(stream)).status for stream in (first, rest[0])] == [503, 503]
+    with rejected(429):
+        open_streams(scheduler, "1.1.1.1")
+    for _ in range(MAX_STREAMS // 2 - 2):
+        open_streams(scheduler, "2.2.2.2")
+    with rejected(429):  # half each
+        open_streams(scheduler, "2.2.2.2")
+
+
+async def test_a_stream_is_guaranteed_the_deadline_and_ended_by_its_limit(scheduler):
+    old, *_ = open_streams(scheduler, "", MAX_STREAMS)
+    with rejected(429):
+        open_streams(scheduler, "")
+    old.started -= scheduler.settings.deadline_seconds
+    (new,) = open_streams(scheduler, "")
+    assert (await last_piece(old)).status == 503
+    new.started -= scheduler.settings.stream_seconds
+    assert (await last_piece(new)).status == 503
+
+
+async def test_an_address_occupies_at_most_half_of_the_queue(scheduler, model):
+    queued = []
+    async with paused(scheduler, model):
+        for address, share in (("1.1.1.1", 2), ("", 1)):
+            CLIENT.set(address)
+            room = scheduler.settings.queue // share - len(scheduler.worker.queue)
+            queued += [await submit(scheduler, model.key(), 1) for _ in range(room)]
+            with rejected(429):
+                await (await submit(scheduler, model.key(), 1))
+        CLIENT.set("")
+    await asyncio.gather(*queued)
+
+
 async def test_a_failing_stream_ends_with_its_error(scheduler):
     def fail():
         raise ConfigError("no", "no")
@@ -392,3 +441,23 @@ async def test_a_disconnected_client_frees_its_slot_of_a_running_batch(scheduler
     model.resumed.set()
     assert await good == [8]
     assert model.batches == [["90"], ["4"], ["4"], ["4"], ["4"]]
+
+
+async def test_batches_of_an_engine_run_at_once_and_share_the_queue():
+    together, batches = threading.Barrier(2, timeout=60), []
+
+    def run(contents, _is_cancelled):
+        batches.append(len(contents))
+        together.wait()  # passes only if two batches run at the same time
+        return [2 * content for content in contents]
+
+    key = BatchKey("engine", run, max_slots=12, n_parallel=2)
+    scheduler = Scheduler(Settings(), Metrics())
+    requests = [QueuedRequest(key, n) for n in range(48)]
+    pending = asyncio.ensure_future(scheduler.submit(requests, asyncio.sleep(60)))
+    while len(scheduler.worker.queue) < 48:
+        await asyncio.sleep(0.001)
+    scheduler.worker.start()
+    assert await pending == [2 * n for n in range(48)]
+    assert batches == [12] * 4
+    assert scheduler.worker.close(timeout=60.0)

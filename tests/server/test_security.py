@@ -37,6 +37,54 @@ def test_cross_origin_requests_are_rejected(server):
 
 
 @pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "null"}, 403),  # a sandboxed frame, a local file
+        ({"origin": ""}, 403),
+        ({"origin": "file://"}, 403),
+        ({"origin": "http://127.0.0.1:3000"}, 403),  # another port
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),  # another port
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 403),  # a form
+        ({"sec-fetch-site": "none"}, 200),
+        ({"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:8000"}, 200),
+        ({"sec-fetch-site": "cross-site", "origin": "chrome-extension://abc"}, 200),
+    ],
+)
+def test_pages_of_other_sites_and_sandboxed_frames_are_rejected(server, headers, status):
+    assert server.post("/v1/translate", POST, *headers.items()).status == status
+
+
+def test_links_from_other_sites_open_the_page_but_load_no_files(server):
+    link = (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"))
+    assert server.get("/", *link).status == 200
+    assert server.get("/viewer/attention.js", link[0], ("sec-fetch-mode", "no-cors")).status == 403
+
+
+def test_named_sites_are_allowed(another):
+    server = another(allowed_origins=("https://app.example",), api_key=KEY)
+    key, app = ("authorization", f"Bearer {KEY}"), ("origin", "https://app.example")
+    asked = server.call("OPTIONS", "/v1/translate", b"", (
+        app, ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "authorization, content-type"),
+    ))  # fmt: skip
+    assert asked.status == 200
+    for answer, status in (
+        (asked, 200), (server.post("/v1/translate", POST, key, app), 200),
+        (server.post("/v1/translate", {}, key, app), 422),
+        (server.post("/v1/translate", POST, app), 401),
+    ):  # fmt: skip
+        assert answer.status == status
+        assert answer.headers["access-control-allow-origin"] == "https://app.example"
+    other = ("origin", "https://app.example.evil.example")
+    answer = server.post("/v1/translate", POST, key, other)
+    assert (answer.status, answer.headers.get("access-control-allow-origin")) == (403, None)
+    for wrong in ("*", "null", "app.example", "https://app.example/", "https://App.example"):
+        with raises(ConfigError, "bad_origin", wrong):
+            Settings(allowed_origins=(wrong,))
+
+
+@pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/", 200), ("GET", "/nothing", 404), ("POST", "/v1/translate", 415),
      ("DELETE", "/v1/models", 405), ("GET", "/../etc/passwd", 404), ("GET", "/page/..", 404),

@@ -11,9 +11,15 @@ from typing import get_args
 
 import numpy as np
 import pytest
+import torch
 from asgi import JSON, PNG, call
 from PIL import Image
+from saved_models import build_electra, save_model
+from torch.nn import LayerNorm
 
+import polyhead
+from polyhead.layers.attention_hooks import record_attention
+from polyhead.server.model_registry import load_models
 from polyhead.server.routes import attention_routes as attention_route
 from polyhead.server.routes import classification_routes as classify
 from polyhead.server.schemas import Code
@@ -223,13 +229,50 @@ def test_streamed_text_equals_the_whole_text(server, served):
         for event in answer.body.decode().strip().split("\n\n")
     ]
     assert [event["event"] for event in events[-1:]] == ["done"]
-    pieces = [json.loads(event["data"])["text"] for event in events[:-1]]
-    assert len(pieces) > 1
-    whole = server.post("/v1/generate", {**sent, "stream": False}).json()["text"]
-    assert "".join(pieces) == json.loads(events[-1]["data"])["text"] == whole
+    parts = [json.loads(event["data"]) for event in events[:-1]]
+    assert len(parts) > 1
+    whole = server.post("/v1/generate", {**sent, "stream": False}).json()
+    text = "".join(part["text"] for part in parts)
+    assert text == json.loads(events[-1]["data"])["text"] == whole["text"]
+    assert [token for part in parts for token in part["tokens"]] == whole["tokens"]
     writer = served("generate").model
     options = writer.defaults.with_options({"max_length": 9, "sample": True})
-    assert whole == writer.generate("오늘", options=options, seed=3)
+    assert whole["text"] == writer.generate("오늘", options=options, seed=3)
+
+
+def test_attention_and_steps_of_a_generated_text_are_those_of_its_tokens(server, served):
+    """The requests of the page: the prompt, and the ids that /v1/generate returned."""
+    writer = served("generate").model
+    model = {"model": served("generate").name}
+    prompt, seed = "오늘은 비가\n내일", {"seed": 5}
+    options = {"temperature": 1.3, "top_k": 50, "top_p": 0.95}
+    sent = {**model, "prompt": prompt, "max_tokens": 40, "stream": False, **seed, **options}
+    written = server.post("/v1/generate", sent).json()
+    ids = [token["id"] for token in written["tokens"]]
+    assert len(ids) == 40 > writer.max_length
+    walked = {**model, "text": prompt, "max_tokens": 40, "sampling": {**seed, **options}}
+    for prefix in ([], ids[:7], ids):
+        walk = server.post("/v1/steps", {**walked, "prefix": prefix}).json()
+        assert walk["text"] == written["text"]
+        for step, token in zip(walk["steps"], written["tokens"], strict=True):
+            assert {name: step[name] for name in token} == token
+            assert token["sampling_probability"] > 0
+    forced = [*ids[:7], walk["steps"][7]["alternatives"][-1]["id"]]
+    again = server.post("/v1/generate", {**sent, "prefix": forced}).json()
+    assert [token["id"] for token in again["tokens"]][:8] == forced
+    walk = server.post("/v1/steps", {**walked, "prefix": forced}).json()
+    assert walk["text"] == again["text"]
+    looked = {**model, "text": prompt, "target_ids": ids, "format": "json"}
+    view = AttentionView.from_json(server.post("/v1/attention", looked).body)
+    read = [*writer.encode(prompt), *ids][-1 - len(view.source.tokens) : -1]
+    with torch.inference_mode(), record_attention(writer.saved.model) as expected:
+        logits = writer.saved.model(torch.tensor([read]))[0, -1]
+    for one, weights in zip(view.maps, expected.values(), strict=True):
+        np.testing.assert_allclose(one.weights, weights[0].numpy(), atol=1e-6)
+    last = float(logits.softmax(-1)[ids[-1]])
+    assert written["tokens"][-1]["probability"] == pytest.approx(last, abs=1e-5)
+    refused = server.post("/v1/attention", {**looked, "model": served("classify").name})
+    assert refused.status == 422
 
 
 def test_n_best_of_the_model_is_ignored_by_generation(served, another):
@@ -303,6 +346,24 @@ def test_masked_tokens_are_predicted(server, served):
     assert str(longest) in long.json()["error"]
     everything = "".join(map(chr, range(0xE000, 0xF900)))  # every private-use character
     assert server.post("/v1/fill", {"text": f"{everything}[MASK]"}).status == 422
+
+
+def test_replaced_words_are_detected(server, another, tmp_path):
+    text = "오늘은 비가 와요."
+    folder = save_model(build_electra([text]), tmp_path / "electra")
+    running = another(*load_models([folder], "cpu").models)
+    (entry,) = running.get("/v1/models").json()["models"]
+    assert (entry["use"], entry["attention"]) == ("detect", ["encoder"])
+    result = running.post("/v1/detect", {"text": text}).json()
+    expected = polyhead.load(folder, device="cpu").detect(text)
+    assert [word["text"] for word in result["words"]] == text.split()
+    for kind, values in (("words", expected.words), ("tokens", expected.tokens)):
+        assert result[kind] == [pytest.approx(vars(value)) for value in values]
+    for wrong in ("오늘은 [MASK]", " ", "가 " * 30):
+        refused = running.post("/v1/detect", {"text": wrong})
+        assert (refused.status, refused.json()["field"]) == (422, "text")
+    assert running.post("/v1/fill", {"text": "오늘은 [MASK]"}).status == 200
+    assert server.post("/v1/detect", {"text": text}).status == 404
 
 
 def test_texts_are_classified_and_truncation_is_reported(server, served):
@@ -383,7 +444,10 @@ def test_common_errors_have_stable_codes(server, served, monkeypatch):
     for path in ("/v1/attention", "/v1/steps", "/v1/beam"):
         assert code(path, {"text": long}) == "too_long"
         assert code(path, {"text": " "}) == "empty"
-    assert code("/v1/steps", {"text": long, "model": writer}) == "too_long"
+    assert code("/v1/steps", {"text": long, "model": writer, "prefix": [1]}) == "bad_token"
+    assert code("/v1/attention", {"text": "가", "model": writer, "target_ids": [1]}) == "bad_token"
+    sent = {"prompt": "가", "model": writer, "prefix": [5] * 9, "max_tokens": 3, "stream": False}
+    assert code("/v1/generate", sent) == "bad_token"
     assert code("/v1/steps", {"text": TEXT, "prefix": [10**6]}) == "bad_token"
     assert code("/v1/steps", {"text": TEXT, "prefix": [2, 2]}) == "bad_token"
     assert code("/v1/steps", {"text": TEXT, "prefix": [5, 5], "max_tokens": 1}) == "bad_token"
@@ -454,10 +518,46 @@ def test_invalid_images_are_rejected(server):
     Image.new("1", (6000, 6000)).save(large, "PNG")
     assert len(large.getvalue()) < 100_000  # it must not be decoded
     broken = dict.fromkeys((b"", b"GIF89a", b"\x89PNG\r\n\x1a\n" + b"\0" * 50, b"x" * 999), "image")
-    for content, mention in (broken | {large.getvalue(): "36,000,000 pixels"}).items():
+    for content, mention in (broken | {large.getvalue(): "6,000 x 6,000 pixels"}).items():
         answer = server.call("POST", "/v1/classify", content, [PNG])
         assert answer.status == 422
         assert mention in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("use", "path", "content"),
+    [
+        ("translate", "/v1/translate", {"text": TEXT}),
+        ("translate", "/v1/translate", {"text": TEXT, "beam": 1}),
+        ("translate", "/v1/steps", {"text": TEXT}),
+        ("translate", "/v1/beam", {"text": TEXT}),
+        ("generate", "/v1/generate", {"prompt": "오늘", "stream": False}),
+        ("generate", "/v1/generate", {"prompt": "오늘", "greedy": True}),
+        ("fill", "/v1/fill", {"text": "오늘은 [MASK]"}),
+        ("classify", "/v1/classify", {"text": TEXT}),
+        ("classify-image", "/v1/classify", None),
+    ],
+)
+def test_outputs_that_are_not_finite_are_one_error_and_the_next_request_is_answered(
+    server, served, picture, use, path, content
+):
+    def ask():
+        if content is None:
+            return server.call("POST", path, picture.read_bytes(), [PNG])
+        return server.post(path, content)
+
+    norms = [m.bias for m in served(use).model.model.modules() if isinstance(m, LayerNorm)]
+    before = [bias.data.clone() for bias in norms]
+    for bias in norms:
+        bias.data += 1e38  # finite, unlike the sums computed with it
+    try:
+        answer = ask()
+    finally:
+        for bias, values in zip(norms, before, strict=True):
+            bias.data = values
+    assert b"not finite" in answer.body
+    assert answer.status == (200 if "text/event-stream" in answer.headers["content-type"] else 503)
+    assert ask().status == 200
 
 
 def multipart(**parts):

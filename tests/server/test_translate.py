@@ -9,8 +9,10 @@ import pytest
 import torch
 from asgi import JSON, call
 
-from polyhead.pipelines.segments import decode_segments, join_segments, split_text
-from polyhead.pipelines.translator import TranslatedSentence, Translation
+from polyhead.pipelines.segment_batch import decode_segments
+from polyhead.pipelines.segments import join_segments, split_text
+from polyhead.pipelines.translation import TranslatedSentence, Translation
+from polyhead.special_tokens import BOS, EOS
 from polyhead.viz.capture import alignment
 
 TEXTS = ["내일 회의가 있어요.", "오늘은 금요일입니다.", "세 시에 만나요.", "a", "표 두 장 주세요."]
@@ -81,13 +83,38 @@ def test_sentences_are_translated_one_by_one(server, served):
     expected = [library(translator, text, beam=1, max_length=12)[0].text for text in TEXTS[:3]]
     assert (result["pieces"], result["sentences"]) == (3, TEXTS[:3])
     best = result["hypotheses"][0]
-    assert (best["text"], best["sentences"]) == (" ".join(expected), expected)
+    assert best["text"] == " ".join(expected)
+    assert [sentence["text"] for sentence in best["sentences"]] == expected
     libre = {"q": body["text"], "source": "ko", "target": "en"}
     alone = [server.post("/translate", {**libre, "q": text}).json() for text in TEXTS[:3]]
     together = server.post("/translate", libre).json()["translatedText"]
     assert together == " ".join(answer["translatedText"] for answer in alone)
     whole = server.post("/v1/translate", {**body, "split_sentences": False}).json()
     assert whole["translations"][0]["pieces"] == 1
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_probabilities_and_confidence_are_those_of_a_forward_pass(server, served, beam):
+    translator = served("translate").model
+    sent = {"text": " ".join(TEXTS[:2]), "n_best": beam, "beam": beam, "tokens": True, **SHORT}
+    (result,) = server.post("/v1/translate", sent).json()["translations"]
+    assert len(result["hypotheses"]) == beam
+    for hypothesis in result["hypotheses"]:
+        everything = []
+        for source, sentence in zip(result["sentences"], hypothesis["sentences"], strict=True):
+            written = [*sentence["ids"], *([EOS] if sentence["ended"] else [])]
+            read = torch.tensor([translator.tokenizer.encode(source)])
+            with torch.inference_mode():
+                logits = translator.model(read, torch.tensor([[BOS, *written[:-1]]]))[0]
+            log_p = logits.log_softmax(-1)[range(len(written)), written]
+            probabilities = [p for word in sentence["words"] for p in word["probabilities"]]
+            expected = log_p.exp().tolist()[: len(sentence["ids"])]
+            assert probabilities == pytest.approx(expected, rel=1e-4)
+            assert "".join(word["text"] for word in sentence["words"]) == sentence["text"]
+            assert sentence["confidence"] == pytest.approx(log_p.mean().exp().item(), rel=1e-4)
+            everything += log_p.tolist()
+        mean = torch.tensor(everything).mean().exp().item()
+        assert hypothesis["confidence"] == pytest.approx(mean, rel=1e-4)
 
 
 def test_the_attention_of_one_sentence_is_shown(server):
@@ -121,7 +148,7 @@ def test_prefix_tokens_and_alignment_are_returned(server, served):
     assert best["text"].startswith("표")
     assert [token["id"] for token in best["tokens"]] == best["ids"]
     assert "".join(token["text"] for token in best["tokens"]).startswith("표")
-    sentence = TranslatedSentence(TEXTS[0], best["text"], tuple(best["ids"]))
+    sentence = TranslatedSentence(TEXTS[0], best["text"], tuple(best["ids"]), ())
     translation = Translation(best["text"], 0.0, 0.0, sentence.ids, (sentence,))
     (expected,) = alignment(served("translate").model, [translation])
     reported = [(link["source"], link["target"], link["weight"]) for link in best["alignment"]]
@@ -154,6 +181,9 @@ def test_the_longest_possible_output_has_alignment_and_attention(limited):
     view = limited.post("/v1/attention", {"text": longer, "format": "json"})
     assert view.status == 200
     assert len(view.json()["target"]["tokens"]) == 40  # <s> and all but the last
+    given = {"text": TEXTS[0], "target_ids": best["ids"], "ended": False, "format": "json"}
+    assert len(limited.post("/v1/attention", given).json()["predictions"]) == 40
+    assert limited.post("/v1/attention", {**given, "ended": True}).status == 422
 
 
 def test_models_are_selected_by_language_or_name(server, served):

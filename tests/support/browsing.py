@@ -1,15 +1,17 @@
 """Chromium for tests of pages."""
 
+import io
 import os
 import shutil
 
 import numpy as np
 import pytest
+from PIL import Image
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--no-first-run"]  # fmt: skip
-READY = ".panel > *, #play > .card, #play > .trouble"  # a panel, a form or an error
+READY = ".panel > *, #play > main > .card, #play > main > .trouble"  # a panel, a form or an error
 
 
 @pytest.fixture(scope="session")
@@ -97,6 +99,15 @@ def download(page, kind):
         page.locator(f"#save-{kind}").click()
     assert waiting.value.suggested_filename == f"attention.{kind}"
     return waiting.value
+
+
+def upload(page):
+    """Select an image file; return its content."""
+    content = io.BytesIO()
+    Image.new("RGB", (9, 9), (200, 30, 30)).save(content, "PNG")
+    file = {"name": "seven.png", "mimeType": "image/png", "buffer": content.getvalue()}
+    page.locator("#file").set_input_files(file)
+    return content.getvalue()
 
 
 def run_inline_script(page):

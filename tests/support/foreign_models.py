@@ -9,6 +9,41 @@ from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.checkpoint.model_dir import SavedModel
 from polyhead.models.registry import FAMILIES
+from polyhead.tokenizers.huggingface import HuggingFaceTokenizer
+
+SIZES = {
+    "vocab_size": 23, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3,
+    "intermediate_size": 20, "max_position_embeddings": 14,
+}  # fmt: skip
+TRANSLATOR = {
+    "vocab_size": 23, "d_model": 16, "encoder_layers": 2, "decoder_layers": 1,
+    "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 10,
+    "decoder_ffn_dim": 10, "max_position_embeddings": 30, "scale_embedding": True,
+    "activation_function": "relu",
+}  # fmt: skip
+ROTARY = {
+    "position_embedding_type": "rotary", "emb_layer_norm_before": True, "pad_token_id": 0,
+    "mask_token_id": 22,
+}  # fmt: skip
+REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 64}
+HOSTILE_PARTS = {
+    "panic": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+    "abort": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}},
+    "regex": {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+b$"},
+                                "behavior": "Isolated", "invert": False}},
+    "bytes": {"normalizer": {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 30}},
+    "replace": {"normalizer": {"type": "Sequence", "normalizers": [REPLACE] * 6}},
+}  # fmt: skip
+
+
+def word_tokenizer(n_ids, **parts):
+    """Return a tokenizer of the words w0, w1, …, whose file has these parts."""
+    words = {"[UNK]": 0} | {f"w{i}": i for i in range(1, n_ids)}
+    model = {"type": "WordLevel", "vocab": words, "unk_token": "[UNK]"}
+    empty = dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor", "decoder"))
+    content = {"version": "1.0", "added_tokens": [], "model": model, **empty, **parts}
+    files = {"tokenizer.json": json.dumps(content).encode()}
+    return HuggingFaceTokenizer("fast", files, (1, 2, 3, 0, *range(4, n_ids)))
 
 
 def shaken(model, scale=0.2):
@@ -71,3 +106,29 @@ def make_marian(pad=22, start=22, **shape):
     model = shaken(hf.MarianMTModel(hf.MarianConfig(**(sizes | shape))), 0.5)
     model.final_logits_bias = torch.randn_like(model.final_logits_bias)
     return model
+
+
+def make_pegasus(**shape):
+    """Return a tiny PegasusForConditionalGeneration with noise in its output bias."""
+    hf = pytest.importorskip("transformers")
+    model = hf.PegasusForConditionalGeneration(hf.PegasusConfig(**TRANSLATOR | shape))
+    model.final_logits_bias = torch.randn_like(model.final_logits_bias)
+    return model
+
+
+def make_neox(**shape):
+    """Return a tiny GPTNeoXForCausalLM that our GPT can be."""
+    hf = pytest.importorskip("transformers")
+    options = {"rotary_pct": 1.0, "use_parallel_residual": False}
+    return hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**SIZES | options | shape))
+
+
+def make_esm(kind="EsmForMaskedLM", **shape):
+    """Return a tiny ESM that our BERT can be."""
+    hf = pytest.importorskip("transformers")
+    return getattr(hf, kind)(hf.EsmConfig(**SIZES | ROTARY | shape))
+
+
+def until(ids, *ends):
+    """Return the ids before the first end."""
+    return ids[: min([ids.index(end) for end in ends if end in ids], default=len(ids))]

@@ -1,10 +1,13 @@
-"""Tiny translation models in model directories."""
+"""Tiny untrained models in model directories."""
 
 import torch
+from foreign_models import shaken
 
 from polyhead.checkpoint.atomic_dir import atomic_dir, seal
 from polyhead.checkpoint.model_dir import SavedModel, write_model
 from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models.bert import bert_stack
+from polyhead.models.electra import Electra, ElectraConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
@@ -18,6 +21,16 @@ def build_model(lines, about, *, seed=0, tie="all", **stack):
     config = TransformerConfig(vocab, vocab, tie=tie, stack=StackConfig(**sizes))
     torch.manual_seed(seed)
     return SavedModel("transformer", config, Transformer(config).eval(), tokenizers, about)
+
+
+def build_electra(lines, sharing="embeddings"):
+    """Return an untrained ELECTRA with large weights, so that words differ in probability."""
+    tokenizers = train_tokenizers(lines, [], TextConfig(vocab=300))
+    config = ElectraConfig(
+        len(tokenizers.source) + 1, 24, d_embed=8, sharing=sharing, generator_size=0.5,
+        stack=bert_stack(2, 16, 2),
+    )  # fmt: skip
+    return SavedModel("electra", config, shaken(Electra(config)), tokenizers, {})
 
 
 def save_model(saved, path):

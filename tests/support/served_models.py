@@ -38,7 +38,7 @@ def models(tiny_run, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def registry(models):
-    return load_models(list(models.values()), "cpu")
+    return load_models(list(models.values()), "cpu", "torch")
 
 
 @pytest.fixture(scope="session")
@@ -88,8 +88,8 @@ class Process:
 
 
 @contextlib.contextmanager
-def started(*words):
-    command = [sys.executable, "-m", "polyhead", "serve", *map(str, words), "--port", "0"]
+def started(*words, command=(sys.executable, "-m", "polyhead", "serve")):
+    command = [*command, *map(str, words), "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:

@@ -88,9 +88,12 @@ STACKS = {
     "local": replace(STACK, attention="local", window=2),
     "mixed": replace(PRE, attention=("local", "full"), window=2),
     "experts": replace(STACK, experts=ExpertsConfig(n=3, k=2)),
+    "experts groups": replace(STACK, experts=ExpertsConfig(n=6, k=1, groups=3)),
+    "experts balanced": replace(PRE, experts=ExpertsConfig(n=3, k=2, gating="balanced")),
     "experts before": replace(PRE, experts=ExpertsConfig(n=4, k=1)),
     "tanh": replace(STACK, activation="gelu_tanh", norm_eps=1e-12),
     "reversible": replace(PRE, reversible=True, feed_chunk=5),
+    "d_k d_v": replace(STACK, n_heads=3, d_k=6, d_v=3),
 }
 POSITIONS = ("sinusoidal", "learned", "axial", "rotary", "none")
 CHOICES = [
@@ -105,8 +108,9 @@ TRANSFORMERS = {
     for stack, positions in CHOICES
 }
 TRANSFORMERS["transformer lsh"] = models.TransformerConfig(
-    VOCAB, VOCAB, stack=PRE, encoder_attention=("lsh", "local")
+    VOCAB, VOCAB, stack=replace(PRE, window=2, lsh=LSHConfig(2)), encoder_attention=("lsh", "local")
 )
+HASHED = replace(REFORMER, lsh=LSHConfig(chunk=4))  # not causal in which pairs it finds
 WRITERS = {
     f"gpt {stack} {positions}": models.GPTConfig(
         VOCAB, max_length=18, positions=positions, stack=STACKS[stack]
@@ -116,7 +120,12 @@ WRITERS = {
 WRITERS["reformer remembering"] = models.ReformerConfig(
     VOCAB, max_length=32, stack=replace(REFORMER, reversible=False)
 )
-EXPERTS = {"moe": MOE, "moe projected": replace(MOE, d_hidden=20)}
+TWO_LEVELS = ExpertsConfig(n=8, k=2, groups=4, gating="balanced")
+EXPERTS = {
+    "moe": MOE,
+    "moe projected": replace(MOE, d_hidden=20),
+    "moe two levels": replace(MOE, experts=TWO_LEVELS),
+}
 TRANSLATORS = RECURRENT | LADDER | CONVOLUTIONAL | TRANSFORMERS | EXPERTS
 
 

@@ -10,7 +10,9 @@ import hashlib
 import json
 import platform
 import re
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ STACK = ("n_layers=2", "d_model=16", "n_heads=2", "d_ff=32")
 VIT = ("height=8", "width=8", "patch=4")
 TRANSLATION = ("text.vocab=600", "data.hold_out=20", "train.bleu_sentences=2")
 PROSE = ("title", "description", "summary", "error")
-VARYING = ("seconds", "operationId")
+VARYING = ("seconds", "operationId", "created")
 
 
 def stack(prefix: str = "model.stack") -> list[str]:
@@ -223,7 +225,7 @@ def _shortened(value: Any) -> Any:
 def read_http(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the schema and the answers to all requests, without prose."""
     models = [folder / name for name in ("transformer", "gpt", "bert", "classifier", "vit")]
-    with started(*models, "--threads", "1") as server:
+    with started(*models, "--threads", "1", "--engine", "torch") as server:
         schema = json.loads(ask(server.url, "GET", "/openapi.json", None)[2])
         answers = {}
         for method, path, body in recorded_requests(folder):
@@ -253,12 +255,16 @@ def record(folder: Path) -> dict[str, Any]:
     }
 
 
-def update() -> None:
-    """Write all recordings."""
+def update(names: Sequence[str] = ("weights", "options", "openapi", "http")) -> None:
+    """Write the named recordings; that of the options needs no training."""
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        for name, values in record(Path(folder)).items():
-            (FOLDER / f"{name}.json").write_text(as_lines(values), encoding="utf-8")
+        only_options = list(names) == ["options"]
+        values = (
+            {"options": read_options(get_command(app))} if only_options else record(Path(folder))
+        )
+        for name in names:
+            (FOLDER / f"{name}.json").write_text(as_lines(values[name]), encoding="utf-8")
 
 
 def as_lines(values: dict[str, Any]) -> str:
@@ -271,4 +277,4 @@ def as_lines(values: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    update()
+    update(*([sys.argv[1:]] if sys.argv[1:] else []))

@@ -5,6 +5,7 @@ the results of models are invented. `requests` has every request with a body.
 """
 
 import json
+import re
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,11 +24,13 @@ from polyhead.viz.writer import draw
 
 LONG = 512
 USES = {"schedules": "translate", "writer": "generate", "gaps": "fill", "reviews": "classify",
-        "digits": "classify-image"}  # fmt: skip
+        "digits": "classify-image", "forgeries": "detect"}  # fmt: skip
 LIMITS = {"max_characters": 10000, "max_texts": 64, "max_n_best": 10, "max_beam": 16,
           "max_tokens": 1024, "max_body": 2**20, "max_image": 2**23}  # fmt: skip
 USUAL = [*range(10, 10 + len(TARGET)), 2]  # output without a prefix
 NEXT = {10 + i: text for i, (text, _) in enumerate(TARGET)} | {2: "</s>", 20: "A", 21: "Our"}
+
+WRITTEN = {10: " there", 11: " was", 12: " a", 13: " king", 20: " A", 21: " Our"}
 
 
 def about(name, use):
@@ -49,15 +52,27 @@ def long_view():
     return one_map(words(*([f"w{i}"] for i in range(LONG))), weights, title="long")
 
 
-def translations(body, worse, ended):
-    tokens = [{"id": 10 + i, "text": text, "word": word, "special": False}
-              for i, (text, word) in enumerate(TARGET)]  # fmt: skip
-    hypotheses = [
-        {"text": f"{body['text']} in English, {n}", "score": -0.4 - n / 4 - worse,
-         "log_p": -3.0 - n, "tokens": tokens[: len(tokens) - n], "alignment": [], "ended": ended}
-        for n in range(min(3, body.get("n_best", 1)))
-    ]  # fmt: skip
-    sentences = [line for line in body["text"].split("\n") if line.strip()]
+def translation(line, n, ended):
+    """Return the n-th best translation of a sentence: its first word is unsure."""
+    text = f"{line} in English, {n}"
+    first, *more = re.findall(r"\s*\S+", text)
+    words = [{"text": first, "probabilities": [0.9, 0.09]}]
+    words += [{"text": word, "probabilities": [0.8]} for word in more]
+    ids = list(range(10, 10 + len(TARGET) - n))
+    return {
+        "text": text, "confidence": 0.8 - n / 4, "ids": ids, "ended": ended, "words": words
+    }  # fmt: skip
+
+
+def translations(body, ended):
+    sentences = [line.strip() for line in body["text"].split("\n") if line.strip()]
+    hypotheses = []
+    for n in range(min(3, body.get("n_best", 1))):
+        parts = [translation(line, n, ended) for line in sentences]
+        hypotheses.append(
+            {"text": "\n".join(part["text"] for part in parts), "score": -0.4 - n / 4,
+             "log_p": -3.0 - n, "confidence": 0.8 - n / 4, "sentences": parts}
+        )  # fmt: skip
     one = {
         "text": body["text"], "sentences": sentences, "pieces": len(sentences),
         "hypotheses": hypotheses,
@@ -72,10 +87,13 @@ def steps(body):
     found = []
     for place, id in enumerate(ids):
         usual = USUAL[place]
-        others = [{"id": other, "text": NEXT[other], "probability": share}
+        sampled = 1.25 if body.get("sampling") else None
+        others = [{"id": other, "text": NEXT[other], "probability": share,
+                   "sampling_probability": sampled and share * sampled}
                   for other, share in ((usual, 0.6), (20, 0.2), (21, 0.1))]  # fmt: skip
-        found.append({"id": id, "text": NEXT[id], "probability": 0.6 if id == usual else 0.2,
-                      "forced": place < len(body["prefix"]), "alternatives": others})  # fmt: skip
+        chosen = next(other for other in others if other["id"] == id or other["id"] == 20)
+        found.append({**chosen, "id": id, "text": NEXT[id], "forced": place < len(body["prefix"]),
+                      "alternatives": others})  # fmt: skip
     tokens = [{"id": id, "text": NEXT[id], "word": i, "special": False}
               for i, id in enumerate(ids) if id != 2]  # fmt: skip
     return {
@@ -115,6 +133,12 @@ def fill(body):
             "blanks": [guesses] * body["text"].count("[MASK]")}  # fmt: skip
 
 
+def detect(body):
+    words = [{"text": word, "probability": 0.93 if word == "elephants" else 0.04}
+             for word in body["text"].split()]  # fmt: skip
+    return {"model": "forgeries", "text": body["text"], "words": words, "tokens": words}
+
+
 def classes(cut):
     found = [{"label": "good", "probability": 0.9}, {"label": "bad", "probability": 0.1}]
     return {"model": "reviews", "results": [{**found[0], "cut": cut, "classes": found}]}
@@ -133,7 +157,7 @@ class StandIn:
 
     def __init__(self):
         self.requests, self.refuse, self.key, self.slow = [], [], None, 0.0
-        self.down, self.cut, self.worse, self.ended = {}, False, 0, True
+        self.down, self.cut, self.ended = {}, False, True
         self.breaks = None  # error in the middle of a stream
         self.attends = ["encoder", "decoder", "cross"]
         self.view, self.long = build(), None
@@ -151,6 +175,15 @@ class StandIn:
     def bodies(self, path):
         """Return the bodies of all requests to a route."""
         return [body for route, body in self.requests if route == path]
+
+    def wait_for(self, path, **values):
+        """Wait until the newest body of a route has these values, and return it."""
+        for _ in range(400):
+            newest = (self.bodies(path) or [{}])[-1]
+            if all(newest.get(name) == value for name, value in values.items()):
+                return newest
+            time.sleep(0.05)
+        raise AssertionError(f"{path}: expected {values} in the newest of {self.bodies(path)}")
 
     def attention(self, body):
         view = self.view
@@ -191,7 +224,8 @@ class StandIn:
             reply = {"version": "1", "limits": LIMITS, "models": models}
             return json.dumps(reply).encode(), "application/json"
         known = {"/v1/steps": steps, "/v1/beam": beam, "/v1/fill": fill,
-                 "/v1/translate": lambda asked: translations(asked, self.worse, self.ended),
+                 "/v1/detect": detect,
+                 "/v1/translate": lambda asked: translations(asked, self.ended),
                  "/v1/classify": lambda _: classes(self.cut)}  # fmt: skip
         return json.dumps(known[path](body)).encode(), "application/json"
 
@@ -239,17 +273,18 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(status, said, "application/json", **{"Retry-After": "0"})
         time.sleep(self.server.stand_in.slow)
         if path == "/v1/generate":
-            return self.stream()
+            return self.stream(body["prefix"])
         query = dict(parse_qsl(self.path.partition("?")[2]))
         return self.reply(200, *self.server.stand_in.answer(path, body, query))
 
-    def stream(self):
+    def stream(self, prefix):
         self.send_response(200)
         for name, value in {**HEADERS, "Content-Type": "text/event-stream"}.items():
             self.send_header(name, value)
         self.end_headers()
-        for word in (" there", " was", " a", " king"):
-            self.wfile.write(f'event: text\ndata: {{"text": "{word}"}}\n\n'.encode())
+        for id in [*prefix, *range(10 + len(prefix), 14)]:
+            part = {"text": WRITTEN[id], "tokens": [{"id": id}]}
+            self.wfile.write(f"event: text\ndata: {json.dumps(part)}\n\n".encode())
             self.wfile.flush()
             time.sleep(0.15)
             if (error := self.server.stand_in.breaks) is not None:

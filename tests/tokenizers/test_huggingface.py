@@ -1,9 +1,13 @@
-"""Encoding of long texts in portions, against GPT-2's own tokenizer."""
+"""Encoding of long texts in portions, against GPT-2's own tokenizer; hostile files."""
 
 import pytest
+from expected_errors import raises
+from foreign_models import HOSTILE_PARTS, word_tokenizer
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from polyhead.errors import CheckpointError
+from polyhead.special_tokens import EOS, UNK
 from polyhead.tokenizers.huggingface import FastEngine, portions
 
 hf = pytest.importorskip("transformers")
@@ -60,7 +64,7 @@ def engine(folder):
 @example(text="it's 'll  'll\n's")
 @example(text=f"x {END} y\n{END}\n")
 def test_portions_give_the_ids_of_the_whole_text(engine, theirs, text):
-    assert list(engine.read(text)) == theirs(text, split_special_tokens=True)["input_ids"]
+    assert engine.read([text]) == [theirs(text, split_special_tokens=True)["input_ids"]]
 
 
 @settings(max_examples=400)
@@ -103,3 +107,19 @@ def test_other_tokenizers_read_the_whole_text(folder, theirs):
     assert portion() is not None
     program.add_tokens(["a b"])
     assert portion() is None
+
+
+@pytest.mark.parametrize("attack", HOSTILE_PARTS)
+def test_a_hostile_file_is_an_error_of_one_line(attack):
+    with raises(CheckpointError, "broken_tokenizer") as error:
+        word_tokenizer(5, **HOSTILE_PARTS[attack]).check()
+    assert "\n" not in str(error.value)
+
+
+def test_text_that_breaks_a_tokenizer_leaves_it_usable():
+    tokenizer = word_tokenizer(5, **HOSTILE_PARTS["regex"])
+    for _ in range(2):
+        assert tokenizer.encode("w4") == [4, EOS]
+        with raises(CheckpointError, "broken_tokenizer"):
+            tokenizer.encode("a" * 40)
+    assert tokenizer.encode_batch(["w4", "a\ud800", ""]) == [[4, EOS], [UNK, EOS], [EOS]]

@@ -4,7 +4,7 @@ import pytest
 from tiny import write_corpus
 
 import polyhead
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.training.config import read_run
 from polyhead.training.trainer import train

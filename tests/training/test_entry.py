@@ -1,11 +1,16 @@
 """`polyhead.train`: its keywords become the configuration of a run."""
 
+import signal
+import time
 from pathlib import Path
 
 import pytest
+from expected_errors import raises
 
 import polyhead
+from polyhead.errors import ConfigError
 from polyhead.training import entry
+from polyhead.training.config import read_run
 from polyhead.training.trainer import TrainResult
 
 
@@ -57,3 +62,34 @@ def test_init_overrides_and_flags_are_passed_on(calls, tmp_path):
     assert options == {
         "fresh": True, "accept_changes": True, "reporter": None, "tensorboard": True,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
+def test_a_signal_is_delivered_again_after_saving(monkeypatch, name):
+    """Ctrl-C and SIGTERM end a loop over seeds; SIGUSR1 only ends this training."""
+    number, received = signal.Signals[name], []
+    stopped = TrainResult(Path("x"), Path("x"), 3, number, {})
+    monkeypatch.setattr(entry, "train_run", lambda *_, **__: stopped)
+    before = signal.signal(number, lambda n, _: received.append(n))
+    try:
+        assert polyhead.train("gpt-tiny", text="a", run="x") is stopped
+    finally:
+        signal.signal(number, before)
+    assert received == ([] if name == "SIGUSR1" else [number])
+
+
+@pytest.mark.parametrize(
+    ("override", "code"),
+    [
+        ("model.stack.d_model=1000000000", "out_of_memory"),
+        ("model.stack.n_layers=1000000000", "invalid_value"),
+        ("model.stack.n_heads=2305843009213693950", "invalid_value"),
+        ("train.steps=2305843009213693950", "invalid_value"),
+        ("decode.beam=1000000000", "invalid_value"),
+    ],
+)
+def test_impossible_sizes_are_refused_before_data_is_read(override, code):
+    started = time.process_time()
+    with raises(ConfigError, code):
+        read_run("small", [override])
+    assert time.process_time() - started < 1

@@ -13,7 +13,8 @@ from tiny_gpt import SMALL, train_gpt
 from tiny_images import TINY as TINY_IMAGES
 from tiny_images import train_on_pictures, write_pictures
 
-from polyhead.checkpoint.atomic_dir import atomic_dir, remove
+from polyhead.atomic_file import remove
+from polyhead.checkpoint.atomic_dir import atomic_dir
 from polyhead.checkpoint.model_dir import load_model, write_model
 from polyhead.convert.conversion import import_model
 from polyhead.cost.report import cost_report

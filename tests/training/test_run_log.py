@@ -94,5 +94,5 @@ def test_tensorboard_gets_every_number_and_purges_removed_steps(tmp_path, board)
 def test_missing_tensorboard_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
-    with raises(MissingError, "no_tensorboard", "polyhead[tb]"):
+    with raises(MissingError, "no_tensorboard", "pip install"):
         RunLog(tmp_path, ProgressReporter(), tensorboard=True)

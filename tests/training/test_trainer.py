@@ -332,17 +332,25 @@ def test_a_step_that_is_not_finite_is_skipped_with_a_notice(make, folder, set_na
         json.loads(line, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
 
 
-@pytest.mark.parametrize(("save_every", "good"), [(1, 9), (4, 8)])
-def test_divergence_rolls_back_once_at_half_the_rate(make, folder, set_nan, save_every, good):
+@pytest.mark.parametrize(
+    ("options", "good"),
+    [
+        (["train.save_every=1"], 9),
+        (["train.save_every=4"], 8),
+        # both were saved between skipped steps; the older one is restored
+        (["train.save_every=1", "train.keep=2", "train.validate_every=100"], 10),
+    ],
+)
+def test_divergence_rolls_back_once_at_half_the_rate(make, folder, set_nan, options, good):
     set_nan(10, 12)
     recorder = Recorder()
-    train(make(f"train.save_every={save_every}"), folder, reporter=recorder)
+    train(make(*options), folder, reporter=recorder)
     (notice,) = recorder.matching("rolled back")
     assert notice.startswith("step 12: loss nan, gradient nan")
     assert f"to step {good} " in notice
     progress = progress_of(folder)
     assert (progress["rolled_back"], progress["rate_factor"]) == (1, 0.5)
-    assert (progress["step"], progress["skipped"]) == (STEPS, 0)
+    assert (progress["step"], progress["skipped"]) == (STEPS, 1 if good == 10 else 0)
     assert all_finite(folder)
     rates = [metrics["rate"] for metrics in recorder.metrics if metrics["step"] == good + 1]
     assert rates[1] == rates[0] / 2
@@ -371,7 +379,9 @@ def test_a_run_that_was_rolled_back_resumes_at_half_the_rate(make, tmp_path, set
 
 
 def test_weights_that_are_not_finite_are_never_saved(make, folder):
-    config = make("train.schedule.rate=1e38", "train.schedule.warmup=1", "train.save_every=1")
+    config = make("train.schedule.warmup=1", "train.save_every=1")
+    schedule = replace(config.train.schedule, rate=1e38)  # more than a file may set
+    config = replace(config, train=replace(config.train, schedule=schedule))
     with raises(Diverged, "diverged", "step 1: "):
         train(config, folder)
     assert steps_in(folder) == [0]
@@ -503,6 +513,14 @@ def test_a_checkpoint_with_unknown_progress_is_refused(make, folder):
     seal(last)
     with raises(CheckpointError, "damaged_state", "training.json", "mood"):
         train(make(), folder)
+
+
+def test_a_family_that_does_not_fit_the_recipe_is_refused_with_the_name_of_its_own():
+    recipe = "multi30k-de-en-luong"
+    with raises(ConfigError, "family_changed", "model.d_encoder", recipe):
+        read_run("multi30k-de-en-gru-attention", ("model.family=luong",))
+    assert read_run(recipe).family == read_run(f"{recipe}-local").family == "luong"
+    assert read_run("multi30k-de-en-lstm", ("model.family=luong",)).family == "luong"
 
 
 def test_layer_decay_requires_transformer_blocks():

@@ -1,5 +1,7 @@
 """Attention views of translators: complete, equal to the model's weights, and written to files."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,8 @@ from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.pipelines.translator import TranslatedSentence, Translation, Translator
+from polyhead.pipelines.translation import TranslatedSentence, Translation
+from polyhead.pipelines.translator import Translator
 from polyhead.viz.capture import alignment, attention_view, translation_maps
 from polyhead.viz.select import ViewOptions
 from polyhead.viz.views import AttentionView
@@ -39,10 +42,11 @@ def test_every_kind_and_layer_is_recorded(view):
             assert (np.triu(one.weights, 1) == 0).all()
 
 
-def test_tokens_join_to_the_text_and_rows_are_named_by_written_tokens(view):
+def test_tokens_join_to_the_text_and_rows_are_named_by_written_tokens(view, translator):
     words = view.source.merged().tokens
     assert " ".join(t.text for t in words if not t.special) == TEXT
-    assert view.predictions[-1] == "</s>"
+    (own,) = translator.n_best([TEXT])[0][0].sentences
+    assert (view.predictions[-1] == "</s>") == own.ended
     assert len(view.predictions) == len(view.target.tokens)
     assert view.target.tokens[0].text == "<s>"
 
@@ -71,7 +75,7 @@ def test_alignment_follows_the_largest_weights(translator, monkeypatch):
     Fixed.weights[:, :half, second] = 1.0
     Fixed.weights[:, half:, 0] = 1.0
     monkeypatch.setattr("polyhead.viz.capture.translation_maps", lambda *_: [Fixed])
-    sentence = TranslatedSentence("내일 부산", "Minjun tomorrow", tuple(ids))
+    sentence = TranslatedSentence("내일 부산", "Minjun tomorrow", tuple(ids), ())
     links = [(1, 0, 1.0), (0, 1, 1.0)]
     for n_sentences in (1, 2):  # words are numbered through all sentences
         text = Translation("", 0.0, 0.0, (), (sentence,) * n_sentences)
@@ -99,7 +103,7 @@ def test_invalid_input_is_refused(translator, view, tmp_path):
         attention_view(translator, TEXT, target="Minjun goes to Busan.", max_tokens=3)
     with raises(ConfigError, "unknown_format", ".html, .svg, .png or .json"):
         write_view(view, tmp_path / "page.pdf")
-    with raises(PolyheadError, "cannot_write", "page.json"):
+    with raises(PolyheadError, "io", "page.json"):
         write_view(view, tmp_path / "none" / "page.json")
 
 
@@ -123,3 +127,18 @@ def test_lsh_layers_have_buckets_and_allowed_pairs():
     assert one.buckets.shape == (2, 2, 12)  # rounds, heads, positions
     assert (one.weights[~one.seen] == 0).all()
     assert not one.seen.all()
+
+
+def test_a_translation_that_was_cut_off_has_no_row_for_its_end(translator):
+    options = replace(translator.defaults, max_length=4, beam=1)
+    ids = translator.n_best([TEXT], options=options)[0][0].ids
+    whole = attention_view(translator, TEXT, target_ids=ids)
+    cut = attention_view(translator, TEXT, target_ids=ids, ended=False)
+    assert len(ids) == 4
+    assert (*cut.predictions, "</s>") == whole.predictions
+    assert [len(cut.target.tokens), len(whole.target.tokens)] == [4, 5]  # <s> and those read
+    for short, long in zip(cut.maps, whole.maps, strict=True):
+        rows = len(short.weights[0])
+        np.testing.assert_allclose(
+            short.weights, long.weights[:, :rows, : short.weights.shape[2]], rtol=1e-5
+        )

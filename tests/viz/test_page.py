@@ -26,7 +26,7 @@ def block(page, opening):
 def test_page_is_small_and_loads_nothing(view, kind):
     view = view if kind == "text" else image()
     page = render(view)
-    assert len(page.encode()) - len(view.to_json()) < 60_000
+    assert len(page.encode()) - len(view.to_json()) < 64_000
     assert not re.findall(r"https?:|//[a-z]+\.|@import|url\(", page)
     assert not re.findall(r"<(?:link|img|iframe|script[^>]*src)", page)
 

@@ -29,5 +29,7 @@ def test_patches_are_in_rows_and_weighted_by_the_class_token_or_the_mean():
     mean = torch.arange(36.0).view(6, 6)
     assert by_patch(mean, (2, 3)).tolist() == [[15, 16, 17], [18, 19, 20]]
     assert by_patch(torch.zeros(4, 2, 7, 7), (3, 2)).shape == (4, 2, 3, 2)
+    two = torch.arange(64.0).view(8, 8)  # class tokens, as in DeiT
+    assert by_patch(two, (3, 2)).tolist() == [[6, 7], [8, 9], [10, 11]]
     with pytest.raises(ValueError, match="7 tokens"):
         by_patch(weights, (2, 2))

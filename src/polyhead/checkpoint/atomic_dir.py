@@ -13,17 +13,25 @@ import json
 import os
 import re
 import secrets
-import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from polyhead.errors import CheckpointError, PolyheadError
+from polyhead.atomic_file import (
+    TEMPORARY,
+    WINDOWS,
+    draft_path,
+    os_errors_as_polyhead_errors,
+    remove,
+    rename,
+    sync,
+)
+from polyhead.errors import CheckpointError
 
 CHECKPOINTS = "checkpoints"  # in the directory of a run
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 2**20
-TEMPORARY = ".tmp-"
+MAX_LINK_BYTES = 256
 DRAFT = re.compile(re.escape(TEMPORARY) + r"\d+-.+")
 STEP = re.compile(r"step-(\d{8,18})")
 NAME = re.compile(r"[\w-][\w.-]{0,99}(/[\w-][\w.-]{0,99})?", re.ASCII)  # of a file in a manifest
@@ -33,7 +41,7 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux constants of renameat2
 @contextmanager
 def atomic_dir(directory: Path) -> Iterator[Path]:
     """Yield a temporary directory, which replaces `directory` at once if the block succeeds."""
-    draft = _draft(directory, secrets.token_hex(4))
+    draft = draft_path(directory, secrets.token_hex(4))
     with os_errors_as_polyhead_errors(directory):
         directory.parent.mkdir(parents=True, exist_ok=True)
         draft.mkdir()
@@ -46,32 +54,17 @@ def atomic_dir(directory: Path) -> Iterator[Path]:
             remove(draft)  # after a failure, or what was replaced
 
 
-@contextmanager
-def os_errors_as_polyhead_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError while writing into a PolyheadError with a one-line message."""
-    try:
-        yield
-    except OSError as error:
-        raise PolyheadError(
-            f"cannot write {path}: {error.strerror or error}; earlier files are intact", "io"
-        ) from error
-
-
-def _draft(path: Path, suffix: str) -> Path:
-    return path.with_name(f"{TEMPORARY}{os.getpid()}-{suffix}")
-
-
 def _replace(draft: Path, directory: Path) -> None:
     """Rename a draft to its final name, exchanging it atomically with an existing directory."""
     if not os.path.lexists(directory):
-        draft.rename(directory)
+        rename(draft, directory)
     elif not _exchange(draft, directory):
         old = draft.with_name(draft.name + "-old")
-        directory.rename(old)
+        rename(directory, old)
         try:
-            draft.rename(directory)
+            rename(draft, directory)
         except BaseException:  # also a second Ctrl-C
-            old.rename(directory)
+            rename(old, directory)
             raise
         remove(old)
 
@@ -79,11 +72,11 @@ def _replace(draft: Path, directory: Path) -> None:
 def _exchange(first: Path, second: Path) -> bool:
     """Swap two names atomically; return False where the system cannot."""
     try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
+        exchange = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):  # macOS, others, Windows
         return False
     names = (os.fsencode(first), os.fsencode(second))
-    return int(rename(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE)) == 0
+    return int(exchange(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE)) == 0
 
 
 def seal(directory: Path) -> None:
@@ -104,8 +97,10 @@ def _manifest(sums: dict[str, str]) -> str:
     return json.dumps(sums, indent=1) + "\n"
 
 
-def verify(directory: Path) -> dict[str, str]:
+def verify(directory: Path, *, skip: Collection[str] = ()) -> dict[str, str]:
     """Check every file against the manifest and return all checksums.
+
+    skip: names of files that are not read, because they are not used.
 
     Files outside the directory are never read, whatever the manifest or a symbolic link says.
     """
@@ -121,7 +116,7 @@ def verify(directory: Path) -> dict[str, str]:
                 problem = "is a symbolic link; copy the file itself"
             elif not path.is_file():
                 problem = "is missing; the directory was not copied completely"
-            elif _sha256(path) != expected:
+            elif name not in skip and _sha256(path) != expected:
                 problem = "is damaged: wrong checksum"
             else:
                 continue
@@ -186,7 +181,7 @@ def remove_old_checkpoints(
     valid = paths[: paths.index(current) + 1]
     for path in paths:
         if path not in valid[-keep:] and path != spare:
-            draft = _draft(path, path.name)  # renamed first: half a checkpoint must not look whole
+            draft = draft_path(path, path.name)  # half a checkpoint must not look whole
             with contextlib.suppress(OSError):
                 path.rename(draft)
             remove(draft)
@@ -200,43 +195,37 @@ def remove_drafts(directory: Path) -> None:
             remove(draft)
 
 
-def remove(path: Path) -> None:
-    """Remove a file, a link or a directory, ignoring errors."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
 def link(path: Path, to: Path) -> None:
-    """Make `path` a relative symbolic link, replacing an existing one atomically."""
+    """Make `path` a relative symbolic link, replacing an existing one atomically.
+
+    Where that is impossible, `path` becomes a file with the name, which `follow` reads: Windows
+    cannot replace a link to a directory, and some file systems have no links.
+    """
     with os_errors_as_polyhead_errors(path):
-        draft = _draft(path, path.name)
+        draft, name = draft_path(path, path.name), Path(os.path.relpath(to, path.parent))
         draft.unlink(missing_ok=True)
-        draft.symlink_to(os.path.relpath(to, path.parent), target_is_directory=True)
-        draft.replace(path)
+        try:
+            if WINDOWS:
+                raise NotImplementedError
+            draft.symlink_to(name, target_is_directory=True)
+        except (OSError, NotImplementedError):
+            draft.write_text(name.as_posix() + "\n", encoding="utf-8")
+            sync(draft)
+            if WINDOWS and path.is_symlink():  # of a run that was started on another system
+                path.unlink()
+        rename(draft, path)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a small file atomically."""
-    with os_errors_as_polyhead_errors(path):
-        draft = _draft(path, path.name)
-        draft.write_text(text, encoding="utf-8")
-        sync(draft)
-        draft.replace(path)
-        sync(path.parent)
+def follow(path: Path) -> Path:
+    """Return the directory whose name is in a file made by `link`, or the path itself."""
+    with contextlib.suppress(OSError, ValueError):
+        if path.is_file() and path.stat().st_size < MAX_LINK_BYTES:
+            name = path.read_text(encoding="utf-8").strip()
+            if NAME.fullmatch(name) and (path.parent / name).is_dir():
+                return path.parent / name
+    return path
 
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sync(path: Path) -> None:
-    """Flush a file or a directory to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,15 +7,9 @@ from pathlib import Path
 import torch
 
 from polyhead.checkpoint.atomic_dir import CHECKPOINTS, atomic_dir, list_checkpoints, verify
-from polyhead.checkpoint.model_dir import (
-    CONFIG,
-    TOKENIZER,
-    load_model,
-    resolve,
-    set_weights,
-    weights_of,
-    write_model,
-)
+from polyhead.checkpoint.model_card import model_card
+from polyhead.checkpoint.model_dir import load_model, set_weights, weights_of, write_model
+from polyhead.checkpoint.model_files import CONFIG, TOKENIZER, resolve
 from polyhead.config import plain
 from polyhead.errors import CheckpointError, ConfigError
 
@@ -48,7 +42,7 @@ def average(paths: Sequence[Path], output: Path, *, last: int | None = None) -> 
     about = {**first.about, "averaged": [path.name for path in members], "valid": None}
     averaged = replace(first, about=about)
     with atomic_dir(output) as draft:
-        write_model(draft, averaged)
+        write_model(draft, averaged, model_card(averaged))
     return members
 
 

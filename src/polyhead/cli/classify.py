@@ -2,15 +2,23 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from typer import Argument, Exit, Option
 
-from polyhead.cli.options import Device, Encoding, ImageSize, JsonLines, Model
-from polyhead.cli.streams import read_blocks, say, utf8_stdout
+from polyhead.cli.options import (
+    Device,
+    Encoding,
+    ImageSize,
+    JsonLines,
+    Model,
+    read_inputs,
+    split_inputs,
+)
+from polyhead.cli.streams import say, utf8_stdout
 from polyhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -22,8 +30,10 @@ SIZE = re.compile(r"(\d{1,5})(?:x(\d{1,5}))?")
 
 def classify(
     model: Model,
-    files: list[Path] | None = Argument(
-        None, help="Image files; or text files, one text per line (default: stdin)."
+    files: list[str] | None = Argument(
+        None,
+        help="Image files; or a text in quotes, or text files, one text per line (default: stdin).",
+        metavar="[FILE|TEXT]...",
     ),
     scores: bool = Option(
         False, "--scores", help="Append the probability of every class (text only)."
@@ -36,6 +46,7 @@ def classify(
 ) -> None:
     """Classify lines of text, or image files.
 
+    polyhead classify runs/reviews "정말 재미있어요."
     polyhead classify runs/reviews < reviews.txt
     polyhead classify runs/reviews --jsonl < reviews.txt
     polyhead classify runs/digits picture.png other.png --top 3
@@ -48,24 +59,25 @@ def classify(
     if isinstance(classifier, ImageClassifier):
         if scores:
             raise ConfigError("--scores is for text; for images write --top", "conflicting_options")
-        raise Exit(classify_images(classifier, files or (), top=top, size=size, jsonl=jsonl))
+        images = [Path(file) for file in files or ()]
+        raise Exit(classify_images(classifier, images, top=top, size=size, jsonl=jsonl))
     if not isinstance(classifier, TextClassifier):
         classifier = TextClassifier.from_saved(  # raises, and names the right command
             classifier.saved, classifier.name, classifier.device
         )
     if size is not None or top != 1:
         raise ConfigError("--top and --size are for images only", "conflicting_options")
-    classify_text(classifier, files or (), encoding=encoding, scores=scores, jsonl=jsonl)
+    _, inputs = split_inputs([str(model), *(files or ())])
+    blocks = read_inputs(inputs, encoding)
+    classify_text(classifier, blocks, scores=scores, jsonl=jsonl)
 
 
 def classify_text(
-    classifier: "TextClassifier", files: Sequence[Path], *, encoding: str, scores: bool, jsonl: bool
+    classifier: "TextClassifier", blocks: Iterable[list[str]], *, scores: bool, jsonl: bool
 ) -> None:
     """Print the label of every line, with all probabilities or as JSON if requested."""
     from polyhead.cli.console import counting
-    from polyhead.data.text_files import read_lines
 
-    blocks = (read_lines(path, encoding) for path in files) if files else read_blocks(encoding)
     with utf8_stdout() as out:
         for lines in blocks:
             with counting("classifying", len(lines)) as progress:

@@ -4,7 +4,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from typer import Argument, Exit, Option
 from typer.core import TyperCommand
@@ -25,20 +25,22 @@ from polyhead.errors import ConfigError
 if TYPE_CHECKING:
     from polyhead.compare.plan import CompareRequest
     from polyhead.compare.results import ComparisonTable, TableRow
-    from polyhead.compare.systems import Contest
+    from polyhead.compare.systems import Contest, Scale
 
 RECIPE_HELP = "Recipe whose data and tokenizer to use; omit with --source."
 SYSTEMS_HELP = "Systems, e.g. transformer,convs2s (default: see --list)."
 ENSEMBLE_HELP = "Also score an ensemble: systems joined by +, or seeds; repeatable."
+SCALE_HELP = "Sizes: small, as in the recipes for two cores; or paper, as published."
 METRIC_HELP = "bleu; or wer: share of lines that are not exact, e.g. pronunciations."
 
 
-class WithoutEnsembles(TyperCommand):
-    """A command without the option --ensemble."""
+class LadderCommand(TyperCommand):
+    """A command without the options that only Table 2 has: --ensemble and --scale."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return all other options."""
-        return [option for option in super().get_params(ctx) if option.name != "ensemble"]
+        params = super().get_params(ctx)
+        return [option for option in params if option.name not in ("ensemble", "scale")]
 
 
 def comparison_command(name: str, text: str) -> Callable[..., None]:
@@ -52,6 +54,7 @@ def comparison_command(name: str, text: str) -> Callable[..., None]:
         systems: str | None = Option(None, help=SYSTEMS_HELP),
         seeds: int = Option(1, help="Number of runs per system, with different seeds."),
         ensemble: list[str] | None = Option(None, help=ENSEMBLE_HELP),
+        scale: str = Option("small", help=SCALE_HELP),
         metric: str | None = Option(None, help=METRIC_HELP),
         run: Path | None = Option(None, help="Working directory (default: runs/COMMAND-RECIPE)."),
         source: Files = None,
@@ -70,13 +73,11 @@ def comparison_command(name: str, text: str) -> Callable[..., None]:
         from polyhead.compare.budget import read_budget
         from polyhead.compare.plan import CompareRequest
         from polyhead.compare.systems import CONTESTS
+        from polyhead.i18n import chosen_language
 
         contest = CONTESTS[name]
         if list_only:
-            for system in contest.systems:
-                paper = f" ({system.paper})" if system.paper else ""
-                optional = "" if system.name in contest.usual else "; only if named with --systems"
-                print(f"{system.name:<22}{system.title}{paper}{optional}")
+            list_systems(contest, check_scale(scale), chosen_language(lang))
             return
         recipe, changes = comparison_recipe(recipe, overrides, encoding)
         files = as_strings({
@@ -89,7 +90,7 @@ def comparison_command(name: str, text: str) -> Callable[..., None]:
             read_budget(budget, flops), recipe=recipe, changes=changes, files=files,
             tests=as_strings(tests), systems=split_names(systems, contest), seeds=seeds,
             metric=None if metric is None else check_metric(metric),
-            ensembles=tuple(ensemble or ()),
+            ensembles=tuple(ensemble or ()), scale=check_scale(scale),
         )  # fmt: skip
         raise Exit(run_comparison(request, lang))
 
@@ -99,7 +100,7 @@ def comparison_command(name: str, text: str) -> Callable[..., None]:
 
 compare = comparison_command(
     "compare",
-    """Train every system under the same budget and tabulate the results.
+    """Train and tabulate systems under the same budget.
 
     The systems are those of Table 2 of Vaswani et al. 2017, on your data.
 
@@ -107,17 +108,57 @@ compare = comparison_command(
     polyhead compare multi30k-de-en --flops 5e14 --systems transformer,convs2s,gnmt --seeds 3
     polyhead compare --source train.ko --target train.en --budget 10m --run runs/mine-compared
     polyhead compare g2p-ko --budget 10m --metric wer
+    polyhead compare --list --scale paper
     """,
 )
 ladder = comparison_command(
     "ladder",
-    """Compare seq2seq models from no attention to full attention, and the score functions.
+    """Compare seq2seq models from no attention to full attention.
+
+    Also the score functions of attention.
 
     polyhead ladder multi30k-de-en --budget 10m
     polyhead ladder multi30k-de-en --budget 5m --systems none,dot,additive --seeds 3
     polyhead ladder --source train.ko --target train.en --budget 5m
     """,
 )
+
+
+def check_scale(scale: str) -> "Scale":
+    """Return the value of --scale."""
+    from polyhead.compare.systems import Scale
+
+    for name in get_args(Scale):
+        if scale == name:
+            return name
+    raise ConfigError(f"--scale {scale}: expected {' or '.join(get_args(Scale))}", "unknown_scale")
+
+
+def list_systems(contest: "Contest", scale: "Scale", language: str) -> None:
+    """Print every system with its sizes, its parameters and its deviations from its paper."""
+    from polyhead.compare.configuration import deviations, sizes_of
+    from polyhead.compare.systems import HOME, system_values
+    from polyhead.compare.table import in_words, listed, sized_title
+    from polyhead.config import read
+    from polyhead.cost.breakdown import count_parameters
+    from polyhead.training.config import build, find_recipe
+
+    base = read(find_recipe(HOME))
+    for system in contest.systems:
+        run = build(system_values(system, base, home=True, scale=scale), any_size=True)
+        sizes = sizes_of(run.model) if system.preset else None
+        title = sized_title(system.title_at(scale), sizes, language)
+        paper = f" ({system.paper})" if system.paper else ""
+        optional = "" if system.name in contest.usual else "; only if named with --systems"
+        print(f"{system.name:<22}{title}{paper}{optional}")
+        if system.preset:
+            n_parameters = sum(count_parameters(run.family, run.model).values())
+            text = in_words("list entry", language).format(
+                n=f"{n_parameters / 1e6:,.1f}",
+                preset=system.preset,
+                list=listed(deviations(system, run)),
+            )
+            print(f"{'':<22}{text}")
 
 
 def run_comparison(request: "CompareRequest", lang: str | None) -> int:
@@ -191,7 +232,7 @@ def print_table(table: "ComparisonTable", language: str) -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    from polyhead.compare.table import best_row, brief, lead, warnings
+    from polyhead.compare.table import best_row, brief, lead, remarks
 
     (first, *headings), *cells = brief(table, language)
     columns = [Column(heading, justify="right", overflow="fold") for heading in headings]
@@ -202,5 +243,5 @@ def print_table(table: "ComparisonTable", language: str) -> None:
     console = Console(highlight=False, markup=False)
     console.print(lead(table, language))
     console.print(grid)
-    for warning in warnings(table, language):
-        console.print(warning)
+    for remark in remarks(table, language):
+        console.print(remark)

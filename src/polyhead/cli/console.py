@@ -1,9 +1,13 @@
 """Progress bars and the messages of training on stderr."""
 
 import math
+import shutil
+import sys
+import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
@@ -12,12 +16,12 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
-    SpinnerColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from polyhead.cli.streams import say
 from polyhead.training.run_log import ProgressReporter
@@ -30,8 +34,25 @@ LINE_SECONDS = 10.0  # between two progress lines without a terminal
 
 
 def stderr_console() -> Console:
-    """Return a console for everything that is not the result."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    """Return a console for everything that is not the result.
+
+    Lines are wrapped at words on a terminal, and not at all elsewhere.
+    """
+    is_terminal = Console(stderr=True).is_terminal
+    return Console(stderr=True, highlight=False, soft_wrap=not is_terminal)
+
+
+def print_definitions(rows: Mapping[str, str]) -> None:
+    """Print names and texts on stdout, wrapped at words on a terminal and not at all elsewhere."""
+    indent = max(map(len, rows)) + 4
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
+    for name, text in rows.items():
+        start = f"  {name:{indent - 2}}"
+        print(
+            textwrap.fill(
+                text, max(width, indent + 20), initial_indent=start, subsequent_indent=" " * indent
+            )
+        )
 
 
 class TrainingScreen(ProgressReporter):
@@ -41,8 +62,9 @@ class TrainingScreen(ProgressReporter):
         self.console = stderr_console()
         self.bar: Progress | None = None
         self.task = TaskID(0)
-        self.steps = 0
-        self.last_line = 0.0
+        self.first, self.steps = 0, 0
+        self.started = self.last_line = 0.0
+        self.metrics: dict[str, Any] = {}
 
     def stage(self, text: str) -> None:
         """Print the name of a stage that starts."""
@@ -54,26 +76,42 @@ class TrainingScreen(ProgressReporter):
 
     def begin(self, step: int, steps: int) -> None:
         """Draw the bar."""
-        self.steps = steps
+        self.first, self.steps, self.started = step, steps, time.perf_counter()
         if self.console.is_terminal:
+            width = self.console.width
+            flexible = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+            elapsed = (TimeElapsedColumn(), TextColumn("elapsed")) if width >= 100 else ()
             self.bar = Progress(
-                SpinnerColumn(), BarColumn(bar_width=24), MofNCompleteColumn(),
-                TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("left"),
-                TimeRemainingColumn(), console=self.console,
+                BarColumn(bar_width=max(4, min(24, width - 76))), MofNCompleteColumn(),
+                TimeRemainingColumn(), TextColumn("left"), *elapsed,
+                TextColumn("{task.description}", table_column=flexible),
+                console=self.console, expand=True,
             )  # fmt: skip
             self.task = self.bar.add_task("starting", total=steps, completed=step)
             self.bar.start()
 
     def step(self, metrics: dict[str, Any]) -> None:
         """Advance the bar, or print a line if the last one is old enough."""
-        text = describe(metrics)
+        text, self.metrics = describe(metrics), metrics
         if self.bar is not None:
             self.bar.update(self.task, completed=metrics["step"], description=text)
             return
         now = time.perf_counter()
         if now - self.last_line >= LINE_SECONDS or metrics["step"] == self.steps:
             self.last_line = now
-            self.console.print(f"step {metrics['step']}/{self.steps}  {text}", markup=False)
+            done = metrics["step"] - self.first
+            left = (now - self.started) * (self.steps - metrics["step"]) / max(1, done)
+            self.console.print(
+                f"step {metrics['step']}/{self.steps}  {text}  "
+                f"{timedelta(seconds=round(left))} left",
+                markup=False,
+            )
+
+    def validated(self, metrics: dict[str, Any]) -> None:
+        """Show the metrics of a validation in the bar at once, also after the last step."""
+        if self.bar is not None and self.metrics:
+            text = describe({**self.metrics, "valid": metrics})
+            self.bar.update(self.task, description=text)
 
     def end(self) -> None:
         """Leave the last state of the bar on the screen."""
@@ -87,7 +125,7 @@ def describe(metrics: dict[str, Any]) -> str:
     loss, valid = metrics["loss"], metrics["valid"]
     perplexity = math.exp(min(loss, 50.0)) if math.isfinite(loss) else math.nan
     has_perplexity = not valid or "perplexity" in valid  # ELECTRA's loss has none
-    parts = [f"loss {loss:.3f}", *([f"ppl {perplexity:.1f}"] if has_perplexity else [])]
+    parts = [f"train loss {loss:.3f}", *([f"ppl {perplexity:.1f}"] if has_perplexity else [])]
     parts.append(f"{metrics['tokens_per_second']:,.0f} tok/s")
     for name, (label, digits) in METRICS.items():
         if valid.get(name) is not None:

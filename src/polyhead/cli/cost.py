@@ -26,7 +26,7 @@ def cost(
     ),
     json_out: Json = False,
 ) -> None:
-    """Count parameters, FLOPs and memory of a recipe before it is trained.
+    """Count parameters, FLOPs and memory before training.
 
     polyhead cost base
     polyhead cost small model.stack.d_model=512 --tokens 20000000

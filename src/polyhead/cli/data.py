@@ -5,7 +5,19 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from polyhead.cli.options import Encoding, Files, Json, Pairs, as_strings
+from polyhead.cli.options import (
+    Encoding,
+    Files,
+    Json,
+    LabelColumn,
+    Labelled,
+    Pairs,
+    SourceColumn,
+    TargetColumn,
+    TextColumn,
+    as_strings,
+)
+from polyhead.cli.streams import say
 from polyhead.errors import ConfigError, DataError
 
 Output = Annotated[Path | None, Option(help="Directory to write (default: the cache).")]
@@ -13,19 +25,16 @@ Output = Annotated[Path | None, Option(help="Directory to write (default: the ca
 
 def list_corpora() -> None:
     """List the known corpora and where they are installed."""
-    from rich.console import Console
-    from rich.table import Column, Table
+    from polyhead.data.catalog import KNOWN
+    from polyhead.data.locate import installed
 
-    from polyhead.data.locate import KNOWN
-
-    headings = ("name", "languages", "installed", "description", "licence")
-    columns = [Column(heading, overflow="fold") for heading in headings]
-    table = Table(*columns, box=None, pad_edge=False)
     for known in KNOWN.values():
-        place = str(known.installed() or f"no: {known.command}")
-        languages = " ".join(known.languages)
-        table.add_row(known.name, languages, place, known.description, known.licence)
-    Console(soft_wrap=False).print(table)
+        size = sum(download.n_bytes or download.files[0].n_bytes for download in known.downloads)
+        details = [" ".join(known.languages), f"{size / 1e6:.1f} MB" if size else "", known.licence]
+        place = installed(known)
+        print(f"{known.name}  ({'; '.join(filter(None, details))})")
+        print(f"    {known.description}")
+        print(f"    installed: {place}" if place else f"    {known.command}")
 
 
 def make_corpus(
@@ -38,7 +47,8 @@ def make_corpus(
 
     polyhead data make schedules --output data/schedules
     """
-    from polyhead.data.locate import home, lookup
+    from polyhead.data.catalog import lookup
+    from polyhead.data.locate import home
     from polyhead.data.schedules.generator import write
 
     if lookup(name).kind != "made":
@@ -49,42 +59,70 @@ def make_corpus(
 def get_corpus(
     name: str = Argument(help="Name of a corpus from `polyhead data list`."), output: Output = None
 ) -> None:
-    """Download a corpus and verify its checksums.
+    """Download a corpus and verify its checksums; resume if interrupted.
 
     polyhead data get multi30k
+    polyhead data get nsmc --output data/nsmc
     """
     from polyhead.cli.console import download_progress
+    from polyhead.data.catalog import lookup
     from polyhead.data.download import fetch
-    from polyhead.data.locate import lookup
+    from polyhead.data.locate import SUMS, recorded_sums
 
+    corpus = lookup(name)
     with download_progress() as progress:
-        paths = fetch(lookup(name), output, progress=progress)
+        paths = fetch(corpus, output, progress=progress)
     print(*paths, sep="\n")
+    say(f"licence: {corpus.licence}")
+    sums = recorded_sums(paths[0].parent)
+    for path in paths:
+        if path.name in sums:
+            say(f"{path.name}: no published checksum; SHA-256 {sums[path.name]} is in {SUMS}")
 
 
 def check_corpus(
     source: Files = None,
     target: Files = None,
     pairs: Pairs = None,
+    data: Labelled = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
     test_source: Files = None,
     test_target: Files = None,
     encoding: Encoding = "utf-8",
     json_out: Json = False,
 ) -> None:
-    """Report problems of a parallel corpus: misalignment, duplicates, overlap with the test set.
+    """Report misaligned and duplicate pairs and overlap with a test set.
 
-    Exits with 4 if a problem would spoil training.
+    Of tables (--pairs, --data) it also says what is in each column and which would be used. Exits
+    with 4 if a problem would spoil training.
 
     polyhead data check --source a.ko --target a.en --test-source b.ko --test-target b.en
+    polyhead data check --pairs corpus.csv
+    polyhead data check --data reviews.tsv --text-column 2 --label-column 3
     """
+    from polyhead.data.columns import choose_columns, describe_columns
     from polyhead.data.doctor.checks import check_files
+    from polyhead.data.tables import read_table
 
     files = as_strings({"source": source, "target": target, "pairs": pairs})
+    keys = (source_column, target_column)
+    for path in () if json_out else pairs or ():
+        print(describe_columns(path, ("source", "target"), keys, encoding))
+    for path in data or ():
+        print(describe_columns(path, ("text", "label"), (text_column, label_column), encoding))
+        table = read_table(path, encoding=encoding)
+        choose_columns(table, ("text", "label"), (text_column, label_column))  # or an error
+    if not any(files.values()) and data:
+        return
     if not any(files.values()):
         raise ConfigError(
-            "no corpus given; expected --source FILE --target FILE, or --pairs FILE", "no_input"
+            "no corpus given; expected --source FILE --target FILE, --pairs FILE or --data FILE",
+            "no_input",
         )
     tests = as_strings({"source": test_source, "target": test_target})
-    report = check_files(files, tests, encoding)
+    report = check_files(files, tests, encoding, keys)
     print(report.to_json() if json_out else report.text())
     raise Exit(DataError.exit_code if report.worst == "error" else 0)

@@ -17,7 +17,10 @@ def demo(
     run: Path = Option("runs/demo", help="Run directory; an earlier run is replaced."),
     quick: bool = Option(False, "--quick", help="Train for a few steps only."),
 ) -> None:
-    """Train a Korean to English translator from scratch, score it, use it, show its attention."""
+    """Train a Korean to English translator from scratch.
+
+    It is scored, used, and its attention is shown.
+    """
     from polyhead.cli.console import TrainingScreen
     from polyhead.data.text_files import read_lines
     from polyhead.pipelines.evaluation import evaluate_translation

@@ -5,51 +5,77 @@ import platform
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 
 import typer
 
-from polyhead.errors import MissingError
+from polyhead.errors import MissingError, torch_needed
 
-TESTED_TORCH = "2.13.0"
+TESTED_TORCH = ("2.10", "2.15")  # the oldest and the newest that the tests were run with
 MIN_DISK_GIB = 3.0
 MIN_BF16_GAIN = 1.3  # casting costs some of the gain
-LIBRARIES = ("sentencepiece", "sacrebleu", "safetensors", "pydantic", "numpy")
+LIBRARIES = ("sentencepiece", "sacrebleu", "safetensors", "pydantic", "numpy", "ctranslate2")
 
 
 def doctor() -> None:
-    """Print versions and resources of this machine; exits with 3 if something is missing."""
-    from importlib import metadata
+    """Print versions and resources of this machine.
 
-    import torch
-
+    Exits with 3 if something is missing.
+    """
     from polyhead import __version__
-    from polyhead.devices import choose
 
     free = shutil.disk_usage(".").free / 2**30
+    torch_rows, problems = describe_torch()
     rows = {
         "polyhead": __version__,
         "python": f"{platform.python_version()} at {sys.executable}",
         "system": f"{platform.system()} {platform.machine()}",
-        "torch": torch.__version__,
-        "device": str(choose("auto")),
-        "threads": f"{torch.get_num_threads()} of {os.cpu_count()} cores",
-        "bf16": bf16_advice(),
-        "memory": memory_size(),
+        **torch_rows,
         "disk": f"{free:.1f} GiB free here",
-        "libraries": ", ".join(f"{name} {metadata.version(name)}" for name in LIBRARIES),
+        "libraries": ", ".join(f"{name} {version_of(name)}" for name in LIBRARIES),
         "browser": browser_path() or "not found; attention pages open in any browser",
         "Korean font": korean_fonts(),
     }
     for name, value in rows.items():
         print(f"{name:12} {value}")
-    problems = []
-    if not torch.__version__.startswith(TESTED_TORCH):
-        problems.append(f"torch {torch.__version__}: polyhead is tested with {TESTED_TORCH}")
     if free < MIN_DISK_GIB:
         problems.append(f"only {free:.1f} GiB of disk are free here; a run may need more")
     for problem in problems:
         print(f"polyhead: {problem}", file=sys.stderr)
     raise typer.Exit(MissingError.exit_code if problems else 0)
+
+
+def describe_torch() -> tuple[dict[str, str], list[str]]:
+    """Return the rows that need torch, and what is wrong with it."""
+    try:
+        with torch_needed():
+            import torch
+
+            from polyhead.devices import choose, memory_size
+    except MissingError as error:
+        return {"torch": "not installed"}, [f"{error}. The fast engine works without it."]
+    memory = memory_size()
+    rows = {
+        "torch": torch.__version__,
+        "device": str(choose("auto")),
+        "threads": f"{torch.get_num_threads()} of {os.cpu_count()} cores",
+        "bf16": bf16_advice(),
+        "memory": "unknown" if memory is None else f"{memory / 2**30:.1f} GiB",
+    }
+    oldest, installed, newest = (
+        tuple(map(int, text.split(".")[:2]))
+        for text in (TESTED_TORCH[0], torch.__version__, TESTED_TORCH[1])
+    )
+    tested = f"torch {torch.__version__}: polyhead is tested with {' to '.join(TESTED_TORCH)}"
+    return rows, [] if oldest <= installed <= newest else [tested]
+
+
+def version_of(name: str) -> str:
+    """Return the version of an installed package, or that it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def bf16_advice() -> str:
@@ -64,15 +90,6 @@ def bf16_advice() -> str:
     if gain > MIN_BF16_GAIN:
         return f"bf16 is {gain:.1f}x faster here; set train.bf16=true"
     return f"bf16 is {gain:.1f}x as fast as float32 here; keep train.bf16=false"
-
-
-def memory_size() -> str:
-    """Return the size of the main memory."""
-    try:
-        n_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return "unknown"
-    return f"{n_bytes / 2**30:.1f} GiB"
 
 
 def browser_path() -> str | None:

@@ -1,13 +1,16 @@
 """`polyhead evaluate`: scores of a model of any task on a test set."""
 
 import json
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typer import Option
 
+from polyhead.atomic_file import write_text
 from polyhead.cli.classify import read_size
 from polyhead.cli.options import (
     Beam,
@@ -22,14 +25,21 @@ from polyhead.cli.options import (
     check_metric,
 )
 from polyhead.cli.streams import say
-from polyhead.errors import ConfigError
+from polyhead.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from polyhead.pipelines.evaluation import Metric
 
 BOOTSTRAP_P = 0.05  # below it, two systems are reported as different
 METRIC_HELP = "bleu; or wer: share of lines that are not exact, and edit distance."
+AS_GENERATED = "Score a language model token by token, as generate computes; takes longer."
 ROUNDS = "--rounds is for translators and language models with LSH attention only"
+ONLY_GENERATORS = "--as-generated is for language models (--text) only"
+INPUTS = {  # options of each task
+    "translation": "--source FILE --target FILE", "language_modeling": "--text FILE",
+    "masked_lm": "--text FILE", "replaced_token": "--text FILE",
+    "text_classification": "--data FILE", "image_classification": "--images PATH",
+}  # fmt: skip
 Scores = tuple[Any, str]  # for JSON, and as text
 
 
@@ -49,14 +59,17 @@ def evaluate(
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     rounds: int | None = Option(None, help="LSH hashing rounds (default: the model's)."),
+    as_generated: bool = Option(False, "--as-generated", help=AS_GENERATED),
     size: ImageSize = None,
     output: Path | None = Option(None, help="Write the translations to this file."),
     json_out: Json = False,
     encoding: Encoding = "utf-8",
     device: Device = "auto",
 ) -> None:
-    """Score a model: BLEU and chrF with 95 % intervals for translators; loss, perplexity and bits
-    per character for language models; accuracy on masked tokens for BERT and ELECTRA; accuracy, F1
+    """Score a model on a test set.
+
+    BLEU and chrF with 95 % intervals for translators; loss, perplexity and bits per character for
+    language models; accuracy on masked tokens for BERT and ELECTRA; accuracy, F1
     and a confusion matrix for classifiers.
 
     polyhead evaluate runs/mine --source test.ko --target test.en
@@ -64,6 +77,7 @@ def evaluate(
     polyhead evaluate runs/g2p --source words.ko --target words.ipa --metric wer
     polyhead evaluate runs/writer --text test.txt
     polyhead evaluate runs/reformer --text test.txt --rounds 8
+    polyhead evaluate runs/reformer --text test.txt --as-generated
     polyhead evaluate runs/reviews --data test.tsv
     polyhead evaluate runs/photos --images test-photos/
     """
@@ -71,6 +85,8 @@ def evaluate(
         raise ConfigError("--size is for --images only", "conflicting_options")
     if rounds is not None and not (text or source):
         raise ConfigError(ROUNDS, "conflicting_options")
+    if as_generated and not text:
+        raise ConfigError(ONLY_GENERATORS, "conflicting_options")
     if [bool(files) for files in (source, text, data, images)].count(True) != 1 or (
         bool(source) != bool(target)
     ):
@@ -82,20 +98,39 @@ def evaluate(
         )
     if not source and len(models) != 1:
         raise ConfigError(f"{len(models)} models were given; expected one", "one_model")
-    if images:
-        scores = image_scores(models[0], images, size=size, device=device)
-    elif data:
-        scores = label_scores(models[0], data, encoding=encoding, device=device)
-    elif text:
-        scores = text_scores(models[0], text, encoding=encoding, rounds=rounds, device=device)
-    else:
-        scores = translation_scores(
-            models, source or (), target or (), against=against, output=output, rounds=rounds,
-            metric=(check_metric(metric), lowercase, tokenize), encoding=encoding, device=device,
-            changes={"beam": beam, "length_penalty": length_penalty},
-        )  # fmt: skip
+    with right_input(models[0]):
+        if images:
+            scores = image_scores(models[0], images, size=size, device=device)
+        elif data:
+            scores = label_scores(models[0], data, encoding=encoding, device=device)
+        elif text:
+            scores = text_scores(
+                models[0], text, encoding=encoding, rounds=rounds, as_generated=as_generated,
+                device=device,
+            )  # fmt: skip
+        else:
+            scores = translation_scores(
+                models, source or (), target or (), against=against, output=output, rounds=rounds,
+                metric=(check_metric(metric), lowercase, tokenize), encoding=encoding,
+                device=device, changes={"beam": beam, "length_penalty": length_penalty},
+            )  # fmt: skip
     content, lines = scores
     print(json.dumps(content, indent=2, ensure_ascii=False) if json_out else lines)
+
+
+@contextmanager
+def right_input(model: Path) -> Iterator[None]:
+    """Name the options that fit, where a model of another task was given."""
+    from polyhead.pipelines.base import WrongTaskError
+
+    try:
+        yield
+    except WrongTaskError as error:
+        raise CheckpointError(
+            f"{model} is a model for {error.task.replace('_', ' ')}. Evaluate it with: polyhead "
+            f"evaluate {shlex.quote(str(model))} {INPUTS[error.task]}",
+            "wrong_task",
+        ) from None
 
 
 def translation_scores(
@@ -110,6 +145,7 @@ def translation_scores(
     from polyhead.pipelines.evaluation import MetricConfig, evaluate_translation
     from polyhead.pipelines.translator import Translator
 
+    scoring = MetricConfig(*metric)
     sources, references = read_references(source, target, encoding)
     translator = Translator.from_dir(*models, device=device)
     if rounds is not None:
@@ -122,12 +158,12 @@ def translation_scores(
     n_lines = len(sources) * (2 if isinstance(other, Translator) else 1)
     with counting("translating", n_lines) as progress:
         result = evaluate_translation(
-            translator, sources, references, metric=MetricConfig(*metric),
+            translator, sources, references, metric=scoring,
             options=translator.defaults.with_options(changes), against=other, progress=progress,
         )  # fmt: skip
     if output is not None:
         lines = "".join(line.replace("\n", " ") + "\n" for line in result.outputs)
-        output.write_text(lines, encoding="utf-8")
+        write_text(output, lines)
     rows = [str(score) for score in result.scores]
     for test in result.against:
         verdict = "different" if test.p_value < BOOTSTRAP_P else "not significantly different"
@@ -141,8 +177,9 @@ def translation_scores(
 
 
 def text_scores(
-    model_dir: Path, texts: Sequence[Path], *, encoding: str, rounds: int | None, device: str
-) -> Scores:
+    model_dir: Path, texts: Sequence[Path], *, encoding: str, rounds: int | None,
+    as_generated: bool, device: str,
+) -> Scores:  # fmt: skip
     """Return how well a language model predicts a text, or a masked LM its masked tokens."""
     from polyhead.cli.console import counting
     from polyhead.data.text_files import read_lines
@@ -155,6 +192,8 @@ def text_scores(
     if isinstance(model, MaskFiller):
         if rounds is not None:
             raise ConfigError(ROUNDS, "conflicting_options")
+        if as_generated:
+            raise ConfigError(ONLY_GENERATORS, "conflicting_options")
         scores = model.score(lines)
         rows = [f"{name.replace('_', ' '):<20}{value:.4f}" for name, value in scores.items()]
         return scores, "\n".join(rows)
@@ -166,7 +205,7 @@ def text_scores(
         model.set_eval_rounds(rounds)
     windows = model.windows(lines)
     with counting("reading", windows.n_tokens) as progress:
-        score = model.score_windows(windows, progress)
+        score = model.score_windows(windows, progress, as_generated=as_generated)
     if score.n_unknown:
         say(
             f"polyhead: {score.n_unknown:,} tokens are unknown to the vocabulary; the model did "

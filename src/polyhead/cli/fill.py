@@ -1,7 +1,8 @@
-"""`polyhead fill`: candidates for the masked tokens of a text."""
+"""`polyhead fill` and `polyhead detect`: masked tokens of a text, and replaced ones."""
 
 import json
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -38,25 +39,72 @@ def fill(
 
     if not 1 <= top <= MAX_TOP:
         raise ConfigError(f"--top {top}: expected 1 to {MAX_TOP}", "out_of_range")
-    if not texts and sys.stdin.isatty():
-        raise ConfigError('no text given, e.g. polyhead fill MODEL "오늘은 [MASK]이다"', "no_input")
-    given = (check_text(text, "TEXT") for text in texts or ())
-    lines = (line for block in read_blocks() for line in block if line.strip())
+    given = _given(texts, 'polyhead fill MODEL "오늘은 [MASK]이다"')
     filler = MaskFiller.from_dir(model, device=device)
-    n_filled = n_failed = 0
+
+    def result(text: str) -> str:
+        filled = filler.fill(text, top)
+        return json.dumps(asdict(filled), ensure_ascii=False) if jsonl else as_lines(filled)
+
+    _write_results(given, result, "" if jsonl else "\n")
+
+
+def detect(
+    model: Model,
+    texts: list[str] | None = Argument(None, help="Texts (default: the lines of stdin)."),
+    threshold: float = Option(0.5, help="Mark words of at least this probability, 0 to 1."),
+    jsonl: JsonLines = False,
+    device: Device = "auto",
+) -> None:
+    """Detect replaced words with the discriminator of an ELECTRA.
+
+    Each text is printed with a probability after every word that looks replaced; --jsonl prints
+    those of all words and tokens.
+
+    polyhead detect runs/electra "수요일 도서관에 회의가 있어요."
+    polyhead detect runs/electra --jsonl < texts.txt
+    """
+    from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
+
+    if not 0 <= threshold <= 1:
+        raise ConfigError(f"--threshold {threshold}: expected 0 to 1", "out_of_range")
+    given = _given(texts, 'polyhead detect MODEL "오늘은 회의가 있어요."')
+    detector = ReplacedTokenDetector.from_dir(model, device=device)
+
+    def result(text: str) -> str:
+        detected = detector.detect(text)
+        if jsonl:
+            return json.dumps(asdict(detected), ensure_ascii=False)
+        return " ".join(
+            f"{word.text}[{word.probability:.2f}]" if word.probability >= threshold else word.text
+            for word in detected.words
+        )
+
+    _write_results(given, result, "")
+
+
+def _given(texts: list[str] | None, example: str) -> Iterable[str]:
+    """Return the texts of the command line, or the lines of stdin that are not empty."""
+    if texts:
+        return (check_text(text, "TEXT") for text in texts)
+    if sys.stdin.isatty():
+        raise ConfigError(f"no text given, e.g. {example}", "no_input")
+    return (line for block in read_blocks() for line in block if line.strip())
+
+
+def _write_results(texts: Iterable[str], result: Callable[[str], str], gap: str) -> None:
+    """Write a line for each text, `gap` between two; report refused ones by the exit code."""
+    n_written = n_failed = 0
     with utf8_stdout() as out:
-        for text in given if texts else lines:
+        for text in texts:
             try:
-                filled = filler.fill(text, top)
+                content = result(text)
             except DataError as error:
                 n_failed += 1
                 say(f"polyhead: {error}")
                 continue
-            if jsonl:
-                out.write(json.dumps(asdict(filled), ensure_ascii=False) + "\n")
-            else:
-                out.write("\n" * bool(n_filled) + as_lines(filled) + "\n")
-            n_filled += 1
+            out.write(f"{gap * bool(n_written)}{content}\n")
+            n_written += 1
     raise Exit(DataError.exit_code if n_failed else 0)
 
 

@@ -2,13 +2,18 @@
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from typer import Option
+from typer import Argument, Option
 
 from polyhead.cli.options import (
+    ComputeType,
     Device,
     Encoding,
+    Engine,
     JsonLines,
     Model,
     Temperature,
@@ -19,10 +24,17 @@ from polyhead.cli.options import (
 from polyhead.cli.streams import say, utf8_stdout
 from polyhead.errors import ConfigError
 
+if TYPE_CHECKING:
+    from polyhead.pipelines.generation import TextContinuation
+    from polyhead.pipelines.text_generator import TextGenerator
+
+Changes = Mapping[str, bool | int | float | None]
+
 
 def generate(
     model: Model,
-    prompt: str | None = Option(None, help="Text to continue (default: stdin)."),
+    start: str | None = Argument(None, metavar="[TEXT]", help="Text to continue (default: stdin)."),
+    prompt: str | None = Option(None, help="Text to continue, as an option."),
     max_tokens: int | None = Option(
         None, help="Number of tokens to generate (default: the run's)."
     ),
@@ -36,31 +48,42 @@ def generate(
     ),
     n: int = Option(1, "--n", help="Number of samples; sample i uses seed + i."),
     jsonl: JsonLines = False,
+    tokens: bool = Option(
+        False, "--tokens", help="With --jsonl: add every token with its probabilities."
+    ),
     encoding: Encoding = "utf-8",
     device: Device = "auto",
+    engine: Engine = "auto",
+    compute_type: ComputeType = "auto",
 ) -> None:
     r"""Continue a prompt, streaming the generated text.
 
-    polyhead generate runs/writer --prompt "오늘은" --max-tokens 100
+    polyhead generate runs/writer "오늘은" --max-tokens 100
     polyhead generate runs/writer --prompt "오늘은" --greedy --stop "\n"
     echo "오늘은" | polyhead generate runs/writer --temperature 0.7 --top-p 0.9 --n 3 --jsonl
+    polyhead generate runs/writer --prompt "오늘은" --seed 1 --jsonl --tokens
     """
     from polyhead.data.text_files import read_lines
-    from polyhead.pipelines.text_generator import TextGenerator
 
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     given = [f"--{name.replace('_', '-')}" for name, value in sampling.items() if value is not None]
     given += [f"--n {n}"] if n > 1 else []
-    if greedy and given:
-        message = f"{given[0]} is for sampling and cannot be combined with --greedy"
-        raise ConfigError(message, "conflicting_options")
+    conflicts = {
+        f"{next(iter(given), None)} is for sampling and cannot be combined with --greedy": greedy
+        and given,
+        "--prompt: a text was given as an argument too": None not in (start, prompt),
+        "--tokens: expected --jsonl too": tokens and not jsonl,
+    }
+    if messages := [message for message, is_given in conflicts.items() if is_given]:
+        raise ConfigError(messages[0], "conflicting_options")
+    prompt = start if prompt is None else prompt
     for name, value, least in (("n", n, 1), ("max-tokens", max_tokens, 1), ("top-k", top_k, 0)):
         if value is not None and value < least:
             raise ConfigError(f"--{name} {value}: expected at least {least}", "out_of_range")
-    stops = [check_text(text, "--stop").replace("\\n", "\n") for text in stop or ()]
-    if not all(stops):
-        raise ConfigError("--stop: expected at least one character", "out_of_range")
-    generator = TextGenerator.from_dir(model, device=device)
+    stops = _stops(stop or ())
+    is_sampled = False if greedy else bool(given) or None
+    changes = {"max_length": max_tokens, "n_best": 1, "beam": 1, "sample": is_sampled, **sampling}
+    generator = load_generator(model, changes, tokens, engine, compute_type, device)
     if prompt is None:
         text = "" if sys.stdin.isatty() else "\n".join(read_lines(Path("-"), encoding))
     else:
@@ -71,18 +94,74 @@ def generate(
             f"polyhead: the prompt has {n_tokens:,} tokens, but the model reads {context:,} at "
             "once; only the last of them are used"
         )
-    is_sampled = False if greedy else bool(given) or None
-    changes = {"max_length": max_tokens, "n_best": 1, "beam": 1, "sample": is_sampled, **sampling}
     options = generator.defaults.with_options(changes)
     with utf8_stdout() as out:
         for number in range(n):
+            if tokens:
+                from_torch = cast("TextGenerator", generator)
+                result = from_torch.generate_tokens(
+                    text, options=options, seed=seed + number, stop=stops
+                )
+                rows = [asdict(token) for token in result.tokens]
+                out.write(_json_line(text, result.text, seed + number, {"tokens": rows}))
+                continue
             pieces = generator.stream(text, options=options, seed=seed + number, stop=stops)
             if jsonl:
-                content = {"prompt": text, "text": "".join(pieces), "seed": seed + number}
-                out.write(json.dumps(content, ensure_ascii=False) + "\n")
+                out.write(_json_line(text, "".join(pieces), seed + number, {}))
                 continue
             out.write("\n" * bool(number) + text)
             for piece in pieces:
                 out.write(piece)
                 out.flush()
             out.write("\n")
+
+
+def load_generator(
+    model: Path, changes: Changes, tokens: bool, engine: str, compute_type: str, device: str
+) -> "TextContinuation":
+    """Return a generator with the named engine; auto: one that has the options.
+
+    Samples of a seed do not depend on what is installed: auto draws them with torch.
+
+    changes: options instead of the model's own. tokens: probabilities are wanted.
+    """
+    from polyhead.engines.ctranslate2_engine import cannot_sample, device_obstacle, missing
+    from polyhead.pipelines.fast_pipelines import (
+        GENERATORS,
+        FastGenerator,
+        check_engine,
+        fast_obstacle,
+    )
+
+    check_engine(engine)
+    reason = None
+    if engine != "torch":
+        reason = "--tokens needs torch" if tokens else None
+        reason = reason or device_obstacle(device) or fast_obstacle(model, GENERATORS)
+        if reason is None:
+            generator = FastGenerator(model, compute_type=compute_type)
+            options = generator.defaults.with_options(changes)
+            is_same = not options.sample or engine != "auto"
+            reason = cannot_sample(options) if is_same else None
+            if is_same and reason is None:
+                return generator
+        if engine != "auto":
+            raise ConfigError(f"--engine {engine}: {reason}", "unsupported_engine")
+    from polyhead.pipelines.text_generator import TextGenerator
+
+    loaded = TextGenerator.from_dir(model, device=device)
+    if engine != "torch" and reason is not None and missing() is None:
+        say(f"polyhead: decoding with torch instead of ctranslate2: {reason}")
+    return loaded
+
+
+def _stops(texts: Sequence[str]) -> list[str]:
+    stops = [check_text(text, "--stop").replace("\\n", "\n") for text in texts]
+    if not all(stops):
+        raise ConfigError("--stop: expected at least one character", "out_of_range")
+    return stops
+
+
+def _json_line(prompt: str, text: str, seed: int, more: Mapping[str, object]) -> str:
+    content = {"prompt": prompt, "text": text, "seed": seed, **more}
+    return json.dumps(content, ensure_ascii=False) + "\n"

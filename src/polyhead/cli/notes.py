@@ -41,7 +41,7 @@ def verify(
     explain: str | None = Option(None, help="Show one claim in detail.", metavar="ID"),
     html: Path | None = Option(None, help="Write a page with figures to this file."),
 ) -> None:
-    """Check every claim of the study notes by computing it, and show which are wrong.
+    """Check every claim of the study notes by computing it.
 
     Exits with 1 if the code of polyhead does not do what is true.
 
@@ -49,10 +49,11 @@ def verify(
     polyhead verify --explain C7
     polyhead verify --html report.html
     """
+    from polyhead.atomic_file import write_text
     from polyhead.cli.console import counting
     from polyhead.i18n import chosen_language
     from polyhead.notes.claims import select_claims
-    from polyhead.notes.report_page import write_page
+    from polyhead.notes.report_page import render
     from polyhead.notes.verification import claim_json
     from polyhead.notes.verification import explain as explain_claim
     from polyhead.notes.verification import verify as verify_claims
@@ -74,7 +75,7 @@ def verify(
     with counting("verifying", len(claims)) as advance:
         report = verify_claims(names, progress=lambda _: advance(1))
     if html is not None:
-        write_page(report.rows, html, language)
+        write_text(html, render(report.rows, language))
         say(f"{WORDS[language]['written']} {html}")
     if json_out:
         print(json.dumps(report.to_json(language), ensure_ascii=False, indent=2))
@@ -147,7 +148,9 @@ def row_grid(row: "ClaimRow", language: str, width: int) -> "Table":
     widths = (6, room - 2 * (room // 4), room // 4, room // 4, 15)
     styles = ("bold", None, "dim", None, STYLES[row.verdict])
     texts = (id, claim, shortened(expected), got, verdict)
-    grid = Table.grid(*(Column(width=width) for width in widths), padding=(0, 1))
+    # fold: Rich breaks lines of Korean one cell too late, and would cut the last letter
+    columns = (Column(width=width, overflow="fold") for width in widths)
+    grid = Table.grid(*columns, padding=(0, 1))
     grid.add_row(*(Text(text, style or "") for text, style in zip(texts, styles, strict=True)))
     return grid
 

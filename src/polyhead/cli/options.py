@@ -1,21 +1,64 @@
 """Arguments and options that several commands share."""
 
+import tomllib
+from collections.abc import Iterator, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 from typer import Argument, Option
 
+from polyhead.cli.streams import read_blocks
 from polyhead.errors import ConfigError
 
 if TYPE_CHECKING:
     from polyhead.pipelines.evaluation import Metric
 
-Model = Annotated[Path, Argument(help="Model or run directory.", metavar="MODEL")]
-Models = Annotated[list[Path], Argument(help="Model or run directory; several form an ensemble.")]
-RecipeName = Annotated[str, Argument(help="Recipe name or TOML file.")]
+
+def complete_dir(start: str) -> list[str]:
+    """Return the run and model directories that complete a word."""
+    folder = Path(start) if start.endswith("/") else Path(start).parent
+    places = [*folder.glob("*/"), *(Path("runs").glob("*/") if "/" not in start else ())]
+    names = [str(place) for place in places if is_model_dir(place) or place.name == "runs"]
+    return sorted(name for name in names if name.startswith(start.removeprefix("./")))
+
+
+def is_model_dir(place: Path) -> bool:
+    """Return whether a directory is a model or a run, by the names of its files."""
+    return (place / "config.json").is_file() or (place / "config.toml").is_file()
+
+
+def complete_recipe(start: str) -> list[str]:
+    """Return the recipes, or the settings such as train.epochs=, that complete a word."""
+    recipes = {
+        item.name.removesuffix(".toml"): item.read_text(encoding="utf-8")
+        for item in (resources.files("polyhead") / "recipes").iterdir()
+        if item.name.endswith(".toml")
+    }
+    from polyhead.config import setting_keys
+
+    tables = [tomllib.loads(text) for text in recipes.values()]
+    settings = {f"{key}=" for table in tables for key in setting_keys(table)}
+    return sorted(name for name in {*recipes, *settings} if name.startswith(start))
+
+
+Model = Annotated[
+    Path, Argument(help="Model or run directory.", metavar="MODEL", autocompletion=complete_dir)
+]
+Models = Annotated[
+    list[Path],
+    Argument(help="Model or run directory; several form an ensemble.", autocompletion=complete_dir),
+]
+RecipeName = Annotated[
+    str, Argument(help="Recipe name or TOML file.", autocompletion=complete_recipe)
+]
 Overrides = Annotated[
     list[str] | None,
-    Argument(help="Changed values, e.g. train.steps=500.", metavar="[KEY=VALUE]..."),
+    Argument(
+        help="Changed values, e.g. train.steps=500.",
+        metavar="[KEY=VALUE]...",
+        autocompletion=complete_recipe,
+    ),
 ]
 Files = Annotated[list[Path] | None, Option(help="Text, one sentence per line; repeatable.")]
 Pairs = Annotated[
@@ -28,6 +71,16 @@ PlainText = Annotated[
 Labelled = Annotated[
     list[Path] | None, Option(help="Table of texts and labels, formats as --pairs; repeatable.")
 ]
+SourceColumn = Annotated[
+    str | None, Option(help="Source column of --pairs: name, or number from 1.")
+]
+TargetColumn = Annotated[
+    str | None, Option(help="Target column of --pairs: name, or number from 1.")
+]
+TextColumn = Annotated[
+    str | None, Option(help="Text column of --data or --text: name, or number from 1.")
+]
+LabelColumn = Annotated[str | None, Option(help="Label column of --data: name, or number from 1.")]
 Images = Annotated[
     list[Path] | None,
     Option(help="Directory with one folder per class, tar of one, or idx file; repeatable."),
@@ -38,6 +91,12 @@ ImageSize = Annotated[
 Encoding = Annotated[str, Option(help="Input encoding, e.g. cp949.")]
 FileEncoding = Annotated[str | None, Option(help="Encoding of all files, e.g. cp949.")]
 Device = Annotated[str, Option(help="Where to compute: auto, cpu, cuda or mps.")]
+Engine = Annotated[
+    str, Option(help="auto: CTranslate2 if installed and able, else torch; torch; ctranslate2.")
+]
+ComputeType = Annotated[
+    str, Option(help="Numbers of CTranslate2: float32 (auto), int8 (faster, rounds), …")
+]
 Language = Annotated[
     str | None, Option(help="Output language: ko or en (default: the terminal's).")
 ]
@@ -63,6 +122,43 @@ def check_text(value: str, name: str) -> str:
             f"{name}: not UTF-8 text. Convert it, e.g. with iconv -f cp949 -t utf-8", "not_utf8"
         ) from None
     return value
+
+
+def split_inputs(arguments: Sequence[str]) -> tuple[list[Path], list[str | Path]]:
+    """Return models, and the texts and text files, of arguments that start with a model.
+
+    A text is empty or has a space or a letter beyond ASCII: a misspelt directory is none.
+    """
+    models, inputs = [Path(arguments[0])], list[str | Path]()
+    for argument in arguments[1:]:
+        place = Path(argument)
+        if argument and place.is_dir():
+            models.append(place)
+        elif argument == "-" or place.is_file():
+            inputs.append(place)
+        elif not argument or " " in argument or not argument.isascii():
+            inputs.append(check_text(argument, "text"))
+        else:
+            raise ConfigError(
+                f"{argument}: neither a model directory nor a text file. A text of one ASCII word "
+                f"is given on standard input: echo {argument} | polyhead …",
+                "not_found",
+            )
+    return models, inputs
+
+
+def read_inputs(
+    inputs: Sequence[str | Path], encoding: str, *, hint: str = "One text per line",
+    replace_bad_bytes: bool = False,
+) -> Iterator[list[str]]:  # fmt: skip
+    """Yield the lines of texts and files in blocks; without any, or for -, standard input."""
+    from polyhead.data.text_files import read_lines
+
+    for item in inputs or [Path("-")]:
+        if item == Path("-"):
+            yield from read_blocks(encoding, hint=hint, replace_bad_bytes=replace_bad_bytes)
+        else:
+            yield item.split("\n") if isinstance(item, str) else read_lines(item, encoding)
 
 
 def check_metric(name: str) -> "Metric":

@@ -4,11 +4,12 @@ from pathlib import Path
 
 from typer import Argument, Option
 
-from polyhead.cli.options import Device
+from polyhead.cli.options import ComputeType, Device, Engine
 from polyhead.cli.streams import say
-from polyhead.errors import MissingError
+from polyhead.errors import MissingError, install_command
 
 KEY_HELP = "Key that clients must send; required unless the address is local."
+ORIGIN_HELP = "Site whose pages may use the server, e.g. https://app.example; repeatable."
 HOST_HELP = "Extra allowed Host header, for a reverse proxy; repeatable."
 
 
@@ -19,9 +20,14 @@ def serve(
     api_key: str | None = Option(None, envvar="POLYHEAD_API_KEY", help=KEY_HELP),
     queue: int = Option(256, help="Number of queued sentences; further requests get 429."),
     deadline: float = Option(30.0, help="Seconds after which a waiting request gets 503."),
-    threads: int = Option(0, help="CPU threads for the model; 0 is all cores but one."),
+    threads: int = Option(
+        0, help="CPU threads for the model; 0 is all cores (torch: all but one)."
+    ),
     device: Device = "auto",
+    engine: Engine = "auto",
+    compute_type: ComputeType = "auto",
     allow_host: list[str] | None = Option(None, metavar="NAME", help=HOST_HELP),
+    allow_origin: list[str] | None = Option(None, metavar="ORIGIN", help=ORIGIN_HELP),
 ) -> None:
     """Serve models over HTTP, with a web page. Ctrl-C or SIGTERM stops the server.
 
@@ -29,6 +35,7 @@ def serve(
     polyhead serve runs/mine runs/writer runs/bert runs/photos --port 8080
     polyhead serve runs/mine --host 0.0.0.0 --api-key "$(cat key.txt)"
     polyhead serve runs/mine --allow-host translate.example
+    polyhead serve runs/mine --engine ctranslate2 --compute-type int8
 
     The page is http://127.0.0.1:8000/; requests are those of LibreTranslate:
 
@@ -38,16 +45,17 @@ def serve(
     try:
         from polyhead.server.process import serve as run_server
     except ModuleNotFoundError as error:
-        if error.name and error.name.startswith("polyhead"):
+        if error.name and error.name.startswith(("polyhead", "torch")):
             raise
         raise MissingError(
-            f"serving needs {error.name}: pip install 'polyhead[serve]'", "missing_package"
+            f"serving needs {error.name}: {install_command('serve')}", "missing_package"
         ) from None
     from polyhead.server.settings import Settings
 
     settings = Settings(
         host=host, port=port, api_key=api_key, queue=queue, deadline_seconds=deadline,
-        threads=threads, device=device,
+        threads=threads, device=device, engine=engine, compute_type=compute_type,
         allowed_hosts=tuple(name.lower() for name in allow_host or ()),
+        allowed_origins=tuple(origin.lower() for origin in allow_origin or ()),
     )  # fmt: skip
     run_server(models, settings, say)

@@ -1,6 +1,7 @@
 """Standard input, output and error as text."""
 
 import io
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -43,7 +44,7 @@ def read_blocks(
     ASCII have such bytes.
     """
     if sys.stdin.isatty():
-        say(f"{hint}; Ctrl-D ends.")
+        say(f"{hint}; {'Ctrl-Z and Enter' if os.name == 'nt' else 'Ctrl-D'} ends.")
         with suppress(EOFError):
             while True:
                 yield [input("> ")]

@@ -11,11 +11,16 @@ from polyhead.cli.options import (
     FileEncoding,
     Files,
     Images,
+    LabelColumn,
     Labelled,
     Overrides,
     Pairs,
     PlainText,
+    SourceColumn,
+    TargetColumn,
+    TextColumn,
     as_strings,
+    complete_recipe,
     split_recipe,
 )
 from polyhead.cli.streams import say
@@ -23,7 +28,11 @@ from polyhead.errors import ConfigError
 
 
 def train(
-    recipe: str | None = Argument(None, help="Recipe name (see `polyhead recipes`) or TOML file."),
+    recipe: str | None = Argument(
+        None,
+        help="Recipe name (see `polyhead recipes`) or TOML file.",
+        autocompletion=complete_recipe,
+    ),
     overrides: Overrides = None,
     run: Path | None = Option(None, help="Run directory (default: runs/RECIPE)."),
     source: Files = None,
@@ -36,10 +45,10 @@ def train(
     valid_text: PlainText = None,
     data: Labelled = None,
     valid_data: Labelled = None,
-    source_column: str | None = Option(None, help="Source column of --pairs: name, or number."),
-    target_column: str | None = Option(None, help="Target column of --pairs: name, or number."),
-    text_column: str | None = Option(None, help="Text column of --data: name, or number."),
-    label_column: str | None = Option(None, help="Label column of --data: name, or number."),
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
     languages: str | None = Option(None, help="Languages of source and target, such as ko-en."),
     images: Images = None,
     valid_images: Images = None,
@@ -73,7 +82,7 @@ def train(
     """
     from polyhead.cli.console import TrainingScreen
     from polyhead.models.registry import command_of
-    from polyhead.training.config import read_run
+    from polyhead.training.config import language_overrides, read_run
     from polyhead.training.trainer import train as train_run
 
     files = as_strings({
@@ -88,14 +97,7 @@ def train(
         "data.source_key": source_column, "data.target_key": target_column,
         "data.text_key": text_column, "data.label_key": label_column,
     }  # fmt: skip
-    if languages is not None:
-        source_language, _, target_language = languages.partition("-")
-        if not (source_language and target_language):
-            raise ConfigError(
-                f"--languages {languages}: expected two codes, such as ko-en", "invalid_languages"
-            )
-        options["data.source_language"] = source_language
-        options["data.target_language"] = target_language
+    changes += language_overrides(languages) if languages is not None else []
     changes += others + [
         f"{name}={json.dumps(str(value), ensure_ascii=False)}"
         for name, value in options.items()

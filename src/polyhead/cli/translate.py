@@ -1,36 +1,53 @@
 """`polyhead translate`: one output line per input line, in order."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, cast
 
-from typer import Option
+from typer import Argument, Option
 
 from polyhead.cli.options import (
     Beam,
+    ComputeType,
     Device,
     Encoding,
+    Engine,
     JsonLines,
     LengthPenalty,
-    Models,
     Temperature,
     TopK,
     TopP,
+    complete_dir,
+    read_inputs,
+    split_inputs,
 )
-from polyhead.cli.streams import read_blocks, say, utf8_stdout
+from polyhead.cli.streams import say, utf8_stdout
+from polyhead.errors import ConfigError
 
 if TYPE_CHECKING:
-    from polyhead.pipelines.translator import Translation
+    from polyhead.pipelines.translation import TextTranslator, Translation
+    from polyhead.pipelines.translator import Translator
 
+Changes = Mapping[str, bool | int | float | None]
 Links = list[list[tuple[int, int, float]]]  # of each output: source word, target word, weight
 
+JSON_FIELDS = ("text", "score", "log_p", "confidence")
 UNKNOWN_HELP = (
     "Replace unknown words by the translation, or a copy, of the most-attended source word."
 )
 
 
 def translate(
-    models: Models,
+    models: Annotated[
+        list[str],
+        Argument(
+            help="Model or run directory; several form an ensemble. Then a text in quotes, or text "
+            "files (default: standard input).",
+            metavar="MODEL... [TEXT|FILE]...",
+            autocompletion=complete_dir,
+        ),
+    ],
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     coverage: float | None = Option(
@@ -58,27 +75,43 @@ def translate(
     seed: int = Option(0, help="Random seed used with --sample."),
     encoding: Encoding = "utf-8",
     device: Device = "auto",
+    engine: Engine = "auto",
+    compute_type: ComputeType = "auto",
 ) -> None:
-    """Translate standard input line by line; the sentences of a line one by one.
+    """Translate a text, text files or standard input.
 
+    One line of output for every line of input; the sentences of a line are translated one by one.
+
+    polyhead translate runs/mine "내일 회의가 있어요."
     polyhead translate runs/mine < in.txt > out.txt
     polyhead translate runs/a runs/b --beam 5 --n-best 3 --scores < in.txt
     """
     from polyhead.cli.console import counting
-    from polyhead.pipelines.translator import Translator
-    from polyhead.viz.capture import alignment
 
-    translator = Translator.from_dir(*models, device=device)
-    if dictionary is not None:
-        translator = translator.with_dictionary(dictionary)
-    options = translator.defaults.with_options({
+    folders, inputs = split_inputs(models)
+    changes = {
         "beam": beam, "length_penalty": length_penalty, "sample": sample or None,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "n_best": n_best,
         "max_length": max_length, "coverage": coverage, "replace_unknown": replace_unknown or None,
         "split_sentences": False if no_split else None,
-    })  # fmt: skip
+    }  # fmt: skip
+    needs = {
+        "an ensemble needs torch": len(folders) > 1,
+        "--align needs torch": align,
+        "--dictionary needs torch": dictionary is not None,
+    }
+    reason = next((reason for reason, holds in needs.items() if holds), None)
+    translator = load_translator(folders, changes, reason, engine, compute_type, device)
+    options = translator.defaults.with_options(changes)
+    if not options.sample and (temperature, top_k, top_p) != (None, None, None):
+        raise ConfigError(
+            "--temperature, --top-k and --top-p have no effect without --sample", "no_effect"
+        )
+    if dictionary is not None:
+        translator = cast("Translator", translator).with_dictionary(dictionary)
     with utf8_stdout() as out:
-        for lines in read_blocks(encoding, hint="One sentence per line", replace_bad_bytes=True):
+        hint = "One sentence per line"
+        for lines in read_inputs(inputs, encoding, hint=hint, replace_bad_bytes=True):
             texts = translator.split_lines(lines, split_sentences=options.split_sentences)
             for number, parts in enumerate(texts, 1):
                 if any(part.is_cut for part in parts):
@@ -89,12 +122,50 @@ def translate(
             prefixes = [prefix] * len(lines) if prefix else None
             with counting("translating", sum(map(len, texts))) as progress:
                 translations = translator.translate_parts(
-                    texts, options=options, seed=seed, prefixes=prefixes, progress=progress
-                )
+                    texts, options=options, seed=seed, prefixes=prefixes,
+                    token_scores=jsonl or scores,
+                    progress=progress,
+                )  # fmt: skip
             for line, outputs in zip(lines, translations, strict=True):
-                links = alignment(translator, outputs) if align else None
+                links = word_links(translator, outputs) if align else None
                 out.write(as_text(line, outputs, links, scores=scores, jsonl=jsonl))
             out.flush()
+
+
+def word_links(translator: "TextTranslator", outputs: "list[Translation]") -> Links:
+    """Return the word links of every output; the translator is one of torch."""
+    from polyhead.viz.capture import alignment
+
+    return alignment(cast("Translator", translator), outputs)
+
+
+def load_translator(
+    folders: Sequence[Path], changes: Changes, reason: str | None, engine: str, compute_type: str,
+    device: str,
+) -> "TextTranslator":  # fmt: skip
+    """Return a translator with the named engine; auto: one that has the options.
+
+    changes: options instead of the model's own. reason: why the options need torch, if they do.
+    """
+    from polyhead.engines.ctranslate2_engine import device_obstacle, missing, unsupported
+    from polyhead.pipelines.fast_pipelines import FastTranslator, check_engine, fast_obstacle
+
+    check_engine(engine)
+    if engine != "torch":
+        reason = reason or device_obstacle(device) or fast_obstacle(folders[0])
+        if reason is None:
+            translator = FastTranslator(folders[0], compute_type=compute_type)
+            reason = unsupported(translator.defaults.with_options(changes))
+            if reason is None:
+                return translator
+        if engine != "auto":
+            raise ConfigError(f"--engine {engine}: {reason}", "unsupported_engine")
+    from polyhead.pipelines.translator import Translator
+
+    loaded = Translator.from_dir(*folders, device=device)
+    if engine != "torch" and missing() is None:
+        say(f"polyhead: decoding with torch instead of ctranslate2: {reason}")
+    return loaded
 
 
 def as_text(
@@ -103,8 +174,7 @@ def as_text(
     """Return the translations of a line: columns of a row each, or one JSON object."""
     if jsonl:
         objects: list[dict[str, object]] = [
-            {"text": output.text, "score": output.score, "log_p": output.log_p}
-            for output in outputs
+            {name: getattr(output, name) for name in JSON_FIELDS} for output in outputs
         ]
         for content, words in zip(objects, links or (), strict=False):
             names = ("source", "target", "weight")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyhead.compare.results import write_file
+from polyhead.compare.results import write_file, write_json
 from polyhead.config import from_dict
 from polyhead.data.config import DataConfig, make_missing
 from polyhead.data.holdout import MAX_SHARE_OF_PAIRS, held_out_count
@@ -22,6 +22,7 @@ from polyhead.data.parallel import Pairs, hold_out, read_pairs, read_references
 from polyhead.errors import ConfigError, DataError
 from polyhead.training.config import LISTS
 
+PLAN = "contest.json"  # empty until the data is written
 BESIDE = {"val": "test_2016_flickr", "valid": "test", "dev": "test"}  # by the name's first part
 TITLES = {"test": "the test", "valid": "validation"}
 SEEDS = {"test": 1, "valid": 2}  # of what is held out
@@ -60,6 +61,8 @@ def prepare(
         sets["valid"] = read_pairs(config, *valid, "data.valid")
     replaced = {"corpus", "encoding", "pairs", *(["valid_pairs"] if "valid" in sets else [])}
     new = {name: value for name, value in listed.items() if name not in replaced}
+    if not (plan := folder.parent / PLAN).exists():
+        write_json(plan, {})  # marks the directory as ours before anything else is written
     for name, pairs in sets.items():
         for side, lines in (("source", pairs.sources), ("target", pairs.targets)):
             path = folder / f"{name}.{side}"

@@ -7,6 +7,7 @@ style, by its hash, and nothing else.
 import html
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -97,7 +98,8 @@ def charts(table: ComparisonTable, language: str) -> dict[str, str]:
     share, loss = in_words("share", language), in_words("validation loss", language)
     ours, lines, colours = [], [], {}
     for number, row in enumerate(table.rows):
-        name, colour = title_of(row, language), number % COLOURS
+        name = title_of(row if row.members else replace(row, sizes=None), language)
+        colour = number % COLOURS
         colours[row.published] = colour
         quality = row.scores["greedy"][metric].mean
         ours.append(Series(name, [Point(row.training.flops_measured, quality)], colour))
@@ -132,23 +134,19 @@ def scatter(dots: Sequence[Series], x_name: str, y_name: str) -> str:
         if x > 0
     ]
     places = [dot.points[0].x for dot in logs] or [0.0]
-    ticks = powers(min(places) - 0.15, max(places) + 0.15)
-    return chart(logs, x_name, y_name, ticks, (min(places) - 0.15, max(places) + 0.15))
+    ends = min(places) - 0.15, max(places) + 0.15
+    return chart(logs, x_name, y_name, powers(*ends), ends)
 
 
 def powers(low: Length, high: Length) -> dict[Length, str]:
     """Return ticks at powers of ten; where there are few, with numbers between them."""
     ticks: dict[Length, str] = {}
     for factors in BETWEEN:
-        numbers = [
-            factor * 10.0**power
-            for power in range(math.floor(low), math.ceil(high) + 1)
-            for factor in factors
-        ]
         ticks = {
             math.log10(number): power_of_ten(number, 1).replace(".0e", "e")
-            for number in numbers
-            if low <= math.log10(number) <= high
+            for power in range(math.floor(low), math.ceil(high) + 1)
+            for factor in factors
+            if low <= math.log10(number := factor * 10.0**power) <= high
         }
         if len(ticks) >= 3:
             break

@@ -16,19 +16,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors
+from polyhead.atomic_file import os_errors_as_polyhead_errors
+from polyhead.checkpoint.atomic_dir import DRAFT
 from polyhead.compare.budget import Budget
-from polyhead.compare.corpus import CompareData, prepare
+from polyhead.compare.corpus import PLAN, CompareData, prepare
 from polyhead.compare.results import read_json, write_json
-from polyhead.compare.systems import HOME, Contest, System, select_systems, system_values
+from polyhead.compare.systems import HOME, Contest, Scale, System, select_systems, system_values
 from polyhead.config import read, set_by_path
+from polyhead.cost.breakdown import count_parameters, step_memory
+from polyhead.devices import memory_size
 from polyhead.errors import ConfigError
 from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.evaluation import Metric
-from polyhead.training.config import DEFAULT_RECIPE, LISTS, build, find_recipe
+from polyhead.training.config import DEFAULT_RECIPE, LISTS, OF_THE_FILES, build, find_recipe
 from polyhead.training.run_dir import fingerprint
 
-PLAN, BUDGETS = "contest.json", "budget.json"
+BUDGETS = "budget.json"
 OTHERS = {  # plural names of differences
     "files": "other files", "test files": "other test files", "data": "other data",
     "changes": "other overrides",
@@ -59,22 +62,17 @@ class CompareRequest:
     seeds: int = 1
     metric: Metric | None = None
     ensembles: tuple[str, ...] = ()
+    scale: Scale = "small"
 
 
 @dataclass(frozen=True)
 class ComparePlan:
-    """A checked comparison, ready to run.
-
-    base: the recipe, with the data of the comparison.
-    home: its data are those that the systems' recipes were made for.
-    changes: overrides of every system.
-    ensembles: the names and seeds of the members, by the ensemble's name.
-    """
+    """A checked comparison, ready to run; `ensembles` has names and seeds of their members."""
 
     request: CompareRequest
-    base: dict[str, Any]
-    home: bool
-    changes: tuple[str, ...]
+    base: dict[str, Any]  # the recipe, with the data of the comparison
+    home: bool  # its data are those that the systems' recipes were made for
+    changes: tuple[str, ...]  # overrides of every system
     test: CompareData
     systems: tuple[System, ...]
     metric: Metric
@@ -84,6 +82,12 @@ class ComparePlan:
     def folder(self) -> Path:
         """The comparison's directory."""
         return self.request.folder
+
+    def values(self, system: System) -> dict[str, Any]:
+        """Return the values of a system's run, without its steps."""
+        return system_values(
+            system, self.base, home=self.home, changes=self.changes, scale=self.request.scale
+        )
 
 
 def make_plan(request: CompareRequest) -> ComparePlan:
@@ -102,14 +106,19 @@ def make_plan(request: CompareRequest) -> ComparePlan:
     base = read_recipe(request.recipe or DEFAULT_RECIPE)
     home = not own and base.get("data") == read(find_recipe(HOME)).get("data")
     if own:
-        kept = {k: v for k, v in base.get("data", {}).items() if k not in (*LISTS, "corpus")}
+        dropped = (*LISTS, *OF_THE_FILES)
+        kept = {k: v for k, v in base.get("data", {}).items() if k not in dropped}
         base["data"] = kept | {name: list(paths) for name, paths in request.files.items() if paths}
+    base.get("data", {}).pop("adapt", None)  # all systems have the same settings
     changes = apply_data_overrides(base, request.changes)
     for system in systems:
         try:
-            build(system_values(system, base, home=home, changes=changes))
+            values = system_values(system, base, home=home, changes=changes, scale=request.scale)
+            run = build(values)
+            if request.scale == "paper":
+                check_training_memory(run.family, run.model)
         except ConfigError as error:
-            if not str(error).startswith(("model.", "train.")):
+            if not str(error).startswith(("model", "train.")):
                 raise
             raise ConfigError(f"{system.name}: {error}", error.code) from None
     check_directory(request.folder)
@@ -119,6 +128,19 @@ def make_plan(request: CompareRequest) -> ComparePlan:
     plan = ComparePlan(request, base, home, changes, test, systems, metric, ensembles)
     check_same_plan(plan)
     return plan
+
+
+def check_training_memory(family: str, config: Any) -> None:
+    """Refuse a model whose weights, gradients and moments do not fit into the memory."""
+    n_parameters = sum(count_parameters(family, config).values())
+    weights = step_memory(n_parameters, None, 0, 0)
+    needed, memory = weights.parameters + weights.gradients + weights.moments, memory_size()
+    if memory is not None and needed > memory:
+        raise ConfigError(
+            f"model: {n_parameters:,} parameters need {needed / 2**30:,.0f} GB to be trained, more "
+            f"than this machine's {memory / 2**30:,.0f}. Leave it out of --systems.",
+            "out_of_memory",
+        )
 
 
 def read_recipe(name: str) -> dict[str, Any]:
@@ -170,26 +192,20 @@ def read_ensembles(
     """Parse --ensemble: `seeds`, or names of compared systems, joined by +."""
     ensembles = {}
     if SEEDS in request.ensembles:
-        if request.seeds < 2:
-            raise ConfigError(
-                "--ensemble seeds: needs several seeds, e.g. --seeds 3", "invalid_ensemble"
-            )
         seeds = range(1, request.seeds + 1)
         ensembles = {name: [(name, seed) for seed in seeds] for name in systems}
     for given in request.ensembles:
-        members = given.split("+")
+        members, problem = given.split("+"), ""
         if len(set(members)) < len(members):
-            raise ConfigError(
-                f"--ensemble {given} lists the same system twice. For several seeds of it write "
-                "--seeds 3 --ensemble seeds.",
-                "invalid_ensemble",
-            )
-        if given != SEEDS and (len(members) < 2 or set(members) - set(systems)):
-            raise ConfigError(
-                f"--ensemble {given}: expected seeds, or at least two compared systems joined "
-                f"by +, such as {'+'.join(systems[:2])}",
-                "invalid_ensemble",
-            )
+            problem = " lists the same system twice. For several seeds of it write --seeds 3 "
+            problem += "--ensemble seeds."
+        elif given == SEEDS and request.seeds < 2:
+            problem = ": needs several seeds, e.g. --seeds 3"
+        elif given != SEEDS and (len(members) < 2 or set(members) - set(systems)):
+            problem = ": expected seeds, or at least two compared systems joined by +, such as "
+            problem += "+".join(systems[:2])
+        if problem:
+            raise ConfigError(f"--ensemble {given}{problem}", "invalid_ensemble")
         if given != SEEDS:
             ensembles[given] = [(name, 1) for name in members]
     return ensembles
@@ -200,16 +216,17 @@ def check_directory(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file. Choose another --run.", "not_a_comparison")
     has_plan = (folder / PLAN).is_file()
-    if folder.is_dir() and any(folder.iterdir()) and not has_plan:
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if not has_plan and not all(DRAFT.fullmatch(name) for name in names):
         raise ConfigError(
             f"{folder} is not a comparison's directory. Choose another --run.", "not_a_comparison"
         )
     if has_plan and not (folder / BUDGETS).exists():
         with os_errors_as_polyhead_errors(folder):
-            (folder / PLAN).unlink()
             for name in ("data", "tokenizer"):
                 if (folder / name).is_dir():
                     shutil.rmtree(folder / name)
+            (folder / PLAN).unlink()  # last: without it the directory would not be ours
 
 
 def check_same_plan(plan: ComparePlan) -> None:
@@ -229,11 +246,15 @@ def check_same_plan(plan: ComparePlan) -> None:
         "metric": plan.metric,
         "test set": fingerprint([*plan.test.sources, *plan.test.references]),
     }
+    if request.scale != "small":  # not written by earlier versions
+        now["scale"] = request.scale
     path = plan.folder / PLAN
-    if not path.exists():
+    if not path.exists() or not read_json(path, dict):
         write_json(path, now)
     before = read_json(path, dict)
-    for name, value in json.loads(json.dumps(now)).items():
+    written = json.loads(json.dumps(now))
+    for name in {**before, **written}:
+        value = written.get(name)
         if before.get(name) != value:
             shown = ""
             if name not in ("data", "test set"):

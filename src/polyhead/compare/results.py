@@ -6,13 +6,14 @@ table.json                a `ComparisonTable`
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors, write_text
+from polyhead.atomic_file import os_errors_as_polyhead_errors, write_text
+from polyhead.compare.configuration import Deviation, ModelSizes
 from polyhead.cost.published import PublishedSystem
 from polyhead.errors import ConfigError
 from polyhead.metrics.bleu import Score
@@ -121,6 +122,9 @@ class TableRow:
     experts: ExpertBalance | None = None
     members: list[str] | None = None
     names: list[str] | None = None
+    sizes: ModelSizes | None = None
+    preset: str | None = None  # the paper's configuration
+    deviations: list[Deviation] = field(default_factory=list)  # options that differ from it
 
 
 @dataclass(frozen=True)

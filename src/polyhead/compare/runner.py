@@ -6,7 +6,7 @@ Finished systems are not trained again; an interrupted training is resumed exact
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +23,17 @@ from polyhead.compare.results import (
     write_file,
     write_json,
 )
-from polyhead.compare.scoring import (
-    flops_per_token,
-    measured_flops_per_token,
-    score_ensemble,
-    score_system,
-)
-from polyhead.compare.systems import System, system_values
+from polyhead.compare.scoring import flops_per_step, score_ensemble, score_system
+from polyhead.compare.systems import System
 from polyhead.compare.table import markdown, summarize
 from polyhead.config import from_dict, set_by_path
-from polyhead.data.batches.translation import Pair, TranslationBatches
+from polyhead.data.batches.translation import Pair
 from polyhead.data.config import DataConfig
 from polyhead.data.parallel import load_parallel
 from polyhead.errors import DataError, Diverged
-from polyhead.pipelines.translator import Translator
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import TokenizerPair, save_tokenizers
-from polyhead.training.config import RunConfig, build
+from polyhead.training.config import build
 from polyhead.training.run_dir import TOKENIZER, fingerprint
 from polyhead.training.run_log import ProgressReporter, RunLog
 from polyhead.training.tasks.base import load_or_train_tokenizers
@@ -115,9 +109,10 @@ def run_systems(
         position = f"[{number}/{len(entries)}]"
         named_seed = f", seed {seed}" if len(seeds) > 1 else ""
         left = time_left(plan, sum(not path.exists() for path in paths[number - 1 :]))
-        reporter.stage(f"{position} {system.title}{named_seed}{left}")
+        title = system.title_at(plan.request.scale)
+        reporter.stage(f"{position} {title}{named_seed}{left}")
         folders = train_system(plan, shared, system, seed, reporter)
-        reporter.stage(f"{position} evaluating {system.title}")
+        reporter.stage(f"{position} evaluating {title}")
         with counting("evaluating", len(DECODINGS) * len(plan.test.sources)) as progress:
             write_json(path, score_system(plan, shared.pairs, system, seed, folders, progress))
     return [read_json(path, SystemResult) for path in paths]
@@ -182,7 +177,7 @@ def train_system(
     stages = [f"-stage-{number}" for number in range(1, len(system.stages))]
     folders = [plan.folder / "runs" / f"{system.name}-{seed}{stage}" for stage in (*stages, "")]
     for number, folder in enumerate(folders):
-        values = system_values(system, plan.base, home=plan.home, changes=plan.changes)
+        values = plan.values(system)
         for change in system.stages[number].changes:
             set_by_path(values, change)
         values["train"]["seed"] = seed
@@ -234,7 +229,7 @@ def steps_within_budget(
             reporter.stage(f"timing {values['description']}")
             cost = seconds_per_step(plan, shared, values)
         else:
-            cost = flops_per_step(build(values), shared)
+            cost = flops_per_step(build(values), shared.tokenizers, shared.pairs)
         steps = budget.n_steps(system.stages[stage].share, cost)
         known[key] = {f"{budget.unit}_per_step": cost, "steps": steps}
         write_json(path, known)
@@ -252,21 +247,3 @@ def seconds_per_step(plan: ComparePlan, shared: SharedData, values: dict[str, An
     timing = train_run(probe, folder, shared, ProgressReporter())
     shutil.rmtree(folder)
     return timing.seconds_per_step
-
-
-def flops_per_step(run: RunConfig, shared: SharedData) -> float:
-    """Return the FLOPs of a step: the tokens of an average batch, times FLOPs per token.
-
-    Training by reward is measured on the model that it is initialized from.
-    """
-    vocab = shared.tokenizers
-    sizes = {"source_vocab": len(vocab.source), "target_vocab": len(vocab.target)}
-    run = replace(run, model=replace(run.model, **sizes))
-    batches = TranslationBatches(lambda _: shared.pairs, run.train.max_tokens, run.train.seed)
-    n_tokens = sum(len(source) + len(target) for source, target in shared.pairs)
-    if run.train.reward.samples and run.train.init is not None:
-        model = Translator.from_dir(run.train.init).model
-        per_token = measured_flops_per_token(model, run, shared.pairs)
-    else:
-        per_token = flops_per_token(run, shared.pairs)
-    return per_token * n_tokens / batches.n_batches(0) * run.train.accumulate

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyhead.checkpoint.atomic_dir import follow
 from polyhead.checkpoint.train_state import read_progress
 from polyhead.compare.budget import TimingReporter
 from polyhead.compare.plan import ComparePlan
@@ -31,7 +32,7 @@ from polyhead.compare.results import (
 from polyhead.compare.systems import System
 from polyhead.cost.counter import count_flops
 from polyhead.data.batches.translation import Pair, TranslationBatch, TranslationBatches, collate
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.layers.attention_hooks import has_cross_attention
 from polyhead.metrics.bleu import SAMPLES, Score, score
 from polyhead.metrics.error_rates import error_rates
@@ -39,6 +40,7 @@ from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.evaluation import Metric
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import EOS, PAD, UNK
+from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig, build
 from polyhead.training.losses import Objective, TranslationLoss
 from polyhead.training.run_log import METRICS
@@ -195,7 +197,7 @@ def total_cost(costs: Iterable[TrainingCost]) -> TrainingCost:
 
 def training_cost(folder: Path, pairs: Sequence[Pair]) -> TrainingCost:
     """Return steps, tokens, time and FLOPs of one run."""
-    progress = read_progress(folder / "last")["progress"]
+    progress = read_progress(follow(folder / "last"))["progress"]
     translator = Translator.from_dir(folder)
     run = build(translator.saved.about["run"])
     timing = read_json(folder / "time.json", dict)
@@ -208,6 +210,23 @@ def training_cost(folder: Path, pairs: Sequence[Pair]) -> TrainingCost:
         flops=flops_per_token(run, pairs) * tokens,
         flops_measured=measured_flops_per_token(translator.model, run, pairs) * tokens,
     )
+
+
+def flops_per_step(run: RunConfig, vocab: TokenizerPair, pairs: Sequence[Pair]) -> float:
+    """Return the FLOPs of a step: the tokens of an average batch, times FLOPs per token.
+
+    Training by reward is measured on the model that it is initialized from.
+    """
+    sizes = {"source_vocab": len(vocab.source), "target_vocab": len(vocab.target)}
+    run = replace(run, model=replace(run.model, **sizes))
+    batches = TranslationBatches(lambda _: pairs, run.train.max_tokens, run.train.seed)
+    n_tokens = sum(len(source) + len(target) for source, target in pairs)
+    if run.train.reward.samples and run.train.init is not None:
+        model = Translator.from_dir(run.train.init).model
+        per_token = measured_flops_per_token(model, run, pairs)
+    else:
+        per_token = flops_per_token(run, pairs)
+    return per_token * n_tokens / batches.n_batches(0) * run.train.accumulate
 
 
 def flops_per_token(run: RunConfig, pairs: Sequence[Pair]) -> float:

@@ -4,15 +4,17 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
-from polyhead.config import from_dict, read, set_by_path, suggest
+from polyhead.config import from_dict, plain, read, set_by_path, suggest
 from polyhead.errors import ConfigError
-from polyhead.models.registry import FAMILIES
+from polyhead.models.registry import FAMILIES, find_config, vocab_fields
 from polyhead.training.config import DEFAULT_FAMILY, find_recipe
 
 HOME = "multi30k-de-en"  # the recipe whose data the systems' recipes were made for
+LENGTHS = ("epochs", "steps")  # replaced by the budget
 CARRIED = ("optimizer", "schedule", "clip_norm", "smoothing", "accumulate")  # to other data
+Scale = Literal["small", "paper"]  # the recipes' sizes, or the published ones
 OF_DATA = ("bleu_sentences", "device", "bf16", "workers", "max_tokens")
 
 
@@ -31,11 +33,18 @@ class System:
     name: str
     title: str
     paper: str = ""
+    paper_title: str = ""
+    paper_recipe: str = ""
+    preset: str | None = None
     recipe: str = ""
     changes: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = (Stage(),)
     published: str | None = None
     bar: float | None = None
+
+    def title_at(self, scale: "Scale") -> str:
+        """Return the title; systems of published size may have the paper's."""
+        return self.paper_title or self.title if scale == "paper" else self.title
 
 
 @dataclass(frozen=True)
@@ -64,27 +73,43 @@ def select_systems(contest: Contest, names: Sequence[str]) -> tuple[System, ...]
 
 
 def system_values(
-    system: System, base: Mapping[str, Any], *, home: bool, changes: Iterable[str] = ()
+    system: System,
+    base: Mapping[str, Any],
+    *,
+    home: bool,
+    changes: Iterable[str] = (),
+    scale: Scale = "small",
 ) -> dict[str, Any]:
     """Return the values of a run: the system's model and training, the base's data and tokenizer.
 
     home: the base has the data that the system's recipe was made for; otherwise batches are as
         large as in the base.
+    scale: "paper" replaces the recipe's model by the published one, and its training settings by
+        the paper's where they are known.
     """
-    own = read(find_recipe(f"{HOME}-{system.recipe}" if system.recipe else HOME))
+    name, own_changes = f"{HOME}-{system.recipe}" if system.recipe else HOME, system.changes
+    if scale == "paper":
+        name, own_changes = system.paper_recipe or name, ()
+    own = read(find_recipe(name))
     train = own["train"]
+    if scale == "paper" and system.preset is not None:
+        family, config = find_config(system.preset)
+        of_tokenizer = (*vocab_fields(config), "pad")
+        sizes = {k: v for k, v in plain(config).items() if k not in of_tokenizer}
+        own["model"] = {"family": family, **sizes}
     if not home:
         given = {name: base["train"][name] for name in OF_DATA if name in base.get("train", {})}
         train = {name: train[name] for name in (*CARRIED, "max_tokens") if name in train} | given
+    title = system.title_at(scale)
     values: dict[str, Any] = {
-        "description": f"{system.title} ({system.paper})" if system.paper else system.title,
+        "description": f"{title} ({system.paper})" if system.paper else title,
         "data": dict(base.get("data", {})),
         "text": dict(base.get("text", {})),
         "model": own["model"],
-        "train": {name: value for name, value in train.items() if name != "epochs"},
+        "train": {name: value for name, value in train.items() if name not in LENGTHS},
         "decode": dict(base.get("decode", {})),
     }
-    for change in (*system.changes, *changes):
+    for change in (*own_changes, *changes):
         set_by_path(values, change)
     model = values["model"]
     if not values["text"].get("joint", True) and "tie" not in model:

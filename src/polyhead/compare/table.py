@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from statistics import mean, median
 
+from polyhead.compare.configuration import Deviation, ModelSizes, deviations, sizes_of
 from polyhead.compare.plan import ComparePlan
 from polyhead.compare.results import (
     DECODINGS,
@@ -26,13 +27,15 @@ from polyhead.compare.results import (
     write_json,
 )
 from polyhead.compare.systems import System
-from polyhead.config import from_dict
+from polyhead.config import from_dict, read
 from polyhead.cost.published import TABLE_2, table_2
 from polyhead.data.text_files import read_lines
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.i18n import Words
 from polyhead.metrics.bleu import compare
 from polyhead.metrics.error_rates import compare_errors
+from polyhead.training.config import build
+from polyhead.training.run_dir import CONFIG
 
 BETTER = {"bleu": max, "wer": min}
 HEADLINE = {"bleu": "BLEU lower-cased", "wer": "WER"}
@@ -58,15 +61,18 @@ def summarize(
     p_values = significance(plan, [*results, *ensembles])
     systems = {system.name: system for system in plan.systems}
     rows = [
-        make_row(system, [r for r in results if r.system == system.name], p_values)
+        make_row(plan, system, own, p_values)
         for system in plan.systems
+        if (own := [result for result in results if result.system == system.name])
     ]
     for ensemble in ensembles:
         members = [systems[name] for name in ensemble.system.split("+")]
         key = f"{members[0].published} ensemble"  # of seeds: the paper has some of them
         published = key if key in TABLE_2 and len(members) == 1 else None
-        row = make_row(System(ensemble.system, "", published=published), [ensemble], p_values)
-        row = replace(row, members=ensemble.members, names=[member.title for member in members])
+        together = System(ensemble.system, "", published=published)
+        names = [member.title_at(plan.request.scale) for member in members]
+        row = make_row(plan, together, [ensemble], p_values)
+        row = replace(row, members=ensemble.members, names=names)
         rows.append(replace(row, title=title_of(row, "en")))
     request, first = plan.request, results[0]
     search = from_dict(DecodeConfig, plan.base.get("decode", {}), "decode.")
@@ -90,10 +96,15 @@ def summarize(
 
 
 def make_row(
-    system: System, results: Sequence[SystemResult], p_values: dict[str, float]
+    plan: ComparePlan, system: System, results: Sequence[SystemResult], p_values: dict[str, float]
 ) -> TableRow:
-    """Return the row of one system: means over its seeds, smallest and largest score."""
-    first = results[0]
+    """Return the row of one system: means over its seeds, smallest and largest score.
+
+    With a preset also the sizes of its run, and the deviations from the paper's.
+    """
+    first, run = results[0], None
+    if system.preset is not None:
+        run = build(read(plan.folder / "runs" / first.key / CONFIG), any_size=True)
     scores: dict[str, dict[str, ScoreRange]] = {}
     for decoding, named in first.scores.items():
         values = {name: [r.scores[decoding][name].value for r in results] for name in named}
@@ -111,7 +122,7 @@ def make_row(
     }
     return TableRow(
         system=system.name,
-        title=system.title,
+        title=system.title_at(plan.request.scale),
         paper=system.paper,
         published=system.published,
         bar=system.bar,
@@ -126,6 +137,9 @@ def make_row(
         experts=ExpertBalance(mean(b.used for b in balances), max(b.most for b in balances))
         if balances
         else None,
+        sizes=None if run is None else sizes_of(run.model),
+        preset=system.preset,
+        deviations=[] if run is None else deviations(system, run),
     )
 
 
@@ -162,11 +176,30 @@ def best_row(table: ComparisonTable) -> TableRow:
 
 
 def title_of(row: TableRow, language: str) -> str:
-    """Return the title of a row; that of an ensemble names its members."""
+    """Return the title of a row with its sizes; that of an ensemble names its members."""
     if row.members is None or row.names is None:
-        return in_words(row.title, language)
+        return sized_title(row.title, row.sizes, language)
     names = " + ".join(in_words(name, language) for name in row.names)
     return in_words("ensemble", language).format(names=names, n=len(row.members))
+
+
+def sized_title(title: str, sizes: ModelSizes | None, language: str) -> str:
+    """Return a title and sizes: `Transformer, 3 layers of 256, pre-norm`."""
+    parts = [in_words(title, language)]
+    if sizes is not None:
+        key = "layer" if sizes.layers == (1,) else "layers"
+        layers = " + ".join(map(str, sizes.layers))
+        parts.append(in_words(key, language).format(layers=layers, width=sizes.width))
+        if sizes.norm == "pre":
+            parts.append("pre-norm")
+        if sizes.experts:
+            parts.append(in_words("experts", language).format(n=sizes.experts))
+    return ", ".join(parts)
+
+
+def listed(items: Sequence[Deviation]) -> str:
+    """Return deviations as text, the paper's values in brackets."""
+    return ", ".join(f"{item.name} {item.value} ({item.published})" for item in items)
 
 
 def score_in_words(name: str, language: str) -> str:
@@ -294,6 +327,7 @@ def notes(table: ComparisonTable, language: str) -> list[str]:
         "note coverage": bool(table.coverage),
         "note unknown": table.replace_unknown,
         "note paper": bool(table.paper),
+        "note training": any(row.deviations for row in table.rows),
         "note tutorial": _has_bars(table),
     }
     baseline = title_of(baselines[0], language) if baselines else table.baseline
@@ -303,13 +337,17 @@ def notes(table: ComparisonTable, language: str) -> list[str]:
         for key, is_shown in shown.items()
         if is_shown
     ]
-    for row in table.rows:
+    titled = [(title_of(row, language), row) for row in table.rows]
+    for title, row in titled:
         if row.experts:
-            used, most = f"{100 * row.experts.used:.3g}", f"{100 * row.experts.most:.3g}"
-            title = title_of(row, language)
-            texts.append(
-                in_words("note experts", language).format(system=title, used=used, most=most)
-            )
+            shares = {name: f"{100 * share:.3g}" for name, share in vars(row.experts).items()}
+            texts.append(in_words("note experts", language).format(system=title, **shares))
+    differing = in_words("note deviations", language)
+    texts += [
+        differing.format(system=title, preset=row.preset, list=listed(row.deviations))
+        for title, row in titled
+        if row.deviations
+    ]
     signatures = "; ".join(f"`{signature}`" for signature in table.signatures)
     return [*warnings(table, language), *texts, f"{in_words('signatures', language)}: {signatures}"]
 
@@ -320,3 +358,9 @@ def warnings(table: ComparisonTable, language: str) -> list[str]:
     if steps >= FEW_STEPS:
         return []
     return [in_words("note few", language).format(steps=f"{steps:,.0f}")]
+
+
+def remarks(table: ComparisonTable, language: str) -> list[str]:
+    """Return what a terminal shows below the table."""
+    deviating = any(row.deviations for row in table.rows)
+    return [*warnings(table, language), *([in_words("note sizes", language)] if deviating else [])]

@@ -2,50 +2,61 @@
 
 A row has the names of an architecture and of our family, and functions for its configuration,
 weights and special ids. Import finds its row by config.json, or by a name of a tensor (`mark`);
-export takes the first row of the model's family that can be written and `suits` its configuration.
+export takes the first row of the model's family that can be written and `suits` its configuration
+(`exporter.py`).
 ELECTRA is two models there: the halves of one row (`PAIR`).
 
 A conversion is tried on shapes first (`check_fits`), so that no memory is taken for a model that
 cannot be what its configuration says.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from polyhead.convert import gpt2, hf_bert, hf_electra, hf_vit, marian
+from polyhead.config import from_dict, plain
+from polyhead.convert import esm, gpt2, gpt_neox, hf_bert, hf_electra, hf_vit, marian, timm_vit
 from polyhead.convert import special_ids as ids
 from polyhead.convert.hf_bert import classifier_from_hf, classifier_to_hf, with_new_head
 from polyhead.convert.hf_electra import half_from_hf, half_to_hf
-from polyhead.convert.pixels import PIXELS
-from polyhead.convert.reader import CONFIG, GENERATOR, ForeignCheckpoint
+from polyhead.convert.reader import GENERATOR, ForeignCheckpoint
 from polyhead.convert.special_ids import SpecialIds
-from polyhead.convert.timm_vit import TIMM, config_from_timm, config_to_timm, is_timm
-from polyhead.convert.weight_names import Weights, require_fit
-from polyhead.errors import CheckpointError
+from polyhead.convert.timm_vit import TIMM, config_from_timm, is_timm
+from polyhead.convert.weight_names import (
+    Weights,
+    flag,
+    lost_dropouts,
+    require_fit,
+    shown,
+    whole,
+    with_new_output,
+)
+from polyhead.decoding.options import DecodeConfig
+from polyhead.errors import CheckpointError, ConfigError
 from polyhead.models.registry import FAMILIES
 from polyhead.models.text_classifier import ClassifierConfig
 from polyhead.models.transformer import TransformerConfig
 from polyhead.tokenizers.huggingface import EngineKind
 
-GENERATION = "generation_config.json"
-OURS = SpecialIds(pad=0, bos=1, eos=2, unk=3)  # ids of a model that was not imported
 MAX_LAYERS = 1000
+NEW_LAYER = ("its last layer is new (zeros): fine-tune it",)
 State = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A foreign architecture and our family; functions that write are None if it is only read.
+    """A foreign architecture and our family; `weights_to` is None if it is only read.
 
     mark: start of a tensor's name that, of this model_type, only this architecture's files have.
     config_from: our configuration from the contents of config.json (timm: and the shapes).
-    weights_from: our weights from theirs and our configuration.
+    prepare: their weights as those of the plain model, from a variant that config.json names.
+    weights_from: our weights from these and our configuration.
     config_to, weights_to: the inverse; what theirs cannot express is refused.
+    variants: names of values in config.json that `prepare` reads, and functions that check them.
     suits: True for configurations of our family that this row should write.
     special_ids: of the contents of config.json and the tokenizer's files.
     tokenizer: the kind of tokenizer, None if there is none.
@@ -59,27 +70,51 @@ class Architecture:
     mark: str
     config_from: Callable[..., Any]
     weights_from: Callable[[State, Any], Weights]
-    config_to: Callable[[Any], dict[str, Any]] | None = None
+    config_to: Callable[[Any], dict[str, Any]]
     weights_to: Callable[[State, Any], Weights] | None = None
     suits: Callable[[Any], bool] = lambda _: True
     special_ids: Callable[[Mapping[str, Any], ids.Files], SpecialIds | None] = ids.bert_ids
     tokenizer: EngineKind | None = "fast"
-    generation: Callable[[SpecialIds], dict[str, Any]] | None = None
+    generation: Callable[[SpecialIds, Any, DecodeConfig], dict[str, Any]] | None = None
     pixels: Callable[[Any], dict[str, Any]] | None = None
     library: str = "hf"
     notes: tuple[str, ...] = ()
+    prepare: Callable[[State, Mapping[str, Any]], Weights] = lambda state, _: dict(state)
+    variants: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = field(default_factory=dict)
 
 
 GPT2 = Architecture(
     "GPT2LMHeadModel", "gpt2", "gpt", "transformer.h.",
     gpt2.config_from_hf, lambda state, config: gpt2.WEIGHTS.to_ours(state, tie=config.tie),
     gpt2.config_to_hf, lambda weights, _: gpt2.WEIGHTS.to_theirs(weights),
+    suits=lambda config: config.positions != "rotary",
     special_ids=ids.gpt2_ids, generation=gpt2.generation,
+)  # fmt: skip
+GPT_NEOX = Architecture(
+    "GPTNeoXForCausalLM", "gpt_neox", "gpt", "gpt_neox.",
+    gpt_neox.config_from_hf, gpt_neox.from_hf, gpt_neox.config_to_hf, gpt_neox.to_hf,
+    special_ids=ids.gpt2_ids, generation=gpt2.generation,
+    prepare=gpt_neox.with_biases, variants={"attention_bias": flag},
 )  # fmt: skip
 BERT = Architecture(
     "BertForMaskedLM", "bert", "bert", "cls.predictions.",
     hf_bert.config_from_hf, hf_bert.from_hf, hf_bert.config_to_hf, hf_bert.to_hf,
-    suits=lambda config: config.embedding_width == config.stack.d_model,
+    suits=lambda config: (
+        config.stack.norm == "post" and config.embedding_width == config.stack.d_model
+    ),
+)  # fmt: skip
+ESM = Architecture(
+    "EsmForMaskedLM", "esm", "bert", "lm_head.",
+    esm.config_from_hf, esm.from_hf, esm.config_to_hf, esm.to_hf,
+    suits=lambda config: config.stack.norm == "pre",
+)  # fmt: skip
+ESM_CLASSIFIER = Architecture(
+    "EsmForSequenceClassification", "esm", "classifier", "classifier.",
+    esm.classifier_from_hf,
+    lambda state, config: esm.from_hf(state, config.encoder, classifies=True),
+    esm.classifier_to_hf,
+    lambda weights, config: esm.to_hf(weights, config.encoder, classifies=True),
+    suits=lambda config: config.encoder.stack.norm == "pre",
 )  # fmt: skip
 BERT_CLASSIFIER = Architecture(
     "BertForSequenceClassification", "bert", "classifier", "classifier.",
@@ -87,7 +122,7 @@ BERT_CLASSIFIER = Architecture(
     lambda state, _: hf_bert.CLASSIFIER.to_ours(state),
     lambda config: classifier_to_hf(config, hf_bert.config_to_hf(config.encoder)),
     lambda weights, _: hf_bert.CLASSIFIER.to_theirs(weights),
-    suits=lambda config: config.head == "bert",
+    suits=lambda config: config.head == "bert" and config.encoder.stack.norm == "post",
 )  # fmt: skip
 BERT_ENCODER = Architecture(
     "BertModel", "bert", "classifier", "encoder.",
@@ -95,21 +130,14 @@ BERT_ENCODER = Architecture(
         values, "bert", hf_bert.config_from_hf(values), has_labels=False
     ),
     lambda state, config: with_new_head(hf_bert.CLASSIFIER.to_ours(state), config),
-    notes=("its last layer is new (zeros): fine-tune it",),
+    BERT_CLASSIFIER.config_to,
+    notes=NEW_LAYER,
 )  # fmt: skip
 ELECTRA_GENERATOR = Architecture(
     "ElectraForMaskedLM", "electra", "bert", "generator_predictions.",
-    half_from_hf, lambda state, config: hf_electra.MASKED_LM.to_ours(state, tie=config.tie),
-    half_to_hf, lambda weights, _: hf_electra.MASKED_LM.to_theirs(weights),
-)  # fmt: skip
-ELECTRA_ENCODER = Architecture(
-    "ElectraForPreTraining", "electra", "classifier", "discriminator_predictions.",
-    lambda values: classifier_from_hf(values, "electra", half_from_hf(values), has_labels=False),
-    lambda state, config: with_new_head(hf_electra.CLASSIFIER.to_ours(state), config),
-    notes=(
-        "the discriminator's encoder alone: its head is new, fine-tune it (to keep both halves, "
-        "add --generator)",
-    ),
+    hf_electra.generator_from_hf,
+    lambda state, config: hf_electra.MASKED_LM.to_ours(state, tie=config.tie),
+    hf_electra.generator_to_hf, lambda weights, _: hf_electra.MASKED_LM.to_theirs(weights),
 )  # fmt: skip
 ELECTRA_CLASSIFIER = Architecture(
     "ElectraForSequenceClassification", "electra", "classifier", "classifier.out_proj.",
@@ -118,6 +146,16 @@ ELECTRA_CLASSIFIER = Architecture(
     lambda config: classifier_to_hf(config, half_to_hf(config.encoder)),
     lambda weights, _: hf_electra.CLASSIFIER.to_theirs(weights),
 )  # fmt: skip
+ELECTRA_ENCODER = Architecture(
+    "ElectraForPreTraining", "electra", "classifier", "discriminator_predictions.",
+    lambda values: classifier_from_hf(values, "electra", half_from_hf(values), has_labels=False),
+    lambda state, config: with_new_head(hf_electra.CLASSIFIER.to_ours(state), config),
+    ELECTRA_CLASSIFIER.config_to,
+    notes=(
+        "the discriminator's encoder alone: its head is new, fine-tune it (to keep both halves, "
+        "add --generator)",
+    ),
+)  # fmt: skip
 PAIR = Architecture(
     "ElectraForPreTraining", "electra", "electra", GENERATOR,
     hf_electra.config_from_hf, hf_electra.from_hf, hf_electra.config_to_hf, hf_electra.to_hf,
@@ -125,41 +163,80 @@ PAIR = Architecture(
 VIT = Architecture(
     "ViTForImageClassification", "vit", "vit", "vit.",
     hf_vit.config_from_hf, lambda state, _: hf_vit.to_ours(state, hf_vit.HF),
-    hf_vit.config_to_hf, lambda weights, _: hf_vit.to_theirs(weights, hf_vit.HF),
+    hf_vit.config_to_hf, lambda weights, config: hf_vit.to_theirs(weights, config, hf_vit.HF),
+    suits=lambda config: config.n_extra == 1,
     special_ids=lambda *_: None, tokenizer=None, pixels=hf_vit.pixels_to_hf,
+    prepare=hf_vit.with_biases, variants={"qkv_bias": flag},
+)  # fmt: skip
+VIT_ENCODER = replace(
+    VIT, name="ViTModel", mark="embeddings.", weights_to=None, notes=NEW_LAYER,
+    config_from=lambda values: hf_vit.config_from_hf(values, has_labels=False),
+    weights_from=lambda state, config: with_new_output(
+        hf_vit.to_ours(state, hf_vit.HF), config.classes, config.stack.d_model
+    ),
+)  # fmt: skip
+IJEPA = replace(
+    VIT, name="IJepaForImageClassification", model_type="ijepa", mark="ijepa.",
+    config_from=lambda values: hf_vit.config_from_hf(values, pooling="mean"),
+    weights_from=lambda state, _: hf_vit.to_ours(state, hf_vit.IJEPA),
+    weights_to=lambda weights, config: hf_vit.to_theirs(weights, config, hf_vit.IJEPA),
+    suits=lambda config: config.pooling == "mean",
+)  # fmt: skip
+DEIT = replace(
+    VIT, name="DeiTForImageClassificationWithTeacher", model_type="deit", mark="cls_classifier.",
+    config_from=lambda values: hf_vit.config_from_hf(values, class_tokens=2),
+    weights_from=hf_vit.deit_from_hf, weights_to=hf_vit.deit_to_hf,
+    suits=lambda config: config.n_extra > 1,
 )  # fmt: skip
 TIMM_VIT = Architecture(
     TIMM, TIMM, "vit", "patch_embed.",
     config_from_timm, lambda state, _: hf_vit.to_ours(state, hf_vit.TIMM),
-    config_to_timm, lambda weights, _: hf_vit.to_theirs(weights, hf_vit.TIMM),
-    special_ids=lambda *_: None, tokenizer=None, library=TIMM,
+    timm_vit.config_to_timm, lambda weights, config: hf_vit.to_theirs(weights, config, hf_vit.TIMM),
+    special_ids=lambda *_: None, tokenizer=None, library=TIMM, prepare=timm_vit.with_biases,
 )  # fmt: skip
 MARIAN = Architecture(
     "MarianMTModel", "marian", "transformer", "model.",
     marian.config_from_hf, marian.from_hf, marian.config_to_hf, marian.to_hf,
+    suits=lambda config: config.stack.norm == "post",
     special_ids=ids.marian_ids, tokenizer="marian", generation=marian.generation,
+    prepare=lambda state, values: marian.prepare(state, values, "marian"),
+    variants={"scale_embedding": flag, **dict.fromkeys(marian.INNER, whole)},
+)  # fmt: skip
+PEGASUS = replace(
+    MARIAN, name="PegasusForConditionalGeneration", model_type="pegasus", tokenizer="fast",
+    config_from=lambda values: marian.config_from_hf(values, "pegasus"),
+    suits=lambda config: config.stack.norm == "pre",
+    prepare=lambda state, values: marian.prepare(state, values, "pegasus"),
 )  # fmt: skip
 ARCHITECTURES = (  # of one model_type: the one with the most specific mark first
     GPT2,
-    replace(GPT2, name="GPT2Model", mark="h.", config_to=None),
+    GPT_NEOX,
+    replace(GPT2, name="GPT2Model", mark="h.", weights_to=None),
     replace(
         BERT,
         name="BertForPreTraining",
         mark="cls.seq_relationship.",
-        config_to=None,
+        weights_to=None,
         notes=("the next-sentence prediction head is left out",),
     ),
     BERT,
     BERT_CLASSIFIER,
     BERT_ENCODER,
+    ESM,
+    ESM_CLASSIFIER,
     ELECTRA_GENERATOR,
     ELECTRA_ENCODER,
     ELECTRA_CLASSIFIER,
     replace(ELECTRA_ENCODER, name="ElectraModel", mark="encoder."),
     PAIR,
     VIT,
+    VIT_ENCODER,
+    IJEPA,
+    DEIT,
+    replace(DEIT, name="DeiTForImageClassification", mark="classifier.", weights_to=None),
     TIMM_VIT,
     MARIAN,
+    PEGASUS,
 )
 
 
@@ -169,6 +246,7 @@ class Conversion:
 
     architecture: Architecture
     config: Any
+    values: Mapping[str, Any]
     specials: SpecialIds | None = None
     notes: tuple[str, ...] = ()
 
@@ -179,43 +257,56 @@ class Conversion:
 
     def weights(self, state: State) -> Weights:
         """Return our weights, with our ids."""
-        converted = self.architecture.weights_from(state, self.config)
+        prepared = self.architecture.prepare(state, self.values)
+        converted = self.architecture.weights_from(prepared, self.config)
         if self.specials is None:
             return converted
         return ids.renumbered(self.architecture.family, converted, self.specials)
 
 
-def find_conversion(theirs: ForeignCheckpoint, *, timm: bool = False) -> Conversion:
+def find_conversion(
+    theirs: ForeignCheckpoint, *, timm: bool = False, pair: bool = False
+) -> Conversion:
     """Return the conversion for a checkpoint; raises CheckpointError if it is not supported.
 
     timm: the weights are those of timm's ViT, even without a config.json.
+    pair: both halves of an ELECTRA are in the checkpoint.
     """
-    if not timm and not is_timm(theirs.values):
-        row = PAIR if "generator" in theirs.values else find_architecture(theirs)
+    values = theirs.values
+    if not timm and not is_timm(values):
+        row = PAIR if pair else find_architecture(theirs)
         with _sizes_that_fit():
-            return Conversion(row, row.config_from(theirs.values), notes=row.notes)
+            config = _bounded(row.config_from(values))
+            notes = lost_dropouts(values, row.model_type, config)
+        return Conversion(row, config, values, notes=row.notes + notes)
     with _sizes_that_fit():
-        config = config_from_timm(theirs.values, theirs.shapes)
-    note = (
+        config = _bounded(config_from_timm(values, theirs.shapes))
+    heads = (
         f"nothing says how many heads it has: {config.stack.n_heads}, as timm's plain ViT of this "
         "width"
     )
-    is_named = is_timm(theirs.values) or theirs.values.get("model_args")
-    return Conversion(TIMM_VIT, config, notes=() if is_named else (note,))
+    is_named = is_timm(values) or values.get("model_args")
+    notes = timm_vit.lost_rates(values) if is_named else (heads,)
+    return Conversion(TIMM_VIT, config, values, notes=notes)
+
+
+def _bounded(config: Any) -> Any:
+    """Return the configuration after the checks of its fields, as of one that is read."""
+    return from_dict(type(config), plain(config))
 
 
 def find_architecture(theirs: ForeignCheckpoint) -> Architecture:
     """Return the row that config.json names; without a name it is found by the weights."""
     kind, given = theirs.values.get("model_type"), theirs.values.get("architectures")
-    kinds = {row.model_type: None for row in ARCHITECTURES if row.library == "hf"}
+    kinds = list(dict.fromkeys(row.model_type for row in ARCHITECTURES if row.library == "hf"))
     if kind not in kinds:
         raise CheckpointError(
-            f"{theirs.path}: model_type = {str(kind)[:80]!r} is not supported; there are "
+            f"{theirs.path}: model_type = {shown(kind)} is not supported; there are "
             f"{', '.join(kinds)} and timm's vit_…",
             "unsupported_architecture",
         )
     rows = [row for row in ARCHITECTURES if row.model_type == kind and row is not PAIR]
-    named = str(given[0]) if isinstance(given, list) and given else None
+    named = given[0] if isinstance(given, list) and given else given
     for row in rows:
         if row.name == named:
             return row
@@ -229,7 +320,8 @@ def find_architecture(theirs: ForeignCheckpoint) -> Architecture:
             "unnamed_architecture",
         )
     raise CheckpointError(
-        f"{theirs.path}: {named[:80]!r} is not supported; of {kind} there are {known}",
+        f"{theirs.path}: architectures = {shown(named)} is not supported; of {kind} there are "
+        f"{known}",
         "unsupported_architecture",
     )
 
@@ -245,21 +337,21 @@ def require_halves(discriminator: ForeignCheckpoint, generator: ForeignCheckpoin
         )
 
 
-def check_fits(chosen: Conversion, outline: Weights) -> nn.Module:
-    """Return our model on the meta device after checking that all shapes fit."""
+def check_fits(chosen: Conversion, theirs: ForeignCheckpoint) -> nn.Module:
+    """Return our model on the meta device after checking that all shapes and types fit."""
     family, config = chosen.architecture.family, chosen.our_config
     encoder = config.encoder if isinstance(config, ClassifierConfig) else config
     n_layers = encoder.stack.n_layers
     if isinstance(config, TransformerConfig) and config.decoder_layers is not None:
         n_layers = max(n_layers, config.decoder_layers)
-    if n_layers > min(MAX_LAYERS, len(outline)):
+    if n_layers > min(MAX_LAYERS, len(theirs.shapes)):
         raise CheckpointError(
             f"config.json: {n_layers} layers, more than the file holds", "too_many_layers"
         )
     with _sizes_that_fit():
         with torch.device("meta"):
             model: nn.Module = FAMILIES[family].model(config)
-        require_fit(chosen.weights(outline), model)
+        require_fit(chosen.weights(theirs.outline()), model)
     return model
 
 
@@ -268,72 +360,18 @@ def _sizes_that_fit() -> Iterator[None]:
     """Turn errors about the sizes of a configuration into CheckpointErrors."""
     try:
         yield
-    except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
+    except (ConfigError, ValueError, TypeError, ArithmeticError, RuntimeError) as error:
         line = " ".join(str(error).split())[:300]
         raise CheckpointError(f"config.json: {line}", "invalid_sizes") from None
 
 
-@dataclass(frozen=True)
-class ExportedModel:
-    """A directory to write; `name` is its subdirectory, empty if there is only one."""
+def reference_values(row: Architecture, config: Any, variants: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config.json for the original: our checked configuration, and nothing of theirs.
 
-    name: str
-    architecture: str
-    files: dict[str, dict[str, Any]]  # contents of JSON files
-    weights: Weights
-
-
-def export_folders(
-    family: str,
-    config: Any,
-    weights: State,
-    specials: SpecialIds | None,
-    classes: Sequence[str] = (),
-    *,
-    library: str = "hf",
-) -> list[ExportedModel]:
-    """Return the directories to write; `specials` undoes the renumbering of an import."""
-    rows = [row for row in ARCHITECTURES if row.config_to is not None and row.library == library]
-    row = next((row for row in rows if row.family == family and row.suits(config)), None)
-    if row is None:
-        there = ", ".join(dict.fromkeys(row.family for row in rows))
-        name = "transformers" if library == "hf" else library
-        raise CheckpointError(
-            f"a model of the family {family} has no counterpart in {name}; there is one for "
-            f"{there}",
-            "not_exportable",
-        )
-    assert row.config_to is not None
-    assert row.weights_to is not None
-    theirs = ids.with_their_ids(config, specials)
-    if specials is not None:
-        weights = ids.restored(family, weights, specials)
-    values, tensors = row.config_to(theirs), row.weights_to(weights, theirs)
-    if row is PAIR:
-        first, second = hf_electra.split(tensors, GENERATOR)
-        return [
-            _exported("generator", ELECTRA_GENERATOR, values.pop("generator"), first),
-            _exported("discriminator", PAIR, values, second),
-        ]
-    files: dict[str, dict[str, Any]] = {}
-    if row.generation is not None:
-        files[GENERATION] = row.generation(OURS if specials is None else specials)
-        values |= {name: id for name, id in files[GENERATION].items() if name.endswith("_id")}
-    if row.pixels is not None:
-        files[PIXELS] = row.pixels(theirs)
-    if row.library == TIMM and classes:
-        values["label_names"] = list(classes)
-    elif row.library == "hf" and family in ("classifier", "vit"):
-        names = classes or [f"LABEL_{i}" for i in range(theirs.classes)]
-        values["id2label"] = {str(i): name for i, name in enumerate(names)}
-        values["label2id"] = {name: i for i, name in enumerate(names)}
-    exported = _exported("", row, values, tensors)
-    return [replace(exported, files=exported.files | files)]
-
-
-def _exported(
-    name: str, row: Architecture, values: dict[str, Any], weights: Weights
-) -> ExportedModel:
-    header = {"model_type": row.model_type, "architectures": [row.name], "dtype": "float32"}
-    values = values if row.library == TIMM else header | values
-    return ExportedModel(name, row.name, {CONFIG: values}, weights)
+    variants: the contents of config.json, of which the values of `row.variants` are read.
+    """
+    values = row.config_to(config)
+    if row.family in ("classifier", "vit") and row.library == "hf":
+        values["num_labels"] = config.classes
+    given = {name: read for name, read in row.variants.items() if name in variants}
+    return values | {name: read(variants, name) for name, read in given.items()}

@@ -1,46 +1,39 @@
-"""Import and export of models: `polyhead import` and `polyhead export`.
-
-    import    check shapes → convert → compare outputs → write our directory
-    export    write a foreign directory → compare outputs → rename it
+"""Import of models: check shapes → convert → compare outputs → write our directory.
 
 Nothing is written if the outputs differ.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
-
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
+from polyhead.checkpoint.model_card import front_matter
 from polyhead.checkpoint.model_dir import SavedModel
-from polyhead.convert import parity, pixels
+from polyhead.convert import gpt2, parity, pixels, timm_vit
 from polyhead.convert import special_ids as ids
 from polyhead.convert.architectures import (
     ELECTRA_GENERATOR,
     Conversion,
     check_fits,
-    export_folders,
     find_conversion,
+    reference_values,
     require_halves,
 )
 from polyhead.convert.hf_electra import with_sharing
 from polyhead.convert.parity import LIMIT, Parity, ReferenceModel
+from polyhead.convert.parity_report import ParityReport
 from polyhead.convert.pixels import Scale
-from polyhead.convert.reader import WEIGHTS, ForeignCheckpoint, joined, locate, read_foreign
-from polyhead.convert.special_ids import SpecialIds, specials_from
+from polyhead.convert.reader import ForeignCheckpoint, joined, locate, read_foreign
+from polyhead.convert.special_ids import SpecialIds
 from polyhead.convert.timm_vit import TIMM
 from polyhead.convert.weight_names import Weights
-from polyhead.errors import CheckpointError, ConfigError
-from polyhead.models.registry import FAMILIES, has_mask_token, vocab_fields
+from polyhead.errors import CheckpointError, ConfigError, MissingError
+from polyhead.models.registry import FAMILIES
 from polyhead.tokenizers import huggingface as foreign
-from polyhead.tokenizers.huggingface import HuggingFaceTokenizer
 from polyhead.tokenizers.storage import TokenizerPair
-
-NOT_EXPORTED = "not exported: it is not a tokenizer of transformers"
 
 
 @dataclass(frozen=True)
@@ -56,6 +49,7 @@ class ConversionReport:
     obstacle: str | None
     tokenizer: str
     notes: tuple[str, ...] = ()
+    figures: ParityReport | None = None
 
 
 def import_model(
@@ -95,16 +89,17 @@ def import_model(
         "generator": None if generator is None else Path(generator).name,
         "architecture": row.name,
         "specials": None if chosen.specials is None else asdict(chosen.specials),
+        "generation": gpt2.recorded_ids(theirs.values, chosen.config.vocab)
+        if row.family == "gpt"
+        else None,
         "notes": list(chosen.notes),
     }
     about = {"imported": imported, **_classes(theirs.values, chosen)}
     saved = SavedModel(row.family, chosen.our_config, model, tokenizers, about)
-    sides = [ReferenceModel(theirs.path, row.name, scale)]
-    if other is not None:
-        sides.append(ReferenceModel(other.path, ELECTRA_GENERATOR.name))
+    references = _references(chosen, theirs, other, scale)
     report = ConversionReport(
         row.family, row.name, output, len(state), sum(p.numel() for p in model.parameters()),
-        *_compared(saved, chosen.specials, sides), tokenizer_note, chosen.notes,
+        *compared_outputs(saved, chosen.specials, references), tokenizer_note, chosen.notes,
     )  # fmt: skip
     with store.atomic_dir(output) as draft:
         model_folder.write_model(draft, saved, card(name, report))
@@ -123,19 +118,36 @@ def _converted(
     if other is not None:
         require_halves(theirs, other)
         whole = joined(theirs, other)
-    chosen = find_conversion(whole, timm=timm)
+    chosen = find_conversion(whole, timm=timm, pair=other is not None)
     specials = chosen.architecture.special_ids(theirs.values, files)
     chosen = replace(chosen, specials=specials)
-    check_fits(chosen, whole.outline())
+    check_fits(chosen, whole)
     tensors = whole.tensors()
     if other is not None:
         chosen = replace(chosen, config=with_sharing(chosen.config, tensors))
     return chosen, chosen.weights(tensors)
 
 
+def _references(
+    chosen: Conversion,
+    theirs: ForeignCheckpoint,
+    other: ForeignCheckpoint | None,
+    scale: Scale | None,
+) -> list[ReferenceModel]:
+    """Return the originals: configurations from ours, tensors from their files."""
+    row = chosen.architecture
+    if row.library == TIMM:
+        return [ReferenceModel(TIMM, timm_vit.options(theirs.values, chosen.config), theirs, scale)]
+    values = reference_values(row, chosen.config, theirs.values)
+    if other is None:
+        return [ReferenceModel(row.name, values, theirs, scale)]
+    second = ReferenceModel(ELECTRA_GENERATOR.name, values.pop("generator"), other)
+    return [ReferenceModel(row.name, values, theirs), second]
+
+
 def _tokenizers(files: Mapping[str, bytes], chosen: Conversion) -> tuple[TokenizerPair | None, str]:
     """Return the tokenizers with our ids, and a description."""
-    kind, config = chosen.architecture.tokenizer, chosen.config
+    kind = chosen.architecture.tokenizer
     if kind is None:
         return None, "none needed"
     if not {"tokenizer.json", "vocab.txt", "vocab.json"} & files.keys():
@@ -145,13 +157,16 @@ def _tokenizers(files: Mapping[str, bytes], chosen: Conversion) -> tuple[Tokeniz
         return None, note
     if kind == "marian" and not {"source.spm", "target.spm", "vocab.json"} <= files.keys():
         return None, "left out: source.spm, target.spm or vocab.json is missing"
-    reader = config.encoder if chosen.architecture.family == "classifier" else config
-    sizes = [getattr(reader, name) for name in vocab_fields(reader)]
-    last = -1 if chosen.specials.mask is not None else None
-    numbers = [ids.foreign_ids(n, chosen.specials).tolist()[:last] for n in (sizes[0], sizes[-1])]
+    last, sizes = -1 if chosen.specials.mask is not None else None, ids.vocab_sizes(chosen.config)
+    numbers = [ids.foreign_ids(size, chosen.specials).tolist()[:last] for size in sizes]
     sides = foreign.both_sides(kind, files, *numbers)
-    pair = TokenizerPair(*sides, foreign.text_config(*sides))
-    return pair, f"{len(sides[0]):,} ids, kept as it was"
+    pair, note = TokenizerPair(*sides, foreign.text_config(*sides)), "kept as it was"
+    try:
+        for side in sides:
+            side.check()
+    except MissingError as error:
+        note += f", but not tried: {error}"
+    return pair, f"{len(sides[0]):,} ids, {note}"
 
 
 def _classes(values: Mapping[str, Any], chosen: Conversion) -> dict[str, list[str]]:
@@ -161,8 +176,8 @@ def _classes(values: Mapping[str, Any], chosen: Conversion) -> dict[str, list[st
     names = [str(i) for i in range(chosen.config.classes)]
     given, timms = values.get("id2label"), values.get("label_names")
     if isinstance(timms, list) and len(timms) == len(names):
-        names = [str(name) for name in timms]
-    elif isinstance(given, dict) and given.keys() == set(names):
+        given = dict(zip(names, timms, strict=True))
+    if isinstance(given, dict) and given.keys() == set(names):
         names = [str(given[name]) for name in names]
     return {"classes": names}
 
@@ -182,7 +197,7 @@ def _scale(theirs: ForeignCheckpoint, chosen: Conversion) -> tuple[Scale, tuple[
     return scale, (note,)
 
 
-def _compared(
+def compared_outputs(
     saved: SavedModel, specials: SpecialIds | None, sides: list[ReferenceModel]
 ) -> tuple[Parity | None, str | None]:
     """Return the comparison of outputs, or the obstacle to it; CheckpointError if they differ."""
@@ -191,60 +206,17 @@ def _compared(
         return None, obstacle
     compared = parity.compare(FAMILIES[saved.family].task, saved.model, specials, sides)
     if not compared.equal:
-        raise CheckpointError(
-            f"the converted {saved.family} computes other outputs than {sides[0].architecture}: "
-            f"outputs differ by up to {compared.difference:.1e}, allowed is {LIMIT:g}. "
-            "Nothing was written.",
-            "parity_failed",
-        )
+        raise parity_failed(saved.family, sides[0].architecture, compared)
     return compared, None
 
 
-def export_model(model: Path, output: Path, *, to: str = "hf") -> ConversionReport:
-    """Write a model for transformers or timm (ELECTRA: two models)."""
-    if to not in ("hf", TIMM):
-        raise ConfigError(
-            f"--to {to}: expected hf (Hugging Face's transformers) or timm", "invalid_option"
-        )
-    check_output_is_new(output)
-    saved = model_folder.load_model(model)
-    specials = specials_for(saved)
-    classes = saved.about.get("classes")
-    names = [str(name) for name in classes] if isinstance(classes, list) else []
-    weights = {n: t.cpu() for n, t in model_folder.weights_of(saved.model).items()}
-    folders = export_folders(saved.family, saved.config, weights, specials, names, library=to)
-    source = None if saved.tokenizers is None else saved.tokenizers.source
-    tokenizer = "none" if source is None else NOT_EXPORTED
-    with store.atomic_dir(output) as draft:
-        for folder in folders:
-            path = draft / folder.name
-            path.mkdir(exist_ok=True)
-            for name, values in folder.files.items():
-                content = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-                (path / name).write_text(content, encoding="utf-8")
-            save_file(folder.weights, path / WEIGHTS, metadata={"format": "pt"})
-            if isinstance(source, HuggingFaceTokenizer):
-                foreign.write_files(source, path, prefix="")
-                tokenizer = "its original files"
-        sides = [ReferenceModel(draft / f.name, f.architecture) for f in reversed(folders)]
-        compared = _compared(saved, specials, sides)
-    return ConversionReport(
-        saved.family, " and ".join(folder.architecture for folder in folders), output,
-        sum(len(folder.weights) for folder in folders), sum(t.numel() for t in weights.values()),
-        *compared, tokenizer,
-    )  # fmt: skip
-
-
-def specials_for(saved: SavedModel) -> SpecialIds | None:
-    """Return the special ids before an import: those of its tokenizer, else as recorded."""
-    source = None if saved.tokenizers is None else saved.tokenizers.source
-    if not isinstance(source, HuggingFaceTokenizer):
-        imported = saved.about.get("imported") or {}
-        return specials_from(imported.get("specials") if isinstance(imported, dict) else None)
-    missing = set(range(len(source) + 1)) - set(source.ids)
-    masked = has_mask_token(saved.family) and len(missing) == 1
-    pad, bos, eos, unk = source.ids[:4]
-    return SpecialIds(pad, bos, eos, unk, missing.pop() if masked else None)
+def parity_failed(family: str, architecture: str, compared: Parity) -> CheckpointError:
+    """Return the error for a conversion whose outputs differ."""
+    return CheckpointError(
+        f"the converted {family} computes other outputs than {architecture}: outputs differ by up "
+        f"to {compared.difference:.1e}, allowed is {LIMIT:g}. Nothing was written.",
+        "parity_failed",
+    )
 
 
 def check_output_is_new(output: Path) -> None:
@@ -260,7 +232,7 @@ def card(name: str, report: ConversionReport) -> str:
     """Return the README.md of an imported model."""
     compared = "not compared" if report.parity is None else f"{report.parity.difference:.1e}"
     notes = "\n".join(f"- {note}" for note in report.notes)
-    return f"""# A {report.family} model, imported
+    return f"""{front_matter(report.family, {})}# A {report.family} model, imported
 
 From {Path(name).name} ({report.architecture}): {report.n_parameters:,} parameters.
 

@@ -16,7 +16,9 @@ from polyhead.convert.weight_names import (
     known_values,
     n_classes,
     read_fields,
+    real,
     require_exportable,
+    with_new_output,
     write_fields,
 )
 from polyhead.layers.transformer_stack import StackConfig
@@ -24,6 +26,7 @@ from polyhead.models.bert import BERTConfig
 from polyhead.models.text_classifier import ClassifierConfig
 
 NAMES = TABLES["bert"]
+Requirements = Mapping[str, tuple[object, object]]
 
 
 def encoder_names(ours: str, theirs: str) -> dict[str, str]:
@@ -67,18 +70,16 @@ def config_from_hf(values: Mapping[str, Any]) -> BERTConfig:
     return BERTConfig(**read_fields(values, NAMES["fields"]), stack=stack)
 
 
-def encoder_to_hf(config: BERTConfig) -> dict[str, Any]:
-    """Return the values that the configurations of BERT and ELECTRA have in common."""
-    require_exportable(config.stack, "post", {"positions": (config.positions, "learned")})
+def encoder_to_hf(config: BERTConfig, others: Requirements) -> dict[str, Any]:
+    """Return the values of BERT and ELECTRA; `others` is required too: our value and theirs."""
+    learned = {"positions": (config.positions, "learned")}
+    require_exportable(config.stack, "post", {**others, **learned})
     return write_fields(config, NAMES["fields"]) | write_fields(config.stack, NAMES["stack"])
 
 
 def config_to_hf(config: BERTConfig) -> dict[str, Any]:
     """Return the contents of a config.json for BERT, whose embedding is as wide as its stack."""
-    widths = config.embedding_width, config.stack.d_model
-    positions = (config.positions, "learned")
-    require_exportable(config.stack, "post", {"d_embed": widths, "positions": positions})
-    return encoder_to_hf(config)
+    return encoder_to_hf(config, {"d_embed": (config.embedding_width, config.stack.d_model)})
 
 
 def classifier_from_hf(
@@ -89,13 +90,11 @@ def classifier_from_hf(
     has_labels: bool = True,
 ) -> ClassifierConfig:
     """Return our configuration of a classifier; an encoder without labels gets two classes."""
-    dropout = values.get("classifier_dropout")
-    if dropout is None:
-        dropout = values.get("hidden_dropout_prob", 0.1)
+    given = values.get("classifier_dropout") is not None
     return ClassifierConfig(
         n_classes(values) if has_labels else 2,
         head,
-        dropout=float(dropout) if isinstance(dropout, int | float) else 0.1,
+        dropout=real(values, "classifier_dropout") if given else encoder.stack.dropout,
         encoder=encoder,
     )
 
@@ -108,13 +107,11 @@ def classifier_to_hf(config: ClassifierConfig, encoder: dict[str, Any]) -> dict[
 
 
 def with_new_head(weights: Weights, config: ClassifierConfig) -> Weights:
-    """Add the layers that an encoder lacks; the last one is zero, so that all classes are equal."""
-    d_model, like = config.encoder.stack.d_model, next(iter(weights.values()))
-    new = {
-        "to_logits.weight": like.new_zeros(config.classes, d_model),
-        "to_logits.bias": like.new_zeros(config.classes),
-    }
+    """Add the layers that an encoder lacks."""
+    d_model = config.encoder.stack.d_model
+    weights = with_new_output(weights, config.classes, d_model)
     if config.head == "electra":  # BERT's file has this layer
-        new["pool.1.weight"] = torch.eye(d_model, device=like.device)
-        new["pool.1.bias"] = like.new_zeros(d_model)
-    return weights | new
+        like = weights["to_logits.weight"]
+        weights["pool.1.weight"] = torch.eye(d_model, device=like.device)
+        weights["pool.1.bias"] = like.new_zeros(d_model)
+    return weights

@@ -15,9 +15,15 @@ import torch
 from torch import Tensor
 
 from polyhead.convert import hf_bert as bert
-from polyhead.convert.hf_bert import BUFFERS, encoder_names
+from polyhead.convert.hf_bert import BUFFERS, Requirements, encoder_names
 from polyhead.convert.reader import GENERATOR
-from polyhead.convert.weight_names import TABLES, Weights, WeightTable, whole
+from polyhead.convert.weight_names import (
+    TABLES,
+    Weights,
+    WeightTable,
+    require,
+    whole,
+)
 from polyhead.errors import CheckpointError
 from polyhead.models.bert import BERTConfig
 from polyhead.models.electra import ElectraConfig
@@ -36,6 +42,7 @@ CLASSIFIER = WeightTable(
     prefix="electra.",
     ignored=(*BUFFERS, "discriminator_predictions."),
 )
+HEAD = "the generator's head has a GELU there, and the activation of its layers here"
 SHARED = {"none": (), "embeddings": ("embed.",), "all": ("",)}  # by both encoders
 
 
@@ -73,14 +80,26 @@ def half_from_hf(values: Mapping[str, Any]) -> BERTConfig:
     return replace(bert.config_from_hf(values), d_embed=whole(values, "embedding_size"))
 
 
-def half_to_hf(config: BERTConfig) -> dict[str, Any]:
+def half_to_hf(config: BERTConfig, others: Requirements | None = None) -> dict[str, Any]:
     """Return the contents of a config.json for one half."""
-    return {"embedding_size": config.embedding_width, **bert.encoder_to_hf(config)}
+    return {"embedding_size": config.embedding_width, **bert.encoder_to_hf(config, others or {})}
+
+
+def generator_from_hf(values: Mapping[str, Any]) -> BERTConfig:
+    """Return the configuration of a generator, whose head has a GELU whatever hidden_act is."""
+    config = half_from_hf(values)
+    require(values, {"hidden_act": ("gelu", HEAD)})
+    return config
+
+
+def generator_to_hf(config: BERTConfig) -> dict[str, Any]:
+    """Return the contents of a config.json for a generator."""
+    return half_to_hf(config, {"activation": (config.stack.activation, "gelu")})
 
 
 def config_from_hf(values: Mapping[str, Any]) -> ElectraConfig:
     """Return the configuration of both halves, which share nothing until `with_sharing`."""
-    first, second = half_from_hf(values["generator"]), half_from_hf(values)
+    first, second = generator_from_hf(values["generator"]), half_from_hf(values)
     config = ElectraConfig(
         vocab=second.vocab,
         max_length=second.max_length,
@@ -114,4 +133,4 @@ def with_sharing(config: ElectraConfig, state: Mapping[str, Tensor]) -> ElectraC
 
 def config_to_hf(config: ElectraConfig) -> dict[str, Any]:
     """Return the contents of the discriminator's config.json, and under `generator` the other's."""
-    return half_to_hf(config.discriminator) | {"generator": half_to_hf(config.generator)}
+    return half_to_hf(config.discriminator) | {"generator": generator_to_hf(config.generator)}

@@ -2,7 +2,9 @@
 
     difference = max |ours - theirs|        over all outputs that are not padding
 
-The original is run by `transformers` (extra: hf) or `timm`; without them nothing is compared.
+The original is run by `transformers` (extra: hf) or `timm`; without them nothing is compared. They
+get our checked configuration, tensors that we read, and of a stranger's config.json a few checked
+values (`Architecture.variants`) and the name of timm's model.
 `LIMIT` holds for outputs up to 1 and grows with larger ones, as rounding errors do.
 """
 
@@ -10,17 +12,16 @@ import contextlib
 import importlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from polyhead.convert import timm_vit
+from polyhead.convert import marian, timm_vit
 from polyhead.convert.pixels import Scale
-from polyhead.convert.reader import CONFIG, read_foreign, read_json
+from polyhead.convert.reader import ForeignCheckpoint
 from polyhead.convert.special_ids import SpecialIds, to_foreign_logits, to_our_ids
 from polyhead.convert.timm_vit import TIMM
 from polyhead.errors import CheckpointError
@@ -29,6 +30,7 @@ from polyhead.models.registry import Task
 LIMIT = 1e-4
 LENGTH, SHORTER = 12, 7  # of the two texts
 NO_PAD = -1
+TRANSLATORS = ("MarianMTModel", "PegasusForConditionalGeneration")
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,14 @@ class Parity:
 
 @dataclass(frozen=True)
 class ReferenceModel:
-    """A foreign directory, the class that loads it, and the scale of its pixels."""
+    """The original: its class, a checked configuration, its tensors and the scale of its pixels.
 
-    folder: Path
+    Of the checkpoint's config.json only the name of timm's model is used.
+    """
+
     architecture: str
+    values: Mapping[str, Any]  # contents of a config.json that we wrote; timm: arguments
+    checkpoint: ForeignCheckpoint
     scale: Scale | None = None
 
 
@@ -58,7 +64,7 @@ def compare(
     task: Task, model: Any, specials: SpecialIds | None, references: list[ReferenceModel]
 ) -> Parity:
     """Run our model and the originals (ELECTRA: discriminator and generator)."""
-    with torch.random.fork_rng(devices=[]), _quiet(), torch.inference_mode():
+    with torch.random.fork_rng(devices=[]), quiet(), torch.inference_mode():
         torch.manual_seed(0)
         loaded = [_load(reference) for reference in references]
         if task == "image_classification":
@@ -87,8 +93,7 @@ def obstacle(side: ReferenceModel) -> str | None:
     except ImportError:
         return f"{library} is not installed"
     if library == TIMM:
-        values = {} if side.folder.is_file() else read_json(side.folder / CONFIG, missing_ok=True)
-        name = timm_vit.architecture(values)
+        name = timm_vit.architecture(side.checkpoint.values)
         return None if module.is_model(name) else f"timm has no model called {name[:80]}"
     if not hasattr(module, side.architecture):
         return f"this version of transformers has no {side.architecture}"
@@ -96,37 +101,53 @@ def obstacle(side: ReferenceModel) -> str | None:
 
 
 def _load(side: ReferenceModel) -> Any:
-    """Load the original from local safetensors."""
-    if side.architecture == TIMM:
-        return _load_timm(side.folder)
+    """Build the original from our configuration, and copy its tensors, which we read, into it."""
+    try:
+        return (_timm if side.architecture == TIMM else _transformers)(side).eval()
+    except CheckpointError:
+        raise
+    except Exception as error:  # every version raises others
+        name = side.architecture
+        if name == TIMM:
+            name = f"timm's {timm_vit.architecture(side.checkpoint.values)[:80]}"
+        line = " ".join(str(error).split())[:200]
+        raise CheckpointError(
+            f"{name} cannot hold these weights: {line}", "incompatible_weights"
+        ) from None
+
+
+def _transformers(side: ReferenceModel) -> Any:
+    """Build a model of transformers; no file is read by it."""
     transformers: Any = importlib.import_module("transformers")
+    kind = getattr(transformers, side.architecture)
+    values, tensors = dict(side.values), side.checkpoint.tensors()
+    if side.architecture in TRANSLATORS:  # sinusoids, in a loop over all positions
+        values["max_position_embeddings"] = LENGTH
+        tensors = {n: t for n, t in tensors.items() if not n.endswith(marian.POSITIONS)}
+    with without_bar(transformers):
+        config = kind.config_class.from_dict(values)
+        return kind.from_pretrained(None, config=config, state_dict=tensors, dtype=torch.float32)
+
+
+@contextlib.contextmanager
+def without_bar(transformers: Any) -> Iterator[None]:
+    """Hide the progress bar of transformers."""
     logs = transformers.utils.logging
     bars = logs.is_progress_bar_enabled()
     logs.disable_progress_bar()
     try:
-        options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}
-        return (
-            getattr(transformers, side.architecture).from_pretrained(side.folder, **options).eval()
-        )
+        yield
     finally:
         if bars:
             logs.enable_progress_bar()
 
 
-def _load_timm(folder: Path) -> Any:
-    """Load a model of timm: its architecture by name, its sizes from the weights."""
+def _timm(side: ReferenceModel) -> Any:
+    """Build a model of timm: its architecture by name, its sizes from our configuration."""
     timm: Any = importlib.import_module(TIMM)
-    theirs = read_foreign(folder)
-    name = timm_vit.architecture(theirs.values)
-    try:
-        model = timm.create_model(name, **timm_vit.options(theirs.values, theirs.shapes))
-        model.load_state_dict(theirs.tensors())
-    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
-        line = " ".join(str(error).split())[:200]
-        raise CheckpointError(
-            f"timm's {name} cannot hold these weights: {line}", "incompatible_weights"
-        ) from None
-    return model.eval()
+    model = timm.create_model(timm_vit.architecture(side.checkpoint.values), **side.values)
+    model.load_state_dict(side.checkpoint.tensors())
+    return model
 
 
 class Probe(NamedTuple):
@@ -159,6 +180,8 @@ def _images(model: Any, theirs: Any, reference: ReferenceModel) -> Pairs:
     grid, patch = model.grid, model.embed.patch
     images = torch.randn(2, model.embed.project.in_channels, grid[0] * patch, grid[1] * patch)
     expected = theirs(images if reference.scale is None else reference.scale.theirs(images))
+    if reference.architecture == "ViTModel":
+        return [(model.hidden(images), expected.last_hidden_state)]
     return [(model(images), expected if reference.architecture == TIMM else expected.logits)]
 
 
@@ -198,12 +221,12 @@ def _labels(model: Any, loaded: list[Any], architecture: str, probe: Probe) -> P
 
 def _translations(model: Any, loaded: list[Any], _: str, probe: Probe) -> Pairs:
     theirs, specials = loaded[0], probe.specials
-    vocab = theirs.config.decoder_vocab_size or theirs.config.vocab_size
+    vocab = theirs.final_logits_bias.size(-1)
     target = texts(vocab, min(SHORTER, probe.given.size(1)), probe.pad)[:1].expand(2, -1)
     ours = probe.logits(model(probe.ours, to_our_ids(target, vocab, specials)))
     expected = theirs(probe.given, probe.real.long(), decoder_input_ids=target).logits
     compared = torch.ones(vocab, dtype=torch.bool)
-    if specials is not None and specials.copied:
+    if specials is not None and specials.bos == specials.pad:
         compared[probe.pad] = False
     return [(ours[..., compared], expected[..., compared])]
 
@@ -227,7 +250,7 @@ def texts(vocab: int, length: int, pad: int) -> Tensor:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence third-party logging and warnings."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)

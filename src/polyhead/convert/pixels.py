@@ -8,7 +8,6 @@ The patches are a product with a matrix, so that `folded` loses nothing: W' = fa
 b' = b + W shift. DeiT and many of timm's models have the mean and deviation of ImageNet's colours.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from polyhead.config import MAX_FLOAT
 from polyhead.convert.reader import ForeignCheckpoint, read_json
-from polyhead.convert.weight_names import Weights
+from polyhead.convert.weight_names import Weights, shown
 from polyhead.errors import CheckpointError
 
 PIXELS = "preprocessor_config.json"
@@ -93,12 +93,12 @@ def _numbers(settings: Mapping[str, Any], name: str, default: float, n: int) -> 
     """One number for every channel: as many as that, or one for all of them."""
     given = settings.get(name, default)
     settings_found = given if isinstance(given, list) else [given] * n
-    sane = all(type(x) in (int, float) and math.isfinite(x) for x in settings_found)
+    sane = all(type(x) in (int, float) and abs(x) <= MAX_FLOAT for x in settings_found)
     if sane and len(settings_found) != n and len(set(settings_found)) == 1:
         settings_found = settings_found[:1] * n
     if not sane or len(settings_found) != n:
         wanted = "a number" if n == 1 else f"{n} numbers"
         raise CheckpointError(
-            f"{PIXELS}: {name} = {str(given)[:80]}: expected {wanted}", "invalid_pixels"
+            f"{PIXELS}: {name} = {shown(given)}: expected {wanted}", "invalid_pixels"
         )
     return [float(x) for x in settings_found]

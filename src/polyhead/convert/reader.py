@@ -19,13 +19,18 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from polyhead.convert.weight_names import Weights
-from polyhead.errors import CheckpointError, MissingError
+from polyhead.convert.weight_names import Weights, shown
+from polyhead.errors import CheckpointError, MissingError, install_command
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.msgpack", "*.h5")
 MAX_JSON_BYTES = 2**24
 MAX_HEADER_BYTES = 2**23
+MAX_NAME = 200
+DTYPES = {
+    "F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64
+}  # fmt: skip
+NO_FLOAT = torch.int64  # all others, such as masks and counters that are not read
 GENERATOR = "generator:"
 SHARD = re.compile(r"[\w-][\w.-]{0,99}\.safetensors", re.ASCII)
 NOT_READ = (
@@ -42,10 +47,14 @@ class ForeignCheckpoint:
     values: Mapping[str, Any]
     files: Mapping[str, Path]  # where each tensor is
     shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, torch.dtype]
 
     def outline(self) -> Weights:
-        """Return meta tensors of these shapes, to try a conversion on."""
-        return {name: torch.empty(shape, device="meta") for name, shape in self.shapes.items()}
+        """Return meta tensors of these shapes and types, to try a conversion on."""
+        return {
+            name: torch.empty(shape, dtype=self.dtypes[name], device="meta")
+            for name, shape in self.shapes.items()
+        }
 
     def tensors(self) -> Weights:
         """Read all tensors."""
@@ -67,6 +76,7 @@ def joined(discriminator: ForeignCheckpoint, generator: ForeignCheckpoint) -> Fo
         {**discriminator.values, "generator": generator.values},
         {**discriminator.files, **{f"{GENERATOR}{n}": p for n, p in generator.files.items()}},
         {**discriminator.shapes, **{f"{GENERATOR}{n}": s for n, s in generator.shapes.items()}},
+        {**discriminator.dtypes, **{f"{GENERATOR}{n}": d for n, d in generator.dtypes.items()}},
     )
 
 
@@ -81,15 +91,24 @@ def read_foreign(path: Path, *, config: bool = True) -> ForeignCheckpoint:
     values = {} if path.is_file() else read_json(path / CONFIG, missing_ok=not config)
     shapes: dict[str, tuple[int, ...]] = {}
     files: dict[str, Path] = {}
+    dtypes: dict[str, torch.dtype] = {}
     for file in _weight_files(path):
-        for name, shape in _header(file).items():
-            files[name], shapes[name] = file, shape
-    return ForeignCheckpoint(path, values, files, shapes)
+        for name, (shape, dtype) in _header(file).items():
+            if name in files:
+                raise CheckpointError(
+                    f"{path}: both {files[name].name} and {file.name} hold {name}; expected every "
+                    "tensor once",
+                    "duplicate_weight",
+                )
+            files[name], shapes[name], dtypes[name] = file, shape, dtype
+    return ForeignCheckpoint(path, values, files, shapes, dtypes)
 
 
 def read_json(path: Path, *, missing_ok: bool = False) -> dict[str, Any]:
     """Read a JSON object of limited size."""
     try:
+        if not path.is_file() and path.exists():  # a pipe would never end
+            raise CheckpointError(f"{path} is not a file", "unreadable_json")
         if path.stat().st_size > MAX_JSON_BYTES:
             raise CheckpointError(
                 f"{path} is too large: expected at most {MAX_JSON_BYTES} bytes", "too_large"
@@ -130,31 +149,39 @@ def _shards(path: Path) -> list[Path]:
     table = read_json(path / INDEX).get("weight_map")
     if not isinstance(table, dict) or not table:
         raise CheckpointError(f"{path / INDEX} has no weight_map", "invalid_index")
-    names = set(table.values())
-    for name in names:
+    for name in table.values():
         if not isinstance(name, str) or not SHARD.fullmatch(name):
             raise CheckpointError(
-                f"{path / INDEX} names the file {str(name)[:80]!r}; {NOT_READ}", "invalid_index"
+                f"{path / INDEX}: weight_map names {shown(name)}; expected names of .safetensors "
+                "files in this folder",
+                "invalid_index",
             )
+    for name in set(table.values()):
         if not (path / name).is_file():
             raise CheckpointError(
                 f"{path / name} is missing; the folder was not copied as a whole", "missing_weights"
             )
-    return sorted(path / name for name in names)
+    return sorted({path / name for name in table.values()})
 
 
-def _header(path: Path) -> dict[str, tuple[int, ...]]:
-    """Read the names and shapes of a file's tensors."""
+def _header(path: Path) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """Read the names, shapes and types of a file's tensors."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
         if length > MAX_HEADER_BYTES:
             raise _broken(path, f"its header claims {length} bytes")
+        header = {}
         with safe_open(path, framework="pt") as opened:
-            names = opened.keys()
-            return {name: tuple(opened.get_slice(name).get_shape()) for name in names}
+            for name in opened.keys():  # noqa: SIM118 - not a dict
+                part = opened.get_slice(name)
+                shape = tuple(part.get_shape())
+                if len(name) > MAX_NAME or not name.isprintable() or 0 in shape:
+                    raise _broken(path, f"the tensor {shown(name)} of the shape {shape[:9]}")
+                header[name] = shape, DTYPES.get(part.get_dtype(), NO_FLOAT)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise _broken(path, error) from None
+    return header
 
 
 def _broken(path: Path, why: object) -> CheckpointError:
@@ -185,7 +212,7 @@ def _from_hub(name: str) -> Path:
     except ImportError:
         raise MissingError(
             f"there is no folder {name}; to look for a model of that name elsewhere, first: "
-            "pip install 'polyhead[hf]'",
+            f"{install_command('hf')}",
             "missing_package",
         ) from None
     try:

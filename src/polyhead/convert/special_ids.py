@@ -5,9 +5,9 @@ renumbered once, by moving the rows of its embeddings and of its output layer:
 
     ours      pad  bos  eos  unk  all others in their order …  mask
 
-Where one foreign id serves two purposes (Marian starts every translation with its padding), the row
-is copied; an output bias of `NEVER_SAID` keeps the copy out of the softmax. The inverse, for
-export, is exact.
+Where one foreign id serves two purposes (Marian starts every translation with its padding, some
+with EOS), the row is copied; an output bias of `NEVER_SAID` keeps the copy out of the softmax. The
+inverse, for export, is exact.
 
 The special ids of a tokenizer are read from its files:
 
@@ -29,7 +29,7 @@ from polyhead.convert.weight_names import Weights, whole
 from polyhead.errors import CheckpointError
 from polyhead.models.registry import FAMILIES, vocab_fields
 from polyhead.models.text_classifier import ClassifierConfig
-from polyhead.special_tokens import BOS, PAD
+from polyhead.special_tokens import BOS, EOS, PAD
 
 Files = Mapping[str, bytes]
 ROLES = {"pad": "pad_token", "bos": "cls_token", "eos": "sep_token", "unk": "unk_token",
@@ -52,8 +52,8 @@ class SpecialIds:
 
     @property
     def copied(self) -> bool:
-        """True if one foreign id serves as two of ours."""
-        return self.pad == self.bos
+        """True if one foreign id serves as two of ours: BOS and padding, or BOS and EOS."""
+        return self.bos in (self.pad, self.eos)
 
 
 def specials_from(values: Any) -> SpecialIds | None:
@@ -79,19 +79,35 @@ def foreign_ids(vocab: int, specials: SpecialIds) -> Int[Tensor, "ours"]:
     first = [specials.pad, specials.bos, specials.eos]
     first += [] if specials.unk is None else [specials.unk]
     last = [] if specials.mask is None else [specials.mask]
-    named = first[1:] + last if specials.copied else first + last
+    named = [*first[:1], *first[2:], *last] if specials.copied else first + last
     if len(set(named)) < len(named) or max(named) >= vocab:
+        shown = ", ".join(f"{n} {id}" for n, id in asdict(specials).items() if id is not None)
         raise CheckpointError(
-            f"special ids {asdict(specials)} are not different ids below {vocab}, the size of the "
-            "vocabulary",
+            f"special ids {shown}: expected ids below {vocab}, the size of the vocabulary, all "
+            "different except that bos may be pad or eos",
             "invalid_special_ids",
         )
     taken = set(named)
     return torch.tensor([*first, *(i for i in range(vocab) if i not in taken), *last])
 
 
+def id_tables(config: Any, specials: SpecialIds | None) -> list[Int[Tensor, "ours"]]:
+    """Return the foreign id of each of our ids: of the source, and of the target."""
+    return [
+        torch.arange(vocab) if specials is None else foreign_ids(vocab, specials)
+        for vocab in vocab_sizes(with_their_ids(config, specials))
+    ]
+
+
+def vocab_sizes(config: Any) -> tuple[int, int]:
+    """Return the numbers of ids of source and target, or of the only vocabulary; 0 for images."""
+    part = config.encoder if isinstance(config, ClassifierConfig) else config
+    sizes = [getattr(part, name) for name in vocab_fields(part)] or [0]
+    return sizes[0], sizes[-1]
+
+
 def our_ids(vocab: int, specials: SpecialIds) -> Int[Tensor, "theirs"]:
-    """Return our id of each foreign id; BOS for an id that is both padding and BOS."""
+    """Return our id of each foreign id: BOS if it is padding too, EOS if it is BOS and EOS."""
     theirs = foreign_ids(vocab, specials).tolist()
     where = {number: place for place, number in enumerate(theirs)}
     return torch.tensor([where[number] for number in range(vocab)])
@@ -110,10 +126,17 @@ def renumbered(family: str, weights: Mapping[str, Tensor], specials: SpecialIds)
 def restored(family: str, weights: Mapping[str, Tensor], specials: SpecialIds) -> Weights:
     """Return a model's weights with the foreign ids: the inverse of `renumbered`."""
     rows = dict(weights)
+    start = rows.get("embed_target.tokens.weight", rows.get("embed_source.tokens.weight"))
+    if start is not None and specials.bos == specials.eos and not start[BOS].equal(start[EOS]):
+        raise CheckpointError(
+            "the original's decoder starts with EOS, and this model was trained to start with "
+            "another vector, for which the original's vocabulary has no id",
+            "not_exportable",
+        )
     for name in _rows_of_ids(family, weights):
         ours = rows[name]
         rows[name] = ours[our_ids(len(ours) - int(specials.copied), specials)]
-        if name.endswith(".bias") and specials.copied:
+        if name.endswith(".bias") and specials.bos == specials.pad:
             rows[name][specials.pad] = ours[PAD]
     return rows
 
@@ -175,8 +198,8 @@ def marian_ids(values: Mapping[str, Any], files: Files) -> SpecialIds:
     pad = whole(values, "pad_token_id")
     start = whole({"decoder_start_token_id": pad, **values}, "decoder_start_token_id")
     eos = whole({"eos_token_id": 0, **values}, "eos_token_id")
-    unk = _table(files["vocab.json"]).get("<unk>") if "vocab.json" in files else None
-    return SpecialIds(pad, start, eos, unk)
+    table = {name: content for name, content in files.items() if name == "vocab.json"}
+    return SpecialIds(pad, start, eos, _vocabulary(table).get("<unk>"))
 
 
 def gpt2_ids(_: Mapping[str, Any], files: Files) -> SpecialIds | None:
@@ -202,7 +225,8 @@ def _vocabulary(files: Files) -> dict[str, int]:
         model = whole_file.get("model")
         words = model.get("vocab") if isinstance(model, dict) else None
         known = dict(words) if isinstance(words, dict) else {}
-        for token in whole_file.get("added_tokens") or []:
+        added = whole_file.get("added_tokens")
+        for token in added if isinstance(added, list) else []:
             if isinstance(token, dict):
                 known[str(token.get("content"))] = token.get("id")
     elif "vocab.txt" in files:

@@ -11,9 +11,21 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from torch import Tensor
+
+from polyhead.convert import hf_vit
 from polyhead.convert.hf_vit import require_plain
 from polyhead.convert.pixels import MEAN, STD
-from polyhead.convert.weight_names import THEIR_ACTIVATIONS, activation, require, whole
+from polyhead.convert.weight_names import (
+    THEIR_ACTIVATIONS,
+    Weights,
+    activation,
+    flag,
+    real,
+    require,
+    shown,
+    whole,
+)
 from polyhead.errors import CheckpointError
 from polyhead.layers.feed_forward import Activation
 from polyhead.layers.transformer_stack import StackConfig
@@ -26,14 +38,23 @@ PLAIN = {  # width and heads of timm's ViTs that are as in the paper
 }  # fmt: skip
 WRITTEN_AS, NAMELESS = "vit_base_patch16_224", "vit"
 NORM_EPS = 1e-6
-OTHERS = ("quickgelu", "siglip", "relpos", "_rope", "xcit", "srelpos")  # variants in their names
+OTHERS = {  # variants in their names, and why they are not read
+    "quickgelu": "its activation is an approximation of GELU that we lack",
+    "siglip": "it pools by attention", "relpos": "its positions are relative",
+    "_rope": "its positions are rotary in two directions",
+    "deit3": "it scales every sub-layer (LayerScale) and has no position for its class token",
+    "distilled": "a DeiT with a second extra token is read in the format of transformers only",
+}  # fmt: skip
+RATES = ("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate",
+         "drop_path_rate")  # fmt: skip
 ARGUMENTS = ("num_heads", "img_size", "patch_size", "embed_dim", "depth", "mlp_ratio", "in_chans",
              "num_classes", "class_token", "global_pool", "dynamic_img_size", "fc_norm",
-             "act_layer")  # fmt: skip
+             "act_layer", "qkv_bias", *RATES)  # fmt: skip
 ONLY: dict[str, dict[str, Any]] = {
     "class": {"global_pool": "token", "class_token": True, "fc_norm": False},
     "mean": {"global_pool": "avg", "class_token": False, "fc_norm": False},
 }
+POOLING = "our ViT reads its class token, or takes the mean of its patches without another norm"
 ACTIVATIONS: dict[str, Activation] = {name: name for name in THEIR_ACTIVATIONS}
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -47,21 +68,23 @@ def is_timm(values: Mapping[str, Any]) -> bool:
 def config_from_timm(values: Mapping[str, Any], shapes: Shapes) -> ViTConfig:
     """Our configuration of one of timm's vit_* models; `shapes` are those of its weights."""
     name = architecture(values)
-    is_vit = name == NAMELESS or name.startswith(("vit_", "deit_"))
-    if not is_vit or any(mark in name for mark in OTHERS):
+    mark = "distilled" if "dist_token" in shapes else next((m for m in OTHERS if m in name), None)
+    if mark is not None or not (name == NAMELESS or name.startswith(("vit_", "deit_"))):
+        why = OTHERS[mark] if mark else "of timm, plain vit_… and deit_… are read"
         raise CheckpointError(
-            f"config.json: architecture = {name!r} is not supported, only timm's plain vit_… are",
+            f"config.json: architecture = {shown(name)} is not supported: {why}",
             "unsupported_architecture",
         )
     arguments = _arguments(values)
     given = {**values, **arguments}
     is_mean = given.get("global_pool") == "avg" and "cls_token" not in shapes
     pooling: Literal["class", "mean"] = "mean" if is_mean else "class"
-    require(given, ONLY[pooling])  # a norm after the mean (fc_norm) would be another model
+    require(given, {option: (value, POOLING) for option, value in ONLY[pooling].items()})
     d_model, channels, patch, other = _shape(shapes, "patch_embed.proj.weight", 4)
     if patch != other:
         raise CheckpointError(
-            f"patches of {patch} x {other} are not supported", "unsupported_config_value"
+            f"patches of {patch} x {other}: only squares are supported",
+            "unsupported_config_value",
         )
     n_patches = _shape(shapes, "pos_embed", 3)[1] - int(pooling == "class")
     height, width = _image(values, arguments, n_patches, patch)
@@ -90,14 +113,41 @@ def architecture(values: Mapping[str, Any]) -> str:
     return str(values.get("architecture", NAMELESS))
 
 
-def options(values: Mapping[str, Any], shapes: Shapes) -> dict[str, Any]:
-    """Return the arguments of `timm.create_model`: sizes as the weights have them."""
-    return _arguments(values) | _sizes(config_from_timm(values, shapes))
+def options(values: Mapping[str, Any], config: ViTConfig) -> dict[str, Any]:
+    """Return the arguments of `timm.create_model`, from our configuration.
+
+    Arguments that config.json leaves out follow from the name of the model there.
+    """
+    ours, given = config_to_timm(config)["model_args"], _arguments(values)
+    arguments = {name: ours[name] for name in ours if name in _sizes(config) or name in given}
+    return arguments | ({} if _has_biases(values) else {"qkv_bias": False})
+
+
+def lost_rates(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return notes about dropout rates in `model_args`: timm's ViTs have none by default."""
+    given = _arguments(values)
+    rates = {name: real(given, name) for name in RATES if name in given}
+    return tuple(
+        f"model_args.{name} = {rate:g} is not kept" for name, rate in rates.items() if rate
+    )
+
+
+def with_biases(state: Mapping[str, Tensor], values: Mapping[str, Any]) -> Weights:
+    """Add biases of 0 for queries, keys and values to a ViT that was built without them."""
+    return hf_vit.with_biases(state, {"qkv_bias": _has_biases(values)})
+
+
+def _has_biases(values: Mapping[str, Any]) -> bool:
+    return flag({"qkv_bias": True, **_arguments(values)}, "qkv_bias")
 
 
 def config_to_timm(config: ViTConfig) -> dict[str, Any]:
     """Return the contents of a config.json for timm."""
-    require_plain(config, {"norm_eps": (config.stack.norm_eps, NORM_EPS)})
+    plain = {
+        "norm_eps": (config.stack.norm_eps, NORM_EPS),
+        "class_tokens": (config.class_tokens, 1),
+    }
+    require_plain(config, plain)
     arguments = _sizes(config) | {"num_heads": config.stack.n_heads}
     if config.pooling == "mean":
         arguments |= ONLY["mean"]
@@ -149,7 +199,9 @@ def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     for name in arguments:
         if name not in ARGUMENTS:
             raise CheckpointError(
-                f"config.json: model_args.{name} is not supported", "unsupported_config_value"
+                f"config.json: model_args.{shown(name)} is not supported; our ViT has only "
+                f"{', '.join(ARGUMENTS)}",
+                "unsupported_config_value",
             )
     return arguments
 

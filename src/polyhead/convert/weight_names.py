@@ -7,7 +7,7 @@ Everything that comes from a file is checked before it is used.
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from polyhead.config import MAX_FLOAT, MAX_INTEGER
 from polyhead.errors import CheckpointError
 from polyhead.layers.feed_forward import Activation
 from polyhead.layers.transformer_stack import StackConfig
@@ -23,7 +24,11 @@ Weights = dict[str, Tensor]
 Names = Mapping[str, str]
 
 TABLES = tomllib.loads(files(__package__).joinpath("names.toml").read_text(encoding="utf-8"))
+TABLES["pegasus"] = TABLES["marian"] | {
+    "defaults": TABLES["marian"]["defaults"] | TABLES["pegasus"]["defaults"]
+}
 LAYER = re.compile(r"\b(blocks|layers|layer|h)\.(\d+)\.")
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 OLD_LEAVES = {"gamma": "weight", "beta": "bias"}  # of norms in old files
 ONE_OF_MANY = "single_label_classification"
 THEIR_ACTIVATIONS: dict[Activation, str] = {
@@ -80,7 +85,13 @@ class WeightTable:
                     )
                 parts = {f"{module}.{i}.{leaf}": part for i, part in enumerate(turned.chunk(3))}
             for part_name, part in parts.items():
-                converted[_other_name(part_name, table, self.prefix)] = part.contiguous()
+                ours = _other_name(part_name, table, self.prefix)
+                if ours in converted:
+                    raise CheckpointError(
+                        f"{part_name}: the file has this weight twice, under two names",
+                        "duplicate_weight",
+                    )
+                converted[ours] = part.contiguous()
         return converted
 
     def to_theirs(self, weights: Mapping[str, Tensor]) -> Weights:
@@ -108,7 +119,7 @@ def _other_name(name: str, table: Names, prefix: str = "") -> str:
 
 
 def require_fit(converted: Mapping[str, Tensor], model: nn.Module) -> None:
-    """Check that every weight of the model is there, in its shape, and nothing else is."""
+    """Check that every weight of the model is there, as floats of its shape, and nothing else."""
     wanted = dict(model.named_parameters())
     for name, parameter in wanted.items():
         if name not in converted:
@@ -121,6 +132,12 @@ def require_fit(converted: Mapping[str, Tensor], model: nn.Module) -> None:
                 f"requires {tuple(parameter.shape)}",
                 "wrong_shape",
             )
+        if converted[name].dtype not in FLOATS:
+            raise CheckpointError(
+                f"{name} is not stored as float16, bfloat16, float32 or float64: integers and "
+                "quantized weights are not read. Convert the file to one of these types.",
+                "not_float",
+            )
     for name in converted:
         if name not in wanted:
             raise CheckpointError(
@@ -128,22 +145,73 @@ def require_fit(converted: Mapping[str, Tensor], model: nn.Module) -> None:
             )
 
 
+def reordered(state: Mapping[str, Tensor], ends: str | tuple[str, ...], rows: Tensor) -> Weights:
+    """Return the weights with other rows in the modules that have these ends."""
+    weights = dict(state)
+    for name, tensor in state.items():
+        if name.rpartition(".")[0].endswith(ends):
+            if tensor.dim() == 0 or len(tensor) != len(rows):
+                raise CheckpointError(
+                    f"{name}: {tuple(tensor.shape)}, but the configuration requires {len(rows)} "
+                    "rows",
+                    "wrong_shape",
+                )
+            weights[name] = tensor.index_select(0, rows)
+    return weights
+
+
+def with_zero_biases(state: Mapping[str, Tensor], ends: tuple[str, ...]) -> Weights:
+    """Add biases of 0 to the matrices that have these ends."""
+    return dict(state) | {
+        name.removesuffix("weight") + "bias": weight.new_zeros(len(weight))
+        for name, weight in state.items()
+        if name.endswith(ends) and weight.dim()
+    }
+
+
+def with_new_output(weights: Weights, n_classes: int, d_model: int) -> Weights:
+    """Add the output layer that an encoder lacks, of zeros, so that all classes are equal."""
+    like = next(iter(weights.values()), torch.empty(0))
+    new = like.new_zeros(n_classes, d_model), like.new_zeros(n_classes)
+    return weights | {"to_logits.weight": new[0], "to_logits.bias": new[1]}
+
+
+def shown(value: Any) -> str:
+    """Return a foreign value for a message: short, and on one line."""
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, list) and any(isinstance(item, list | Mapping) for item in value):
+        return "a list of lists or tables"
+    return repr(value[:9] if isinstance(value, list) else value)[:80]
+
+
+def _refused(name: str, value: Any, expected: str) -> CheckpointError:
+    return CheckpointError(
+        f"config.json: {name} = {shown(value)}: expected {expected}", "invalid_config_value"
+    )
+
+
 def whole(values: Mapping[str, Any], name: str) -> int:
-    """Return a whole number of a foreign configuration."""
-    return int(_number(values, name, int, "a whole number"))
+    """Return a natural number of a foreign configuration."""
+    value = values.get(name)
+    if type(value) is not int or not 0 <= value <= MAX_INTEGER:
+        raise _refused(name, value, f"a whole number from 0 to {MAX_INTEGER:,}")
+    return value
 
 
 def real(values: Mapping[str, Any], name: str) -> float:
     """Return a number of a foreign configuration."""
-    return float(_number(values, name, int | float, "a number"))
-
-
-def _number(values: Mapping[str, Any], name: str, kind: Any, expected: str) -> Any:
     value = values.get(name)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise CheckpointError(
-            f"config.json: {name} = {value!r}: expected {expected}", "invalid_config_value"
-        )
+    if type(value) not in (int, float) or not abs(value) <= MAX_FLOAT:  # type: ignore[arg-type]
+        raise _refused(name, value, f"a number up to {MAX_FLOAT:g}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def flag(values: Mapping[str, Any], name: str) -> bool:
+    """Return a boolean of a foreign configuration."""
+    value = values.get(name)
+    if not isinstance(value, bool):
+        raise _refused(name, value, "true or false")
     return value
 
 
@@ -151,10 +219,10 @@ def activation(
     values: Mapping[str, Any], name: str, known: Mapping[str, Activation] = ACTIVATIONS
 ) -> Activation:
     """Return our name of an activation function."""
-    value: Any = values.get(name)
-    if value not in known:
+    value = values.get(name)
+    if not isinstance(value, str) or value not in known:
         raise CheckpointError(
-            f"config.json: {name} = {value!r} is unknown; expected one of {', '.join(known)}",
+            f"config.json: {name} = {shown(value)} is unknown; expected one of {', '.join(known)}",
             "unsupported_config_value",
         )
     return known[value]
@@ -163,14 +231,19 @@ def activation(
 def n_classes(values: Mapping[str, Any]) -> int:
     """Return the number of classes; models that do not choose one of them are refused."""
     if values.get("problem_type") is not None:
-        require(values, {"problem_type": ONE_OF_MANY})
+        why = "a class is chosen here by softmax, so that its loss and outputs would be others"
+        require(values, {"problem_type": (ONE_OF_MANY, why)})
     labels = values.get("id2label")
-    return len(labels) if isinstance(labels, Mapping) else 2
+    if labels is None:
+        return whole({"num_labels": 2, **values}, "num_labels")
+    if not isinstance(labels, Mapping):
+        raise _refused("id2label", labels, "a table of the classes' names")
+    return len(labels)
 
 
 READERS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {
     "dropout": real, "attention_dropout": real, "activation_dropout": real, "norm_eps": real,
-    "activation": activation, "tie": lambda values, name: bool(values[name]),
+    "activation": activation, "tie": flag,
 }  # fmt: skip
 
 
@@ -191,7 +264,9 @@ def require_exportable(
     stack: StackConfig, norm: str, others: Mapping[str, tuple[object, object]]
 ) -> None:
     """Refuse to write a model that theirs cannot express; `others`: our value and theirs."""
+    d_head = stack.d_model // stack.n_heads
     values = {
+        "d_k": (stack.d_key, d_head), "d_v": (stack.d_value, d_head),
         "norm": (stack.norm, norm), "score": (stack.score, "scaled_dot"),
         "attention": (stack.attention, "full"), "reversible": (stack.reversible, False),
         "experts": (stack.experts.n, 0), **others,
@@ -209,15 +284,39 @@ def require_exportable(
 
 def known_values(values: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return the values of a config.json with the defaults; raises if our model cannot be it."""
-    require(values, TABLES[kind].get("only", {}))
-    return {**TABLES[kind]["defaults"], **values}
+    table = TABLES[kind]
+    require(values, table.get("only", {}))
+    other_names = {}
+    for other, name in table.get("synonyms", {}).items():
+        if other in values and values.get(name, values[other]) != values[other]:
+            raise CheckpointError(
+                f"config.json: {other} = {shown(values[other])} and {name} = "
+                f"{shown(values[name])}, which are two names of one value",
+                "invalid_config_value",
+            )
+        if other in values:
+            other_names[name] = values[other]
+    return {**table["defaults"], **other_names, **values}
 
 
-def require(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Refuse a variant that our model cannot express, instead of computing something else."""
-    for name, value in wanted.items():
+def require(values: Mapping[str, Any], wanted: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse a variant that our model cannot express; `wanted`: the value that it can, and why."""
+    for name, (value, why) in wanted.items():
         if values.get(name, value) != value:
             raise CheckpointError(
-                f"config.json: {name} = {values[name]!r} is not supported, only {value!r}",
+                f"config.json: {name} = {shown(values[name])} is not supported, only {value!r}: "
+                f"{why}",
                 "unsupported_config_value",
             )
+
+
+def lost_dropouts(values: Mapping[str, Any], kind: str, config: Any) -> tuple[str, ...]:
+    """Return notes about dropout rates of theirs that our configuration has no field for."""
+    notes = []
+    table = TABLES.get(kind, {})
+    values = {**table.get("defaults", {}), **values}
+    for name, ours in table.get("dropouts", {}).items():
+        rate, kept = real(values, name), getattr(config.stack, ours) if ours else 0.0
+        if rate != kept:
+            notes.append(f"{name} = {rate:g} is not kept: training it further uses {kept:g}")
+    return tuple(notes)

@@ -67,19 +67,13 @@ PARTS: dict[Task, dict[str, str]] = {  # module paths, and the part that they be
 
 @dataclass(frozen=True)
 class CostBreakdown:
-    """FLOPs and memory of each part, in the order of the model's figure.
-
-    vocab: size of an output layer that is fused with its loss, else 0.
-    predictions: number of positions that are predicted, all unless given.
-    source_flops: training FLOPs caused by the source: the encoder, and the keys and values that the
-        decoder computes from it.
-    """
+    """FLOPs and memory of each part, in the order of the model's figure."""
 
     shape: Shape
     parts: dict[str, Cost]
-    vocab: int = 0
-    predictions: int | None = None
-    source_flops: int = 0
+    vocab: int = 0  # size of an output layer that is fused with its loss
+    predictions: int | None = None  # number of positions that are predicted, all unless given
+    source_flops: int = 0  # of training: the encoder, and the decoder's keys and values of it
 
     @property
     def total(self) -> Cost:
@@ -268,11 +262,11 @@ def vit_cost(config: ViTConfig, shape: Shape, _: float = 0) -> CostBreakdown:
     work = product(batch * rows * columns, patch_size, d_model)
     saved = FLOAT * batch * rows * columns * patch_size
     patches += Cost(work, 2 * work if config.stem else work, saved)
-    outputs = batch if config.pooling == "class" else None
+    outputs = batch * config.n_extra or None
     parts = {
         "patches": patches,
         "stack": stack_cost(config.stack, shape, outputs=outputs),
-        "output": _classes(batch, d_model, config.classes),
+        "output": _classes(batch, max(1, config.n_extra) * d_model, config.classes),
     }
     return CostBreakdown(shape, parts, predictions=batch)
 

@@ -18,19 +18,18 @@ import statistics
 from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from polyhead.cost.counter import graph_depth
 from polyhead.cost.formulas import attention_kernel, product
+from polyhead.layers.transformer_stack import StackConfig
 
 Layer = Callable[[Tensor], Tensor]  # (batch, length, d_model) → the same
 
 
 def self_attention_work(n: int, d_model: int) -> int:
     """Return the FLOPs of Q Kᵀ and A V."""
-    return attention_kernel(1, 1, n, n, d_model).forward
+    return restricted_work(n, d_model, n)
 
 
 def recurrent_work(n: int, d_model: int) -> int:
@@ -38,32 +37,10 @@ def recurrent_work(n: int, d_model: int) -> int:
     return 2 * product(n, d_model, d_model)
 
 
-def convolution_work(n: int, d_model: int, kernel: int) -> int:
-    """Return the FLOPs of a convolution: k matrices at every position, dilated or not."""
-    return product(n, kernel * d_model, d_model)
-
-
 def restricted_work(n: int, d_model: int, neighbours: int) -> int:
     """Return the FLOPs if every position looks at `neighbours` positions, itself included."""
-    return attention_kernel(1, 1, n, neighbours, d_model).forward
-
-
-class ConvolutionLayer(nn.Module):
-    """A convolution over the present and k - 1 positions of the past, `dilation` apart."""
-
-    def __init__(self, d_model: int, kernel: int, dilation: int = 1) -> None:
-        super().__init__()
-        if kernel < 2:
-            raise ValueError(
-                f"kernel = {kernel}: at least 2 are needed to look at another position"
-            )
-        self.past = (kernel - 1) * dilation
-        self.convolve = nn.Conv1d(d_model, d_model, kernel, dilation=dilation)
-
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"]
-    ) -> Float[Tensor, "batch length d_model"]:
-        return self.convolve(F.pad(x.transpose(1, 2), (self.past, 0))).transpose(1, 2)
+    one_head = StackConfig(d_model=d_model, n_heads=1)
+    return attention_kernel(one_head, 1, n, neighbours).forward
 
 
 def layers_to_see(n: int, kernel: int, *, dilated: bool) -> int:

@@ -10,7 +10,7 @@ for the whole batch: saved(b) = saved(1) + (b - 1) · (saved(2) - saved(1)).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -105,14 +105,15 @@ def measure(family: str, config: Any, shape: Shape, *, masked_share: float) -> C
     task = FAMILIES[family].task
     with torch.random.fork_rng(devices=[]):
         model = FAMILIES[family].model(config).train()
-        single, double = (
+        (compute, single_loss), (_, double_loss) = (
             _training_step(task, model, config, Shape(n, shape.length, shape.source), masked_share)
             for n in (1, 2)
         )
         try:
-            forward = count_flops(single.forward)
-            training = count_flops(lambda: single.loss().backward())
-            saved = [saved_bytes(step.loss, model.parameters()) for step in (single, double)]
+            forward = count_flops(compute)
+            training = count_flops(lambda: single_loss().backward())
+            losses = single_loss, double_loss
+            saved = [saved_bytes(loss, model.parameters()) for loss in losses]
         except ValueError as error:  # such as a sentence beyond the last position
             raise ConfigError(f"length {shape.length}: {error}", "length_too_long") from None
     fused = 0  # the gradients of its input and weight, which no hook sees
@@ -127,17 +128,10 @@ def measure(family: str, config: Any, shape: Shape, *, masked_share: float) -> C
     )
 
 
-class TrainingStep(NamedTuple):
-    """The forward pass to the logits, and to the loss."""
-
-    forward: Callable[[], Any]
-    loss: Callable[[], Tensor]
-
-
 def _training_step(
     task: Task, model: Any, config: Any, shape: Shape, masked_share: float
-) -> TrainingStep:
-    """Return what a model with this task computes in training, for a batch of equal tokens."""
+) -> tuple[Callable[[], Any], Callable[[], Tensor]]:
+    """Return the forward pass to the logits, and to the loss, for a batch of equal tokens."""
     ids = torch.full((shape.batch, shape.length), TOKEN)
     n = n_masked(shape, masked_share)
 
@@ -157,11 +151,11 @@ def _training_step(
         return loss
 
     if task in FUSED:
-        return TrainingStep(lambda: model.to_logits(hidden()[None]), fused_loss)
+        return lambda: model.to_logits(hidden()[None]), fused_loss
     inputs = [ids]
     if task == "image_classification":
         inputs = [torch.zeros(shape.batch, config.channels, config.height, config.width)]
     elif task == "replaced_token":
         inputs = [ids, ids, (torch.arange(ids.numel()) < n).view(ids.shape)]
-        return TrainingStep(lambda: model(*inputs), electra_loss)
-    return TrainingStep(lambda: model(*inputs), lambda: model(*inputs).log_softmax(-1).sum())
+        return lambda: model(*inputs), electra_loss
+    return lambda: model(*inputs), lambda: model(*inputs).log_softmax(-1).sum()

@@ -1,7 +1,7 @@
 """FLOPs of a Transformer stack, and the memory it saves for backward, from its configuration.
 
     linear layer     2 n d_in d_out FLOPs forward, twice as many backward
-    equation (1)     Q Kᵀ and A V: 4 n_queries n_keys d_model FLOPs
+    equation (1)     Q Kᵀ and A V: 2 n_queries n_keys h (d_k + d_v) FLOPs
     block            attention + feed-forward network, each with its residual (+ cross-attention)
 
 Formulas and not a count of a running model, because a count takes seconds, needs real weights where
@@ -18,12 +18,12 @@ not counted. Everything is in float32.
 
 A reversible stack (the Reformer's, Kitaev et al. 2020) computes every branch once more in backward,
 and saves the two streams at its end, whatever the depth. What a position attends to depends on the
-layer's attention (n positions, d_head numbers each):
+layer's attention (n positions, d_k numbers each):
 
     full     n keys
     local    block + window keys, for whole blocks of queries
     lsh      2 · chunk keys in every round, for whole chunks; 2 products forward, 5 backward
-             (the weights are computed again), and hashing: n · d_head · Σ buckets / 2 a round
+             (the weights are computed again), and hashing: n · d_k · Σ buckets / 2 a round
 
 An LSH layer has no W_q. Its buckets are stored and not computed again. Local attention to very long
 inputs, and a feed-forward network in chunks, are computed a third time, except the last of their
@@ -31,6 +31,7 @@ two products, which no gradient needs.
 """
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 from polyhead.errors import ConfigError
 from polyhead.layers.local_attention import SMALLEST_BLOCK, SPAN
@@ -39,6 +40,7 @@ from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.transformer_stack import StackConfig
 
 FLOAT, INTEGER, BOOLEAN = 4, 8, 1  # bytes
+UNCOUNTED = ("attention", "score", "reversible", "feed_chunk", "experts.groups", "experts.gating")
 
 
 @dataclass(frozen=True)
@@ -124,18 +126,19 @@ def output_layer(n: int, d_model: int, vocab: int) -> Cost:
 
 
 def attention_kernel(
-    batch: int, n_heads: int, n_queries: int, n_keys: int, d_head: int, dropout_p: float = 0.0
+    config: StackConfig, batch: int, n_queries: int, n_keys: int, dropout_p: float = 0.0
 ) -> Cost:
     """Cost of equation (1) in every head.
 
     The fused kernel saves Q, K, V, its output, and one number for each query and head. With dropout
     on the weights a CPU has no fused kernel: the weights are saved thrice (before dropout, its
-    factors, and after).
+    factors, and after); nor if d_k and d_v differ: they are saved once.
     """
-    heads = batch * n_heads
-    work = 2 * heads * product(n_queries, d_head, n_keys)
-    in_and_out = heads * d_head * (2 * n_queries + 2 * n_keys)
-    others = 3 * heads * n_queries * n_keys if dropout_p > 0 else heads * n_queries
+    heads, d_both = batch * config.n_heads, config.d_key + config.d_value
+    work = heads * product(n_queries, d_both, n_keys)
+    in_and_out = heads * d_both * (n_queries + n_keys)
+    n_weights = 3 if dropout_p > 0 else int(config.d_key != config.d_value)
+    others = heads * n_queries * (n_weights * n_keys or 1)
     return Cost(work, 2 * work, FLOAT * (in_and_out + others))
 
 
@@ -157,10 +160,8 @@ def stack_cost(
     outputs: number of positions that are read from it, if not all: the last feed-forward network
         processes only these.
     """
-    usual = StackConfig()
-    for name in ("attention", "score", "reversible", "feed_chunk"):
-        value = getattr(config, name)
-        if value != getattr(usual, name):
+    for name in UNCOUNTED:
+        if (value := attrgetter(name)(config)) != attrgetter(name)(StackConfig()):
             raise ConfigError(f"model.stack.{name} = {value!r}: no cost formula", "no_formula")
     depth = config.n_layers if n_layers is None else n_layers
     n = shape.positions if outputs is None else outputs
@@ -174,7 +175,7 @@ def block_cost(
 ) -> Cost:
     """Cost of one layer of Figure 1; the indices of `outputs` are saved."""
     n, d_model = shape.positions, config.d_model
-    total = _attention(config, shape, shape.length) + linear(n, d_model, d_model, saves=False) * 2
+    total = _attention(config, shape, shape.length) + memory_projection(config, n)
     total += _residual(config, n)
     if cross:
         total += _attention(config, shape, shape.source) + _residual(config, n)
@@ -188,17 +189,18 @@ def block_cost(
     return total + _network(config, n)
 
 
-def memory_projection(config: StackConfig, source_positions: int) -> Cost:
-    """Cost of the keys and values that one decoder block computes from the encoder's output."""
-    return linear(source_positions, config.d_model, config.d_model, saves=False) * 2
+def memory_projection(config: StackConfig, positions: int) -> Cost:
+    """Cost of keys and values, as those that a decoder block computes from the encoder's output."""
+    d_both = config.n_heads * (config.d_key + config.d_value)
+    return linear(positions, config.d_model, d_both, saves=False)
 
 
 def _attention(config: StackConfig, shape: Shape, n_keys: int) -> Cost:
     """W_q, the kernel and W_o; W_q saves the input for W_k and W_v too, the kernel that of W_o."""
-    n, d_model, d_head = shape.positions, config.d_model, config.d_model // config.n_heads
-    p = config.attention_dropout
-    kernel = attention_kernel(shape.batch, config.n_heads, shape.length, n_keys, d_head, p)
-    return linear(n, d_model, d_model) + kernel + linear(n, d_model, d_model, saves=False)
+    n, d_model, n_heads = shape.positions, config.d_model, config.n_heads
+    kernel = attention_kernel(config, shape.batch, shape.length, n_keys, config.attention_dropout)
+    into, back = n_heads * config.d_key, n_heads * config.d_value
+    return linear(n, d_model, into) + kernel + linear(n, back, d_model, saves=False)
 
 
 def _network(config: StackConfig, n: int) -> Cost:
@@ -226,7 +228,8 @@ def experts_cost(config: ExpertsConfig, n: int, d_model: int) -> Cost:
         flags = 0 if config.k == config.n else BOOLEAN
         gate += Cost(saved=n * config.n * (FLOAT * numbers + flags))
     routed = n * config.k
-    return gate + Cost(saved=FLOAT * routed * d_model + 2 * INTEGER * routed)  # outputs and indices
+    # outputs, their weights in the order of the experts, and indices
+    return gate + Cost(saved=FLOAT * routed * (d_model + 1) + 2 * INTEGER * routed)
 
 
 def cache_bytes(
@@ -238,7 +241,8 @@ def cache_bytes(
     """
     depth = config.n_layers if n_layers is None else n_layers
     slots = beam * shape.length
-    keys_and_values = 2 * depth * config.d_model * (slots + shape.source)
+    d_both = config.n_heads * (config.d_key + config.d_value)
+    keys_and_values = depth * d_both * (slots + shape.source)
     mask = BOOLEAN * beam * slots
     return shape.batch * (FLOAT * (keys_and_values + shape.source * config.d_model) + mask)
 
@@ -257,7 +261,8 @@ def reversible_cost(config: StackConfig, shape: Shape) -> Cost:
 def _reversible_block(config: StackConfig, shape: Shape, layer: int) -> Cost:
     """Linear layers and the kernel, most of it computed twice."""
     n, d_model, kind = shape.positions, config.d_model, config.kind(layer)
-    work = linear(n, d_model, d_model) * (3 if kind == "lsh" else 4)
+    work = linear(n, d_model, config.n_heads * config.d_key) * (1 if kind == "lsh" else 2)
+    work += linear(n, d_model, config.n_heads * config.d_value) * 2
     work += linear(n, d_model, config.d_ff) + linear(n, config.d_ff, d_model)
     chunked = product(n, d_model, config.d_ff) if 0 < config.feed_chunk < n else 0
     kernel = {"full": _full, "local": _local, "lsh": _lsh}[kind](config, shape)
@@ -266,8 +271,7 @@ def _reversible_block(config: StackConfig, shape: Shape, layer: int) -> Cost:
 
 
 def _full(config: StackConfig, shape: Shape) -> Cost:
-    d_head = config.d_model // config.n_heads
-    cost = attention_kernel(shape.batch, config.n_heads, shape.length, shape.length, d_head)
+    cost = attention_kernel(config, shape.batch, shape.length, shape.length)
     return Cost(cost.forward, cost.forward + cost.backward)
 
 
@@ -283,21 +287,22 @@ def _local(config: StackConfig, shape: Shape) -> Cost:
         starts = range(0, shape.length, span)
         ranges = [(max(0, s - config.window), min(shape.length, s + span)) for s in starts]
         n_blocks = sum(_round_up(high - low, block) // block for low, high in ranges)
-    d_head, n_keys = config.d_model // config.n_heads, block + config.window
-    cost = attention_kernel(shape.batch * n_blocks, config.n_heads, block, n_keys, d_head)
-    repeated = cost.forward // 2 if is_long else 0
+    cost = attention_kernel(config, shape.batch * n_blocks, block, block + config.window)
+    share = config.d_key / (config.d_key + config.d_value)  # the last product is not repeated
+    repeated = round(cost.forward * share) if is_long else 0
     return Cost(cost.forward, cost.forward + repeated + cost.backward)
 
 
 def _lsh(config: StackConfig, shape: Shape) -> Cost:
-    lsh, d_head = config.lsh, config.d_model // config.n_heads
+    lsh = config.lsh
     chunk = min(lsh.chunk, shape.length)
     padded = _round_up(shape.length, chunk)
     heads = shape.batch * config.n_heads * lsh.rounds
-    scores = heads * product(padded, d_head, 2 * chunk)
+    scores = heads * product(padded, config.d_key, 2 * chunk)
+    values = heads * product(padded, config.d_value, 2 * chunk)
     halves = sum(size // 2 for size in factors(lsh.buckets or 2 * padded // chunk))
-    hashing = heads * product(shape.length, d_head, halves)
-    return Cost(hashing + 2 * scores, (2 + 5) * scores)
+    hashing = heads * product(shape.length, config.d_key, halves)
+    return Cost(hashing + scores + values, 4 * scores + 3 * values)
 
 
 def _round_up(length: int, block: int) -> int:

@@ -20,16 +20,11 @@ from polyhead.cost.formulas import Cost, Shape
 from polyhead.cost.published import TABLE_2, TRAININGS
 from polyhead.errors import ConfigError
 from polyhead.layers.embeddings import BOUNDED_POSITIONS
-from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.registry import FAMILIES, has_mask_token, vocab_fields
-from polyhead.models.transformer import TransformerConfig
+from polyhead.models.transformer import PUBLISHED
 from polyhead.training.config import RunConfig
 
 LENGTH = 30  # tokens of a sentence, about as many as in WMT
-STACKS = {  # Table 3 of the paper
-    "base": StackConfig(),
-    "big": StackConfig(d_model=1024, n_heads=16, d_ff=4096, dropout=0.3),
-}
 
 
 @dataclass(frozen=True)
@@ -135,7 +130,7 @@ def cost_report(
 def reference(name: str, length: int = LENGTH) -> Reference:
     """Return the figures of the paper's base or big model."""
     training = TRAININGS[name]
-    config = TransformerConfig(stack=STACKS[name])
+    config = PUBLISHED[f"transformer-{name}"]
     cost = cost_of("transformer", config, Shape(1, length, length)).total
     flops = cost.training / (2 * length) * training.steps * training.tokens
     return Reference(TABLE_2[name].name, training.parameters, training.flops, flops)
@@ -173,8 +168,7 @@ def _length(run: RunConfig, length: int | None) -> int:
     """Return the length of a sentence, after checking that the model can read it."""
     task = FAMILIES[run.family].task
     if task == "image_classification":
-        rows, columns = run.model.grid
-        tokens: int = rows * columns + int(run.model.pooling == "class")
+        tokens: int = run.model.n_tokens
         if length not in (None, tokens):
             raise ConfigError(
                 f"length {length}: an image of this model always has {tokens} tokens; leave it out",
@@ -219,8 +213,6 @@ def _measured_cost(run: RunConfig, shape: Shape) -> Costs:
     predictions = shape.positions
     if task in ("masked_lm", "replaced_token"):
         predictions = n_masked(shape, run.data.blanks)
-    vocab = 0
-    if task in FUSED:
-        vocab = getattr(run.model, vocab_fields(run.model)[-1])
+    vocab = getattr(run.model, vocab_fields(run.model)[-1]) if task in FUSED else 0
     memory = step_memory(n_parameters, total.kept, vocab, predictions)
     return {name: PartCost(count) for name, count in counts.items()}, total, memory

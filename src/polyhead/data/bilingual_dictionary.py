@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from polyhead.atomic_file import write_text
 from polyhead.errors import DataError
 
 FILE = "dictionary.tsv"
@@ -63,7 +64,7 @@ def learn_dictionary(
 def write_dictionary(dictionary: Mapping[str, str], path: Path) -> None:
     """Write a dictionary, sorted."""
     lines = (f"{source}\t{target}\n" for source, target in sorted(dictionary.items()))
-    path.write_text("".join(lines), encoding="utf-8", newline="\n")
+    write_text(path, "".join(lines))
 
 
 def read_dictionary(path: Path) -> dict[str, str]:

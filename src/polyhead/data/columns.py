@@ -7,48 +7,29 @@ column would give a model that is silently wrong.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from polyhead.data.tables import NotText, Row, Table, read_table, shorten
-from polyhead.data.text_files import BadLine
+from polyhead.data.languages import language_of
+from polyhead.data.tables import Cell, NotText, Row, Table, read_table, shorten
+from polyhead.data.text_files import BadLine, TextFile, excerpt
 from polyhead.errors import ConfigError, DataError
 
 Role = Literal["source", "target", "text", "label"]
+Roles = tuple[Role, Role]  # ("source", "target") or ("text", "label")
+Keys = tuple[str | None, str | None]  # name or number (from 1) of each column; None: to be found
+Header = tuple[str, ...] | None
 SAMPLE = 2_000  # rows
-NAMES: dict[Role, frozenset[str]] = {
-    "source": frozenset(["source", "src", "source_text", "원문", "원본"]),
-    "target": frozenset(["target", "tgt", "trg", "target_text", "translation", "번역문", "번역"]),
-    "text": frozenset(
-        (
-            "text",
-            "document",
-            "sentence",
-            "review",
-            "content",
-            "comment",
-            "문장",
-            "내용",
-            "본문",
-            "리뷰",
-            "텍스트",
-        )
-    ),
-    "label": frozenset(
-        ["label", "class", "category", "target", "sentiment", "레이블", "라벨", "분류", "감정"]
-    ),
+NAMES: dict[Role, str] = {  # patterns, in lower case
+    "source": "source|src|source_text|원문|원본",
+    "target": "target|tgt|trg|target_text|translation|번역문|번역",
+    "text": "text|document|sentence|review|content|comment|문장|내용|본문|리뷰|텍스트",
+    "label": "label|class|category|target|sentiment|레이블|라벨|분류|감정",
 }
-OTHERS = frozenset(["id", "idx", "index", "no", "sid", "number", "번호", "url", "date", "날짜"])
-LANGUAGES = {
-    "ko": ("korean", "한국어", "kor"), "en": ("english", "영어", "eng"),
-    "de": ("german", "deutsch", "독일어", "deu"), "fr": ("french", "français", "프랑스어", "fra"),
-    "ja": ("japanese", "日本語", "일본어", "jpn"), "zh": ("chinese", "中文", "중국어", "zho"),
-    "es": ("spanish", "español", "스페인어", "spa"), "cs": ("czech", "čeština", "체코어", "ces"),
-    "ru": ("russian", "русский", "러시아어", "rus"), "it": ("italian", "italiano", "ita"),
-    "vi": ("vietnamese", "베트남어", "vie"), "pt": ("portuguese", "português", "por"),
-}  # fmt: skip
+OTHERS = "id|idx|index|no|sid|number|번호|url|date|날짜"
 NUMBER = re.compile(r"[-+]?[\d.,:/\-]*\d[\d.,:/\-]*%?")
 
 
@@ -61,20 +42,11 @@ class Record(NamedTuple):
     bad: BadLine | None = None
 
 
-class Columns(NamedTuple):
-    """The chosen columns of a table, counted from 0, and the rows below its header.
-
-    languages: those that the columns are named after.
-    """
-
-    positions: tuple[int, int]
-    names: tuple[str, str]
-    rows: Sequence[Row]
-    languages: tuple[str, str] | None
-
-
 class TwoColumns(NamedTuple):
-    """Two columns of a file, record by record, and messages about them."""
+    """Two columns of a file, record by record, and messages about them.
+
+    languages: those that both columns are named after.
+    """
 
     name: str
     records: list[Record]
@@ -82,33 +54,48 @@ class TwoColumns(NamedTuple):
     languages: tuple[str, str] | None
 
 
-@dataclass(frozen=True)
-class ColumnKind:
+class ColumnKind(NamedTuple):
     """Contents of a sample of a column."""
 
     kind: Literal["empty", "numbers", "licence", "classes", "text"]
     example: str
     mean_length: float
+    are_distinct: bool
 
 
 def read_columns(
-    path: str | Path,
-    roles: tuple[Role, Role],
-    given: tuple[str | None, str | None] = (None, None),
-    encoding: str = "utf-8",
+    path: str | Path, roles: Roles, given: Keys = (None, None), encoding: str = "utf-8"
 ) -> TwoColumns:
     """Read two columns of a table; the notices show which, with two examples."""
     table = read_table(path, encoding=encoding)
-    columns = choose_columns(table, roles, given)
-    records = [_record(row, columns.positions, table.name) for row in columns.rows]
-    good = [record for record in records if record.bad is None and record.first and record.second]
-    chosen = ", ".join(
-        f"{role} = column {n!r}" for role, n in zip(roles, columns.names, strict=True)
-    )
-    examples = "; ".join(f"{r.first[:40]!r} → {r.second[:40]!r}" for r in good[:2])
-    notice = f"{table.name}: {chosen}; {examples}"
+    positions, names, rows = choose_columns(table, roles, given)
+    records = [_record(row, positions, table.name) for row in rows]
+    good = [(r.first, r.second) for r in records if r.bad is None and r.first and r.second]
+    chosen = ", ".join(f"{role} = column {name!r}" for role, name in zip(roles, names, strict=True))
+    notice = f"{table.name}: {chosen}; {show_pairs(good)}"
     notices = (*table.notices, notice) if good else table.notices
-    return TwoColumns(table.name, records, notices, columns.languages)
+    first, second = map(language_of, names)
+    return TwoColumns(table.name, records, notices, (first, second) if first and second else None)
+
+
+def read_column(path: str | Path, key: str, encoding: str = "utf-8") -> TextFile:
+    """Read one column of a table, by name or number, as the good lines of a text."""
+    table = read_table(path, encoding=encoding)
+    header, rows = table.columns, table.rows
+    if header is None and not key.isdecimal() and rows:
+        header, rows = tuple(str(cell).strip() for cell in rows[0].cells), rows[1:]
+    width = max((len(row.cells) for row in rows), default=0)
+    position = _position(key, header, width, table.name)
+    records = [_record(row, (position, position), table.name) for row in rows]
+    bad = tuple(record.bad for record in records if record.bad is not None)
+    lines = [record.first for record in records if record.bad is None]
+    return TextFile(table.name, lines, bad, table.notices)
+
+
+def show_pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return the first two pairs, shortened, for a message."""
+    shown = (tuple(excerpt(text) for text in pair) for pair in islice(pairs, 2))
+    return "; ".join(f"{first} → {second}" for first, second in shown)
 
 
 def _record(row: Row, positions: tuple[int, int], name: str) -> Record:
@@ -116,10 +103,9 @@ def _record(row: Row, positions: tuple[int, int], name: str) -> Record:
     is_blank = not any(isinstance(cell, NotText) or cell.strip() for cell in row.cells)
     if row.bad is not None or is_blank:
         return Record(row.line, "", "", row.bad)
-    if n_cells < width:
-        count = f"{n_cells} column" + "s" * (n_cells > 1)
-        return Record(row.line, "", "", BadLine(name, row.line, f"{count}, expected {width}"))
-    cells = [row.cells[position] for position in positions]
+    cells: list[Cell] = [NotText(f"{n_cells} column{'s' * (n_cells > 1)}, expected {width}")]
+    if n_cells >= width:
+        cells = [row.cells[position] for position in positions]
     for cell in cells:
         if isinstance(cell, NotText):
             return Record(row.line, "", "", BadLine(name, row.line, cell.why))
@@ -127,88 +113,97 @@ def _record(row: Row, positions: tuple[int, int], name: str) -> Record:
 
 
 def choose_columns(
-    table: Table, roles: tuple[Role, Role], given: tuple[str | None, str | None]
-) -> Columns:
-    """Choose two columns of a table.
+    table: Table, roles: Roles, given: Keys
+) -> tuple[tuple[int, int], tuple[str, str], Sequence[Row]]:
+    """Return the positions (from 0) and names of two columns, and the rows below the header.
 
-    roles: ("source", "target") or ("text", "label").
-    given: the name or number (from 1) of each column, None where it is to be found.
     Raise DataError if a column does not exist, or if the choice is not certain.
     """
-    header, rows = table.columns, table.rows
-    if header is None:
-        first = next((row for row in rows if any(row.cells)), None)
-        if first is not None and _is_header(first, rows, roles, given, table.name):
-            header = tuple(str(cell).strip() for cell in first.cells)
-            rows = rows[rows.index(first) + 1 :]
+    header, rows = _split_header(table, roles, given)
     widths = Counter(len(row.cells) for row in rows[:SAMPLE] if len(row.cells) > 1)
     usual = min((n for n in widths if widths[n] == max(widths.values())), default=0)
     width = len(header) if header else usual
     if width < 2 and given == (None, None):
-        return Columns((0, 1), ("1", "2"), rows, None)  # every row is then reported
+        return (0, 1), ("1", "2"), rows  # every row is then reported
     positions: list[int | None] = [
-        None if name is None else _position(name, header, max([*widths, width]), table.name)
-        for name in given
+        None if key is None else _position(key, header, max([*widths, width]), table.name)
+        for key in given
     ]
     if None in positions and header:
         positions = _by_name(header, roles, positions)
     if None in positions:
         positions = _by_content(table.name, header, rows[:SAMPLE], width, roles, positions)
-    chosen = (positions[0] or 0, positions[1] or 0)
-    if chosen[0] == chosen[1]:
-        message = f"{table.name}: column {chosen[0] + 1} is both {roles[0]} and {roles[1]}"
+    first, second = positions[0] or 0, positions[1] or 0
+    if first == second:
+        message = f"{table.name}: column {first + 1} is both {roles[0]} and {roles[1]}"
         raise DataError(message, "same_column")
-    names = tuple(header[p] if header and p < len(header) else str(p + 1) for p in chosen)
-    languages = tuple(language_of(name) for name in names)
-    return Columns(
-        chosen,
-        (names[0], names[1]),
-        rows,
-        (languages[0], languages[1]) if all(languages) else None,
-    )
+    names = [header[p] if header and p < len(header) else str(p + 1) for p in (first, second)]
+    return (first, second), (names[0], names[1]), rows
 
 
-def language_of(name: str) -> str:
-    """Return the code of the language that a column is named after, or ""."""
-    name = name.strip().lower().replace("_", "-")
-    for code, names in LANGUAGES.items():
-        if name in (code, *names) or re.fullmatch(rf"{code}-[a-z]{{2}}", name):
-            return code
-    return ""
+def describe_columns(
+    path: str | Path, roles: Roles, given: Keys = (None, None), encoding: str = "utf-8"
+) -> str:
+    """Return the header, the contents of every column, and which columns would be used."""
+    table = read_table(path, encoding=encoding)
+    header, rows = _split_header(table, roles, given, must_be_clear=False)
+    used: dict[int, str] = {}
+    with suppress(DataError):
+        used = dict(zip(choose_columns(table, roles, given)[0], roles, strict=True))
+    width = max((len(row.cells) for row in rows[:SAMPLE]), default=0)
+    title = f"header {shorten(header)}" if header else "no header"
+    lines = [f"{table.name}: {len(rows):,} rows, {width} columns, {title}"]
+    for n in range(width):
+        column = _kind_of(rows[:SAMPLE], n)
+        kind = "ids" if column.kind == "numbers" and column.are_distinct else column.kind
+        role = f" → {used[n]}" if n in used else ""
+        lines.append(f"  {_label(n, header)}: {kind}, such as {column.example!r}{role}")
+    return "\n".join(lines)
+
+
+def _split_header(
+    table: Table, roles: Roles, given: Keys, *, must_be_clear: bool = True
+) -> tuple[Header, Sequence[Row]]:
+    """Return the names of the columns, if there is a header, and the rows below it."""
+    if table.columns is not None:
+        return table.columns, table.rows
+    first = next((n for n, row in enumerate(table.rows) if any(row.cells)), None)
+    if first is None:
+        return None, table.rows
+    names = tuple(str(cell).strip() for cell in table.rows[first].cells)
+    if not _is_header(names, table, roles, given, must_be_clear=must_be_clear):
+        return None, table.rows
+    return names, table.rows[first + 1 :]
 
 
 def _is_header(
-    first: Row,
-    rows: Sequence[Row],
-    roles: tuple[Role, Role],
-    given: tuple[str | None, str | None],
-    name: str,
+    first: Sequence[str], table: Table, roles: Roles, given: Keys, *, must_be_clear: bool
 ) -> bool:
     if any(key is not None and not key.isdecimal() for key in given):
         return True
-    cells = [str(cell).strip().lower() for cell in first.cells]
-    known = NAMES[roles[0]] | NAMES[roles[1]] | OTHERS
-    understood = [cell in known or bool(language_of(cell)) for cell in cells]
-    body = [row for row in rows[1:SAMPLE] if row.bad is None and any(row.cells)]
-    above_numbers = [
-        bool(cell)
+    cells = [cell.lower() for cell in first]
+    known = re.compile("|".join([*(NAMES[role] for role in roles), OTHERS]))
+    understood = [bool(known.fullmatch(cell) or language_of(cell)) for cell in cells]
+    body = [row for row in table.rows[1:SAMPLE] if row.bad is None and any(row.cells)]
+    above_numbers = (
+        cell
         and not NUMBER.fullmatch(cell)
-        and len(body) > 0
         and all(len(row.cells) > n and NUMBER.fullmatch(str(row.cells[n])) for row in body)
         for n, cell in enumerate(cells)
-    ]
-    if all(understood) or any(above_numbers):
+    )
+    if all(understood) or (body and any(above_numbers)):
         return True
-    if any(understood) and None in given:
+    is_unclear = any(understood) and None in given
+    if is_unclear and must_be_clear:
         raise DataError(
-            f"{name}: the first line looks like a header of which only a part is understood "
+            f"{table.name}: the first line looks like a header of which only a part is understood "
             f"({shorten(cells)}); name the columns: --{roles[0]}-column and --{roles[1]}-column",
             "unclear_header",
         )
-    return False
+    return is_unclear
 
 
-def _position(key: str, header: tuple[str, ...] | None, width: int, name: str) -> int:
+def _position(key: str, header: Header, width: int, name: str) -> int:
     """Return the position of a column that was given by name or by number."""
     if header and key in header:
         return header.index(key)
@@ -222,51 +217,57 @@ def _position(key: str, header: tuple[str, ...] | None, width: int, name: str) -
 
 
 def _by_name(
-    header: tuple[str, ...], roles: tuple[Role, Role], positions: list[int | None]
+    header: tuple[str, ...], roles: Roles, positions: list[int | None]
 ) -> list[int | None]:
     """Fill in columns that the header names by their role, or by two languages."""
     names = [name.strip().lower() for name in header]
     filled = list(positions)
     for n, role in enumerate(roles):
-        matching = [p for p, name in enumerate(names) if name in NAMES[role] and p not in filled]
+        named = [p for p, name in enumerate(names) if re.fullmatch(NAMES[role], name)]
+        matching = [p for p in named if p not in filled]
         if filled[n] is None and len(matching) == 1:
             filled[n] = matching[0]
     languages = [p for p, name in enumerate(names) if language_of(name)]
-    if roles[0] == "source" and filled == [None, None] and len(languages) == 2:
-        return [languages[0], languages[1]]
-    if roles[0] == "source" and len(languages) == 2 and sum(p in languages for p in filled) == 1:
-        other = next(p for p in languages if p not in filled)
-        return [other if p is None else p for p in filled]
+    if roles[0] == "source" and len(languages) == 2:
+        return _fill(filled, [p for p in languages if p not in filled]) or filled
     return filled
+
+
+def _fill(positions: Sequence[int | None], columns: Sequence[int]) -> list[int | None] | None:
+    """Fill in the columns that are left, in order; None if there are not as many."""
+    remaining = iter(columns)
+    if len(columns) != positions.count(None):
+        return None
+    return [next(remaining) if position is None else position for position in positions]
+
+
+def _label(position: int, header: Header) -> str:
+    """Return the number of a column, with its name if it has one."""
+    name = f" {header[position]!r}" if header and position < len(header) else ""
+    return f"{position + 1}{name}"
 
 
 def _by_content(
     name: str,
-    header: tuple[str, ...] | None,
+    header: Header,
     rows: Sequence[Row],
     width: int,
-    roles: tuple[Role, Role],
+    roles: Roles,
     positions: list[int | None],
 ) -> list[int | None]:
     """Fill in the columns that are left if their contents leave no choice."""
     kinds = [_kind_of(rows, n) for n in range(width)]
-    free = [
-        n for n in range(width) if n not in positions and kinds[n].kind not in ("empty", "licence")
-    ]
-    texts = [n for n in free if kinds[n].kind != "numbers"]
+    usable = [n for n in range(width) if kinds[n].kind not in ("empty", "licence")]
+    free = [n for n in usable if n not in positions]
     if roles[0] == "source":
-        missing = positions.count(None)
-        if len(texts) == missing or (not texts and len(free) == missing):
-            remaining = iter(texts or free)
-            return [next(remaining) if p is None else p for p in positions]
+        texts = [n for n in free if kinds[n].kind != "numbers"]
+        filled = _fill(positions, texts or free)
     else:
         filled = _text_and_label(kinds, free, positions)
-        if filled is not None:
-            return filled
+    if filled is not None:
+        return filled
     columns = "; ".join(
-        f"{n + 1}{f' {header[n]!r}' if header and n < len(header) else ''} {kind.kind}"
-        f" ({kind.example!r})"
-        for n, kind in enumerate(kinds[:8])
+        f"{_label(n, header)} {kind.kind} ({kind.example!r})" for n, kind in enumerate(kinds[:8])
     )
     raise DataError(
         f"{name}: cannot tell which columns are {roles[0]} and {roles[1]}: {columns}. Name them "
@@ -298,22 +299,23 @@ def _text_and_label(
 
 def _kind_of(rows: Sequence[Row], column: int) -> ColumnKind:
     cells = [
-        str(row.cells[column]).strip()
+        cell.strip()
         for row in rows
-        if row.bad is None
-        and len(row.cells) > column
-        and not isinstance(row.cells[column], NotText)
+        for cell in row.cells[column : column + 1]
+        if row.bad is None and isinstance(cell, str) and cell.strip()
     ]
-    cells = [cell for cell in cells if cell]
     if not cells:
-        return ColumnKind("empty", "", 0.0)
-    example, mean_length = cells[0][:40], sum(map(len, cells)) / len(cells)
-    n_distinct = len(set(cells))
-    few = 2 <= n_distinct <= max(2, len(cells) // 10) and len(cells) >= 10 and mean_length < 40
-    if few:
-        return ColumnKind("classes", example, mean_length)
-    if all(cell.startswith("CC") and "BY" in cell for cell in cells):  # as in downloads of Tatoeba
-        return ColumnKind("licence", example, mean_length)
-    n_numbers = sum(NUMBER.fullmatch(cell) is not None for cell in cells)
-    kind: Literal["numbers", "text"] = "numbers" if n_numbers > 0.95 * len(cells) else "text"
-    return ColumnKind(kind, example, mean_length)
+        return ColumnKind("empty", "", 0.0, are_distinct=False)
+    n_cells, n_distinct, mean_length = (
+        len(cells),
+        len(set(cells)),
+        sum(map(len, cells)) / len(cells),
+    )
+    kind: Literal["numbers", "licence", "classes", "text"] = "text"
+    if 2 <= n_distinct <= max(2, n_cells // 10) and n_cells >= 10 and mean_length < 40:
+        kind = "classes"
+    elif all(cell.startswith("CC") and "BY" in cell for cell in cells):  # as Tatoeba's downloads
+        kind = "licence"
+    elif sum(NUMBER.fullmatch(cell) is not None for cell in cells) > 0.95 * n_cells:
+        kind = "numbers"
+    return ColumnKind(kind, cells[0][:40], mean_length, n_distinct == n_cells)

@@ -2,11 +2,31 @@
 
 from dataclasses import dataclass, field
 
-from polyhead.data.images.augment import AugmentConfig
 from polyhead.data.locate import find, home
 from polyhead.data.schedules import generator
 from polyhead.data.text_files import OnBadLine
 from polyhead.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True)
+class AugmentConfig:
+    """The table [data.augment]; everything is off by default."""
+
+    flip: bool = False
+    shift: int = 0  # pixels
+    turn: float = 0.0  # degrees
+    zoom: float = 0.0  # 0.1: between 1 / 1.1 and 1.1 times as large
+    warp: float = 0.0  # pixels, standard deviation of the displacement
+    erase: float = 0.0  # probability for each image
+    mixup: float = 0.0  # α; 0 for none
+    cutmix: float = 0.0  # α; 0 for none
+
+    def __post_init__(self) -> None:
+        for name in ("shift", "turn", "zoom", "warp", "mixup", "cutmix"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} = {getattr(self, name)}: expected 0 or more")
+        if not 0 <= self.erase <= 1:
+            raise ValueError(f"erase = {self.erase}: expected a probability between 0 and 1")
 
 
 @dataclass(frozen=True)
@@ -35,13 +55,14 @@ class DataConfig:
     valid_images: tuple[str, ...] = ()
     source_key: str | None = None  # in pairs: column header or number, or JSON field
     target_key: str | None = None
-    text_key: str | None = None  # in labelled: the same for text and class
+    text_key: str | None = None  # the same for labelled and for tables in text
     label_key: str | None = None
     source_language: str = ""
     target_language: str = ""
     encoding: str = "utf-8"
     on_bad_line: OnBadLine = "skip"
     hold_out: int = 500
+    adapt: bool = False  # translators: fewer subwords for few pairs
     max_length: int = 256  # tokens of either side; for plain text, the window
     blanks: float = 0.15  # BERT, ELECTRA: share of the tokens to predict
     augment: AugmentConfig = field(default_factory=AugmentConfig)  # images only

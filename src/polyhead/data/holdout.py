@@ -18,12 +18,16 @@ Examples = TypeVar("Examples")
 
 @dataclass(frozen=True)
 class Corpus(Generic[Examples]):
-    """Examples for training and for validation, messages about them, and names of classes."""
+    """Examples for training and for validation, messages about them, and names of classes.
+
+    languages: of source and target, "" where they are unknown.
+    """
 
     train: Examples
     valid: Examples
     notices: tuple[str, ...]
     classes: tuple[str, ...] = ()
+    languages: tuple[str, str] = ("", "")
 
 
 def held_out_count(n_examples: int, limit: int | None, max_share: float = MAX_SHARE) -> int:

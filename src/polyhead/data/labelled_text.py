@@ -94,7 +94,7 @@ def classes_of(examples: LabelledExamples) -> tuple[str, ...]:
     if len(names) > MAX_CLASSES:
         raise DataError(
             f"{len(names):,} different labels, at most {MAX_CLASSES:,} are supported. Name the "
-            "column of the labels with data.label_key.",
+            "column of the labels with --label-column.",
             "too_many_classes",
         )
     are_numbers = all(name.isdecimal() for name in names)

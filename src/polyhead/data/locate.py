@@ -1,4 +1,4 @@
-"""Search for data files, and the corpora of `catalog.toml`, which Polyhead knows by name.
+"""Search for data files and for downloaded corpora.
 
 A file is looked for as it is named, below each directory of $POLYHEAD_DATA, in `home()`, and where
 Debian installs data, with or without the ending .gz. Checksums are those of the unpacked contents.
@@ -6,72 +6,16 @@ Debian installs data, with or without the ending .gz. Checksums are those of the
 
 import difflib
 import os
-import tomllib
-from dataclasses import dataclass
-from importlib.resources import files
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
 
-from polyhead.errors import ConfigError, DataError
+from polyhead.atomic_file import write_text
+from polyhead.data.catalog import KNOWN, CorpusFile, KnownCorpus
+from polyhead.errors import DataError
 
 PACKAGED = Path("/usr/share/datasets")
+SUMS = "SHA256SUMS"  # checksums of files whose source publishes none
 PACKAGES = {"fashion-mnist": "dataset-fashion-mnist"}  # directory there: Debian package
-
-
-class RemoteFile(NamedTuple):
-    """A file of a corpus; the download may be compressed by gzip."""
-
-    name: str
-    url: str
-    n_bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class KnownCorpus:
-    """A corpus that is generated ("made") or downloaded ("fetched") by name."""
-
-    name: str
-    description: str
-    languages: tuple[str, ...]
-    licence: str
-    kind: Literal["made", "fetched"]
-    files: tuple[RemoteFile, ...] = ()
-
-    @property
-    def command(self) -> str:
-        return f"polyhead data {'make' if self.kind == 'made' else 'get'} {self.name}"
-
-    def installed(self) -> Path | None:
-        """Return the directory of the corpus, if there is one."""
-        places = [folder / self.name for folder in data_dirs()]
-        return next((place for place in places if place.is_dir()), None)
-
-
-def _read_known() -> dict[str, KnownCorpus]:
-    table = tomllib.loads((files(__package__) / "catalog.toml").read_text(encoding="utf-8"))
-    corpora = {}
-    for name, entry in table.items():
-        base = entry.pop("url", "")
-        remote = tuple(
-            RemoteFile(file.removesuffix(".gz"), f"{base}/{file}", n_bytes, sha256)
-            for file, n_bytes, sha256 in entry.pop("files", ())
-        )
-        languages = tuple(entry.pop("languages"))
-        corpora[name] = KnownCorpus(name=name, languages=languages, files=remote, **entry)
-    return corpora
-
-
-KNOWN = _read_known()
-
-
-def lookup(name: str) -> KnownCorpus:
-    """Return the corpus of this name."""
-    if name in KNOWN:
-        return KNOWN[name]
-    close = difflib.get_close_matches(name, KNOWN, n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(KNOWN)}."
-    raise ConfigError(f"unknown corpus {name!r}. {hint}", "unknown_corpus")
 
 
 def home() -> Path:
@@ -85,6 +29,40 @@ def data_dirs() -> list[Path]:
     """Return the data directories: those of $POLYHEAD_DATA (separated as in $PATH), then home."""
     given = os.environ.get("POLYHEAD_DATA", "").split(os.pathsep)
     return [*(Path(folder).expanduser() for folder in given if folder), home()]
+
+
+def installed(corpus: KnownCorpus) -> Path | None:
+    """Return the directory that holds all files of a corpus, if there is one."""
+    places = [folder / corpus.name for folder in data_dirs()]
+    if corpus.kind == "made":
+        return next((place for place in places if any(place.glob("train.*"))), None)
+    return next((p for p in places if all(_is_there(p, file) for file in corpus.files)), None)
+
+
+def _is_there(folder: Path, file: CorpusFile) -> bool:
+    """Return whether a file exists with its size and a known checksum, or is packed."""
+    path, is_known = folder / file.name, file.sha256 or file.name in recorded_sums(folder)
+    with suppress(OSError):
+        return bool(is_known) and path.stat().st_size == (file.n_bytes or path.stat().st_size)
+    return (folder / f"{file.name}.gz").is_file()
+
+
+def recorded_sums(folder: Path) -> dict[str, str]:
+    """Return the checksums by file name that were recorded when a corpus was downloaded."""
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return {}
+    rows = (line.split("  ", 1) for line in lines)
+    return {row[1]: row[0] for row in rows if len(row) == 2}
+
+
+def record_sums(folder: Path, sums: dict[str, str]) -> None:
+    """Add checksums to those recorded, in the format of sha256sum."""
+    known = recorded_sums(folder)
+    if sums and known | sums != known:
+        rows = sorted((known | sums).items())
+        write_text(folder / SUMS, "".join(f"{digest}  {name}\n" for name, digest in rows))
 
 
 def find(path: str | Path) -> Path:

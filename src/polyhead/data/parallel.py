@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from polyhead.data.columns import Record, read_columns
+from polyhead.data.columns import Record, read_columns, show_pairs
 from polyhead.data.config import DataConfig, make_missing
 from polyhead.data.doctor.alignment import judge
 from polyhead.data.holdout import (
@@ -26,6 +26,7 @@ from polyhead.data.holdout import (
     held_out_count,
     held_out_notice,
 )
+from polyhead.data.languages import configured_languages, text_language
 from polyhead.data.text_files import (
     BadLine,
     OnBadLine,
@@ -56,6 +57,7 @@ class Pairs:
     origin: Origin | None = field(default=None, compare=False, repr=False)
     skipped: tuple[BadLine, ...] = ()
     notices: tuple[str, ...] = ()
+    languages: tuple[str, str] = ("", "")  # by names of columns or files, or by the text
 
     def __post_init__(self) -> None:
         if len(self.sources) != len(self.targets):
@@ -91,9 +93,11 @@ def load_parallel(config: DataConfig, seed: int) -> ParallelCorpus:
     """Read the sentence pairs of a configuration."""
     make_missing(config)
     train = read_pairs(config, config.source, config.target, config.pairs, "data")
+    named = configured_languages(config)
+    languages = named[0] or train.languages[0], named[1] or train.languages[1]
     notices = [*train.notices, *skipped_notices(train.skipped)]
-    if config.valid_source or config.valid_target or config.valid_pairs:
-        files = config.valid_source, config.valid_target, config.valid_pairs
+    files = config.valid_source, config.valid_target, config.valid_pairs
+    if any(files):
         valid = read_pairs(config, *files, "data.valid")
         notices += [*valid.notices, *skipped_notices(valid.skipped)]
     else:
@@ -103,7 +107,7 @@ def load_parallel(config: DataConfig, seed: int) -> ParallelCorpus:
         count = held_out_count(n_pairs, config.hold_out, MAX_SHARE_OF_PAIRS)
         train, valid = hold_out(train, count, seed)
         notices.append(held_out_notice(len(valid), n_pairs, "pairs"))
-    return ParallelCorpus(train, valid, tuple(notices))
+    return ParallelCorpus(train, valid, tuple(notices), languages=languages)
 
 
 def read_pairs(
@@ -163,7 +167,7 @@ def read_parallel(
             "every source file, in the same order",
             "unequal_files",
         )
-    texts = []
+    files = []
     for source_name, target_name in zip(sources, targets, strict=True):
         source = read_text(source_name, encoding=encoding)
         target = read_text(target_name, encoding=target_encoding or encoding)
@@ -176,8 +180,11 @@ def read_parallel(
                 raise DataError(f"{text.name} is empty", "no_text")
         if len(source.lines) != len(target.lines):
             raise _unequal_lengths(source, target)
-        texts.append((source, target))
-    return _gather([_side_by_side(*sides) for sides in texts], texts, on_bad_line)
+        notices = (*source.notices, *target.notices)
+        files.append((_side_by_side(source, target), (source.name, target.name), notices))
+    pairs = _gather(files, on_bad_line)
+    where = " and ".join(files[0][1])
+    return replace(pairs, notices=(*pairs.notices, f"{where}: {show_pairs(pairs)}"))
 
 
 def read_pair_file(
@@ -191,8 +198,9 @@ def read_pair_file(
     The keys name columns by header or by number from 1; without them, the choice must be certain.
     """
     files = [read_columns(path, ("source", "target"), keys, encoding) for path in paths]
-    texts = [TextFile(file.name, [], (), file.notices) for file in files]
-    return _gather([f.records for f in files], [(text, text) for text in texts], on_bad_line)
+    pairs = _gather([(f.records, (f.name, f.name), f.notices) for f in files], on_bad_line)
+    headers = {file.languages or pairs.languages for file in files}
+    return replace(pairs, languages=headers.pop() if len(headers) == 1 else pairs.languages)
 
 
 def _side_by_side(source: TextFile, target: TextFile) -> Iterator[Record]:
@@ -203,26 +211,27 @@ def _side_by_side(source: TextFile, target: TextFile) -> Iterator[Record]:
 
 
 def _gather(
-    files: Sequence[Iterable[Record]],
-    texts: Sequence[tuple[TextFile, TextFile]],
+    files: Sequence[tuple[Iterable[Record], tuple[str, str], tuple[str, ...]]],
     on_bad_line: OnBadLine,
 ) -> Pairs:
-    """Collect the pairs of all files; skip bad lines or raise an error."""
+    """Collect the pairs of files (records, names, notices); skip bad lines or raise an error."""
     sources: list[str] = []
     targets: list[str] = []
     places: list[tuple[int, int]] = []
     skipped: list[BadLine] = []
-    for number, (records, sides) in enumerate(zip(files, texts, strict=True)):
+    for number, (records, names, _) in enumerate(files):
         for line, source, target, bad in records:
             if bad is None and source.strip() and target.strip():
                 sources.append(source)
                 targets.append(target)
                 places.append((number, line))
+            elif bad is None and source.strip():
+                skipped.append(BadLine(names[1], line, "the target is empty"))
             else:
-                skipped.append(bad or _empty(line, source, target, sides))
+                why = "the source is empty" if target.strip() else "both sides are empty"
+                skipped.append(bad or BadLine(names[0], line, why))
     check_bad_lines(skipped, on_bad_line)
-    names = [text.name for sides in texts for text in sides]
-    where = ", ".join(dict.fromkeys(names[:6]))
+    where = ", ".join(dict.fromkeys(name for _, names, _ in files[:3] for name in names))
     if not sources:
         reason = f"; the first reason: {skipped[0]}" if skipped else ""
         raise DataError(f"{where}: no usable pair in {len(skipped):,} lines{reason}", "no_text")
@@ -230,17 +239,11 @@ def _gather(
         raise DataError(
             f"{where}: source and target are the same text; give two languages", "same_text"
         )
-    notices = dict.fromkeys(notice for sides in texts for text in sides for notice in text.notices)
-    origin = Origin(tuple(names[::2]), tuple(names[1::2]), *np.array(places, dtype=np.int64).T)
-    return Pairs(sources, targets, origin, tuple(skipped), tuple(notices))
-
-
-def _empty(line: int, source: str, target: str, sides: tuple[TextFile, TextFile]) -> BadLine:
-    """Return why a record with an empty side is no pair."""
-    if source.strip():
-        return BadLine(sides[1].name, line, "the target is empty")
-    why = "the source is empty" if target.strip() else "both sides are empty"
-    return BadLine(sides[0].name, line, why)
+    notices = dict.fromkeys(notice for *_, of_file in files for notice in of_file)
+    source_files, target_files = zip(*(names for _, names, _ in files), strict=True)
+    origin = Origin(source_files, target_files, *np.array(places, dtype=np.int64).T)
+    languages = text_language(sources), text_language(targets)
+    return Pairs(sources, targets, origin, tuple(skipped), tuple(notices), languages)
 
 
 def hold_out(pairs: Pairs, count: int, seed: int) -> tuple[Pairs, Pairs]:

@@ -11,9 +11,9 @@ quotes in the file can only be quoting.
 """
 
 import csv
-import io
 import itertools
 import json
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from xml.parsers import expat
 
 from polyhead.data.locate import find
 from polyhead.data.text_files import BadLine, TextFile, read_text
-from polyhead.errors import DataError, MissingError
+from polyhead.errors import DataError, MissingError, install_command
 
 DELIMITERS = "\t,;|"
 SAMPLE = 200  # lines that decide on delimiter and quoting
@@ -114,7 +114,8 @@ def _from_delimited(text: TextFile) -> Table:
 def _dialect(text: TextFile) -> tuple[str, bool]:
     """Return the delimiter, and whether cells may be quoted."""
     lines = [line for line in itertools.islice(text.lines, SAMPLE) if line.strip()]
-    best = ("", 0.0, 1)
+    csv.field_size_limit(2 * SAMPLE * MAX_CELL)  # not reached, whatever the quoting
+    best, best_share = "", 0.8
     for delimiter in DELIMITERS:
         quoted = delimiter != "\t" or _is_quoted(lines)
         if quoted:
@@ -124,34 +125,27 @@ def _dialect(text: TextFile) -> tuple[str, bool]:
             widths = Counter(line.count(delimiter) + 1 for line in lines)
         if not widths:
             break
-        (width, count) = max(widths.items(), key=lambda item: (item[1], item[0]))
-        share = count / sum(widths.values())
-        is_tsv = delimiter == "\t" and width > 1
-        if width > 1 and (is_tsv or share > max(best[1], 0.8)) and best[0] != "\t":
-            best = (delimiter, share, width)
-    if not best[0]:
-        if text.lines and text.name.lower().removesuffix(".gz").endswith(".tsv"):
-            return "\t", False
-        raise DataError(
-            f"{text.name}: no columns found; expected columns divided by tabs, commas, semicolons "
-            "or |, JSON lines, TMX, .xlsx or .parquet",
-            "unknown_format",
-        )
-    return best[0], best[0] != "\t" or _is_quoted(lines)
+        width, count = max(widths.items(), key=lambda item: (item[1], item[0]))
+        if delimiter == "\t" and width > 1:
+            return delimiter, quoted
+        if width > 1 and count / widths.total() > best_share:
+            best, best_share = delimiter, count / widths.total()
+    if best:
+        return best, True
+    if ".tsv" in Path(text.name.lower()).suffixes:
+        return "\t", False
+    raise DataError(
+        f"{text.name}: no columns found; expected columns divided by tabs, commas, semicolons "
+        "or |, JSON lines, TMX, .xlsx or .parquet",
+        "unknown_format",
+    )
 
 
 def _is_quoted(lines: Sequence[str]) -> bool:
     """Return True if quotes at the edges of tab-separated cells can only be quoting."""
     cells = [cell for line in lines for cell in line.split("\t") if '"' in cell]
-    edges = [cell for cell in cells if cell.startswith('"')]
-    return (
-        any('""' in cell[1:-1] for cell in edges)
-        and len(edges) == len(cells)
-        and all(
-            len(cell) > 1 and cell.endswith('"') and not cell[1:-1].replace('""', "").count('"')
-            for cell in edges
-        )
-    )
+    are_quoted = all(re.fullmatch(r'"[^"]*(""[^"]*)*"', cell) for cell in cells)
+    return are_quoted and any('""' in cell[1:-1] for cell in cells)
 
 
 def _from_json_lines(text: TextFile) -> Table:
@@ -228,34 +222,28 @@ def _json_reason(error: Exception) -> str:
 def _from_tmx(text: TextFile) -> Table:
     """Read a translation memory; entities of its own are not expanded."""
     units: list[dict[str, str]] = []
-    language, segment = "", io.StringIO()
-    in_segment = False
+    language, segment = "", list[str]()
 
     def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal language, in_segment
+        nonlocal language
         if tag == "tu":
             units.append({})
         elif tag == "tuv":
             language = attributes.get("xml:lang", attributes.get("lang", ""))
             language = language.lower().replace("_", "-").split("-")[0]
         elif tag == "seg":
-            in_segment = True
-            segment.seek(0)
-            segment.truncate()
+            segment.clear()
 
     def end(tag: str) -> None:
-        nonlocal in_segment
         if tag == "seg" and units:
-            in_segment = False
-            units[-1].setdefault(language, _one_line(segment.getvalue().strip()))
+            units[-1].setdefault(language, _one_line("".join(segment).strip()))
 
     def reject_entity(name: str, *_: object) -> None:
         raise DataError(f"{text.name}: declares the entity {name!r}; remove it", "xml_entity")
 
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler = lambda data: segment.write(data) if in_segment else None
-    parser.EntityDeclHandler = reject_entity
+    parser.CharacterDataHandler, parser.EntityDeclHandler = segment.append, reject_entity
     try:
         parser.Parse("\n".join(text.lines).encode(), True)
     except expat.ExpatError as error:
@@ -281,7 +269,7 @@ def _from_xlsx(path: Path) -> Table:
     try:
         import python_calamine
     except ImportError:
-        message = "reading .xlsx needs python-calamine: pip install 'polyhead[tables]'"
+        message = f"reading .xlsx needs python-calamine: {install_command('tables')}"
         raise MissingError(message, "missing_package") from None
     try:
         book = python_calamine.CalamineWorkbook.from_path(str(path))
@@ -299,7 +287,7 @@ def _from_parquet(path: Path) -> Table:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        message = "reading .parquet needs pyarrow: pip install 'polyhead[tables]'"
+        message = f"reading .parquet needs pyarrow: {install_command('tables')}"
         raise MissingError(message, "missing_package") from None
     try:
         table = parquet.ParquetFile(path).read()

@@ -6,7 +6,7 @@ corpus that holds one of those is misaligned from there on. The carriage return 
 end (0x0D 0x0A) is dropped. The end of the last line is optional.
 
 A bad line is reported as `file:line: reason`, and still counts as a line. Memory stays bounded: an
-overlong line is dropped while it is read; gzip data is unpacked in chunks, up to a limit.
+overlong line is dropped while it is read; packed data is unpacked in chunks, up to a limit.
 """
 
 import gzip
@@ -16,9 +16,11 @@ import lzma
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from polyhead.data.encodings import (
     WIDE,
@@ -31,7 +33,7 @@ from polyhead.data.encodings import (
     remedy,
 )
 from polyhead.data.locate import find
-from polyhead.errors import DataError
+from polyhead.errors import DataError, MissingError, install_command
 
 CHUNK = 1 << 18
 MAX_LINE = 1_000_000  # bytes
@@ -43,12 +45,13 @@ OnBadLine = Literal["skip", "fail"]
 
 GZIP = b"\x1f\x8b"
 XZ = b"\xfd7zXZ\x00"
+ZSTD = b"\x28\xb5\x2f\xfd"
 NOT_TEXT = {
     GZIP: "packed by gzip twice",
     b"PK\x03\x04": "a zip archive (as .docx and .xlsx are)",
     b"BZh": "packed by bzip2",
     XZ: "packed by xz twice",
-    b"\x28\xb5\x2f\xfd": "packed by zstd",
+    ZSTD: "packed by zstd twice",
     b"%PDF-": "a PDF",
     b"\x89PNG": "a picture",
     b"\xff\xd8\xff": "a picture",
@@ -105,6 +108,11 @@ def skipped_notices(bad: Sequence[object], kind: str = "line", n_shown: int = 3)
     return [f"{count} skipped: {'; '.join(map(str, bad[:n_shown]))}{more}"]
 
 
+def excerpt(text: str, width: int = 40) -> str:
+    """Return the start of a line, quoted and with unprintable characters escaped."""
+    return repr(text[:width] + ("…" if len(text) > width else ""))
+
+
 def read_text(path: str | Path, *, encoding: str = "utf-8") -> TextFile:
     """Find a file (`locate.find`) and read all its lines, good and bad; "-" is standard input."""
     place = find(path)
@@ -130,7 +138,9 @@ def read_stream(stream: io.BufferedIOBase, name: str, encoding: str = "utf-8") -
     head = next(chunks, b"")
     for magic, kind in NOT_TEXT.items():
         if head.startswith(magic):
-            message = f"{name}: {kind}, not text; give a plain text file (it may be .gz)"
+            message = (
+                f"{name}: {kind}, not text; give a plain text file (it may be .gz, .xz or .zst)"
+            )
             raise DataError(message, "not_text")
     detected, skip, notice = recognise(head[: 1 << 14], canonical(encoding), name)
     chunks = itertools.chain([head[skip:]], chunks)
@@ -172,15 +182,16 @@ def split(chunks: Iterator[bytes]) -> Iterator[bytes | int]:
 
 
 def unpacked(stream: io.BufferedIOBase, name: str) -> Iterator[bytes]:
-    """Yield the contents in chunks, unpacked if they are gzip or xz data by their first bytes.
+    """Yield the contents in chunks, unpacked if their first bytes are those of gzip, xz or zstd.
 
     The first chunk is long enough to recognize the format, also if a pipe delivers single bytes.
     """
+    kind, damage = "gzip", [gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError]
     try:
         head = stream.read1(CHUNK)
         while len(head) < 8 and b"\n" not in head and (more := stream.read1(CHUNK)):
             head += more
-        if not head.startswith((GZIP, XZ)):
+        if not head.startswith((GZIP, XZ, ZSTD)):
             yield head
             while chunk := stream.read1(CHUNK):
                 yield chunk
@@ -188,18 +199,35 @@ def unpacked(stream: io.BufferedIOBase, name: str) -> Iterator[bytes]:
         packed = CountingReader(head, stream)
         n_bytes = 0
         reader = io.BufferedReader(packed, CHUNK)
-        is_gzip = head.startswith(GZIP)
-        with gzip.GzipFile(fileobj=reader) if is_gzip else lzma.LZMAFile(reader) as plain:
+        unpack: Any = gzip.open
+        if head.startswith(XZ):
+            kind, unpack = "xz", lzma.open
+        elif head.startswith(ZSTD):
+            zstd = _zstd(name)
+            kind, unpack = "zstd", zstd.open
+            damage.append(zstd.ZstdError)
+        with unpack(reader) as plain:
             while chunk := plain.read(CHUNK):
                 n_bytes += len(chunk)
                 _check_ratio(n_bytes, packed.n_bytes, name)
                 yield chunk
-    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
-        kind = "xz" if isinstance(error, lzma.LZMAError) else "gzip"
+    except tuple(damage) as error:
         message = f"{name}: damaged {kind} data ({error}); copy or download the file again"
         raise DataError(message, "damaged_gzip") from None
     except OSError as error:
         raise DataError(f"{name}: cannot be read ({error.strerror})", "cannot_read") from None
+
+
+def _zstd(name: str) -> Any:
+    """Return the zstd module of Python 3.14, or its backport."""
+    for package in ("compression", "backports"):
+        with suppress(ImportError):
+            return import_module(f"{package}.zstd")
+    raise MissingError(
+        f"{name}: packed by zstd, which needs backports.zstd: {install_command('tables')}. Or "
+        "unpack it yourself: zstd -d FILE",
+        "missing_package",
+    )
 
 
 class CountingReader(io.RawIOBase):

@@ -1,30 +1,21 @@
 """Decoding of many sentences in batches of similar length."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import fields
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import NEVER, DecodeConfig, Hypotheses
+from polyhead.decoding.hypotheses import NEVER, Hypotheses
+from polyhead.decoding.options import DecodeConfig, Output
 from polyhead.decoding.protocol import Decodable, S
 from polyhead.decoding.sampling import greedy_search, sample
 from polyhead.special_tokens import EOS, PAD
 
 MAX_ROWS = 64  # sentences in one batch
 MAX_TOKENS = 4096  # source tokens in one batch, times the beam
-
-
-@dataclass(frozen=True)
-class Output:
-    """One hypothesis: its ids without EOS, its score, and the log-probability of its tokens."""
-
-    ids: list[int]
-    score: float
-    log_p: float
-    text: str | None = None  # where it differs from the decoded ids: unknown words replaced
 
 
 def decode_all(
@@ -92,10 +83,12 @@ def pad_right(sequences: Sequence[list[int]]) -> Int[Tensor, "batch length"]:
 def read_outputs(hypotheses: Hypotheses, row: int, n_best: int) -> list[Output]:
     """Return the best outputs of one sentence of a batch."""
     outputs = []
-    columns = (hypotheses.tokens, hypotheses.scores, hypotheses.log_p)
-    for tokens, score, log_p in zip(*(c[row, :n_best].tolist() for c in columns), strict=True):
+    columns = [
+        vars(hypotheses)[column.name][row, :n_best].tolist() for column in fields(Hypotheses)
+    ]
+    for tokens, score, log_p, token_log_p in zip(*columns, strict=True):
         if score == NEVER:
             continue  # there are fewer hypotheses than n_best
         ids = tokens[: tokens.index(EOS)] if EOS in tokens else [t for t in tokens if t != PAD]
-        outputs.append(Output(ids, score, log_p))
+        outputs.append(Output(ids, score, log_p, token_log_p[: len(ids) + (EOS in tokens)]))
     return outputs

@@ -19,9 +19,9 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyhead.decoding.batch import Output, read_outputs
+from polyhead.decoding.batch import read_outputs
 from polyhead.decoding.beam import Beams, close_beams, extend_beams, is_done, start_beams
-from polyhead.decoding.config import DecodeConfig, Hypotheses
+from polyhead.decoding.options import DecodeConfig, Output
 from polyhead.decoding.protocol import Decodable, Joinable
 from polyhead.special_tokens import PAD
 
@@ -100,10 +100,9 @@ class ContinuousBeamSearch(Generic[RequestId]):
         beams = self._beams.keep(torch.tensor([row], device=self._beams.log_p.device))
         if full:  # unfinished hypotheses count as they are
             close_beams(beams, self.config)
-        hypotheses = Hypotheses(beams.ended, beams.ended_score, beams.ended_log_p)
         request_id, self.rows[row] = self.rows[row], None
         assert request_id is not None
-        return request_id, read_outputs(hypotheses, 0, self.config.n_best)
+        return request_id, read_outputs(beams.pool, 0, self.config.n_best)
 
     def _tidy(self) -> None:
         """Clear free rows for new sentences; remove them if there are many."""

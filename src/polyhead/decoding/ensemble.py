@@ -61,5 +61,5 @@ class Ensemble:
         self, last: Int[Tensor, "batch beam"], state: EnsembleState
     ) -> Float[Tensor, "batch beam vocab"]:
         pairs = zip(self.models, state.members, strict=True)
-        log_p = [model.step(last, member).log_softmax(-1) for model, member in pairs]
+        log_p = [model.step(last, member).float().log_softmax(-1) for model, member in pairs]
         return torch.stack(log_p).logsumexp(0) - math.log(len(log_p))

@@ -9,13 +9,19 @@ Temperature, top-k and top-p may be combined; they are applied in this order.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from polyhead.decoding.config import NEVER, DecodeConfig, Hypotheses, force_tokens
+from polyhead.decoding.hypotheses import (
+    NEVER,
+    Hypotheses,
+    force_tokens,
+    length_limits,
+    log_normaliser,
+)
+from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.protocol import Decodable, S
 from polyhead.special_tokens import BOS, EOS, PAD
 
@@ -42,7 +48,10 @@ def sample(
     prefix: Int[Tensor, "batch prefix"] | None = None,
 ) -> Hypotheses:
     """Draw `n_best` independent outputs for every sentence."""
-    choose = partial(draw, config=config, generator=generator)
+
+    def choose(logits: Float[Tensor, "batch beam vocab"]) -> Int[Tensor, "batch beam"]:
+        return draw(sampling_probabilities(logits, config), generator)
+
     return _decode_token_by_token(model, source, config, choose, config.n_best, prefix)
 
 
@@ -56,25 +65,28 @@ def _decode_token_by_token(
     prefix: Int[Tensor, "batch prefix"] | None = None,
 ) -> Hypotheses:
     """Decode until all sentences have ended; finished ones are removed from the batch."""
-    limit, batch = config.limit(source.size(1)), len(source)
+    limits, batch = length_limits(config, source), len(source)
+    limit = int(limits.max())
     tokens = torch.full((batch, width, limit), PAD, device=source.device)
     log_p = torch.zeros(batch, width, device=source.device)
+    token_log_p = torch.zeros(tokens.shape, device=source.device)
     state = model.begin(source, width=width, max_length=limit)
     active = torch.arange(batch, device=source.device)
     last = torch.full((batch, width), BOS, device=source.device)
     ended = torch.zeros(batch, width, dtype=torch.bool, device=source.device)
 
     for step in range(limit):
-        logits = model.step(last, state)
-        normaliser = logits.logsumexp(-1)
+        logits = model.step(last, state).float()
+        normaliser = log_normaliser(logits)
         logits[..., : BOS + 1] = NEVER  # PAD and BOS are never written
         if prefix is not None and step < prefix.size(1):
             force_tokens(logits, prefix[active, step])
         chosen = choose(logits)
         gained = logits.take_along_dim(chosen[..., None], dim=-1)[..., 0] - normaliser
-        log_p[active] += gained.masked_fill(ended, 0.0)
+        token_log_p[active, :, step] = gained.masked_fill(ended, 0.0)
+        log_p[active] += token_log_p[active, :, step]
         tokens[active, :, step] = chosen.masked_fill(ended, PAD)
-        ended = ended | (chosen == EOS)
+        ended = ended | (chosen == EOS) | (limits[active] == step + 1)[:, None]
         last = chosen
 
         finished = ended.all(1)
@@ -87,21 +99,28 @@ def _decode_token_by_token(
             active, last, ended = active[stay], last[stay], ended[stay]
 
     log_p, best_first = log_p.sort(dim=1, descending=True, stable=True)
-    return Hypotheses(tokens.take_along_dim(best_first[..., None], dim=1), log_p, log_p)
+    tokens, token_log_p = (
+        each.take_along_dim(best_first[..., None], dim=1) for each in (tokens, token_log_p)
+    )
+    return Hypotheses(tokens, log_p, log_p, token_log_p)
 
 
-def draw(
-    logits: Float[Tensor, "batch beam vocab"], config: DecodeConfig, generator: torch.Generator
-) -> Int[Tensor, "batch beam"]:
-    """Draw one token for every hypothesis, on the CPU, where the generator is."""
-    p = filter_logits(logits / config.temperature, config.top_k, config.top_p).softmax(-1)
-    flat = torch.multinomial(p.flatten(0, 1).cpu(), 1, generator=generator)
-    return flat.view(logits.shape[:2]).to(logits.device)
+def sampling_probabilities(
+    logits: Float[Tensor, "*batch vocab"], config: DecodeConfig
+) -> Float[Tensor, "*batch vocab"]:
+    """Return the distribution that is sampled from, after temperature, top-k and top-p."""
+    return filter_logits(logits / config.temperature, config.top_k, config.top_p).softmax(-1)
+
+
+def draw(p: Float[Tensor, "*batch vocab"], generator: torch.Generator) -> Int[Tensor, "*batch"]:
+    """Draw one token from every distribution, on the CPU, where the generator is."""
+    flat = torch.multinomial(p.reshape(-1, p.size(-1)).cpu(), 1, generator=generator)
+    return flat.view(p.shape[:-1]).to(p.device)
 
 
 def filter_logits(
-    logits: Float[Tensor, "batch beam vocab"], top_k: int, top_p: float
-) -> Float[Tensor, "batch beam vocab"]:
+    logits: Float[Tensor, "*batch vocab"], top_k: int, top_p: float
+) -> Float[Tensor, "*batch vocab"]:
     """Make all but the likeliest tokens impossible; at least one stays possible."""
     if 0 < top_k < logits.size(-1):
         least = logits.topk(top_k, dim=-1).values[..., -1:]

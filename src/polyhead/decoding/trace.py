@@ -1,9 +1,6 @@
-"""Traces of decoding: the alternatives of every step, and the tree of a beam search.
+"""Trace of a beam search: the tree of all hypotheses that it kept."""
 
-for step in step_trace(model, state, last=BOS, forced=[17, 4], limit=50, top=5): …
-"""
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,45 +10,10 @@ from torch import Tensor
 
 from polyhead.decoding.batch import pad_right
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import NEVER, DecodeConfig
+from polyhead.decoding.hypotheses import NEVER
+from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.protocol import Decodable
 from polyhead.special_tokens import BOS, EOS, PAD
-
-
-@dataclass(frozen=True)
-class TraceStep:
-    """The chosen token, its log-probability given those before, and the likeliest with theirs."""
-
-    id: int
-    log_p: float
-    forced: bool
-    likeliest: tuple[tuple[int, float], ...]
-
-
-def step_trace(
-    model: Decodable[Any],
-    state: Any,
-    *,
-    last: int,
-    forced: Sequence[int],
-    limit: int,
-    top: int,
-    device: torch.device | None = None,
-    end: int | None = EOS,
-) -> Iterator[TraceStep]:
-    """Yield the steps of `forced`, then of greedy search; `state` has read all but `last`."""
-    for number in range(limit):
-        with torch.inference_mode():  # not around the yield, where it would leak to the caller
-            logits = model.step(torch.tensor([[last]], device=device), state)[0, 0].float()
-            log_p = logits.log_softmax(-1)
-            log_p[: BOS + 1] = NEVER  # PAD and BOS are never written
-        best = log_p.topk(min(top, log_p.size(0) - BOS - 1))
-        likeliest = tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True))
-        is_forced = number < len(forced)
-        last = forced[number] if is_forced else int(log_p.argmax())
-        yield TraceStep(last, float(log_p[last]), is_forced, likeliest)
-        if last == end:
-            return
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ class _Call:
 class _Reversible(torch.autograd.Function):
     """Autograd function of both columns."""
 
-    boxed_grads_call = True  # gradients come in a list, to be freed after use
+    boxed_grads_call = True  # gradients come in a list, to be freed; not in torch 2.10
 
     @staticmethod
     def forward(
@@ -118,7 +118,8 @@ class _Reversible(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradients: list[Tensor]) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *boxed: Any) -> tuple[Tensor | None, ...]:
+        gradients = boxed[0] if isinstance(boxed[0], list) else list(boxed)
         call: _Call = ctx.call
         y_1, y_2, states = ctx.saved_tensors
         ctx.maybe_clear_saved_tensors()  # only the last streams are needed

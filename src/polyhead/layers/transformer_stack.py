@@ -30,6 +30,7 @@ import torch
 from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
+from polyhead.bounds import Few, Length
 from polyhead.layers.attention import NO_MASK, FullAttention, Mask, MultiHeadAttention
 from polyhead.layers.attention_scores import ScoredAttention, ScoreKind, make_score
 from polyhead.layers.dropout import Dropout, Share
@@ -43,16 +44,19 @@ from polyhead.layers.reversible import Branch, mean_of_streams
 
 AttentionKind = Literal["full", "local", "lsh"]
 Sublayer = Callable[[Tensor], Tensor]
+MAX_HEADS = 2**12  # proposed in a message
 
 
 @dataclass(frozen=True)
 class StackConfig:
     """Sizes of a Transformer in the symbols of Table 3; the defaults are the base model."""
 
-    n_layers: int = 6
+    n_layers: Few = 6
     d_model: int = 512
     n_heads: int = 8
     d_ff: int = 2048
+    d_k: int | None = None  # width of queries and keys in a head; default d_model / n_heads
+    d_v: int | None = None  # width of values in a head; default d_model / n_heads
     dropout: Share = 0.1  # on every sub-layer's output and the input, as in the paper
     attention_dropout: Share = 0.0  # on the attention weights, as in the authors' code
     activation_dropout: Share = 0.0  # between the two feed-forward layers
@@ -61,30 +65,34 @@ class StackConfig:
     activation: Activation = "relu"
     score: ScoreKind = "scaled_dot"  # score function of attention
     attention: AttentionKind | tuple[AttentionKind, ...] = "full"  # of the layers, in turn
-    window: int = 128  # positions that local attention sees to each side
+    window: Length = 128  # positions that local attention sees to each side
     lsh: LSHConfig = field(default_factory=LSHConfig)
     reversible: bool = False  # recompute activations in the backward pass
-    feed_chunk: int = 0  # positions per chunk of the feed-forward network; 0: all
+    feed_chunk: Length = 0  # positions per chunk of the feed-forward network; 0: all
     experts: ExpertsConfig = field(default_factory=ExpertsConfig)  # mixture of experts
 
     def __post_init__(self) -> None:
         d_model, n_heads = self.d_model, self.n_heads
-        if d_model < 1 or n_heads < 1 or d_model % n_heads:
-            fits = next((n for n in range(min(n_heads, d_model), 0, -1) if d_model % n == 0), 1)
+        for name, width in (("d_k", self.d_k), ("d_v", self.d_v)):
+            if width is not None and width < 1:
+                raise ValueError(f"{name} = {width}: expected at least 1")
+        divides = d_model % max(1, n_heads) == 0 or None not in (self.d_k, self.d_v)
+        if d_model < 1 or n_heads < 1 or not divides:
+            most = min(n_heads, d_model, MAX_HEADS)
+            fits = next((n for n in range(most, 0, -1) if d_model % n == 0), 1)
             raise ValueError(
                 f"d_model ({d_model}) must be a multiple of n_heads ({n_heads}); "
                 f"write n_heads = {fits}"
             )
-        kinds = (self.attention,) if isinstance(self.attention, str) else self.attention
-        if not kinds:
+        if not self.kinds:
             raise ValueError('attention = []: name at least one kind, as in attention = "full"')
-        restricted = [kind for kind in kinds if kind != "full"]
+        restricted = [kind for kind in self.kinds if kind != "full"]
         if restricted and self.score != "scaled_dot":
             raise ValueError(
                 f'{restricted[0]} attention supports score = "scaled_dot" only, got '
                 f'{self.score!r}; leave score out, or write attention = "full"'
             )
-        if "local" in kinds and self.window < 1:
+        if "local" in self.kinds and self.window < 1:
             raise ValueError(f"window = {self.window}: expected at least 1 position to each side")
         if self.reversible and self.norm != "pre":
             raise ValueError(
@@ -98,18 +106,39 @@ class StackConfig:
                 "write experts.n = 0"
             )
 
+    @property
+    def d_key(self) -> int:
+        """Width of queries and keys in one head."""
+        return self.d_model // self.n_heads if self.d_k is None else self.d_k
+
+    @property
+    def d_value(self) -> int:
+        """Width of values in one head."""
+        return self.d_model // self.n_heads if self.d_v is None else self.d_v
+
+    @property
+    def marks_padding(self) -> bool:
+        """True if padding on the right needs a mask besides the causal one.
+
+        Hashing would sort it among the tokens, and experts would be balanced with it.
+        """
+        return "lsh" in self.kinds or self.experts.n > 0
+
+    @property
+    def kinds(self) -> tuple[AttentionKind, ...]:
+        """The kinds of attention of the layers, in turn."""
+        return (self.attention,) if isinstance(self.attention, str) else self.attention
+
     def kind(self, layer: int) -> AttentionKind:
         """Return the kind of attention of one layer, counted from 0."""
-        if isinstance(self.attention, str):
-            return self.attention
-        return self.attention[layer % len(self.attention)]
+        return self.kinds[layer % len(self.kinds)]
 
 
 def make_attention(
     config: StackConfig, kind: AttentionKind, *, rotary: bool = False
 ) -> MultiHeadAttention:
     """Return attention of one kind; with hashing, queries and keys share one projection."""
-    d_head, dropout, lsh = config.d_model // config.n_heads, config.attention_dropout, config.lsh
+    dropout, lsh = config.attention_dropout, config.lsh
     kernel: nn.Module
     if kind == "local":
         kernel = LocalAttention(config.window, dropout)
@@ -121,11 +150,12 @@ def make_attention(
     elif config.score == "scaled_dot":
         kernel = FullAttention(dropout)
     else:
-        kernel = ScoredAttention(make_score(config.score, config.n_heads, d_head), dropout)
-    turns = Rotary(d_head) if rotary else None
+        kernel = ScoredAttention(make_score(config.score, config.n_heads, config.d_key), dropout)
+    turns = Rotary(config.d_key) if rotary else None
     return MultiHeadAttention(
-        config.d_model, config.n_heads, kernel, rotary=turns, shared=kind == "lsh"
-    )
+        config.d_model, config.n_heads, kernel,
+        rotary=turns, shared=kind == "lsh", d_k=config.d_k, d_v=config.d_v,
+    )  # fmt: skip
 
 
 class Residual(nn.Module):

@@ -4,7 +4,9 @@ Intervals are 95 % of 1,000 bootstrap samples (Koehn 2004); two systems are comp
 bootstrap test.
 """
 
+import io
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
-from polyhead.errors import DataError
+from polyhead.errors import ConfigError, DataError, MissingError
 
 SAMPLES = 1000
 
@@ -112,6 +114,23 @@ def compare(
         scores = float(before.score), float(after.score)
         comparisons.append(Comparison(name, *scores, p_value, signature))
     return comparisons
+
+
+def check_tokenizer(name: str) -> None:
+    """Raise if sacreBLEU has no such tokenizer, or lacks its packages."""
+    if name not in BLEU.TOKENIZERS:
+        known = ", ".join(str(tokenizer) for tokenizer in BLEU.TOKENIZERS)
+        raise ConfigError(f"tokenizer {name!r}: expected one of {known}", "unknown_tokenizer")
+    try:
+        with redirect_stderr(io.StringIO()):  # it also prints several lines
+            BLEU(tokenize=name)
+    except (ImportError, RuntimeError):
+        extra = name.split("-")[0]  # ko-mecab, ja-mecab
+        message = f'tokenizer {name!r} needs further packages: pip install "sacrebleu[{extra}]"'
+        raise MissingError(message, "missing_package") from None
+    except OSError as error:
+        message = f"tokenizer {name!r}: sacreBLEU cannot download its model ({error})"
+        raise MissingError(message, "download_failed") from None
 
 
 def _metrics(lowercase: bool, tokenize: str) -> dict[str, Any]:

@@ -29,17 +29,27 @@ class TextWindows:
         self, model: Any, _step: int = 0, progress: Callable[[int], None] = lambda _: None
     ) -> dict[str, float]:
         """Return loss (nats per token), perplexity and bits per character."""
-        total, count = 0.0, 0
+        total = 0.0
         device = next(model.parameters()).device
         for batch in self.batches:
             total += next_token_nll(model, batch.to(device)).item()
-            count += batch.labels.numel()
             progress(batch.labels.numel())
+        return self.scores(total)
+
+    def scores(self, total: float) -> dict[str, float]:
+        """Return the metrics of a summed loss in nats."""
+        loss = total / self.n_tokens
         return {
-            "loss": total / count,
-            "perplexity": math.exp(min(700.0, total / count)),
+            "loss": loss,
+            "perplexity": math.exp(min(700.0, loss)),
             "bits_per_character": total / math.log(2) / self.n_characters,
         }
+
+    @property
+    def ids(self) -> list[int]:
+        """All ids of the text, after the first one that is read."""
+        first = int(self.batches[0].ids[0, 0])
+        return [first, *(id for batch in self.batches for id in batch.labels.flatten().tolist())]
 
 
 def next_token_nll(model: Any, batch: LanguageBatch, smoothing: float = 0.0) -> Tensor:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from polyhead.bounds import Length
 from polyhead.layers.attention import not_padding
 from polyhead.layers.dropout import Dropout
 from polyhead.layers.embeddings import PositionKind, TokenEmbedding, make_positions
@@ -38,7 +39,7 @@ class BERTConfig:
     """The defaults are BERT-base. `tie` shares embedding and output layer."""
 
     vocab: int = 30_522
-    max_length: int = 512  # number of learned positions
+    max_length: Length = 512  # number of learned positions
     segments: int = 2
     pad: int = 0
     d_embed: int | None = None  # default: as wide as the stack

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from polyhead.bounds import Length
 from polyhead.layers.embeddings import PositionKind
 from polyhead.layers.feed_forward import ACTIVATIONS
 from polyhead.layers.transformer_stack import StackConfig
@@ -40,7 +41,7 @@ class ElectraConfig:
     """
 
     vocab: int = 30_522
-    max_length: int = 512
+    max_length: Length = 512
     segments: int = 2
     pad: int = 0
     d_embed: int | None = 128  # default: as wide as the discriminator

@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from polyhead.layers.attention import CAUSAL, MultiHeadAttention
+from polyhead.bounds import Length
+from polyhead.layers.attention import CAUSAL, MultiHeadAttention, causal_mask
 from polyhead.layers.axial_positions import AxialConfig, grid_of
 from polyhead.layers.embeddings import PositionKind, TokenEmbedding, make_positions
 from polyhead.layers.feed_forward import FeedForward
@@ -33,11 +34,12 @@ class GPTConfig:
     """The defaults are the smallest GPT-2. `tie` shares embedding and output layer."""
 
     vocab: int = 50_257
-    max_length: int = 1024  # number of learned positions; sinusoids are unbounded
+    max_length: Length = 1024  # number of learned positions; sinusoids are unbounded
     positions: PositionKind = "learned"
     tie: bool = True
     stack: StackConfig = _stack(12, 768, 12)
     axial: AxialConfig = field(default_factory=AxialConfig)  # for axial positions
+    pad: int = 0
 
     def __post_init__(self) -> None:
         if self.positions == "axial":
@@ -53,11 +55,12 @@ PUBLISHED = {
 
 
 class GPT(nn.Module):
-    """Language model; padding, if any, is on the right, so the causal mask covers it."""
+    """Language model; padding, if any, is on the right."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         d_model = config.stack.d_model
+        self.pad, self.marks_padding = config.pad, config.stack.marks_padding
         positions = make_positions(config.positions, d_model, config.max_length, config.axial)
         # sinusoids of size 1 would dominate embeddings of size 0.02: scale these as in 2017
         self.embed = TokenEmbedding(
@@ -75,7 +78,8 @@ class GPT(nn.Module):
         quiet_residuals(self.stack, config.stack.n_layers)
 
     def hidden(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
-        return self.stack(self.embed(ids), CAUSAL)
+        mask = causal_mask(ids, self.pad, mark_padding=self.marks_padding)
+        return self.stack(self.embed(ids), mask)
 
     def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length vocab"]:
         return self.to_logits(self.hidden(ids))

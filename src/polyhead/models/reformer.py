@@ -16,6 +16,7 @@ halves. It keeps the width, so that W may be the embedding (`tie`) and any stack
 
 from dataclasses import dataclass
 
+from polyhead.bounds import Length
 from polyhead.layers.axial_positions import AxialConfig
 from polyhead.layers.embeddings import PositionKind
 from polyhead.layers.lsh.attention import LSHConfig
@@ -30,7 +31,7 @@ class ReformerConfig(GPTConfig):
     """The defaults are the sizes published for enwik8 (bytes)."""
 
     vocab: int = 258
-    max_length: int = 65_536
+    max_length: Length = 65_536
     positions: PositionKind = "axial"
     tie: bool = False
     stack: StackConfig = StackConfig(
@@ -47,7 +48,8 @@ class Reformer(GPT):
     """GPT with the parts above.
 
     Only the prompt is hashed. A decoding step of an LSH layer attends to all earlier positions, the
-    limit of infinitely many rounds, and costs as much as dense attention.
+    limit of infinitely many rounds, and costs as much as dense attention. In a text read at once,
+    which earlier positions are found may depend on later ones (`layers/lsh/attention.py`).
     """
 
     def __init__(self, config: ReformerConfig) -> None:

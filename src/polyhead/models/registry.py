@@ -3,16 +3,20 @@
 Everything above `models` switches on the task of a family, never on its name.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from threading import get_ident
 from typing import Any, Literal
 
+import torch
 from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from polyhead.config import suggest
 from polyhead.errors import ConfigError
 from polyhead.layers.embeddings import BOUNDED_POSITIONS
-from polyhead.models import bert, electra, gpt, reformer, vit
+from polyhead.models import bert, electra, gpt, reformer, transformer, vit
 from polyhead.models.baselines import (
     bahdanau,
     bytenet,
@@ -40,6 +44,7 @@ from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
 
+MAX_TENSORS = 10_000  # of weights; 600 layers of a Transformer have 9,600
 Task = Literal[
     "translation", "language_modeling", "masked_lm", "replaced_token", "text_classification",
     "image_classification",
@@ -48,7 +53,7 @@ TASK_COMMANDS: dict[Task, str] = {  # the command that uses a trained model
     "translation": "polyhead translate",
     "language_modeling": "polyhead generate",
     "masked_lm": "polyhead fill",
-    "replaced_token": "polyhead train classify-small --data FILE --init",
+    "replaced_token": "polyhead detect",
     "text_classification": "polyhead classify",
     "image_classification": "polyhead classify",
 }
@@ -65,7 +70,7 @@ class Family:
 
 
 FAMILIES: dict[str, Family] = {
-    "transformer": Family(Transformer, TransformerConfig, "translation"),
+    "transformer": Family(Transformer, TransformerConfig, "translation", transformer.PUBLISHED),
     "ladder": Family(Ladder, LadderConfig, "translation"),
     "seq2seq": Family(Seq2Seq, Seq2SeqConfig, "translation", seq2seq.PUBLISHED),
     "bahdanau": Family(Bahdanau, BahdanauConfig, "translation", bahdanau.PUBLISHED),
@@ -130,6 +135,48 @@ def find_config(name: str) -> tuple[str, Any]:
     if name in FAMILIES:
         return name, FAMILIES[name].config()
     raise ConfigError(f"unknown model {name!r}{suggest(name, list_models())}", "unknown_model")
+
+
+def outline(family: str, config: Any, max_tensors: int = MAX_TENSORS) -> nn.Module:
+    """Build a model on the meta device, without memory for its weights.
+
+    max_tensors: of weights; building ends with a ConfigError as soon as there are more, whatever
+        number of layers, experts or convolutions the configuration says.
+    """
+    n_tensors, thread = 0, get_ident()
+
+    def count(_module: nn.Module, _name: str, _parameter: Any) -> None:
+        nonlocal n_tensors
+        n_tensors += get_ident() == thread
+        if n_tensors > max_tensors:
+            raise ConfigError(
+                f"a {family} with these sizes has more than {max_tensors:,} tensors of weights; "
+                "reduce the number of layers or experts",
+                "too_many_tensors",
+            )
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        with torch.device("meta"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about empty tensors
+            _check_pad(config)
+            model: nn.Module = FAMILIES[family].model(config)
+    except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
+        line = " ".join(str(error).split())[:200]
+        raise ConfigError(f"impossible sizes of a {family}: {line}", "impossible_sizes") from None
+    finally:
+        hook.remove()
+    return model
+
+
+def _check_pad(config: Any) -> None:
+    """Raise ValueError if the id of padding, here or in an encoder, is not in the vocabulary."""
+    values = vars(config)
+    for encoder in filter(is_dataclass, values.values()):
+        _check_pad(encoder)
+    sizes = [values[name] for name in vocab_fields(config)]
+    if sizes and not 0 <= values.get("pad", 0) < min(sizes):
+        raise ValueError(f"pad = {values['pad']}: expected an id below {min(sizes)}")
 
 
 def create_model(name: str, config: object = None) -> nn.Module:

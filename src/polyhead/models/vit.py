@@ -3,6 +3,7 @@
     z_0 = [class ; patch_1 E ; … ; patch_N E] + P                (1)
     y   = LayerNorm(z_L)[class] W                                (4)
 
+DeiT (Touvron et al. 2021) has a second token beside the class token; W reads both, concatenated.
 In between is the same stack as for text. E is one linear map for every patch, written as a
 convolution whose kernel and stride are the patch size. Patches are ordered row by row.
 
@@ -60,9 +61,12 @@ class ViTConfig:
     stack: StackConfig = _stack(12, 768, 12)
     positions: PositionKind = "learned"  # the others number the patches row by row
     stem: tuple[int, ...] = ()  # channels of convolutions before them, each halving the image
+    class_tokens: int = 1  # extra tokens with pooling = "class"; DeiT has 2
 
     def __post_init__(self) -> None:
         cut(self.height, self.width, self.patch)
+        if self.class_tokens not in (1, 2):
+            raise ValueError(f"class_tokens = {self.class_tokens}: expected 1, or 2 as in DeiT")
         if any(channels < 1 for channels in self.stem):
             raise ValueError(f"stem = {list(self.stem)}: expected numbers of channels above 0")
         if self.patch % 2 ** len(self.stem):
@@ -75,6 +79,16 @@ class ViTConfig:
     @property
     def grid(self) -> Grid:
         return cut(self.height, self.width, self.patch)
+
+    @property
+    def n_extra(self) -> int:
+        """Number of tokens before the patches."""
+        return self.class_tokens if self.pooling == "class" else 0
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of tokens of an image."""
+        return self.grid[0] * self.grid[1] + self.n_extra
 
 
 PUBLISHED = {
@@ -125,22 +139,21 @@ class ViT(nn.Module):
         super().__init__()
         d_model, self.grid = config.stack.d_model, config.grid
         self.embed = PatchEmbed(config.patch, config.channels, d_model, config.stem)
-        with_class = config.pooling == "class"
-        self.class_token = nn.Parameter(torch.zeros(d_model)) if with_class else None
-        n_tokens = self.grid[0] * self.grid[1] + int(with_class)
-        self.n_tokens = n_tokens
-        self.positions = make_positions(config.positions, d_model, n_tokens)
+        self.n_extra, self.n_tokens = config.n_extra, config.n_tokens
+        shape = (d_model,) if self.n_extra == 1 else (self.n_extra, d_model)
+        self.class_token = nn.Parameter(torch.zeros(shape)) if self.n_extra else None
+        self.positions = make_positions(config.positions, d_model, self.n_tokens)
         self.dropout = Dropout(config.stack.dropout)
         self.stack = TransformerStack(config.stack, rotary=config.positions == "rotary")
-        self.to_logits = nn.Linear(d_model, config.classes)
+        self.to_logits = nn.Linear(max(1, self.n_extra) * d_model, config.classes)
         vision(self)
         nn.init.zeros_(self.to_logits.weight)
 
     def tokens(self, images: Images) -> Float[Tensor, "batch token d_model"]:
-        """Return z_0: the patches as vectors, after the class token if there is one."""
+        """Return z_0: the patches as vectors, after the class tokens if there are any."""
         x = self.embed(images)
         if self.class_token is not None:
-            x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)
+            x = torch.cat([self.class_token.expand(len(x), self.n_extra, -1), x], dim=1)
         return self.dropout(x + self.places(self.grid_of(images)))
 
     def hidden(self, images: Images) -> Float[Tensor, "batch token d_model"]:
@@ -151,7 +164,9 @@ class ViT(nn.Module):
         if self.class_token is None:
             return self.to_logits(self.hidden(images).mean(1))
         x, turns = self.tokens(images), self.turns(self.grid_of(images))
-        return self.to_logits(self.stack(x, places=turns, only=first_positions(x)))
+        extra = torch.arange(self.n_extra, device=x.device)
+        only = (first_positions(x)[:, None] + extra).flatten()
+        return self.to_logits(self.stack(x, places=turns, only=only).view(len(x), -1))
 
     def grid_of(self, images: Images) -> Grid:
         """Return the rows and columns of patches of these images."""
@@ -162,7 +177,7 @@ class ViT(nn.Module):
         table = self.positions(self.n_tokens)
         if grid == self.grid:
             return table
-        first = int(self.class_token is not None)
+        first = self.n_extra
         return torch.cat([table[:first], interpolate(table[first:], self.grid, grid)])
 
     def turns(self, grid: Grid) -> Float[Tensor, "token"] | None:
@@ -179,9 +194,8 @@ class ViT(nn.Module):
             for n, old in zip(grid, self.grid, strict=True)
         )
         patches = (row[:, None] * self.grid[1] + column).flatten()
-        if self.class_token is None:
-            return patches
-        return torch.cat([patches.new_zeros(1), patches + 1])
+        extra = torch.arange(self.n_extra, device=device)
+        return torch.cat([extra.to(patches), patches + self.n_extra])
 
 
 def interpolate(

@@ -16,7 +16,7 @@ from polyhead.layers.embeddings import SinusoidalPositions
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.notes.claims import read_texts
-from polyhead.render.svg import WIDTH, Frame, Length, Point, box, heat, path, svg, text
+from polyhead.render.svg import WIDTH, Frame, Length, Point, box, heat, path, round_ticks, svg, text
 from polyhead.training.optim import noam
 
 LENGTH, CHUNK, BUCKETS = 40, 8, 6  # of the figure of LSH attention
@@ -40,18 +40,15 @@ def make_figure(
 ) -> Figure:
     """Fill the texts of a figure with values, and draw it with the labels of each language."""
     own = read_texts(Path(__file__).with_suffix(".toml"))[name]
-    title, caption, description = (
-        Words(
-            *(" ".join(own[key][language].split()).format(**values) for language in Words._fields)
-        )
-        for key in ("title", "caption", "description")
-    )
-    drawings = []
+    in_languages = []
     for language in Words._fields:
+        title, caption, description = (
+            " ".join(own[key][language].split()).format(**values)
+            for key in ("title", "caption", "description")
+        )
         labels = {key: label[language] for key, label in own.get("labels", {}).items()}
-        texts = title.in_language(language), description.in_language(language)
-        drawings.append(svg(height, *texts, draw(labels)))
-    return Figure(name, title, caption, Words(*drawings))
+        in_languages.append((title, caption, svg(height, title, description, draw(labels))))
+    return Figure(name, *map(Words._make, zip(*in_languages, strict=True)))
 
 
 def softmax_without_scale() -> Figure:
@@ -262,14 +259,10 @@ def memory_against_depth() -> Figure:
     def draw(labels: Mapping[str, str]) -> list[str]:
         top = ordinary[-1].y * 1.1
         frame = Frame(38, 30, WIDTH - 54, 296, (0, DEPTHS[-1] + 0.4), (0, top))
-        step = next(step for step in (0.5, 1, 2, 5, 10, 20, 50) if top / step < 6)
-        ticks = {step * i: f"{step * i:g}" for i in range(1 + int(top / step))}
-        parts = [frame.axes({n: str(n) for n in DEPTHS}, ticks)]
+        parts = [frame.axes({n: str(n) for n in DEPTHS}, round_ticks(0, top))]
         parts.append(text(8, 14, labels["megabytes"], "label"))
-        for points, kind, label in (
-            (ordinary, "bad", "ordinary"),
-            (reversible, "good", "reversible"),
-        ):
+        lines = (ordinary, "bad", "ordinary"), (reversible, "good", "reversible")
+        for points, kind, label in lines:
             parts.append(frame.line(points, f"line-{kind} even"))
             parts += [frame.dot(point, f"fill-{kind}") for point in points]
             end = frame.at(points[-2])

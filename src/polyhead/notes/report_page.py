@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
-from pathlib import Path
 
 import torch
 
@@ -22,7 +21,7 @@ from polyhead.notes.verification import (
     shortened,
     value_in_language,
 )
-from polyhead.render.html import base_style, fill, page, write
+from polyhead.render.html import base_style, fill, page
 
 FIGURES: dict[str, tuple[Callable[[], Figure], ...]] = {  # by chapter
     "attention": (figures.softmax_without_scale,),
@@ -38,11 +37,6 @@ KINDS: dict[Verdict, tuple[str, Words]] = {  # style class, and label of the num
     "BROKEN": ("broken", Words("BROKEN in our code", "코드 고장")),
 }
 EXPECTED = Words("Expected", "기댓값")
-
-
-def write_page(rows: Sequence[ClaimRow], path: str | Path, language: str = "en") -> Path:
-    """Write the report to a file."""
-    return write(render(rows, language), path)
 
 
 def render(rows: Sequence[ClaimRow], language: str = "en") -> str:

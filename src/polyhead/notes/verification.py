@@ -14,6 +14,7 @@ A verdict is about the note and about the library:
 import ast
 import inspect
 import re
+import sys
 import textwrap
 import time
 import traceback
@@ -43,6 +44,7 @@ OF_NOTES: dict[NoteStatus, Verdict] = {
 }  # fmt: skip
 PHRASES = (  # the words of a result that are not names or numbers, and their translations
     (re.compile(r"^the same to (\S+)$"), r"오차 \1 이내로 같음"),
+    (re.compile(r"logits within (\S+)"), r"로짓 오차 \1 이내"),
     (re.compile(r"^the same$"), "같음"),
     (re.compile(r"^yes$"), "예"),
     (re.compile(r"^no$"), "아니요"),
@@ -106,16 +108,23 @@ def verify(
 
 
 def run_claims(claims: Iterable[Claim]) -> Iterator[ClaimRow]:
-    """Check claims one by one, each with the same random seed; an exception becomes a row."""
+    """Check claims one by one, each with the same random seed; an exception becomes a row.
+
+    One thread computes: the tensors are tiny, and several threads would wait for each other.
+    """
+    threads = torch.get_num_threads()
     for claim in claims:
         started = time.perf_counter()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
+            torch.set_num_threads(1)
             try:
                 result, error = claim.check(), ""
             except Exception as problem:
                 error = describe_exception(problem)
                 result = ClaimResult(expected="", got=error, holds=False)
+            finally:
+                torch.set_num_threads(threads)
         yield ClaimRow(claim, result, time.perf_counter() - started, error)
 
 
@@ -165,8 +174,7 @@ def explain(id: str, language: str) -> tuple[ClaimRow, dict[str, Any]]:
     """Check one claim; return its row, and its JSON with source locations and a script."""
     claim = find_claim(id)
     (row,) = run_claims([claim])
-    locations = [location(part) for part in claim.code]
-    places = [(place.name, str(place)) for place in locations]
+    places = [(place.name, str(place)) for place in map(location, claim.code)]
     return row, {**row_json(row, language), "places": places, "snippet": script(claim)}
 
 
@@ -218,29 +226,24 @@ def location(part: Any) -> SourceLocation:
 
 def script(claim: Claim) -> str:
     """Return the check as a script, without empty lines, as Python's prompt requires."""
-    module = claim.check.__module__
-    tree = ast.parse(Path(inspect.getfile(inspect.unwrap(claim.check))).read_text(encoding="utf-8"))
     name = claim.check.__name__
     source = textwrap.dedent(inspect.getsource(claim.check))
     body = [line for line in source[source.index(f"def {name}(") :].splitlines() if line.strip()]
     used = {node.id for node in ast.walk(ast.parse("\n".join(body))) if isinstance(node, ast.Name)}
-    imports = ["import torch", *imports_of(tree, module, used - {"torch"})]
+    imports = ["import torch", *imports_of(sys.modules[claim.check.__module__], used - {"torch"})]
     seed = "torch.manual_seed(0)"
     return "\n".join([*imports, "", *body, "", seed, f"print({name}())"]) + "\n"
 
 
-def imports_of(tree: ast.Module, module: str, used: set[str]) -> Iterator[str]:
+def imports_of(module: ModuleType, used: set[str]) -> Iterator[str]:
     """Yield imports of the names that a module imports or defines and a function uses."""
-    own: list[str] = []
-    for node in tree.body:
+    own = [name for name in vars(module) if name in used]
+    for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            node.names = [a for a in node.names if (a.asname or a.name.split(".")[0]) in used]
+            names = {alias.asname or alias.name.split(".")[0]: alias for alias in node.names}
+            node.names = [alias for name, alias in names.items() if name in used]
+            own = [name for name in own if name not in names]
             if node.names:
                 yield ast.unparse(node)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            own.append(node.name)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            own += [name.id for t in targets for name in ast.walk(t) if isinstance(name, ast.Name)]
-    if defined := [name for name in own if name in used]:
-        yield f"from {module} import {', '.join(defined)}"
+    if own:
+        yield f"from {module.__name__} import {', '.join(own)}"

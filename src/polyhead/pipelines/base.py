@@ -1,6 +1,7 @@
 """Base class of all pipelines: a trained model with its tokenizers, ready to use."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,26 +11,32 @@ import torch
 from torch import nn
 
 from polyhead.checkpoint.model_dir import SavedModel, load_model
-from polyhead.config import from_dict
-from polyhead.data.config import DataConfig
-from polyhead.decoding.config import DecodeConfig
 from polyhead.devices import choose
-from polyhead.errors import CheckpointError, ConfigError
+from polyhead.errors import CheckpointError, ConfigError, InvalidInputError
 from polyhead.layers.lsh.attention import set_eval_rounds
 from polyhead.models.registry import FAMILIES, Task, command_of, max_positions
+from polyhead.pipelines.run_settings import RunSettings
+from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import TokenizerPair
 
 P = TypeVar("P", bound="Pipeline")
-C = TypeVar("C")
+
+
+class WrongTaskError(CheckpointError):
+    """A model of another task than the pipeline's."""
+
+    def __init__(self, message: str, task: str) -> None:
+        super().__init__(message, "wrong_task")
+        self.task = task
 
 
 @dataclass(frozen=True, repr=False)
-class Pipeline:
+class Pipeline(RunSettings):
     """A trained model, ready to use.
 
     `polyhead.load(path)` returns the pipeline of the model's task: `Translator`, `TextGenerator`,
-    `MaskFiller`, `TextClassifier` or `ImageClassifier`.
+    `MaskFiller`, `ReplacedTokenDetector`, `TextClassifier` or `ImageClassifier`.
 
     saved: the model with its configuration and tokenizers.
     name: the path that it was loaded from.
@@ -40,7 +47,6 @@ class Pipeline:
     name: str
     device: torch.device
     tasks: ClassVar[tuple[Task, ...]] = ()
-    use: ClassVar[str] = ""  # the name of the task in the HTTP API
 
     @classmethod
     def from_dir(cls: type[P], path: str | Path, *, device: str = "auto") -> P:
@@ -59,11 +65,11 @@ class Pipeline:
         """Return the pipeline of a loaded model, after checking its task and its tokenizers."""
         task = FAMILIES[saved.family].task
         if task not in cls.tasks:
-            raise CheckpointError(
+            raise WrongTaskError(
                 f"{name} is a model for {task} ({saved.family}), not for "
                 f"{' or '.join(cls.tasks)}; use it with: "
                 f"{command_of(saved.family)} {shlex.quote(name)}",
-                "wrong_task",
+                task,
             )
         if saved.tokenizers is None and task != "image_classification":
             raise CheckpointError(
@@ -97,31 +103,47 @@ class Pipeline:
         """The tokenizer of the text that the model reads."""
         return self.tokenizers.source
 
-    def _run_table(self, kind: type[C], name: str) -> C:
-        """Return a table of the run's configuration; its defaults for an imported model."""
-        run: dict[str, Any] = self.saved.about.get("run") or {}
-        try:
-            return from_dict(kind, run.get(name, {}), f"{name}.")
-        except ConfigError as error:
-            raise CheckpointError(f"{self.name}: config.json: {error}", "bad_config") from None
-
-    @cached_property
-    def data(self) -> DataConfig:
-        """The configuration of the training data; the defaults for an imported model."""
-        return self._run_table(DataConfig, "data")
-
-    @cached_property
-    def defaults(self) -> DecodeConfig:
-        """The decoding options of the training run; the defaults for an imported model."""
-        return self._run_table(DecodeConfig, "decode")
+    @property
+    def _about(self) -> dict[str, Any]:
+        """Origin of the model: the table `about` of its config.json."""
+        return self.saved.about
 
     @property
     def max_length(self) -> int:
         """The number of tokens that the model reads at once: as in training, if it is known."""
-        limit = max_positions(self.saved.config)
-        if limit is not None and not self.saved.about.get("run"):
-            return limit
-        return min(self.data.max_length, limit or self.data.max_length)
+        return self.reading_limit(max_positions(self.saved.config))
+
+    def export(
+        self,
+        to: str,
+        output: str | Path,
+        *,
+        compute_type: str | None = None,
+        sentences: str | Path | None = None,
+        report_sentences: int = 1000,
+    ) -> Path:
+        """Write the model for another library, with its tokenizer, a card and a parity report.
+
+        to: "hf", "timm", "ctranslate2", "argos", "onnx" or "gguf".
+        output: the directory to write, which must not exist.
+        compute_type: of the weights, such as "int8"; "float32" unless given.
+        sentences: a file of texts to compare outputs on, instead of the run's held-out ones.
+        report_sentences: the largest number of them; 0 for no comparison.
+
+        Returns the directory.
+
+        Example: `polyhead.load("runs/mine").export("hf", "models/mine-hf")`
+        """
+        from polyhead.convert.model_export import ReportConfig, export_model
+
+        if len(self.models) != 1:
+            raise ConfigError("an ensemble cannot be exported; export each model", "one_model")
+        report = ReportConfig(report_sentences, None if sentences is None else Path(sentences))
+        export_model(
+            Path(self.name), Path(output), to=to, compute_type=compute_type, report=report,
+            saved=self.saved,
+        )  # fmt: skip
+        return Path(output)
 
     def set_eval_rounds(self, n_rounds: int) -> None:
         """Set the number of hashing rounds of LSH attention; `ConfigError` if there is none."""
@@ -159,9 +181,18 @@ class ClassifierPipeline(Pipeline):
         return tuple(map(str, names))
 
 
-def check_list(value: object, method: str, content: str) -> None:
-    """Raise if a single text or image was given where a list is expected."""
-    if isinstance(value, str | Path):
-        raise ConfigError(
-            f"{method} takes a list of {content}; write {method}([{content[:-1]}])", "not_a_list"
+def check_forced(
+    forced: Sequence[int], tokenizer: Tokenizer, limit: int | None = None, *, has_end: bool = True
+) -> None:
+    """Raise if a model cannot write these ids, or if they are more than `limit`."""
+    for place, id in enumerate(forced):
+        if not BOS < id < len(tokenizer):
+            raise InvalidInputError(f"id {id}: expected {EOS} to {len(tokenizer) - 1}", "bad_token")
+        if has_end and id == EOS and place + 1 < len(forced):
+            raise InvalidInputError(
+                f"id {EOS} ends the output; no token can follow it", "bad_token"
+            )
+    if limit is not None and len(forced) > limit:
+        raise InvalidInputError(
+            f"{len(forced)} tokens are forced, but the output has at most {limit}", "bad_token"
         )

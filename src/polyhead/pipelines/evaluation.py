@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, overload
 
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
-from polyhead.metrics.bleu import Comparison, Score, compare, score
+from polyhead.metrics.bleu import Comparison, Score, check_tokenizer, compare, score
 from polyhead.metrics.classification import ClassificationReport
 from polyhead.metrics.error_rates import compare_errors, error_rates
 from polyhead.pipelines.base import Pipeline
@@ -27,6 +27,9 @@ class MetricConfig:
     name: Metric = "bleu"  # and chrF; "wer": and PER, where only one output is right
     lowercase: bool = False  # this and `tokenize` are of BLEU, see sacreBLEU
     tokenize: str = "13a"
+
+    def __post_init__(self) -> None:
+        check_tokenizer(self.tokenize)
 
 
 BLEU_AND_CHRF = MetricConfig()

@@ -14,11 +14,12 @@ from polyhead.data.batches.images import image_logits
 from polyhead.data.config import DataConfig
 from polyhead.data.images.dataset import fitted, load_set
 from polyhead.data.images.files import PixelShape, Unreadable, decode, read_bytes
-from polyhead.errors import ConfigError, DataError
+from polyhead.decoding.hypotheses import log_normaliser
+from polyhead.errors import ConfigError, DataError, check_list
 from polyhead.metrics.classification import ClassificationReport, report
 from polyhead.models.registry import Task
 from polyhead.models.vit import cut
-from polyhead.pipelines.base import Classification, ClassifierPipeline, check_list
+from polyhead.pipelines.base import Classification, ClassifierPipeline
 
 MAX_TOKENS = 2**14  # of one batch, about
 
@@ -114,7 +115,9 @@ class ImageClassifier(ClassifierPipeline):
         self, pixels: UInt8[Tensor, "image channel height width"]
     ) -> Float[Tensor, "image classes"]:
         """Return the probabilities of all classes for images of the right shape."""
-        return image_logits(self.model, pixels, max(1, len(pixels))).softmax(-1)
+        logits = image_logits(self.model, pixels, max(1, len(pixels)))
+        log_normaliser(logits)  # raises if they are not finite
+        return logits.softmax(-1)
 
     def read(self, picture: Picture, shape: PixelShape) -> UInt8[Tensor, "channel height width"]:
         """Return the pixels of an image, resized to a shape."""

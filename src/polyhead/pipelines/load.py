@@ -7,33 +7,45 @@ from polyhead.devices import choose
 from polyhead.errors import ConfigError
 from polyhead.models.registry import FAMILIES, Task
 from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.fast_pipelines import check_engine
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 
 KINDS: tuple[type[Pipeline], ...] = (
-    Translator, TextGenerator, MaskFiller, TextClassifier, ImageClassifier,
+    Translator, TextGenerator, MaskFiller, ReplacedTokenDetector, TextClassifier, ImageClassifier,
 )  # fmt: skip
 PIPELINES: dict[Task, type[Pipeline]] = {task: kind for kind in KINDS for task in kind.tasks}
 
 
-def load(*paths: str | Path, device: str = "auto") -> Pipeline:
+def load(
+    *paths: str | Path, device: str = "auto", engine: str = "auto", compute_type: str = "auto"
+) -> Pipeline:
     """Load a model as the pipeline of its task.
 
     paths: a model directory or a run directory; several translators make an ensemble.
     device: "auto", "cpu", "cuda" or "mps".
+    engine: of translators on a CPU: "torch", "ctranslate2", or "auto" for CTranslate2 where it is
+        installed and has the model's parts.
+    compute_type: of CTranslate2: "float32" (auto), or "int8", which is faster and rounds.
 
-    Returns a `Translator`, `TextGenerator`, `MaskFiller`, `TextClassifier` or `ImageClassifier`. To
-    state which one is expected, call `from_dir` of that class.
+    Returns a `Translator`, `TextGenerator`, `MaskFiller`, `ReplacedTokenDetector`,
+    `TextClassifier` or `ImageClassifier`. To state which one is expected, call `from_dir` of that
+    class.
 
     Example: `polyhead.load("runs/mine").translate(["안녕하세요."])`
     """
     if not paths:
         raise ConfigError("no model given; expected at least one path", "no_model")
+    check_engine(engine)
     if len(paths) > 1:
         return Translator.from_dir(*paths, device=device)
     chosen = choose(device)
     saved = load_model(Path(paths[0]), str(chosen))
-    return PIPELINES[FAMILIES[saved.family].task].from_saved(saved, str(paths[0]), chosen)
+    pipeline = PIPELINES[FAMILIES[saved.family].task].from_saved(saved, str(paths[0]), chosen)
+    if isinstance(pipeline, Translator) and chosen.type == "cpu":
+        return pipeline.with_engine(engine, compute_type)
+    return pipeline

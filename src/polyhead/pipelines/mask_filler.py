@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from polyhead.checkpoint.model_dir import SavedModel
 from polyhead.data.batches.masked import Masker, split_sequences, validation_batches
-from polyhead.errors import CheckpointError, ConfigError, DataError
+from polyhead.decoding.hypotheses import log_normaliser
+from polyhead.errors import CheckpointError, ConfigError, DataError, check_list
 from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_replaced_tokens
 from polyhead.models.registry import FAMILIES, Task
-from polyhead.pipelines.base import Pipeline, check_list
+from polyhead.pipelines.base import Pipeline
 from polyhead.special_tokens import MASK
 from polyhead.tokenizers.mask_tokens import MaskedText, candidates, encode_masked, word_of
 
@@ -78,6 +79,12 @@ class MaskFiller(Pipeline):
         generator: nn.Module = model.generator if self.task == "replaced_token" else model
         return generator
 
+    def encoder_of(self, _text: str) -> nn.Module:
+        """Return the encoder that reads a text."""
+        model: Any = self.masked_lm
+        encoder: nn.Module = model.encoder
+        return encoder
+
     @property
     def max_length(self) -> int:
         """The number of positions of the model."""
@@ -119,17 +126,21 @@ class MaskFiller(Pipeline):
         if top < 1:
             raise ConfigError(f"top = {top}: expected at least 1", "out_of_range")
         blanked = encode_masked(self.tokenizer, text, self.mask)
-        if len(blanked.ids) > self.max_length:
-            raise DataError(
-                f"a text of {len(blanked.ids)} tokens; {self.name} reads at most {self.max_length}",
-                "text_too_long",
-            )
+        self.check_length(len(blanked.ids))
         rows = self._log_p([blanked.ids], blanked.places)[0]
         guesses = [
             [Guess(word, math.exp(log_p)) for _, word, log_p in self._best(row, begins, top)]
             for row, begins in zip(rows, blanked.begins, strict=True)
         ]
         return Filled(text, guesses, self._fill_together(text, blanked, top))
+
+    def check_length(self, n_tokens: int) -> None:
+        """Raise if a text has more tokens than the model reads."""
+        if n_tokens > self.max_length:
+            raise DataError(
+                f"a text of {n_tokens} tokens; {self.name} reads at most {self.max_length}",
+                "text_too_long",
+            )
 
     def _fill_together(self, text: str, blanked: MaskedText, top: int) -> list[Filling]:
         """Fill all masks from left to right by beam search."""
@@ -153,7 +164,9 @@ class MaskFiller(Pipeline):
         model: Any = self.masked_lm
         ids = torch.tensor(rows, device=self.device)
         states = model.hidden(ids)[:, list(places)]
-        return model.to_logits(model.transform(states)).float().log_softmax(-1).cpu()
+        logits = model.to_logits(model.transform(states)).float()
+        log_normaliser(logits)  # raises if they are not finite
+        return logits.log_softmax(-1).cpu()
 
     def _best(
         self, row: Float[Tensor, "vocab"], begins: bool, top: int

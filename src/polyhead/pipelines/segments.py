@@ -1,28 +1,23 @@
 """Translation of texts in segments that may share a batch with those of other requests.
 
     segments = split_text(translator, text, options)   # sentences, and parts of those too long
-    outputs = decode_segments(translator, segments)    # of any number of texts, together …
-    batch = SegmentBatch(translator, options)          # … or added to a running batch
+    outputs = decode_segments(translator, segments)    # of any number of texts (segment_batch.py)
     translations = join_segments(translator, text, segments, outputs)
 
 White space between sentences, with its line breaks, is kept.
 
-The maximal length of an output depends on the length of its source (`DecodeConfig.limit`); in a
-batch, on that of the longest. Here it depends on the *bucket*: the power of two at or above the
+The maximal length of an output depends on the length of its source (`DecodeConfig.limit`), but a
+running batch has one limit. So here it depends on the *bucket*: the power of two at or above the
 source's length, at least 32. Only segments of one bucket with the same options are decoded
 together, so that a translation never depends on the other requests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from polyhead.decoding.batch import Output, decode_all, pad_right
-from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.continuous_beam import ContinuousBeamSearch
-from polyhead.decoding.protocol import CancellableModel, is_joinable
+from polyhead.decoding.options import DecodeConfig, Output
 from polyhead.errors import ConfigError
-from polyhead.pipelines.translator import SourcePart, Translation, Translator
+from polyhead.pipelines.translation import SourcePart, TextTranslator, Translation
 
 SMALLEST_BUCKET = 32  # tokens; most sentences are shorter, and so share one bucket
 UNLIMITED_RATIO = 1e6  # times the source's length
@@ -38,7 +33,7 @@ class Segment:
 
 
 def split_text(
-    translator: Translator, text: str, options: DecodeConfig, prefix: str = ""
+    translator: TextTranslator, text: str, options: DecodeConfig, prefix: str = ""
 ) -> list[Segment]:
     """Return the segments of a text; none if it is empty.
 
@@ -69,64 +64,11 @@ def with_bucket_limit(options: DecodeConfig, length: int, n_forced: int = 0) -> 
     return replace(options, max_length=limit, max_ratio=UNLIMITED_RATIO)
 
 
-def decode_segments(
-    translator: Translator,
-    segments: Sequence[Segment],
-    is_cancelled: Callable[[], bool] = lambda: False,
-) -> list[list[Output]]:
-    """Return the best outputs of every segment; all must have the same options.
-
-    Raise `Cancelled` as soon as `is_cancelled` returns True.
-    """
-    (options,) = {segment.options for segment in segments}
-    model = translator.decodable(record_attention=options.coverage > 0)
-    outputs = decode_all(
-        CancellableModel(model, is_cancelled),
-        [segment.part.ids for segment in segments],
-        options,
-        device=translator.device,
-        prefixes=[list(segment.prefix) for segment in segments],
-    )
-    if options.replace_unknown:
-        outputs = translator.replace_unknown([segment.part.text for segment in segments], outputs)
-    return outputs
-
-
-def can_join_running_batch(translator: Translator, options: DecodeConfig) -> bool:
-    """Return True if segments with these options may join a running batch."""
-    plain = options.beam > 1 and not (options.sample or options.coverage or options.replace_unknown)
-    return plain and is_joinable(translator.decodable())
-
-
-class SegmentBatch:
-    """A running batch of segments with the same options."""
-
-    def __init__(self, translator: Translator, options: DecodeConfig) -> None:
-        self.device = translator.device
-        self.search: ContinuousBeamSearch[Any] = ContinuousBeamSearch(
-            translator.decodable(), options
-        )
-        self.step, self.cancel = self.search.step, self.search.cancel
-
-    def __len__(self) -> int:
-        return len(self.search)
-
-    @property
-    def open(self) -> bool:
-        """True while segments may still be added."""
-        return self.search.open
-
-    def add(self, request_ids: Sequence[Any], segments: Sequence[Segment]) -> None:
-        """Add segments; they start at the next step."""
-        prefix = None
-        if any(segment.prefix for segment in segments):
-            prefix = pad_right([list(segment.prefix) for segment in segments]).to(self.device)
-        source = pad_right([segment.part.ids for segment in segments]).to(self.device)
-        self.search.add(request_ids, source, prefix)
-
-
 def join_segments(
-    translator: Translator, text: str, segments: Sequence[Segment], outputs: Sequence[list[Output]]
+    translator: TextTranslator,
+    text: str,
+    segments: Sequence[Segment],
+    outputs: Sequence[list[Output]],
 ) -> list[Translation]:
     """Return the translations of a text from the outputs of its segments, best first."""
     start, end = (

@@ -6,51 +6,28 @@ trace.steps[1].alternatives         # the likeliest tokens after the first, whic
 beam_tree(translator, "내일 회의가 있어요.")        # all hypotheses that beam search kept
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
-import torch
-
-from polyhead.decoding.config import DecodeConfig
-from polyhead.decoding.trace import BeamTree, TraceStep, step_trace, trace_beam_search
-from polyhead.errors import ConfigError
-from polyhead.pipelines.base import Pipeline
-from polyhead.pipelines.text_generator import TextGenerator, stream_text
+from polyhead.decoding.generate import generate
+from polyhead.decoding.hypotheses import make_generator
+from polyhead.decoding.options import DecodeConfig
+from polyhead.decoding.trace import BeamTree, trace_beam_search
+from polyhead.errors import ConfigError, InvalidInputError
+from polyhead.pipelines.base import Pipeline, check_forced
+from polyhead.pipelines.generation import stream_text
+from polyhead.pipelines.text_generator import ScoredToken, TextGenerator, scored
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import BOS, EOS
-from polyhead.tokenizers.base import Tokenizer
-
-InputCode = Literal["empty", "too_long", "bad_token"]
-
-
-class InvalidInputError(ConfigError):
-    """A text or a forced beginning that a model cannot take."""
-
-    def __init__(self, message: str, code: InputCode) -> None:
-        super().__init__(message, code)
-        self.code: InputCode = code
 
 
 @dataclass(frozen=True)
-class Alternative:
-    """A token and its probability."""
-
-    id: int
-    text: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class Step:
+class Step(ScoredToken):
     """The token that was chosen (or forced), and the likeliest ones, likeliest first."""
 
-    id: int
-    text: str
-    probability: float
     forced: bool
-    alternatives: tuple[Alternative, ...]
+    alternatives: tuple[ScoredToken, ...]
 
 
 @dataclass(frozen=True)
@@ -70,53 +47,53 @@ def steps(
     forced: Sequence[int] = (),
     top: int = 5,
     max_tokens: int | None = None,
+    options: DecodeConfig | None = None,
+    seed: int = 0,
 ) -> StepTrace:
-    """Decode greedily after the forced tokens, and return all steps.
+    """Decode token by token after the forced ones, and return all steps.
+
+    With the options and the seed of `TextGenerator.generate` the tokens are the same, also if some
+    of the first are forced.
 
     model: a translator or a text generator.
     text: the source, or the prompt.
     top: the number of alternatives of each step.
     max_tokens: the limit of the output; that of the model's decoding options unless given.
+    options: how to sample; greedy search unless given.
+    seed: of the random numbers if `options.sample` is set.
     """
+    options = replace(model.defaults, sample=False, n_best=1) if options is None else options
+    limit = options.max_length if max_tokens is None else max_tokens
     decoder: Any
-    end: int | None
     if isinstance(model, Translator):
-        decoder, tokenizer, end = model.decodable(), model.tokenizers.target, EOS
+        decoder, tokenizer, has_end = model.decodable(), model.tokenizers.target, True
         read = [*checked_source(model, text), BOS]
-        limit = model.defaults.limit(len(read) - 1) if max_tokens is None else max_tokens
+        limit = options.limit(len(read) - 1) if max_tokens is None else max_tokens
         limit = min(limit, model.max_output_length)
+        context = len(read) + limit
     elif isinstance(model, TextGenerator):
-        decoder, tokenizer = model.model, model.tokenizer
-        end = EOS if tokenizer.reads_line_ends() else None
-        read = model.encode(text)
-        room = model.max_length - len(read) + 1
-        if room < 1:
-            raise InvalidInputError(
-                f"the prompt has {len(read)} tokens, but the model reads {model.max_length} at "
-                "once; shorten it",
-                "too_long",
-            )
-        limit = min(room, model.defaults.max_length if max_tokens is None else max_tokens)
+        decoder, tokenizer, has_end = model.model, model.tokenizer, model.has_end
+        read, context = model.encode(text), model.max_length
     else:
         raise ConfigError(f"{type(model).__name__}: does not write token by token", "wrong_task")
-    check_forced(forced, tokenizer, has_end=end is not None)
-    check_room(forced, limit)
-    source = torch.tensor([read[:-1]], dtype=torch.long, device=model.device)
-    with torch.inference_mode():
-        state = decoder.begin(source, width=1, max_length=limit)
-    trace = list(
-        step_trace(
-            decoder, state, last=read[-1], forced=forced, limit=limit, top=top,
-            device=model.device, end=end,
-        )
-    )  # fmt: skip
+    check_forced(forced, tokenizer, limit, has_end=has_end)
+    trace: list[Step] = []
+    for step in generate(
+        decoder, read, replace(options, max_length=limit), make_generator(seed), context,
+        forced=forced, top=top, device=model.device,
+    ):  # fmt: skip
+        likeliest = tuple(scored(tokenizer, choice) for choice in step.likeliest)
+        chosen = scored(tokenizer, step.chosen)
+        trace.append(Step(**vars(chosen), forced=step.forced, alternatives=likeliest))
+        if has_end and chosen.id == EOS:
+            break
     ids = tuple(step.id for step in trace)
-    ended = end is not None and ids[-1:] == (end,)
+    ended = has_end and ids[-1:] == (EOS,)
     if isinstance(model, Translator):
         output = tokenizer.decode(ids)
     else:
         output = "".join(stream_text(tokenizer, read, ids))
-    return StepTrace(_named(tokenizer, trace), output, ids[:-1] if ended else ids, ended)
+    return StepTrace(tuple(trace), output, ids[:-1] if ended else ids, ended)
 
 
 def beam_tree(
@@ -130,8 +107,7 @@ def beam_tree(
     longest = min(options.max_length, translator.max_output_length)
     options = replace(options, sample=False, n_best=options.beam, max_length=longest)
     source = checked_source(translator, text)
-    check_forced(forced, translator.tokenizers.target)
-    check_room(forced, options.limit(len(source)))
+    check_forced(forced, translator.tokenizers.target, options.limit(len(source)))
     model = translator.decodable(record_attention=options.coverage > 0)
     return trace_beam_search(model, source, options, forced=forced, device=translator.device)
 
@@ -148,36 +124,3 @@ def checked_source(translator: Translator, text: str) -> list[int]:
             "too_long",
         )
     return parts[0].ids
-
-
-def check_forced(forced: Sequence[int], tokenizer: Tokenizer, *, has_end: bool = True) -> None:
-    """Raise if a model cannot write these ids."""
-    for place, id in enumerate(forced):
-        if not BOS < id < len(tokenizer):
-            raise InvalidInputError(f"id {id}: expected {EOS} to {len(tokenizer) - 1}", "bad_token")
-        if has_end and id == EOS and place + 1 < len(forced):
-            raise InvalidInputError(
-                f"id {EOS} ends the output; no token can follow it", "bad_token"
-            )
-
-
-def check_room(forced: Sequence[int], limit: int) -> None:
-    """Raise if the forced beginning is longer than the output may be."""
-    if len(forced) > limit:
-        raise InvalidInputError(
-            f"{len(forced)} tokens are forced, but the output has at most {limit}", "bad_token"
-        )
-
-
-def _named(tokenizer: Tokenizer, trace: Sequence[TraceStep]) -> tuple[Step, ...]:
-    """Add the names of the tokens."""
-    return tuple(
-        Step(
-            step.id,
-            tokenizer.symbol(step.id),
-            math.exp(step.log_p),
-            step.forced,
-            tuple(Alternative(id, tokenizer.symbol(id), math.exp(p)) for id, p in step.likeliest),
-        )
-        for step in trace
-    )

@@ -11,10 +11,12 @@ from polyhead.data.batches.base import group_by_length, pad
 from polyhead.data.batches.labelled import framed
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import LabelledExamples, class_numbers, read_labelled
+from polyhead.decoding.hypotheses import log_normaliser
+from polyhead.errors import check_list
 from polyhead.metrics.bleu import SAMPLES
 from polyhead.metrics.classification import ClassificationReport, Interval, interval, report
 from polyhead.models.registry import Task
-from polyhead.pipelines.base import Classification, ClassifierPipeline, check_list
+from polyhead.pipelines.base import Classification, ClassifierPipeline
 
 MAX_TOKENS = 8192  # of one batch
 
@@ -61,7 +63,9 @@ class TextClassifier(ClassifierPipeline):
         results: list[Classification | None] = [None] * len(texts)
         for numbers in group_by_length([len(text) for text in texts], MAX_TOKENS, seed=0):
             ids = pad([texts[number] for number in numbers]).to(self.device)
-            rows = self.model(ids).float().softmax(-1).tolist()
+            logits = self.model(ids).float()
+            log_normaliser(logits)  # raises if they are not finite
+            rows = logits.softmax(-1).tolist()
             for number, row in zip(numbers, rows, strict=True):
                 probabilities = dict(zip(self.classes, row, strict=True))
                 best = max(probabilities, key=lambda name: probabilities[name])

@@ -1,23 +1,24 @@
 """Text generation: `TextGenerator.from_dir("runs/mine").generate("오늘은")`."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 
 from polyhead.checkpoint.model_dir import SavedModel
-from polyhead.decoding.config import DecodeConfig, make_generator
-from polyhead.decoding.generate import generate
-from polyhead.errors import CheckpointError, ConfigError, DataError
+from polyhead.decoding.generate import Choice, DecodingStep, generate, last_window
+from polyhead.decoding.hypotheses import make_generator
+from polyhead.decoding.options import NOT_FINITE, DecodeConfig
+from polyhead.errors import CheckpointError, DataError, check_list
 from polyhead.metrics.perplexity import TextWindows, text_windows
 from polyhead.models.registry import Task
-from polyhead.pipelines.base import Pipeline, check_list
-from polyhead.special_tokens import EOS
+from polyhead.pipelines.base import Pipeline, check_forced
+from polyhead.pipelines.generation import TextContinuation, check_stop
 from polyhead.tokenizers.base import Tokenizer
 
-INCOMPLETE = "\ufffd"  # how a tokenizer shows a character of which some bytes are missing
-MAX_LINE, KEPT = 64, 16  # ids of a line that are decoded with each new one; what is kept of them
 SCORED_AT_ONCE = 4096  # tokens
 
 
@@ -33,8 +34,37 @@ class LanguageScore:
     n_unknown: int
 
 
+@dataclass(frozen=True)
+class ScoredToken:
+    """A token that was generated, or could have been.
+
+    text: its name in the vocabulary, where ▁ stands for a space.
+    probability: the model's own.
+    sampling_probability: that of being drawn, after temperature, top-k and top-p; None for greedy
+        search.
+    """
+
+    id: int
+    text: str
+    probability: float
+    sampling_probability: float | None
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """A continuation, or a part of one, and the tokens that were sampled for it.
+
+    The tokens are all that were sampled: also those of a stop, or EOS, which the text lacks.
+    `likeliest` has the likeliest tokens at the place of each.
+    """
+
+    text: str
+    tokens: tuple[ScoredToken, ...]
+    likeliest: tuple[tuple[ScoredToken, ...], ...] = ()
+
+
 @dataclass(frozen=True, repr=False)
-class TextGenerator(Pipeline):
+class TextGenerator(Pipeline, TextContinuation):
     """A language model that continues a text."""
 
     tasks: ClassVar[tuple[Task, ...]] = ("language_modeling",)
@@ -52,29 +82,54 @@ class TextGenerator(Pipeline):
             )
         return generator
 
-    def generate(
+    def generated_ids(self, ids: Sequence[int], options: DecodeConfig, seed: int) -> Iterator[int]:
+        """Yield `options.max_length` ids that follow those of a prompt."""
+        return (step.chosen.id for step in self._steps(ids, options, seed))
+
+    def _steps(
+        self,
+        ids: Sequence[int],
+        options: DecodeConfig,
+        seed: int,
+        forced: Sequence[int] = (),
+        top: int = 0,
+    ) -> Iterator[DecodingStep]:
+        model: Any = self.model
+        return generate(
+            model, ids, options, make_generator(seed), self.max_length,
+            forced=forced, top=top, device=self.device,
+        )  # fmt: skip
+
+    def generate_tokens(
         self,
         prompt: str = "",
         *,
         options: DecodeConfig | None = None,
         seed: int = 0,
         stop: Sequence[str] = (),
-    ) -> str:
-        """Return a continuation of the prompt; see `stream` for the arguments.
+        forced: Sequence[int] = (),
+    ) -> GeneratedText:
+        """Return a continuation with the probabilities of its tokens; see `stream_tokens`.
 
-        Example: `generator.generate("오늘은", stop=["."])`
+        Example: `generator.generate_tokens("오늘은").tokens[0].probability`
         """
-        return "".join(self.stream(prompt, options=options, seed=seed, stop=stop))
+        parts = list(
+            self.stream_tokens(prompt, options=options, seed=seed, stop=stop, forced=forced)
+        )
+        tokens = tuple(token for part in parts for token in part.tokens)
+        return GeneratedText("".join(part.text for part in parts), tokens)
 
-    def stream(
+    def stream_tokens(
         self,
         prompt: str = "",
         *,
         options: DecodeConfig | None = None,
         seed: int = 0,
         stop: Sequence[str] = (),
-    ) -> Iterator[str]:
-        """Yield the continuation incrementally, never splitting a character.
+        forced: Sequence[int] = (),
+        top: int = 0,
+    ) -> Iterator[GeneratedText]:
+        """Yield the continuation in parts of whole characters, with their tokens.
 
         It has `options.max_length` tokens. A token for the end of a line is written as one; for
         tokenizers that have ids for line ends, such as an imported GPT-2's, EOS ends the text.
@@ -82,37 +137,54 @@ class TextGenerator(Pipeline):
         prompt: after an empty one, a new line begins.
         options: how to decode; `defaults` unless given.
         seed: of the random numbers if `options.sample` is set.
-        stop: texts at which generation ends; they are not part of the result.
+        stop: texts at which generation ends; they are not part of the text.
+        forced: ids with which the continuation begins.
+        top: the number of likeliest tokens to report with each.
         """
-        if isinstance(stop, str) or not all(stop):
-            raise ConfigError(
-                "stop takes a list of texts, none of them empty; write stop=[text]", "bad_stop"
-            )
+        check_stop(stop)
         options = self.defaults if options is None else options
+        check_forced(forced, self.tokenizer, options.max_length, has_end=self.has_end)
         ids = self.encode(prompt)
-        model: Any = self.model
-        new_ids = generate(model, ids, options, make_generator(seed), self.max_length, self.device)
-        pieces = stream_text(self.tokenizer, ids, new_ids)
-        if not self.tokenizer.reads_line_ends():
-            pieces = _without_second_space(prompt, pieces)
-        return truncate_at_stop(stop, pieces)
+        steps = self._steps(ids, options, seed, forced, top)
+        sampled: list[DecodingStep] = []  # since the last part of the text
 
-    def encode(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt, whose last line is not closed; EOS for an empty one."""
-        # With ids for characters, a space at the end of the prompt is kept: a new word follows it.
-        if self.tokenizer.reads_line_ends():
-            return self.tokenizer.encode(prompt)[:-1] or [EOS]
-        *lines, last = prompt.split("\n")
-        encoded = [id for line in self.tokenizer.encode_batch(lines) for id in line]
-        ids = [*encoded, *self.tokenizer.encode(last)[:-1]]
-        spaced = last.strip() and last[-1].isspace()
-        if spaced and self.tokenizers.config.kind == "characters":
-            ids += self.tokenizer.encode("a a")[1:2]
-        return ids or [EOS]
+        def sampled_ids() -> Iterator[int]:
+            for step in steps:
+                sampled.append(step)
+                yield step.chosen.id
 
-    def score(self, lines: Sequence[str]) -> LanguageScore:
-        """Return loss, perplexity and bits per character; every token is predicted once."""
-        return self.score_windows(self.windows(lines))
+        def part(text: str) -> GeneratedText:
+            name = partial(scored, self.tokenizer)
+            likeliest = tuple(tuple(map(name, step.likeliest)) for step in sampled)
+            tokens = tuple(name(step.chosen) for step in sampled)
+            sampled.clear()
+            return GeneratedText(text, tokens, likeliest if top else ())
+
+        def parts() -> Iterator[GeneratedText]:
+            for piece in self.continuation(prompt, ids, sampled_ids(), stop):
+                yield part(piece)
+            if sampled:
+                yield part("")
+
+        return parts()
+
+    def window(self, prompt: str, ids: Sequence[int]) -> tuple[list[int], int]:
+        """Return the tokens that the model read to generate the last of `ids`, and that one.
+
+        The number is that of the tokens that it read at once. Without ids: those of the prompt.
+        """
+        check_forced(ids, self.tokenizer, has_end=self.has_end)
+        given = self.encode(prompt)
+        start, end = last_window(len(given), len(ids), self.max_length)
+        return [*given, *ids][start:], end - start
+
+    def score(self, lines: Sequence[str], *, as_generated: bool = False) -> LanguageScore:
+        """Return loss, perplexity and bits per character; every token is predicted once.
+
+        as_generated: predict token by token as `generate` does, instead of reading windows of the
+            text at once. It takes longer; the scores differ most for models with LSH attention.
+        """
+        return self.score_windows(self.windows(lines), as_generated=as_generated)
 
     def windows(self, lines: Sequence[str]) -> TextWindows:
         """Return a text in windows as long as the model's context."""
@@ -122,10 +194,19 @@ class TextGenerator(Pipeline):
         return text_windows(self.tokenizer, lines, self.max_length, SCORED_AT_ONCE)
 
     def score_windows(
-        self, windows: TextWindows, progress: Callable[[int], None] = lambda _: None
+        self,
+        windows: TextWindows,
+        progress: Callable[[int], None] = lambda _: None,
+        *,
+        as_generated: bool = False,
     ) -> LanguageScore:
         """Return the score of a text in windows; `progress` is called with numbers of tokens."""
-        scores = windows.validate(self.model, progress=progress)
+        if as_generated:
+            scores = windows.scores(-sum(self._log_probabilities(windows.ids, progress)))
+        else:
+            scores = windows.validate(self.model, progress=progress)
+        if not math.isfinite(scores["loss"]):
+            raise CheckpointError(NOT_FINITE, "not_finite")
         return LanguageScore(
             **scores,
             n_tokens=windows.n_tokens,
@@ -133,58 +214,17 @@ class TextGenerator(Pipeline):
             n_unknown=windows.n_unknown,
         )
 
-
-def stream_text(tokenizer: Tokenizer, before: Sequence[int], ids: Iterable[int]) -> Iterator[str]:
-    """Yield what each id adds to the text after `before`, in whole characters.
-
-    A character may consist of several ids (its bytes); one that its line leaves incomplete is left
-    out. EOS is a line end, or, if the tokenizer has ids for those, the end.
-    """
-    ends = tokenizer.reads_line_ends()
-    line = list(before)
-    if EOS in line:
-        line = line[len(line) - line[::-1].index(EOS) :]
-    line = line[-KEPT:]
-    n_shown = len(tokenizer.decode(line))
-    for id in ids:
-        if id == EOS and ends:
-            return
-        if id == EOS:
-            line, n_shown = [], 0
-            yield "\n"
-            continue
-        line.append(id)
-        text = tokenizer.decode(line)
-        complete = text.rstrip(INCOMPLETE)
-        if len(complete) > n_shown:
-            yield complete[n_shown:]
-            n_shown = len(complete)
-            if len(line) > MAX_LINE and complete == text:  # keep the time per token constant
-                line = line[-KEPT:]
-                n_shown = len(tokenizer.decode(line))
+    def _log_probabilities(
+        self, ids: Sequence[int], progress: Callable[[int], None]
+    ) -> Iterator[float]:
+        """Yield log p of every token after the first, as in its generation."""
+        greedy = DecodeConfig(max_length=len(ids) - 1)
+        for step in self._steps(ids[:1], greedy, 0, forced=ids[1:]):
+            progress(1)
+            yield step.chosen.log_p
 
 
-def _without_second_space(prompt: str, pieces: Iterator[str]) -> Iterator[str]:
-    """Drop the space before the first word if the prompt ends with one."""
-    for piece in pieces:
-        yield piece.removeprefix(" ") if prompt[-1:].isspace() else piece
-        yield from pieces
-
-
-def truncate_at_stop(stop: Sequence[str], pieces: Iterable[str]) -> Iterator[str]:
-    """Yield the text before the first stop; what may be the beginning of one is held back."""
-    held = ""
-    for piece in pieces:
-        held += piece
-        places = [place for text in stop if (place := held.find(text)) >= 0]
-        if places:
-            if min(places):
-                yield held[: min(places)]
-            return
-        starts = (text[:n] for text in stop for n in range(1, len(text)))
-        n_kept = max((len(start) for start in starts if held.endswith(start)), default=0)
-        if ready := held[: len(held) - n_kept]:
-            yield ready
-            held = held[len(ready) :]
-    if held:
-        yield held
+def scored(tokenizer: Tokenizer, choice: Choice) -> ScoredToken:
+    """Add the name of a token."""
+    name = tokenizer.symbol(choice.id)
+    return ScoredToken(choice.id, name, choice.probability, choice.sampling_probability)

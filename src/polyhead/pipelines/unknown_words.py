@@ -15,10 +15,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from polyhead.checkpoint.atomic_dir import CHECKPOINTS
-from polyhead.checkpoint.model_dir import resolve
+from polyhead.checkpoint.model_files import resolve
 from polyhead.data.batches.base import pad
 from polyhead.data.bilingual_dictionary import FILE, read_dictionary
-from polyhead.decoding.batch import MAX_ROWS, Output
+from polyhead.decoding.batch import MAX_ROWS
+from polyhead.decoding.options import Output
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import CROSS_ATTENTION, has_cross_attention, record_attention
 from polyhead.special_tokens import BOS, UNK

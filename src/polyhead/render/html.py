@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from polyhead.errors import ConfigError
+from polyhead.atomic_file import write_text
 
 FIELD = re.compile(r"\{\{(\w+)\}\}")
 PAGE = """\
@@ -64,11 +64,7 @@ def fill(template: str, fields: Mapping[str, str]) -> str:
 def write(content: str, path: str | Path) -> Path:
     """Write a page to a file."""
     path = Path(path)
-    try:
-        path.write_text(content, encoding="utf-8", newline="\n")
-    except OSError as error:
-        message = f"{path}: cannot write the page ({error.strerror})"
-        raise ConfigError(message, "cannot_write") from error
+    write_text(path, content)
     return path
 
 

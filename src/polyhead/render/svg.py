@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
-from polyhead.errors import MissingError
+from polyhead.errors import MissingError, install_command
 
 Length = int | float  # in units of the drawing, or of the data
 
@@ -234,7 +234,7 @@ def rasterize(drawing: str, scale: Length = 2) -> bytes:
         import resvg_py
     except ImportError:
         raise MissingError(
-            "PNG needs the package resvg-py: pip install 'polyhead[png]', or write SVG",
+            f"PNG needs the package resvg-py: {install_command('png')}, or write SVG",
             "missing_package",
         ) from None
     for script, (letters, (first, second), package) in SCRIPTS.items():

@@ -2,26 +2,37 @@
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.metrics import Metrics
 from polyhead.server.model_registry import ModelRegistry
 from polyhead.server.openapi import describe_api
-from polyhead.server.responses import json_response
-from polyhead.server.routes import attention_routes as attention
-from polyhead.server.routes import classification_routes as classify
-from polyhead.server.routes import generation_routes as generate
-from polyhead.server.routes import libretranslate, status
-from polyhead.server.routes import translation_routes as translate
+from polyhead.server.responses import HTTPError, json_response
+from polyhead.server.routes import libretranslate, status, translation_routes
 from polyhead.server.scheduler import Scheduler
 from polyhead.server.security import SecurityMiddleware
 from polyhead.server.settings import Settings
 from polyhead.server.static_files import read_files
+
+ROUTES_OF_TORCH = {  # modules that import torch, and their paths
+    "attention_routes": ("/v1/attention", "/v1/steps", "/v1/beam"),
+    "generation_routes": ("/v1/generate",),
+    "completion_routes": ("/v1/completions",),
+    "classification_routes": ("/v1/fill", "/v1/detect", "/v1/classify"),
+}
+NEEDS_TORCH = "not available: this server runs without torch; start it with --engine torch or auto"
+
+
+async def reject(_context: AppContext, _request: Request) -> Response:
+    """Reject a request that needs torch."""
+    raise HTTPError(501, NEEDS_TORCH)
 
 
 class Application:
@@ -36,8 +47,13 @@ class Application:
         self.context = AppContext(
             models, self.scheduler, settings, metrics, lambda: self.security.is_draining
         )
-        modules = (libretranslate, translate, attention, generate, classify, status)
+        modules = (libretranslate, translation_routes, status)
         endpoints = [endpoint for module in modules for endpoint in module.ENDPOINTS]
+        for module, paths in ROUTES_OF_TORCH.items():
+            if models.use_torch:
+                endpoints += import_module(f"polyhead.server.routes.{module}").ENDPOINTS
+            else:
+                endpoints += [Endpoint("POST", path, NEEDS_TORCH, reject) for path in paths]
         endpoints.append(Endpoint("GET", "/openapi.json", "API description", self._openapi))
         self._description = describe_api(endpoints)
         routes = [
@@ -48,11 +64,18 @@ class Application:
             Router(routes, redirect_slashes=False), settings, metrics,
             public={e.path for e in endpoints if e.is_public or e.is_form} | set(self.files),
             labels={e.path: e.path for e in endpoints} | dict.fromkeys(self.files, "page"),
+            openai={e.path for e in endpoints if e.is_openai},
         )  # fmt: skip
+        self.front: ASGIApp = self.security
+        if settings.allowed_origins:  # also answers the browsers' preflight requests
+            self.front = CORSMiddleware(
+                self.security, settings.allowed_origins, ("GET", "POST"),
+                ("Authorization", "Content-Type"), expose_headers=("Retry-After",),
+            )  # fmt: skip
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self  # lets the router raise its 404 and 405
-        await self.security(scope, receive, send)
+        await self.front(scope, receive, send)
 
     def start(self) -> None:
         """Start the model thread."""

@@ -6,18 +6,20 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from polyhead.decoding.protocol import Cancelled
-from polyhead.pipelines.base import Pipeline
+from polyhead.errors import Cancelled
 from polyhead.server.metrics import Metrics
 from polyhead.server.model_registry import ModelRegistry
 from polyhead.server.scheduler import Scheduler
 from polyhead.server.settings import MAX_UNPACKED, Settings
+
+if TYPE_CHECKING:
+    from polyhead.pipelines.base import Pipeline
 
 T = TypeVar("T")
 SHORT = 400  # characters that are tokenized in the event loop
@@ -40,7 +42,7 @@ class AppContext:
         """Run short work at once, and longer work in a thread."""
         return work() if n_characters <= SHORT else await asyncio.to_thread(work)
 
-    async def run(self, model: Pipeline, work: Callable[[], T], request: Request) -> T:
+    async def run(self, model: "Pipeline", work: Callable[[], T], request: Request) -> T:
         """Return the result of work that uses a model alone, unless the client disconnects."""
         run = partial(run_cancellable, model, work)
         result: T = await self.scheduler.run(run, disconnected(request))
@@ -53,7 +55,9 @@ async def disconnected(request: Request) -> None:
         pass
 
 
-def run_cancellable(model: Pipeline, work: Callable[[], T], is_cancelled: Callable[[], bool]) -> T:
+def run_cancellable(
+    model: "Pipeline", work: Callable[[], T], is_cancelled: Callable[[], bool]
+) -> T:
     """Return the result of `work`, or raise Cancelled before its next layer.
 
     Nothing else may use the model meanwhile.
@@ -85,4 +89,5 @@ class Endpoint:
     image_options: type[BaseModel] | None = None  # accepts an image too
     is_form: bool = False  # accepts a form too, and an API key in the body
     is_public: bool = False  # needs no API key
+    is_openai: bool = False  # its errors have OpenAI's shape
     statuses: tuple[int, ...] = ()  # of further errors

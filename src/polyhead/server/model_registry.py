@@ -4,22 +4,23 @@ Requests select a model by name only; no path, address or code from a request is
 """
 
 import re
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from polyhead.data.images.files import pillow
-from polyhead.pipelines.base import Pipeline
-from polyhead.pipelines.describe import Description, describe
-from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.pipelines.load import load
+from polyhead.data.images.files import require_pillow
+from polyhead.pipelines.description import Description, describe_translator
+from polyhead.pipelines.fast_pipelines import FastTranslator
+from polyhead.pipelines.run_settings import RunSettings
 from polyhead.server.responses import HTTPError
 
 INSIDE_RUN = re.compile("best|last|step-[0-9]+|checkpoints|model")
 
 
-P = TypeVar("P", bound=Pipeline, covariant=True)
+P = TypeVar("P", bound=RunSettings, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,15 @@ class ServedModel(Generic[P]):
     name: str
     model: P
     about: Description
+    created: int = field(default_factory=lambda: int(time.time()))  # Unix time of loading
 
 
 @dataclass(frozen=True)
 class ModelRegistry:
     """All served models, in the order of the command line."""
 
-    models: tuple[ServedModel[Pipeline], ...]
+    models: tuple[ServedModel[RunSettings], ...]
+    use_torch: bool = True
 
     def pick(
         self,
@@ -70,19 +73,39 @@ def _fits(requested: str | None, known: str | None) -> bool:
     return requested in (None, "auto", "") or known is None or requested == known
 
 
-def load_models(paths: Sequence[Path], device: str) -> ModelRegistry:
+def load_models(
+    paths: Sequence[Path], device: str, engine: str = "auto", compute_type: str = "auto"
+) -> ModelRegistry:
     """Load all models and give them distinct names."""
-    models: list[ServedModel[Pipeline]] = []
+    has_torch = find_spec("torch") is not None
+    use_torch = engine != "ctranslate2" and (engine != "auto" or has_torch)
+    models: list[ServedModel[RunSettings]] = []
     for path in paths:
-        model = load(path, device=device)
         base = name = _name(path)
         number = 2
         while any(served.name == name for served in models):
             name, number = f"{base}-{number}", number + 1
-        if isinstance(model, ImageClassifier):
-            pillow()  # MissingError now rather than at the first image
-        models.append(ServedModel(name, model, describe(model)))
-    return ModelRegistry(tuple(models))
+        if use_torch:
+            models.append(ServedModel(name, *_load_with_torch(path, device, engine, compute_type)))
+        else:
+            model = FastTranslator(path, compute_type=compute_type)
+            models.append(ServedModel(name, model, describe_translator(model)))
+    return ModelRegistry(tuple(models), use_torch)
+
+
+def _load_with_torch(
+    path: Path, device: str, engine: str, compute_type: str
+) -> tuple[RunSettings, Description]:
+    from polyhead.devices import keep_freed_memory
+    from polyhead.pipelines.describe import describe
+    from polyhead.pipelines.load import load
+
+    keep_freed_memory()
+    model = load(path, device=device, engine=engine, compute_type=compute_type)
+    about = describe(model)
+    if about.image:
+        require_pillow()  # MissingError now rather than at the first image
+    return model, about
 
 
 def _name(path: Path) -> str:

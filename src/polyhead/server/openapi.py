@@ -7,6 +7,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from polyhead import __version__
 from polyhead.server.context import Endpoint
+from polyhead.server.openai_schemas import OpenAIErrorResponse
 from polyhead.server.schemas import ErrorResponse
 
 REF = "#/components/schemas/{model}"
@@ -29,7 +30,10 @@ ALWAYS = (400, 401, 403, 503)
 
 def describe_api(endpoints: list[Endpoint]) -> dict[str, Any]:
     """Return the OpenAPI document."""
-    models: dict[type[BaseModel], JsonSchemaMode] = {ErrorResponse: "serialization"}
+    models: dict[type[BaseModel], JsonSchemaMode] = {
+        ErrorResponse: "serialization",
+        OpenAIErrorResponse: "serialization",
+    }
     paths: dict[str, Any] = {}
     for endpoint in endpoints:
         operation: dict[str, Any] = {
@@ -91,7 +95,8 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
             "schema": {"type": "array", "items": schema} if endpoint.is_list else schema
         }
     success = {"description": "Success", "content": content or {JSON: {}}}
-    error = {JSON: {"schema": _reference(ErrorResponse)}}
+    shape = OpenAIErrorResponse if endpoint.is_openai else ErrorResponse
+    error = {JSON: {"schema": _reference(shape)}}
     statuses = sorted({*ALWAYS, *endpoint.statuses, *(WITH_BODY if endpoint.body else ())})
     return {"200": success} | {
         str(status): {"description": REASONS[status], "content": error} for status in statuses

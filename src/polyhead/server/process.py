@@ -14,14 +14,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-import torch
 import uvicorn
 
-from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError
 from polyhead.server.app import Application
+from polyhead.server.connections import ConnectionLimits, LimitedConnection, open_files_limit
 from polyhead.server.model_registry import ModelRegistry, load_models
 from polyhead.server.settings import MAX_CONNECTIONS, Settings
 
@@ -45,8 +45,14 @@ def serve(
     """Serve models until a signal stops the process; `report` gets the address and notices."""
     listener = bind(settings)  # before the models are loaded, so that errors come early
     try:
-        keep_freed_memory()
-        registry = load_models(models, settings.device)
+        registry = load_models(models, settings.device, settings.engine, settings.compute_type)
+        for served, path in zip(registry.models, models, strict=True):
+            about = served.about
+            if about.use == "translate" and not (about.source_language and about.target_language):
+                report(
+                    f"{path}: languages unknown, clients see them as source and target; name them "
+                    f"with: polyhead languages {path} ko-en"
+                )
         has_stopped = asyncio.run(run(registry, settings, listener, report))
     finally:
         faulthandler.cancel_dump_traceback_later()
@@ -56,12 +62,21 @@ def serve(
         os._exit(1)  # a normal exit would wait for the thread
 
 
+def use_threads(number: int, models: ModelRegistry) -> None:
+    """Set the number of threads of torch, if a model uses it."""
+    if models.use_torch:
+        from torch import set_num_threads
+
+        set_num_threads(number)
+
+
 def bind(settings: Settings) -> socket.socket:
     """Return the listening socket."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # asyncio sets TCP_NODELAY only if the protocol is named
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if os.name == "posix":  # on Windows it would let two servers share a port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
     except (OSError, OverflowError) as error:
@@ -84,11 +99,12 @@ async def run(
     sys.setswitchinterval(SWITCH_SECONDS)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # malformed forms log a lot
     threads = settings.threads or max(1, (os.cpu_count() or 2) - 1)
-    app = Application(models, settings, lambda: torch.set_num_threads(threads))
+    app = Application(models, settings, partial(use_threads, threads, models))
+    limits = ConnectionLimits(open_files_limit(MAX_CONNECTIONS), settings.head_seconds)
     config = uvicorn.Config(
-        app, http="h11", ws="none", lifespan="off", interface="asgi3", log_level="warning",
-        access_log=False, server_header=False, proxy_headers=False, backlog=1024,
-        limit_concurrency=MAX_CONNECTIONS, h11_max_incomplete_event_size=32 * 1024,
+        app, http=LimitedConnection.with_limits(limits), ws="none", lifespan="off",
+        interface="asgi3", log_level="warning", access_log=False, server_header=False,
+        proxy_headers=False, backlog=1024, h11_max_incomplete_event_size=32 * 1024,
         timeout_keep_alive=30, timeout_graceful_shutdown=2,
     )  # fmt: skip
     server = SignalFreeServer(config)
@@ -101,7 +117,11 @@ async def run(
         while not (server.started or serving.done()):
             await asyncio.sleep(POLL_SECONDS)
         host, port = listener.getsockname()[:2]
-        report(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+        served = [f"{m.name} ({m.about.use}, {m.about.engine})" for m in models.models]
+        report(
+            f"Serving {', '.join(served)} at "
+            f"http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C stops the server)"
+        )
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
             report("stopping: finishing accepted requests, rejecting new ones")
@@ -132,5 +152,9 @@ def _handle_signals(stop: asyncio.Event, server: SignalFreeServer) -> None:
             server.should_exit = server.force_exit = True
         stop.set()
 
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, handle, number)
+        try:
+            loop.add_signal_handler(number, handle, number)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda n, _: loop.call_soon_threadsafe(handle, n))

@@ -19,6 +19,7 @@ BODY_SECONDS = 20.0  # for sending the announced body
 MAX_MESSAGE = 300  # characters
 UNION_MISMATCHES = ("string_type", "list_type", "int_type")  # errors of a union's other members
 UNION_MEMBER = re.compile(r"\[|^constrained-")
+NOT_JSON = "send JSON with Content-Type: application/json"
 MAX_COLONS = 2 * MAX_CHARACTERS  # more than a valid request can have
 TEXT_FIELDS = ("text", "prompt", "q")
 
@@ -63,7 +64,7 @@ async def read_json(request: Request, model: type[M]) -> M:
     """Return a JSON body as a request."""
     kind = content_type(request)
     if kind != "application/json" and not kind.endswith("+json"):
-        raise HTTPError(415, "send JSON with Content-Type: application/json")
+        raise HTTPError(415, NOT_JSON)
     return validate(model, await read_body(request))
 
 
@@ -74,7 +75,10 @@ async def read_json_or_form(request: Request, model: type[M]) -> M:
     """
     kind, query = content_type(request), request.scope["query_string"]
     if kind == "application/x-www-form-urlencoded" or (not kind and query):
-        pairs = _parse_form(await read_body(request))
+        body = await read_body(request)
+        if body.lstrip().startswith(b"{"):  # curl -d sends JSON as a form
+            raise HTTPError(415, NOT_JSON)
+        pairs = _parse_form(body)
     elif kind == "multipart/form-data":
         form = await _read_multipart(request, MAX_BODY)
         pairs = [(key, value) for key, value in form.multi_items() if isinstance(value, str)]

@@ -5,14 +5,19 @@ An error is a status and {"error": message}, with `field` and `code` where they 
 
 import json
 import math
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from polyhead.errors import PolyheadError
-from polyhead.pipelines.step_through import InvalidInputError
+from polyhead.errors import InvalidInputError, PolyheadError
 from polyhead.server.schemas import Code
+
+OPENAI_CODES = {  # by status
+    401: "invalid_api_key", 403: "invalid_api_key", 404: "model_not_found",
+    429: "rate_limit_exceeded",
+}  # fmt: skip
 
 
 def json_response(
@@ -20,8 +25,12 @@ def json_response(
 ) -> Response:
     """Return JSON without NaN, infinities and lone surrogates."""
     if isinstance(content, BaseModel):
-        content = finite(content.model_dump())
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        content = content.model_dump()
+    dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text = dumps(content)
+    except ValueError:
+        text = dumps(finite(content))
     body = text.encode("utf-8", "replace")
     return Response(body, status, headers, media_type="application/json")
 
@@ -56,6 +65,15 @@ class HTTPError(Exception):
             self.headers["Retry-After"] = str(retry_after)
         values = {"error": message, "field": field, "code": code}
         self.content = {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def openai_content(self) -> dict[str, Any]:
+        """The error in OpenAI's shape."""
+        kind = "rate_limit_error" if self.status == 429 else "invalid_request_error"
+        kind = "server_error" if self.status >= 500 else kind
+        code = self.content.get("code", OPENAI_CODES.get(self.status))
+        message, field = self.content["error"], self.content.get("field")
+        return {"error": {"message": message, "type": kind, "param": field, "code": code}}
 
 
 class ClientDisconnected(Exception):

@@ -3,21 +3,30 @@
     results = await scheduler.submit([QueuedRequest(key, content, size), …], disconnected)
 
 Requests with the same batch key share a batch (`worker.py`); a batch waits at most `delay_seconds`
-for more. The queue is bounded (429). One client's request occupies at most a quarter of it.
-Disconnected or expired requests are cancelled, also mid-batch (503 after the deadline).
+for more. The queue is bounded (429). One request occupies at most a quarter of it, and the requests
+of one remote address at most half. Disconnected or expired requests are cancelled, also mid-batch
+(503 after the deadline).
+
+Streams: at most `MAX_STREAMS`. When all are taken, a new one replaces the oldest stream of the
+address that has the most, if these are at least two more than its own, or the oldest of all if it
+has run for `deadline_seconds`; else it gets 429. No stream runs longer than `stream_seconds`.
 """
 
 import asyncio
 import math
+import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
+from polyhead.server.connections import CLIENT
 from polyhead.server.metrics import Metrics
 from polyhead.server.responses import ClientDisconnected, HTTPError
 from polyhead.server.settings import MAX_STREAMS, Settings
 from polyhead.server.worker import BatchKey, IsCancelled, QueuedRequest, Stream, Worker
 
-MAX_SHARE = 4  # a client's request occupies at most 1/4 of the queue
+MAX_SHARE = 4  # a request occupies at most 1/4 of the queue
+MAX_ADDRESS_SHARE = 2  # the requests of a remote address occupy at most 1/2 of it
 
 
 class Scheduler:
@@ -37,10 +46,11 @@ class Scheduler:
         disconnected: returns when the client has closed its connection.
         """
         enqueued = list(requests[: max(1, self.settings.queue // MAX_SHARE)])
+        client = CLIENT.get()
         try:
-            if len(self.worker.queue) + len(enqueued) > self.settings.queue:
-                self.metrics.rejected.labels("queue").inc()
-                raise HTTPError(429, "request queue full", retry_after=self._retry_after())
+            self._check_queue(client, len(enqueued))
+            for request in requests:
+                request.client = client
             self.worker.enqueue(enqueued)
         except HTTPError:
             disconnected.close()
@@ -79,14 +89,41 @@ class Scheduler:
         (result,) = await self.submit([QueuedRequest(key, None)], disconnected)
         return result
 
-    def stream(self, start: Callable[[], Iterator[str]]) -> Stream:
+    def stream(self, start: Callable[[], Iterator[Any]]) -> Stream:
         """Start to generate a text; set `is_cancelled` of the stream to end it early."""
-        if len(self.worker.streams) >= MAX_STREAMS:
-            self.metrics.rejected.labels("streams").inc()
-            raise HTTPError(429, "too many concurrent streams", retry_after=2)
-        stream = Stream(start)
+        stream = Stream(start, client=CLIENT.get(), max_seconds=self.settings.stream_seconds)
+        streams = [other for other in self.worker.streams if other.error is None]
+        if len(streams) >= MAX_STREAMS:
+            self._replace_stream(streams, stream.client)
         self.worker.add_stream(stream)
         return stream
+
+    def _replace_stream(self, streams: Sequence[Stream], client: str) -> None:
+        """End one of the streams for a new one of this address, or raise HTTPError 429."""
+        counts = Counter(stream.client for stream in streams)
+        most, count = counts.most_common(1)[0]
+        is_unfair = count >= counts[client] + 2
+        candidates = [s for s in streams if s.client == most or not is_unfair]
+        oldest = min(candidates, key=lambda stream: stream.started)
+        left = self.settings.deadline_seconds - (time.monotonic() - oldest.started)
+        if left > 0 and not is_unfair:
+            self.metrics.rejected.labels("streams").inc()
+            raise HTTPError(429, "too many concurrent streams", retry_after=math.ceil(left))
+        oldest.error = HTTPError(503, "ended early, because other clients wait", retry_after=1)
+
+    def _check_queue(self, client: str, n_requests: int) -> None:
+        """Raise HTTPError 429 if the queue has no room for these requests of an address."""
+        queue, size = self.worker.queue, self.settings.queue
+        message = ""
+        if len(queue) + n_requests > size:
+            message = "request queue full"
+        elif client and sum(r.client == client for r in queue) + n_requests > max(
+            1, size // MAX_ADDRESS_SHARE
+        ):
+            message = "too many requests of this address are queued"
+        if message:
+            self.metrics.rejected.labels("queue").inc()
+            raise HTTPError(429, message, retry_after=self._retry_after())
 
     async def _results(
         self, requests: Sequence[QueuedRequest], enqueued: list[QueuedRequest]

@@ -1,4 +1,4 @@
-"""Request and response bodies; /openapi.json is generated from them.
+"""Request and response bodies of /v1/…; /openapi.json is generated from them.
 
 Every request field is bounded, and unknown fields are rejected.
 """
@@ -7,9 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from polyhead.pipelines.mask_filler import Filling, Guess
-from polyhead.pipelines.step_through import Step
-from polyhead.server.settings import MAX_BEAM, MAX_CHARACTERS, MAX_N_BEST, MAX_TEXTS, MAX_TOKENS
+from polyhead.server.settings import MAX_BEAM, MAX_CHARACTERS, MAX_TEXTS, MAX_TOKENS
 from polyhead.viz.tokens import Token
 
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
@@ -19,10 +17,13 @@ Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=MA
 Beam = Annotated[int, Field(ge=1, le=MAX_BEAM)]
 Penalty = Annotated[float, Field(ge=0, le=2)]
 Length = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+Temperature = Annotated[float, Field(ge=0.01, le=10)]
+TopK = Annotated[int, Field(ge=0, le=1_000_000)]
+TopP = Annotated[float, Field(ge=0.001, le=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Layer = Annotated[int, Field(ge=1, le=1000)]
 Position = Annotated[int, Field(ge=1, le=MAX_CHARACTERS)]  # of a token, from 1
 Kind = Literal["encoder", "decoder", "cross"]
-Key = Annotated[str, Field(max_length=1000)]
 TOKEN_FIELDS = {
     "id": {"type": "integer"}, "text": {"type": "string"}, "word": {"type": "integer"},
     "special": {"type": "boolean", "default": False},
@@ -51,22 +52,6 @@ class ModelRequest(BaseModel):
     model: Name | None = None
 
 
-class TranslateRequest(ModelRequest):
-    """Translate one text or several."""
-
-    text: Texts
-    source: Name | None = None
-    target: Name | None = None
-    n_best: Annotated[int, Field(ge=1, le=MAX_N_BEST)] = 1
-    beam: Beam | None = None
-    length_penalty: Penalty | None = None
-    max_length: Length | None = None
-    prefix: Annotated[str, Field(max_length=1000)] = ""
-    split_sentences: bool | None = None
-    alignment: bool = False
-    tokens: bool = False
-
-
 class MapName(BaseModel):
     """One layer of one kind of attention; layers are counted from 1."""
 
@@ -78,13 +63,16 @@ class MapName(BaseModel):
 class AttentionRequest(ModelRequest):
     """Return the attention weights of all heads for a text (and its translation).
 
-    Of a text that is translated in several sentences, `sentence` is shown, counted from 1.
+    Of a text that is translated in several sentences, `sentence` is shown, counted from 1. For a
+    language model `target_ids` are the tokens that it generated after the text. `ended`: false if
+    the translation of `target_ids` was cut off at the maximum length.
     """
 
     text: Text
     sentence: Annotated[int, Field(ge=1)] = 1
     target: Text | None = None
     target_ids: Ids | None = None
+    ended: bool = True
     maps: Annotated[list[MapName], Field(max_length=1000)] | None = None
     precision: Literal["float32", "float16", "uint8"] = "float16"
     size: Annotated[int, Field(ge=1, le=1024)] | None = None
@@ -100,13 +88,27 @@ class AttentionRequest(ModelRequest):
     special: bool = True
 
 
+class Sampling(BaseModel):
+    """Options of sampling; the model's defaults for those that are not given."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    temperature: Temperature | None = None
+    top_k: TopK | None = None
+    top_p: TopP | None = None
+    seed: Seed = 0
+
+
 class StepsRequest(ModelRequest):
-    """Decode greedily with the top-k alternatives of every step; `prefix` is forced."""
+    """Decode with the likeliest tokens of every step; `prefix` is forced.
+
+    Greedily, or with `sampling`: that of a /v1/generate request gives the tokens of its response.
+    """
 
     text: Text
     prefix: Ids = []
     top: Annotated[int, Field(ge=1, le=20)] = 5
     max_tokens: Length | None = None
+    sampling: Sampling | None = None
 
 
 class BeamRequest(ModelRequest):
@@ -120,15 +122,16 @@ class BeamRequest(ModelRequest):
 
 
 class GenerateRequest(ModelRequest):
-    """Continue a prompt."""
+    """Continue a prompt; the tokens `prefix` are forced."""
 
     prompt: Text = ""
+    prefix: Ids = []
     max_tokens: Length | None = None
-    temperature: Annotated[float, Field(ge=0.01, le=10)] | None = None
-    top_k: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    top_p: Annotated[float, Field(ge=0.001, le=1)] | None = None
+    temperature: Temperature | None = None
+    top_k: TopK | None = None
+    top_p: TopP | None = None
     greedy: bool = False
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Seed = 0
     stop: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=8)
     ] = []
@@ -140,6 +143,12 @@ class FillRequest(ModelRequest):
 
     text: Text
     top: Annotated[int, Field(ge=1, le=50)] = 5
+
+
+class DetectReplacedRequest(ModelRequest):
+    """Detect replaced words of a text, with an ELECTRA."""
+
+    text: Text
 
 
 class ClassifyRequest(ModelRequest):
@@ -165,24 +174,6 @@ class ImageAttentionOptions(ImageOptions):
     layer: Layer | Literal["rollout"] | None = None
     head: Layer | Literal["mean", "max"] | None = None
     alone: bool = False
-
-
-class LibreTranslateRequest(BaseModel):
-    """Request of LibreTranslate's clients; unknown fields are ignored."""
-
-    q: Text | Annotated[list[Text], Field(max_length=MAX_TEXTS)]
-    source: Name
-    target: Name
-    format: Literal["text", "html"] = "text"
-    alternatives: Annotated[int, Field(ge=0, lt=MAX_N_BEST)] = 0
-    api_key: Key | None = None
-
-
-class DetectRequest(BaseModel):
-    """LibreTranslate: detect the language of a text."""
-
-    q: Text
-    api_key: Key | None = None
 
 
 class ErrorResponse(BaseModel):
@@ -221,6 +212,7 @@ class ModelEntry(BaseModel):
     name: str
     family: str
     use: str
+    engine: str
     source_language: str | None
     target_language: str | None
     parameters: int
@@ -231,52 +223,23 @@ class ModelEntry(BaseModel):
     image: ImageInput | None
 
 
+class OpenAIModel(BaseModel):
+    """A served model as OpenAI's clients read it; `id` is its name."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "polyhead"
+
+
 class ModelsResponse(BaseModel):
-    """All served models, and the limits of requests."""
+    """All served models, and the limits of requests; `object` and `data` for OpenAI's clients."""
 
     version: str
     limits: dict[str, int]
     models: list[ModelEntry]
-
-
-class WordLink(BaseModel):
-    """Source word that a target word attends to most; words are counted from 0."""
-
-    source: int
-    target: int
-    weight: float
-
-
-class TranslationHypothesis(BaseModel):
-    """One translation; `score` ranks it, `log_p` is the sum over its tokens.
-
-    `ended`: false if it was cut off at the maximum length, null for a text of several segments.
-    """
-
-    text: str
-    sentences: list[str]
-    score: float
-    log_p: float
-    ids: list[int]
-    ended: bool | None = None
-    tokens: list[KnownToken] | None = None
-    alignment: list[WordLink] | None = None
-
-
-class TextTranslations(BaseModel):
-    """A text, the sentences that were translated one by one, and its translations, best first."""
-
-    text: str
-    sentences: list[str]
-    pieces: int
-    hypotheses: list[TranslationHypothesis]
-
-
-class TranslateResponse(BaseModel):
-    """Translations of each text."""
-
-    model: str
-    translations: list[TextTranslations]
+    object: Literal["list"] = "list"
+    data: list[OpenAIModel]
 
 
 class TextTokens(BaseModel):
@@ -284,17 +247,6 @@ class TextTokens(BaseModel):
 
     text: str
     tokens: list[KnownToken]
-
-
-class StepsResponse(BaseModel):
-    """An output, token by token."""
-
-    model: str
-    source: TextTokens
-    steps: list[Step]
-    text: str
-    tokens: list[KnownToken]
-    ended: bool
 
 
 class BeamTreeNode(BaseModel):
@@ -330,24 +282,6 @@ class BeamResponse(BaseModel):
     hypotheses: list[BeamOutput]
 
 
-class GenerateResponse(BaseModel):
-    """Continuation of a prompt."""
-
-    model: str
-    prompt: str
-    text: str
-    seconds: float
-
-
-class FillResponse(BaseModel):
-    """Candidates for each blank alone, and for all together."""
-
-    model: str
-    text: str
-    blanks: list[list[Guess]]
-    together: list[Filling]
-
-
 class ClassProbability(BaseModel):
     """A class and its probability."""
 
@@ -367,29 +301,6 @@ class ClassifyResponse(BaseModel):
 
     model: str
     results: list[ClassificationResponse]
-
-
-class DetectedLanguage(BaseModel):
-    """A language, and the percentage of letters in its script."""
-
-    confidence: float
-    language: str
-
-
-class LibreTranslateResponse(BaseModel):
-    """LibreTranslate: a translation of a text, or a list for a list."""
-
-    translatedText: str | list[str]
-    alternatives: list[str] | list[list[str]] | None = None
-    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
-
-
-class Language(BaseModel):
-    """A source language with its target languages."""
-
-    code: str
-    name: str
-    targets: list[str]
 
 
 class Health(BaseModel):

@@ -1,7 +1,9 @@
 """Middleware: Host, Origin and API-key checks, security headers, request metrics.
 
     Host        on loopback only this machine's names and --allow-host (DNS rebinding)
-    Origin      no requests from other sites' pages
+    Origin      no requests from other sites' pages, sandboxed frames and local files; Origin and
+                Sec-Fetch-Site are set by browsers, and pages cannot change them. --allow-origin
+                permits a site
     API key     Authorization: Bearer KEY, or LibreTranslate's api_key; compared in constant time
     draining    503, except for health and metrics
     responses   a content security policy that allows the server's own files only
@@ -20,7 +22,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from polyhead.errors import ConfigError, DataError
+from polyhead.errors import CheckpointError, ConfigError, DataError
+from polyhead.server.connections import CLIENT, client_address
 from polyhead.server.metrics import Metrics
 from polyhead.server.responses import ClientDisconnected, HTTPError, invalid_input, json_response
 from polyhead.server.settings import Settings
@@ -43,7 +46,8 @@ FILES = ("/page/", "/viewer/")
 class SecurityMiddleware:
     """ASGI middleware around the routes.
 
-    public: paths that need no API key here; labels: path to route label of the metrics.
+    public: paths that need no API key here; labels: path to route label of the metrics;
+    openai: paths whose errors have OpenAI's shape.
     """
 
     def __init__(
@@ -54,9 +58,10 @@ class SecurityMiddleware:
         *,
         public: Collection[str],
         labels: Mapping[str, str],
+        openai: Collection[str] = (),
     ) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
-        self.public, self.labels = public, labels
+        self.public, self.labels, self.openai = public, labels, openai
         self.hosts = (*LOCAL_NAMES, settings.host, *settings.allowed_hosts)
         self.checks_host = settings.is_local or bool(settings.allowed_hosts)
         self.is_draining = False
@@ -81,7 +86,11 @@ class SecurityMiddleware:
         self.n_open += 1
         self.metrics.open.set(self.n_open)
         try:
-            self._check(Headers(scope=scope), path)
+            headers = Headers(scope=scope)
+            CLIENT.set(
+                client_address(scope, headers, behind_proxy=bool(self.settings.allowed_hosts))
+            )
+            self._check(headers, path, scope["method"])
             await self.app(scope, receive, send_with_headers)
         except (ClientDisconnected, ClientDisconnect):
             pass
@@ -90,7 +99,8 @@ class SecurityMiddleware:
             if failed.status == 500:
                 LOG.exception("bug: %s %s", scope["method"], label)
             if not status:
-                response = json_response(failed.content, failed.status, failed.headers)
+                content = failed.openai_content if path in self.openai else failed.content
+                response = json_response(content, failed.status, failed.headers)
                 await response(scope, receive, send_with_headers)
         finally:
             self.n_open -= 1
@@ -98,25 +108,39 @@ class SecurityMiddleware:
             self.metrics.requests.labels(label, str(status or "left")).inc()
             self.metrics.seconds.labels(label).observe(time.monotonic() - started)
 
-    def _check(self, headers: Headers, path: str) -> None:
-        hosts, origin = headers.getlist("host"), headers.get("origin", "")
+    def _check(self, headers: Headers, path: str, method: str) -> None:
+        hosts = headers.getlist("host")
         if self.checks_host and (len(hosts) != 1 or _hostname(f"//{hosts[0]}") not in self.hosts):
             raise HTTPError(
                 400,
                 f"Host must be one of {', '.join(LOCAL_NAMES)}. Behind a proxy, start the server "
                 "with --allow-host.",
             )
-        # no pages of other sites; a proxy may replace Host, but Origin is the browser's
-        if (
-            origin.startswith(("http://", "https://"))
-            and origin.split("//", 1)[1] != headers.get("host")
-            and _hostname(origin) not in self.settings.allowed_hosts
-        ):
-            raise HTTPError(403, "Cross-origin requests are not allowed.")
+        if not self._is_same_site(headers, method):
+            raise HTTPError(
+                403, "Cross-origin requests are not allowed. To permit a site, start the server "
+                "with --allow-origin.",
+            )  # fmt: skip
         if self.is_draining and path not in OPEN_WHILE_DRAINING:
             raise HTTPError(503, "the server is stopping", retry_after=5)
         if path not in self.public and not path.startswith(FILES):
             check_key(self.settings.api_key, headers)
+
+    def _is_same_site(self, headers: Headers, method: str) -> bool:
+        """Return whether a request comes from no page, or from one that may use the server.
+
+        Links to the server from other pages may be followed.
+        """
+        origin = headers.get("origin")
+        if origin is None:
+            is_link = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
+            return is_link or headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+        scheme, _, place = origin.partition("://")
+        if scheme.endswith("-extension") or origin in self.settings.allowed_origins:
+            return True
+        # a proxy may replace Host
+        is_own = place == headers.get("host") or _hostname(origin) in self.settings.allowed_hosts
+        return scheme in ("http", "https") and is_own
 
 
 def _as_http_error(error: Exception) -> HTTPError:
@@ -124,6 +148,8 @@ def _as_http_error(error: Exception) -> HTTPError:
         return error
     if isinstance(error, ConfigError | DataError):
         return invalid_input(error)
+    if isinstance(error, CheckpointError):  # a foreign tokenizer fails on some texts only
+        return HTTPError(503, str(error))
     if isinstance(error, HTTPException):  # of the router
         message = "not found; see /openapi.json" if error.status_code == 404 else error.detail
         return HTTPError(error.status_code, message, headers=dict(error.headers or {}))

@@ -2,25 +2,30 @@
 
 Requests with equal batch keys share a batch. Where the key can start a *running batch*, further
 requests occupy its free slots between two steps and leave when they are done (continuous batching,
-Yu et al. 2022); otherwise a batch is computed as a whole. Between batches and steps every open text
-stream gets one more piece. Methods without an underscore are called from the event loop.
+Yu et al. 2022); otherwise a batch is computed as a whole. Batches of an engine that does without
+the interpreter are computed in threads of their own, several at once. Between batches and steps
+every open text stream gets one more piece. Methods without an underscore are called from the event
+loop.
 """
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from polyhead.decoding.protocol import Cancelled
+from polyhead.errors import Cancelled
 from polyhead.server.metrics import Metrics
 from polyhead.server.responses import HTTPError
 
 LOG = logging.getLogger("polyhead.server")
 BUSY_SECONDS = 0.5  # after a batch, during which the next one waits for further requests
+MIN_SHARE = 8  # requests of a parallel batch before others are left to further threads
 YIELD_SECONDS = 0.05  # by which each further part of a client's request is ranked later
 
 IsCancelled = Callable[[], bool]
@@ -51,6 +56,7 @@ class BatchKey:
 
     run: computes a whole batch from its contents; polls its second argument, `is_cancelled`.
     start: opens a running batch; `run` is then used for requests that fail in it.
+    n_parallel: batches that may run at once, outside of the model thread; 0 for none.
     """
 
     name: Hashable
@@ -58,6 +64,7 @@ class BatchKey:
     max_slots: int = field(default=64, compare=False)
     max_tokens: int = field(default=4096, compare=False)
     start: Callable[[], ContinuousBatch] | None = field(default=None, compare=False)
+    n_parallel: int = field(default=0, compare=False)
 
 
 @dataclass(eq=False)
@@ -71,6 +78,7 @@ class QueuedRequest:
     arrived: float = field(init=False)
     rank: float = field(init=False)  # lowest first
     is_cancelled: bool = field(default=False, init=False)
+    client: str = field(default="", init=False)  # its address; "" is this machine
 
 
 @dataclass(eq=False)
@@ -84,12 +92,16 @@ class RunningBatch:
 
 @dataclass(eq=False)
 class Stream:
-    """A text being generated; `pieces` ends with None or an exception."""
+    """A text being generated; `pieces` ends with None or an exception, at the latest `error`."""
 
-    start: Callable[[], Iterator[str]]
-    pieces: "asyncio.Queue[str | BaseException | None]" = field(default_factory=asyncio.Queue)
+    start: Callable[[], Iterator[Any]]
+    pieces: "asyncio.Queue[Any]" = field(default_factory=asyncio.Queue)
     is_cancelled: bool = False
-    iterator: Iterator[str] | None = None
+    iterator: Iterator[Any] | None = None
+    client: str = ""  # its address; "" is this machine
+    max_seconds: float = math.inf
+    started: float = field(default_factory=time.monotonic)
+    error: HTTPError | None = None  # set to end the stream
 
 
 class Worker:
@@ -104,6 +116,8 @@ class Worker:
         self.queue: list[QueuedRequest] = []
         self._batch: list[QueuedRequest] = []  # being computed
         self._running: list[RunningBatch] = []
+        self._parallel: list[list[QueuedRequest]] = []  # batches in threads of their own
+        self._threads = ThreadPoolExecutor(thread_name_prefix="batch")
         self._closed = False
         self._n_expected, self._batch_ended = 0, 0.0
         self._busy_seconds = 0.0  # since the last request was finished
@@ -163,6 +177,7 @@ class Worker:
             self._compute_until_closed()
         except BaseException:
             LOG.exception("bug: the model thread has failed")
+        self._threads.shutdown()
         with self._changed:
             self.is_alive = False
             in_slots = [request for batch in self._running for request in batch.requests]
@@ -178,13 +193,16 @@ class Worker:
     def _compute_until_closed(self) -> None:
         while True:
             with self._changed:
-                while not (self.queue or self._running or self.streams or self._closed):
+                while not (self._ready() or self._running or self.streams or self._closed):
                     self._changed.wait()
                 if self._closed:
                     return
                 self._batch = self._next_batch()
             if self._batch and self._batch[0].key.start is not None:
                 self._add_to_running(self._batch)
+            elif self._batch and self._batch[0].key.n_parallel:
+                self._parallel.append(self._batch)
+                self._threads.submit(self._run_parallel, self._batch)
             elif self._batch:
                 self._run(self._batch)
             self._batch = []
@@ -193,10 +211,19 @@ class Worker:
             for stream in list(self.streams):
                 self._advance(stream)
 
+    def _ready(self) -> list[QueuedRequest]:
+        """Return the queued requests whose batch has a free slot or thread."""
+        full = {batch.key for batch in self._running if len(batch.requests) >= batch.key.max_slots}
+        n_busy = len(self._parallel)
+        return [
+            request
+            for request in self.queue
+            if not (0 < request.key.n_parallel <= n_busy or (full and request.key in full))
+        ]
+
     def _next_batch(self) -> list[QueuedRequest]:
         """Take the first request whose batch has a free slot, and those that fit beside it."""
-        full = {batch.key for batch in self._running if len(batch.requests) >= batch.key.max_slots}
-        ready = [request for request in self.queue if request.key not in full]
+        ready = self._ready()
         if not ready:
             return []
         first = min(ready, key=lambda request: request.rank)
@@ -207,10 +234,14 @@ class Worker:
         longest = max((request.size for request in in_slots), default=0)
         batch: list[QueuedRequest] = []
         candidates = [request for request in self.queue if request.key == key]
+        max_slots = key.max_slots
+        if key.n_parallel:  # leave work for the other threads
+            share = math.ceil(len(candidates) / (key.n_parallel - len(self._parallel)))
+            max_slots = min(max_slots, max(share, MIN_SHARE))
         for request in sorted(candidates, key=lambda request: request.rank):
             longest = max(longest, request.size)
             n_slots = len(in_slots) + len(batch) + 1
-            if n_slots > 1 and (n_slots > key.max_slots or n_slots * longest > key.max_tokens):
+            if n_slots > 1 and (n_slots > max_slots or n_slots * longest > key.max_tokens):
                 break
             batch.append(request)
         taken = set(batch)
@@ -284,6 +315,14 @@ class Worker:
         self._record(len(batch), self._batch_ended - started, len(batch))
         self._call_in_loop(_set_results, batch, results)
 
+    def _run_parallel(self, batch: list[QueuedRequest]) -> None:
+        try:
+            self._run(batch)
+        finally:
+            with self._changed:
+                self._parallel.remove(batch)
+                self._changed.notify()
+
     def _results(self, batch: list[QueuedRequest]) -> list[Any]:
         """Return the result of every request, or its exception."""
 
@@ -304,15 +343,20 @@ class Worker:
 
     def _advance(self, stream: Stream) -> None:
         """Generate one more piece of a stream."""
-        piece: str | BaseException | None = None
+        piece: Any = None
         try:
-            if not (stream.is_cancelled or self._closed):
+            if stream.error is None and time.monotonic() - stream.started > stream.max_seconds:
+                message = f"the text took more than {stream.max_seconds:g} seconds; ask for less"
+                stream.error = HTTPError(503, message)
+            if stream.error is not None:
+                piece = stream.error
+            elif not (stream.is_cancelled or self._closed):
                 stream.iterator = stream.iterator or stream.start()
                 piece = next(stream.iterator, None)
         except Exception as error:
             piece = error
         self._call_in_loop(stream.pieces.put_nowait, piece)
-        if not isinstance(piece, str):
+        if piece is None or isinstance(piece, BaseException):
             with self._changed:
                 self.streams.remove(stream)
 

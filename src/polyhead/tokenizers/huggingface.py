@@ -5,7 +5,7 @@
 
 The original ids differ; `ids` maps each of ours to the original one, PAD, BOS, EOS and UNK first.
 Marian's SentencePiece files are read with the installed sentencepiece. The others require the
-package `tokenizers` (extra: hf), imported when text is encoded for the first time.
+package `tokenizers` (extra: hf), started in a sandbox when text is encoded for the first time.
 """
 
 import json
@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -20,7 +21,8 @@ from typing import Any, Literal, get_args
 
 import sentencepiece
 
-from polyhead.errors import CheckpointError, MissingError
+from polyhead.errors import CheckpointError, MissingError, install_command
+from polyhead.sandbox import Limits, Request, Sandbox
 from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS, UNK
 from polyhead.tokenizers.base import MAX_VOCAB, UNKNOWN, Piece, TextConfig, Tokenizer
 from polyhead.tokenizers.normalize import before_end, checked
@@ -33,7 +35,9 @@ FILES = (
 )  # fmt: skip
 SPACE = "▁"
 MAX_BYTES = 64 * 2**20
-PORTION = 2**16  # characters of a long text encoded at once
+PROBE = f"Ａ <s>\u3000한국 {'a' * 40} (1,234.5) ﬁ 👩‍🚀\n"
+PORTION = 2**16  # characters encoded at once
+LIMITS = Limits(megabytes=200, seconds=3, more_megabytes=160)  # 250,000 pieces need 70 MB per MB
 SURE_END = re.compile(r"\S(?=[ \n])")
 IdSpans = list[tuple[int, int, int]]  # original id, start and end of its text
 
@@ -55,9 +59,7 @@ class HuggingFaceTokenizer(Tokenizer):
                 return MarianEngine(self.files, self.side)
             return FastEngine(self.files)
         except (ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
-            line = " ".join(str(error).split())[:200]
-            message = f"the tokenizer files of this model are damaged: {line}"
-            raise CheckpointError(message, "broken_tokenizer") from None
+            raise _damaged(" ".join(str(error).split())[:200]) from None
 
     @cached_property
     def our_ids(self) -> dict[int, int]:
@@ -67,6 +69,10 @@ class HuggingFaceTokenizer(Tokenizer):
     def __len__(self) -> int:
         return len(self.ids)
 
+    def check(self) -> None:
+        """Start the tokenizer and try it; CheckpointError or MissingError if it fails."""
+        self.decode(self.encode(PROBE))
+
     def normalise(self, line: str) -> str:
         return self.engine.normalise(line)
 
@@ -75,11 +81,18 @@ class HuggingFaceTokenizer(Tokenizer):
         return "\n" in self.decode(self.encode("\n"))
 
     def encode(self, line: str, *, sample: Random | None = None) -> list[int]:  # noqa: ARG002
-        return [*(self.our_ids.get(id, UNK) for id in self.engine.read(line)), EOS]
+        return self.encode_batch([line])[0]
+
+    def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
+        return [
+            [*(self.our_ids.get(id, UNK) for id in ids), EOS] for ids in self.engine.read(lines)
+        ]
 
     def decode(self, ids: Iterable[int]) -> str:
-        written = before_end(ids, len(self))
-        return self.engine.join([self.ids[id] for id in written if id > BOS])
+        return self._joined([before_end(ids, len(self))])[0]
+
+    def _joined(self, sequences: Sequence[Sequence[int]]) -> list[str]:
+        return self.engine.join([[self.ids[id] for id in ids if id > BOS] for ids in sequences])
 
     def pieces(self, line: str) -> list[Piece]:
         """Return one piece for each id; spaces belong to the piece after them."""
@@ -90,9 +103,8 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def pieces_of_ids(self, ids: Iterable[int]) -> list[Piece]:
         written = before_end(ids, len(self))
-        text = self.decode(written)
-        ends = [len(self.decode(written[: i + 1])) for i in range(len(written))]
-        return self._tiled(written, ends, text)
+        texts = self._joined([written[:end] for end in range(len(written) + 1)])
+        return self._tiled(written, [len(text) for text in texts[1:]], texts[-1])
 
     def symbol(self, id: int) -> str:
         id = checked(id, len(self))
@@ -109,50 +121,65 @@ class HuggingFaceTokenizer(Tokenizer):
 
 
 class FastEngine:
-    """Tokenizer of the package `tokenizers`: tokenizer.json, vocab.txt, or vocab.json + merges."""
+    """Tokenizer of the package `tokenizers`, in a sandbox (`fast_engine.py`)."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
-        try:
-            import tokenizers
-        except ImportError:
+        if find_spec("tokenizers") is None:
             raise MissingError(
-                "this model's tokenizer requires a package: pip install 'polyhead[hf]'",
+                f"this model's tokenizer requires a package: {install_command('hf')}",
                 "missing_package",
-            ) from None
-        self.unknown = "[UNK]"
-        self.program: Any = _program(tokenizers, files)
-        self.program.no_truncation()
-        self.program.no_padding()
-        self.program.encode_special_tokens = True  # "[MASK]" in a text is plain text
-        words = self.program.pre_tokenizer
-        cuts_as_gpt2 = (
-            isinstance(words, tokenizers.pre_tokenizers.ByteLevel)
-            and words.use_regex
-            and not words.add_prefix_space
-            and self.program.normalizer is None
-            and all(t.special for t in self.program.get_added_tokens_decoder().values())
-        )
-        self.portion = PORTION if cuts_as_gpt2 else None
+            )
+        load = Request("load", [list(files)], list(files.values()))
+        self.sandbox = Sandbox("polyhead.tokenizers.fast_engine", _damaged, LIMITS, load)
+        self.portion = PORTION if self.sandbox.start() else None
 
     def normalise(self, line: str) -> str:
         """Return the text that offsets refer to: the line itself."""
         return line
 
     def cut(self, line: str) -> IdSpans:
-        encoding = self.program.encode(line, add_special_tokens=False)
-        return [(id, *span) for id, span in zip(encoding.ids, encoding.offsets, strict=True)]
+        spans, _ = self.sandbox.call("cut", contents=[_bytes(line)])
+        return [(id, start, end) for id, start, end in spans[0]]
 
-    def read(self, text: str) -> Iterator[int]:
-        """Yield the ids; a long text in portions, since each token takes hundreds of bytes."""
-        for part in [text] if self.portion is None else portions(text, self.portion):
-            yield from self.program.encode(part, add_special_tokens=False).ids
+    def read(self, lines: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each line; a long one is read in portions, which saves memory."""
+        ids: list[list[int]] = [[] for _ in lines]
+        for group in self._groups(lines):
+            parts, _ = self.sandbox.call("encode", contents=[_bytes(part) for _, part in group])
+            for (row, _), part in zip(group, parts, strict=True):
+                ids[row] += part
+        return ids
 
-    def join(self, ids: Sequence[int]) -> str:
-        text: str = self.program.decode(list(ids), skip_special_tokens=False)
-        return text.replace(self.unknown, UNKNOWN)
+    def _groups(self, lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
+        """Yield parts of lines, with the numbers of their lines, for one request each."""
+        group: list[tuple[int, str]] = []
+        size = 0
+        for row, line in enumerate(lines):
+            for part in [line] if self.portion is None else portions(line, self.portion):
+                if size + len(part) > PORTION and group:
+                    yield group
+                    group, size = [], 0
+                group.append((row, part))
+                size += len(part)
+        if group:
+            yield group
+
+    def join(self, sequences: Sequence[Sequence[int]]) -> list[str]:
+        texts, _ = self.sandbox.call("join", [list(ids) for ids in sequences])
+        return [text.replace("[UNK]", UNKNOWN) for text in texts]
 
     def name(self, id: int) -> str:
-        return str(self.program.id_to_token(id) or f"<{id}>")
+        (name,), _ = self.sandbox.call("names", [id])
+        return name or f"<{id}>"
+
+
+def _damaged(reason: str) -> CheckpointError:
+    message = f"the tokenizer files of this model are damaged or unsafe: {reason}"
+    return CheckpointError(message, "broken_tokenizer")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")  # lone surrogates
 
 
 def portions(text: str, size: int) -> Iterator[str]:
@@ -170,37 +197,6 @@ def portions(text: str, size: int) -> Iterator[str]:
             yield text[start:end]
             start = end
     yield text[start:]
-
-
-def _program(library: Any, files: Mapping[str, bytes]) -> Any:
-    if "tokenizer.json" in files:
-        try:
-            return library.Tokenizer.from_str(files["tokenizer.json"].decode())
-        except Exception as error:  # the library raises plain Exception
-            raise ValueError(f"tokenizer.json: {error}") from None
-    if "vocab.txt" in files:
-        return _word_pieces(library, files)
-    merges = files["merges.txt"].decode().splitlines()
-    rules = [tuple(line.split(" ", 1)) for line in merges if line and not line.startswith("#")]
-    program = library.Tokenizer(library.models.BPE(json.loads(files["vocab.json"]), rules))
-    program.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    program.decoder = library.decoders.ByteLevel()
-    return program
-
-
-def _word_pieces(library: Any, files: Mapping[str, bytes]) -> Any:
-    """Build BERT's tokenizer from a list of words and its configuration."""
-    settings = json.loads(files.get("tokenizer_config.json", b"{}"))
-    words = {word: id for id, word in enumerate(files["vocab.txt"].decode().splitlines())}
-    program = library.Tokenizer(library.models.WordPiece(words, unk_token="[UNK]"))
-    program.normalizer = library.normalizers.BertNormalizer(
-        lowercase=bool(settings.get("do_lower_case", True)),
-        strip_accents=settings.get("strip_accents"),
-        handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
-    )
-    program.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
-    program.decoder = library.decoders.WordPiece()
-    return program
 
 
 class MarianEngine:
@@ -226,12 +222,19 @@ class MarianEngine:
             at += len(text)
         return spans
 
-    def read(self, text: str) -> Iterator[int]:
-        return (self.numbers.get(piece, self.unknown) for piece in self._pieces(text))
+    def read(self, lines: Sequence[str]) -> list[list[int]]:
+        return [
+            [self.numbers.get(piece, self.unknown) for piece in self._pieces(line)]
+            for line in lines
+        ]
 
-    def join(self, ids: Sequence[int]) -> str:
-        pieces = [f"{SPACE}{UNKNOWN}" if i == self.unknown else self.name(i) for i in ids]
-        return "".join(pieces).replace(SPACE, " ").strip()
+    def join(self, sequences: Sequence[Sequence[int]]) -> list[str]:
+        return [
+            "".join(f"{SPACE}{UNKNOWN}" if i == self.unknown else self.name(i) for i in ids)
+            .replace(SPACE, " ")
+            .strip()
+            for ids in sequences
+        ]
 
     def name(self, id: int) -> str:
         return self.names.get(id, f"<{id}>")

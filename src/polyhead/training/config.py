@@ -6,26 +6,49 @@ them: DataConfig, TextConfig, those of `FAMILIES`, TrainConfig and DecodeConfig.
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from polyhead.config import from_dict, plain, read, set_by_path, suggest, to_toml
+from polyhead.config import (
+    ALIASES,
+    from_dict,
+    plain,
+    read,
+    set_by_path,
+    setting_keys,
+    suggest,
+    to_toml,
+)
 from polyhead.data.config import DataConfig
-from polyhead.decoding.config import DecodeConfig
+from polyhead.data.languages import parse_languages
+from polyhead.decoding.options import DecodeConfig
+from polyhead.devices import memory_size
 from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
-from polyhead.models.registry import FAMILIES, has_mask_token, max_positions, vocab_fields
+from polyhead.models.registry import (
+    FAMILIES,
+    has_mask_token,
+    max_positions,
+    outline,
+    vocab_fields,
+)
 from polyhead.tokenizers.base import TextConfig
 from polyhead.training.loop import TrainConfig
 
 DEFAULT_RECIPE = "small"
 DEFAULT_FAMILY = "transformer"
+MOST_TENSORS = 50_000  # of a model that is trained; 2,048 experts in two layers have 16,800
 SHORTEST = 3  # tokens of a text: BOS, EOS and one between them
 LISTS = (  # options of [data] that take several files
     "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "text",
     "valid_text", "labelled", "valid_labelled", "images", "valid_images",
+)  # fmt: skip
+OF_THE_FILES = (  # options of [data] that describe the files of a recipe
+    "corpus", "source_key", "target_key", "text_key", "label_key", "source_language",
+    "target_language", "encoding",
 )  # fmt: skip
 TABLES: dict[str, Any] = {
     "data": DataConfig,
@@ -97,15 +120,27 @@ def read_run(
     """Read a recipe, replace its files if any are given, and apply overrides (train.steps=5)."""
     values = read(find_recipe(recipe or DEFAULT_RECIPE))
     if files:
-        data = {k: v for k, v in values.get("data", {}).items() if k not in (*LISTS, "corpus")}
+        data = {k: v for k, v in values.get("data", {}).items() if k not in (*LISTS, *OF_THE_FILES)}
         values["data"] = data | {name: list(paths) for name, paths in files.items() if paths}
     return build(values, overrides)
 
 
-def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
-    """Check plain values and return them as a `RunConfig`."""
+def language_overrides(languages: str) -> list[str]:
+    """Return languages such as "ko-en" as overrides."""
+    source, target = parse_languages(languages)
+    return [f'data.source_language="{source}"', f'data.target_language="{target}"']
+
+
+def build(
+    values: dict[str, Any], overrides: Iterable[str] = (), *, any_size: bool = False
+) -> RunConfig:
+    """Check plain values and return them as a `RunConfig`.
+
+    any_size: accept models that are too large for this machine.
+    """
     values, overridden = deepcopy(values), {"model": dict[str, Any]()}
     description = str(values.pop("description", ""))
+    recipe_model = deepcopy(values.get("model", {}))
     for override in overrides:
         set_by_path(values, override)
         set_by_path(overridden, override)
@@ -120,7 +155,11 @@ def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
             f"model.family: unknown family {family!r}{suggest(str(family), FAMILIES)}",
             "unknown_family",
         )
+    if "family" in overridden["model"] and isinstance(recipe_model, dict):
+        _check_new_family(recipe_model, family)
     data = dict(values.get("data", {}))
+    if overridden["model"] or overridden.get("text"):  # the user chose sizes
+        data["adapt"] = overridden.get("data", {}).get("adapt", False)
     data |= {name: [data[name]] for name in LISTS if isinstance(data.get(name), str)}
     values["data"] = data
     tables = {
@@ -130,10 +169,41 @@ def build(values: dict[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
         model.setdefault(name, tables["text"].vocab)
     config = from_dict(FAMILIES[family].config, model, "model.")
     run = RunConfig(description, family, model=config, overridden=overridden["model"], **tables)
+    _check_overrides(overridden, run)
     _check_task(run)
+    if not any_size:
+        check_memory(run)
     if run.train.init is None or run.task == "translation":
         check_positions(config, run.data.max_length)  # else the sizes are those of the model
     return run
+
+
+def setting_of(name: str) -> str | None:
+    """Return the setting that has this name as its last part, or that other tools call so."""
+    if name in ALIASES:
+        return ALIASES[name]
+    keys = list(setting_keys(read_run().plain()))
+    last = {key.rsplit(".", 1)[1]: key for key in reversed(keys)}
+    close = get_close_matches(name, last, n=1, cutoff=0.8)
+    return last[close[0]] if close else None
+
+
+def _check_new_family(recipe_model: Mapping[str, Any], family: str) -> None:
+    """Refuse a family that lacks an option of the recipe; the message names its own recipes."""
+    known = {item.name for item in fields(FAMILIES[family].config)}
+    others = [name for name in recipe_model if name not in (*known, "family")]
+    if others:
+        names = [name for name in recipe_names() if _family_of(name) == family]
+        use = f"use the recipe {' or '.join(names)}" if names else "write a recipe for it"
+        raise ConfigError(
+            f"model.family = {family}: this recipe sets model.{others[0]}, which {family} models "
+            f"do not have; {use}",
+            "family_changed",
+        )
+
+
+def _family_of(recipe: str) -> str:
+    return str(read(find_recipe(recipe)).get("model", {}).get("family", DEFAULT_FAMILY))
 
 
 def _check_tables(values: Mapping[str, Any]) -> None:
@@ -147,6 +217,39 @@ def _check_tables(values: Mapping[str, Any]) -> None:
                 f"{name} = {table!r}: expected a table, as in [{name}]. Write {name}.NAME=VALUE to "
                 "set one of its values.",
                 "not_a_table",
+            )
+
+
+def _check_overrides(overridden: Mapping[str, Any], run: RunConfig) -> None:
+    """Refuse overrides that have no effect beside the other settings."""
+    train, model = overridden.get("train", {}), overridden["model"]
+    schedule, stack = train.get("schedule", {}), model.get("stack", {})
+    kind, sizes = run.train.schedule.kind, vars(run.model)
+    given = stack_of(run.model)
+    attention = {"lsh", "local"} if given is None or run.train.init else set(given.kinds)
+    encoder = sizes.get("encoder_attention") or ()
+    attention |= {encoder} if isinstance(encoder, str) else set(encoder)
+    grid = run.train.init or sizes.get("positions") == "axial"
+    conflicts = {  # setting: condition, the setting that contradicts it
+        "train.steps": ("steps" in train and "epochs" in train, "train.epochs replaces it"),
+        "train.schedule.rate": (
+            "rate" in schedule and kind == "noam",
+            'train.schedule.kind = "noam" computes it from train.schedule.factor',
+        ),
+        "train.schedule.factor": (
+            "factor" in schedule and kind != "noam",
+            f'it belongs to train.schedule.kind = "noam", not "{kind}"',
+        ),
+        "model.stack.window": (
+            "window" in stack and "local" not in attention, "no layer is local"
+        ),
+        "model.stack.lsh": ("lsh" in stack and "lsh" not in attention, "no layer has LSH"),
+        "model.axial": ("axial" in model and not grid, 'model.positions is not "axial"'),
+    }  # fmt: skip
+    for name, (ignored, reason) in conflicts.items():
+        if ignored:
+            raise ConfigError(
+                f"{name} would have no effect: {reason}. Leave one of them out.", "no_effect"
             )
 
 
@@ -182,6 +285,19 @@ def _check_task(run: RunConfig) -> None:
     for code, (wrong, message) in problems.items():
         if wrong:
             raise ConfigError(message, code)
+
+
+def check_memory(run: RunConfig) -> None:
+    """Refuse a model whose weights exceed this machine's memory."""
+    model = outline(run.family, run.model, MOST_TENSORS)
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    memory = memory_size()
+    if memory is not None and 4 * n_parameters > memory:
+        raise ConfigError(
+            f"model: {n_parameters:,} parameters need {4 * n_parameters / 2**30:,.0f} GB, more "
+            "than this machine's memory. Reduce the sizes in [model].",
+            "out_of_memory",
+        )
 
 
 def check_positions(model: Any, max_length: int) -> None:

@@ -1,10 +1,11 @@
 """`polyhead.train`: training in one call, from Python."""
 
 import json
+import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from polyhead.training.config import read_run
+from polyhead.training.config import language_overrides, read_run
 from polyhead.training.run_log import ProgressReporter
 from polyhead.training.trainer import TrainResult
 from polyhead.training.trainer import train as train_run
@@ -29,6 +30,7 @@ def train(  # noqa: PLR0913 (one keyword per kind of file, as on the command lin
     valid_data: Paths = (),
     images: Paths = (),
     valid_images: Paths = (),
+    languages: str | None = None,
     init: str | Path | None = None,
     overrides: Iterable[str] = (),
     fresh: bool = False,
@@ -51,6 +53,7 @@ def train(  # noqa: PLR0913 (one keyword per kind of file, as on the command lin
     data: files of labelled texts, for text classification.
     images: directories of images with one subdirectory per class, for image classification.
     valid_source, …, valid_images: held-out data; without it part of the data is held out.
+    languages: codes of source and target, such as "ko-en"; found by the data if it names them.
     init: directory of a model to initialize from.
     overrides: options as on the command line, such as "model.stack.n_layers=2".
     fresh: delete an earlier run in the directory.
@@ -59,7 +62,8 @@ def train(  # noqa: PLR0913 (one keyword per kind of file, as on the command lin
     tensorboard: also write metrics for TensorBoard.
 
     Returns the path of the best model, the last step and the last validation metrics. Raises a
-    subclass of PolyheadError if configuration, data or model cannot be used.
+    subclass of PolyheadError if configuration, data or model cannot be used. Ctrl-C saves a
+    checkpoint, then raises KeyboardInterrupt.
     """
     given = {
         "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
@@ -72,12 +76,14 @@ def train(  # noqa: PLR0913 (one keyword per kind of file, as on the command lin
         for name, paths in given.items()
     }
     options = list(overrides)
+    if languages is not None:
+        options += language_overrides(languages)
     if init is not None:
         options.append(f"train.init={json.dumps(str(init), ensure_ascii=False)}")
     if recipe is None and files["labelled"]:
         recipe = LABELLED_RECIPE
     config = read_run(recipe, options, files if any(files.values()) else None)
-    return train_run(
+    result = train_run(
         config,
         Path(run),
         fresh=fresh,
@@ -85,3 +91,6 @@ def train(  # noqa: PLR0913 (one keyword per kind of file, as on the command lin
         reporter=reporter,
         tensorboard=tensorboard,
     )
+    if result.signal is not None and signal.Signals(result.signal).name != "SIGUSR1":
+        signal.raise_signal(result.signal)  # as if it had not been handled: Ctrl-C ends a loop
+    return result

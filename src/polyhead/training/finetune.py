@@ -19,14 +19,8 @@ from typing import Any, Literal
 import torch
 
 from polyhead.checkpoint.atomic_dir import atomic_dir, verify
-from polyhead.checkpoint.model_dir import (
-    WEIGHTS,
-    SavedModel,
-    load_model,
-    resolve,
-    set_weights,
-    weights_of,
-)
+from polyhead.checkpoint.model_dir import SavedModel, load_model, set_weights, weights_of
+from polyhead.checkpoint.model_files import WEIGHTS, resolve
 from polyhead.config import plain
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.embeddings import PositionKind
@@ -46,8 +40,8 @@ OF_THE_RUN = ("spotting", "height", "width", "classes")  # not adopted from the 
 OF_THE_DATA = ("family", "vocab")  # overrides that cannot contradict the model
 HEAD, POSITIONS = ("to_logits.weight", "to_logits.bias"), "positions.table.weight"
 EQUAL = (  # options of a block that must be equal
-    "d_model", "n_heads", "d_ff", "norm", "activation", "score", "attention", "experts",
-    "reversible",
+    "d_model", "n_heads", "d_ff", "d_key", "d_value", "norm", "activation", "score", "attention",
+    "experts", "reversible",
 )  # fmt: skip
 EQUAL_IF = {"local": "window", "lsh": "lsh"}  # only if the stack has such attention
 EPS_TOLERANCE = 1e-4  # of norm_eps, which is added to a variance of about 1

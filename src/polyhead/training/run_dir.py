@@ -4,13 +4,12 @@
     data.json       a fingerprint of the training data
     tokenizer/      trained once, then kept
     checkpoints/    step-00001000/ …, each a complete model with its training state
-    best, last      links to two of them
+    best, last      links to two of them; files with their names where there are no links
     metrics.jsonl, train.log, tensorboard/, samples/
 
 Other files in the directory are ignored.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,14 +18,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from polyhead.checkpoint.atomic_dir import (
-    CHECKPOINTS,
-    DRAFT,
+from polyhead.atomic_file import (
     TEMPORARY,
+    lock,
     os_errors_as_polyhead_errors,
-    remove_drafts,
+    rename,
     write_text,
 )
+from polyhead.checkpoint.atomic_dir import CHECKPOINTS, DRAFT, remove_drafts
 from polyhead.config import differences
 from polyhead.data.bilingual_dictionary import FILE as DICTIONARY
 from polyhead.errors import ConfigError, DataError, PolyheadError
@@ -40,7 +39,10 @@ OWN_FILES = (
 )  # fmt: skip
 TABLES = {"data", "text", "model", "train", "decode"}
 FIXED = ("data.", "text.", "model.", "train.seed:", "train.init:")  # cannot change within a run
-WITHOUT_EFFECT = {"train": ("workers", "keep")}  # may always change: the result stays equal
+WITHOUT_EFFECT = {  # may always change: the weights stay equal
+    "train": ("workers", "keep"),
+    "data": ("source_language", "target_language"),
+}
 
 
 class RunDir:
@@ -49,10 +51,16 @@ class RunDir:
     def __init__(self, path: Path) -> None:
         self.path, self.checkpoints, self.tokenizer = path, path / CHECKPOINTS, path / TOKENIZER
 
+    def sample(self, step: int) -> str:
+        """Return the newest sample outputs up to a step; empty if there are none."""
+        files = sorted((self.path / SAMPLES).glob("step-*.txt"))
+        known = [file for file in files if file.stem <= f"step-{step:08d}"]
+        with os_errors_as_polyhead_errors(self.path):
+            return known[-1].read_text(encoding="utf-8") if known else ""
+
     @contextmanager
     def exclusive_lock(self) -> Iterator[None]:
         """Create the directory and lock it for this process."""
-        # The lock is fcntl's: workers would inherit flock's and outlive a killed parent.
         self.check_is_run_dir()
         created = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
@@ -61,26 +69,40 @@ class RunDir:
         except OSError as error:
             raise PolyheadError(f"cannot write to {self.path}: {error.strerror}", "io") from None
         with file:
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not lock(file):
                 file.seek(0)
                 raise PolyheadError(
                     f"{self.path} is in use by another training process "
                     f"({file.read(20).strip()}). Wait for it, or choose another --run directory.",
                     "run_in_use",
-                ) from None
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
+                )
             try:
+                self._inode = self.path.stat().st_ino
+                with os_errors_as_polyhead_errors(self.path / LOCK):
+                    file.truncate(0)
+                    file.write(f"{os.getpid()}\n")
+                    file.flush()
                 yield
+            except (OSError, PolyheadError):
+                self.check_in_place()
+                raise
             finally:
-                if [path.name for path in self.path.iterdir()] == [LOCK]:  # the run never started
-                    (self.path / LOCK).unlink()
-                    with suppress(OSError):  # another process may have created a file
+                with suppress(OSError):  # another process may have created a file
+                    if [path.name for path in self.path.iterdir()] == [LOCK]:  # never started
+                        (self.path / LOCK).unlink()
                         for path in created:
                             path.rmdir()
+
+    def check_in_place(self) -> None:
+        """Raise PolyheadError if the locked directory was moved or deleted."""
+        with suppress(OSError):
+            if self.path.stat().st_ino == self._inode:
+                return
+        raise PolyheadError(
+            f"{self.path} was moved or deleted during training. To resume from its last "
+            "checkpoint, move it back and run the same command again.",
+            "run_moved",
+        )
 
     def check_is_run_dir(self) -> None:
         """Reject a non-empty directory without the configuration of a run."""
@@ -164,7 +186,7 @@ class RunDir:
                 for name in (CHECKPOINTS, *OWN_FILES):
                     path = self.path / name
                     if path.is_dir() and not path.is_symlink():
-                        path.rename(self.path / f"{TEMPORARY}{os.getpid()}-{name}")
+                        rename(path, self.path / f"{TEMPORARY}{os.getpid()}-{name}")
                     elif name != CONFIG:
                         path.unlink(missing_ok=True)
         remove_drafts(self.path)

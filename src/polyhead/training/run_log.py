@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors, sync, write_text
-from polyhead.errors import MissingError
+from polyhead.atomic_file import os_errors_as_polyhead_errors, sync, write_text
+from polyhead.errors import MissingError, install_command
 
 METRICS, LOG = "metrics.jsonl", "train.log"
 
@@ -31,6 +31,9 @@ class ProgressReporter:
 
     def step(self, metrics: dict[str, Any]) -> None:
         """Report one update."""
+
+    def validated(self, metrics: dict[str, Any]) -> None:
+        """Report the metrics of a validation."""
 
     def end(self) -> None:
         """Report that training ended or was interrupted."""
@@ -51,7 +54,7 @@ class RunLog:
                 from torch.utils.tensorboard.writer import SummaryWriter
             except ImportError:
                 raise MissingError(
-                    "TensorBoard is not installed. Install it with: pip install 'polyhead[tb]'",
+                    f"TensorBoard is not installed. Install it with: {install_command('tb')}",
                     "no_tensorboard",
                 ) from None
             self._writer_class = SummaryWriter
@@ -100,6 +103,19 @@ class RunLog:
                 if json.loads(line)["step"] <= step:
                     kept.append(line + "\n")
         write_text(path, "".join(kept))
+
+    def validations(self) -> list[dict[str, Any]]:
+        """Return the metrics of all validations with their steps."""
+        path = self.folder / METRICS
+        if not path.exists():
+            return []
+        with os_errors_as_polyhead_errors(path):
+            entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [
+            {name: value for name, value in entry.items() if name != "kind"}
+            for entry in entries
+            if entry["kind"] == "valid"
+        ]
 
     def sync(self) -> None:
         """Flush the metrics to disk, before a checkpoint of the same step is written."""

@@ -14,20 +14,23 @@ from typing import Any
 import torch
 
 from polyhead import devices
+from polyhead.atomic_file import remove
 from polyhead.checkpoint import train_state
 from polyhead.checkpoint.atomic_dir import (
     atomic_dir,
     checkpoint_path,
+    follow,
     link,
     list_checkpoints,
     newest_checkpoint,
-    remove,
     remove_old_checkpoints,
     verify,
 )
+from polyhead.checkpoint.languages import set_run_languages
+from polyhead.checkpoint.model_card import model_card
 from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_weights, write_model
-from polyhead.config import from_dict
-from polyhead.data.batches.base import DataPosition
+from polyhead.config import differences, from_dict
+from polyhead.data.batches.base import STOP_SIGNALS, DataPosition
 from polyhead.errors import CheckpointError, ConfigError, Diverged, PolyheadError
 from polyhead.layers.mixture_of_experts import (
     describe_usage,
@@ -46,7 +49,7 @@ from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import ProgressReporter, RunLog, with_nan, without_nan
 from polyhead.training.tasks import TASKS
 
-HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)  # save and stop
+ENVIRONMENT = "environment"  # in training.json
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ class Trainer:
                 "out_of_memory",
             ) from error
         folder, done = self.run_dir.path, finished(self.config.train, self.progress)
-        best = folder / "best" if (folder / "best").exists() else folder / "last"
+        best = folder / "best" if follow(folder / "best").is_dir() else folder / "last"
         signal_number = None if done else self.signal  # after the last step it interrupted nothing
         return TrainResult(folder, best, self.progress.step, signal_number, self.metrics or {})
 
@@ -138,8 +141,9 @@ class Trainer:
         before: dict[int, Callable[..., Any] | int | None] = {}
         try:
             with suppress(ValueError):  # signals can be handled in the main thread only
-                for number in HANDLED:
-                    before[number] = signal.signal(number, record)
+                for number in STOP_SIGNALS:
+                    if number.name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN:
+                        before[number] = signal.signal(number, record)  # nohup ignores SIGHUP
             yield
         finally:
             for known, handler in before.items():
@@ -193,7 +197,7 @@ class Trainer:
         n_parameters = sum(p.numel() for p in self.model.parameters())
         self.log.notice(
             f"{self.setup.summary}; {n_parameters / 1e6:.1f} million parameters; "
-            f"{options.steps:,} steps on {self.device}"
+            f"{options.steps:,} step{'s' * (options.steps != 1)} on {self.device}"
         )
         self.optimizer = build_optimizer(self.model, options.optimizer)
 
@@ -211,16 +215,25 @@ class Trainer:
                 self.progress.judge(self.validate())
             self.save()
             return
-        self.restore(newest)
-        self.update_links(newest)  # the process may have been killed before it did so
+        set_run_languages(self.run_dir.checkpoints, self.setup.about.get("languages", ("", "")))
+        saved_in = self.restore(newest)
+        self.tidy(newest)  # the process may have been killed before it did so
         step = f"step {self.progress.step:,}"
         if finished(self.config.train, self.progress):
             self.log.notice(f"{step}: training already complete")
         elif self.progress.step:
             self.log.notice(f"resuming from {step}")
+            if changes := differences(saved_in, devices.environment(self.device)):
+                self.log.notice(
+                    f"resuming in another environment ({'; '.join(changes)}): the last bits of "
+                    "the weights will differ from those of an uninterrupted run"
+                )
 
-    def restore(self, checkpoint: Path) -> None:
-        """Set model, optimizer, random state, progress and metrics to those of a checkpoint."""
+    def restore(self, checkpoint: Path) -> dict[str, Any]:
+        """Set model, optimizer, random state, progress and metrics to those of a checkpoint.
+
+        Returns the environment in which it was saved.
+        """
         load_weights(checkpoint, self.model)
         state = train_state.restore_state(checkpoint, self.model, self.optimizer)
         try:
@@ -230,6 +243,8 @@ class Trainer:
             raise CheckpointError(f"{path}: {error}", "damaged_state") from None
         self.metrics = with_nan(state.get("metrics"))
         self.log.forget_after(self.progress.step)
+        environment = state.get(ENVIRONMENT)  # earlier versions did not save it
+        return environment if isinstance(environment, dict) else devices.environment(self.device)
 
     def run_loop(self) -> bool:
         """Train, validate and save; return False if training diverged and was rolled back."""
@@ -305,13 +320,15 @@ class Trainer:
         step, judge_by = self.progress.step, self.config.train.judge_by
         with record_usage(self.model) as usages:
             metrics = self.setup.validate(self.model.eval(), step)
-        words = [f"step {step:,}", *(f"{name} {value:.3f}" for name, value in metrics.items())]
+        words = [f"step {step:,}  validation:"]
+        words += [f"{name} {value:.3f}" for name, value in metrics.items()]
         if usages:
             metrics |= usage_metrics(usages)
             words.append(describe_usage(usages))
             self.log.record("experts", step, usage_shares(usages))
         self.log.record("valid", step, metrics)
         self.log.reporter.notice("  ".join(words))
+        self.log.reporter.validated(metrics)
         self.metrics = metrics
         return metrics["loss"] if judge_by == "loss" else -float(metrics[judge_by])
 
@@ -323,6 +340,7 @@ class Trainer:
             raise NotFinite(f"step {progress.step}: {broken} is no longer finite")
         if progress.step:
             progress.seconds = time.perf_counter() - self.started
+        self.run_dir.check_in_place()
         self.log.sync()
         metrics = without_nan(self.metrics)
         about = {"run": self.config.plain(), "step": progress.step, "valid": metrics}
@@ -335,46 +353,46 @@ class Trainer:
         )
         checkpoint = checkpoint_path(self.run_dir.checkpoints, progress.step)
         with atomic_dir(checkpoint) as draft:
-            write_model(draft, saved)
+            validations, sample = self.log.validations(), self.run_dir.sample(progress.step)
+            write_model(draft, saved, model_card(saved, validations, sample))
             counters = {name: n for name, n in asdict(progress).items() if n != math.inf}
-            state = {"progress": counters, "metrics": metrics}
+            environment = devices.environment(self.device)
+            state = {"progress": counters, "metrics": metrics, ENVIRONMENT: environment}
             train_state.write_state(draft, self.model, self.optimizer, state)
-        self.update_links(checkpoint)
-        best = checkpoint_path(checkpoint.parent, progress.best_step)
-        spare = best if progress.best < math.inf else None
-        remove_old_checkpoints(
-            checkpoint.parent, checkpoint, keep=self.config.train.keep, spare=spare
-        )
+        self.tidy(checkpoint)
 
-    def update_links(self, last: Path) -> None:
-        """Let `last` and `best` point to their checkpoints; remove `best` if there is none."""
+    def tidy(self, last: Path) -> None:
+        """Let `last` and `best` point to their checkpoints, and remove old ones and drafts."""
         link(self.run_dir.path / "last", last)
-        best = checkpoint_path(last.parent, self.progress.best_step)
-        if self.progress.best < math.inf and best.exists():
-            link(self.run_dir.path / "best", best)
-        elif (self.run_dir.path / "best").is_symlink():
-            remove(self.run_dir.path / "best")
+        best, folder = checkpoint_path(last.parent, self.progress.best_step), self.run_dir.path
+        spare = best if self.progress.best < math.inf else None
+        if spare is not None and best.exists():
+            link(folder / "best", best)
+        elif (folder / "best").is_symlink() or (folder / "best").is_file():
+            remove(folder / "best")
+        remove_old_checkpoints(last.parent, last, keep=self.config.train.keep, spare=spare)
 
     def roll_back(self, reason: str) -> None:
         """Restore the last checkpoint before the divergence and halve the learning rate, once."""
-        good = None  # the newest valid checkpoint that was not saved between skipped steps
-        for _, path in reversed(list_checkpoints(self.run_dir.checkpoints)):
+        good = None  # the newest valid checkpoint that was not saved between skipped steps, or else
+        for _, path in reversed(list_checkpoints(self.run_dir.checkpoints)):  # the oldest
             with suppress(CheckpointError):
                 verify(path)
-                state = train_state.read_progress(path)
-                if not state["progress"].get("skipped_in_a_row"):
-                    good = path
+                good = path
+                if not train_state.read_progress(path)["progress"].get("skipped_in_a_row"):
                     break
         if self.progress.rolled_back or good is None:
+            again = " again after one roll-back" if self.progress.rolled_back else ""
+            rate = "factor" if self.config.train.schedule.kind == "noam" else "rate"
             raise Diverged(
-                f"training diverged again after one roll-back ({reason}). Lower "
-                "train.schedule.rate, lengthen its warm-up, or check the data with "
+                f"training diverged{again} ({reason}). Lower "
+                f"train.schedule.{rate}, lengthen its warm-up, or check the data with "
                 "`polyhead data check`.",
                 "diverged",
             )
         seconds = self.progress.seconds
         self.restore(good)
-        self.progress.seconds = seconds
+        self.progress.seconds, self.progress.skipped_in_a_row = seconds, 0
         self.progress.rolled_back += 1
         self.progress.rate_factor /= 2
         self.log.notice(

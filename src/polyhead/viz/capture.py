@@ -7,28 +7,33 @@ PyTorch's fused kernel does not return its weights, so they are computed by the 
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, overload
 
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
+from torch.nn.functional import pad
 
 from polyhead.data.images.folders import visible
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
+from polyhead.layers.lsh.attention import LSHAttention
+from polyhead.pipelines.base import check_forced
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
-from polyhead.pipelines.step_through import check_forced, checked_source
+from polyhead.pipelines.step_through import checked_source
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
-from polyhead.pipelines.translator import Translation, Translator
+from polyhead.pipelines.translation import Translation
+from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import BOS, EOS, MASK, SPECIALS
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.mask_tokens import encode_masked
 from polyhead.tokenizers.normalize import words_of
 from polyhead.viz.rollout import by_patch, rollout
-from polyhead.viz.tokens import Token, to_tokens
+from polyhead.viz.tokens import Token, to_tokens, written_tokens
 from polyhead.viz.views import KINDS, AttentionMap, AttentionView, ImageView, Kind, TokenizedText
 
 N_CLASSES = 5  # shown for an image
@@ -49,6 +54,7 @@ def attention_view(
     *,
     target: str | None = None,
     target_ids: Sequence[int] | None = None,
+    ended: bool = True,
     sentence: int = 1,
     max_tokens: int | None = None,
 ) -> AttentionView: ...
@@ -60,26 +66,31 @@ def attention_view(
     *,
     target: str | None = None,
     target_ids: Sequence[int] | None = None,
+    ended: bool = True,
     sentence: int = 1,
     max_tokens: int | None = None,
 ) -> AttentionView | ImageView:
     """Return the weights of all heads of all layers for one text or image.
 
     content: a text; for an image classifier a file, or pixels that it has read.
-    target, target_ids: the translation to show instead of the model's own, as text or ids.
+    target, target_ids: the translation to show instead of the model's own, as text or ids; of a
+        language model, `target_ids` are those that it generated after the text.
+    ended: False if the translation was cut off, so that the model did not predict its end.
     sentence: of a text in several sentences the one to show, counted from 1, if no target is given.
-    max_tokens: raise `ConfigError` for a longer text or target; of a language model, read the end.
+    max_tokens: raise `ConfigError` for a longer text or target.
     """
     if isinstance(pipeline, ImageClassifier):
         return _image_view(pipeline, content)
     if isinstance(pipeline, Translator):
         if target is None and target_ids is None:
             content = pipeline.sentence(content, sentence)
-        return _translation_view(pipeline, content, target, target_ids, max_tokens)
+        return _translation_view(pipeline, content, target, target_ids, ended, max_tokens)
     if target is not None:
         raise ConfigError("only a translator has a target; leave --target out", "no_target")
     if isinstance(pipeline, TextGenerator):
-        return _language_model_view(pipeline, content, max_tokens)
+        return _language_model_view(pipeline, content, target_ids or (), max_tokens)
+    if target_ids is not None:
+        raise ConfigError("only translators and language models have target_ids", "no_target")
     if isinstance(pipeline, MaskFiller):
         return _mask_filler_view(pipeline, content, max_tokens)
     return _classifier_view(pipeline, content)
@@ -93,12 +104,13 @@ def _translation_view(
     text: str,
     target: str | None,
     target_ids: Sequence[int] | None,
+    ended: bool,
     max_tokens: int | None,
 ) -> AttentionView:
     tokenizers = translator.tokenizers
     if target is not None:
         target_ids = tokenizers.target.encode(target)[:-1]
-    n_read = 1 + len(target_ids or ())  # after BOS
+    n_read = len(target_ids or ()) + ended  # BOS, and all but the last token predicted
     longest = min(max_tokens or 10**9, translator.max_output_length)
     if n_read > longest:
         raise ConfigError(
@@ -107,16 +119,19 @@ def _translation_view(
     source_ids = checked_source(translator, text)
     check_forced(target_ids or (), tokenizers.target)
     if target_ids is None:
-        target_ids = translator.n_best([text])[0][0].ids
-    ids = [*(id for id in target_ids if id != EOS), EOS]
-    text, target = tokenizers.source.normalise(text), tokenizers.target.decode(ids)
-    read = to_tokens(tokenizers.target.pieces_of_ids(ids[:-1]), before=BOS)
+        best = translator.n_best([text])[0][0]
+        target_ids, ended = best.ids, best.sentences[-1].ended
+    words = [id for id in target_ids if id != EOS]
+    ids = words if words and not ended else [*words, EOS]
+    text, target = tokenizers.source.normalise(text), tokenizers.target.decode(words)
+    tokens = to_tokens(tokenizers.target.pieces_of_ids(words), before=BOS)
+    read, predictions = tokens[: len(ids)], [*(token.text for token in tokens[1:]), SPECIALS[EOS]]
     return AttentionView(
         title=f"{text} → {target}",
         model=translator.name,
         source=TokenizedText(text, tuple(to_tokens(tokenizers.source.pieces(text), after=EOS))),
         target=TokenizedText(target, tuple(read)),
-        predictions=(*(token.text for token in read[1:]), SPECIALS[EOS]),
+        predictions=tuple(predictions[: len(ids)]),
         maps=tuple(translation_maps(translator.model, source_ids, ids)),
     )
 
@@ -124,7 +139,7 @@ def _translation_view(
 def translation_maps(
     model: Any, source: Sequence[int], target: Sequence[int]
 ) -> list[AttentionMap]:
-    """Return the maps of every layer while a model reads a source and a target that ends in EOS."""
+    """Return the maps of every layer while a model reads a source and predicts a target."""
     device = next(model.parameters()).device
     source_ids, target_ids = (
         torch.tensor([list(ids)], device=device) for ids in (source, [BOS, *target[:-1]])
@@ -140,40 +155,69 @@ def translation_maps(
 
 
 def _language_model_view(
-    generator: TextGenerator, text: str, max_tokens: int | None
+    generator: TextGenerator, text: str, generated: Sequence[int], max_tokens: int | None
 ) -> AttentionView:
-    """Show the text that a language model reads, and its next token.
+    """Show the last window that a language model read, and the token generated from it.
 
-    Each row is named by the token that follows. If the text is too long, its end is read, as in
-    generation, and the title starts with "…".
+    Each row is named by the token that follows; without generated tokens, the last one by the
+    likeliest. If a part of the text is outside the window, the title starts with "…".
     """
     tokenizer = generator.tokenizer
-    text = tokenizer.normalise(text)
-    if not text:
+    if not generated and not tokenizer.normalise(text):
         raise ConfigError("the text is empty", "empty")
-    ids, pieces = [EOS, *tokenizer.encode(text)[:-1]], tokenizer.pieces(text)
-    n_read = min(generator.max_length, max_tokens or generator.max_length)
-    tokens = to_tokens(pieces, before=EOS)
-    if len(ids) > n_read:
-        ids, tokens = ids[-n_read:], to_tokens(pieces[-n_read:])
-        text = f"… {tokenizer.decode(ids)}"
+    window, n_at_once = generator.window(text, generated)
+    read = window[:-1] if generated else window
+    if max_tokens is not None and len(read) > max_tokens:
+        raise ConfigError(
+            f"the model read {len(read)} tokens; at most {max_tokens} can be looked at", "too_long"
+        )
     model: Any = generator.saved.model
+    ids = torch.tensor([read], device=generator.device)
     with torch.inference_mode(), record_attention(model) as weights:
-        logits = model(torch.tensor([ids], device=generator.device))[0, -1]
-    next_token = tokenizer.symbol(int(logits.argmax()))
-    predictions = [token.text for token in tokens[1:]]
+        logits = model(ids)[0, -1]
+    if generated and any(isinstance(module, LSHAttention) for module in model.modules()):
+        weights = _recorded_steps(model, ids, n_at_once - 1)
+    last = tokenizer.symbol(generated[-1] if generated else int(logits.argmax()))
+    tokens = written_tokens(tokenizer, read, newline="↵")
+    lines = groupby(read, key=lambda id: id == EOS)
+    shown = " ".join(tokenizer.decode(ids) for is_end, ids in lines if not is_end)
+    if len(window) < len(generator.encode(text)) + len(generated):
+        shown = f"… {shown}"
     return AttentionView(
-        title=text,
+        title=shown,
         model=generator.name,
-        source=TokenizedText(text, tuple(tokens)),
+        source=TokenizedText(shown, tuple(tokens)),
         target=None,
-        predictions=(*predictions, next_token.removeprefix("▁") or next_token),
+        predictions=(*(token.text for token in tokens[1:]), last.removeprefix("▁") or last),
         maps=tuple(_maps(weights, "decoder")),
     )
 
 
+@torch.inference_mode()
+def _recorded_steps(model: Any, ids: Int[Tensor, "1 length"], n_first: int) -> AttentionWeights:
+    """Record a generation: the first tokens are read at once, the others step by step.
+
+    A step of LSH attention attends to all tokens, so reading all at once has other weights.
+    """
+    length = ids.size(1)
+    rows: dict[str, list[Tensor]] = {}
+    with record_attention(model) as first:
+        state = model.begin(ids[:, :n_first], width=1, max_length=length - n_first)
+    recorded = [first]
+    for place in range(n_first, length):
+        with record_attention(model) as step:
+            model.step(ids[:, place : place + 1], state)
+        recorded.append(step)
+    for maps in recorded:
+        for name, weights in maps.items():
+            rows.setdefault(name, []).append(pad(weights, (0, length - weights.size(-1))))
+    result = AttentionWeights()
+    result.update({name: torch.cat(parts, dim=-2) for name, parts in rows.items()})
+    return result
+
+
 def _mask_filler_view(filler: MaskFiller, text: str, max_tokens: int | None) -> AttentionView:
-    """Show a text with [MASK] tokens, or without."""
+    """Show a text with [MASK] tokens, or without, which ELECTRA's discriminator reads."""
     tokenizer = filler.tokenizer
     if MASK in text:
         ids = encode_masked(tokenizer, text, filler.mask).ids
@@ -185,7 +229,7 @@ def _mask_filler_view(filler: MaskFiller, text: str, max_tokens: int | None) -> 
             f"a text of {len(ids)} tokens; {filler.name} reads at most {longest}", "too_long"
         )
     tokens = _framed_tokens(tokenizer, ids, filler.mask)
-    return _encoder_view(filler.masked_lm.encoder, ids, tokens, title=text, model=filler.name)
+    return _encoder_view(filler.encoder_of(text), ids, tokens, title=text, model=filler.name)
 
 
 def _classifier_view(classifier: TextClassifier, text: str) -> AttentionView:

@@ -30,16 +30,16 @@ def rollout(layers: Sequence[Float[Tensor, "head token token"]]) -> Float[Tensor
 def by_patch(
     weights: Float[Tensor, "*batch token token"], grid: tuple[int, int]
 ) -> Float[Tensor, "*batch row column"]:
-    """Return the weight of each patch: the class token's row, or the mean of all rows.
+    """Return the weight of each patch: the mean of the class tokens' rows, or of all rows.
 
-    There is a class token if there is one token more than patches. Its weight for itself is left
-    out, so the patches may sum to less than one.
+    Tokens beyond the number of patches are class tokens, and come first. Their weights for
+    themselves are left out, so the patches may sum to less than one.
     """
     extra = weights.size(-1) - grid[0] * grid[1]
-    if extra not in (0, 1):
+    if extra not in (0, 1, 2):
         raise ValueError(
-            f"{weights.size(-1)} tokens: expected {grid[0]} x {grid[1]} patches, with or without a "
-            "class token"
+            f"{weights.size(-1)} tokens: expected {grid[0]} x {grid[1]} patches, with or without "
+            "class tokens"
         )
-    row = weights[..., 0, 1:] if extra else weights.mean(-2)
+    row = weights[..., :extra, extra:].mean(-2) if extra else weights.mean(-2)
     return row.unflatten(-1, grid)

@@ -51,13 +51,12 @@ def to_tokens(
     return tokens
 
 
-def read_tokens(tokenizer: Tokenizer, text: str, *, closed: bool = True) -> list[Token]:
-    """Return the tokens of an input text, with the final EOS if `closed`."""
-    pieces = tokenizer.pieces(tokenizer.normalise(text))
-    return to_tokens(pieces, after=EOS if closed else None, newline="\n")
+def read_tokens(tokenizer: Tokenizer, text: str) -> list[Token]:
+    """Return the tokens of an input text, with the final EOS."""
+    return to_tokens(tokenizer.pieces(tokenizer.normalise(text)), after=EOS, newline="\n")
 
 
-def written_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
+def written_tokens(tokenizer: Tokenizer, ids: Sequence[int], *, newline: str = "\n") -> list[Token]:
     """Return the tokens of an output; an EOS within it ends a line."""
     tokens: list[Token] = []
     for is_end, group in groupby(ids, key=lambda id: id == EOS):
@@ -67,5 +66,5 @@ def written_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
             tokens += [Token(SPECIALS[EOS], first_word + n, True, id) for n, id in ends]
         else:
             pieces = tokenizer.pieces_of_ids(list(group))
-            tokens += to_tokens(pieces, first_word=first_word, newline="\n")
+            tokens += to_tokens(pieces, first_word=first_word, newline=newline)
     return tokens

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from polyhead.errors import ConfigError, PolyheadError
+from polyhead.atomic_file import write_bytes
+from polyhead.errors import ConfigError
 from polyhead.render import html
 from polyhead.render.svg import rasterize
 from polyhead.viz.draw_image import ImageViewOptions, draw_image
@@ -32,10 +33,7 @@ def write_view(
         html.write(render(view), path)
         return
     content = f"{view.to_json()}\n" if suffix == ".json" else draw(view, options)
-    try:
-        path.write_bytes(rasterize(content) if suffix == ".png" else content.encode())
-    except OSError as error:
-        raise PolyheadError(f"cannot write {path}: {error.strerror}", "cannot_write") from None
+    write_bytes(path, rasterize(content) if suffix == ".png" else content.encode())
 
 
 def draw(

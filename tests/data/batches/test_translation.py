@@ -187,7 +187,7 @@ def test_workers_ignore_signals_to_the_process_group():
     )
     next(stream)
     for child in multiprocessing.active_children():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             os.kill(child.pid, number)
     assert len(list(itertools.islice(stream, 60))) == 60
     stream.close()

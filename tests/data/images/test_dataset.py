@@ -15,10 +15,12 @@ from expected_errors import raises
 
 from polyhead.data.config import DataConfig
 from polyhead.data.images import files as image_files
+from polyhead.data.images import folders as image_folders
 from polyhead.data.images.dataset import digits, fitted, load_images, load_set
-from polyhead.data.images.files import PixelShape, Unreadable, decode
+from polyhead.data.images.files import LIMITS, PixelShape, Unreadable, decode, decode_all
 from polyhead.data.images.idx import read_images
 from polyhead.errors import ConfigError, DataError, MissingError
+from polyhead.sandbox import Limits
 
 Image = pytest.importorskip("PIL.Image")
 SHAPE = PixelShape(8, 8, 3)
@@ -146,15 +148,12 @@ def test_a_truncated_file_is_unreadable(form):
         read(whole[: len(whole) // 2])
 
 
-def test_a_bomb_is_rejected_by_its_header(monkeypatch):
+def test_a_bomb_is_rejected_by_its_header():
     def chunk(name, body):
         return (
             struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
         )
 
-    monkeypatch.setattr(
-        image_files, "convert", lambda *_: pytest.fail("the image should not have been decoded")
-    )
     for width, height in ((10_001, 10_000), (2**30, 2**30), (60_000, 60_000)):
         header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
         parts = ((b"IHDR", header), (b"IDAT", b""), (b"IEND", b""))
@@ -164,6 +163,46 @@ def test_a_bomb_is_rejected_by_its_header(monkeypatch):
 
 
 # Many images
+
+
+@pytest.fixture
+def with_megabytes(monkeypatch):
+    """Give the child process that decodes images less memory."""
+
+    def give(megabytes):
+        monkeypatch.setattr(
+            image_files._DECODER.sandbox, "limits", LIMITS._replace(megabytes=megabytes)
+        )
+
+    return give
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "I;16"])
+def test_two_copies_of_a_large_image_are_enough(with_megabytes, mode):
+    transparent = {"transparency": 0} if mode == "P" else {}
+    content = packed(Image.new(mode, (3000, 2000)), compress_level=1, **transparent)
+    with_megabytes(2 * 4 * 6 + 8)  # 4 bytes per pixel, and bands
+    assert read(content).tolist() == np.full((3, 8, 8), 0 if mode == "I;16" else 255).tolist()
+
+
+def test_an_image_that_exceeds_the_memory_costs_no_other(with_megabytes):
+    bomb, good = plain((1, 2, 3), size=(3000, 2000)), plain((1, 2, 3))
+    with_megabytes(12)
+    first, second, third = decode_all([good, bomb, good], SHAPE)
+    assert isinstance(second, Unreadable)
+    assert "12 MB" in str(second)
+    assert np.array_equal(first, third)
+    assert first[:, 0, 0].tolist() == [1, 2, 3]
+
+
+def test_warnings_about_an_image_are_not_shown(capfd, recwarn):
+    content = bytearray(plain("red", form="TIFF"))
+    entry = content.index(struct.pack("<HHI", 257, 4, 1))
+    content[entry + 4 : entry + 8] = struct.pack("<I", 10**6)  # "Tag data larger than file"
+    with pytest.raises(Unreadable):
+        read(bytes(content))
+    assert len(recwarn) == 0
+    assert capfd.readouterr().err == ""
 
 
 def test_directories_are_classes(pets):
@@ -256,6 +295,36 @@ def test_names_of_bad_images_are_escaped(tmp_path):
     assert r"lost\r.png: not in a directory of its class" in notice
 
 
+def hostile_header(kind, size):
+    """Return a compressed archive whose first header claims a name or table of `size` bytes."""
+    member = tarfile.TarInfo("././@LongLink")
+    member.type, member.size = kind, size
+    data = b"9" * 20 + b" " if kind == tarfile.XHDTYPE else b""
+    return gzip.compress(member.tobuf() + data + bytes(size - len(data)), 1)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_headers_of_archives_cannot_fill_memory(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(image_folders, "ARCHIVE_LIMITS", Limits(megabytes=32, seconds=4))
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(hostile_header(kind, 48 * 2**20))
+    with raises(DataError, "unknown_format", "memory"):
+        load(path)
+
+
+def test_archives_that_unpack_to_much_more_are_refused(pets, tmp_path, monkeypatch):
+    monkeypatch.setattr(image_folders, "RATIO_FREE", 2**20)
+    path = tmp_path / "a.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(pets, "pets")
+        zeros = tarfile.TarInfo("pets/cat/zeros")
+        zeros.size = 2**23
+        archive.addfile(zeros, io.BytesIO(bytes(zeros.size)))
+        archive.add(pets, "more")
+    with raises(DataError, "unknown_format", "unpacks to more than"):
+        load(path)
+
+
 def test_unusable_collections_are_errors(tmp_path):
     (tmp_path / "empty").mkdir()
     with raises(DataError, "no_images", "empty"):
@@ -311,9 +380,9 @@ def test_held_out_images_are_stratified(tmp_path):
 def test_missing_packages_are_errors(pets, monkeypatch, mnist):
     for name in ("PIL", "sklearn", "sklearn.datasets"):
         monkeypatch.setitem(sys.modules, name, None)
-    with raises(MissingError, "missing_package", "Pillow", "polyhead[vision]"):
+    with raises(MissingError, "missing_package", "Pillow", "pip install"):
         load(pets)
-    with raises(MissingError, "missing_package", "scikit-learn", "polyhead[vision]"):
+    with raises(MissingError, "missing_package", "scikit-learn", "pip install"):
         load(corpus="digits")
     assert len(load(mnist[0], valid=[mnist[0]]).train) == 12
 

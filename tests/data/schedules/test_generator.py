@@ -216,10 +216,17 @@ def test_a_failed_write_keeps_the_old_files(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(schedules.os, "replace", fail)
+    monkeypatch.setattr(schedules, "sync", fail)
     with raises(DataError, "cannot_write", "No space left on device"):
         write(tmp_path, n_train=3, n_valid=1, n_test=1)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    monkeypatch.undo()
+    monkeypatch.setattr(schedules.os, "replace", fail)  # never files of two corpora
+    with raises(DataError, "cannot_write", "No space left on device"):
+        write(tmp_path, n_train=3, n_valid=1, n_test=1)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    write(tmp_path, n_train=2, n_valid=1, n_test=1)
     with raises(DataError, "cannot_write", "README.md"):
         write(tmp_path / "README.md", n_train=1, n_valid=0, n_test=0)
 

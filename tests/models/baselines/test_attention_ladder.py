@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from polyhead.data.batches.translation import TranslationBatch
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.special_tokens import BOS, EOS
 from polyhead.training.losses import TranslationLoss

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from toy_translator import memorise, share_right
 
 from polyhead.decoding.beam import beam_search
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import greedy_search
 from polyhead.errors import ConfigError
 from polyhead.models import registry as models

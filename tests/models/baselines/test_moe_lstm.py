@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_models import MOE, PAD, SOURCE, D
+from small_models import MOE, PAD, SOURCE, TWO_LEVELS, D
 from small_models import opinionated as with_large_weights
 from torch import nn
 from toy_translator import memorise, share_right
 
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.mixture_of_experts import record_usage
 from polyhead.models.baselines.moe_lstm import PUBLISHED, MoE, MoEConfig, ProjectedLSTM
@@ -99,7 +99,9 @@ def test_experts_skip_padding_on_both_sides():
     assert heard == {"encoder_experts": 2 * 10, "decoder_experts": 2 * 9}
 
 
-@pytest.mark.parametrize(("name", "millions"), [("moe-32", 85), ("moe-multilingual", 102)])
+@pytest.mark.parametrize(
+    ("name", "millions"), [("moe-32", 85), ("moe-512", 85), ("moe-multilingual", 102)]
+)
 def test_published_models_work_as_much_for_a_word_as_their_paper_says(name, millions):
     """Operations for one step of time: each weight that is used once (section 5.3, appendix E)."""
     config = PUBLISHED[name]
@@ -108,7 +110,9 @@ def test_published_models_work_as_much_for_a_word_as_their_paper_says(name, mill
     used = 0
     for path, parameter in model.named_parameters():
         if parameter.dim() > 1 and not path.startswith("embed"):
-            share = config.experts.k / config.experts.n if ".experts." in path else 1
+            groups, k = config.experts.groups, config.experts.k
+            share = (k**2 if groups else k) / config.experts.n if ".experts." in path else 1
+            share = k / groups if ".secondary." in path else share
             used += parameter.numel() * share
     assert used / 1e6 == pytest.approx(millions, rel=0.05)
     expert = model.encoder_experts.layer.experts[0]
@@ -125,8 +129,9 @@ def test_dropout_of_new_experts_does_not_drown_the_words():
     assert noise < words
 
 
-def test_twenty_pairs_are_memorised_with_all_experts():
-    model = MoE(replace(MOE, d_model=32, d_ff=32))
+@pytest.mark.parametrize("experts", [MOE.experts, TWO_LEVELS], ids=["flat", "two levels"])
+def test_twenty_pairs_are_memorised_with_all_experts(experts):
+    model = MoE(replace(MOE, d_model=32, d_ff=32, experts=experts))
     batch = memorise(model, BalancedLoss(TranslationLoss(PAD)), rate=0.01, steps=120)
     with record_usage(model) as uses:
         said = greedy_search(model, batch.source, DecodeConfig(beam=1))

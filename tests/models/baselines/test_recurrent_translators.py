@@ -10,7 +10,7 @@ from small_models import RECURRENT as SMALL
 from torch import nn
 from toy_translator import memorise, share_right
 
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import AdditiveLookBack, Recurrence

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import polyhead
 from polyhead.data.batches.images import ImageBatch, ImageBatches
-from polyhead.data.images.augment import AugmentConfig
+from polyhead.data.config import AugmentConfig
 from polyhead.data.images.dataset import ImageSet
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.models.vit import ViT

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -12,11 +13,19 @@ from tiny import write_corpus
 import polyhead
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.cli.main import main
+from polyhead.data.batches.language_model import consecutive_windows
+from polyhead.decoding.generate import generate
+from polyhead.decoding.hypotheses import make_generator
+from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
+from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.lsh.attention import set_eval_rounds
+from polyhead.metrics.perplexity import TextWindows
 from polyhead.models.reformer import PUBLISHED, Reformer
+from polyhead.special_tokens import EOS
 from polyhead.training.config import check_positions, read_run
 from polyhead.training.trainer import train
+from polyhead.viz.capture import attention_view
 
 TINY = (
     "data.max_length=40", "text.vocab=900", "model.max_length=40", "model.stack.d_model=16",
@@ -48,6 +57,31 @@ def test_a_trained_reformer_continues_a_text_beyond_its_context(run):
     assert writer.generate(prompt, seed=4) == first != writer.generate(prompt, seed=5)
 
 
+@pytest.mark.parametrize("n", [1, 20, 60])
+def test_attention_of_a_generated_text_is_that_of_its_generation(run, n):
+    """Steps attend to all tokens, not by hashing as a text that is read at once."""
+    writer = polyhead.load(run[0], device="cpu")
+    options = writer.defaults.with_options({"max_length": n, "sample": True})
+    prompt, rows = "오늘은 비가 와요. " * 5, []
+    with record_attention(writer.saved.model) as maps:
+        read = writer.encode(prompt)
+        found = generate(writer.saved.model, read, options, make_generator(3), writer.max_length)
+        ids = [
+            (step.chosen.id, rows.append([one[0, :, -1] for one in maps.values()]))[0]
+            for step in found
+        ]
+    view = attention_view(writer, prompt, target_ids=ids)
+    n_shown = len(view.source.tokens)
+    for back in range(1, min(n, n_shown, 15) + 1):
+        for one, row in zip(view.maps, rows[-back], strict=True):
+            expected = torch.zeros(one.weights.shape[0], n_shown)
+            seen = min(row.size(-1), n_shown)
+            expected[:, :seen] = row[:, :seen]
+            torch.testing.assert_close(
+                torch.tensor(one.weights[:, -back]), expected, atol=1e-5, rtol=1e-4
+            )
+
+
 def test_the_score_is_reproducible_and_changes_with_the_rounds(run, capfd):
     folder, text = run
 
@@ -59,6 +93,42 @@ def test_the_score_is_reproducible_and_changes_with_the_rounds(run, capfd):
     assert loss() == alone
     assert loss("--rounds", "2") == alone  # as many as in training
     assert loss("--rounds", "8") != alone
+
+
+def test_evaluation_as_generated_is_the_loss_of_the_steps_of_generate(run, monkeypatch):
+    """Sampled far beyond the context of 40, so that windows are read again, by hashing."""
+    writer = polyhead.load(run[0], device="cpu")
+    step, seen = writer.model.step, []
+
+    def recorded(*arguments):
+        seen.append(step(*arguments))
+        return seen[-1].clone()
+
+    monkeypatch.setattr(writer.model, "step", recorded)
+    options = DecodeConfig(max_length=100, sample=True)
+    steps = generate(writer.model, [EOS], options, make_generator(3), 40)
+    ids = [step.chosen.id for step in steps]
+    picked = [logits[0, 0].log_softmax(-1)[id] for logits, id in zip(seen, ids, strict=True)]
+    monkeypatch.undo()
+    windows = TextWindows(consecutive_windows(torch.tensor([EOS, *ids]), 40, 80), 100, 1, 0)
+    score = writer.score_windows(windows, as_generated=True)
+    assert score.loss == pytest.approx(-torch.stack(picked).mean().item(), rel=1e-6)
+    assert abs(score.loss - writer.score_windows(windows).loss) > 1e-5  # hashed, and by windows
+
+
+def test_the_command_scores_a_text_as_generated(run, tmp_path, capfd):
+    writer, text = polyhead.load(run[0], device="cpu"), tmp_path / "text.txt"
+    text.write_text("내일 회의가 있어요.\n", encoding="utf-8")
+    ids = writer.tokenizer.encode("내일 회의가 있어요.")
+    state = writer.model.begin(torch.zeros(1, 0, dtype=torch.long), width=1, max_length=40)
+    expected = 0.0
+    for last, id in pairwise([EOS, *ids]):
+        logits = writer.model.step(torch.tensor([[last]]), state)[0, 0]
+        expected -= logits.log_softmax(-1)[id].item() / len(ids)
+    words = ["evaluate", str(run[0]), "--text", str(text), "--as-generated", "--json", *CPU]
+    assert main(words) == 0
+    assert json.loads(capfd.readouterr().out)["loss"] == pytest.approx(expected, rel=1e-6)
+    assert main(["evaluate", "x", "--data", str(text), "--as-generated"]) == 2
 
 
 def test_the_attention_page_is_written(run, tmp_path):

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import polyhead
 from polyhead.checkpoint import model_dir as model_folder
-from polyhead.convert.architectures import export_folders
+from polyhead.convert.exporter import export_folders
 from polyhead.data.batches.masked import ELECTRA_MASKING
 from polyhead.metrics.masked_tokens import score_replaced_tokens
 from polyhead.models import electra

@@ -13,6 +13,12 @@ from torch.utils.data import DataLoader, Dataset
 
 from polyhead.special_tokens import PAD
 
+STOP_SIGNALS = tuple(  # that end a training after a checkpoint; Windows has some of them
+    number
+    for number in signal.Signals
+    if number.name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGBREAK")
+)
+
 AnyBatch = TypeVar("AnyBatch", bound="Batch")
 Examples = TypeVar("Examples")
 
@@ -108,7 +114,7 @@ class IndexedBatches(Dataset[AnyBatch], Generic[Examples, AnyBatch]):
 
 def _ignore_signals(_: int) -> None:
     """Ignore signals sent to the process group: training handles them, and still needs batches."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.data.batches.base import Batch, IndexedBatches, mix
-from polyhead.data.images.augment import AugmentConfig, augment
+from polyhead.data.config import AugmentConfig
+from polyhead.data.images.augment import augment
 from polyhead.data.images.dataset import ImageSet
 
 

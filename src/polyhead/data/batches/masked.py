@@ -26,6 +26,7 @@ from polyhead.errors import DataError
 from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS
 
 VALIDATION_SEED = 0
+Ids = Int[Tensor, "batch length"]
 
 
 @dataclass(frozen=True)
@@ -58,20 +59,15 @@ class MaskedBatch(Batch):
     by it, and the sum over both halves must be that of the whole.
     """
 
-    ids: Int[Tensor, "batch length"]  # the original text
-    blanked: Int[Tensor, "batch length"]  # the model's input
+    ids: Ids  # the original text
+    blanked: Ids  # the model's input
     chosen: Bool[Tensor, "batch length"]  # the positions to predict
     tokens_per_blank: float
 
 
 def mask_tokens(
-    ids: Int[Tensor, "batch length"],
-    config: MaskingConfig,
-    generator: torch.Generator,
-    *,
-    mask: int,
-    vocab: int,
-) -> tuple[Int[Tensor, "batch length"], Int[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
+    ids: Ids, config: MaskingConfig, generator: torch.Generator, *, mask: int, vocab: int
+) -> tuple[Ids, Ids, Bool[Tensor, "batch length"]]:
     """Draw masks for texts, and return the first three fields of `MaskedBatch`.
 
     Each token is selected independently; in a text without one, that with the smallest draw is.
@@ -102,7 +98,7 @@ class Masker:
     mask: int
     vocab: int
 
-    def draw(self, ids: Int[Tensor, "batch length"], seed: int) -> MaskedBatch:
+    def draw(self, ids: Ids, seed: int) -> MaskedBatch:
         """Mask texts; the same texts and seed give the same masks."""
         generator = torch.Generator().manual_seed(seed)
         masked = mask_tokens(ids, self.config, generator, mask=self.mask, vocab=self.vocab)

@@ -50,10 +50,14 @@ NO_SETS: Mapping[str, Pairs] = MappingProxyType({})
 
 
 def check_files(
-    files: dict[str, list[str]], tests: dict[str, list[str]], encoding: str
+    files: dict[str, list[str]],
+    tests: dict[str, list[str]],
+    encoding: str,
+    columns: tuple[str | None, str | None] = (None, None),
 ) -> CorpusReport:
     """Check a corpus; the keys of `files` and `tests` are source, target and pairs."""
-    config = from_dict(DataConfig, {**files, "encoding": encoding}, "data.")
+    keys = dict(zip(("source_key", "target_key"), columns, strict=True))
+    config = from_dict(DataConfig, {**files, **keys, "encoding": encoding}, "data.")
     train = read_pairs(config, config.source, config.target, config.pairs, "data")
     held_out = {}
     if any(tests.values()):

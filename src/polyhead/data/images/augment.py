@@ -12,47 +12,24 @@ The last two mix labels as the images: λ y + (1 - λ) y', with λ from Beta(α,
 is drawn for every batch.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from polyhead.data.config import AugmentConfig
+
 Images = Float[Tensor, "batch channel height width"]
 Grid = Float[Tensor, "batch height width 2"]
+Shares = Float[Tensor, "batch classes"]  # of the classes of an image
 POINTS = (3, 3)  # moved by `warp`; the others are interpolated
 SMALLEST_AREA, LARGEST_AREA, LONGEST = 0.02, 0.33, 3.3  # of an erased rectangle
 
 
-@dataclass(frozen=True)
-class AugmentConfig:
-    """The table [data.augment]; everything is off by default."""
-
-    flip: bool = False
-    shift: int = 0  # pixels
-    turn: float = 0.0  # degrees
-    zoom: float = 0.0  # 0.1: between 1 / 1.1 and 1.1 times as large
-    warp: float = 0.0  # pixels, standard deviation of the displacement
-    erase: float = 0.0  # probability for each image
-    mixup: float = 0.0  # α; 0 for none
-    cutmix: float = 0.0  # α; 0 for none
-
-    def __post_init__(self) -> None:
-        for name in ("shift", "turn", "zoom", "warp", "mixup", "cutmix"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} = {getattr(self, name)}: expected 0 or more")
-        if not 0 <= self.erase <= 1:
-            raise ValueError(f"erase = {self.erase}: expected a probability between 0 and 1")
-
-
 def augment(
-    images: Float[Tensor, "batch channel height width"],
-    targets: Float[Tensor, "batch classes"],
-    config: AugmentConfig,
-    rng: np.random.Generator,
-) -> tuple[Float[Tensor, "batch channel height width"], Float[Tensor, "batch classes"]]:
+    images: Images, targets: Shares, config: AugmentConfig, rng: np.random.Generator
+) -> tuple[Images, Shares]:
     """Return changed copies of images (between -1 and 1) and of the shares of their classes."""
     if config.flip:
         images = flip(images, rng)
@@ -131,8 +108,8 @@ def erase(images: Images, probability: float, rng: np.random.Generator) -> Image
 
 
 def mixup(
-    images: Images, targets: Tensor, alpha: float, rng: np.random.Generator
-) -> tuple[Images, Tensor]:
+    images: Images, targets: Shares, alpha: float, rng: np.random.Generator
+) -> tuple[Images, Shares]:
     """Blend every image with another one."""
     kept = float(rng.beta(alpha, alpha))
     other = torch.from_numpy(rng.permutation(len(images)))
@@ -140,8 +117,8 @@ def mixup(
 
 
 def cutmix(
-    images: Images, targets: Tensor, alpha: float, rng: np.random.Generator
-) -> tuple[Images, Tensor]:
+    images: Images, targets: Shares, alpha: float, rng: np.random.Generator
+) -> tuple[Images, Shares]:
     """Paste a rectangle of another image into every image; its visible area mixes the labels."""
     height, width = images.shape[-2:]
     side = np.sqrt(1 - rng.beta(alpha, alpha))

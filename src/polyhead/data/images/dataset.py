@@ -3,6 +3,7 @@
 --images photos/              photos/cat/1.jpg, photos/dog/2.png …      a directory per class
 --images photos.tar.gz        the same in an archive
 --images train-images-idx3-ubyte.gz                                     as MNIST comes
+--images data_batch_1.bin                                               as CIFAR-10 comes
 data.corpus = "digits"        1,797 handwritten digits of 8 x 8 pixels, from scikit-learn
 """
 
@@ -18,13 +19,14 @@ from torch.nn import functional as F
 
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, draw_per_class, held_out_notice
+from polyhead.data.images.cifar import is_cifar, read_cifar
 from polyhead.data.images.files import PixelShape
 from polyhead.data.images.folders import read_folder
 from polyhead.data.images.idx import is_idx, read_images
 from polyhead.data.labelled_text import class_numbers
 from polyhead.data.locate import find
 from polyhead.data.text_files import skipped_notices
-from polyhead.errors import ConfigError, DataError, MissingError
+from polyhead.errors import ConfigError, DataError, MissingError, install_command
 
 MAX_LISTED = 20  # bad images in a message
 DIGITS_TRAIN = 898  # the usual split into halves
@@ -118,7 +120,7 @@ def digits(shape: PixelShape) -> ImageCorpus:
         from sklearn.datasets import load_digits
     except ImportError:
         raise MissingError(
-            "the digits require scikit-learn: pip install 'polyhead[vision]'. Or give your own "
+            f"the digits require scikit-learn: {install_command('vision')}. Or give your own "
             "images with --images.",
             "missing_package",
         ) from None
@@ -133,10 +135,20 @@ def digits(shape: PixelShape) -> ImageCorpus:
     return ImageCorpus(everything.part(first), everything.part(rest), (), classes)
 
 
+def _with_channels(
+    pixels: UInt8[Tensor, "image 3 height width"], n_channels: int
+) -> UInt8[Tensor, "image channel height width"]:
+    """Convert to grey, by the weights of ITU-R 601, if the model has one channel."""
+    if n_channels == 3:
+        return pixels
+    weights = torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
+    return (pixels * weights).sum(1, keepdim=True).round().to(torch.uint8)
+
+
 def fitted(
     pixels: UInt8[Tensor, "image channel height width"], shape: PixelShape
 ) -> UInt8[Tensor, "image new_channel new_height new_width"]:
-    """Convert grey images to another size and number of channels, cropped to the aspect ratio."""
+    """Convert images to another size, cropped to the aspect ratio, and grey ones to RGB."""
     height, width = pixels.shape[-2:]
     if (height, width) != (shape.height, shape.width):
         tall = min(height, max(1, round(width * shape.height / shape.width)))
@@ -164,6 +176,11 @@ def _read(
             pixels.append(fitted(torch.from_numpy(arrays.copy())[:, None], shape))
             width = len(str(labels.max()))  # so that names and numbers have the same order
             classes += [f"{label:0{width}d}" for label in labels]
+            continue
+        if is_cifar(path):
+            arrays, names = read_cifar(path)
+            pixels.append(fitted(_with_channels(torch.from_numpy(arrays), shape.channels), shape))
+            classes += names
             continue
         images, bad = read_folder(path, shape)
         if bad and config.on_bad_line == "fail":

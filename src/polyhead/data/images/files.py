@@ -1,27 +1,22 @@
-"""Decoding of one image file, which is not trusted, to an array of bytes.
+"""Image files, which are not trusted, as arrays of bytes.
 
-    1-bit, grey, palette, RGB, CMYK      converted to the model's channels
-    transparent                          composed with white
-    16 bits                              divided by 257, so that 65,535 becomes 255
-
-The largest centred part of the right aspect ratio, rotated as EXIF says, is cut out and resized.
+Pillow runs in a child process with limits (`decoder.py`); a file that exceeds them is unreadable.
 """
 
-import io
-import warnings
+import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
 
-from polyhead.errors import MissingError
+from polyhead.errors import MissingError, install_command
+from polyhead.sandbox import Limits, Sandbox
 
-MAX_PIXELS = 100_000_000  # of one image, 300 MB as RGB
-MAX_BYTES = 2**28  # of one file
-TOO_MANY = f"more than {MAX_PIXELS:,}"
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-MODES = {1: "L", 3: "RGB"}
+MAX_PIXELS = 100_000_000  # of one image; what fits into the memory of LIMITS is about 30 million
+MAX_BYTES = 2**26  # of one file
+LIMITS = Limits(megabytes=240, seconds=3)
 
 Pixels = UInt8[np.ndarray, "channel height width"]
 
@@ -38,14 +33,23 @@ class Unreadable(Exception):
     """Reason why a file cannot be used as an image; the caller skips it or fails."""
 
 
-def pillow() -> Any:
-    """Import Pillow, an optional package; idx files and digits do not need it."""
+class _Decoder(threading.local):
+    """A child process for each thread that decodes."""
+
+    def __init__(self) -> None:
+        self.sandbox = Sandbox("polyhead.data.images.decoder", Unreadable, LIMITS)
+
+
+_DECODER = _Decoder()
+
+
+def require_pillow() -> None:
+    """Raise MissingError without Pillow, an optional package; idx files and digits need none."""
     try:
-        from PIL import Image, ImageOps
+        import PIL  # noqa: F401
     except ImportError:
-        message = "reading images requires Pillow: pip install 'polyhead[vision]'"
+        message = f"reading images requires Pillow: {install_command('vision')}"
         raise MissingError(message, "missing_package") from None
-    return Image, ImageOps
 
 
 def read_bytes(path: Path) -> bytes:
@@ -58,48 +62,36 @@ def read_bytes(path: Path) -> bytes:
         raise Unreadable(error.strerror or "cannot be read") from None
 
 
-def decode(content: bytes, shape: PixelShape) -> Pixels:
+def decode(content: bytes, shape: PixelShape, max_pixels: int = MAX_PIXELS) -> Pixels:
     """Decode the contents of a file to an array of this shape."""
-    image_module, ops = pillow()
-    height, width, channels = shape
-    if not content:
-        raise Unreadable("the file is empty")
+    (pixels,) = decode_all([content], shape, max_pixels)
+    if isinstance(pixels, Unreadable):
+        raise pixels
+    return pixels
+
+
+def decode_all(
+    contents: Sequence[bytes], shape: PixelShape, max_pixels: int = MAX_PIXELS
+) -> list[Pixels | Unreadable]:
+    """Decode files; one that cannot be used becomes the reason for it."""
+    require_pillow()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # handled below
-            with image_module.open(io.BytesIO(content), formats=FORMATS) as image:
-                if image.width * image.height > MAX_PIXELS:  # by its header
-                    raise Unreadable(f"{image.width:,} x {image.height:,} pixels are {TOO_MANY}")
-                if image.width < 1 or image.height < 1:
-                    raise Unreadable(f"empty image of {image.width} x {image.height} pixels")
-                enough = 2 * max(height, width)
-                image.draft(MODES[channels], (enough, enough))  # JPEG: decode no more than needed
-                plain = convert(ops.exif_transpose(image), MODES[channels])
-                fitted = ops.fit(plain, (width, height), image_module.Resampling.BICUBIC)
-    except image_module.UnidentifiedImageError:
-        raise Unreadable(f"not an image ({', '.join(FORMATS)} are read)") from None
-    except image_module.DecompressionBombError:
-        raise Unreadable(f"{TOO_MANY} pixels") from None
-    except (OSError, SyntaxError, ValueError, KeyError, EOFError, ArithmeticError, TypeError,
-            IndexError, MemoryError) as error:  # fmt: skip  # raised by decoders on damaged files
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise Unreadable(f"damaged or unusual: {reason}") from None
-    array = np.array(fitted, dtype=np.uint8)
-    return np.ascontiguousarray(np.atleast_3d(array).transpose(2, 0, 1))
+        reasons, arrays = _DECODER.sandbox.call("decode", *shape, max_pixels, contents=contents)
+    except Unreadable as reason:
+        if len(contents) == 1:
+            return [reason]
+        return [decode_all([content], shape, max_pixels)[0] for content in contents]
+    return [
+        Unreadable(reason) if reason else _as_array(array, shape)
+        for reason, array in zip(reasons, arrays, strict=True)
+    ]
 
 
-def convert(image: Any, mode: str) -> Any:
-    """Convert an image of any kind to eight bits of grey or colour."""
-    image_module, _ = pillow()
-    if image.mode.startswith("I"):
-        deep = np.asarray(image).astype(np.int64)
-        if deep.size and (deep.min() < 0 or deep.max() > 65_535):
-            raise Unreadable("its pixels have more than 16 bits; save it with 8")
-        image = image_module.fromarray(((deep + 128) // 257).astype(np.uint8))
-    if image.mode == "F":
-        raise Unreadable("its pixels are floating-point numbers; save it with 8 bits")
-    if image.has_transparency_data:
-        colours = image.convert("RGBA")
-        background = image_module.new("RGBA", colours.size, "white")
-        image = image_module.alpha_composite(background, colours)
-    return image.convert(mode)
+def end_decoder() -> None:
+    """End this thread's child process after a collection was read."""
+    _DECODER.sandbox.close()
+
+
+def _as_array(rows: bytes, shape: PixelShape) -> Pixels:
+    pixels = np.frombuffer(rows, np.uint8).reshape(shape)
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1))

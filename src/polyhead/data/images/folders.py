@@ -5,91 +5,108 @@ the directory are not followed. Every file is read, or listed with a reason.
 """
 
 import os
-import tarfile
 import unicodedata
-import zlib
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from polyhead.data.images.files import (
     MAX_BYTES,
     Pixels,
     PixelShape,
     Unreadable,
-    decode,
-    pillow,
+    decode_all,
+    end_decoder,
     read_bytes,
+    require_pillow,
 )
+from polyhead.data.text_files import MAX_RATIO, RATIO_FREE
 from polyhead.errors import DataError
+from polyhead.sandbox import Limits, Sandbox
 
 MAX_ARCHIVE = 2**36  # bytes that an archive may unpack to
+ARCHIVE_LIMITS = Limits(megabytes=240, seconds=4)
+BATCH, BATCH_BYTES = 256, 2**22  # images that are decoded together
 IGNORED = ("Thumbs.db", "desktop.ini", "__MACOSX")  # and hidden files
 
 Name = tuple[str, ...]  # the folders of a file and its own name
-FileReader = Callable[[], bytes]  # may raise Unreadable
+File = tuple[Name, bytes | Unreadable]
 
 
 def read_folder(path: Path, shape: PixelShape) -> tuple[dict[Name, Pixels], list[str]]:
     """Return all images in a directory or tar archive, and unusable ones as `name: reason`."""
-    pillow()
+    require_pillow()
     images: dict[Name, Pixels] = {}
     bad: list[str] = []
+    files = _in_directory(path, shape) if path.is_dir() else _in_archive(path)
     try:
-        for name, read in _in_directory(path, shape) if path.is_dir() else _in_archive(path):
-            try:
-                images[name] = decode(read(), shape)
-            except Unreadable as error:
-                bad.append(f"{visible('/'.join(name))}: {error}")
-            if len(images) % 1000 == 0:
-                check_room(len(images), shape, path)
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        for batch in _batches(files, shape):
+            contents = [content for _, content in batch if isinstance(content, bytes)]
+            decoded = iter(decode_all(contents, shape) if contents else ())
+            for name, content in batch:
+                pixels = next(decoded) if isinstance(content, bytes) else content
+                if isinstance(pixels, Unreadable):
+                    bad.append(f"{visible('/'.join(name))}: {pixels}")
+                else:
+                    images[name] = pixels
+            check_room(len(images), shape, path)
+    except (Unreadable, OSError) as error:
         if not images:
             message = f"{path} is neither a directory, nor a tar archive, nor an idx file ({error})"
             raise DataError(message, "unknown_format") from None
         message = f"{path}: the archive is damaged ({error}); download it again"
         raise DataError(message, "damaged_archive") from None
+    finally:
+        end_decoder()
     return _with_classes(images, bad), bad
 
 
-def _in_directory(folder: Path, shape: PixelShape) -> Iterator[tuple[Name, FileReader]]:
+def _batches(files: Iterable[File], shape: PixelShape) -> Iterator[list[File]]:
+    """Yield files in groups that are not too large, before and after decoding."""
+    most = max(1, min(BATCH, BATCH_BYTES // (shape.height * shape.width * shape.channels)))
+    batch: list[File] = []
+    size = 0
+    for name, content in files:
+        batch.append((name, content))
+        size += len(content) if isinstance(content, bytes) else 0
+        if len(batch) >= most or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _in_directory(folder: Path, shape: PixelShape) -> Iterator[File]:
     """Yield all files below a directory, in the order of their names."""
     paths = sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names)
     paths = [path for path in paths if not _is_ignored(path.relative_to(folder).parts)]
     check_room(len(paths), shape, folder)
-
-    def read(path: Path) -> bytes:
-        if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
-            raise Unreadable("a link out of the directory")
-        if not path.is_file():
-            raise Unreadable("not a file")
-        return read_bytes(path)
-
     for path in paths:
-        yield path.relative_to(folder).parts, partial(read, path)
+        name = path.relative_to(folder).parts
+        try:
+            if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+                raise Unreadable("a link out of the directory")
+            if not path.is_file():
+                raise Unreadable("not a file")
+            yield name, read_bytes(path)
+        except Unreadable as reason:
+            yield name, reason
 
 
-def _in_archive(path: Path) -> Iterator[tuple[Name, FileReader]]:
-    """Yield all files of a tar archive, compressed or not, in one pass."""
-
-    def read(member: tarfile.TarInfo) -> bytes:
-        if not member.isreg():
-            raise Unreadable("not a file")
-        if member.size > MAX_BYTES:
-            raise Unreadable(f"larger than {MAX_BYTES >> 20} MB")
-        file = archive.extractfile(member)
-        assert file is not None
-        return file.read(member.size)
-
-    with tarfile.open(path, "r|*") as archive:
-        for member in archive:
-            name = PurePosixPath(member.name).parts
-            if member.offset + member.size > MAX_ARCHIVE:
-                limit = f"{MAX_ARCHIVE >> 30} GB"
-                raise DataError(f"{path}: unpacks to more than {limit}", "archive_too_large")
-            if not member.isdir() and not _is_ignored(name):
-                yield name, partial(read, member)
+def _in_archive(path: Path) -> Iterator[File]:
+    """Yield all files of a tar archive, which a child process reads (`archive.py`)."""
+    most = min(MAX_ARCHIVE, max(RATIO_FREE, MAX_RATIO * path.stat().st_size))
+    sandbox = Sandbox("polyhead.data.images.archive", Unreadable, ARCHIVE_LIMITS)
+    try:
+        sandbox.call("open_archive", str(path.absolute()), most, MAX_BYTES)
+        while files := sandbox.call("next_files", BATCH, BATCH_BYTES):
+            if not files[0]:
+                return
+            for (parts, reason), content in zip(*files, strict=True):
+                if not _is_ignored(name := tuple(parts)):
+                    yield name, Unreadable(reason) if reason else content
+    finally:
+        sandbox.close()
 
 
 def _is_ignored(name: Name) -> bool:

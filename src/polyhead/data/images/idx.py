@@ -13,11 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from polyhead.data.text_files import GZIP
+from polyhead.data.text_files import GZIP, MAX_RATIO, RATIO_FREE
 from polyhead.errors import DataError
 
 MAX_BYTES = 2**34
-MAX_GZIP_RATIO = 1100  # of the format
 NAMES = (("images-idx3", "labels-idx1"), ("images.idx3", "labels.idx1"), ("images", "labels"))
 
 
@@ -76,7 +75,7 @@ def read_array(path: Path, n_axes: int) -> np.ndarray:
             header = header.ljust(4 * n_axes, b"\xff")  # a truncated one becomes too large
             shape = np.frombuffer(header, dtype=">u4").tolist()
             size = math.prod(shape)
-            if size > min(MAX_BYTES, MAX_GZIP_RATIO * path.stat().st_size):
+            if size > min(MAX_BYTES, max(RATIO_FREE, MAX_RATIO * path.stat().st_size)):
                 raise DataError(f"{path}: impossible size of {size:,} bytes", "damaged_idx")
             content = file.read(size + 1)
     except (OSError, EOFError, zlib.error) as error:

@@ -48,13 +48,6 @@ def times() -> dict[str, tuple[Filler, ...]]:
     """Return times in two notations, time spans, and hours in words."""
     all_times = [time(hour, minute) for hour in range(7, 22) for minute in MINUTES]
     starts = [time(hour, minute) for hour in range(8, 17) for minute in (0, 30)]
-    hours = [
-        (
-            plain(f"{native(n)} 시", f"{WORDS[n]} o'clock"),
-            plain(f"{native(n)} 시 반", f"half past {WORDS[n]}"),
-        )
-        for n in range(1, 13)
-    ]
     return {
         "time": tuple(plain(korean_time(at), english_time(at)) for at in all_times),
         "clock": tuple(
@@ -62,7 +55,11 @@ def times() -> dict[str, tuple[Filler, ...]]:
         ),
         "span": tuple(span(start, minutes) for start in starts for minutes in (60, 90, 120, 180)),
         "opening": tuple(span(start, 60 * hours) for start in starts[:7] for hours in range(7, 11)),
-        "hour": tuple(filler for pair in hours for filler in pair),
+        "hour": tuple(
+            plain(native(n) + korean, english.format(WORDS[n]))
+            for n in range(1, 13)
+            for korean, english in ((" 시", "{} o'clock"), (" 시 반", "half past {}"))
+        ),
     }
 
 

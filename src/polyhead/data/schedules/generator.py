@@ -20,6 +20,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from polyhead.atomic_file import sync
 from polyhead.data.schedules.fillers import fillers
 from polyhead.data.schedules.patterns import (
     TOPICS,
@@ -172,13 +173,19 @@ def pick(rng: random.Random, choices: Sequence[Choice]) -> Choice:
 
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Write all files under temporary names, then replace the old ones."""
+    """Write all files under temporary names, then remove the old ones and rename the new.
+
+    A process that is killed leaves some files missing, but never files of two corpora.
+    """
     unfinished = {folder / name: folder / f".{name}.unfinished" for name in texts}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             for path, text in zip(unfinished.values(), texts.values(), strict=True):
                 path.write_text(text, encoding="utf-8", newline="\n")
+                sync(path)
+            for path in unfinished:
+                path.unlink(missing_ok=True)
             for path, temporary in unfinished.items():
                 os.replace(temporary, path)
         finally:

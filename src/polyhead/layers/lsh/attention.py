@@ -12,6 +12,9 @@ position itself are masked; the position itself is visible only if nothing else 
 authors' code, a neighbour in the chunk may be of another bucket (`same_bucket=True` forbids it, as
 in the paper's formula).
 
+A causal mask gives later positions no weight, but they are sorted with the others: P_i, and so o_i,
+may depend on the future. Only decoding steps, which are dense, do not.
+
 A pair found in several rounds counts once: the paper subtracts log N_ij from each of its N_ij
 scores, we mask all but the first, which is the same sum with fewer terms. With a chunk as long as
 the input the result is dense attention for any number of rounds.
@@ -27,6 +30,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyhead.bounds import Few, Length
 from polyhead.errors import ConfigError
 from polyhead.layers.attention import NO_MASK, Contexts, Keys, Mask, Queries, Values, Weights
 from polyhead.layers.lsh.chunked import LSHPlan, sorted_attention
@@ -46,10 +50,10 @@ TINY = 1e-6  # lower bound of a key's length
 class LSHConfig:
     """Sizes of LSH attention (Reformer)."""
 
-    chunk: int = 64
-    rounds: int = 2
-    eval_rounds: int = 0  # 0: as many as in training
-    buckets: int = 0  # 0: chosen so that a bucket has half a chunk
+    chunk: Length = 64
+    rounds: Few = 2
+    eval_rounds: Few = 0  # 0: as many as in training
+    buckets: Length = 0  # 0: chosen so that a bucket has half a chunk
     same_bucket: bool = False  # attend within the bucket only
 
     def __post_init__(self) -> None:
@@ -88,8 +92,9 @@ class LSHAttention(nn.Module):
     of them, the limit of infinitely many rounds. Encoders and prompts are hashed.
 
     In training the random rotations are drawn from torch's generator at every call; in evaluation
-    they are fixed, so that equal inputs give equal outputs. `buckets` replaces hashing; a recorded
-    forward pass replays its buckets (`hashing.py`).
+    they are fixed. The number of buckets depends on a row's own tokens, so that its output is the
+    same alone and padded in a batch. `buckets` replaces hashing; a recorded forward pass replays
+    its buckets (`hashing.py`).
     """
 
     def __init__(
@@ -148,16 +153,25 @@ class LSHAttention(nn.Module):
         buckets: Buckets | None = None,
     ) -> Arrangement:
         """Hash and sort the positions."""
-        length = q.size(-2)
-        chunk = min(self.chunk, length)
-        n_rounds = self.n_rounds if self.training or not self.eval_rounds else self.eval_rounds
-        n_buckets = self.n_buckets or 2 * -(-length // chunk)
         if buckets is None:
+            counts = self._bucket_counts(q, mask)
             # drawn also in a replay, so that the generator advances as in the recording
-            generator = None if self.training else torch.Generator(q.device).manual_seed(0)
-            rotations = draw_rotations(q.size(-1), n_buckets, n_rounds, q, generator)
-            buckets = recorded_buckets(lambda: _set_apart(hash_vectors(q, rotations), mask))
-        return Arrangement(buckets, sort_by_bucket(buckets), chunk)
+            rotations = {n: self._rotations(q, n) for n in sorted(set(counts))}
+            buckets = recorded_buckets(lambda: _set_apart(_hash_rows(q, counts, rotations), mask))
+        return Arrangement(buckets, sort_by_bucket(buckets), min(self.chunk, q.size(-2)))
+
+    def _bucket_counts(self, q: Tensor, mask: Mask) -> list[int]:
+        """Return the number of buckets of each batch row; padding does not count."""
+        batch, _, length, _ = q.shape
+        if self.n_buckets:
+            return [self.n_buckets] * batch
+        lengths = [length] * batch if mask.keys is None else mask.keys.sum(-1).tolist()
+        return [2 * max(1, -(-n // self.chunk)) for n in lengths]
+
+    def _rotations(self, q: Tensor, n_buckets: int) -> list[Tensor]:
+        n_rounds = self.n_rounds if self.training or not self.eval_rounds else self.eval_rounds
+        generator = None if self.training else torch.Generator(q.device).manual_seed(0)
+        return draw_rotations(q.size(-1), n_buckets, n_rounds, q, generator)
 
 
 def dense_shared_qk(q: Queries, v: Contexts, mask: Mask = NO_MASK) -> Contexts:
@@ -190,6 +204,16 @@ def _weights(q: Tensor, k: Tensor, mask: Mask, seen: Tensor | None) -> Tensor:
 def _is_decoding_step(q: Tensor, k: Tensor, mask: Mask) -> bool:
     """Return True for decoding steps and masks that need the dense formula."""
     return q.size(-2) != k.size(-2) or mask.pairs is not None
+
+
+def _hash_rows(q: Tensor, counts: list[int], rotations: dict[int, list[Tensor]]) -> Tensor:
+    """Hash each batch row into its number of buckets; rows with equal numbers together."""
+    if len(rotations) == 1:
+        return hash_vectors(q, rotations[counts[0]])
+    rows = {n: [i for i, count in enumerate(counts) if count == n] for n in rotations}
+    parts = [hash_vectors(q[rows[n]], rotations[n]) for n in rotations]
+    order = torch.tensor([i for n in rotations for i in rows[n]], device=q.device)
+    return torch.cat(parts, dim=1)[:, order.argsort()]
 
 
 def _set_apart(buckets: Tensor, mask: Mask) -> Tensor:

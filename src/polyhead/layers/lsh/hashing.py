@@ -7,7 +7,8 @@ smaller the angle between two vectors, the likelier they share a bucket. (The fi
 quadrants is the two-dimensional case: two axes, four directions.)
 
 Many buckets would need a large R, so they are *factorised*: 256 buckets are 16 x 16, two small
-hashes. A *round* is one hash of everything by a new R. One R serves all heads and sequences.
+hashes. A *round* is one hash of everything by a new R. One R serves all heads, and all sequences
+with the same number of buckets.
 
 Buckets are discrete, and a rounding error may change them. A forward pass that is computed twice
 (`layers/reversible.py`) therefore records its buckets on a `Tape` and replays them:

@@ -27,6 +27,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from polyhead.bounds import Few, Length
 from polyhead.layers.attention import Keys, Queries, Weights
 from polyhead.layers.attention_scores import ScoredAttention, ScoreKind, make_score
 from polyhead.layers.dropout import Share
@@ -53,11 +54,11 @@ class LadderConfig(TranslatorConfig):
 
     cell: Cell = "gru"
     d_model: int = 256
-    n_layers: int = 1
+    n_layers: Few = 1
     dropout: Share = 0.1
     context: Context = "query"
     score: ScoreKind = "general"
-    max_length: int = 256
+    max_length: Length = 256
     teacher_forcing: float = 1.0
     bidirectional: bool = False  # bidirectional encoder, d_model / 2 each
     reverse_source: bool = False  # Sutskever et al. 2014

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
+from polyhead.bounds import Few
 from polyhead.layers.attention_scores import ScoreKind
 from polyhead.layers.dropout import Share
 from polyhead.layers.kv_cache import Memory
@@ -42,7 +43,7 @@ class BahdanauConfig(TranslatorConfig):
     d_encoder: int | None = None
     d_embed: int | None = None
     d_output: int | None = None
-    n_layers: int = 1  # of the encoder; the decoder has one layer
+    n_layers: Few = 1  # of the encoder; the decoder has one layer
     dropout: Share = 0.2
     score: ScoreKind = "additive"
     teacher_forcing: float = 1.0

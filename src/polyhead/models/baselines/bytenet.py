@@ -29,6 +29,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyhead.bounds import Factor, Few, Length
 from polyhead.layers.attention import Mask
 from polyhead.layers.convolution import Convolution, check_kernel
 from polyhead.layers.dropout import Dropout, Share
@@ -48,13 +49,13 @@ class ByteNetConfig(TranslatorConfig):
     """
 
     d_model: int = 512
-    n_layers: int = 5
-    decoder_layers: int | None = None
-    kernel: int = 3
-    decoder_kernel: int = 3
-    max_dilation: int = 16
-    a: float = 1.2
-    b: int = 0
+    n_layers: Few = 5
+    decoder_layers: Few | None = None
+    kernel: Few = 3
+    decoder_kernel: Few = 3
+    max_dilation: Length = 16
+    a: Factor = 1.2
+    b: Few = 0
     dropout: Share = 0.1
     tie: bool = False  # share the target's embedding with the output layer
 

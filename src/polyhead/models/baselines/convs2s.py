@@ -29,6 +29,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyhead.bounds import Length
 from polyhead.layers.attention import not_padding
 from polyhead.layers.attention_scores import Dot, ScoredAttention
 from polyhead.layers.convolution import (
@@ -107,7 +108,7 @@ class ConvS2SConfig(TranslatorConfig):
     d_output: int | None = None  # width before the output layer, d_embed by default
     dropout: Share = 0.1
     positions: Literal["learned", "sinusoidal", "none"] = "learned"
-    max_length: int = 1024  # number of learned positions
+    max_length: Length = 1024  # number of learned positions
     tie: bool = False  # share the target's embedding with the output layer
 
     def __post_init__(self) -> None:

@@ -29,6 +29,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyhead.bounds import Few
 from polyhead.layers.attention_scores import ScoreKind
 from polyhead.layers.dropout import Share
 from polyhead.layers.kv_cache import Memory
@@ -49,8 +50,8 @@ class DeepAttConfig(TranslatorConfig):
 
     d_model: int = 256
     d_embed: int | None = None
-    n_layers: int = 3
-    decoder_layers: int = 3
+    n_layers: Few = 3
+    decoder_layers: Few = 3
     dropout: Share = 0.1
     score: ScoreKind = "additive"
     teacher_forcing: float = 1.0

@@ -23,6 +23,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from polyhead.bounds import Few
 from polyhead.layers.attention_scores import ScoreKind
 from polyhead.layers.dropout import Share
 from polyhead.layers.kv_cache import Memory
@@ -45,7 +46,7 @@ class GNMTConfig(TranslatorConfig):
     """Sizes: `n_layers` of encoder and of decoder; `teacher_forcing` as in `Seq2SeqConfig`."""
 
     d_model: int = 256
-    n_layers: int = 3
+    n_layers: Few = 3
     dropout: Share = 0.2
     score: ScoreKind = "additive"
     query: Literal["past", "current"] = "past"

@@ -31,6 +31,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from polyhead.bounds import Few, Length
 from polyhead.layers.attention import (
     NO_MASK,
     Contexts,
@@ -63,11 +64,11 @@ class LuongConfig(TranslatorConfig):
     cell: Cell = "lstm"
     d_model: int = 256
     d_embed: int | None = None
-    n_layers: int = 2
+    n_layers: Few = 2
     dropout: Share = 0.2
     score: ScoreKind = "general"
     attention: Literal["global", "local_m", "local_p"] = "global"
-    window: int = 10
+    window: Length = 10
     input_feeding: bool = True
     teacher_forcing: float = 1.0
     bidirectional: bool = False  # bidirectional encoder, d_model / 2 each

@@ -15,10 +15,9 @@ An LSTM may be wider inside (`d_hidden`): its output, also its state h, is proje
 2014). Only the decoder's first layer depends on attention; experts and layers above process all
 words at once.
 
-Gating is flat and noisy (top k), as in the paper's multilingual model. Its models of one language
-pair balance the experts per batch (appendix F), and the model in table 2 of Vaswani et al. 2017 has
-a hierarchy of 2048 experts on two levels, 2 chosen on each (appendices B and E). There is no preset
-of it.
+The paper's model of several languages has flat, noisy gates (top k); those of one language pair
+balance the experts per batch (`experts.gating = "balanced"`), and the model in table 2 of Vaswani
+et al. 2017 chooses among 2048 experts on two levels, 2 on each (`experts.groups`).
 
 Axes: batch, source, target, beam, d_model.
 """
@@ -32,6 +31,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyhead.bounds import Few
 from polyhead.layers.attention import not_padding
 from polyhead.layers.attention_scores import Dot, Prepared, Query, ScoredAttention
 from polyhead.layers.dropout import Dropout, Share
@@ -58,8 +58,8 @@ class MoEConfig(TranslatorConfig):
 
     d_model: int = 256
     d_hidden: int | None = None
-    n_layers: int = 3  # of the encoder
-    decoder_layers: int = 2
+    n_layers: Few = 3  # of the encoder
+    decoder_layers: Few = 2
     d_ff: int = 512
     dropout: Share = 0.2
     tie: bool = False  # share the target's embedding with the output layer
@@ -85,17 +85,20 @@ class MoEConfig(TranslatorConfig):
             )
 
 
-# Appendix E. Its dropout is that of models of one language pair; for several it is unconfirmed.
+def _published(experts: ExpertsConfig, d_ff: int = 2048) -> MoEConfig:
+    return MoEConfig(
+        32_000, 32_000, d_model=512, d_hidden=2048, d_ff=d_ff, dropout=0.4, experts=experts
+    )
+
+
+# Appendix E. Its dropout is that of models of one language pair; for several it is unconfirmed, as
+# is the number of groups of the two hierarchies: one for each of at most 64 devices.
 PUBLISHED = {
-    "moe-32": MoEConfig(
-        32_000, 32_000, d_model=512, d_hidden=2048, d_ff=2048, dropout=0.4,
-        experts=ExpertsConfig(n=32, k=4),
-    ),
-    "moe-multilingual": MoEConfig(
-        32_000, 32_000, d_model=512, d_hidden=2048, d_ff=8192, dropout=0.4,
-        experts=ExpertsConfig(n=512, k=2),
-    ),
-}  # fmt: skip
+    "moe-32": _published(ExpertsConfig(n=32, k=4, gating="balanced")),
+    "moe-512": _published(ExpertsConfig(n=512, k=2, groups=64, gating="balanced")),
+    "moe-2048": _published(ExpertsConfig(n=2048, k=2, groups=64, gating="balanced")),
+    "moe-multilingual": _published(ExpertsConfig(n=512, k=2), d_ff=8192),
+}
 
 
 class ProjectedLSTM(Recurrence):

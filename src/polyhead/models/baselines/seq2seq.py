@@ -29,6 +29,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from polyhead.bounds import Few
 from polyhead.layers.attention import not_padding
 from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.kv_cache import Memory
@@ -264,7 +265,7 @@ class Seq2SeqConfig(TranslatorConfig):
     cell: Cell = "lstm"
     d_model: int = 256
     d_embed: int | None = None
-    n_layers: int = 2
+    n_layers: Few = 2
     dropout: Share = 0.2
     context: Literal["first", "everywhere"] = "first"
     bridge: bool = False

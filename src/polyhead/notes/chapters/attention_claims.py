@@ -1,6 +1,7 @@
-"""Attention and its scores (rows B1 to B18): softmax(Q Kᵀ / √d_k) V."""
+"""Attention and its scores (rows B1 to B20): softmax(Q Kᵀ / √d_k) V."""
 
 import math
+from typing import get_args
 
 import torch
 from torch import nn
@@ -14,11 +15,19 @@ from polyhead.layers.attention import (
     attention,
     attention_weights,
 )
-from polyhead.layers.attention_scores import Additive, Dot, General, ScaledDot, ScoredAttention
+from polyhead.layers.attention_hooks import record_attention
+from polyhead.layers.attention_scores import (
+    Additive,
+    Dot,
+    General,
+    ScaledDot,
+    ScoredAttention,
+    ScoreKind,
+)
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import LookBack
-from polyhead.layers.transformer_stack import StackConfig, TransformerBlock
-from polyhead.notes.claims import ClaimResult, claim, close, gap, refusal, same, shown
+from polyhead.layers.transformer_stack import Residual, StackConfig, TransformerBlock
+from polyhead.notes.claims import ClaimResult, claim, close, gap, near, refusal, same, shown
 
 
 @claim("B1", attention, FullAttention)
@@ -52,8 +61,8 @@ def variance_of_scores() -> ClaimResult:
             scores = score(*torch.randn(2, 1, 1, 2000, d_k))
             variances.append(scores.var().item())
         slopes.append(1 - scores[0, 0, :, :50].softmax(-1).square().sum(-1).mean().item())
-    near = close([4.0, 64.0, 512.0, 1.0, 1.0, 1.0], variances, within=0.05)
-    result = ClaimResult(near.expected, shown([f"{v:.3g}" for v in variances]), near.holds)
+    right = close([4.0, 64.0, 512.0, 1.0, 1.0, 1.0], variances, within=0.05)
+    result = ClaimResult(right.expected, shown([f"{v:.3g}" for v in variances]), right.holds)
     return result.if_also(slopes[0] < 0.2 < 0.8 < slopes[1])
 
 
@@ -138,6 +147,18 @@ def values_of_bahdanau() -> ClaimResult:
     return result.with_note(f"{len(alpha)} weights, no vector", differs=len(alpha) != len(expected))
 
 
+@claim("B12", attention_weights, attention)
+def importance_is_the_weight() -> ClaimResult:
+    """Add to one value, and compare the output's change with the weights of four queries."""
+    q, k, v = torch.randn(3, 1, 1, 4, 8)
+    more = F.pad(torch.ones(1, 1, 1, 8), (0, 0, 0, 3))  # 1 more in all features of the first value
+    importance = F.scaled_dot_product_attention(q, k, torch.eye(4)[None, None])[0, 0, :, 0]
+    moved = (attention(q, k, v + more) - attention(q, k, v))[0, 0]
+    result = close(expected=importance, got=moved.mean(-1), within=1e-5)
+    unequal = bool(importance.max() - importance.min() > 0.01)
+    return result.with_note("one importance for all queries", differs=unequal)
+
+
 @claim("B13", FullAttention, MultiHeadAttention)
 def shape_of_output() -> ClaimResult:
     """Compute the output shape of narrower values, and of a whole layer."""
@@ -149,15 +170,15 @@ def shape_of_output() -> ClaimResult:
 
 
 @claim("B15", MultiHeadAttention)
-def lengths_of_queries_and_keys() -> ClaimResult:
-    """Attend from three tokens to five and compare with PyTorch."""
+def shapes_of_queries_and_keys() -> ClaimResult:
+    """Check the shapes in self-attention; attend from three tokens to five as PyTorch does."""
     layer, (x, y) = MultiHeadAttention(4, 1, FullAttention()), torch.randn(1, 8, 4).split([3, 5], 1)
+    shapes = {tuple(part.shape[2:]) for part in (layer.w_q(x)[:, None], *layer.project(x))}
     q, (k, v) = layer.project(x).keys, layer.project(y)
     output = layer.kernel(q, k, v)
     right = torch.allclose(output, F.scaled_dot_product_attention(q, k, v), atol=1e-6)
-    lengths = [t.size(2) for t in (q, k, v, output)]
-    result = same(expected=[3, 5, 5, 3, "right"], got=[*lengths, "right" if right else "wrong"])
-    return result.with_note([3, 3, 3, 3], differs=lengths != [3, 3, 3, 3])
+    across = "across: 3 queries, 5 keys" if right else "across: wrong"
+    return same(expected=[(3, 4), "across: 3 queries, 5 keys"], got=[*shapes, across])
 
 
 @claim("B16", ScaledDot)
@@ -189,3 +210,36 @@ def all_pairs_interact() -> ClaimResult:
     change = gap(kernel(q, k, v), kernel(q, k[:, :, shuffled], v[:, :, shuffled]))
     pairs = int((slopes[:, 0].norm(dim=-1) > 0).sum())
     return same(expected=[64, 0.0], got=[pairs, round(change, 5)])
+
+
+@claim("B19", MultiHeadAttention, Residual)
+def own_word_is_not_favoured() -> ClaimResult:
+    """Measure the mean weight of a word on itself in new layers; the residual adds the word."""
+    x, own = torch.randn(100, 8, 64), []
+    for _ in range(4):
+        layer = MultiHeadAttention(64, 8, FullAttention())
+        with record_attention(layer) as maps:
+            layer(x, layer.project(x))
+        own.append(maps[""].diagonal(dim1=-2, dim2=-1).mean().item())
+    residual = Residual(StackConfig(d_model=64, dropout=0.0, norm="pre"))
+    kept = torch.equal(residual(x, torch.zeros_like), x)
+    result = near(expected=1 / 8, got=sum(own) / 4, within=0.01)
+    return result.if_also(kept).with_note("more than 1/2", differs=max(own) < 1 / 2)
+
+
+@claim("B20", ScaledDot, Additive)
+def reason_for_the_scale() -> ClaimResult:
+    """Count the scores; measure the slope of the softmax at d_k = 512, unscaled and scaled."""
+    kinds: tuple[ScoreKind, ...] = get_args(ScoreKind)
+    q, k = torch.randn(2, 1, 1, 50, 512)
+    flat, steep = (
+        1 - score(q, k).softmax(-1).square().sum(-1).mean() for score in (Dot(), ScaledDot())
+    )
+    additive = Additive(1, 3, 5)
+    s, h = torch.randn(1, 1, 1, 3), torch.randn(1, 1, 4, 5)
+    energy = torch.tanh(s[0, 0] @ additive.w_q[0] + h[0, 0] @ additive.w_k[0]) @ additive.v[0]
+    works = torch.allclose(additive(s, h)[0, 0, 0], energy, atol=1e-6)
+    got = f"{len(kinds)} scores, slope {flat:.2f} without √d_k, {steep:.2f} with"
+    holds = len(kinds) == 4 and works and bool(flat < 0.2 < 0.8 < steep)
+    result = ClaimResult("4 scores, slope below 0.2 without √d_k, above 0.8 with", got, holds)
+    return result.with_note("3 scores, no reason", differs=len(kinds) != 3)

@@ -1,10 +1,11 @@
 """Complexity (rows I1 to I6): Table 1 of the paper, counted by torch and traced by gradients."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from polyhead.cost.complexity import (
-    ConvolutionLayer,
     fit,
     layers_to_see,
     layers_until_reached,
@@ -15,6 +16,7 @@ from polyhead.cost.complexity import (
 )
 from polyhead.cost.counter import count_flops, saved_bytes
 from polyhead.layers.attention import FullAttention, Mask, attention
+from polyhead.layers.convolution import Convolution
 from polyhead.layers.local_attention import LocalAttention
 from polyhead.layers.recurrent import Recurrence
 from polyhead.notes.claims import ClaimResult, claim, close, same
@@ -51,11 +53,15 @@ def sequential_recurrence() -> ClaimResult:
     return same(expected=64.0, got=steps).if_also(work == recurrent_work(64, 8) == 4 * 64 * 8**2)
 
 
-@claim("I3", ConvolutionLayer, layers_until_reached, layers_to_see)
+@claim("I3", Convolution, layers_until_reached, layers_to_see)
 def layers_of_convolution() -> ClaimResult:
     """Count layers until position 27 depends on position 1, dilated and contiguous, k = 3."""
-    dilated = layers_until_reached(lambda layer: ConvolutionLayer(4, 3, 3**layer), 27, 4)
-    contiguous = layers_until_reached(lambda _: ConvolutionLayer(4, 3), 27, 4)
+
+    def reached(dilation: int) -> int:
+        made = partial(Convolution, 4, 4, 3, causal=True)
+        return layers_until_reached(lambda layer: made(dilation=dilation**layer), 27, 4)
+
+    dilated, contiguous = reached(3), reached(1)
     computed = [layers_to_see(27, 3, dilated=True), layers_to_see(27, 3, dilated=False)]
     result = same(expected=[3, 13], got=[dilated, contiguous]).if_also(computed == [3, 13])
     return result.with_note([3, 3], differs=contiguous != 3)

@@ -1,6 +1,7 @@
 """ELECTRA (rows M1 to M7 and M9): replacing tokens and detecting the replaced ones."""
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from polyhead.cost.counter import count_flops
@@ -50,9 +51,9 @@ def shared_embeddings() -> ClaimResult:
 
 @claim("M4", Electra.forward)
 def rows_with_gradient() -> ClaimResult:
-    """Count the rows with a gradient from each loss; the text has ten different words."""
+    """Count the rows with a gradient from each loss, and the matrices with one from detecting."""
     model = Electra(ElectraConfig(50, 10, stack=bert_stack(1, 64, 1))).eval()
-    ids, chosen = torch.arange(1, 11)[None], torch.arange(10)[None] < 2
+    ids, chosen = torch.arange(1, 11)[None], torch.arange(10)[None] < 2  # ten different words
     out, table = model(ids, ids.masked_fill(chosen, 49), chosen), model.discriminator.embed.tokens
     fill = F.cross_entropy(out.generated, ids[chosen])
     spot = F.binary_cross_entropy_with_logits(out.suspicion, out.replaced.float())
@@ -60,7 +61,13 @@ def rows_with_gradient() -> ClaimResult:
         int(torch.autograd.grad(loss, table.weight, retain_graph=True)[0].any(1).sum())
         for loss in (fill, spot)
     ]
-    return same(expected=[50, out.forged.unique().numel()], got=rows)
+    matrices = [m.weight for m in model.discriminator.modules() if isinstance(m, nn.Linear)]
+    alone = sum(bool(g.any()) for g in torch.autograd.grad(spot, matrices))
+    words = out.forged.unique().numel()
+    expected = f"50 rows, {words} of them by detecting, {len(matrices)} of {len(matrices)} matrices"
+    got = f"{rows[0]} rows, {rows[1]} of them by detecting, {alone} of {len(matrices)} matrices"
+    result = same(expected, got)
+    return result.with_note(f"0 of {len(matrices)} matrices", differs=alone == len(matrices))
 
 
 @claim("M5", narrowed, ElectraConfig, Electra.forward)

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from polyhead.layers.attention import FullAttention, Mask, MultiHeadAttention, attention_weights
 from polyhead.layers.attention_hooks import record_attention
-from polyhead.notes.claims import ClaimResult, claim, close, gap, refusal, same
+from polyhead.notes.claims import ClaimResult, claim, close, gap, refusal, same, shown
 from polyhead.notes.torch_reference import torch_attention
 
 
@@ -86,20 +86,22 @@ def four_steps() -> ClaimResult:
     return close(expected=expected, got=layer(x, layer.project(x)), within=1e-5)
 
 
-@claim("C7", attention_weights, FullAttention, MultiHeadAttention)
-def all_keys_hidden() -> ClaimResult:
-    """Compute weights with all keys hidden: ours, the note's, and a layer in half precision."""
-    q, k = torch.randn(1, 1, 1, 4), torch.randn(1, 1, 3, 4)
-    nothing = Mask(keys=torch.zeros(1, 3, dtype=torch.bool))
-    layer = MultiHeadAttention(4, 1, FullAttention()).half()
-    x = torch.randn(1, 3, 4).half()
-    taken = layer(x, layer.project(x), nothing)  # only W_o's bias is left of it
-    survives = taken.dtype == torch.float16 and torch.equal(taken, layer.w_o.bias.expand(1, 3, 4))
-    weights = attention_weights(q, k, nothing)[0, 0, 0]
-    noted = (q @ k.mT / 2).masked_fill(torch.ones(1, 3, dtype=torch.bool), -1e10).softmax(-1)[0, 0]
-    half = "half: runs" if survives else "half: broken"
-    result = same(expected=[0.0, 0.0, 0.0, "half: runs"], got=[*weights.tolist(), half])
-    return result.with_note(noted[0], differs=not torch.equal(noted[0], weights))
+@claim("C7", MultiHeadAttention, FullAttention, attention_weights)
+def listing_of_the_note() -> ClaimResult:
+    """Run the note's listing as printed and completed; compare with the layer, also in half."""
+    layer, x = MultiHeadAttention(12, 3, FullAttention()), torch.randn(2, 5, 12)
+    q, k, v = (part(x).view(2, -1, 3, 4).permute(0, 2, 1, 3)
+               for part in (layer.w_q, layer.w_k, layer.w_v))  # fmt: skip
+    printed = torch.softmax(q @ k.permute(0, 1, 3, 2) / 2, dim=-1) @ v  # the listing's last line
+    completed = layer.w_o(printed.permute(0, 2, 1, 3).reshape(2, -1, 12))
+    result = close(expected=completed, got=layer(x, layer.project(x)), within=1e-5)
+    nothing = Mask(keys=torch.zeros(2, 5, dtype=torch.bool))
+    half, x = layer.half(), x.half()
+    hidden = half(x, half.project(x), nothing)  # only W_o's bias is left
+    survives = torch.equal(hidden, half.w_o.bias.expand(2, 5, 12))
+    result = result.if_also(survives and not attention_weights(q, k, nothing).any())
+    noted = f"returns nothing, x: {shown(printed)}"
+    return result.with_note(noted, differs=printed.shape != completed.shape)
 
 
 @claim("C8", record_attention, attention_weights)

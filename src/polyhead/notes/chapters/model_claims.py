@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.embeddings import LearnedPositions, SinusoidalPositions, TokenEmbedding
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack

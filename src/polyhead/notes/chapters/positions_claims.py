@@ -143,14 +143,15 @@ def fixed_in_the_paper() -> ClaimResult:
 
 @claim("F12", TokenEmbedding, Transformer)
 def scaled_embedding() -> ClaimResult:
-    """Compute a Transformer's input for tokens 3, 1, 4 by hand; measure the dropout."""
+    """Compute a Transformer's input for tokens 3, 1, 4 by hand; measure dropout and variance."""
     stack = StackConfig(n_layers=1, d_model=2, n_heads=1, d_ff=2, dropout=0.5)
-    embed = Transformer(TransformerConfig(9, 9, stack=stack)).embed_source
+    embed = Transformer(TransformerConfig(4000, 4000, stack=stack)).embed_source
     words = embed.tokens.weight[[3, 1, 4]] * math.sqrt(2)
     places = torch.tensor([[math.sin(t), math.cos(t)] for t in range(3)])
     dropped = (embed(torch.ones(1, 2000, dtype=torch.int64)) == 0).float().mean()
     result = close(words + places, embed.eval()(torch.tensor([[3, 1, 4]]))[0], within=1e-6)
-    return result.if_also(0.45 < dropped.item() < 0.55)
+    as_large = 0.9 < 2 * embed.tokens.weight.var().item() < 1.1  # as PE, whose features reach 1
+    return result.if_also(0.45 < dropped.item() < 0.55 and as_large)
 
 
 @claim("F13", ViT)

@@ -1,4 +1,4 @@
-"""From recurrent networks to attention (rows A1 to A16): fading states, and attention to all."""
+"""From recurrent networks to attention (rows A1 to A19): fading states, and attention to all."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from polyhead.data.batches.translation import collate
 from polyhead.layers.attention import NO_MASK, FullAttention, MultiHeadAttention
 from polyhead.layers.attention_scores import ScoredAttention, make_score
 from polyhead.layers.kv_cache import Memory
-from polyhead.layers.recurrent import Encoding, LookBack, Recurrence, RNNCell
+from polyhead.layers.recurrent import Encoding, LookBack, Recurrence, RNNCell, gru_step, lstm_step
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 from polyhead.models.baselines.attention_ladder import (
     ByContent,
@@ -22,8 +22,13 @@ from polyhead.models.baselines.attention_ladder import (
     Ladder,
     LadderConfig,
 )
+from polyhead.models.baselines.bahdanau import Bahdanau, BahdanauConfig
+from polyhead.models.baselines.luong import Luong, LuongConfig
+from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.notes.claims import ClaimResult, claim, close, gap, same
+from polyhead.notes.numpy_recurrent import bahdanau, cho, luong, sutskever
+from polyhead.notes.numpy_reference import WORDS, same_logits, twin_gap
 from polyhead.viz.gradient_reach import gradient_by_word
 
 SMALL = LadderConfig(20, 20, cell="rnn", d_model=16, dropout=0.0, max_length=8)
@@ -214,10 +219,46 @@ def pairs_with_gradient() -> ClaimResult:
 
 
 @claim("A16", Ladder.context, ScoredAttention.weights)
-def whole_context() -> ClaimResult:
-    """Count the words that each of three steps attends to, without self-attention."""
-    source = torch.arange(3, 9)[None]  # a number for each of the six words
-    weights = weights_of(Ladder(SMALL).eval(), source, torch.tensor([[1, 5, 6]]))
-    result = same(expected=[6, 6, 6], got=(weights[0] > 0).sum(-1).tolist())
-    whole = bool((weights.sum(-1) - 1).abs().max() < 1e-6)
-    return result.with_note("fewer without self-attention", differs=whole)
+def selective_context() -> ClaimResult:
+    """Count the contexts of three steps, without and with attention, and self-attention layers."""
+    source, target = torch.arange(3, 9)[None], torch.tensor([[1, 5, 6]])  # six words, three steps
+    plain, selective = Ladder(replace(SMALL, context="none")).eval(), Ladder(SMALL).eval()
+    counts = [
+        len(model.vectors(source, target)[0][0].unique(dim=0)) for model in (plain, selective)
+    ]
+    layers = sum(isinstance(part, MultiHeadAttention) for part in selective.modules())
+    whole = bool((weights_of(selective, source, target).sum(-1) - 1).abs().max() < 1e-6)
+    result = same(expected=[1, 3, 0], got=[*counts, layers]).if_also(whole)
+    return result.with_note("[1, 1, 0]", differs=counts[1] > 1 and layers == 0)
+
+
+@claim("A17", Transformer, TransformerConfig)
+def parts_of_the_transformer() -> ClaimResult:
+    """Compare the base model's parameters, counted part by part, with the paper's sizes."""
+    d, d_ff, n_layers, words = 512, 2048, 6, 37_000
+    attention, feed = 4 * (d * d + d), 2 * d * d_ff + d_ff + d
+    expected = [2 * n_layers * attention, n_layers * attention, 2 * n_layers * feed, words * d]
+    with torch.device("meta"):  # nothing is stored
+        named = dict(Transformer(TransformerConfig()).named_parameters())
+    kinds = ("self_attention", "cross_attention", "feed_forward", "embed")
+    counts = [sum(p.numel() for name, p in named.items() if kind in name) for kind in kinds]
+    shares = [[f"{n / sum(side):.0%}" for n in side] for side in (expected, counts)]
+    result = same(*shares).if_also(counts == expected)
+    return result.with_note(["100%", "0%", "0%", "0%"], differs=max(counts) > counts[0])
+
+
+@claim("A18", Seq2Seq, lstm_step, gru_step)
+def sequence_to_sequence() -> ClaimResult:
+    """Compare Sutskever's LSTM and Cho's GRU with NumPy twins."""
+    config = Seq2SeqConfig(WORDS, WORDS, d_model=6)
+    lstm = Seq2Seq(replace(config, reverse_source=True))
+    cho_s = replace(config, cell="gru", n_layers=1, context="everywhere", bridge=True)
+    return same_logits(max(twin_gap(lstm, sutskever), twin_gap(Seq2Seq(cho_s), cho)))
+
+
+@claim("A19", Bahdanau, Luong)
+def recurrent_attention() -> ClaimResult:
+    """Compare Bahdanau's and Luong's translators with NumPy twins."""
+    before = Bahdanau(BahdanauConfig(WORDS, WORDS, d_model=6, d_encoder=8))
+    after = Luong(LuongConfig(WORDS, WORDS, d_model=6))
+    return same_logits(max(twin_gap(before, bahdanau), twin_gap(after, luong)))

@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from polyhead.data.batches.translation import collate
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.layers.transformer_stack import StackConfig

@@ -13,7 +13,7 @@ from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.step_through import beam_tree, checked_source, steps
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
-from polyhead.server import schemas
+from polyhead.server import schemas, token_schemas
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.model_registry import ServedModel
 from polyhead.server.request_parsing import is_image, read_image, read_json
@@ -78,14 +78,14 @@ def _text_view(
     served: ServedModel[TextPipeline], body: schemas.AttentionRequest, options: ViewOptions
 ) -> bytes:
     """Capture the attention and return it in the requested format. Runs in the model thread."""
-    model, text, target_ids = served.model, body.text, body.target_ids
+    model, text, target_ids, ended = served.model, body.text, body.target_ids, body.ended
     if body.target is not None and not isinstance(model, Translator):
         raise HTTPError(422, "only a translation model has a target", field="target")
     if target_ids is None and body.target is None and isinstance(model, Translator):
         text = model.sentence(text, body.sentence)
-        target_ids = _translate(model, text)
+        target_ids, ended = _translate(model, text)
     view = attention_view(
-        model, text, target=body.target, target_ids=target_ids, max_tokens=MAX_TOKENS
+        model, text, target=body.target, target_ids=target_ids, ended=ended, max_tokens=MAX_TOKENS
     )
     view = replace(view, model=served.name)  # not its path
     if body.format == "svg":
@@ -140,13 +140,13 @@ def _encoded(
     return text.encode("utf-8", "replace")
 
 
-def _translate(translator: Translator, text: str) -> list[int]:
-    """Return the model's own translation, up to the length that can be shown."""
+def _translate(translator: Translator, text: str) -> tuple[list[int], bool]:
+    """Return the model's own translation, up to the length that can be shown, and if it ended."""
     checked_source(translator, text)
     options = translator.defaults
-    limit = min(options.max_length, translator.max_output_length - 1, MAX_TOKENS - 1)
+    limit = min(options.max_length, translator.max_output_length, MAX_TOKENS)
     ((best, *_),) = translator.n_best([text], options=replace(options, max_length=limit))
-    return list(best.ids)
+    return list(best.ids), best.sentences[-1].ended
 
 
 def _file(content: bytes, format: str) -> Response:
@@ -162,14 +162,22 @@ async def trace_steps(context: AppContext, request: Request) -> Response:
     served: ServedModel[Translator | TextGenerator] = context.models.pick(
         body.model, Translator, TextGenerator
     )
-    model = served.model
+    model, sampling = served.model, body.sampling or schemas.Sampling()
+    changes = {
+        "max_length": min(model.defaults.max_length, MAX_TOKENS),
+        "n_best": 1,
+        "sample": body.sampling is not None,
+        **sampling.model_dump(exclude={"seed"}),
+    }
+    options = model.defaults.with_options(changes)
     work = partial(
-        steps, model, body.text, forced=body.prefix, top=body.top, max_tokens=body.max_tokens
-    )
+        steps, model, body.text, forced=body.prefix, top=body.top, max_tokens=body.max_tokens,
+        options=options, seed=sampling.seed,
+    )  # fmt: skip
     trace = await context.run(served.model, work, request)
     tokenizer = model.tokenizers.target if isinstance(model, Translator) else model.tokenizer
     return json_response(
-        schemas.StepsResponse(
+        token_schemas.StepsResponse(
             model=served.name,
             source=_source_tokens(model, body.text),
             steps=list(trace.steps),
@@ -227,7 +235,10 @@ async def trace_beam(context: AppContext, request: Request) -> Response:
 
 
 def _source_tokens(model: Translator | TextGenerator, text: str) -> schemas.TextTokens:
-    tokens = read_tokens(model.tokenizer, text, closed=isinstance(model, Translator))
+    if isinstance(model, Translator):
+        tokens = read_tokens(model.tokenizer, text)
+    else:
+        tokens = written_tokens(model.tokenizer, model.encode(text))
     return schemas.TextTokens(text=model.tokenizer.normalise(text), tokens=tokens)
 
 
@@ -239,7 +250,8 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/steps", "Decode step by step, with alternatives and forced tokens",
-        trace_steps, body=schemas.StepsRequest, response=schemas.StepsResponse, statuses=(404, 429),
+        trace_steps, body=schemas.StepsRequest, response=token_schemas.StepsResponse,
+        statuses=(404, 429),
     ),
     Endpoint(
         "POST", "/v1/beam", "Beam search as a tree", trace_beam,

@@ -1,7 +1,6 @@
-"""/v1/fill and /v1/classify: masked tokens, and classes of texts or images."""
+"""/v1/fill, /v1/detect and /v1/classify: masked and replaced tokens, classes of texts or images."""
 
 import asyncio
-import io
 from functools import partial
 
 import torch
@@ -10,12 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from torch import Tensor
 
-from polyhead.data.images.files import FORMATS, Unreadable, decode, pillow
+from polyhead.data.images.files import Unreadable, decode
 from polyhead.errors import DataError
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
 from polyhead.pipelines.text_classifier import TextClassifier
-from polyhead.server import schemas
+from polyhead.server import schemas, token_schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
 from polyhead.server.request_parsing import count_characters, is_image, read_image, read_json
 from polyhead.server.responses import HTTPError, invalid_input, json_response
@@ -39,7 +39,18 @@ async def fill(context: AppContext, request: Request) -> Response:
         )
     except DataError as error:
         raise invalid_input(error, field="text") from None
-    return json_response(schemas.FillResponse(model=served.name, **vars(filled)))
+    return json_response(token_schemas.FillResponse(model=served.name, **vars(filled)))
+
+
+async def detect(context: AppContext, request: Request) -> Response:
+    """Return for every word the probability that it was replaced."""
+    body = await read_json(request, schemas.DetectReplacedRequest)
+    served = context.models.pick(body.model, ReplacedTokenDetector)
+    try:
+        detected = await context.run(served.model, partial(served.model.detect, body.text), request)
+    except DataError as error:
+        raise invalid_input(error, field="text") from None
+    return json_response(token_schemas.DetectReplacedResponse(model=served.name, **vars(detected)))
 
 
 async def classify(context: AppContext, request: Request) -> Response:
@@ -108,23 +119,10 @@ def decode_image(classifier: ImageClassifier, content: bytes) -> Pixels:
     """Return an image in the size that the model reads; DataError if it cannot be decoded."""
     shape = classifier.shape()
     try:
-        _check_n_pixels(content)
-        pixels = decode(content, shape)
+        pixels = decode(content, shape, MAX_PIXELS)
     except Unreadable as error:
         raise DataError(f"the image: {error}", "unreadable_image") from None
     return torch.from_numpy(pixels)
-
-
-def _check_n_pixels(content: bytes) -> None:
-    """Read only the header, and reject images that are too large."""
-    image_module, _ = pillow()
-    try:
-        with image_module.open(io.BytesIO(content), formats=FORMATS) as image:
-            n_pixels = image.width * image.height
-    except Exception:  # `decode` describes the problem
-        return
-    if n_pixels > MAX_PIXELS:
-        raise Unreadable(f"{n_pixels:,} pixels, more than {MAX_PIXELS:,}")
 
 
 def _classification(
@@ -138,7 +136,12 @@ def _classification(
 ENDPOINTS = (
     Endpoint(
         "POST", "/v1/fill", "Predict the masked tokens of a text", fill,
-        body=schemas.FillRequest, response=schemas.FillResponse, statuses=(404, 429),
+        body=schemas.FillRequest, response=token_schemas.FillResponse, statuses=(404, 429),
+    ),
+    Endpoint(
+        "POST", "/v1/detect", "Probability of every word of being replaced, by ELECTRA", detect,
+        body=schemas.DetectReplacedRequest, response=token_schemas.DetectReplacedResponse,
+        statuses=(404, 429),
     ),
     Endpoint(
         "POST", "/v1/classify", "Classify texts, or an image", classify,

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -10,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from polyhead.errors import PolyheadError
-from polyhead.pipelines.text_generator import TextGenerator
-from polyhead.server import schemas
+from polyhead.pipelines.text_generator import GeneratedText, TextGenerator
+from polyhead.server import schemas, token_schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected
 from polyhead.server.request_parsing import read_json
 from polyhead.server.responses import HTTPError, invalid_input, json_response
@@ -19,6 +20,7 @@ from polyhead.server.settings import MAX_TOKENS
 from polyhead.server.worker import Stream
 
 EVENT_STREAM = "text/event-stream"
+NOT_STORED = {"Cache-Control": "no-store"}
 
 
 async def generate(context: AppContext, request: Request) -> Response:
@@ -36,40 +38,54 @@ async def generate(context: AppContext, request: Request) -> Response:
     }
     options = generator.defaults.with_options(changes)
     options = options.with_options({"max_length": min(options.max_length, MAX_TOKENS)})
-    start = partial(generator.stream, body.prompt, options=options, seed=body.seed, stop=body.stop)
+    start = partial(
+        generator.stream_tokens, body.prompt, options=options, seed=body.seed, stop=body.stop,
+        forced=body.prefix,
+    )  # fmt: skip
     stream, started = context.scheduler.stream(start), time.monotonic()
     if body.stream:
-        events = _events(stream, started)
-        headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(events, media_type=EVENT_STREAM, headers=headers)
-
-    async def whole_text() -> str:
-        return "".join([piece async for piece in _pieces(stream)])
-
-    try:
-        text = await context.scheduler.wait(whole_text(), disconnected(request))
-    finally:
-        stream.is_cancelled = True
-    seconds = round(time.monotonic() - started, 3)
+        return StreamingResponse(
+            _events(stream, started), media_type=EVENT_STREAM, headers=NOT_STORED
+        )
+    parts: list[GeneratedText] = await all_parts(context, request, stream)
     return json_response(
-        schemas.GenerateResponse(model=served.name, prompt=body.prompt, text=text, seconds=seconds)
+        token_schemas.GenerateResponse(
+            model=served.name,
+            prompt=body.prompt,
+            text="".join(part.text for part in parts),
+            tokens=[token for part in parts for token in part.tokens],
+            seconds=round(time.monotonic() - started, 3),
+        )
     )
 
 
-async def _pieces(stream: Stream) -> AsyncIterator[str]:
-    while (piece := await stream.pieces.get()) is not None:
-        if isinstance(piece, BaseException):
-            raise piece
-        yield piece
+async def all_parts(context: AppContext, request: Request, stream: Stream) -> list[Any]:
+    """Return the pieces of a stream when it has ended, unless the client disconnects."""
+
+    async def parts() -> list[Any]:
+        return [part async for part in parts_of(stream)]
+
+    try:
+        return list(await context.scheduler.wait(parts(), disconnected(request)))
+    finally:
+        stream.is_cancelled = True
+
+
+async def parts_of(stream: Stream) -> AsyncIterator[Any]:
+    """Yield the pieces of a stream; raise its error."""
+    while (part := await stream.pieces.get()) is not None:
+        if isinstance(part, BaseException):
+            raise part
+        yield part
 
 
 async def _events(stream: Stream, started: float) -> AsyncIterator[bytes]:
     """Yield events: text, text, …, done. The stream is cancelled when the client disconnects."""
     text = ""
     try:
-        async for piece in _pieces(stream):
-            text += piece
-            yield _event("text", {"text": piece})
+        async for part in parts_of(stream):
+            text += part.text
+            yield _event("text", {"text": part.text, "tokens": list(map(asdict, part.tokens))})
         seconds = round(time.monotonic() - started, 3)
         yield _event("done", {"text": text, "seconds": seconds})
     except (HTTPError, PolyheadError) as error:
@@ -87,7 +103,7 @@ def _event(name: str, content: dict[str, Any]) -> bytes:
 ENDPOINTS = (
     Endpoint(
         "POST", "/v1/generate", "Continue a prompt, as server-sent events or at once", generate,
-        body=schemas.GenerateRequest, response=schemas.GenerateResponse,
+        body=schemas.GenerateRequest, response=token_schemas.GenerateResponse,
         media_types=(EVENT_STREAM,), statuses=(404, 429),
     ),
 )  # fmt: skip

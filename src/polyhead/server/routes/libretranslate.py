@@ -16,9 +16,9 @@ from babel.core import get_global
 from starlette.requests import Request
 from starlette.responses import Response
 
-from polyhead.pipelines.describe import language_name
-from polyhead.pipelines.translator import Translator
-from polyhead.server import schemas
+from polyhead.data.languages import language_name
+from polyhead.pipelines.translation import TextTranslator
+from polyhead.server import libretranslate_schemas as schemas
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.model_registry import ServedModel
 from polyhead.server.request_parsing import count_characters, read_json_or_form
@@ -110,7 +110,7 @@ def _translators(
     """Return the first translation model of each source and target language."""
     models: dict[tuple[str, str], ServedModel[Any]] = {}
     for served in context.models.models:
-        if served.about.use == Translator.use:
+        if served.about.use == TextTranslator.use:
             source, target = served.about.source_language, served.about.target_language
             models.setdefault((source or UNNAMED[0], target or UNNAMED[1]), served)
     if required and not models:

@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead import __version__
-from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.run_settings import RunSettings
 from polyhead.server import schemas, settings
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.model_registry import ServedModel
@@ -26,10 +26,13 @@ PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 async def models(context: AppContext, _request: Request) -> Response:
     """Return all models and the limits."""
     entries = [_entry(served) for served in context.models.models]
-    return json_response(schemas.ModelsResponse(version=__version__, limits=LIMITS, models=entries))
+    data = [schemas.OpenAIModel(id=m.name, created=m.created) for m in context.models.models]
+    return json_response(
+        schemas.ModelsResponse(version=__version__, limits=LIMITS, models=entries, data=data)
+    )
 
 
-def _entry(served: ServedModel[Pipeline]) -> schemas.ModelEntry:
+def _entry(served: ServedModel[RunSettings]) -> schemas.ModelEntry:
     about = vars(served.about)
     image = about["image"] and dict(
         zip(schemas.ImageInput.model_fields, about["image"], strict=True)

@@ -1,29 +1,21 @@
 """/v1/translate: translations of texts, batched with those of other requests."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from polyhead.pipelines.segments import (
-    Segment,
-    SegmentBatch,
-    can_join_running_batch,
-    decode_segments,
-    join_segments,
-    split_text,
-)
-from polyhead.pipelines.translator import Translation, Translator
-from polyhead.server import schemas
-from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
+from polyhead.engines.ctranslate2_engine import unsupported
+from polyhead.pipelines.fast_pipelines import FastTranslator
+from polyhead.pipelines.segments import Segment, join_segments, split_text
+from polyhead.pipelines.translation import TextTranslator, Translation, word_probabilities
+from polyhead.server import translation_schemas as schemas
+from polyhead.server.context import AppContext, Endpoint, disconnected
 from polyhead.server.model_registry import ServedModel
 from polyhead.server.request_parsing import count_characters, read_json
-from polyhead.server.responses import json_response
+from polyhead.server.responses import HTTPError, json_response
 from polyhead.server.worker import BatchKey, IsCancelled, QueuedRequest
-from polyhead.viz.capture import alignment
 from polyhead.viz.tokens import written_tokens
 
 MAX_BATCH_TOKENS = 4096  # with padding, at a beam of up to 4
@@ -34,7 +26,10 @@ async def translate(context: AppContext, request: Request) -> Response:
     """Translate one text or several."""
     body = await read_json(request, schemas.TranslateRequest)
     texts = [body.text] if isinstance(body.text, str) else body.text
-    served = context.models.pick(body.model, Translator, source=body.source, target=body.target)
+    kind: Any = TextTranslator  # mypy expects a concrete class
+    served = context.models.pick(body.model, kind, source=body.source, target=body.target)
+    if body.alignment and not context.models.use_torch:
+        raise HTTPError(501, "alignments need torch; start the server with --engine torch or auto")
     changes = {
         "n_best": body.n_best,
         "beam": None if body.beam is None else max(body.beam, body.n_best),
@@ -43,10 +38,10 @@ async def translate(context: AppContext, request: Request) -> Response:
         "split_sentences": body.split_sentences,
     }
     segments, translations = await translate_texts(
-        context, request, served, texts, changes, body.prefix
+        context, request, served, texts, changes, body.prefix, token_scores=body.tokens
     )
     links: list[list[Any]] = [[()] * len(best) for best in translations]
-    if body.alignment and "cross" in served.about.attention:
+    if body.alignment:
         links = await _align(context, request, served, translations)
     entries = [
         schemas.TextTranslations(
@@ -68,10 +63,12 @@ async def translate(context: AppContext, request: Request) -> Response:
 async def translate_texts(
     context: AppContext,
     request: Request,
-    served: ServedModel[Translator],
+    served: ServedModel[TextTranslator],
     texts: Sequence[str],
     changes: dict[str, Any],
     prefix: str = "",
+    *,
+    token_scores: bool = False,
 ) -> tuple[list[list[Segment]], list[list[Translation]]]:
     """Return the segments of every text and its translations, best first."""
     n_characters = count_characters(list(texts))
@@ -80,8 +77,13 @@ async def translate_texts(
     segments = await context.prepare(
         lambda: [split_text(translator, text, options, prefix) for text in texts], n_characters
     )
+    threads = context.settings.threads
     requests = [
-        QueuedRequest(_batch_key(served.name, translator, segment), segment, len(segment.part.ids))
+        QueuedRequest(
+            _batch_key(served.name, translator, segment, threads, token_scores),
+            segment,
+            len(segment.part.ids),
+        )
         for text in segments
         for segment in text
     ]
@@ -97,35 +99,48 @@ async def translate_texts(
     return segments, translations
 
 
-def _batch_key(name: str, translator: Translator, segment: Segment) -> BatchKey:
-    """Return the key of segments that may be decoded together; wide beams get fewer slots."""
-    options = segment.options
+def _batch_key(
+    name: str, translator: Any, segment: Segment, threads: int, token_scores: bool
+) -> BatchKey:
+    """Return the key of segments that may be decoded together; wide beams get fewer slots.
+
+    threads: those of the engine; 0 for all of its own.
+    """
+    options, engine = segment.options, translator.engine
+    max_slots = max(1, 4 * MAX_RUNNING // max(4, options.beam))
     max_tokens = 4 * MAX_BATCH_TOKENS // max(4, options.beam)
+    is_able = engine is not None and options.max_length <= engine.n_positions
+    if not isinstance(translator, FastTranslator) and (not is_able or unsupported(options)):
+        from polyhead.server.torch_batches import translation_key
 
-    def run(batch: list[Segment], is_cancelled: IsCancelled) -> list[Any]:
-        return list(decode_segments(translator, batch, is_cancelled))
+        return translation_key(name, translator, options, max_slots, max_tokens)
 
-    key = BatchKey((name, "translate", options), run, max_tokens=max_tokens)
-    if can_join_running_batch(translator, options):
-        max_slots = max(1, 4 * MAX_RUNNING // max(4, options.beam))
-        key = replace(key, max_slots=max_slots, start=partial(SegmentBatch, translator, options))
-    return key
+    def run(batch: list[Segment], _is_cancelled: IsCancelled) -> list[Any]:
+        prefixes = [list(each.prefix) for each in batch]
+        parts = [each.part for each in batch]
+        return list(
+            translator.decode_parts(parts, options, prefixes=prefixes, token_scores=token_scores)
+        )
+
+    return BatchKey(
+        (name, "engine", options, token_scores), run, max_slots, max_tokens,
+        n_parallel=min(threads or engine.n_workers, engine.n_workers),
+    )  # fmt: skip
 
 
 async def _align(
     context: AppContext,
     request: Request,
-    served: ServedModel[Translator],
+    served: ServedModel[TextTranslator],
     translations: Sequence[Sequence[Translation]],
 ) -> list[list[Any]]:
     """Return the word links of every translation; one queued request per text."""
-    translator = served.model
+    if "cross" not in served.about.attention:
+        return [[()] * len(best) for best in translations]
+    from polyhead.server.torch_batches import alignment_key
 
-    def run(texts: list[Any], is_cancelled: IsCancelled) -> list[Any]:
-        (best,) = texts
-        return [run_cancellable(translator, partial(alignment, translator, best), is_cancelled)]
-
-    key = BatchKey((served.name, "alignment"), run, max_slots=1)
+    translator: Any = served.model
+    key = alignment_key(served.name, translator)
     requests = [QueuedRequest(key, best) for best in translations]
     return await context.scheduler.submit(requests, disconnected(request))
 
@@ -137,20 +152,34 @@ def _hypothesis(
     links: Sequence[Any],
     segments: Sequence[Segment],
 ) -> schemas.TranslationHypothesis:
-    is_single = len(segments) == 1
-    ids, limit = list(translation.ids), segments[0].options.max_length if is_single else 0
-    tokens = written_tokens(translator.tokenizers.target, ids) if is_single and body.tokens else []
+    target, ids, is_single = translator.tokenizers.target, list(translation.ids), len(segments) == 1
+    tokens = written_tokens(target, ids) if is_single and body.tokens else []
     word_links = [
         schemas.WordLink(source=source, target=target, weight=weight)
         for source, target, weight in links
     ]
     return schemas.TranslationHypothesis(
         text=translation.text,
-        sentences=[sentence.text for sentence in translation.sentences],
+        sentences=[
+            schemas.SentenceTranslation(
+                text=sentence.text,
+                confidence=sentence.confidence,
+                ids=list(sentence.ids),
+                ended=sentence.ended,
+                words=[
+                    schemas.WordProbabilities(text=text, probabilities=each)
+                    for text, each in word_probabilities(target, sentence)
+                ]
+                if body.tokens
+                else None,
+            )
+            for sentence in translation.sentences
+        ],
         score=translation.score,
         log_p=translation.log_p,
+        confidence=translation.confidence,
         ids=ids,
-        ended=len(ids) < limit if is_single else None,  # EOS fitted in too
+        ended=translation.sentences[0].ended if is_single else None,
         tokens=tokens if body.tokens else None,
         alignment=word_links if body.alignment else None,
     )

@@ -1,12 +1,13 @@
 // Panel of an image classifier: its classes, and attention maps and rollout over the patches.
 
-import { element, shares } from "../viewer/elements.js";
+import { bytesOf, element, shares } from "../viewer/elements.js";
 import { mountPicture } from "../viewer/picture.js";
 import { latestOnly } from "./panel_parts.js";
 import { saveButtons } from "./save_buttons.js";
 import { send, json } from "./http.js";
 
 const LARGE = 768; // minimum size of a saved PNG in pixels
+const KEY = "polyhead-image"; // in the session storage
 const GAP = 8; // pixels between two heads
 
 export function imagePanel(root, page) {
@@ -17,18 +18,21 @@ export function imagePanel(root, page) {
   const take = (file) => {
     if (!file) return;
     kept.file = file;
+    label.textContent = page.say("drop_another");
     guard(file, async (signal) => {
       const most = page.limits.max_image;
       if (file.size > most) throw new Error(page.say("too_large", { n: Math.floor(most / 2 ** 20) }));
       const view = await json(way("json"), file, signal);
       if (signal.aborted) return;
+      store(page.model.name, file);
       answer.replaceChildren(element("h2", {}, page.say("classes")), shares(view.labels));
       const made = (...words) => async () => (await send(way(...words), file)).blob();
       const tools = (state) => saveButtons(page, { PNG: toLargePNG, SVG: made("svg", choice(state)), HTML: made("html") });
-      mountPicture(below, view, { top: () => null, tools, signal });
+      mountPicture(below, view, { top: null, tools, signal });
     });
   };
   const input = element("input", { type: "file", id: "file", accept: "image/*", change: () => take(input.files[0]) });
+  const label = element("strong", {}, page.say("drop"));
   const zone = element("label", {
     class: "drop", for: "file",
     dragover: (event) => {
@@ -41,12 +45,28 @@ export function imagePanel(root, page) {
       zone.classList.remove("over");
       take(event.dataTransfer.files[0]);
     },
-  }, input, element("strong", {}, page.say("drop")), element("small", {}, page.say("drop_hint")));
+  }, input, label, element("small", {}, page.say("drop_hint")));
   root.append(element("section", { class: "card twins" }, zone, element("div", { class: "box out" }, answer)), below);
   const paste = (event) => take([...event.clipboardData.files][0]);
   window.addEventListener("paste", paste);
-  take(kept.file);
+  take(kept.file ?? stored(page.model.name));
   return { update() {}, end: () => window.removeEventListener("paste", paste) };
+}
+
+// Keeps the image for a reload of the page; one that is too large for the session storage is not kept.
+async function store(model, file) {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const content = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  try {
+    sessionStorage.setItem(KEY, JSON.stringify({ model, type: file.type, content }));
+  } catch {
+    sessionStorage.removeItem(KEY);
+  }
+}
+
+function stored(name) {
+  const { model, type, content } = JSON.parse(sessionStorage.getItem(KEY)) ?? {};
+  return model === name ? new Blob([bytesOf(content)], { type }) : null;
 }
 
 // Returns the view as options of /v1/attention.

@@ -9,6 +9,7 @@ import { attentionButtons } from "./save_buttons.js";
 
 const PAUSE = 250; // milliseconds without input before a request is sent
 const LONG = 600; // characters above which maps are loaded one by one
+const TOKEN_CHARACTERS = 3; // of a token, about
 const THUMBNAIL = 128; // rows and columns of a long text's thumbnails
 
 // Text box. `typed` is called after a pause, or at once on Ctrl+Enter.
@@ -104,8 +105,8 @@ export function piece({ text }) {
   return shown({ text: text.replace(/^▁/, "") });
 }
 
-export function emptyNote(page) {
-  return element("p", { class: "card empty" }, page.say("empty"));
+export function emptyNote(page, message = "empty") {
+  return element("p", { class: "card empty" }, page.say(message));
 }
 
 // Candidate with its probability as a bar.
@@ -120,13 +121,13 @@ export function explorer(page, place) {
   return function show(request, back = false) {
     const started = guard(JSON.stringify(request), async (signal) => {
       again = null;
-      const long = request.text.length > LONG;
+      const long = request.text.length + TOKEN_CHARACTERS * (request.target_ids?.length ?? 0) > LONG;
       const result = await attention({ ...request, ...(long && { maps: [] }) }, signal);
       if (signal.aborted) return;
       const load = (maps, state) =>
         result.load(maps.map(({ kind, layer }) => ({ kind, layer })), long && state.view === "model" ? THUMBNAIL : undefined);
       again = mount(place, result.view, {
-        top: () => null, load, failed: (error, retry) => errorMessage(page, error, retry), signal, tools: (state) => attentionButtons(page, request, state),
+        top: null, load, failed: (error, retry) => errorMessage(page, error, retry), signal, tools: (state) => attentionButtons(page, request, state),
       });
     });
     if (!started && back) again?.();

@@ -14,7 +14,16 @@ export function attentionButtons(page, request, state) {
   return saveButtons(page, {
     PNG: async () => toPNG(await picture()),
     SVG: picture,
-    HTML: async () => (await send("/v1/attention", { ...request, format: "html" })).blob(),
+    HTML: async (tell) => {
+      const whole = { ...request, format: "html" };
+      const { kind, layer } = state;
+      const response = await send("/v1/attention", whole).catch((error) => {
+        if (error.code !== "too_many_weights") throw error;
+        tell(page.say("saved_one", { kind: page.say(kind), layer }));
+        return send("/v1/attention", { ...whole, kind, layer });
+      });
+      return response.blob();
+    },
   });
 }
 
@@ -31,18 +40,19 @@ function headsOn(off) {
   return count(document.querySelectorAll(".head .square").length).filter((head) => !off.includes(head));
 }
 
-// `makers`: by file type, a function that returns a promise of the file.
+// `makers`: by file type, a function that returns a promise of the file; it may `tell` something about it.
 export function saveButtons(page, makers) {
   const status = element("span", { role: "status" });
   const one = (kind) =>
     button({
       class: "plain", id: `save-${kind.toLowerCase()}`, "aria-label": page.say("saved_as", { n: kind }),
       click: async () => {
-        status.textContent = "";
+        const tell = (text) => (status.textContent = text);
+        tell("");
         try {
-          download(await makers[kind](), `attention.${kind.toLowerCase()}`);
+          download(await makers[kind](tell), `attention.${kind.toLowerCase()}`);
         } catch (error) {
-          status.textContent = errorText(page, error);
+          tell(errorText(page, error));
         }
       },
     }, kind);

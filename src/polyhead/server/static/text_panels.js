@@ -1,4 +1,4 @@
-// Panels of models that read a text: mask filling and classification.
+// Panels of models that read a text: masked tokens, replaced words and classification.
 
 import { button, element, shares } from "../viewer/elements.js";
 import { keepFocus } from "../viewer/loop.js";
@@ -49,16 +49,37 @@ export function classifyPanel(root, page) {
 }
 
 export function fillPanel(root, page) {
+  return maskPanel(root, page, "blank_here", () => [element("p", { class: "hint" }, page.say("blank_here"))]);
+}
+
+// ELECTRA: its discriminator reads a complete text, its generator predicts the masked tokens of another.
+export function detectPanel(root, page) {
+  return maskPanel(root, page, "detect_here", async (text, signal) => {
+    const { words } = await json("/v1/detect", { model: page.model.name, text }, signal);
+    return [element("h2", {}, page.say("replaced")), element("p", { class: "suspects" }, ...words.map(suspect)),
+      element("p", { class: "hint" }, page.say("replaced_hint"))];
+  });
+}
+
+// A word, red in proportion to its probability; those above one half are also underlined and have a number.
+function suspect({ text, probability }) {
+  const share = `${Math.round(100 * probability)}%`;
+  const mark = probability >= 0.5 ? element("small", {}, share) : null;
+  return element("span", { class: mark ? "suspect found" : "suspect", title: share, style: { "--share": share } }, element("bdi", {}, text), mark);
+}
+
+// Text box with a button for [MASK]; `complete` answers a text without one.
+function maskPanel(root, page, hint, complete) {
   const insert = (text) => () => {
     text.box.setRangeText(MASK, text.box.selectionStart, text.box.selectionEnd, "end");
     page.change({ q: text.box.value });
     text.box.focus();
   };
   return textPanel(root, page, {
-    hint: "blank_here",
+    hint,
     extra: (text) => button({ class: "plain", id: "gap", click: insert(text) }, page.say("add_blank")),
     answered: async (text, signal) => {
-      if (!text.includes(MASK)) return [element("p", { class: "hint" }, page.say("blank_here"))];
+      if (!text.includes(MASK)) return complete(text, signal);
       const { blanks, together } = await json("/v1/fill", { model: page.model.name, text, top: 5 }, signal);
       const lists = blanks.map((candidates, i) => gap(page, text, candidates, i));
       const whole = blanks.length > 1 && together.length

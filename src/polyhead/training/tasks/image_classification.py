@@ -56,9 +56,8 @@ class ImageClassificationTask:
 
 
 def tokens_per_image(config: ViTConfig) -> int:
-    """Return the number of tokens of one image: patches and the class token."""
-    rows, columns = config.grid
-    return rows * columns + int(config.pooling == "class")
+    """Return the number of tokens of one image: patches and class tokens."""
+    return config.n_tokens
 
 
 def validate(images: ImageSet, batch_size: int, model: Any) -> dict[str, float]:

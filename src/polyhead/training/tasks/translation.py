@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyhead.checkpoint.atomic_dir import os_errors_as_polyhead_errors, write_text
+from polyhead.atomic_file import os_errors_as_polyhead_errors, write_text
+from polyhead.checkpoint.languages import run_languages
 from polyhead.data.batches.translation import Pair, TranslationBatch, TranslationBatches
 from polyhead.data.bilingual_dictionary import FILE, learn_dictionary, write_dictionary
 from polyhead.data.parallel import Pairs, ParallelCorpus, load_parallel
 from polyhead.decoding.batch import decode_all
-from polyhead.decoding.config import DecodeConfig
+from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import sample
 from polyhead.errors import DataError
 from polyhead.metrics.bleu import quick_bleu
@@ -26,6 +27,7 @@ from polyhead.training.losses import Objective, TranslationLoss
 from polyhead.training.reward import ExpectedReward
 from polyhead.training.run_dir import SAMPLES, RunDir, fingerprint
 from polyhead.training.run_log import RunLog
+from polyhead.training.small_data import adapt, check_enough, warn_if_few
 from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
 
 
@@ -34,6 +36,7 @@ class TranslationTask:
 
     def read_data(self, config: RunConfig) -> tuple[ParallelCorpus, dict[str, str]]:
         corpus = load_parallel(config.data, config.train.seed)
+        check_enough(len(corpus.train))
         return corpus, {
             "training source": fingerprint(corpus.train.sources),
             "training target": fingerprint(corpus.train.targets),
@@ -45,6 +48,8 @@ class TranslationTask:
         self, config: RunConfig, run_dir: RunDir, corpus: ParallelCorpus, log: RunLog
     ) -> TaskSetup:
         train, valid = corpus.train, corpus.valid
+        warn_if_few(config, len(train), log)
+        config = adapt(config, train, log)
         tokenizers = load_or_train_tokenizers(
             run_dir.tokenizer, train.sources, train.targets, config.text, log
         )
@@ -55,8 +60,7 @@ class TranslationTask:
             log.stage("learning a dictionary for unknown words")
             sources = [tokenizers.source.normalise(line) for line in train.sources]
             targets = [tokenizers.target.normalise(line) for line in train.targets]
-            with os_errors_as_polyhead_errors(path):
-                write_dictionary(learn_dictionary(sources, targets), path)
+            write_dictionary(learn_dictionary(sources, targets), path)
         log.stage("encoding the text")
         max_length, max_tokens = config.data.max_length, config.train.max_tokens
         pairs = encode_pairs(tokenizers, train, max_length, "training", log)
@@ -77,7 +81,28 @@ class TranslationTask:
             ).validate,
             f"{len(pairs.ids):,} training pairs, {len(valid):,} for validation; vocabulary "
             f"{len(tokenizers.target):,}",
+            {"languages": name_languages(config, corpus, run_dir, log)},
         )
+
+
+def name_languages(
+    config: RunConfig, corpus: ParallelCorpus, run_dir: RunDir, log: RunLog
+) -> list[str]:
+    """Return the languages as configured, as the run has them, or as the data says."""
+    before = run_languages(run_dir.checkpoints)
+    given = config.data.source_language, config.data.target_language
+    languages = [g or b or c for g, b, c in zip(given, before, corpus.languages, strict=True)]
+    if all(languages):
+        log.notice(f"languages: {' to '.join(languages)}")
+    else:
+        unknown = " and ".join(
+            side for side, name in zip(("source", "target"), languages, strict=True) if not name
+        )
+        log.notice(
+            f"{unknown} language unknown; name both with --languages ko-en, or later with: "
+            f"polyhead languages {run_dir.path} ko-en"
+        )
+    return languages
 
 
 def objective_of(config: RunConfig) -> Objective:

@@ -12,8 +12,8 @@ import { say } from "./words.js";
 
 const FIGURES = { heat: heatmap, lines, model: overview };
 
-// Show a view (`readView`) inside `root`. `top` builds the part above the controls, and `tools(state)`
-// buttons below the figure. `load(maps)` returns a promise of missing weights; `failed(error, again)`
+// Show a view (`readView`) inside `root`. `top` builds the part above the controls, null inside another page,
+// and `tools(state)` buttons below the figure. `load(maps)` returns a promise of missing weights; `failed(error, again)`
 // builds the message if it is rejected.
 export function mount(root, view, { top = header, load, failed, tools, signal } = {}) {
   if (!view.maps.length) {
@@ -29,9 +29,9 @@ export function mount(root, view, { top = header, load, failed, tools, signal } 
     const figure = element("div");
     const name = say(state, state.view === "model" ? "model_view" : state.view);
     root.replaceChildren(
-      top(view, state, change) ?? "",
+      top?.(view, state, change) ?? "",
       element(
-        "main", {}, controls(view, state, change),
+        top ? "main" : "div", {}, controls(view, state, change),
         element("section", { class: "figure", "aria-label": name }, figure, tools ? tools(state) : null),
       ),
       notes(view, state),

@@ -1,5 +1,6 @@
 // Builders of elements. Texts are inserted as text nodes; there is no way to pass markup.
 
+import { paint } from "./colours.js";
 import { say } from "./words.js";
 
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
@@ -63,6 +64,13 @@ export function readout(hint) {
   };
   tell(hint);
   return { node, tell, clear: () => tell(hint) };
+}
+
+// The colours of weights from `least` to `most`.
+export function legend(least, most) {
+  const bar = element("canvas", { class: "bar", "aria-hidden": "true" });
+  paint(bar, [0], Array.from({ length: 128 }, (_, i) => i), (_, i) => i / 127);
+  return element("div", { class: "legend" }, least, bar, most);
 }
 
 // The names of both axes.

@@ -1,6 +1,6 @@
 // The heat-map of one matrix: cells on a canvas, labels as text, the pointed row and column highlighted.
 
-import { axes, element, follow, readout, widest } from "./elements.js";
+import { axes, element, follow, legend, readout, widest } from "./elements.js";
 import { headColour, paint } from "./colours.js";
 import { bucketsOf, chosenMap, hidden, levels, matrix, number, shown, visible } from "./weights.js";
 import { say } from "./words.js";
@@ -32,7 +32,8 @@ export function heatmap(place, view, state) {
     if (i === null) told.clear();
     else describe(told, state, map, rows[i], columns[j], weights[rows[i] * map.columns.length + columns[j]]);
   });
-  place.append(element("div", { class: "above" }, told.node, legend(state)), parts.node);
+  place.append(element("div", { class: "above" }, told.node, legend(state.log ? "0.0001" : "0", "1")), parts.node,
+    strongest(state, map, rows, columns, weights));
 }
 
 // Return the size of a cell and of the labels. On a small screen wide maps scroll sideways.
@@ -128,9 +129,24 @@ function describe(told, state, map, row, column, weight) {
   told.tell(pair, number(weight), rest.join(" · "));
 }
 
-function legend(state) {
-  const bar = element("canvas", { class: "bar", "aria-hidden": "true" });
-  const steps = Array.from({ length: 128 }, (_, i) => i);
-  paint(bar, [0], steps, (_, i) => i / 127);
-  return element("div", { class: "legend" }, state.log ? "0.0001" : "0", bar, "1");
+let tableIsOpen = false;
+
+// The largest weights of each row, for screen readers, which keep the arrow keys to themselves; filled when it is opened.
+function strongest(state, map, rows, columns, weights) {
+  const body = element("tbody");
+  const fill = () => {
+    body.replaceChildren(...rows.map((row) => {
+      const weight = (column) => weights[row * map.columns.length + column];
+      const largest = [...columns].sort((a, b) => weight(b) - weight(a)).slice(0, 3).filter((column) => weight(column) > 0);
+      const cells = largest.map((column) => element("td", {}, element("bdi", {}, shown(map.columns[column])), ` ${number(weight(column))}`));
+      return element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, shown(map.rows[row]))), ...cells);
+    }));
+  };
+  const node = element("details", {
+    class: "strongest", open: tableIsOpen, toggle: () => {
+      tableIsOpen = node.open;
+      if (node.open && !body.firstChild) fill();
+    },
+  }, element("summary", { id: "strongest" }, say(state, "strongest")), element("table", {}, body));
+  return node;
 }

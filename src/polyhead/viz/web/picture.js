@@ -1,7 +1,7 @@
 // The page of an image: the image with attention maps over it; one state, redrawn when it changes.
 
 import { paint } from "./colours.js";
-import { bytesOf, choice, count, element, follow, footer, languages, readout, shares, thumbnails, toggle } from "./elements.js";
+import { bytesOf, choice, count, element, follow, footer, languages, legend, readout, shares, thumbnails, toggle } from "./elements.js";
 import { address, defaultLanguage, picker, run } from "./loop.js";
 import { LANGUAGES, say } from "./words.js";
 
@@ -102,13 +102,14 @@ function oneMap(place, view, state) {
   });
   const figure = (name, node) => element("figure", {}, element("figcaption", {}, name), node);
   place.append(
-    element("div", { class: "above" }, told.node),
+    element("div", { class: "above" }, told.node, legend("0", Math.max(...weights).toPrecision(2))),
     element("div", { class: "pictures" }, figure(nameOf(view, state), frame(width, canvas, spot)), figure(say(state, "seen"), frame(width, seen))),
   );
 }
 
 function allMaps(place, view, state, change) {
-  place.append(...thumbnails(state, count(view.n_layers), view.n_heads, {
+  const most = say(state, "largest");
+  place.append(element("div", { class: "above" }, legend("0", most)), ...thumbnails(state, count(view.n_layers), view.n_heads, {
     draw(canvas, layer, head) {
       canvas.style.aspectRatio = "auto"; // that of the image
       paintMap(canvas, view, view.layers[layer - 1][head - 1], state.alone);
@@ -159,8 +160,8 @@ export function mountPicture(root, view, { top = header, tools, signal } = {}) {
     document.documentElement.lang = state.lang;
     const figure = element("div");
     root.replaceChildren(
-      top(view, state, change) ?? "",
-      element("main", {}, controls(view, state, change), element("section", { class: "figure" }, figure, tools ? tools(state) : null)),
+      top?.(view, state, change) ?? "",
+      element(top ? "main" : "div", {}, controls(view, state, change), element("section", { class: "figure" }, figure, tools ? tools(state) : null)),
       notes(view, state),
     );
     (state.view === "one" ? oneMap : allMaps)(figure, view, state, change);

@@ -3,7 +3,7 @@
 export const LANGUAGES = ["en", "ko"];
 
 export const WORDS = {
-  language: ["Language", "언어"],
+  language: ["Page language", "화면 언어"],
   model: ["Model", "모델"],
   source: ["Source", "원문"],
   target: ["Target", "번역문"],
@@ -27,9 +27,10 @@ export const WORDS = {
   special: ["Show special tokens", "특수 토큰 보이기"],
   log: ["Logarithmic colours", "로그 색 눈금"],
   query: ["query token", "쿼리 토큰"],
-  written: ["written token", "출력 토큰"],
+  written: ["output token (query)", "출력 토큰(쿼리)"],
   key: ["key token", "키 토큰"],
   heat_label: ["Attention weights; move with the arrow keys", "어텐션 가중치, 방향키로 이동"],
+  strongest: ["Table: the three largest weights of each query", "표: 쿼리마다 가장 큰 가중치 세 개"],
   heat_hint: ["Point at a cell, or focus the map and use the arrow keys.", "칸을 가리키거나, 히트맵을 선택한 뒤 방향키를 쓰세요."],
   lines_hint: ["Point at a word to see only its lines; click to keep them.", "단어를 가리키면 그 단어의 선만 보입니다. 누르면 고정됩니다."],
   model_hint: [
@@ -78,6 +79,7 @@ export const WORDS = {
   seen: ["Input image", "입력 이미지"],
   patch_hint: ["Point at a patch, or focus the map and use the arrow keys.", "패치를 가리키거나, 맵을 선택한 뒤 방향키를 쓰세요."],
   patch: ["row {row}, column {column}", "{row}행 {column}열"],
+  largest: ["largest weight of each map", "각 맵의 가장 큰 가중치"],
   share: ["{n} of the largest weight", "가장 큰 가중치의 {n}"],
   map_label: ["Attention over the image; move with the arrow keys", "이미지 위의 어텐션, 방향키로 이동"],
   open_head: ["Layer {layer}, head {head}: open", "레이어 {layer}, 헤드 {head}: 열기"],

@@ -1,20 +1,19 @@
-"""Options of all decoding strategies, and the hypotheses that they return."""
+"""Options of all decoding strategies, and their outputs; without torch, for every engine."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-
+from polyhead.bounds import Factor, Few, Length
 from polyhead.errors import ConfigError
-from polyhead.special_tokens import PAD
 
-NEVER = float("-inf")
-MIN_TEMPERATURE = 1e-30  # logits divided by less are not finite
 N_SEEDS = 2**63
+NOT_FINITE = (
+    "the model's outputs are not finite numbers; its weights or its configuration are unusable. "
+    "Train it again with a lower learning rate, or use another checkpoint."
+)
+MIN_TEMPERATURE = 1e-30  # logits divided by less are not finite
 
 
 @dataclass(frozen=True)
@@ -27,30 +26,33 @@ class DecodeConfig:
         search of models with cross-attention only; 0.2 is usual.
     replace_unknown: replace unknown words with the dictionary's word for the most-attended source
         word, or a copy of it (PosUnk); for vocabularies of words.
-    max_length, max_ratio: an output has at most min(max_length, max_ratio · source length + 10)
-        tokens.
+    max_length, max_ratio, max_extra: an output has at most min(max_length, max_ratio · source
+        length + max_extra) tokens.
     sample: draw tokens at random instead of searching.
     temperature, top_k, top_p: of sampling; top_k = 0 and top_p = 1 keep all tokens.
     n_best: the number of outputs for each source.
     split_sentences: translate a text sentence by sentence; False for models of whole paragraphs.
     """
 
-    beam: int = 4
+    beam: Few = 4
     length_penalty: float = 0.6
     coverage: float = 0.0
     replace_unknown: bool = False
-    max_length: int = 256
-    max_ratio: float = 2.0
+    max_length: Length = 256
+    max_ratio: Factor = 2.0
+    max_extra: Length = 10
     sample: bool = False
     temperature: float = 1.0
-    top_k: int = 0
+    top_k: Length = 0
     top_p: float = 1.0
-    n_best: int = 1
+    n_best: Few = 1
     split_sentences: bool = True
 
     def __post_init__(self) -> None:
         if self.beam < 1:
             raise ValueError(f"beam = {self.beam}: expected at least 1 (1 is greedy search)")
+        if self.max_extra < 0:
+            raise ValueError(f"max_extra = {self.max_extra}: expected 0 or more")
         if self.coverage < 0:
             raise ValueError(f"coverage = {self.coverage}: expected 0 (off) or more")
         if not MIN_TEMPERATURE <= self.temperature < math.inf:
@@ -65,7 +67,7 @@ class DecodeConfig:
 
     def limit(self, source_length: int) -> int:
         """Return the maximal number of tokens of an output."""
-        return max(1, min(self.max_length, int(self.max_ratio * source_length) + 10))
+        return max(1, min(self.max_length, int(self.max_ratio * source_length) + self.max_extra))
 
     def with_options(self, changes: Mapping[str, bool | int | float | None]) -> "DecodeConfig":
         """Return the options with some changed; None changes nothing. A beam grows to `n_best`."""
@@ -80,25 +82,21 @@ class DecodeConfig:
             raise ConfigError(str(error), "out_of_range") from None
 
 
-def make_generator(seed: int) -> torch.Generator:
-    """Return a generator of random numbers with this seed."""
+@dataclass(frozen=True)
+class Output:
+    """One hypothesis: its ids without EOS, its score, and the log-probability of its tokens.
+
+    `token_log_p` has one value per id, and that of EOS if the hypothesis ended with it.
+    """
+
+    ids: list[int]
+    score: float
+    log_p: float
+    token_log_p: list[float]
+    text: str | None = None  # where it differs from the decoded ids: unknown words replaced
+
+
+def check_seed(seed: int) -> None:
+    """Raise ConfigError if a seed is not one of torch's."""
     if not 0 <= seed < N_SEEDS:
         raise ConfigError(f"seed = {seed}: expected 0 or more, and less than 2^63", "out_of_range")
-    return torch.Generator().manual_seed(seed)
-
-
-@dataclass(frozen=True)
-class Hypotheses:
-    """The outputs of every sentence, best `scores` first; `tokens` are padded and have no BOS."""
-
-    tokens: Int[Tensor, "batch beam length"]
-    scores: Float[Tensor, "batch beam"]
-    log_p: Float[Tensor, "batch beam"]
-
-
-def force_tokens(logits: Float[Tensor, "batch beam vocab"], tokens: Int[Tensor, "batch"]) -> None:
-    """Make all tokens but the given one impossible, in sentences that have one (else PAD)."""
-    forced = tokens != PAD
-    kept = logits[forced].take_along_dim(tokens[forced, None, None], dim=-1)
-    only = logits.new_full(logits[forced].shape, NEVER)
-    logits[forced] = only.scatter(-1, tokens[forced, None, None].expand_as(kept), kept)

@@ -1,0 +1,299 @@
+"""CTranslate2 as an engine of translators and language models.
+
+Translators have the options and outputs of decoding with torch. CTranslate2 searches by
+log P(y | x); our length penalty ranks its n-best list:
+
+    score(y | x) = log P(y | x) / ((5 + |y|) / 6)^α        (Wu et al. 2016, eq. 14)
+
+Greedy search of language models gives the texts of decoding with torch. Sampling draws from the
+same distribution, but with other random numbers: equal seeds give equal texts with one engine, not
+with both.
+
+The tokens of a converted model are the ids, written as numbers.
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from polyhead.decoding.options import NOT_FINITE, DecodeConfig, Output, check_seed
+from polyhead.engines.ctranslate2_model import convert
+from polyhead.engines.model_cache import converted_model
+from polyhead.errors import CheckpointError, ConfigError, MissingError, install_command
+from polyhead.special_tokens import BOS, EOS, PAD
+
+PACKAGE = "ctranslate2"
+OLDEST = (4, 8, 1)  # earlier ones have a heap overflow on damaged files
+NEVER_WRITTEN = [[str(PAD)], [str(BOS)]]
+BLOCK = 1024  # sentences between two reports of progress
+FEW_ROWS, MAX_ROWS = 16, 32  # sentences in one batch of a worker; beam search has few
+MAX_SEED = 2**32
+
+
+class Hypothesis(NamedTuple):
+    """The ids of an output, with EOS if it has ended, and their log-probabilities, if known."""
+
+    tokens: list[int]
+    log_p: float
+    token_log_p: list[float]
+
+
+def missing() -> str | None:
+    """Return why the engine cannot be used here, or None if it can."""
+    try:
+        installed = version(PACKAGE)
+    except PackageNotFoundError:
+        return f"{PACKAGE} is not installed; install it with: {install_command('fast')}"
+    if tuple(map(int, installed.split(".")[:3])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        return f"{PACKAGE} {installed} is too old; expected {oldest} or newer"
+    return None
+
+
+def device_obstacle(device: str) -> str | None:
+    """Return why torch should compute on a device, or None if the engine can."""
+    if device not in ("auto", "cpu"):
+        return f"it computes on a CPU, not on {device}"
+    is_free = device == "auto" and missing() is None
+    if is_free and import_module(PACKAGE).get_cuda_device_count():
+        return "torch can use the GPU"
+    return None
+
+
+def unsupported(options: DecodeConfig) -> str | None:
+    """Return the option that this engine lacks, or None if it has all."""
+    lacking = {
+        "it has no coverage penalty": options.coverage > 0,
+        "it does not replace unknown words": options.replace_unknown,
+        "its random numbers are not those of --seed": options.sample,
+    }
+    return next((reason for reason, wanted in lacking.items() if wanted), None)
+
+
+def cannot_sample(options: DecodeConfig) -> str | None:
+    """Return the option that this engine lacks, or None if it has all."""
+    if options.sample and options.top_p < 1 and options.temperature != 1:
+        return "it applies top-p before the temperature"
+    return None
+
+
+def convert_once(directory: Path, compute_type: str) -> Path:
+    """Return the directory of the converted model, which is made if there is none."""
+    problem = missing()
+    if problem is not None:
+        raise MissingError(problem, "missing_package")
+    return converted_model(
+        directory,
+        f"{PACKAGE}-{version(PACKAGE)}-{compute_type}",
+        lambda draft: convert(directory, draft, compute_type, masks_specials=False),
+    )
+
+
+def open_model(kind: str, folder: Path, compute_type: str, n_workers: int) -> Any:
+    """Load a converted model as a `Translator` or `Generator` of CTranslate2."""
+    try:
+        return getattr(import_module(PACKAGE), kind)(
+            str(folder), device="cpu", compute_type=compute_type, inter_threads=n_workers,
+            intra_threads=1,
+        )  # fmt: skip
+    except ValueError as error:  # a type that this processor lacks
+        raise ConfigError(f"compute type {compute_type!r}: {error}", "invalid_option") from None
+
+
+class CTranslate2Engine:
+    """A converted translator, ready to decode.
+
+    Batches are shared among `n_workers` workers of one thread each.
+    """
+
+    def __init__(
+        self, directory: Path, compute_type: str = "auto", n_workers: int | None = None
+    ) -> None:
+        """Convert the model of a directory, unless that was done before, and load it."""
+        self.compute_type = "float32" if compute_type == "auto" else compute_type
+        folder = convert_once(directory, self.compute_type)
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        self.n_positions: int = settings["max_positions"]
+        # Its search ends when `patience` times the beam have ended, ours when none can be better.
+        # With 2, outputs were equal in all cases tried; int8 rounds anyway: 1 is faster.
+        self.patience = 2 if self.compute_type == "float32" else 1
+        self.n_workers = n_workers or os.cpu_count() or 1
+        self.translator = open_model("Translator", folder, self.compute_type, self.n_workers)
+
+    def decode_all(
+        self,
+        sources: Sequence[list[int]],
+        options: DecodeConfig,
+        *,
+        prefixes: Sequence[list[int]] | None = None,
+        token_scores: bool = True,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> list[list[Output]]:
+        """Return the `n_best` best outputs for every source, in the order of the sources.
+
+        token_scores: also return the log-probability of every token, which takes another pass;
+            else each has the mean of its output.
+        """
+        outputs: list[list[Output]] = []
+        starts = prefixes if prefixes is not None and any(prefixes) else None
+        for at in range(0, len(sources), BLOCK):
+            rows = list(sources[at : at + BLOCK])
+            pools = self._search_all(rows, options, starts and starts[at : at + BLOCK])
+            if starts is None:  # else they are ranked by scores that lack the prefix
+                pools = [rank(pool, options) for pool in pools]
+            if token_scores or starts is not None:
+                pools = [rank(pool, options) for pool in self._scored(rows, pools)]
+            outputs += [[as_output(hypothesis, options) for hypothesis in pool] for pool in pools]
+            progress(len(rows))
+        return outputs
+
+    def _search_all(
+        self,
+        sources: Sequence[list[int]],
+        options: DecodeConfig,
+        prefixes: Sequence[list[int]] | None,
+    ) -> list[list[Hypothesis]]:
+        """Search with one limit for all; outputs that reach their own limit are searched again."""
+        limits = [options.limit(len(source)) for source in sources]
+        longest = max(*limits, *map(len, sources))
+        if longest > self.n_positions:
+            raise ConfigError(
+                f"{longest} tokens: the converted model has {self.n_positions} positions. Lower "
+                "max_length, or use the engine torch.",
+                "too_long",
+            )
+        results = self._search(sources, options, max(limits), prefixes)
+        for i, limit in enumerate(limits):
+            if limit < max(limits) and any(len(h.tokens) >= limit for h in results[i]):
+                start = None if prefixes is None else [prefixes[i]]
+                (results[i],) = self._search([sources[i]], options, limit, start)
+        return results
+
+    def _search(
+        self,
+        sources: Sequence[list[int]],
+        options: DecodeConfig,
+        limit: int,
+        prefixes: Sequence[list[int]] | None,
+    ) -> list[list[Hypothesis]]:
+        n_hypotheses = options.beam * (1 if options.beam == 1 else self.patience)
+        results = self.translator.translate_batch(
+            [names(source[:-1]) for source in sources],  # it adds EOS itself
+            target_prefix=None if prefixes is None else [names(prefix) for prefix in prefixes],
+            suppress_sequences=NEVER_WRITTEN,
+            max_batch_size=self._n_rows(len(sources), options.beam),
+            beam_size=options.beam,
+            num_hypotheses=n_hypotheses,
+            patience=n_hypotheses / options.beam,
+            length_penalty=0,
+            max_input_length=0,
+            max_decoding_length=limit,
+            min_decoding_length=0,
+            return_scores=True,
+            return_end_token=True,
+        )
+        if not all(math.isfinite(score) for result in results for score in result.scores):
+            raise CheckpointError(NOT_FINITE, "not_finite")
+        return [
+            [
+                Hypothesis([int(token) for token in tokens], score, [])
+                for tokens, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            for result in results
+        ]
+
+    def _n_rows(self, n_sentences: int, beam: int = 1) -> int:
+        """Return the size of batches: work for all workers, twice if there is enough of it."""
+        share = -(-n_sentences // self.n_workers)
+        most = MAX_ROWS if beam == 1 else FEW_ROWS
+        return min(most, share if share <= FEW_ROWS else max(FEW_ROWS, share // 2))
+
+    def _scored(
+        self, sources: Sequence[list[int]], pools: Sequence[list[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses with the log-probabilities of their tokens."""
+        texts = [names(source[:-1]) for source in sources]
+        sides = [(text, h) for text, pool in zip(texts, pools, strict=True) for h in pool]
+        results = self.translator.score_batch(
+            [text for text, _ in sides],
+            [names([id for id in h.tokens if id != EOS]) for _, h in sides],
+            max_batch_size=self._n_rows(len(sides)),
+            max_input_length=0,
+        )
+        scores = iter(results)
+
+        def scored(hypothesis: Hypothesis) -> Hypothesis:
+            log_p = next(scores).log_probs[: len(hypothesis.tokens)]  # without an end not reached
+            return Hypothesis(hypothesis.tokens, math.fsum(log_p), log_p)
+
+        return [[scored(hypothesis) for hypothesis in pool] for pool in pools]
+
+
+def names(ids: Sequence[int]) -> list[str]:
+    """Return ids as tokens of a converted model."""
+    return [str(id) for id in ids]
+
+
+def rank(pool: Sequence[Hypothesis], options: DecodeConfig) -> list[Hypothesis]:
+    """Return the `n_best` best hypotheses by our length penalty."""
+    return sorted(pool, key=lambda h: -penalized(h, options))[: options.n_best]
+
+
+def penalized(hypothesis: Hypothesis, options: DecodeConfig) -> float:
+    """Return the score of a hypothesis; greedy search has no length penalty."""
+    alpha = options.length_penalty if options.beam > 1 else 0.0
+    return hypothesis.log_p / float(((5 + len(hypothesis.tokens)) / 6) ** alpha)
+
+
+def as_output(hypothesis: Hypothesis, options: DecodeConfig) -> Output:
+    """Return a hypothesis as decoding with torch does, without EOS."""
+    ids = [id for id in hypothesis.tokens if id != EOS]
+    score = penalized(hypothesis, options)
+    n_tokens = len(hypothesis.tokens)
+    means = [hypothesis.log_p / n_tokens] * n_tokens if n_tokens else []
+    return Output(ids, score, hypothesis.log_p, hypothesis.token_log_p or means)
+
+
+class CTranslate2Generator:
+    """A converted language model, ready to generate."""
+
+    def __init__(self, directory: Path, compute_type: str = "auto") -> None:
+        """Convert the model of a directory, unless that was done before."""
+        self.compute_type = "float32" if compute_type == "auto" else compute_type
+        self._folder = convert_once(directory, self.compute_type)
+
+    def generate(
+        self, prompt: Sequence[int], options: DecodeConfig, seed: int, context: int
+    ) -> Iterator[int]:
+        """Yield `options.max_length` ids that follow the prompt, of which `context` are read.
+
+        A full window is continued with its newer half, as in `polyhead.decoding.generate`.
+        """
+        check_seed(seed)
+        import_module(PACKAGE).set_random_seed(seed % MAX_SEED)  # read by the thread of a new model
+        generator = open_model("Generator", self._folder, self.compute_type, 1)
+        top_k = options.top_k if options.sample else 1
+        window, n_generated = list(prompt[-context:]), 0
+        while n_generated < options.max_length:
+            room = min(context - len(window) + 1, options.max_length - n_generated)
+            for step in generator.generate_tokens(
+                names(window),
+                max_length=room,
+                sampling_topk=top_k,
+                sampling_topp=options.top_p if options.sample else 1,
+                sampling_temperature=options.temperature if options.sample else 1,
+                suppress_sequences=NEVER_WRITTEN,
+                end_token=str(PAD),  # never written, so that EOS is a token like any other
+                return_log_prob=True,
+            ):
+                if not math.isfinite(step.log_prob):
+                    raise CheckpointError(NOT_FINITE, "not_finite")
+                window.append(step.token_id)
+                n_generated += 1
+                yield step.token_id
+            window = window[-max(1, context // 2) :]

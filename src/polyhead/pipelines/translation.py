@@ -1,0 +1,324 @@
+"""Translation of texts, sentence by sentence; how the sentences are decoded is left to an engine.
+
+    text → sentences → parts that fit the model → ids → decode_parts → texts → joined again
+
+This module does not import torch, so that a process with another engine does without it.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
+from typing import ClassVar, NamedTuple
+
+from polyhead.checkpoint.model_files import saved_languages
+from polyhead.data.languages import configured_languages
+from polyhead.decoding.options import DecodeConfig, Output
+from polyhead.engines.ctranslate2_engine import CTranslate2Engine
+from polyhead.errors import ConfigError, check_list
+from polyhead.pipelines.run_settings import RunSettings
+from polyhead.pipelines.sentences import split_sentences as split_into_sentences
+from polyhead.tokenizers.base import Tokenizer
+from polyhead.tokenizers.normalize import words_of
+from polyhead.tokenizers.storage import TokenizerPair
+
+
+def confidence(log_p: Sequence[float]) -> float:
+    """Return the geometric mean of probabilities given by their logarithms; 1 if there are none."""
+    return math.exp(math.fsum(log_p) / len(log_p)) if log_p else 1.0
+
+
+class TranslatedSentence(NamedTuple):
+    """A sentence as the model read it, and its translation.
+
+    `token_log_p` has the log-probability of each id, and that of EOS if the model ended with it.
+    """
+
+    source: str
+    text: str
+    ids: tuple[int, ...]
+    token_log_p: tuple[float, ...]
+
+    @property
+    def confidence(self) -> float:
+        """The geometric mean of the token probabilities."""
+        return confidence(self.token_log_p)
+
+    @property
+    def ended(self) -> bool:
+        """True if the model wrote EOS; False if the output was cut off at its maximal length."""
+        return len(self.token_log_p) > len(self.ids)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One hypothesis for one text.
+
+    `score` ranks it; `log_p` is the sum over its tokens, `confidence` their geometric mean.
+    """
+
+    text: str
+    score: float
+    log_p: float
+    ids: tuple[int, ...]
+    sentences: tuple[TranslatedSentence, ...] = ()
+
+    @property
+    def confidence(self) -> float:
+        """The geometric mean of the probabilities of all tokens."""
+        return confidence([p for sentence in self.sentences for p in sentence.token_log_p])
+
+
+class SourcePart(NamedTuple):
+    """A sentence, or a part of one, that fits the model; `ids` end with EOS.
+
+    space: the white space after it.
+    is_cut: it is a part of a sentence that is longer than the model reads.
+    """
+
+    text: str
+    ids: list[int]
+    space: str = ""
+    is_cut: bool = False
+
+
+class TextTranslator(RunSettings):
+    """Translation of texts with a model that translates sentences.
+
+    engine: decodes instead of torch, except with options that it lacks.
+    """
+
+    engine: CTranslate2Engine | None
+    use: ClassVar[str] = "translate"
+
+    @property
+    @abstractmethod
+    def tokenizers(self) -> TokenizerPair:
+        """The tokenizers of the source and of the target."""
+
+    @property
+    @abstractmethod
+    def max_length(self) -> int:
+        """The number of tokens that the model reads at once."""
+
+    @property
+    @abstractmethod
+    def max_output_length(self) -> int:
+        """The number of tokens that the model can write."""
+
+    @abstractmethod
+    def decode_parts(
+        self,
+        parts: Sequence[SourcePart],
+        options: DecodeConfig,
+        *,
+        prefixes: Sequence[list[int]],
+        seed: int = 0,
+        token_scores: bool = True,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> list[list[Output]]:
+        """Return the `options.n_best` best outputs of every part, each starting with its prefix.
+
+        token_scores: False if `Output.token_log_p` is not needed and may be empty.
+        """
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the text that the model reads."""
+        return self.tokenizers.source
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """The codes of the source and target languages, such as "ko"; None if unknown."""
+        saved = saved_languages(self._about)
+        source, target = saved if any(saved) else configured_languages(self.data)
+        return source or None, target or None
+
+    def translate(
+        self, lines: Sequence[str], *, options: DecodeConfig | None = None, seed: int = 0
+    ) -> list[str]:
+        """Return the best translation of every text.
+
+        lines: texts in the source language; an empty one gives an empty translation. A text is
+            split into sentences, which are translated one by one and joined with its own white
+            space, unless `options.split_sentences` is false.
+        options: how to decode; `defaults` unless given.
+        seed: of the random numbers if `options.sample` is set.
+
+        Example: `translator.translate(["안녕하세요."])`
+        """
+        check_list(lines, "translate", "lines")
+        options = self.defaults if options is None else options
+        parts = self.split_lines(lines, split_sentences=options.split_sentences)
+        best = self.translate_parts(parts, options=options, seed=seed, token_scores=False)
+        return [translations[0].text for translations in best]
+
+    def n_best(
+        self,
+        lines: Sequence[str],
+        *,
+        options: DecodeConfig | None = None,
+        seed: int = 0,
+        prefixes: Sequence[str] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> list[list[Translation]]:
+        """Return the `options.n_best` best translations of every line, best first.
+
+        Sentences are translated one by one, those too long for the model in parts, and joined.
+
+        prefixes: how the translation of each line must begin.
+        progress: called with the number of parts of each finished batch.
+        """
+        options = self.defaults if options is None else options
+        return self.translate_parts(
+            self.split_lines(lines, split_sentences=options.split_sentences),
+            options=options,
+            seed=seed,
+            prefixes=prefixes,
+            progress=progress,
+        )
+
+    def translate_parts(
+        self,
+        lines: Sequence[Sequence[SourcePart]],
+        *,
+        options: DecodeConfig | None = None,
+        seed: int = 0,
+        prefixes: Sequence[str] | None = None,
+        token_scores: bool = True,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> list[list[Translation]]:
+        """Return the best translations of lines that `split_lines` has tokenized; see `n_best`.
+
+        token_scores: False if the probabilities of tokens, and confidences, are not needed.
+        """
+        options = self.defaults if options is None else options
+        parts = [part for line in lines for part in line]
+        starts: list[list[int]] = [[] for _ in parts]
+        at = 0
+        for line, prefix in zip(lines, prefixes or (), strict=bool(prefixes)):
+            if line and prefix:
+                starts[at] = self.tokenizers.target.encode(prefix)[:-1]
+            at += len(line)
+        outputs = self.decode_parts(
+            parts,
+            options,
+            prefixes=starts,
+            seed=seed,
+            token_scores=token_scores,
+            progress=progress,
+        )
+        waiting = iter(outputs)
+        return [self.join(line, [next(waiting) for _ in line]) for line in lines]
+
+    def split_lines(
+        self, lines: Sequence[str], *, split_sentences: bool = True
+    ) -> list[list[SourcePart]]:
+        """Tokenize texts sentence by sentence, in parts that fit the model; none if empty."""
+        split = split_into_sentences if split_sentences else partial(str.splitlines, keepends=True)
+        sentences = [
+            [(stripped, s[len(s.rstrip()) :]) for s in texts if (stripped := s.strip())]
+            for texts in map(split, lines)
+        ]
+        flat = [text for texts in sentences for text, _ in texts]
+        ids = iter(self.tokenizer.encode_batch(flat) if flat else [])
+        return [
+            [part for text, space in texts for part in self._fit(text, next(ids), space)]
+            for texts in sentences
+        ]
+
+    def sentence(self, text: str, number: int = 1) -> str:
+        """Return one of the sentences that a text is translated in, counted from 1."""
+        if not self.defaults.split_sentences:
+            return text
+        sentences = [s.strip() for s in split_into_sentences(text) if s.strip()] or [text]
+        if not 1 <= number <= len(sentences):
+            raise ConfigError(
+                f"sentence {number}: the text has {len(sentences)}, counted from 1", "out_of_range"
+            )
+        return sentences[number - 1]
+
+    def _fit(self, text: str, ids: list[int], space: str) -> list[SourcePart]:
+        """Return a sentence as one part, or in several if it is too long."""
+        if len(ids) <= self.max_length:
+            return [SourcePart(text, ids, space)]
+        pieces = [piece for s in split_into_sentences(text) for piece in self._halve(s.strip())]
+        packed = self._pack(pieces)
+        spaces = [*(" " for _ in packed[1:]), space]
+        return [
+            SourcePart(piece, self.tokenizer.encode(piece), after, is_cut=True)
+            for piece, after in zip(packed, spaces, strict=True)
+        ]
+
+    def _length(self, text: str) -> int:
+        return len(self.tokenizer.encode(text))
+
+    def _halve(self, text: str) -> list[str]:
+        """Cut at the space nearest to the middle until it fits; without spaces, in the middle."""
+        if not text.strip():
+            return []
+        if len(text) < 2 or self._length(text) <= self.max_length:
+            return [text]
+        middle = len(text) // 2
+        spaces = [i for i, c in enumerate(text) if c.isspace()]
+        cut = min(spaces, key=lambda i: abs(i - middle)) if spaces else middle
+        if not 0 < cut < len(text):
+            cut = middle
+        return self._halve(text[:cut].strip()) + self._halve(text[cut:].strip())
+
+    def _pack(self, pieces: Sequence[str]) -> list[str]:
+        """Join neighbouring pieces as long as they fit together."""
+        packed: list[str] = []
+        for piece in pieces:
+            if packed and self._length(f"{packed[-1]} {piece}") <= self.max_length:
+                packed[-1] = f"{packed[-1]} {piece}"
+            else:
+                packed.append(piece)
+        return packed
+
+    def join(
+        self, parts: Sequence[SourcePart], outputs: Sequence[list[Output]]
+    ) -> list[Translation]:
+        """Join the outputs of a text's parts: its n-th best is the n-th best of each."""
+        decode = self.tokenizers.target.decode
+        joined = []
+        for n in range(max(1, min(map(len, outputs), default=1))):
+            chosen = [best[min(n, len(best) - 1)] for best in outputs]
+            texts = [decode(o.ids) if o.text is None else o.text for o in chosen]
+            spaces = [part.space or " " for part in parts[:-1]]
+            joined.append(
+                Translation(
+                    "".join(
+                        text + space for text, space in zip_longest(texts, spaces, fillvalue="")
+                    ),
+                    sum((output.score for output in chosen), start=0.0),
+                    sum((output.log_p for output in chosen), start=0.0),
+                    tuple(i for output in chosen for i in output.ids),
+                    tuple(
+                        TranslatedSentence(
+                            part.text, text, tuple(output.ids), tuple(output.token_log_p)
+                        )
+                        for part, text, output in zip(parts, texts, chosen, strict=True)
+                    ),
+                )
+            )
+        return joined
+
+
+def word_probabilities(
+    tokenizer: Tokenizer, sentence: TranslatedSentence
+) -> list[tuple[str, list[float]]]:
+    """Return the words of a translation with the probabilities of their tokens.
+
+    The words together are the translation, with its spaces; none if unknown words were replaced.
+    """
+    pieces = tokenizer.pieces_of_ids(sentence.ids)
+    if "".join(piece.text for piece in pieces) != sentence.text:
+        return []
+    words: dict[int, tuple[str, list[float]]] = {}
+    for word, piece, log_p in zip(words_of(pieces), pieces, sentence.token_log_p, strict=False):
+        text, probabilities = words.get(word, ("", []))
+        words[word] = (text + piece.text, [*probabilities, math.exp(log_p)])
+    return list(words.values())

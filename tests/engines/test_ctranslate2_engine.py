@@ -1,0 +1,223 @@
+"""The fast engine has the options and the outputs of decoding with torch."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from expected_errors import raises
+from saved_models import build_model, save_model
+from tiny_gpt import train_gpt
+
+import polyhead
+from polyhead.checkpoint.model_files import resolve
+from polyhead.decoding.options import DecodeConfig
+from polyhead.engines import ctranslate2_engine
+from polyhead.engines.ctranslate2_engine import CTranslate2Engine
+from polyhead.errors import ConfigError, MissingError
+from polyhead.pipelines.fast_pipelines import FastGenerator, FastTranslator, fast_obstacle
+from polyhead.pipelines.text_generator import TextGenerator
+from polyhead.pipelines.translator import Translator
+from polyhead.special_tokens import EOS
+
+pytest.importorskip("ctranslate2")
+LINES = ["민준 씨는 내일 부산에 가요. 회의는 3시에 시작해요.", "", "회의는 3시에 시작해요.", "🙂",
+         "<s> </s>", "내일 부산에 가요?"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def both(tiny_run):
+    return Translator.from_dir(tiny_run, device="cpu"), FastTranslator(tiny_run, n_workers=2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"beam": 1},
+        {"beam": 4, "length_penalty": 0.0},
+        {"beam": 4, "n_best": 4},
+        {"beam": 3, "length_penalty": 1.0, "max_length": 7},  # every output is cut off
+        {"beam": 2, "max_ratio": 0.3, "max_extra": 2, "max_length": 30},  # each at its own limit
+        {"beam": 2, "split_sentences": False, "max_length": 20},
+    ],
+)
+def test_translations_and_their_scores_are_those_of_torch(both, changes):
+    slow, fast = both
+    options = replace(DecodeConfig(max_length=12), **changes)
+    expected, found = (one.n_best(LINES, options=options) for one in (slow, fast))
+    for theirs, ours in zip(expected, found, strict=True):
+        assert [t.text for t in ours] == [t.text for t in theirs]
+        for a, b in zip(ours, theirs, strict=True):
+            assert (a.ids, a.score) == (b.ids, pytest.approx(b.score, abs=1e-4))
+            assert a.log_p == pytest.approx(b.log_p, abs=1e-4)
+            for one, other in zip(a.sentences, b.sentences, strict=True):
+                assert one.token_log_p == pytest.approx(other.token_log_p, abs=1e-4)
+                assert one.ended == other.ended
+    assert fast.translate(LINES, options=options) == slow.translate(LINES, options=options)
+
+
+def test_a_prefix_begins_the_translation_and_counts_in_its_score(both):
+    slow, fast = both
+    options = DecodeConfig(beam=3, n_best=2, max_length=12)
+    prefixes = ["Minjun", "", "The", "", "", ""]
+    expected, found = (
+        one.n_best(LINES, options=options, prefixes=prefixes) for one in (slow, fast)
+    )
+    assert found[0][0].text.startswith("Minjun")
+    for theirs, ours in zip(expected, found, strict=True):
+        assert [t.ids for t in ours] == [t.ids for t in theirs]
+        assert [t.score for t in ours] == pytest.approx([t.score for t in theirs], abs=1e-4)
+
+
+def test_both_report_progress_languages_and_limits(both):
+    slow, fast = both
+    n_parts = []
+    fast.n_best(LINES, options=DecodeConfig(beam=1, max_length=4), progress=n_parts.append)
+    assert sum(n_parts) == sum(map(len, fast.split_lines(LINES)))
+    assert (fast.languages, fast.max_length) == (slow.languages, slow.max_length)
+    assert fast.defaults == slow.defaults
+    assert fast.translate([]) == []
+
+
+@pytest.mark.parametrize(
+    "changes", [{"coverage": 0.2}, {"replace_unknown": True}, {"sample": True}]
+)
+def test_options_that_it_lacks_need_torch(both, tiny_run, changes):
+    options = replace(DecodeConfig(beam=2, max_length=5), **changes)
+    with raises(ConfigError, "unsupported_engine"):
+        both[1].translate(LINES, options=options)
+    loaded = polyhead.load(tiny_run, engine="ctranslate2", device="cpu")
+    assert loaded.translate(LINES, options=options) == both[0].translate(LINES, options=options)
+
+
+def test_load_uses_the_engine_where_it_can(tiny_run, tmp_path, monkeypatch):
+    loaded = polyhead.load(tiny_run, device="cpu")
+    assert isinstance(loaded.engine, CTranslate2Engine)
+    assert polyhead.load(tiny_run, engine="torch").engine is None
+    with raises(ConfigError, "unknown_engine"):
+        polyhead.load(tiny_run, engine="onnx")
+    lsh = save_model(build_model(LINES, {}, attention="lsh"), tmp_path / "lsh")
+    assert polyhead.load(lsh).engine is None
+    with raises(ConfigError, "unsupported_engine"):
+        polyhead.load(lsh, engine="ctranslate2")
+    with raises(ConfigError, "unsupported_engine"):
+        FastTranslator(lsh)
+    monkeypatch.setattr(ctranslate2_engine, "version", lambda _: "4.8.0")
+    assert "too old" in fast_obstacle(tiny_run)
+    with raises(MissingError, "missing_package"):
+        CTranslate2Engine(resolve(tiny_run))
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_translation_may_be_empty(tmp_path, beam):
+    saved = build_model(LINES, {}, tie="none")
+    with torch.no_grad():  # EOS is the likeliest token everywhere
+        norm = saved.model.decoder.blocks[-1].feed_residual.norm
+        norm.weight.zero_()
+        norm.bias.fill_(1.0)
+        saved.model.to_logits.weight.zero_()
+        saved.model.to_logits.weight[EOS] = 1.0
+    path = save_model(saved, tmp_path / "model")
+    options = DecodeConfig(beam=beam, max_length=5)
+    assert Translator.from_dir(path, device="cpu").translate(["민준"], options=options) == [""]
+    assert FastTranslator(path).translate(["민준"], options=options) == [""]
+
+
+def test_gpus_are_left_to_torch(monkeypatch):
+    assert ctranslate2_engine.device_obstacle("cpu") is None
+    assert ctranslate2_engine.device_obstacle("auto") is None
+    assert "cuda" in ctranslate2_engine.device_obstacle("cuda")
+    monkeypatch.setattr(sys.modules["ctranslate2"], "get_cuda_device_count", lambda: 1)
+    assert "GPU" in ctranslate2_engine.device_obstacle("auto")
+
+
+def test_int8_is_smaller_and_close(both, tiny_run):
+    fast = FastTranslator(tiny_run, compute_type="int8")
+    options = DecodeConfig(beam=1, max_length=6)
+    (exact,), (rounded,) = (one.n_best(LINES[2:3], options=options)[0] for one in (both[0], fast))
+    assert rounded.log_p == pytest.approx(exact.log_p, abs=0.5)
+    assert rounded.log_p != exact.log_p
+    places = {place.name.split("-")[-1]: place for place in resolve(tiny_run).glob(".engines/*/")}
+    sizes = {name: (place / "model.bin").stat().st_size for name, place in places.items()}
+    assert sizes["int8"] < sizes["float32"]
+    with raises(ConfigError, "invalid_option"):
+        FastTranslator(tiny_run, compute_type="float3")
+
+
+def test_outputs_beyond_its_positions_are_refused(both):
+    long = DecodeConfig(beam=1, max_length=10**6, max_ratio=1000.0)
+    with raises(ConfigError, "too_long"):
+        both[1].translate(LINES, options=long)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_translating_from_the_shell_does_not_load_torch(tiny_run):
+    code = (
+        "import sys; from polyhead.cli.main import main; "
+        f"main(['translate', {str(tiny_run)!r}, {LINES[2]!r}]); "
+        "assert 'torch' not in sys.modules; print(open('/proc/self/status').read())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    expected = Translator.from_dir(tiny_run, device="cpu").translate([LINES[2]])[0]
+    assert done.stdout.split("\n")[0] == expected
+    peak = re.search(r"VmHWM:\s+(\d+) kB", done.stdout)
+    assert int(peak[1]) < 120_000
+
+
+def test_a_translator_without_torch_installed(tiny_run):
+    code = (
+        "import sys; sys.modules['torch'] = None; import polyhead; "
+        f"print(polyhead.FastTranslator({str(tiny_run)!r}).translate([{LINES[2]!r}])[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def writers(tmp_path_factory):
+    path = train_gpt(tmp_path_factory.mktemp("gpt"))
+    return TextGenerator.from_dir(path, device="cpu"), FastGenerator(path)
+
+
+@pytest.mark.parametrize("n_tokens", [5, 40])  # within the context, and beyond it
+@pytest.mark.parametrize("prompt", ["", "내일 부", "회의는 3시에\n부산 " * 9])
+def test_greedy_texts_are_those_of_torch(writers, prompt, n_tokens):
+    slow, fast = writers
+    options = DecodeConfig(max_length=n_tokens, sample=False)
+    expected = slow.generate(prompt, options=options)
+    assert fast.generate(prompt, options=options) == expected
+    stop = expected[3:5]
+    stopped = fast.generate(prompt, options=options, stop=[stop])
+    assert stopped == slow.generate(prompt, options=options, stop=[stop])
+
+
+def test_sampling_depends_on_its_seed_and_keeps_to_top_k(writers):
+    slow, fast = writers
+    options = DecodeConfig(max_length=12, sample=True, temperature=2.0)
+    texts = [fast.generate("내일", options=options, seed=seed) for seed in (1, 1, 2, 3)]
+    assert texts[0] == texts[1]
+    assert len(set(texts)) > 1
+    one = replace(options, top_k=1)
+    greedy = slow.generate("내일", options=replace(options, sample=False))
+    assert fast.generate("내일", options=one, seed=5) == greedy
+    with raises(ConfigError, "unsupported_engine"):
+        fast.generate("내일", options=replace(options, top_p=0.5))
+
+
+def test_first_tokens_are_drawn_from_the_distribution_of_torch(writers):
+    """Compare 300 draws of the engine with the probabilities that torch computes."""
+    slow, fast = writers
+    options = DecodeConfig(max_length=1, sample=True, temperature=0.7, top_k=4)
+    steps = slow.generate_tokens("내일", options=options)
+    assert steps.tokens[0].sampling_probability is not None
+    ids = fast.encode("내일")
+    drawn = [next(fast.engine.generate(ids, options, seed, 16)) for seed in range(300)]
+    expected = {}
+    for id in sorted(set(drawn)):
+        forced = slow.generate_tokens("내일", options=options, forced=[id])
+        expected[id] = forced.tokens[0].sampling_probability
+    assert sum(expected.values()) == pytest.approx(1, abs=0.02)
+    for id, p in expected.items():
+        assert drawn.count(id) / 300 == pytest.approx(p, abs=5 * (p * (1 - p) / 300) ** 0.5)
