@@ -1,11 +1,11 @@
 """LibreTranslate's API."""
 
 import html
-import time
 import urllib.error
 from dataclasses import replace
 
 import pytest
+from cpu_time import cpu_time
 from libretranslatepy import LibreTranslateAPI
 
 from polyhead.server.routes.libretranslate import detect_language, insert_texts, parse_document
@@ -153,10 +153,10 @@ def test_texts_are_extracted_from_html_and_inserted_again(text, texts):
     "part", ["<a =", "<a ='", '="', "<a ='>", "='\">", "<a " + "= " * 9, "<!--<"]
 )
 def test_hostile_markup_is_parsed_in_linear_time(part):
-    started = time.process_time()
-    parse_document((part * 50_000)[:200_000], is_html=True)
-    parse_document('<a x="' + (part * 50_000)[:200_000], is_html=True)
-    assert time.process_time() - started < 4
+    with cpu_time() as used:
+        parse_document((part * 50_000)[:200_000], is_html=True)
+        parse_document('<a x="' + (part * 50_000)[:200_000], is_html=True)
+    assert used.seconds < 4
 
 
 def test_query_parameters_replace_a_missing_body(server, another):

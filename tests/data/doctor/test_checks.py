@@ -2,11 +2,11 @@
 
 import json
 import random
-import time
 import unicodedata
 from pathlib import Path
 
 import pytest
+from cpu_time import cpu_time
 
 from polyhead.data.doctor.checks import check_pairs
 from polyhead.data.doctor.findings import FindingExample
@@ -236,9 +236,12 @@ def test_time_is_linear_in_the_size():
     seconds = []
     for n in (2_000, 8_000):
         pairs = corpus(n)
-        started = time.process_time()
-        check_pairs(pairs)
-        seconds.append(time.process_time() - started)
+        tries = []
+        for _ in range(3):
+            with cpu_time() as used:
+                check_pairs(pairs)
+            tries.append(used.seconds)
+        seconds.append(min(tries))
     assert seconds[1] < 10 * seconds[0], "four times the pairs"
 
 
