@@ -1,0 +1,162 @@
+"""Sequences of ids in one flat array: in memory, or mapped from two files.
+
+    NAME.bin    the ids of all sequences, one after another
+    NAME.idx    MMIDIDX and two zeros, version (u64, 1), code of the type (u8), number of
+                sequences (u64), number of documents (u64), lengths (i32), offsets in
+                bytes (i64), documents (i64)
+
+This is the layout of Megatron's indexed datasets, so that other tools can read the files. A
+document is a range of sequences: `documents[n]` is where document n starts, the last number is the
+end of the last one. Ids below 65,500 are two bytes each, others four; texts are bytes of UTF-8.
+"""
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from polyhead.errors import DataError
+
+MAGIC, VERSION = b"MMIDIDX\x00\x00", 1
+HEAD = struct.Struct("<9sQBQQ")
+CODES: dict[int, np.dtype[Any]] = {1: np.dtype(np.uint8), 4: np.dtype("<i4"), 8: np.dtype("<u2")}
+MAX_TWO_BYTES = 65_500  # ids; the limit of Megatron
+Ids = npt.NDArray[Any]
+
+
+def id_type(n_ids: int) -> np.dtype[Any]:
+    """Return the smallest type for ids below `n_ids`."""
+    return CODES[8] if n_ids < MAX_TWO_BYTES else CODES[4]
+
+
+def offsets_of(lengths: npt.NDArray[np.int32], dtype: np.dtype[Any]) -> npt.NDArray[np.int64]:
+    """Return where consecutive sequences start, in bytes."""
+    offsets = np.zeros(len(lengths), dtype="<i8")
+    np.cumsum(lengths[:-1], dtype=np.int64, out=offsets[1:])
+    return offsets * dtype.itemsize
+
+
+class TokenSequences:
+    """Sequences of ids. Those of files are mapped, not read, and copied to other processes by name.
+
+    Indexing returns a copy as int64: torch must not write to the files.
+    """
+
+    def __init__(
+        self,
+        ids: Ids,
+        lengths: npt.NDArray[np.int32],
+        offsets: npt.NDArray[np.int64] | None = None,
+        documents: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        """ids: all ids; offsets: of the sequences, in bytes."""
+        self.ids, self.lengths = ids, lengths
+        self.offsets = offsets_of(lengths, ids.dtype) if offsets is None else offsets
+        ends = np.array([0, len(lengths)], dtype=np.int64)
+        self.documents = ends if documents is None else documents
+        self.name: Path | None = None
+
+    @classmethod
+    def of(cls, sequences: Iterable[Sequence[int]], n_ids: int) -> "TokenSequences":
+        """Collect sequences of ids below `n_ids` in memory."""
+        kind = id_type(n_ids)
+        arrays = [np.asarray(sequence, dtype=kind) for sequence in sequences]
+        ids = np.concatenate(arrays) if arrays else np.empty(0, kind)
+        return cls(ids, np.fromiter(map(len, arrays), dtype=np.int32, count=len(arrays)))
+
+    @classmethod
+    def open(cls, name: Path) -> "TokenSequences":
+        """Map NAME.bin and NAME.idx; DataError if they are damaged."""
+        index, content = name.with_name(name.name + ".idx"), name.with_name(name.name + ".bin")
+        try:
+            with index.open("rb") as file:
+                magic, version, code, n_sequences, n_documents = HEAD.unpack(file.read(HEAD.size))
+                if magic != MAGIC or version != VERSION or code not in CODES:
+                    raise ValueError("unknown format")
+            n_bytes = HEAD.size + 12 * n_sequences + 8 * n_documents
+            if index.stat().st_size != n_bytes:
+                raise ValueError(f"{index.stat().st_size:,} bytes, expected {n_bytes:,}")
+            kind, at = CODES[code], HEAD.size
+            arrays = []
+            for dtype, count in (("<i4", n_sequences), ("<i8", n_sequences), ("<i8", n_documents)):
+                arrays.append(_map(index, np.dtype(dtype), count, at))
+                at += count * np.dtype(dtype).itemsize
+            lengths, offsets, documents = arrays
+            n_ids = content.stat().st_size // kind.itemsize
+            if n_sequences and offsets[-1] // kind.itemsize + lengths[-1] != n_ids:
+                raise ValueError(f"{content.name} has another size")
+            store = cls(_map(content, kind, n_ids, 0), lengths, offsets, documents)
+            store.name = name
+        except (OSError, ValueError, struct.error) as error:
+            raise DataError(f"{index}: not a token store ({error})", "damaged_store") from None
+        return store
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, number: int) -> npt.NDArray[np.int64]:
+        start = int(self.offsets[number]) // self.ids.itemsize
+        return self.ids[start : start + int(self.lengths[number])].astype(np.int64)
+
+    def __iter__(self) -> Iterator[npt.NDArray[np.int64]]:
+        return (self[number] for number in range(len(self)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"name": self.name} if self.name is not None else dict(vars(self))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        name = state["name"]
+        vars(self).update(state if name is None else vars(TokenSequences.open(name)))
+
+
+def _map(path: Path, dtype: np.dtype[Any], count: int, offset: int) -> Ids:
+    """Map a part of a file; an empty part cannot be mapped."""
+    if not count:
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype, "r", offset, (count,))
+
+
+class TokenWriter:
+    """Writes sequences to NAME.bin; `close` writes NAME.idx, without which the store is invalid."""
+
+    def __init__(self, name: Path, dtype: np.dtype[Any]) -> None:
+        self.name, self.dtype = name, dtype
+        self._file = name.with_name(name.name + ".bin").open("wb")
+        self._lengths: list[npt.NDArray[np.int32]] = []
+        self._documents = [0]
+        self.n_sequences = 0
+
+    def add(self, ids: Ids, lengths: npt.NDArray[Any]) -> None:
+        """Append sequences, given by all their ids and by their lengths."""
+        self._file.write(np.ascontiguousarray(ids, dtype=self.dtype).data)
+        self._lengths.append(np.asarray(lengths, dtype=np.int32))
+        self.n_sequences += len(lengths)
+
+    def end_document(self) -> None:
+        """End a document at the last sequence."""
+        self._documents.append(self.n_sequences)
+
+    def close(self) -> None:
+        """Write the index, and flush both files to disk."""
+        _sync(self._file)
+        if self._documents[-1] != self.n_sequences:
+            self.end_document()
+        lengths = np.concatenate([np.empty(0, np.int32), *self._lengths]).astype("<i4")
+        offsets = offsets_of(lengths, self.dtype)
+        [code] = [code for code, dtype in CODES.items() if dtype == self.dtype]
+        with self.name.with_name(self.name.name + ".idx").open("wb") as file:
+            n_documents = len(self._documents)
+            file.write(HEAD.pack(MAGIC, VERSION, code, len(lengths), n_documents))
+            for numbers in (lengths, offsets, np.array(self._documents, dtype="<i8")):
+                file.write(numbers.data)
+            _sync(file)
+        self._file.close()
+
+
+def _sync(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())

@@ -1,0 +1,78 @@
+"""Token stores: what is written is read again, also by a reader written from Megatron's layout."""
+
+import pickle
+import struct
+
+import numpy as np
+import pytest
+from expected_errors import raises
+
+from polyhead.data.token_store import TokenSequences, TokenWriter, id_type
+from polyhead.errors import DataError
+
+SEQUENCES = [[1, 2, 3], [], [7] * 5, [60_000]]
+
+
+def write(name, sequences, n_ids):
+    writer = TokenWriter(name, id_type(n_ids))
+    for sequence in sequences:
+        writer.add(np.array(sequence), np.array([len(sequence)]))
+    writer.close()
+    return TokenSequences.open(name)
+
+
+def lists(sequences):
+    return [sequence.tolist() for sequence in sequences]
+
+
+@pytest.mark.parametrize(("n_ids", "size"), [(60_001, 2), (65_500, 4), (300_000, 4)])
+def test_sequences_are_equal_in_memory_and_in_files(tmp_path, n_ids, size):
+    sequences = [*SEQUENCES, [n_ids - 1]]
+    assert lists(TokenSequences.of(sequences, n_ids)) == sequences
+    mapped = write(tmp_path / "x", sequences, n_ids)
+    assert lists(mapped) == sequences
+    assert (tmp_path / "x.bin").stat().st_size == size * sum(map(len, sequences))
+
+
+def test_the_files_have_megatrons_layout(tmp_path):
+    write(tmp_path / "x", SEQUENCES, 60_001)
+    content = (tmp_path / "x.idx").read_bytes()
+    assert content[:9] == b"MMIDIDX\x00\x00"
+    assert struct.unpack("<QBQQ", content[9:34]) == (1, 8, 4, 2)
+    assert struct.unpack("<4i", content[34:50]) == (3, 0, 5, 1)
+    assert struct.unpack("<4q", content[50:82]) == (0, 6, 6, 16)
+    assert struct.unpack("<2q", content[82:]) == (0, 4)
+    ids = np.fromfile(tmp_path / "x.bin", dtype="<u2")
+    assert ids.tolist() == [1, 2, 3, 7, 7, 7, 7, 7, 60_000]
+
+
+def test_mapped_sequences_are_sent_to_other_processes_by_name(tmp_path):
+    mapped = write(tmp_path / "x", [[1] * 10_000] * 10, 100)
+    sent = pickle.dumps(mapped)
+    assert len(sent) < 500
+    assert lists(pickle.loads(sent)) == lists(mapped)  # noqa: S301 (our own bytes)
+
+
+def test_what_is_read_can_be_written_to(tmp_path):
+    mapped = write(tmp_path / "x", SEQUENCES, 60_001)
+    mapped[0][:] = 9
+    assert mapped[0].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["x.idx", "x.bin"])
+@pytest.mark.parametrize("change", [b"", b"MMIDIDX", None])
+def test_damaged_files_are_refused(tmp_path, name, change):
+    write(tmp_path / "x", SEQUENCES, 60_001)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[:-2] if change is None else change)
+    with raises(DataError, "damaged_store"):
+        TokenSequences.open(tmp_path / "x")
+
+
+def test_documents_are_ranges_of_sequences(tmp_path):
+    writer = TokenWriter(tmp_path / "x", id_type(10))
+    for n in (2, 3):
+        writer.add(np.arange(n), np.ones(n, np.int32))
+        writer.end_document()
+    writer.close()
+    assert TokenSequences.open(tmp_path / "x").documents.tolist() == [0, 2, 5]
