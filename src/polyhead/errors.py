@@ -52,6 +52,14 @@ class PolyheadError(Exception):
         self.code = code
 
 
+class ReportedElsewhere(PolyheadError):
+    """An error that the first process of a run reports; the others only end with its exit code."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__("the first process of the run reports the error", "reported_elsewhere")
+        self.exit_code = exit_code  # type: ignore[misc]
+
+
 class ConfigError(PolyheadError):
     """Invalid command, option or configuration."""
 

@@ -14,12 +14,16 @@ from polyhead.layers.mixture_of_experts import (
     ExpertsConfig,
     ExpertUsage,
     Gate,
-    describe_usage,
     unevenness,
+)
+from polyhead.layers.transformer_stack import StackConfig
+from polyhead.metrics.expert_usage import (
+    add_amounts,
+    describe_usage,
+    usage_amounts,
     usage_metrics,
     usage_shares,
 )
-from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.training.config import read_run
 from polyhead.training.losses import BalancedLoss, NextTokenLoss
@@ -76,11 +80,15 @@ def test_expert_usage_is_reported_as_shares_of_each_layer():
             ("encoder", [2.0, 1, 1, 0], [3.0, 3, 2, 0]), ("decoder", [1.0] * 4, [5.0, 1, 1, 1]),
         )
     }  # fmt: skip
-    assert describe_usage(usages) == "experts used 7/8, most 62 %"
-    assert usage_metrics(usages) == {"experts_used": 7 / 8, "experts_most": 5 / 8}
-    assert usage_shares(usages)["encoder"] == {
+    amounts = usage_amounts(usages)
+    assert describe_usage(amounts) == "experts used 7/8, most 62 %"
+    assert usage_metrics(amounts) == {"experts_used": 7 / 8, "experts_most": 5 / 8}
+    assert usage_shares(amounts)["encoder"] == {
         "importance": [0.5, 0.25, 0.25, 0.0], "load": [0.375, 0.375, 0.25, 0.0],
     }  # fmt: skip
+    summed = add_amounts([amounts, {}, amounts])  # of three processes, one without batches
+    assert summed["encoder.gate"]["load"] == [6.0, 6.0, 4.0, 0.0]
+    assert usage_shares(summed) == usage_shares(amounts)
 
 
 @pytest.mark.parametrize(

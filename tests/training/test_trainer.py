@@ -21,6 +21,7 @@ from polyhead.data.batches.translation import collate
 from polyhead.data.parallel import load_parallel
 from polyhead.errors import CheckpointError, ConfigError, Diverged, PolyheadError
 from polyhead.special_tokens import PAD
+from polyhead.training import run_checkpoints
 from polyhead.training import trainer as trainer_module
 from polyhead.training.config import read_run
 from polyhead.training.losses import Loss, TranslationLoss
@@ -193,14 +194,14 @@ def test_without_a_usable_checkpoint_training_starts_from_scratch(make, folder, 
 
 
 def test_links_are_updated_after_a_crash_between_checkpoint_and_links(make, folder, monkeypatch):
-    link = trainer_module.link
+    link = run_checkpoints.link
 
     def fail(path, to):
         if to.name == "step-00000024":
             raise Crash
         link(path, to)
 
-    monkeypatch.setattr(trainer_module, "link", fail)
+    monkeypatch.setattr(run_checkpoints, "link", fail)
     with pytest.raises(Crash):
         train(make(), folder)
     assert os.readlink(folder / "last") == "checkpoints/step-00000020"

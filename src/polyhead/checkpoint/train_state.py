@@ -1,6 +1,6 @@
 """The training state of a checkpoint, from which a run resumes bit-exactly.
 
-training.safetensors    moments of the optimizer, states of the random generators
+training.safetensors    moments of the optimizer
 training.json           progress: position in the data, best score, counters
 """
 
@@ -17,29 +17,26 @@ from polyhead.errors import CheckpointError
 
 TENSORS, NUMBERS = "training.safetensors", "training.json"
 MAX_NUMBERS_BYTES = 2**20
-RANDOM, OPTIMIZER = "random.", "optimizer."
+OPTIMIZER = "optimizer."
+VERSION = 2  # 1, which was not written, saved states of random generators
 
 
 def write_state(
     folder: Path, model: nn.Module, optimizer: Optimizer, state: dict[str, Any]
 ) -> None:
     """Write the training state into the directory of a checkpoint."""
-    tensors = {f"{RANDOM}cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        tensors[f"{RANDOM}cuda"] = torch.cuda.get_rng_state()
-    if torch.backends.mps.is_available():
-        tensors[f"{RANDOM}mps"] = torch.mps.get_rng_state()
+    tensors = {}
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for parameter, moments in optimizer.state.items():
         for key, value in moments.items():
             tensors[f"{OPTIMIZER}{names[id(parameter)]}.{key}"] = torch.as_tensor(value)
     save_tensors(tensors, folder / TENSORS)
-    text = json.dumps(state, indent=1, allow_nan=False)
+    text = json.dumps({"version": VERSION, **state}, indent=1, allow_nan=False)
     (folder / NUMBERS).write_text(text + "\n", encoding="utf-8")
 
 
 def restore_state(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
-    """Restore the optimizer and the random generators; return training.json."""
+    """Restore the optimizer; return training.json."""
     numbers = read_progress(folder)
     tensors = load_tensors(folder / TENSORS)
     states = {name: _moments(tensors, name, p) for name, p in model.named_parameters()}
@@ -47,14 +44,6 @@ def restore_state(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[
     for name, parameter in model.named_parameters():
         if states[name]:
             optimizer.state[parameter] = states[name]
-    try:
-        torch.set_rng_state(tensors[f"{RANDOM}cpu"])
-        if f"{RANDOM}cuda" in tensors and torch.cuda.is_available():
-            torch.cuda.set_rng_state(tensors[f"{RANDOM}cuda"])
-        if f"{RANDOM}mps" in tensors and torch.backends.mps.is_available():
-            torch.mps.set_rng_state(tensors[f"{RANDOM}mps"])
-    except (KeyError, RuntimeError, TypeError):
-        raise _unusable(folder / TENSORS, "no state of the random generators") from None
     return numbers
 
 

@@ -32,11 +32,12 @@ from polyhead.cli.fill import detect, fill
 from polyhead.cli.generate import generate
 from polyhead.cli.languages import languages
 from polyhead.cli.notes import verify
+from polyhead.cli.options import ARGUMENTS
 from polyhead.cli.recipes import recipes, show
 from polyhead.cli.serve import serve
 from polyhead.cli.train import train
 from polyhead.cli.translate import translate
-from polyhead.errors import PolyheadError, torch_needed
+from polyhead.errors import PolyheadError, ReportedElsewhere, torch_needed
 
 
 class GroupedHelp(TyperGroup):
@@ -108,6 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif words in ([], ["data"]):
         words.append("--help")
     replace_unencodable()
+    ARGUMENTS.set(words)
     try:
         with torch_needed():
             code = get_command(app).main(args=words, prog_name="polyhead", standalone_mode=False)
@@ -159,6 +161,7 @@ def discard_output() -> None:
 
 
 def report(error: PolyheadError, exit_code: int) -> int:
-    """Print an error as one line and return the exit code."""
-    print(f"polyhead: {error}", file=sys.stderr)
+    """Print an error as one line, unless another process does, and return the exit code."""
+    if not isinstance(error, ReportedElsewhere):
+        print(f"polyhead: {error}", file=sys.stderr)
     return exit_code

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
@@ -13,6 +14,8 @@ from polyhead.errors import ConfigError
 
 if TYPE_CHECKING:
     from polyhead.pipelines.evaluation import Metric
+
+ARGUMENTS: ContextVar[list[str]] = ContextVar("arguments")  # of the running command
 
 
 def complete_dir(start: str) -> list[str]:

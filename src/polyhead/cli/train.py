@@ -8,6 +8,7 @@ from pathlib import Path
 from typer import Argument, Exit, Option
 
 from polyhead.cli.options import (
+    ARGUMENTS,
     FileEncoding,
     Files,
     Images,
@@ -67,6 +68,9 @@ def train(
     tensorboard: bool = Option(
         False, "--tensorboard", help="Also write TensorBoard files (extra: tb)."
     ),
+    processes: int = Option(
+        1, min=1, help="Processes on this machine that share the batches of every update."
+    ),
 ) -> None:
     """Train a model, or resume an interrupted run.
 
@@ -79,10 +83,12 @@ def train(
     polyhead train bert-tiny --text corpus.txt --run runs/bert
     polyhead train classify-small --data labelled.tsv --init runs/bert --run runs/reviews
     polyhead train vit-cifar10 --images photos/ --run runs/photos
+    polyhead train small train.accumulate=4 --processes 2 --pairs corpus.tsv --run runs/two
     """
     from polyhead.cli.console import TrainingScreen
     from polyhead.models.registry import command_of
     from polyhead.training.config import language_overrides, read_run
+    from polyhead.training.launcher import is_started_by_torchrun, launch
     from polyhead.training.trainer import train as train_run
 
     files = as_strings({
@@ -108,11 +114,15 @@ def train(
     if print_config:
         print(config.toml(), end="")
         return
+    if processes > 1 and not is_started_by_torchrun():
+        raise Exit(launch(ARGUMENTS.get(), processes))
     folder = run or Path("runs") / (Path(recipe).stem if recipe else "mine")
     result = train_run(
         config, folder, fresh=fresh, accept_changes=accept_changes, reporter=TrainingScreen(),
         tensorboard=tensorboard,
     )  # fmt: skip
+    if result.rank > 0:
+        raise Exit(130 if result.signal == signal.SIGINT else 0)
     if result.signal is not None:
         say(f"Saved at step {result.step:,}. Run the same command again to resume.")
         raise Exit(130 if result.signal == signal.SIGINT else 0)

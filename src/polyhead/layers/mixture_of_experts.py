@@ -352,39 +352,3 @@ def _record(
 def has_experts(model: nn.Module) -> bool:
     """Return True if any layer of a model has experts."""
     return any(isinstance(module, Experts) for module in model.modules())
-
-
-def usage_shares(usages: dict[str, ExpertUsage]) -> dict[str, dict[str, list[float]]]:
-    """Return each layer's shares of importance and load by expert; 1 / n each is perfect balance.
-
-    In metrics.jsonl: {"encoder_experts": {"importance": [0.12, …], "load": [0.13, …]}, …}
-    """
-    return {
-        name.removesuffix(".gate"): {
-            "importance": [round(share, 4) for share in _shares(usage.importance)],
-            "load": [round(share, 4) for share in _shares(usage.load)],
-        }
-        for name, usage in usages.items()
-    }
-
-
-def usage_metrics(usages: dict[str, ExpertUsage]) -> dict[str, float]:
-    """Return the share of experts that were used at all, and the largest load of one expert."""
-    used, n_experts, largest = _count_used(usages)
-    return {"experts_used": used / n_experts, "experts_most": largest}
-
-
-def describe_usage(usages: dict[str, ExpertUsage]) -> str:
-    """Return the metrics as text: `experts used 16/16, most 14 %`."""
-    used, n_experts, largest = _count_used(usages)
-    return f"experts used {used}/{n_experts}, most {largest:.0%}".replace("%", " %")
-
-
-def _count_used(usages: dict[str, ExpertUsage]) -> tuple[int, int, float]:
-    """Return the numbers of used and of all experts, and the largest share of a layer's load."""
-    shares = [share for usage in usages.values() for share in _shares(usage.load)]
-    return sum(share > 0 for share in shares), len(shares), max(shares)
-
-
-def _shares(amounts: Tensor) -> list[float]:
-    return [float(share) for share in (amounts / amounts.sum()).tolist()]

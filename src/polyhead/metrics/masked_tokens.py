@@ -2,34 +2,40 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from polyhead.data.batches.masked import BERT_MASKING, ELECTRA_MASKING, MaskedBatch, MaskingConfig
 from polyhead.metrics.classification import detection_scores
+from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.special_tokens import PAD
 
 MASKING: dict[str, MaskingConfig] = {
     "masked_lm": BERT_MASKING,
     "replaced_token": ELECTRA_MASKING,
 }  # by task
-SEED = 0  # of the generator's samples in validation
 
 
 @torch.inference_mode()
-def score_masked_tokens(batches: Sequence[MaskedBatch], model: Any) -> dict[str, float]:
+def score_masked_tokens(
+    batches: Sequence[MaskedBatch], model: Any, map_batches: MapBatches = map_here
+) -> dict[str, float]:
     """Return loss, perplexity and accuracy (the likeliest token is the true one)."""
-    total, n_correct, count = 0.0, 0, 0
     device = next(model.parameters()).device
-    for batch in (batch.to(device) for batch in batches):
+
+    def score(batch: MaskedBatch) -> tuple[float, int, int]:
+        batch = batch.to(device)
         logits = model.fill(batch.blanked, batch.chosen).float()
         labels = batch.ids[batch.chosen]
-        total += F.cross_entropy(logits, labels, reduction="sum").item()
-        n_correct += int((logits.argmax(-1) == labels).sum())
-        count += len(labels)
+        total = F.cross_entropy(logits, labels, reduction="sum").item()
+        return total, int((logits.argmax(-1) == labels).sum()), len(labels)
+
+    total, n_correct, count = map(sum, zip(*map_batches(score, batches), strict=True))
     loss = total / max(1, count)
     return {
         "loss": loss,
@@ -39,30 +45,39 @@ def score_masked_tokens(batches: Sequence[MaskedBatch], model: Any) -> dict[str,
 
 
 @torch.inference_mode()
-def score_replaced_tokens(batches: Sequence[MaskedBatch], model: Any) -> dict[str, float]:
+def score_replaced_tokens(
+    batches: Sequence[MaskedBatch], model: Any, map_batches: MapBatches = map_here
+) -> dict[str, float]:
     """Return the metrics of generator and discriminator, with the same samples every time.
 
     precision, recall: of the tokens classified as replaced; most are original.
     auc: how often a replaced token has a higher logit than an original one.
     """
     device = next(model.parameters()).device
-    total, count, n_correct, n_masked = 0.0, 0, 0, 0
-    suspicion, replaced = [], []
+
+    def score(numbered: tuple[int, MaskedBatch]) -> tuple[Any, ...]:
+        number, batch = numbered[0], numbered[1].to(device)
+        torch.manual_seed(number)
+        output = model(batch.ids, batch.blanked, batch.chosen)
+        labels, real = batch.ids[batch.chosen], batch.ids != PAD
+        return (
+            replaced_token_loss(output, batch, model.spotting, PAD).item(),
+            int((output.generated.argmax(-1) == labels).sum()),
+            output.suspicion[real].float().tolist(),
+            output.replaced[real].tolist(),
+        )
+
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
-        for batch in (batch.to(device) for batch in batches):
-            output = model(batch.ids, batch.blanked, batch.chosen)
-            labels, real = batch.ids[batch.chosen], batch.ids != PAD
-            total += replaced_token_loss(output, batch, model.spotting, PAD).item()
-            count += batch.n_tokens
-            n_correct += int((output.generated.argmax(-1) == labels).sum())
-            n_masked += len(labels)
-            suspicion.append(output.suspicion[real].float().cpu())
-            replaced.append(output.replaced[real].cpu())
+        scored = map_batches(score, list(enumerate(batches)))
+    totals, n_correct, suspicion, replaced = zip(*scored, strict=True)
     return {
-        "loss": total / max(1, count),
-        "generator_accuracy": n_correct / max(1, n_masked),
-        **detection_scores(torch.cat(suspicion).numpy(), torch.cat(replaced).numpy()),
+        "loss": sum(totals) / max(1, sum(batch.n_tokens for batch in batches)),
+        "generator_accuracy": sum(n_correct)
+        / max(1, sum(int(batch.chosen.sum()) for batch in batches)),
+        **detection_scores(
+            np.array(list(chain.from_iterable(suspicion)), dtype=np.float32),
+            np.array(list(chain.from_iterable(replaced)), dtype=bool),
+        ),
     }
 
 

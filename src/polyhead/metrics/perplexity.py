@@ -14,6 +14,13 @@ from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.special_tokens import EOS, UNK
 from polyhead.tokenizers.base import Tokenizer
 
+MapBatches = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+
+
+def map_here(function: Callable[[Any], Any], batches: Sequence[Any]) -> list[Any]:
+    """Apply a function to all batches; several processes share them instead."""
+    return list(map(function, batches))
+
 
 @dataclass(frozen=True)
 class TextWindows:
@@ -26,15 +33,20 @@ class TextWindows:
 
     @torch.inference_mode()
     def validate(
-        self, model: Any, _step: int = 0, progress: Callable[[int], None] = lambda _: None
+        self,
+        model: Any,
+        map_batches: MapBatches = map_here,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> dict[str, float]:
         """Return loss (nats per token), perplexity and bits per character."""
-        total = 0.0
         device = next(model.parameters()).device
-        for batch in self.batches:
-            total += next_token_nll(model, batch.to(device)).item()
+
+        def score(batch: LanguageBatch) -> float:
+            total = next_token_nll(model, batch.to(device)).item()
             progress(batch.labels.numel())
-        return self.scores(total)
+            return total
+
+        return self.scores(sum(map_batches(score, self.batches)))
 
     def scores(self, total: float) -> dict[str, float]:
         """Return the metrics of a summed loss in nats."""

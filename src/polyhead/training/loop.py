@@ -1,11 +1,12 @@
 """The optimization loop of all families: gradients, clipping, updates, options and counters."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -14,6 +15,7 @@ from polyhead.data.batches.base import DataPosition
 from polyhead.errors import PolyheadError
 from polyhead.training.losses import Objective
 from polyhead.training.optim import OptimizerConfig, ScheduleConfig
+from polyhead.training.processes import Processes, Summed, left_size
 from polyhead.training.reward import RewardConfig
 
 N_SEEDS = 2**63
@@ -34,6 +36,8 @@ class TrainConfig:
     init: str | None = None  # directory of a model to initialize from
     workers: int = 0  # processes that prepare batches; the result does not depend on them
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    exact: bool = True  # sums in a fixed order: equal bits on 1, 2, 4, … processes
+    timeout: int = 1800  # seconds that a process waits for the others in an update
     bf16: bool = False
     compile: bool = False
     log_every: int = 50
@@ -51,7 +55,7 @@ class TrainConfig:
         least = {
             "steps": 1, "max_tokens": 1, "accumulate": 1, "log_every": 1, "validate_every": 1,
             "save_every": 1, "keep": 1, "clip_norm": 0, "seed": 0, "workers": 0, "patience": 0,
-            "bleu_sentences": 0,
+            "bleu_sentences": 0, "timeout": 1,
         }  # fmt: skip
         for name, limit in least.items():
             if getattr(self, name) < limit:
@@ -117,13 +121,19 @@ def train_loop(
     learning_rate: Callable[[int], float],
     config: TrainConfig,
     progress: Progress,
+    processes: Processes | None = None,
 ) -> Iterator[Update]:
-    """Train a model and yield after every update; NotFinite after MAX_SKIPS skipped in a row."""
+    """Train a model and yield after every update; NotFinite after MAX_SKIPS skipped in a row.
+
+    batches: those that this process computes, each with the position after its update.
+    """
+    processes = Processes() if processes is None else processes
     device = next(model.parameters()).device
     parameters = [p for p in model.parameters() if p.requires_grad]
     stream = iter(batches)
 
-    while not finished(config, progress) and (group := list(islice(stream, config.accumulate))):
+    n_own = len(processes.share_of(config.accumulate))
+    while not finished(config, progress) and (group := list(islice(stream, n_own))):
         rate = learning_rate(progress.step + 1) * progress.rate_factor
         for (
             parameter_group
@@ -134,7 +144,10 @@ def train_loop(
         if not model.training:  # as after a validation
             model.train()
         moved = [batch.to(device) for _, batch in group]
-        total, count, pieces = accumulate(model, objective, moved, config)
+        numbers = processes.share_of(config.accumulate)
+        seeds = [batch_seed(config.seed, progress.step, number) for number in numbers]
+        summed = accumulate(model, objective, moved, config, seeds)
+        total, count, pieces, tokens = processes.add_up(parameters, summed, exact=config.exact)
 
         # 2. One step along the gradient of the mean.
         norm = average_and_clip(parameters, count, config.clip_norm)
@@ -147,7 +160,6 @@ def train_loop(
         position = group[-1][0]
         progress.step += 1
         progress.epoch, progress.batch = position.epoch, position.step
-        tokens = sum(batch.n_tokens for _, batch in group)
         progress.tokens += tokens
         if finite:
             progress.window_total += total
@@ -166,34 +178,92 @@ def finished(config: TrainConfig, progress: Progress) -> bool:
     return progress.step >= config.steps or 0 < config.patience <= progress.since_best
 
 
-class Summed(NamedTuple):
-    """A loss summed over predictions, computed in `pieces` batches."""
+def batch_seed(seed: int, step: int, number: int) -> int:
+    """Return the seed of the random numbers, such as dropout's, of one batch of an update."""
+    return int(np.random.SeedSequence([seed, step, number]).generate_state(1, np.uint64)[0] >> 1)
 
-    total: float
-    predictions: int
-    pieces: int
+
+def set_seed(seed: int, device: torch.device) -> None:
+    """Seed the generators that the layers of a model on this device use."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)
+
+
+Gradients = list[Tensor | None]
 
 
 def accumulate(
-    model: nn.Module, objective: Objective, batches: list[Any], config: TrainConfig
+    model: nn.Module,
+    objective: Objective,
+    batches: list[Any],
+    config: TrainConfig,
+    seeds: Sequence[int] | None = None,
 ) -> Summed:
-    """Add up the gradients of all batches; if memory runs out, repeat with halved batches."""
-    before = torch.get_rng_state()
-    while (summed := _attempt(model, objective, batches, config)) is None:
+    """Add up the gradients of all batches in a binary tree; see `polyhead.training.processes`.
+
+    seeds: of the random numbers of each batch; without them the generators go on.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+
+    def subtree(first: int, n_batches: int) -> tuple[Summed, Gradients]:
+        if n_batches == 1:
+            seed = None if seeds is None else seeds[first]
+            summed = add_gradient(model, objective, batches[first], config, seed)
+            gradients = [p.grad for p in parameters]
+            model.zero_grad(set_to_none=True)
+            return summed, gradients
+        middle = left_size(n_batches)
+        left, gradients = subtree(first, middle)
+        right, others = subtree(first + middle, n_batches - middle)
+        return left.plus(right), _add(gradients, others)
+
+    summed, gradients = subtree(0, len(batches))
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    return summed
+
+
+def _add(left: Gradients, right: Gradients) -> Gradients:
+    """Add gradients; a missing one is zero, if the other is there."""
+    both = [(a, b) for a, b in zip(left, right, strict=True) if a is not None and b is not None]
+    if both:
+        torch._foreach_add_([a for a, _ in both], [b for _, b in both])
+    for a, b in zip(left, right, strict=True):
+        one = a if b is None else b if a is None else None
+        if one is not None:
+            one.add_(0.0)  # as if a zero were added: -0 becomes 0
+    return [b if a is None else a for a, b in zip(left, right, strict=True)]
+
+
+def add_gradient(
+    model: nn.Module, objective: Objective, batch: Any, config: TrainConfig, seed: int | None
+) -> Summed:
+    """Compute the gradient of one batch; if memory runs out, repeat with halved batches."""
+    device = next(model.parameters()).device
+    pieces, state = [batch], torch.get_rng_state() if seed is None else None
+    while True:
+        if state is not None:
+            torch.set_rng_state(state)
+        elif seed is not None:
+            set_seed(seed, device)
+        summed = _attempt(model, objective, pieces, config)
+        if summed is not None:
+            return summed._replace(tokens=batch.n_tokens)
         # the tensors of the failed attempt are no longer referenced here
         model.zero_grad(set_to_none=True)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        torch.set_rng_state(before)
-        halves = [half for batch in batches for half in batch.halves() if len(half)]
-        if len(halves) == len(batches):
+        halves = [half for piece in pieces for half in piece.halves() if len(half)]
+        if len(halves) == len(pieces):
             raise PolyheadError(
                 "out of memory even with a single example per batch. Make the model smaller, or "
                 "lower data.max_length.",
                 "out_of_memory",
             )
-        batches = halves
-    return summed
+        pieces = halves
 
 
 def _attempt(

@@ -47,6 +47,7 @@ class RunLog:
     ) -> None:
         self.folder = folder
         self.reporter = reporter
+        self.is_silent = False
         self._writer_class: Any = None
         self._writer: Any = None
         if tensorboard:
@@ -58,6 +59,10 @@ class RunLog:
                     "no_tensorboard",
                 ) from None
             self._writer_class = SummaryWriter
+
+    def silence(self) -> None:
+        """Report and write nothing from now on, as in all processes of a run but the first."""
+        self.is_silent, self.reporter, self._writer_class = True, ProgressReporter(), None
 
     def stage(self, text: str) -> None:
         """Log the start of a stage that takes a while."""
@@ -93,7 +98,7 @@ class RunLog:
             directory = str(self.folder / "tensorboard")
             self._writer = self._writer_class(directory, purge_step=step + 1)
         path = self.folder / METRICS
-        if not path.exists():
+        if self.is_silent or not path.exists():
             return
         with os_errors_as_polyhead_errors(path):
             lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -125,6 +130,8 @@ class RunLog:
                 sync(path)
 
     def _append(self, name: str, line: str) -> None:
+        if self.is_silent:
+            return
         path = self.folder / name
         if name == LOG:
             line = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {line}"

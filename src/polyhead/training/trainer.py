@@ -1,41 +1,34 @@
 """The trainer: reads the data, builds the model, resumes, trains, validates and saves."""
 
 import math
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 
 from polyhead import devices
-from polyhead.atomic_file import remove
 from polyhead.checkpoint import train_state
 from polyhead.checkpoint.atomic_dir import (
     atomic_dir,
     checkpoint_path,
     follow,
-    link,
-    list_checkpoints,
-    newest_checkpoint,
-    remove_old_checkpoints,
-    verify,
 )
 from polyhead.checkpoint.languages import set_run_languages
 from polyhead.checkpoint.model_card import model_card
 from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_weights, write_model
 from polyhead.config import differences, from_dict
-from polyhead.data.batches.base import STOP_SIGNALS, DataPosition
-from polyhead.errors import CheckpointError, ConfigError, Diverged, PolyheadError
-from polyhead.layers.mixture_of_experts import (
+from polyhead.data.batches.base import DataPosition
+from polyhead.errors import CheckpointError, ConfigError, PolyheadError
+from polyhead.layers.mixture_of_experts import has_experts, record_usage
+from polyhead.metrics.expert_usage import (
+    add_amounts,
     describe_usage,
-    has_experts,
-    record_usage,
+    usage_amounts,
     usage_metrics,
     usage_shares,
 )
@@ -45,8 +38,11 @@ from polyhead.training.config import RunConfig, stack_of
 from polyhead.training.loop import NotFinite, Progress, Update, finished, out_of_memory, train_loop
 from polyhead.training.losses import BalancedLoss, Objective
 from polyhead.training.optim import build_optimizer, learning_rate
+from polyhead.training.processes import Processes, join_processes
+from polyhead.training.run_checkpoints import RunCheckpoints
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import ProgressReporter, RunLog, with_nan, without_nan
+from polyhead.training.signals import handle_signals
 from polyhead.training.tasks import TASKS
 
 ENVIRONMENT = "environment"  # in training.json
@@ -61,6 +57,7 @@ class TrainResult:
     step: int
     signal: int | None
     metrics: dict[str, Any]
+    rank: int = 0  # of this process; see `polyhead.training.processes`
 
 
 def train(
@@ -93,21 +90,29 @@ class Trainer:
         tensorboard: bool = False,
     ) -> None:
         self.config, self.run_dir = config, run_dir
+        self.processes = Processes()
         self.device = devices.choose(config.train.device)
         if config.train.bf16:
             devices.check_bf16(self.device)
         devices.keep_freed_memory()
         self.log = RunLog(run_dir.path, reporter, tensorboard=tensorboard)
+        self.checkpoints = RunCheckpoints(run_dir, self.log, config.train.keep)
         self.task = TASKS[config.task]
         self.progress = Progress()
         self.metrics: dict[str, Any] | None = None  # of the last validation
-        self.signal: int | None = None  # the first one that arrived
 
     def fit(self, *, fresh: bool = False, accept_changes: bool = False) -> TrainResult:
         """Train until all steps are done, patience is, or a signal arrives."""
         try:
-            with self.run_dir.exclusive_lock(), self.handle_signals():
-                self.read_data(fresh=fresh, accept_changes=accept_changes)
+            with (
+                join_processes(self.config.train.timeout) as self.processes,
+                ExitStack() as stack,
+                handle_signals(self.processes),
+            ):
+                self.processes.check(self.config.train.accumulate, exact=self.config.train.exact)
+                lock = self.run_dir.exclusive_lock()
+                self.processes.first(lambda: stack.enter_context(lock))
+                self.prepare(fresh=fresh, accept_changes=accept_changes)
                 self.build_model()
                 self.resume()
                 self.log.reporter.begin(self.progress.step, self.config.train.steps)
@@ -126,32 +131,26 @@ class Trainer:
             ) from error
         folder, done = self.run_dir.path, finished(self.config.train, self.progress)
         best = folder / "best" if follow(folder / "best").is_dir() else folder / "last"
-        signal_number = None if done else self.signal  # after the last step it interrupted nothing
-        return TrainResult(folder, best, self.progress.step, signal_number, self.metrics or {})
+        # after the last step a signal interrupted nothing
+        signal_number = None if done else self.processes.agreed_signal or None
+        metrics, rank = self.metrics or {}, self.processes.rank
+        return TrainResult(folder, best, self.progress.step, signal_number, metrics, rank)
 
-    @contextmanager
-    def handle_signals(self) -> Iterator[None]:
-        """Record the first signal instead of being killed; a second Ctrl-C stops at once."""
-
-        def record(number: int, _: FrameType | None) -> None:
-            if self.signal is not None and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self.signal = number
-
-        before: dict[int, Callable[..., Any] | int | None] = {}
-        try:
-            with suppress(ValueError):  # signals can be handled in the main thread only
-                for number in STOP_SIGNALS:
-                    if number.name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN:
-                        before[number] = signal.signal(number, record)  # nohup ignores SIGHUP
-            yield
-        finally:
-            for known, handler in before.items():
-                signal.signal(known, signal.SIG_DFL if handler is None else handler)
+    def prepare(self, *, fresh: bool, accept_changes: bool) -> None:
+        """Set the task up: in the first process, and then in the others, which write nothing."""
+        read = partial(self.read_data, fresh=fresh, accept_changes=accept_changes)
+        self.processes.first(read, patient=True)
+        if not self.processes.is_first:
+            self.log.silence()
+            read()
 
     def read_data(self, *, fresh: bool, accept_changes: bool) -> None:
         """Check the directory, read the data, and set the task up."""
-        changes = self.run_dir.check_config(self.config, fresh=fresh, accept_changes=accept_changes)
+        changes, is_first = [], self.processes.is_first
+        if is_first:
+            changes = self.run_dir.check_config(
+                self.config, fresh=fresh, accept_changes=accept_changes
+            )
         self.log.reporter.stage("reading the data")
         config, init = self.config, self.config.train.init
         self.pretrained = None if init is None else finetune.read_pretrained(config, init)
@@ -160,8 +159,9 @@ class Trainer:
         corpus, fingerprints = self.task.read_data(config)
         if self.pretrained is not None and config.task != "translation":
             fingerprints["pre-trained model or its"] = self.pretrained.fingerprint
-        self.run_dir.start(self.config, fresh=fresh)
-        self.run_dir.check_data(fingerprints)
+        if is_first:
+            self.run_dir.start(self.config, fresh=fresh)
+            self.run_dir.check_data(fingerprints)
         if changes:
             self.log.notice(f"resuming with a changed configuration: {'; '.join(changes)}")
         for notice in corpus.notices:
@@ -204,20 +204,18 @@ class Trainer:
     def resume(self) -> None:
         """Restore the newest valid checkpoint; without one, save the initial state."""
         # An initial model that is trained already is validated: it may stay the best.
-        newest, damaged = newest_checkpoint(self.run_dir.checkpoints)
-        for problem in damaged:
-            self.log.notice(problem)
+        newest = self.choose_checkpoint(self.checkpoints.newest)
         if newest is None:
-            if damaged:
-                self.log.notice("no usable checkpoint found; starting from scratch")
             self.log.forget_after(0)
             if self.all_pretrained:
                 self.progress.judge(self.validate())
             self.save()
             return
-        set_run_languages(self.run_dir.checkpoints, self.setup.about.get("languages", ("", "")))
         saved_in = self.restore(newest)
-        self.tidy(newest)  # the process may have been killed before it did so
+        languages = self.setup.about.get("languages", ("", ""))
+        self.processes.first(lambda: set_run_languages(self.run_dir.checkpoints, languages))
+        # a process that was killed may not have done this
+        self.processes.first(lambda: self.checkpoints.tidy(newest, self.progress))
         step = f"step {self.progress.step:,}"
         if finished(self.config.train, self.progress):
             self.log.notice(f"{step}: training already complete")
@@ -228,6 +226,12 @@ class Trainer:
                     f"resuming in another environment ({'; '.join(changes)}): the last bits of "
                     "the weights will differ from those of an uninterrupted run"
                 )
+
+    def choose_checkpoint(self, choose: Callable[[], Path | None]) -> Path | None:
+        """Return the checkpoint that the first process chooses."""
+        path = self.processes.first(choose)
+        name = self.processes.from_first(None if path is None else path.name)
+        return None if name is None else self.run_dir.checkpoints / name
 
     def restore(self, checkpoint: Path) -> dict[str, Any]:
         """Set model, optimizer, random state, progress and metrics to those of a checkpoint.
@@ -241,10 +245,21 @@ class Trainer:
         except ConfigError as error:
             path = checkpoint / train_state.NUMBERS
             raise CheckpointError(f"{path}: {error}", "damaged_state") from None
+        if "version" not in state and self.progress.step:
+            self.check_finished()
         self.metrics = with_nan(state.get("metrics"))
         self.log.forget_after(self.progress.step)
         environment = state.get(ENVIRONMENT)  # earlier versions did not save it
         return environment if isinstance(environment, dict) else devices.environment(self.device)
+
+    def check_finished(self) -> None:
+        """Refuse to resume a run of polyhead 0.1, whose random numbers cannot be continued."""
+        if not finished(self.config.train, self.progress):
+            raise CheckpointError(
+                f"{self.run_dir.path} was started by polyhead 0.1, which seeds dropout otherwise. "
+                "Finish it there, use --fresh, or start another run with --init and its weights.",
+                "old_run",
+            )
 
     def run_loop(self) -> bool:
         """Train, validate and save; return False if training diverged and was rolled back."""
@@ -254,14 +269,16 @@ class Trainer:
         stack, sizes = stack_of(self.config.model), vars(self.config.model)
         width = stack.d_model if stack else sizes.get("d_model", sizes.get("d_embed"))
         rate = partial(learning_rate, options.schedule, steps=options.steps, d_model=width)
+        own_batches = self.processes.share_of(options.accumulate)
         updates = train_loop(
             self.model,
             self.objective,
-            self.setup.batches.batches(position, options.workers),
+            self.setup.batches.batches(position, options.workers, options.accumulate, own_batches),
             self.optimizer,
             rate,
             options,
             progress,
+            self.processes,
         )
         try:
             for update in updates:
@@ -269,7 +286,7 @@ class Trainer:
                 improved = False
                 if progress.step >= options.steps or progress.step % options.validate_every == 0:
                     improved = progress.judge(self.validate())
-                stopping = finished(options, progress) or self.signal is not None
+                stopping = finished(options, progress) or self.processes.agreed_signal > 0
                 if stopping or improved or progress.step % options.save_every == 0:
                     self.save()
                 if stopping:
@@ -319,13 +336,14 @@ class Trainer:
         """Measure and log the validation metrics; return the score, lower is better."""
         step, judge_by = self.progress.step, self.config.train.judge_by
         with record_usage(self.model) as usages:
-            metrics = self.setup.validate(self.model.eval(), step)
+            metrics = self.setup.validate(self.model.eval(), step, self.processes)
+        amounts = add_amounts(self.processes.gather(usage_amounts(usages)))
         words = [f"step {step:,}  validation:"]
         words += [f"{name} {value:.3f}" for name, value in metrics.items()]
-        if usages:
-            metrics |= usage_metrics(usages)
-            words.append(describe_usage(usages))
-            self.log.record("experts", step, usage_shares(usages))
+        if amounts:
+            metrics |= usage_metrics(amounts)
+            words.append(describe_usage(amounts))
+            self.log.record("experts", step, usage_shares(amounts))
         self.log.record("valid", step, metrics)
         self.log.reporter.notice("  ".join(words))
         self.log.reporter.validated(metrics)
@@ -333,13 +351,17 @@ class Trainer:
         return metrics["loss"] if judge_by == "loss" else -float(metrics[judge_by])
 
     def save(self) -> None:
-        """Write a checkpoint, update the links, and remove old checkpoints."""
-        progress = self.progress
+        """Let the first process write a checkpoint, if all weights are finite."""
         broken = first_not_finite(self.model)
         if broken is not None:
-            raise NotFinite(f"step {progress.step}: {broken} is no longer finite")
-        if progress.step:
-            progress.seconds = time.perf_counter() - self.started
+            raise NotFinite(f"step {self.progress.step}: {broken} is no longer finite")
+        if self.progress.step:
+            self.progress.seconds = time.perf_counter() - self.started
+        self.processes.first(self.write_checkpoint)
+
+    def write_checkpoint(self) -> None:
+        """Write a checkpoint, update the links, and remove old checkpoints."""
+        progress = self.progress
         self.run_dir.check_in_place()
         self.log.sync()
         metrics = without_nan(self.metrics)
@@ -359,37 +381,15 @@ class Trainer:
             environment = devices.environment(self.device)
             state = {"progress": counters, "metrics": metrics, ENVIRONMENT: environment}
             train_state.write_state(draft, self.model, self.optimizer, state)
-        self.tidy(checkpoint)
-
-    def tidy(self, last: Path) -> None:
-        """Let `last` and `best` point to their checkpoints, and remove old ones and drafts."""
-        link(self.run_dir.path / "last", last)
-        best, folder = checkpoint_path(last.parent, self.progress.best_step), self.run_dir.path
-        spare = best if self.progress.best < math.inf else None
-        if spare is not None and best.exists():
-            link(folder / "best", best)
-        elif (folder / "best").is_symlink() or (folder / "best").is_file():
-            remove(folder / "best")
-        remove_old_checkpoints(last.parent, last, keep=self.config.train.keep, spare=spare)
+        self.checkpoints.tidy(checkpoint, progress)
 
     def roll_back(self, reason: str) -> None:
         """Restore the last checkpoint before the divergence and halve the learning rate, once."""
-        good = None  # the newest valid checkpoint that was not saved between skipped steps, or else
-        for _, path in reversed(list_checkpoints(self.run_dir.checkpoints)):  # the oldest
-            with suppress(CheckpointError):
-                verify(path)
-                good = path
-                if not train_state.read_progress(path)["progress"].get("skipped_in_a_row"):
-                    break
-        if self.progress.rolled_back or good is None:
-            again = " again after one roll-back" if self.progress.rolled_back else ""
-            rate = "factor" if self.config.train.schedule.kind == "noam" else "rate"
-            raise Diverged(
-                f"training diverged{again} ({reason}). Lower "
-                f"train.schedule.{rate}, lengthen its warm-up, or check the data with "
-                "`polyhead data check`.",
-                "diverged",
-            )
+        schedule = self.config.train.schedule
+        good = self.choose_checkpoint(
+            lambda: self.checkpoints.before_divergence(self.progress, schedule, reason)
+        )
+        assert good is not None
         seconds = self.progress.seconds
         self.restore(good)
         self.progress.seconds, self.progress.skipped_in_a_row = seconds, 0

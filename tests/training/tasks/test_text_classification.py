@@ -32,6 +32,7 @@ from polyhead.tokenizers.storage import load_tokenizers, train_tokenizers, with_
 from polyhead.training.config import read_run
 from polyhead.training.finetune import check_blocks
 from polyhead.training.losses import ClassificationLoss
+from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import ProgressReporter
 from polyhead.training.tasks.text_classification import validate
@@ -214,7 +215,7 @@ def test_loss_and_scores_are_those_of_each_text_alone():
     both = zip(rows, labels, strict=True)
     loss = sum(F.cross_entropy(row, torch.tensor(y)).item() for row, y in both) / 8
     batches = TextBatches(lambda _: texts, labels, 40, seed=0).of_epoch(0)
-    found = validate(batches, ["a", "b", "c"], model)
+    found = validate(batches, ["a", "b", "c"], model, Processes())
     assert found["loss"] == pytest.approx(loss, rel=1e-5)
     assert found["accuracy"] == sum(a == b for a, b in zip(said, labels, strict=True)) / 8
     batch = TextBatches(lambda _: texts, labels, 10_000, seed=0)[0, 0]

@@ -1,6 +1,7 @@
 """Bases of all batches. Their examples and their order are pure functions of (seed, epoch)."""
 
 import signal
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
@@ -91,25 +92,43 @@ class IndexedBatches(Dataset[AnyBatch], Generic[Examples, AnyBatch]):
         return [self[epoch, step] for step in range(self.n_batches(epoch))]
 
     def batches(
-        self, start: DataPosition, workers: int = 0
+        self,
+        start: DataPosition,
+        workers: int = 0,
+        accumulate: int = 1,
+        share: Sequence[int] = (0,),
     ) -> Iterator[tuple[DataPosition, AnyBatch]]:
-        """Yield batches without end from `start` on, each with the position that follows it."""
+        """Yield batches without end from `start` on, each with the position after its update.
+
+        share: the numbers of the batches to yield, of the `accumulate` batches of every update.
+        """
         # The loader has its own generator: otherwise it would draw from dropout's, at moments that
         # depend on where a run was interrupted.
-        epoch, step = start.epoch, start.step
-        while True:
-            places = [(epoch, s) for s in range(step, self.n_batches(epoch))]
-            loader = DataLoader(
-                self,
-                batch_size=None,
-                sampler=places,
-                num_workers=workers,
-                worker_init_fn=_ignore_signals,
-                generator=torch.Generator().manual_seed(0),
-            )
-            for (_, at), batch in zip(places, loader, strict=True):
-                yield DataPosition(epoch, at + 1), batch
-            epoch, step = epoch + 1, 0
+        ends: deque[DataPosition] = deque()
+
+        def places() -> Iterator[tuple[int, int]]:
+            epoch, step = start.epoch, start.step
+            while True:
+                update = []
+                for _ in range(accumulate):
+                    if step >= self.n_batches(epoch):
+                        epoch, step = epoch + 1, 0
+                    update.append((epoch, step))
+                    step += 1
+                for number in share:
+                    ends.append(DataPosition(epoch, step))
+                    yield update[number]
+
+        loader = DataLoader(
+            self,
+            batch_size=None,
+            sampler=places(),
+            num_workers=workers,
+            worker_init_fn=_ignore_signals,
+            generator=torch.Generator().manual_seed(0),
+        )
+        for batch in loader:
+            yield ends.popleft(), batch
 
 
 def _ignore_signals(_: int) -> None:

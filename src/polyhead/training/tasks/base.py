@@ -16,6 +16,7 @@ from polyhead.tokenizers.storage import (
 )
 from polyhead.training.config import RunConfig
 from polyhead.training.losses import Objective
+from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 
@@ -28,7 +29,7 @@ class TaskSetup:
     tokenizers: TokenizerPair | None
     batches: IndexedBatches[Any, Any]
     objective: Objective
-    validate: Callable[[Any, int], dict[str, float]]  # model and step to metrics, with "loss"
+    validate: Callable[[Any, int, Processes], dict[str, float]]  # model, step: metrics with "loss"
     summary: str  # one line about the data, for the log
     about: dict[str, Any] = field(default_factory=dict)  # saved with models: names of classes
 

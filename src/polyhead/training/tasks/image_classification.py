@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch.nn import functional as F
 
 from polyhead.data.batches.images import ImageBatches, image_logits
@@ -11,6 +12,7 @@ from polyhead.data.images.files import PixelShape
 from polyhead.models.vit import ViTConfig
 from polyhead.training.config import RunConfig
 from polyhead.training.losses import SoftLabelLoss
+from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 from polyhead.training.tasks.base import TaskSetup
@@ -48,7 +50,9 @@ class ImageClassificationTask:
             None,
             batches,
             SoftLabelLoss(config.train.smoothing),
-            lambda model, _step: validate(corpus.valid, 4 * batches.batch_size, model),
+            lambda model, _step, processes: validate(
+                corpus.valid, 4 * batches.batch_size, model, processes
+            ),
             f"{len(corpus.train):,} training images of {size} in {n_classes:,} classes, "
             f"{len(corpus.valid):,} for validation",
             {"classes": list(corpus.classes)},
@@ -60,9 +64,16 @@ def tokens_per_image(config: ViTConfig) -> int:
     return config.n_tokens
 
 
-def validate(images: ImageSet, batch_size: int, model: Any) -> dict[str, float]:
+def validate(
+    images: ImageSet, batch_size: int, model: Any, processes: Processes
+) -> dict[str, float]:
     """Return loss and accuracy on images without augmentation."""
-    logits = image_logits(model, images.pixels, batch_size)
-    loss = F.cross_entropy(logits, images.labels).item()
-    accuracy = (logits.argmax(-1) == images.labels).float().mean().item()
-    return {"loss": loss, "accuracy": accuracy}
+
+    def score(start: int) -> tuple[float, int]:
+        part = images.part(torch.arange(start, min(start + batch_size, len(images))))
+        logits = image_logits(model, part.pixels, batch_size)
+        total = F.cross_entropy(logits, part.labels, reduction="sum").item()
+        return total, int((logits.argmax(-1) == part.labels).sum())
+
+    totals, n_correct = zip(*processes.map(score, range(0, len(images), batch_size)), strict=True)
+    return {"loss": sum(totals) / len(images), "accuracy": sum(n_correct) / len(images)}

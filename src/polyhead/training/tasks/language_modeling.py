@@ -34,7 +34,7 @@ class LanguageModelingTask:
             tokenizers,
             WindowBatches(train, length, max_tokens, config.train.seed),
             NextTokenLoss(config.train.smoothing),
-            valid.validate,
+            lambda model, _step, processes: valid.validate(model, processes.map),
             f"{len(train):,} training tokens, {valid.n_tokens:,} for validation; vocabulary "
             f"{len(tokenizer):,}",
         )

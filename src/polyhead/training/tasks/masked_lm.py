@@ -41,7 +41,7 @@ class MaskedLMTask:
             tokenizers,
             MaskedBatches(train, masker, max_tokens, config.train.seed),
             MaskedTokenLoss() if is_bert else ReplacedTokenLoss(PAD),
-            lambda model, _step: score(batches, model),
+            lambda model, _step, processes: score(batches, model, processes.map),
             f"{len(train):,} training sequences of {sum(map(len, train)):,} tokens, "
             f"{len(valid):,} for validation; vocabulary {len(tokenizer):,}",
         )

@@ -19,6 +19,7 @@ from polyhead.metrics.classification import report
 from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
 from polyhead.training.losses import ClassificationLoss
+from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir, fingerprint
 from polyhead.training.run_log import RunLog
 from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
@@ -60,7 +61,9 @@ class TextClassificationTask:
             tokenizers,
             TextBatches(sampler, labels, max_tokens, config.train.seed),
             ClassificationLoss(config.train.smoothing),
-            lambda model, _step: validate(valid_batches, corpus.classes, model),
+            lambda model, _step, processes: validate(
+                valid_batches, corpus.classes, model, processes
+            ),
             f"{len(train):,} training examples of {len(corpus.classes)} classes, {len(valid):,} "
             f"for validation; vocabulary {len(tokenizers.source):,}",
             {"classes": list(corpus.classes)},
@@ -99,14 +102,20 @@ def _encode(
 
 
 @torch.inference_mode()
-def validate(batches: Sequence[TextBatch], classes: Sequence[str], model: Any) -> dict[str, float]:
+def validate(
+    batches: Sequence[TextBatch], classes: Sequence[str], model: Any, processes: Processes
+) -> dict[str, float]:
     """Return loss, accuracy and macro F1."""
     device = next(model.parameters()).device
-    total, labels, predictions = 0.0, [], []
-    for batch in (batch.to(device) for batch in batches):
-        logits = model(batch.ids).float()
-        total += F.cross_entropy(logits, batch.labels, reduction="sum").item()
-        labels += batch.labels.tolist()
-        predictions += logits.argmax(-1).tolist()
+
+    def score(batch: TextBatch) -> tuple[float, list[int]]:
+        logits, labels = model(batch.ids.to(device)).float(), batch.labels.to(device)
+        total = F.cross_entropy(logits, labels, reduction="sum").item()
+        return total, logits.argmax(-1).tolist()
+
+    scored = processes.map(score, batches)
+    labels = [label for batch in batches for label in batch.labels.tolist()]
+    predictions = [number for _, numbers in scored for number in numbers]
     scores = report(labels, predictions, classes)
-    return {"loss": total / len(labels), "accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
+    loss = sum(total for total, _ in scored) / len(labels)
+    return {"loss": loss, "accuracy": scores.accuracy, "macro_f1": scores.macro_f1}

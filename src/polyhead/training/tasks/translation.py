@@ -15,6 +15,7 @@ from polyhead.checkpoint.languages import run_languages
 from polyhead.data.batches.translation import Pair, TranslationBatch, TranslationBatches
 from polyhead.data.bilingual_dictionary import FILE, learn_dictionary, write_dictionary
 from polyhead.data.parallel import Pairs, ParallelCorpus, load_parallel
+from polyhead.decoding.batch import batches as batches_of_sources
 from polyhead.decoding.batch import decode_all
 from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import sample
@@ -24,6 +25,7 @@ from polyhead.special_tokens import PAD
 from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
 from polyhead.training.losses import Objective, TranslationLoss
+from polyhead.training.processes import Processes
 from polyhead.training.reward import ExpectedReward
 from polyhead.training.run_dir import SAMPLES, RunDir, fingerprint
 from polyhead.training.run_log import RunLog
@@ -189,24 +191,45 @@ class HeldOutPairs:
     targets: list[str]
 
     @torch.inference_mode()
-    def validate(self, model: Any, step: int) -> dict[str, float]:
+    def validate(self, model: Any, step: int, processes: Processes) -> dict[str, float]:
         """Return loss, perplexity and BLEU; write the translations to samples/."""
-        device = next(model.parameters()).device
-        objective, total, count = TranslationLoss(PAD), 0.0, 0
-        for batch in self.batches:
+        device, objective = next(model.parameters()).device, TranslationLoss(PAD)
+
+        def score(batch: TranslationBatch) -> tuple[float, int]:
             loss = objective(model, batch.to(device))
-            total, count = total + loss.total.item(), count + loss.count
+            return loss.total.item(), loss.count
+
+        total, count = map(sum, zip(*processes.map(score, self.batches), strict=True))
         metrics = {"loss": total / count, "perplexity": math.exp(min(700.0, total / count))}
         if self.sources:
-            ids = self.tokenizers.source.encode_batch(self.sources)
-            outputs = decode_all(model, ids, DecodeConfig(beam=1), device=device)
-            texts = [self.tokenizers.target.decode(best[0].ids) for best in outputs]
+            texts = self.translate(model, processes)
             metrics["bleu"] = quick_bleu(texts, self.targets)
-            triples = zip(self.sources, self.targets, texts, strict=True)
-            samples = "\n".join(
-                f"{source}\n  = {target}\n  > {text}" for source, target, text in triples
-            )
-            with os_errors_as_polyhead_errors(self.samples):
-                self.samples.mkdir(exist_ok=True)
-            write_text(self.samples / f"step-{step:08d}.txt", samples + "\n")
+            if processes.is_first:
+                self.write_samples(texts, step)
         return metrics
+
+    def translate(self, model: Any, processes: Processes) -> list[str]:
+        """Return the translations of the first sentences by greedy search."""
+        device, options = next(model.parameters()).device, DecodeConfig(beam=1)
+        ids = self.tokenizers.source.encode_batch(self.sources)
+
+        def decode(batch: list[int]) -> list[str]:
+            outputs = decode_all(model, [ids[i] for i in batch], options, device=device)
+            return [self.tokenizers.target.decode(best[0].ids) for best in outputs]
+
+        numbers = list(batches_of_sources(ids, options))
+        texts = [""] * len(ids)
+        for batch, decoded in zip(numbers, processes.map(decode, numbers), strict=True):
+            for number, text in zip(batch, decoded, strict=True):
+                texts[number] = text
+        return texts
+
+    def write_samples(self, texts: Sequence[str], step: int) -> None:
+        """Write sources, references and translations to a file of samples/."""
+        triples = zip(self.sources, self.targets, texts, strict=True)
+        samples = "\n".join(
+            f"{source}\n  = {target}\n  > {text}" for source, target, text in triples
+        )
+        with os_errors_as_polyhead_errors(self.samples):
+            self.samples.mkdir(exist_ok=True)
+        write_text(self.samples / f"step-{step:08d}.txt", samples + "\n")

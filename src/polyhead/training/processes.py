@@ -1,0 +1,243 @@
+"""The processes of one training run, as `torchrun` starts them.
+
+    torchrun --nproc-per-node 2 -m polyhead train small train.accumulate=4 …
+
+An update is `train.accumulate` batches, whatever the number of processes. Each process computes
+an equal, contiguous share of them, and gradients are added in a fixed binary tree:
+
+    (g₀ + g₁) + (g₂ + g₃)      one process: all of it; two: one half each; four: one gradient each
+
+So the sums, and with them the weights, are the same to the last bit on 1, 2, 4, … processes of one
+thread each. Between processes the upper levels of the tree are computed by recursive halving: at
+level l a process sends half of its numbers to the process whose rank differs in bit l, and adds
+what it receives to the other half; then the sums are sent back the same way. Each of W processes
+sends 2 N (W - 1) / W of N numbers, as many as in a ring.
+
+Only the first process writes files. Messages between processes are JSON, never pickled objects.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from polyhead.errors import ConfigError, PolyheadError, ReportedElsewhere
+
+T = TypeVar("T")
+R = TypeVar("R")
+VARIABLES = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # set by torchrun
+PREPARATION = timedelta(days=1)  # while the first process reads and encodes the data
+
+
+class Summed(NamedTuple):
+    """A loss summed over predictions, computed in `pieces` batches with `tokens` tokens."""
+
+    total: float
+    predictions: int
+    pieces: int
+    tokens: int = 0
+
+    def plus(self, other: "Summed") -> "Summed":
+        """Return the sum of both."""
+        return Summed(
+            self.total + other.total,
+            self.predictions + other.predictions,
+            self.pieces + other.pieces,
+            self.tokens + other.tokens,
+        )
+
+
+class Processes:
+    """The processes of a run. A single one needs no communication: every method returns at once."""
+
+    def __init__(self, rank: int = 0, world: int = 1, seconds: int = 1800) -> None:
+        """seconds: how long a process waits for the others in one exchange."""
+        self.rank, self.world, self.seconds = rank, world, seconds
+        self.signal = 0  # the first one that this process received
+        self._agreed = 0
+        self._patient = dist.new_group(backend="gloo", timeout=PREPARATION) if world > 1 else None
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def agreed_signal(self) -> int:
+        """The signal that any process had received before the last update, or 0."""
+        return self._agreed if self.world > 1 else self.signal
+
+    def share_of(self, n_batches: int) -> range:
+        """Return the batches of an update that this process computes."""
+        n_own = n_batches // self.world
+        return range(self.rank * n_own, (self.rank + 1) * n_own)
+
+    def check(self, accumulate: int, *, exact: bool) -> None:
+        """Raise ConfigError if the batches of an update cannot be shared equally."""
+        if accumulate % self.world:
+            raise ConfigError(
+                f"train.accumulate = {accumulate}: an update cannot be shared among {self.world} "
+                f"processes. Set train.accumulate={self.world}, or a multiple, and divide "
+                "train.max_tokens by it for updates of the same size.",
+                "indivisible_update",
+            )
+        if exact and self.world & (self.world - 1):
+            raise ConfigError(
+                f"{self.world} processes: sums in a fixed order need 1, 2, 4, 8, … processes. Use "
+                "such a number, or set train.exact=false.",
+                "inexact_processes",
+            )
+
+    def first(self, function: Callable[[], R], *, patient: bool = False) -> R | None:
+        """Call a function in the first process while the others wait; its error ends all.
+
+        patient: wait as long as the preparation of a large corpus takes.
+        """
+        if self.world == 1:
+            return function()
+        result, problem = None, None
+        if self.is_first:
+            try:
+                result = function()
+            except PolyheadError as error:
+                problem = error
+        code = self.gather(None if problem is None else problem.exit_code, patient=patient)[0]
+        if problem is not None:
+            raise problem
+        if code is not None:
+            raise ReportedElsewhere(code)
+        return result
+
+    def from_first(self, value: Any) -> Any:
+        """Return the first process's value, which JSON can hold."""
+        return self.gather(value if self.is_first else None)[0]
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Apply a function to all items, shared among the processes; every one gets all results.
+
+        Results are values that JSON can hold. They come in the order of the items.
+        """
+        own = [function(item) for item in items[self.rank :: self.world]]
+        if self.world == 1:
+            return own
+        parts = self.gather(own)
+        return [parts[number % self.world][number // self.world] for number in range(len(items))]
+
+    def gather(self, value: Any, *, patient: bool = False) -> list[Any]:
+        """Return the values of all processes, in the order of their ranks."""
+        if self.world == 1:
+            return [value]
+        group = self._patient if patient else None
+        content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        sizes = [torch.empty(1, dtype=torch.int64) for _ in range(self.world)]
+        with self._waiting():
+            dist.all_gather(sizes, torch.tensor([len(content)]), group=group)
+            longest = max(int(size) for size in sizes)
+            padded = torch.zeros(longest, dtype=torch.uint8)
+            padded[: len(content)] = content
+            contents = [torch.empty_like(padded) for _ in range(self.world)]
+            dist.all_gather(contents, padded, group=group)
+        return [
+            json.loads(received[: int(size)].numpy().tobytes())
+            for received, size in zip(contents, sizes, strict=True)
+        ]
+
+    def add_up(
+        self, parameters: Sequence[nn.Parameter], summed: Summed, *, exact: bool = True
+    ) -> Summed:
+        """Add the gradients of all processes, and their losses; all agree on a received signal."""
+        if self.world == 1:
+            return summed
+        used = [parameter.grad is not None for parameter in parameters]
+        numbers = torch.tensor([*summed, self.signal, *used], dtype=torch.float64)
+        rows = [torch.empty_like(numbers) for _ in range(self.world)]
+        with self._waiting():
+            dist.all_gather(rows, numbers)
+            table = torch.stack(rows)
+            self._agreed = int(table[:, 4].max())
+            chosen = [p for p, row in zip(parameters, table[:, 5:].any(0), strict=True) if row]
+            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in chosen]
+            flat = torch.cat([gradient.flatten() for gradient in gradients])
+            if exact:
+                self._sum_in_tree(flat)
+            else:
+                dist.all_reduce(flat)
+        for parameter, part in zip(chosen, flat.split([p.numel() for p in chosen]), strict=True):
+            parameter.grad = part.view_as(parameter)
+        predictions, pieces, tokens = table[:, 1:4].sum(0).long().tolist()
+        return Summed(fold(table[:, 0].tolist()), predictions, pieces, tokens)
+
+    def _sum_in_tree(self, flat: Tensor) -> None:
+        """Add a vector of all processes in place, by recursive halving and doubling."""
+        low, high, bit = 0, len(flat), 1
+        halves = []
+        while bit < self.world:
+            middle = (low + high) // 2
+            lower, upper = flat[low:middle], flat[middle:high]
+            kept, sent = (upper, lower) if self.rank & bit else (lower, upper)
+            received = torch.empty_like(kept)
+            self._exchange(sent, received, self.rank ^ bit)
+            kept += received
+            halves.append((kept, sent, self.rank ^ bit))
+            low, high = (middle, high) if self.rank & bit else (low, middle)
+            bit *= 2
+        for kept, sent, partner in reversed(halves):
+            self._exchange(kept, sent, partner)
+
+    def _exchange(self, sent: Tensor, received: Tensor, partner: int) -> None:
+        """Send a tensor to another process and receive one."""
+        pairs = ((dist.isend, sent), (dist.irecv, received))
+        operations = [dist.P2POp(way, part, partner) for way, part in pairs if len(part)]
+        for work in dist.batch_isend_irecv(operations) if operations else []:
+            work.wait()
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Turn the end or silence of another process into an error of one line."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise PolyheadError(
+                f"process {self.rank}: another process of this run ended, or did not answer within "
+                f"{self.seconds} seconds. Saved checkpoints are intact; run the same command "
+                "again to resume.",
+                "process_lost",
+            ) from error
+
+
+def fold(numbers: Sequence[float]) -> float:
+    """Add numbers in the order of the tree."""
+    if len(numbers) == 1:
+        return numbers[0]
+    middle = left_size(len(numbers))
+    return fold(numbers[:middle]) + fold(numbers[middle:])
+
+
+def left_size(n_leaves: int) -> int:
+    """Return how many leaves of a tree are below its left branch."""
+    return n_leaves - n_leaves // 2
+
+
+@contextmanager
+def join_processes(seconds: int = 1800) -> Iterator[Processes]:
+    """Join the processes that torchrun started; without torchrun there is one."""
+    if not os.environ.keys() >= VARIABLES or int(os.environ["WORLD_SIZE"]) == 1:
+        yield Processes()
+        return
+    has_gpus = torch.cuda.is_available()
+    if has_gpus:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    own = not dist.is_initialized()
+    if own:
+        backend = "cpu:gloo,cuda:nccl" if has_gpus else "gloo"
+        dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
+    try:
+        yield Processes(dist.get_rank(), dist.get_world_size(), seconds)
+    finally:
+        if own:
+            dist.destroy_process_group()

@@ -1,0 +1,258 @@
+"""Several processes: the same bits as one, agreed decisions, and no deadlock."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from expected_errors import raises
+from tiny import SMALL, write_corpus
+
+from polyhead.errors import ConfigError
+from polyhead.training.processes import Processes, Summed, fold, left_size
+
+SOURCE = Path(__file__).parents[2] / "src"
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if name != "RANK"},
+    "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
+}  # fmt: skip
+SETTINGS = (
+    *SMALL, "train.steps=12", "train.accumulate=4", "train.max_tokens=200",
+    "model.stack.dropout=0.2", "train.validate_every=6", "train.save_every=4",
+    "train.bleu_sentences=6",
+)  # fmt: skip
+FILES = ("model.safetensors", "training.safetensors", "config.json")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"), n=160)
+
+
+def command(corpus, run, n_processes, *more):
+    files = ["--source", *corpus["source"], "--target", *corpus["target"]]
+    return [
+        sys.executable, "-m", "polyhead", "train", "small", *SETTINGS, *more, *files,
+        "--run", str(run), "--processes", str(n_processes),
+    ]  # fmt: skip
+
+
+def train(corpus, run, n_processes, *more):
+    words = command(corpus, run, n_processes, *more)
+    return subprocess.run(
+        words, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def state(run):
+    """Return everything that must not depend on the number of processes."""
+    last = run / "last"
+    numbers = json.loads((last / "training.json").read_text())
+    del numbers["progress"]["seconds"]
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").open()]
+    for line in lines:
+        line.pop("seconds", None), line.pop("tokens_per_second", None)
+    samples = {path.name: path.read_text() for path in run.glob("samples/*")}
+    return [(last / name).read_bytes() for name in FILES], numbers, lines, samples
+
+
+@pytest.fixture(scope="module")
+def alone(corpus, tmp_path_factory):
+    run = tmp_path_factory.mktemp("alone") / "run"
+    done = train(corpus, run, 1)
+    assert done.returncode == 0, done.stderr
+    return state(run)
+
+
+@pytest.mark.parametrize("n_processes", [2, 4])
+def test_the_result_has_the_same_bits_on_several_processes(corpus, tmp_path, alone, n_processes):
+    done = train(corpus, tmp_path / "run", n_processes)
+    assert done.returncode == 0, done.stderr
+    assert state(tmp_path / "run") == alone
+    assert len(re.findall("Finished at step 12", done.stderr)) == 1
+
+
+def wait_for(condition, seconds=120):
+    latest = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < latest, "timeout"
+        time.sleep(0.01)
+
+
+def children(pid):
+    """Return the process ids of the processes that a process started."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += map(int, path.read_text().split())
+    return found
+
+
+def ranks(pid):
+    """Return the processes of a run by rank."""
+    result = {}
+    for child in children(pid):
+        variables = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        for variable in variables:
+            if variable.startswith(b"RANK="):
+                result[int(variable[5:])] = child
+    return result
+
+
+def test_a_run_killed_and_resumed_with_other_numbers_of_processes_ends_equal(
+    corpus, tmp_path, alone
+):
+    """One process, then two, then four; the first two are killed after a checkpoint."""
+    run = tmp_path / "run"
+    for n_processes, step in ((1, 4), (2, 8)):
+        words = command(corpus, run, n_processes)
+        with subprocess.Popen(words, env=ENVIRONMENT, stderr=subprocess.DEVNULL) as process:
+            wait_for((run / "checkpoints" / f"step-{step:08d}").exists)
+            victims = ranks(process.pid) or {0: process.pid}
+            os.kill(victims[max(victims)], signal.SIGKILL)
+            assert process.wait(120) != 0
+    done = train(corpus, run, 4)
+    assert done.returncode == 0, done.stderr
+    assert "resuming from step" in done.stderr
+    assert state(run) == alone
+
+
+def is_training(run):
+    """Return True if a run has logged an update."""
+    path = run / "metrics.jsonl"
+    return path.exists() and '"train"' in path.read_text()
+
+
+def test_a_signal_to_one_process_saves_and_ends_all(corpus, tmp_path):
+    run = tmp_path / "run"
+    words = command(corpus, run, 2, "train.steps=100000", "train.save_every=100000")
+    with subprocess.Popen(words, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: is_training(run))
+        os.kill(ranks(process.pid)[1], signal.SIGTERM)
+        _, stderr = process.communicate(timeout=120)
+        assert process.returncode == 0, stderr
+    assert len(re.findall("Saved at step", stderr)) == 1
+    saved = json.loads((run / "last" / "training.json").read_text())["progress"]["step"]
+    assert saved > 0
+    assert f"Saved at step {saved:,}" in stderr
+
+
+def test_a_process_that_hangs_ends_the_run_with_an_error(corpus, tmp_path):
+    run = tmp_path / "run"
+    words = command(corpus, run, 2, "train.steps=100000", "train.timeout=5")
+    with subprocess.Popen(words, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: is_training(run))
+        stopped = ranks(process.pid)[1]
+        os.kill(stopped, signal.SIGSTOP)
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "process 0: another process of this run ended, or did not answer" in line:
+                os.kill(stopped, signal.SIGKILL)  # else torch waits half a minute for its end
+        assert process.wait(120) in (1, 128 + signal.SIGKILL)  # of the first that ended
+    assert "Traceback" not in "".join(lines)
+    assert "did not answer" in "".join(lines)
+
+
+def test_an_error_of_the_first_process_is_one_line(corpus, tmp_path):
+    files = {**corpus, "source": [str(tmp_path / "missing.ko")]}
+    done = train(files, tmp_path / "run", 2)
+    assert done.returncode == 4
+    assert len(re.findall("^polyhead: ", done.stderr, re.MULTILINE)) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_updates_that_cannot_be_shared_are_refused():
+    with raises(ConfigError, "indivisible_update"):
+        check(3, 4, exact=False)
+    with raises(ConfigError, "inexact_processes"):
+        check(3, 6, exact=True)
+    check(3, 6, exact=False)
+    check(4, 12, exact=True)
+
+
+def check(world, accumulate, *, exact):
+    processes = Processes()
+    processes.world = world
+    processes.check(accumulate, exact=exact)
+
+
+@pytest.mark.parametrize("world", [1, 2, 4, 8])
+@pytest.mark.parametrize("factor", [1, 2, 3, 5])
+def test_the_shares_of_all_processes_are_subtrees(world, factor):
+    """The sum of the sums of the shares has the brackets of the sum of all."""
+    numbers = np.random.default_rng(world * factor).normal(size=world * factor).tolist()
+
+    def brackets(leaves):
+        if len(leaves) == 1:
+            return leaves[0]
+        middle = left_size(len(leaves))
+        return (brackets(leaves[:middle]), brackets(leaves[middle:]))
+
+    shares = []
+    for rank in range(world):
+        processes = Processes()
+        processes.rank, processes.world = rank, world
+        shares.append([numbers[i] for i in processes.share_of(len(numbers))])
+    assert brackets([brackets(share) for share in shares]) == brackets(numbers)
+    assert fold([fold(share) for share in shares]) == fold(numbers)
+
+
+def test_one_process_needs_no_communication():
+    processes = Processes()
+    summed = Summed(1.5, 2, 1, 7)
+    assert processes.add_up([], summed) == summed
+    assert processes.map(lambda x: x + 1, [1, 2, 3]) == [2, 3, 4]
+    assert processes.first(lambda: 5) == 5
+    assert processes.gather("x") == ["x"]
+    processes.signal = 15
+    assert processes.agreed_signal == 15
+
+
+SUMS = """
+import sys
+import torch
+from polyhead.training.processes import Summed, join_processes
+with join_processes() as processes:
+    torch.manual_seed(processes.rank)
+    parameters = [torch.nn.Parameter(torch.zeros(n)) for n in (1000, 1, 37)]
+    for parameter in parameters:
+        parameter.grad = torch.randn_like(parameter)
+    if processes.rank:
+        parameters[1].grad = None
+    unused = torch.nn.Parameter(torch.zeros(3))
+    before = [p.grad.clone() if p.grad is not None else torch.zeros_like(p) for p in parameters]
+    exact = sys.argv[1] == "exact"
+    processes.signal = 10 * processes.rank
+    summed = processes.add_up([*parameters, unused], Summed(0.5, 1, 2, 3), exact=exact)
+    assert unused.grad is None
+    assert summed == Summed(2.0, 4, 8, 12), summed
+    assert processes.agreed_signal == 30
+    everyone = processes.gather([p.tolist() for p in before])
+    for i, parameter in enumerate(parameters):
+        a, b, c, d = (torch.tensor(part[i]) for part in everyone)
+        if exact:
+            assert torch.equal(parameter.grad, (a + b) + (c + d))
+        torch.testing.assert_close(parameter.grad, a + b + c + d)
+    items = list(range(11))
+    assert processes.map(lambda x: [x, processes.rank], items) == [[x, x % 4] for x in items]
+    assert processes.from_first(processes.rank + 3) == 3
+    print("equal")
+"""
+
+
+@pytest.mark.parametrize("kind", ["exact", "plain"])
+def test_gradients_are_summed_in_the_order_of_the_tree(tmp_path, kind):
+    script = tmp_path / "sums.py"
+    script.write_text(SUMS)
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
+    done = subprocess.run(
+        [*words, str(script), kind], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("equal") == 4
