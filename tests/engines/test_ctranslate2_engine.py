@@ -104,7 +104,7 @@ def test_load_uses_the_engine_where_it_can(tiny_run, tmp_path, monkeypatch):
         polyhead.load(lsh, engine="ctranslate2")
     with raises(ConfigError, "unsupported_engine"):
         FastTranslator(lsh)
-    monkeypatch.setattr(ctranslate2_engine, "version", lambda _: "4.8.0")
+    monkeypatch.setattr(sys.modules["ctranslate2"], "__version__", "4.8.0")
     assert "too old" in fast_obstacle(tiny_run)
     with raises(MissingError, "missing_package"):
         CTranslate2Engine(resolve(tiny_run))

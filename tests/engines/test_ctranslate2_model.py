@@ -15,7 +15,8 @@ from polyhead.checkpoint.tensors import save_tensors
 from polyhead.config import plain
 from polyhead.decoding.batch import decode_all
 from polyhead.decoding.options import DecodeConfig
-from polyhead.engines.ctranslate2_model import BUILDERS, COMPUTE_TYPES, convert, obstacle
+from polyhead.engines.ctranslate2_model import BUILDERS, COMPUTE_TYPES, convert
+from polyhead.engines.obstacles import obstacle
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.transformer_stack import StackConfig

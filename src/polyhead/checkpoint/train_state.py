@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from polyhead.checkpoint.model_files import TRAINING_TENSORS
 from polyhead.checkpoint.tensors import load_tensors, save_tensors
 from polyhead.errors import CheckpointError
 
-TENSORS, NUMBERS = "training.safetensors", "training.json"
+NUMBERS = "training.json"
 MAX_NUMBERS_BYTES = 2**20
 RANDOM, OPTIMIZER = "random.", "optimizer."
 
@@ -33,7 +34,7 @@ def write_state(
     for parameter, moments in optimizer.state.items():
         for key, value in moments.items():
             tensors[f"{OPTIMIZER}{names[id(parameter)]}.{key}"] = torch.as_tensor(value)
-    save_tensors(tensors, folder / TENSORS)
+    save_tensors(tensors, folder / TRAINING_TENSORS)
     text = json.dumps(state, indent=1, allow_nan=False)
     (folder / NUMBERS).write_text(text + "\n", encoding="utf-8")
 
@@ -41,7 +42,7 @@ def write_state(
 def restore_state(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
     """Restore the optimizer and the random generators; return training.json."""
     numbers = read_progress(folder)
-    tensors = load_tensors(folder / TENSORS)
+    tensors = load_tensors(folder / TRAINING_TENSORS)
     states = {name: _moments(tensors, name, p) for name, p in model.named_parameters()}
     optimizer.state.clear()
     for name, parameter in model.named_parameters():
@@ -54,7 +55,7 @@ def restore_state(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[
         if f"{RANDOM}mps" in tensors and torch.backends.mps.is_available():
             torch.mps.set_rng_state(tensors[f"{RANDOM}mps"])
     except (KeyError, RuntimeError, TypeError):
-        raise _unusable(folder / TENSORS, "no state of the random generators") from None
+        raise _unusable(folder / TRAINING_TENSORS, "no state of the random generators") from None
     return numbers
 
 
@@ -65,8 +66,8 @@ def _moments(tensors: dict[str, Tensor], name: str, parameter: nn.Parameter) -> 
     for key, tensor in state.items():
         if tensor.dim() and tensor.shape != parameter.shape:
             raise CheckpointError(
-                f"{TENSORS}: {prefix}{key} has shape {tuple(tensor.shape)}, but the parameter "
-                f"{tuple(parameter.shape)}; cannot resume",
+                f"{TRAINING_TENSORS}: {prefix}{key} has shape {tuple(tensor.shape)}, but the "
+                f"parameter {tuple(parameter.shape)}; cannot resume",
                 "damaged_state",
             )
     device = parameter.device

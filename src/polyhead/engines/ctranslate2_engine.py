@@ -17,12 +17,10 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyhead.decoding.options import NOT_FINITE, DecodeConfig, Output, check_seed
-from polyhead.engines.ctranslate2_model import convert
 from polyhead.engines.model_cache import converted_model
 from polyhead.errors import CheckpointError, ConfigError, MissingError, install_command
 from polyhead.special_tokens import BOS, EOS, PAD
@@ -46,8 +44,8 @@ class Hypothesis(NamedTuple):
 def missing() -> str | None:
     """Return why the engine cannot be used here, or None if it can."""
     try:
-        installed = version(PACKAGE)
-    except PackageNotFoundError:
+        installed = import_module(PACKAGE).__version__
+    except ImportError:
         return f"{PACKAGE} is not installed; install it with: {install_command('fast')}"
     if tuple(map(int, installed.split(".")[:3])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
@@ -87,10 +85,14 @@ def convert_once(directory: Path, compute_type: str) -> Path:
     problem = missing()
     if problem is not None:
         raise MissingError(problem, "missing_package")
+
+    def write(draft: Path) -> None:
+        from polyhead.engines.ctranslate2_model import convert  # numpy, only needed here
+
+        convert(directory, draft, compute_type, masks_specials=False)
+
     return converted_model(
-        directory,
-        f"{PACKAGE}-{version(PACKAGE)}-{compute_type}",
-        lambda draft: convert(directory, draft, compute_type, masks_specials=False),
+        directory, f"{PACKAGE}-{import_module(PACKAGE).__version__}-{compute_type}", write
     )
 
 

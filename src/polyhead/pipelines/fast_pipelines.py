@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from polyhead.checkpoint.atomic_dir import verify
 from polyhead.checkpoint.model_files import (
+    TRAINING_TENSORS,
     WEIGHTS,
     load_model_tokenizers,
     read_config,
@@ -19,7 +20,7 @@ from polyhead.engines.ctranslate2_engine import (
     missing,
     unsupported,
 )
-from polyhead.engines.ctranslate2_model import obstacle
+from polyhead.engines.obstacles import obstacle
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.pipelines.generation import TextContinuation
 from polyhead.pipelines.run_settings import RunSettings
@@ -62,7 +63,7 @@ class FastPipeline(RunSettings):
             raise ConfigError(f"{path} cannot use ctranslate2: {reason}", "unsupported_engine")
         self._directory = resolve(Path(path))
         self._values = read_config(self._directory)
-        sums = verify(self._directory, skip=[WEIGHTS])
+        sums = verify(self._directory, skip=[WEIGHTS, TRAINING_TENSORS])
         tokenizers = load_model_tokenizers(self._directory, sums, self._values)
         if tokenizers is None:
             raise CheckpointError(
