@@ -121,7 +121,7 @@ def translate(
             with counting("translating", sum(map(len, texts))) as progress:
                 translations = translator.translate_parts(
                     texts, options=options, seed=seed, prefixes=prefixes,
-                    token_scores=jsonl or scores,
+                    scores="tokens" if jsonl or scores else "none",
                     progress=progress,
                 )  # fmt: skip
             for line, outputs in zip(lines, translations, strict=True):

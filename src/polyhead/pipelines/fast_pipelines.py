@@ -12,7 +12,7 @@ from polyhead.checkpoint.model_files import (
     read_config,
     resolve,
 )
-from polyhead.decoding.options import DecodeConfig, Output
+from polyhead.decoding.options import DecodeConfig, Output, Scores
 from polyhead.engines.ctranslate2_engine import (
     CTranslate2Engine,
     CTranslate2Generator,
@@ -127,7 +127,7 @@ class FastTranslator(FastPipeline, TextTranslator):
         *,
         prefixes: Sequence[list[int]],
         seed: int = 0,  # noqa: ARG002 (sampling is refused)
-        token_scores: bool = True,
+        scores: Scores = "tokens",
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[Output]]:
         """Return the best outputs of every part; see `TextTranslator.decode_parts`."""
@@ -136,7 +136,7 @@ class FastTranslator(FastPipeline, TextTranslator):
             raise ConfigError(f"engine ctranslate2: {reason}; use torch", "unsupported_engine")
         return self.engine.decode_all(
             [part.ids for part in parts], options,
-            prefixes=prefixes, token_scores=token_scores, progress=progress,
+            prefixes=prefixes, scores=scores, progress=progress,
         )  # fmt: skip
 
 
