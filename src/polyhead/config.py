@@ -112,16 +112,15 @@ def _checker(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def _validated(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+def _validated(kind: Any, values: Mapping[str, Any], where: str) -> Any:
     """Build a dataclass with pydantic, or raise the first problem that it finds."""
     from pydantic import ValidationError
 
     text = json.dumps(values, default=str, ensure_ascii=False).encode()
     try:
-        built: T = _checker(kind).validate_json(text, strict=True)
+        return _checker(kind).validate_json(text, strict=True)
     except ValidationError as error:
         raise _first_problem(error.errors(include_url=False), where) from None
-    return built
 
 
 def check_names(kind: Any, values: Mapping[str, Any], where: str) -> None:

@@ -215,7 +215,7 @@ class CTranslate2Engine:
             [
                 Hypothesis(tokens, score, [])
                 for tokens, score in zip(
-                    result.hypotheses, result.scores if with_scores else [math.nan], strict=True
+                    result.hypotheses, result.scores or [math.nan], strict=True
                 )
             ]
             for result in results
