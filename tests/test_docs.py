@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from polyhead.cli.main import program
 from polyhead.notes.claims import CHAPTERS, find_claim, select_claims
 from polyhead.training.config import read_run
 
