@@ -1,17 +1,21 @@
 """Configuration files: errors name the option, TOML round trips."""
 
+import json
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 import pytest
 from expected_errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
+from polyhead.bounds import Factor, Few
 from polyhead.config import differences, from_dict, plain, read, set_by_path, to_toml
 from polyhead.errors import ConfigError
 from polyhead.models.transformer import TransformerConfig
+from polyhead.tokenizers.base import TextConfig
 from polyhead.training.loop import TrainConfig
 
 
@@ -23,7 +27,39 @@ class Run:
     kind: Literal["a", "b"] = "a"
 
 
+@dataclass(frozen=True)
+class Plain:
+    flag: bool = False
+    few: Few = 1
+    ratio: Factor = 0.5
+    number: int | None = None
+    rate: float = 0.0
+    text: str | None = None
+    sizes: tuple[int, ...] = ()
+    kind: Literal["a", "b"] = "a"
+    inner: TextConfig = field(default_factory=TextConfig)
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 2000), st.floats(-1, 200), st.sampled_from("ac"),
+    st.lists(st.integers(0, 3) | st.booleans(), max_size=2), st.just({"vocab": 9}),
+    st.just({"vocab": True}), st.just({"vocab": 1}),
+)  # fmt: skip
 GOOD = {"model": {"source_vocab": 10, "target_vocab": 10}}
+
+
+@settings(max_examples=500)
+@given(st.dictionaries(st.sampled_from([each.name for each in fields(Plain)]), VALUES, max_size=3))
+def test_values_are_those_that_pydantic_accepts(values):
+    try:
+        expected = TypeAdapter(Plain).validate_json(json.dumps(values), strict=True)
+    except ValidationError:
+        with pytest.raises(ConfigError):
+            from_dict(Plain, values)
+    else:
+        built = from_dict(Plain, values)
+        assert built == expected
+        assert repr(built) == repr(expected)  # 1 is 1.0, but is not written so
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from polyhead.cli.main import app
+from polyhead.cli.main import program
 from polyhead.notes.claims import CHAPTERS, find_claim, select_claims
 from polyhead.training.config import read_run
 
@@ -85,9 +84,9 @@ def commands(page):
 
 def parsed(line):
     """Return the parameters that the command line parses, or fail."""
-    program, *words = shlex.split(line)
-    assert program == "polyhead", line
-    command = get_command(app)
+    first, *words = shlex.split(line)
+    assert first == "polyhead", line
+    command = program()
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]
     return command.make_context(command.name, words).params

@@ -4,10 +4,19 @@ A configuration comes with a model, so it is not trusted. Sizes that no weight c
 beam, a dilation) would be used as they are. Other integers are at most `config.MAX_INTEGER`.
 """
 
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field
 
-Few = Annotated[int, Field(ge=0, le=2**10)]  # layers, rounds, beams: a loop over them is short
-Length = Annotated[int, Field(ge=0, le=2**20)]  # positions, tokens, window
-Factor = Annotated[float, Field(ge=0, le=100)]  # of a length
+class Bounds(NamedTuple):
+    """The smallest and the largest value of a field; for pydantic too, which is not imported."""
+
+    low: float
+    high: float
+
+    def __get_pydantic_core_schema__(self, kind: Any, schema_of: Any) -> Any:
+        return {**schema_of(kind), "ge": self.low, "le": self.high}
+
+
+Few = Annotated[int, Bounds(0, 2**10)]  # layers, rounds, beams: a loop over them is short
+Length = Annotated[int, Bounds(0, 2**20)]  # positions, tokens, window
+Factor = Annotated[float, Bounds(0, 100)]  # of a length

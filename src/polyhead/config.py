@@ -1,21 +1,22 @@
 """Configuration files: TOML to nested dataclasses and back.
 
 Every option is a field of the dataclass that uses it; this module knows none of them. Unknown
-names, wrong types and missing values are errors. Types are checked strictly by pydantic: "5" is not
-a number.
+names, wrong types and missing values are errors. Types are checked strictly: "5" is not a number.
+Plain values of plain types are compared here; pydantic, whose import takes longer than a sentence
+to translate, decides all other cases and says what is wrong.
 """
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
-
+from polyhead.bounds import Bounds
 from polyhead.errors import ConfigError
 
 T = TypeVar("T")
@@ -33,8 +34,6 @@ ALIASES = {  # names of other tools, and those of our settings
     "ffn_dim": "model.stack.d_ff", "vocab_size": "text.vocab", "max_len": "data.max_length",
     "max_seq_length": "data.max_length", "beam_size": "decode.beam", "num_beams": "decode.beam",
 }  # fmt: skip
-# cached, because a server needs the same ones for every request
-_checker: Callable[[Any], Any] = cache(TypeAdapter)
 SHOWN = 60  # characters of a wrong value in a message
 MAX_INTEGER = 2**32  # also of a seed
 MAX_FLOAT = 1e9  # its square is finite in single precision
@@ -61,10 +60,10 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     """Build a dataclass from plain values, checking all names and types."""
     try:
         check_names(kind, values, where)
-        text = json.dumps(values, default=str, ensure_ascii=False).encode()
-        return _checker(kind).validate_json(text, strict=True)
-    except ValidationError as error:
-        raise _first_problem(error, where) from None
+        try:
+            return _build(kind, values)
+        except (TypeError, ValueError):  # also a missing value, or raised by __post_init__
+            return _validated(kind, values, where)
     except UnicodeEncodeError as error:
         bad = error.object[max(0, error.start - SHOWN) : error.end]
         raise ConfigError(
@@ -74,6 +73,54 @@ def from_dict(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
         raise ConfigError(
             f"{_table(where)}: a value is too large or too deeply nested", "invalid_value"
         ) from None
+
+
+def _build(kind: Any, values: Mapping[str, Any]) -> Any:
+    """Build a dataclass from values that obviously have its types."""
+    hints = get_type_hints(kind, include_extras=True)
+    return kind(**{name: _convert(hints[name], value) for name, value in values.items()})
+
+
+def _convert(hint: Any, value: Any) -> Any:
+    """Return a value as the type of its field; TypeError if pydantic must look at it."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint in (bool, int, NoneType) and type(value) is hint:
+        return value
+    if hint is float and type(value) in (int, float):
+        return float(value)
+    if hint is str and type(value) is str and value.encode() is not None:
+        return value
+    if origin is Literal and type(value) is str and value in arguments:
+        return value
+    if origin is tuple and arguments[1:] == (...,) and type(value) is list:
+        return tuple(_convert(arguments[0], item) for item in value)
+    if origin is Annotated and isinstance(arguments[1], Bounds):
+        number, (low, high) = _convert(arguments[0], value), arguments[1]
+        if low <= number <= high:
+            return number
+    if origin in (Union, UnionType) and len(arguments) == 2 and arguments[1] is NoneType:
+        return None if value is None else _convert(arguments[0], value)
+    if is_dataclass(hint) and type(value) is dict:
+        return _build(hint, value)
+    raise TypeError(f"{value!r} is not obviously {hint}")
+
+
+@cache  # a server needs the same ones for every request
+def _checker(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def _validated(kind: Any, values: Mapping[str, Any], where: str) -> Any:
+    """Build a dataclass with pydantic, or raise the first problem that it finds."""
+    from pydantic import ValidationError
+
+    text = json.dumps(values, default=str, ensure_ascii=False).encode()
+    try:
+        return _checker(kind).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise _first_problem(error.errors(include_url=False), where) from None
 
 
 def check_names(kind: Any, values: Mapping[str, Any], where: str) -> None:
@@ -103,8 +150,7 @@ def _check_numbers(value: Any, path: str) -> None:
         raise ConfigError(f"{path} = {shown}: should be at most {MAX_INTEGER:,}", "invalid_value")
 
 
-def _first_problem(error: ValidationError, where: str) -> ConfigError:
-    problems = error.errors(include_url=False)
+def _first_problem(problems: list[Any], where: str) -> ConfigError:
     first = problems[0]
     path = where + ".".join(str(part) for part in first["loc"])
     message = " ".join(first["msg"].removeprefix("Value error, ").split())

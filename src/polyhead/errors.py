@@ -13,7 +13,6 @@ traceback.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import PurePath
 from typing import ClassVar, Literal
 
@@ -24,6 +23,8 @@ InputCode = Literal["empty", "too_long", "bad_token"]
 
 def install_command(extra: str) -> str:
     """Return the command that installs the packages of an extra of polyhead."""
+    from importlib.metadata import PackageNotFoundError, requires  # not at every start
+
     try:
         needed = [text.partition(";") for text in requires("polyhead") or ()]
     except PackageNotFoundError:  # run from its source tree

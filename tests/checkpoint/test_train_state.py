@@ -7,8 +7,9 @@ import pytest
 import torch
 from expected_errors import raises
 
+from polyhead.checkpoint.model_files import TRAINING_TENSORS
 from polyhead.checkpoint.tensors import load_tensors, save_tensors
-from polyhead.checkpoint.train_state import NUMBERS, TENSORS, restore_state, write_state
+from polyhead.checkpoint.train_state import NUMBERS, restore_state, write_state
 from polyhead.data.batches.translation import collate
 from polyhead.errors import CheckpointError
 from polyhead.layers.transformer_stack import StackConfig
@@ -92,9 +93,9 @@ def test_nan_in_the_progress_is_a_value_error(tmp_path):
 
 def edit_tensors(edit):
     def apply(folder):
-        stored = load_tensors(folder / TENSORS)
+        stored = load_tensors(folder / TRAINING_TENSORS)
         edit(stored)
-        save_tensors(stored, folder / TENSORS)
+        save_tensors(stored, folder / TRAINING_TENSORS)
 
     return apply
 
@@ -111,7 +112,7 @@ def change_shape(tensors):
 @pytest.mark.parametrize(
     ("damage", "code"),
     [
-        (lambda folder: (folder / TENSORS).unlink(), "bad_tensor_file"),
+        (lambda folder: (folder / TRAINING_TENSORS).unlink(), "bad_tensor_file"),
         (lambda folder: (folder / NUMBERS).unlink(), "damaged_state"),
         (write_numbers(b"{"), "damaged_state"),
         (write_numbers(b"[" * 10**6), "damaged_state"),

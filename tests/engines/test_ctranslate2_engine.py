@@ -1,9 +1,11 @@
 """The fast engine has the options and the outputs of decoding with torch."""
 
+import math
 import re
 import subprocess
 import sys
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 import torch
@@ -58,6 +60,28 @@ def test_translations_and_their_scores_are_those_of_torch(both, changes):
     assert fast.translate(LINES, options=options) == slow.translate(LINES, options=options)
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_scores_that_are_not_read_are_left_out(both, tiny_run, beam):
+    slow, _ = both
+    fast = FastTranslator(tiny_run)
+    options = DecodeConfig(beam=beam, max_length=12)
+    parts = [part for line in fast.split_lines(LINES) for part in line]
+    expected = slow.decode_parts(parts, options, prefixes=[[]] * len(parts))
+    for turn, scores in enumerate(("none", "none", "outputs")):
+        found = fast.decode_parts(parts, options, prefixes=[[]] * len(parts), scores=scores)
+        has_scores = turn != 1 or beam > 1  # the first search of a model checks its scores
+        for (theirs,), (ours,) in zip(expected, found, strict=True):
+            assert (ours.ids, ours.ended, ours.token_log_p) == (theirs.ids, theirs.ended, [])
+            assert math.isnan(ours.log_p) is not has_scores
+            assert not has_scores or ours.log_p == pytest.approx(theirs.log_p, abs=0.1)
+    (line,) = fast.translate_parts(fast.split_lines(LINES[:1]), options=options, scores="outputs")
+    ((best,),) = slow.n_best(LINES[:1], options=options)
+    assert line[0].confidence == pytest.approx(best.confidence, abs=0.01)
+    assert best.confidence == pytest.approx(
+        math.exp(fmean(p for sentence in best.sentences for p in sentence.token_log_p))
+    )
+
+
 def test_a_prefix_begins_the_translation_and_counts_in_its_score(both):
     slow, fast = both
     options = DecodeConfig(beam=3, n_best=2, max_length=12)
@@ -104,7 +128,7 @@ def test_load_uses_the_engine_where_it_can(tiny_run, tmp_path, monkeypatch):
         polyhead.load(lsh, engine="ctranslate2")
     with raises(ConfigError, "unsupported_engine"):
         FastTranslator(lsh)
-    monkeypatch.setattr(ctranslate2_engine, "version", lambda _: "4.8.0")
+    monkeypatch.setattr(sys.modules["ctranslate2"], "__version__", "4.8.0")
     assert "too old" in fast_obstacle(tiny_run)
     with raises(MissingError, "missing_package"):
         CTranslate2Engine(resolve(tiny_run))
@@ -153,11 +177,13 @@ def test_outputs_beyond_its_positions_are_refused(both):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_translating_from_the_shell_does_not_load_torch(tiny_run):
+@pytest.mark.usefixtures("both")  # which has converted the model
+def test_translating_from_the_shell_loads_no_heavy_packages(tiny_run):
     code = (
         "import sys; from polyhead.cli.main import main; "
         f"main(['translate', {str(tiny_run)!r}, {LINES[2]!r}]); "
-        "assert 'torch' not in sys.modules; print(open('/proc/self/status').read())"
+        "heavy = {'torch', 'numpy', 'pydantic', 'rich'} & set(sys.modules); "
+        "assert not heavy, heavy; print(open('/proc/self/status').read())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     expected = Translator.from_dir(tiny_run, device="cpu").translate([LINES[2]])[0]

@@ -15,7 +15,8 @@ from polyhead.checkpoint.tensors import save_tensors
 from polyhead.config import plain
 from polyhead.decoding.batch import decode_all
 from polyhead.decoding.options import DecodeConfig
-from polyhead.engines.ctranslate2_model import BUILDERS, COMPUTE_TYPES, convert, obstacle
+from polyhead.engines.ctranslate2_model import BUILDERS, COMPUTE_TYPES, convert
+from polyhead.engines.obstacles import CONVERTIBLE, obstacle
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.transformer_stack import StackConfig
@@ -175,6 +176,7 @@ def test_other_models_are_refused():
     ]  # fmt: skip
     assert all(obstacle("transformer", plain(replace(TINY, **kind))) for kind in kinds)
     assert obstacle("bert", plain(replace(BERT, d_embed=6)))
+    assert BUILDERS.keys() == set(CONVERTIBLE)
     others = FAMILIES.keys() - BUILDERS.keys()
     assert all(obstacle(name, plain(FAMILIES[name].config())) for name in others)
     assert others >= {"reformer", "vit", "gnmt", "convs2s"}

@@ -54,7 +54,7 @@ def test_an_unknown_word_is_replaced_by_its_most_attended_source_word(tokenizers
 def test_a_model_without_cross_attention_is_refused(tokenizers):
     model = Seq2Seq(Seq2SeqConfig(9, 9, d_model=4)).eval()
     with raises(ConfigError, "no_cross_attention"):
-        replace_unknown([model], tokenizers, ["wir"], [[Output([UNK], 0.0, 0.0, [0.0])]], {})
+        replace_unknown([model], tokenizers, ["wir"], [[Output([UNK], 0.0, 0.0, False, [0.0])]], {})
 
 
 @pytest.fixture(scope="module")

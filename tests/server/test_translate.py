@@ -148,7 +148,7 @@ def test_prefix_tokens_and_alignment_are_returned(server, served):
     assert best["text"].startswith("표")
     assert [token["id"] for token in best["tokens"]] == best["ids"]
     assert "".join(token["text"] for token in best["tokens"]).startswith("표")
-    sentence = TranslatedSentence(TEXTS[0], best["text"], tuple(best["ids"]), ())
+    sentence = TranslatedSentence(TEXTS[0], best["text"], tuple(best["ids"]), 0.0, True, ())
     translation = Translation(best["text"], 0.0, 0.0, sentence.ids, (sentence,))
     (expected,) = alignment(served("translate").model, [translation])
     reported = [(link["source"], link["target"], link["weight"]) for link in best["alignment"]]

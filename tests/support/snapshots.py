@@ -20,9 +20,8 @@ import requests
 import torch
 from safetensors.torch import load_file
 from served_models import started
-from typer.main import get_command
 
-from polyhead.cli.main import app, main
+from polyhead.cli.main import main, program
 
 FOLDER = Path(__file__).parents[1] / "snapshots"
 STEPS = (
@@ -249,7 +248,7 @@ def record(folder: Path) -> dict[str, Any]:
     schema, answers = read_http(folder)
     return {
         "weights": {"environment": environment(), **read_weights(folder)},
-        "options": read_options(get_command(app)),
+        "options": read_options(program()),
         "openapi": schema,
         "http": answers,
     }
@@ -260,9 +259,7 @@ def update(names: Sequence[str] = ("weights", "options", "openapi", "http")) -> 
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         only_options = list(names) == ["options"]
-        values = (
-            {"options": read_options(get_command(app))} if only_options else record(Path(folder))
-        )
+        values = {"options": read_options(program())} if only_options else record(Path(folder))
         for name in names:
             (FOLDER / f"{name}.json").write_text(as_lines(values[name]), encoding="utf-8")
 

@@ -75,7 +75,7 @@ def test_alignment_follows_the_largest_weights(translator, monkeypatch):
     Fixed.weights[:, :half, second] = 1.0
     Fixed.weights[:, half:, 0] = 1.0
     monkeypatch.setattr("polyhead.viz.capture.translation_maps", lambda *_: [Fixed])
-    sentence = TranslatedSentence("내일 부산", "Minjun tomorrow", tuple(ids), ())
+    sentence = TranslatedSentence("내일 부산", "Minjun tomorrow", tuple(ids), 0.0, False, ())
     links = [(1, 0, 1.0), (0, 1, 1.0)]
     for n_sentences in (1, 2):  # words are numbered through all sentences
         text = Translation("", 0.0, 0.0, (), (sentence,) * n_sentences)

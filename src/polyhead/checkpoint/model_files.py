@@ -12,6 +12,7 @@ from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers
 
 FORMAT = 1
 CONFIG, WEIGHTS, CARD, TOKENIZER = "config.json", "model.safetensors", "README.md", "tokenizer"
+TRAINING_TENSORS = "training.safetensors"  # of the optimizer, for resuming
 MAX_CONFIG_BYTES = 2**20
 MAX_LANGUAGE = 35  # characters of a language's code, as RFC 5646 recommends
 SHOWN = 200  # characters of a name in a message

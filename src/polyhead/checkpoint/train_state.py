@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from polyhead.checkpoint.model_files import TRAINING_TENSORS
 from polyhead.checkpoint.tensors import load_tensors, save_tensors
 from polyhead.errors import CheckpointError
 
-TENSORS, NUMBERS = "training.safetensors", "training.json"
+NUMBERS = "training.json"
 MAX_NUMBERS_BYTES = 2**20
 OPTIMIZER = "optimizer."
 VERSION = 2  # 1, which was not written, saved states of random generators
@@ -30,7 +31,7 @@ def write_state(
     for parameter, moments in optimizer.state.items():
         for key, value in moments.items():
             tensors[f"{OPTIMIZER}{names[id(parameter)]}.{key}"] = torch.as_tensor(value)
-    save_tensors(tensors, folder / TENSORS)
+    save_tensors(tensors, folder / TRAINING_TENSORS)
     text = json.dumps({"version": VERSION, **state}, indent=1, allow_nan=False)
     (folder / NUMBERS).write_text(text + "\n", encoding="utf-8")
 
@@ -38,7 +39,7 @@ def write_state(
 def restore_state(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
     """Restore the optimizer; return training.json."""
     numbers = read_progress(folder)
-    tensors = load_tensors(folder / TENSORS)
+    tensors = load_tensors(folder / TRAINING_TENSORS)
     states = {name: _moments(tensors, name, p) for name, p in model.named_parameters()}
     optimizer.state.clear()
     for name, parameter in model.named_parameters():
@@ -54,8 +55,8 @@ def _moments(tensors: dict[str, Tensor], name: str, parameter: nn.Parameter) -> 
     for key, tensor in state.items():
         if tensor.dim() and tensor.shape != parameter.shape:
             raise CheckpointError(
-                f"{TENSORS}: {prefix}{key} has shape {tuple(tensor.shape)}, but the parameter "
-                f"{tuple(parameter.shape)}; cannot resume",
+                f"{TRAINING_TENSORS}: {prefix}{key} has shape {tuple(tensor.shape)}, but the "
+                f"parameter {tuple(parameter.shape)}; cannot resume",
                 "damaged_state",
             )
     device = parameter.device

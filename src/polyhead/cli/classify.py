@@ -18,7 +18,7 @@ from polyhead.cli.options import (
     read_inputs,
     split_inputs,
 )
-from polyhead.cli.streams import say, utf8_stdout
+from polyhead.cli.streams import counting, say, utf8_stdout
 from polyhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -76,8 +76,6 @@ def classify_text(
     classifier: "TextClassifier", blocks: Iterable[list[str]], *, scores: bool, jsonl: bool
 ) -> None:
     """Print the label of every line, with all probabilities or as JSON if requested."""
-    from polyhead.cli.console import counting
-
     with utf8_stdout() as out:
         for lines in blocks:
             with counting("classifying", len(lines)) as progress:
@@ -96,8 +94,6 @@ def classify_images(
 ) -> int:
     """Print path, classes and probabilities of every image; return 4 if one cannot be read."""
     import torch
-
-    from polyhead.cli.console import counting
 
     if not files:
         raise ConfigError("no image given, e.g. polyhead classify MODEL image.png", "no_input")

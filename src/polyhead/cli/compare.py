@@ -19,7 +19,7 @@ from polyhead.cli.options import (
     check_metric,
     split_recipe,
 )
-from polyhead.cli.streams import say
+from polyhead.cli.streams import counting, say
 from polyhead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def list_systems(contest: "Contest", scale: "Scale", language: str) -> None:
 
 def run_comparison(request: "CompareRequest", lang: str | None) -> int:
     """Compare, print the table and return the exit code; an interrupted comparison is saved."""
-    from polyhead.cli.console import TrainingScreen, counting
+    from polyhead.cli.console import TrainingScreen
     from polyhead.compare.runner import Interrupted, compare_systems
     from polyhead.compare.table import best_row
     from polyhead.i18n import chosen_language

@@ -134,13 +134,10 @@ def describe(metrics: dict[str, Any]) -> str:
 
 
 @contextmanager
-def counting(activity: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar for a known number of items; nothing without a terminal or for a few items."""
-    console = stderr_console()
-    if not console.is_terminal or total < 20:
-        yield lambda _: None
-        return
+def progress_bar(activity: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar for a known number of items on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = stderr_console()
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
         task = bar.add_task(activity, total=total)
         yield lambda n: bar.advance(task, n)

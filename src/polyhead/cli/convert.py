@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from typer import Argument, Option
 
 from polyhead.cli.options import Model, Models
-from polyhead.cli.streams import say
+from polyhead.cli.streams import counting, say
 
 if TYPE_CHECKING:
     from polyhead.convert.conversion import ConversionReport
@@ -55,7 +55,6 @@ def export_model(
     polyhead export runs/mine --to ctranslate2 --compute-type int8 --output models/mine-ct2
     polyhead export models/ko-en --output ko-en-hf --sentences test.tsv --report-sentences 100
     """
-    from polyhead.cli.console import counting
     from polyhead.convert.model_export import ReportConfig
     from polyhead.convert.model_export import export_model as convert
 

@@ -24,7 +24,7 @@ from polyhead.cli.options import (
     Models,
     check_metric,
 )
-from polyhead.cli.streams import say
+from polyhead.cli.streams import counting, say
 from polyhead.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
@@ -139,7 +139,6 @@ def translation_scores(
     device: str, changes: dict[str, Any],
 ) -> Scores:  # fmt: skip
     """Translate; return the scores of the translations, and paired tests against another system."""
-    from polyhead.cli.console import counting
     from polyhead.data.parallel import read_references
     from polyhead.data.text_files import read_lines
     from polyhead.pipelines.evaluation import MetricConfig, evaluate_translation
@@ -181,7 +180,6 @@ def text_scores(
     as_generated: bool, device: str,
 ) -> Scores:  # fmt: skip
     """Return how well a language model predicts a text, or a masked LM its masked tokens."""
-    from polyhead.cli.console import counting
     from polyhead.data.text_files import read_lines
     from polyhead.pipelines.load import load
     from polyhead.pipelines.mask_filler import MaskFiller
@@ -221,7 +219,6 @@ def text_scores(
 
 def label_scores(model_dir: Path, files: Sequence[Path], *, encoding: str, device: str) -> Scores:
     """Return how often a text classifier is right on labelled texts."""
-    from polyhead.cli.console import counting
     from polyhead.pipelines.text_classifier import TextClassifier
 
     classifier = TextClassifier.from_dir(model_dir, device=device)

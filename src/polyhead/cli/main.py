@@ -11,7 +11,8 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -19,24 +20,8 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from polyhead.cli.attention import attention
-from polyhead.cli.classify import classify
-from polyhead.cli.compare import LadderCommand, compare, ladder
-from polyhead.cli.convert import average, export_model, import_model
-from polyhead.cli.cost import cost
-from polyhead.cli.data import check_corpus, get_corpus, list_corpora, make_corpus
-from polyhead.cli.demo import demo
-from polyhead.cli.doctor import doctor
-from polyhead.cli.evaluate import evaluate
-from polyhead.cli.fill import detect, fill
-from polyhead.cli.generate import generate
-from polyhead.cli.languages import languages
-from polyhead.cli.notes import verify
 from polyhead.cli.options import ARGUMENTS
-from polyhead.cli.recipes import recipes, show
-from polyhead.cli.serve import serve
-from polyhead.cli.train import train
-from polyhead.cli.translate import translate
+from polyhead.cli.plain_arguments import plain_arguments
 from polyhead.errors import PolyheadError, ReportedElsewhere, torch_needed
 
 
@@ -53,40 +38,61 @@ class GroupedHelp(TyperGroup):
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)  # of the disk behind stdout
-app = typer.Typer(
-    name="polyhead",
-    cls=GroupedHelp,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-data = typer.Typer(help="List, generate, download and check corpora.")
-app.add_typer(data, name="data")
 SECTIONS = {  # of `polyhead --help`
     "Train and score": ("train", "evaluate", "compare", "ladder", "average"),
     "Use a model": ("translate", "generate", "fill", "detect", "classify", "attention", "serve"),
     "Models and data": ("recipes", "show", "cost", "data", "languages", "import", "export"),
     "Learn and check": ("demo", "verify", "doctor"),
 }
-COMMANDS: dict[str, Callable[..., None]] = {
-    "train": train, "translate": translate, "generate": generate, "fill": fill, "detect": detect,
-    "classify": classify, "evaluate": evaluate, "attention": attention, "serve": serve,
-    "compare": compare, "ladder": ladder, "average": average, "import": import_model,
-    "export": export_model, "languages": languages, "recipes": recipes, "show": show,
-    "cost": cost, "verify": verify, "doctor": doctor, "demo": demo,
+COMMANDS = {  # modules of polyhead.cli, and their functions
+    "train": "train.train", "translate": "translate.translate", "generate": "generate.generate",
+    "fill": "fill.fill", "detect": "fill.detect", "classify": "classify.classify",
+    "evaluate": "evaluate.evaluate", "attention": "attention.attention", "serve": "serve.serve",
+    "compare": "compare.compare", "ladder": "compare.ladder", "average": "convert.average",
+    "import": "convert.import_model", "export": "convert.export_model",
+    "languages": "languages.languages", "recipes": "recipes.recipes", "show": "recipes.show",
+    "cost": "cost.cost", "verify": "notes.verify", "doctor": "doctor.doctor", "demo": "demo.demo",
 }  # fmt: skip
-DATA_COMMANDS: dict[str, Callable[..., None]] = {
-    "list": list_corpora, "make": make_corpus, "get": get_corpus, "check": check_corpus,
+DATA_COMMANDS = {
+    "list": "data.list_corpora", "make": "data.make_corpus", "get": "data.get_corpus",
+    "check": "data.check_corpus",
 }  # fmt: skip
-for program, commands in ((app, COMMANDS), (data, DATA_COMMANDS)):
-    for name, function in commands.items():
+
+
+def program(name: str = "") -> Any:
+    """Return the program with the command of this name, or with all if there is none.
+
+    One command starts faster than all, whose modules and options are then not needed.
+    """
+    app = typer.Typer(
+        name="polyhead",
+        cls=GroupedHelp,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(polyhead)
+    if name in COMMANDS:
+        add_commands(app, {name: COMMANDS[name]})
+        return get_command(app)
+    data = typer.Typer(help="List, generate, download and check corpora.")
+    app.add_typer(data, name="data")
+    add_commands(app, COMMANDS)
+    add_commands(data, DATA_COMMANDS)
+    return get_command(app)
+
+
+def add_commands(app: typer.Typer, commands: Mapping[str, str]) -> None:
+    """Import commands and add them to a program."""
+    for name, place in commands.items():
+        module, _, attribute = place.partition(".")
+        function = getattr(import_module(f"polyhead.cli.{module}"), attribute)
         # click, on which typer is built, does not fill a paragraph that starts with \b
         text = (inspect.getdoc(function) or "").replace("\n\npolyhead ", "\n\n\b\npolyhead ")
-        kind = LadderCommand if function is ladder else None
-        program.command(name, help=text, cls=kind)(function)
+        kind = import_module("polyhead.cli.compare").LadderCommand if name == "ladder" else None
+        app.command(name, help=text, cls=kind)(function)
 
 
-@app.callback(invoke_without_command=True)
 def polyhead(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
@@ -112,11 +118,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     ARGUMENTS.set(words)
     try:
         with torch_needed():
-            code = get_command(app).main(args=words, prog_name="polyhead", standalone_mode=False)
+            code = run(words)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except PolyheadError as error:
         return report(error, error.exit_code)
+    except (SystemExit, BrokenPipeError):  # the reader of our output has closed the pipe
+        discard_output()
+        return 0
     except TyperException as error:
         return report(PolyheadError(usage_message(error), "bad_usage"), 2)
     except OSError as error:  # other errors of files are handled where the files are read
@@ -128,11 +137,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         message = f"{str(error.filename)[:80]}…: file name too long"
         return report(PolyheadError(message, "file_name_too_long"), 2)
-    except SystemExit:  # raised by typer when the reader of our output has closed the pipe
-        discard_output()
-        return 0
     except (KeyboardInterrupt, typer.Abort):
         return 130
+
+
+def run(words: Sequence[str]) -> Any:
+    """Run a command; plain arguments of `translate` are read without typer, to start faster."""
+    if words[0] == "translate":
+        command = import_module("polyhead.cli.translate").translate
+        arguments = plain_arguments(command, words[1:])
+        if arguments is not None:
+            return command(**arguments)
+    return program(words[0]).main(args=words, prog_name="polyhead", standalone_mode=False)
 
 
 def replace_unencodable() -> None:

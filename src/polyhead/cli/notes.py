@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Exit, Option
 
 from polyhead.cli.options import Json, Language
-from polyhead.cli.streams import say
+from polyhead.cli.streams import counting, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,7 +50,6 @@ def verify(
     polyhead verify --html report.html
     """
     from polyhead.atomic_file import write_text
-    from polyhead.cli.console import counting
     from polyhead.i18n import chosen_language
     from polyhead.notes.claims import select_claims
     from polyhead.notes.report_page import render

@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -13,6 +13,7 @@ from polyhead.errors import DataError
 BLOCK = 2048  # lines; a block may be sorted by length before its first line is answered
 UTF8 = "utf-8"
 BOM = "\ufeff"
+FEW_ITEMS = 20  # need no progress bar
 
 
 def say(text: str) -> None:
@@ -29,6 +30,18 @@ def utf8_stdout() -> Iterator[io.TextIOWrapper]:
     finally:
         with suppress(BrokenPipeError):
             out.detach()
+
+
+@contextmanager
+def counting(activity: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar for a known number of items; nothing without a terminal or for a few items."""
+    if not sys.stderr.isatty() or total < FEW_ITEMS:
+        yield lambda _: None
+        return
+    from polyhead.cli.console import progress_bar  # starts slowly
+
+    with progress_bar(activity, total) as advance:
+        yield advance
 
 
 def read_blocks(

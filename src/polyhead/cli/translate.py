@@ -22,7 +22,7 @@ from polyhead.cli.options import (
     read_inputs,
     split_inputs,
 )
-from polyhead.cli.streams import say, utf8_stdout
+from polyhead.cli.streams import counting, say, utf8_stdout
 from polyhead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -86,8 +86,6 @@ def translate(
     polyhead translate runs/mine < in.txt > out.txt
     polyhead translate runs/a runs/b --beam 5 --n-best 3 --scores < in.txt
     """
-    from polyhead.cli.console import counting
-
     folders, inputs = split_inputs(models)
     changes = {
         "beam": beam, "length_penalty": length_penalty, "sample": sample or None,
@@ -123,7 +121,7 @@ def translate(
             with counting("translating", sum(map(len, texts))) as progress:
                 translations = translator.translate_parts(
                     texts, options=options, seed=seed, prefixes=prefixes,
-                    token_scores=jsonl or scores,
+                    scores="tokens" if jsonl or scores else "none",
                     progress=progress,
                 )  # fmt: skip
             for line, outputs in zip(lines, translations, strict=True):

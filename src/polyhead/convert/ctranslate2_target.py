@@ -26,7 +26,8 @@ from polyhead.convert.sentencepiece_file import piece_names
 from polyhead.convert.target_types import Example, Reader, Written
 from polyhead.convert.tokenizer_files import sentencepiece_model
 from polyhead.data.languages import language_name
-from polyhead.engines.ctranslate2_model import convert, obstacle
+from polyhead.engines.ctranslate2_model import convert
+from polyhead.engines.obstacles import obstacle
 from polyhead.errors import CheckpointError
 from polyhead.models.registry import FAMILIES, has_mask_token
 from polyhead.special_tokens import MASK

@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from polyhead.data.locate import find, home
-from polyhead.data.schedules import generator
 from polyhead.data.text_files import OnBadLine
-from polyhead.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
@@ -73,25 +70,3 @@ class DataConfig:
                 raise ValueError(f"{name} = {getattr(self, name)}: expected at least 1")
         if not 0 < self.blanks <= 1:
             raise ValueError(f"blanks = {self.blanks}: expected a share above 0 and up to 1")
-
-
-def make_missing(config: DataConfig) -> None:
-    """Generate the embedded corpus if a configuration uses it and its files do not exist."""
-    if config.corpus is None:
-        return
-    if config.corpus != "schedules":
-        raise ConfigError(
-            f"data.corpus = {config.corpus!r}: only 'schedules' can be generated", "unknown_corpus"
-        )
-    files = (
-        *config.source, *config.target, *config.pairs,
-        *config.valid_source, *config.valid_target, *config.valid_pairs,
-        *config.text, *config.valid_text, *config.labelled, *config.valid_labelled,
-    )  # fmt: skip
-    try:
-        for name in files:
-            find(name)
-    except DataError:
-        generator.write(home() / "schedules")
-        if config.labelled:
-            generator.write_labelled(home() / "schedules")

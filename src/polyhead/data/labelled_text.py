@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polyhead.data.columns import read_columns
-from polyhead.data.config import DataConfig, make_missing
+from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, draw_texts, held_out_count, held_out_notice, normalized
+from polyhead.data.schedules.generator import make_missing
 from polyhead.data.tables import shorten
 from polyhead.data.text_files import BadLine, check_bad_lines, skipped_notices
 from polyhead.errors import ConfigError, DataError

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from polyhead.data.columns import Record, read_columns, show_pairs
-from polyhead.data.config import DataConfig, make_missing
+from polyhead.data.config import DataConfig
 from polyhead.data.doctor.alignment import judge
 from polyhead.data.holdout import (
     MAX_SHARE_OF_PAIRS,
@@ -27,6 +27,7 @@ from polyhead.data.holdout import (
     held_out_notice,
 )
 from polyhead.data.languages import configured_languages, text_language
+from polyhead.data.schedules.generator import make_missing
 from polyhead.data.text_files import (
     BadLine,
     OnBadLine,

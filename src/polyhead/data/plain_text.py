@@ -5,8 +5,9 @@ from dataclasses import replace
 from itertools import islice
 
 from polyhead.data.columns import read_column
-from polyhead.data.config import DataConfig, make_missing
+from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, held_out_count, held_out_notice
+from polyhead.data.schedules.generator import make_missing
 from polyhead.data.text_files import TextFile, check_bad_lines, excerpt, read_text, skipped_notices
 from polyhead.errors import ConfigError, DataError
 

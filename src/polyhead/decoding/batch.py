@@ -89,6 +89,7 @@ def read_outputs(hypotheses: Hypotheses, row: int, n_best: int) -> list[Output]:
     for tokens, score, log_p, token_log_p in zip(*columns, strict=True):
         if score == NEVER:
             continue  # there are fewer hypotheses than n_best
-        ids = tokens[: tokens.index(EOS)] if EOS in tokens else [t for t in tokens if t != PAD]
-        outputs.append(Output(ids, score, log_p, token_log_p[: len(ids) + (EOS in tokens)]))
+        ended = EOS in tokens
+        ids = tokens[: tokens.index(EOS)] if ended else [t for t in tokens if t != PAD]
+        outputs.append(Output(ids, score, log_p, ended, token_log_p[: len(ids) + ended]))
     return outputs

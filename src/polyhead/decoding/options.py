@@ -3,11 +3,12 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from polyhead.bounds import Factor, Few, Length
 from polyhead.errors import ConfigError
 
+Scores = Literal["none", "outputs", "tokens"]  # that the caller will read
 N_SEEDS = 2**63
 NOT_FINITE = (
     "the model's outputs are not finite numbers; its weights or its configuration are unusable. "
@@ -82,16 +83,19 @@ class DecodeConfig:
             raise ConfigError(str(error), "out_of_range") from None
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """One hypothesis: its ids without EOS, its score, and the log-probability of its tokens.
 
-    `token_log_p` has one value per id, and that of EOS if the hypothesis ended with it.
+    `ended` is True if EOS followed, and False if it was cut off at the maximal length.
+    `token_log_p` has one value per id, and that of EOS if there was one.
+
+    Where `Scores` were not wanted, `token_log_p` may be empty, and `score` and `log_p` be NaN.
     """
 
     ids: list[int]
     score: float
     log_p: float
+    ended: bool
     token_log_p: list[float]
     text: str | None = None  # where it differs from the decoded ids: unknown words replaced
 

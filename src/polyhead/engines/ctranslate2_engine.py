@@ -17,18 +17,17 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyhead.decoding.options import NOT_FINITE, DecodeConfig, Output, check_seed
-from polyhead.engines.ctranslate2_model import convert
+from polyhead.decoding.options import NOT_FINITE, DecodeConfig, Output, Scores, check_seed
 from polyhead.engines.model_cache import converted_model
 from polyhead.errors import CheckpointError, ConfigError, MissingError, install_command
 from polyhead.special_tokens import BOS, EOS, PAD
 
 PACKAGE = "ctranslate2"
 OLDEST = (4, 8, 1)  # earlier ones have a heap overflow on damaged files
+END = str(EOS)
 NEVER_WRITTEN = [[str(PAD)], [str(BOS)]]
 BLOCK = 1024  # sentences between two reports of progress
 FEW_ROWS, MAX_ROWS = 16, 32  # sentences in one batch of a worker; beam search has few
@@ -36,9 +35,9 @@ MAX_SEED = 2**32
 
 
 class Hypothesis(NamedTuple):
-    """The ids of an output, with EOS if it has ended, and their log-probabilities, if known."""
+    """The tokens of an output, with EOS if it has ended, and their log-probabilities, if known."""
 
-    tokens: list[int]
+    tokens: list[str]
     log_p: float
     token_log_p: list[float]
 
@@ -46,8 +45,8 @@ class Hypothesis(NamedTuple):
 def missing() -> str | None:
     """Return why the engine cannot be used here, or None if it can."""
     try:
-        installed = version(PACKAGE)
-    except PackageNotFoundError:
+        installed = import_module(PACKAGE).__version__
+    except ImportError:
         return f"{PACKAGE} is not installed; install it with: {install_command('fast')}"
     if tuple(map(int, installed.split(".")[:3])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
@@ -87,10 +86,14 @@ def convert_once(directory: Path, compute_type: str) -> Path:
     problem = missing()
     if problem is not None:
         raise MissingError(problem, "missing_package")
+
+    def write(draft: Path) -> None:
+        from polyhead.engines.ctranslate2_model import convert  # numpy, only needed here
+
+        convert(directory, draft, compute_type, masks_specials=False)
+
     return converted_model(
-        directory,
-        f"{PACKAGE}-{version(PACKAGE)}-{compute_type}",
-        lambda draft: convert(directory, draft, compute_type, masks_specials=False),
+        directory, f"{PACKAGE}-{import_module(PACKAGE).__version__}-{compute_type}", write
     )
 
 
@@ -122,6 +125,7 @@ class CTranslate2Engine:
         # Its search ends when `patience` times the beam have ended, ours when none can be better.
         # With 2, outputs were equal in all cases tried; int8 rounds anyway: 1 is faster.
         self.patience = 2 if self.compute_type == "float32" else 1
+        self._is_usable = False  # until a search gave finite scores
         self.n_workers = n_workers or os.cpu_count() or 1
         self.translator = open_model("Translator", folder, self.compute_type, self.n_workers)
 
@@ -131,22 +135,24 @@ class CTranslate2Engine:
         options: DecodeConfig,
         *,
         prefixes: Sequence[list[int]] | None = None,
-        token_scores: bool = True,
+        scores: Scores = "tokens",
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[Output]]:
         """Return the `n_best` best outputs for every source, in the order of the sources.
 
-        token_scores: also return the log-probability of every token, which takes another pass;
-            else each has the mean of its output.
+        scores: those that are read. Log-probabilities of tokens take another pass; without any,
+            greedy search is faster.
         """
         outputs: list[list[Output]] = []
         starts = prefixes if prefixes is not None and any(prefixes) else None
         for at in range(0, len(sources), BLOCK):
             rows = list(sources[at : at + BLOCK])
-            pools = self._search_all(rows, options, starts and starts[at : at + BLOCK])
+            pools = self._search_all(
+                rows, options, starts and starts[at : at + BLOCK], with_scores=scores != "none"
+            )
             if starts is None:  # else they are ranked by scores that lack the prefix
                 pools = [rank(pool, options) for pool in pools]
-            if token_scores or starts is not None:
+            if scores == "tokens" or starts is not None:
                 pools = [rank(pool, options) for pool in self._scored(rows, pools)]
             outputs += [[as_output(hypothesis, options) for hypothesis in pool] for pool in pools]
             progress(len(rows))
@@ -157,6 +163,8 @@ class CTranslate2Engine:
         sources: Sequence[list[int]],
         options: DecodeConfig,
         prefixes: Sequence[list[int]] | None,
+        *,
+        with_scores: bool,
     ) -> list[list[Hypothesis]]:
         """Search with one limit for all; outputs that reach their own limit are searched again."""
         limits = [options.limit(len(source)) for source in sources]
@@ -167,11 +175,14 @@ class CTranslate2Engine:
                 "max_length, or use the engine torch.",
                 "too_long",
             )
-        results = self._search(sources, options, max(limits), prefixes)
+        # Beams are ranked by scores; also, a model is unusable if its scores are not finite.
+        with_scores = with_scores or options.beam > 1 or not self._is_usable
+        results = self._search(sources, options, max(limits), prefixes, with_scores)
+        self._is_usable = True
         for i, limit in enumerate(limits):
             if limit < max(limits) and any(len(h.tokens) >= limit for h in results[i]):
                 start = None if prefixes is None else [prefixes[i]]
-                (results[i],) = self._search([sources[i]], options, limit, start)
+                (results[i],) = self._search([sources[i]], options, limit, start, with_scores)
         return results
 
     def _search(
@@ -180,6 +191,7 @@ class CTranslate2Engine:
         options: DecodeConfig,
         limit: int,
         prefixes: Sequence[list[int]] | None,
+        with_scores: bool,
     ) -> list[list[Hypothesis]]:
         n_hypotheses = options.beam * (1 if options.beam == 1 else self.patience)
         results = self.translator.translate_batch(
@@ -194,15 +206,17 @@ class CTranslate2Engine:
             max_input_length=0,
             max_decoding_length=limit,
             min_decoding_length=0,
-            return_scores=True,
+            return_scores=with_scores,
             return_end_token=True,
         )
         if not all(math.isfinite(score) for result in results for score in result.scores):
             raise CheckpointError(NOT_FINITE, "not_finite")
         return [
             [
-                Hypothesis([int(token) for token in tokens], score, [])
-                for tokens, score in zip(result.hypotheses, result.scores, strict=True)
+                Hypothesis(tokens, score, [])
+                for tokens, score in zip(
+                    result.hypotheses, result.scores or [math.nan], strict=True
+                )
             ]
             for result in results
         ]
@@ -221,7 +235,7 @@ class CTranslate2Engine:
         sides = [(text, h) for text, pool in zip(texts, pools, strict=True) for h in pool]
         results = self.translator.score_batch(
             [text for text, _ in sides],
-            [names([id for id in h.tokens if id != EOS]) for _, h in sides],
+            [h.tokens[:-1] if has_ended(h) else h.tokens for _, h in sides],
             max_batch_size=self._n_rows(len(sides)),
             max_input_length=0,
         )
@@ -236,7 +250,7 @@ class CTranslate2Engine:
 
 def names(ids: Sequence[int]) -> list[str]:
     """Return ids as tokens of a converted model."""
-    return [str(id) for id in ids]
+    return [*map(str, ids)]
 
 
 def rank(pool: Sequence[Hypothesis], options: DecodeConfig) -> list[Hypothesis]:
@@ -252,11 +266,15 @@ def penalized(hypothesis: Hypothesis, options: DecodeConfig) -> float:
 
 def as_output(hypothesis: Hypothesis, options: DecodeConfig) -> Output:
     """Return a hypothesis as decoding with torch does, without EOS."""
-    ids = [id for id in hypothesis.tokens if id != EOS]
-    score = penalized(hypothesis, options)
-    n_tokens = len(hypothesis.tokens)
-    means = [hypothesis.log_p / n_tokens] * n_tokens if n_tokens else []
-    return Output(ids, score, hypothesis.log_p, hypothesis.token_log_p or means)
+    tokens, log_p, token_log_p = hypothesis
+    ended = has_ended(hypothesis)
+    ids = [*map(int, tokens[:-1] if ended else tokens)]
+    return Output(ids, penalized(hypothesis, options), log_p, ended, token_log_p)
+
+
+def has_ended(hypothesis: Hypothesis) -> bool:
+    """Return True if the last token is EOS."""
+    return hypothesis.tokens[-1:] == [END]
 
 
 class CTranslate2Generator:

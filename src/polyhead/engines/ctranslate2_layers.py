@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 import numpy
 
 from polyhead.checkpoint.arrays import Array, ArrayFile
+from polyhead.engines.obstacles import MAX_POSITIONS
 from polyhead.errors import CheckpointError, MissingError, install_command
 from polyhead.special_tokens import BOS, EOS, PAD, UNK
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
 POSITIONS = 1024  # rows of a computed table, unless the configuration has more
-MAX_POSITIONS = 2**16
 MAX_HEADS = 2**15 - 1  # an int16 there
 NEVER = -1e4  # finite in float16 too
 Names = Sequence[str]

@@ -7,7 +7,7 @@ and classifiers an `Encoder`. The layers are in ctranslate2_layers.py.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,41 +16,14 @@ import numpy
 
 from polyhead.checkpoint.arrays import ArrayFile, open_tensors
 from polyhead.checkpoint.model_files import WEIGHTS, read_config
-from polyhead.engines.ctranslate2_layers import MAX_POSITIONS, Names, SpecFiller, choice, whole
+from polyhead.engines.ctranslate2_layers import Names, SpecFiller, choice, whole
+from polyhead.engines.obstacles import obstacle
 from polyhead.errors import CheckpointError, ConfigError
 
 COMPUTE_TYPES = (
     "float32", "float16", "bfloat16", "int16", "int8", "int8_float32", "int8_float16",
     "int8_bfloat16",
 )  # fmt: skip
-
-
-def obstacle(family: str, model: Mapping[str, Any]) -> str | None:
-    """Return why CTranslate2 cannot run a model, or None if it can.
-
-    family, model: these entries of config.json.
-    """
-    if family not in BUILDERS:
-        return f"CTranslate2 has no {family} models"
-    part = model.get("encoder", model)  # of a classifier
-    stack = part.get("stack") if isinstance(part, Mapping) else None
-    if not isinstance(stack, Mapping):
-        return "its configuration has no stack"
-    experts, score, kinds = stack.get("experts"), stack.get("score"), set()
-    for kind in (stack.get("attention"), part.get("encoder_attention")):
-        kinds |= set(map(str, kind if isinstance(kind, list) else [kind]))
-    rotary, d_embed = part.get("positions") == "rotary", part.get("d_embed")
-    reasons = {
-        "it has attention of another kind than full": not kinds <= {"None", "full"},
-        "it has experts": isinstance(experts, Mapping) and experts.get("n", 0) != 0,
-        "it is reversible, with two residual streams": bool(stack.get("reversible")),
-        "its attention has additive scores": score == "additive",
-        "it has general scores of rotated queries": rotary and score == "general",
-        "its embedding is narrower than its layers": d_embed not in (None, stack.get("d_model")),
-        f"it has more than {MAX_POSITIONS} axial positions": part.get("positions") == "axial"
-        and part.get("max_length") not in range(MAX_POSITIONS + 1),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def convert(

@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 
 from polyhead.checkpoint.atomic_dir import verify
 from polyhead.checkpoint.model_files import (
+    TRAINING_TENSORS,
     WEIGHTS,
     load_model_tokenizers,
     read_config,
     resolve,
 )
-from polyhead.decoding.options import DecodeConfig, Output
+from polyhead.decoding.options import DecodeConfig, Output, Scores
 from polyhead.engines.ctranslate2_engine import (
     CTranslate2Engine,
     CTranslate2Generator,
@@ -19,7 +20,7 @@ from polyhead.engines.ctranslate2_engine import (
     missing,
     unsupported,
 )
-from polyhead.engines.ctranslate2_model import obstacle
+from polyhead.engines.obstacles import obstacle
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.pipelines.generation import TextContinuation
 from polyhead.pipelines.run_settings import RunSettings
@@ -62,7 +63,7 @@ class FastPipeline(RunSettings):
             raise ConfigError(f"{path} cannot use ctranslate2: {reason}", "unsupported_engine")
         self._directory = resolve(Path(path))
         self._values = read_config(self._directory)
-        sums = verify(self._directory, skip=[WEIGHTS])
+        sums = verify(self._directory, skip=[WEIGHTS, TRAINING_TENSORS])
         tokenizers = load_model_tokenizers(self._directory, sums, self._values)
         if tokenizers is None:
             raise CheckpointError(
@@ -126,7 +127,7 @@ class FastTranslator(FastPipeline, TextTranslator):
         *,
         prefixes: Sequence[list[int]],
         seed: int = 0,  # noqa: ARG002 (sampling is refused)
-        token_scores: bool = True,
+        scores: Scores = "tokens",
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[Output]]:
         """Return the best outputs of every part; see `TextTranslator.decode_parts`."""
@@ -135,7 +136,7 @@ class FastTranslator(FastPipeline, TextTranslator):
             raise ConfigError(f"engine ctranslate2: {reason}; use torch", "unsupported_engine")
         return self.engine.decode_all(
             [part.ids for part in parts], options,
-            prefixes=prefixes, token_scores=token_scores, progress=progress,
+            prefixes=prefixes, scores=scores, progress=progress,
         )  # fmt: skip
 
 

@@ -34,6 +34,9 @@ FULL_WIDTH = "。！？．"
 STOPS = re.compile(
     rf"[.!?…{FULL_WIDTH}](?:[.!?…{FULL_WIDTH}{re.escape(CLOSERS)}{QUOTES}]|\[\d+\])*"
 )
+ONE_SENTENCE = re.compile(  # on one line, with stops at its end only
+    rf"[^.!?…{FULL_WIDTH}\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*[.!?…{FULL_WIDTH}]*"
+)
 DATE = re.compile(r"\b\d{4}\.\s?\d{1,2}\.\s?\d{1,2}\.")
 LAST_WORD = re.compile(r"[^\s\"“”‘’(\[]*$")
 ENUMERATOR = re.compile(r"\s*[\"“(\[]?(?:\d{1,3}|[가나다라마바사]|제\s?\d+[조항장절관])")
@@ -48,6 +51,8 @@ ADDRESS = re.compile(r"://|@|www\.")
 
 def split_sentences(text: str) -> list[str]:
     """Split a text into sentences, each with the white space after it; joined they are the text."""
+    if ONE_SENTENCE.fullmatch(text):
+        return [text]
     sentences = [""]
     for line in text.splitlines(keepends=True):
         start = len(line) - len(line.lstrip())

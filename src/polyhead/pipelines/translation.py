@@ -10,12 +10,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 from polyhead.checkpoint.model_files import saved_languages
 from polyhead.data.languages import configured_languages
-from polyhead.decoding.options import DecodeConfig, Output
+from polyhead.decoding.options import DecodeConfig, Output, Scores
 from polyhead.engines.ctranslate2_engine import CTranslate2Engine
 from polyhead.errors import ConfigError, check_list
 from polyhead.pipelines.run_settings import RunSettings
@@ -25,31 +25,28 @@ from polyhead.tokenizers.normalize import words_of
 from polyhead.tokenizers.storage import TokenizerPair
 
 
-def confidence(log_p: Sequence[float]) -> float:
-    """Return the geometric mean of probabilities given by their logarithms; 1 if there are none."""
-    return math.exp(math.fsum(log_p) / len(log_p)) if log_p else 1.0
-
-
 class TranslatedSentence(NamedTuple):
     """A sentence as the model read it, and its translation.
 
-    `token_log_p` has the log-probability of each id, and that of EOS if the model ended with it.
+    `log_p`, `ended` and `token_log_p` are those of `polyhead.decoding.options.Output`.
     """
 
     source: str
     text: str
     ids: tuple[int, ...]
+    log_p: float
+    ended: bool
     token_log_p: tuple[float, ...]
 
     @property
-    def confidence(self) -> float:
-        """The geometric mean of the token probabilities."""
-        return confidence(self.token_log_p)
+    def n_tokens(self) -> int:
+        """The number of tokens that the model wrote, EOS included."""
+        return len(self.ids) + self.ended
 
     @property
-    def ended(self) -> bool:
-        """True if the model wrote EOS; False if the output was cut off at its maximal length."""
-        return len(self.token_log_p) > len(self.ids)
+    def confidence(self) -> float:
+        """The geometric mean of the token probabilities; 1 if there are none."""
+        return math.exp(self.log_p / max(1, self.n_tokens))
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,8 @@ class Translation:
     @property
     def confidence(self) -> float:
         """The geometric mean of the probabilities of all tokens."""
-        return confidence([p for sentence in self.sentences for p in sentence.token_log_p])
+        n_tokens = sum(sentence.n_tokens for sentence in self.sentences)
+        return math.exp(self.log_p / max(1, n_tokens))
 
 
 class SourcePart(NamedTuple):
@@ -116,12 +114,12 @@ class TextTranslator(RunSettings):
         *,
         prefixes: Sequence[list[int]],
         seed: int = 0,
-        token_scores: bool = True,
+        scores: Scores = "tokens",
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[Output]]:
         """Return the `options.n_best` best outputs of every part, each starting with its prefix.
 
-        token_scores: False if `Output.token_log_p` is not needed and may be empty.
+        scores: those that are read; the others may be missing in an `Output`.
         """
 
     @property
@@ -152,7 +150,7 @@ class TextTranslator(RunSettings):
         check_list(lines, "translate", "lines")
         options = self.defaults if options is None else options
         parts = self.split_lines(lines, split_sentences=options.split_sentences)
-        best = self.translate_parts(parts, options=options, seed=seed, token_scores=False)
+        best = self.translate_parts(parts, options=options, seed=seed, scores="none")
         return [translations[0].text for translations in best]
 
     def n_best(
@@ -187,12 +185,12 @@ class TextTranslator(RunSettings):
         options: DecodeConfig | None = None,
         seed: int = 0,
         prefixes: Sequence[str] | None = None,
-        token_scores: bool = True,
+        scores: Scores = "tokens",
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[Translation]]:
         """Return the best translations of lines that `split_lines` has tokenized; see `n_best`.
 
-        token_scores: False if the probabilities of tokens, and confidences, are not needed.
+        scores: those that are read; the others may be missing in a `Translation`.
         """
         options = self.defaults if options is None else options
         parts = [part for line in lines for part in line]
@@ -207,7 +205,7 @@ class TextTranslator(RunSettings):
             options,
             prefixes=starts,
             seed=seed,
-            token_scores=token_scores,
+            scores=scores,
             progress=progress,
         )
         waiting = iter(outputs)
@@ -285,25 +283,20 @@ class TextTranslator(RunSettings):
         decode = self.tokenizers.target.decode
         joined = []
         for n in range(max(1, min(map(len, outputs), default=1))):
-            chosen = [best[min(n, len(best) - 1)] for best in outputs]
-            texts = [decode(o.ids) if o.text is None else o.text for o in chosen]
-            spaces = [part.space or " " for part in parts[:-1]]
-            joined.append(
-                Translation(
-                    "".join(
-                        text + space for text, space in zip_longest(texts, spaces, fillvalue="")
-                    ),
-                    sum((output.score for output in chosen), start=0.0),
-                    sum((output.log_p for output in chosen), start=0.0),
-                    tuple(i for output in chosen for i in output.ids),
-                    tuple(
-                        TranslatedSentence(
-                            part.text, text, tuple(output.ids), tuple(output.token_log_p)
-                        )
-                        for part, text, output in zip(parts, texts, chosen, strict=True)
-                    ),
+            sentences = []
+            text, space, score, log_p = "", "", 0.0, 0.0
+            for part, best in zip(parts, outputs, strict=True):
+                o = best[min(n, len(best) - 1)]
+                written = decode(o.ids) if o.text is None else o.text
+                sentences.append(
+                    TranslatedSentence(
+                        part.text, written, tuple(o.ids), o.log_p, o.ended, tuple(o.token_log_p)
+                    )
                 )
-            )
+                text, space = text + space + written, part.space or " "
+                score, log_p = score + o.score, log_p + o.log_p
+            ids = tuple(chain.from_iterable(sentence.ids for sentence in sentences))
+            joined.append(Translation(text, score, log_p, ids, tuple(sentences)))
         return joined
 
 

@@ -11,7 +11,7 @@ from polyhead.data.bilingual_dictionary import read_dictionary
 from polyhead.decoding.batch import decode_all
 from polyhead.decoding.ensemble import Ensemble
 from polyhead.decoding.hypotheses import make_generator
-from polyhead.decoding.options import DecodeConfig, Output
+from polyhead.decoding.options import DecodeConfig, Output, Scores
 from polyhead.decoding.protocol import Decodable, State
 from polyhead.engines.ctranslate2_engine import CTranslate2Engine, unsupported
 from polyhead.errors import CheckpointError, ConfigError
@@ -108,7 +108,7 @@ class Translator(Pipeline, TextTranslator):
         *,
         prefixes: Sequence[list[int]],
         seed: int = 0,
-        token_scores: bool = True,
+        scores: Scores = "tokens",
         progress: Callable[[int], None] = lambda _: None,
     ) -> list[list[Output]]:
         """Return the best outputs of every part; see `TextTranslator.decode_parts`."""
@@ -116,7 +116,7 @@ class Translator(Pipeline, TextTranslator):
         if self.engine is not None and unsupported(options) is None:
             return self.engine.decode_all(
                 sources, options,
-                prefixes=prefixes, token_scores=token_scores, progress=progress,
+                prefixes=prefixes, scores=scores, progress=progress,
             )  # fmt: skip
         outputs = decode_all(
             self.decodable(record_attention=options.coverage > 0),

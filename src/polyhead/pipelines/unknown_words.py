@@ -6,7 +6,6 @@ and, if it is not found, copied, as names and numbers should be (Luong et al. 20
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def replace_unknown(
         for (i, n), weights in zip(batch, attention, strict=True):
             words = [piece.text.strip() for piece in tokenizers.source.pieces(lines[i])]
             text = spell(tokenizers, replaced[i][n].ids, words, weights, dictionary)
-            replaced[i][n] = replace(replaced[i][n], text=text)
+            replaced[i][n] = replaced[i][n]._replace(text=text)
     return replaced
 
 

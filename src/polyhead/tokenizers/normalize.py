@@ -11,7 +11,6 @@ No character is dropped silently, and normalisation is idempotent.
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 
 from polyhead.special_tokens import EOS
 from polyhead.tokenizers.base import Piece
@@ -30,6 +29,8 @@ def normalise(text: str, *, lowercase: bool = False) -> str:
 
 def tidy(text: str) -> str:
     """Replace white space and control characters by single spaces, others by U+FFFD."""
+    if text.isprintable() and "  " not in text:  # most texts: neither has anything to replace
+        return text
     return SPACES.sub(" ", NOT_TEXT.sub("\ufffd", text))
 
 
@@ -58,7 +59,13 @@ def tile(ids: Sequence[int], surfaces: Iterable[str]) -> list[Piece]:
 
 def before_end(ids: Iterable[int], size: int) -> list[int]:
     """Return the ids before the first EOS, each checked to be below `size`."""
-    return [checked(id, size) for id in takewhile(lambda id: id != EOS, ids)]
+    written = list(ids)
+    if EOS in written:
+        del written[written.index(EOS) :]
+    if written:
+        checked(min(written), size)
+        checked(max(written), size)
+    return written
 
 
 def checked(id: int, size: int) -> int:

@@ -35,7 +35,7 @@ MAX_LINES = 2_000_000  # more lines cost memory without benefit
 MAX_LINE = 10_000  # characters; SentencePiece aborts the whole process at words beyond 65535
 THREADS = 4  # fixed, since sums of floats depend on it
 QUIET = 2  # errors only
-MIN_THREADED = 65  # lines; fewer are encoded one by one
+MIN_THREADED = 4096  # lines; fewer are encoded one by one
 PROBE = "Ａ <s>\u3000한 ▁ ﬁ 👩‍🚀 a"
 
 logger = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class SentencePieceTokenizer(Tokenizer):
         text = self.normalise(line).translate(ESCAPES)
         if sample is not None and self.config.sampling:
             return [*self.sampled_ids(text, sample), EOS]
-        return [*self.processor.EncodeAsIds(text), EOS]
+        return [*self.processor.Encode(text), EOS]
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
         if len(lines) < MIN_THREADED:  # SentencePiece starts threads even for a short list

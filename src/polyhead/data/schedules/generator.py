@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from polyhead.atomic_file import sync
+from polyhead.data.config import DataConfig
+from polyhead.data.locate import find, home
 from polyhead.data.schedules.fillers import fillers
 from polyhead.data.schedules.patterns import (
     TOPICS,
@@ -31,7 +33,7 @@ from polyhead.data.schedules.patterns import (
     kind_of,
     patterns_of,
 )
-from polyhead.errors import DataError
+from polyhead.errors import ConfigError, DataError
 
 Pair = tuple[str, str]  # Korean, English
 Choice = TypeVar("Choice")
@@ -195,3 +197,25 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:
         message = f"{folder}: cannot be written ({error.strerror}). Choose another directory."
         raise DataError(message, "cannot_write") from None
     return list(unfinished)
+
+
+def make_missing(config: DataConfig) -> None:
+    """Generate the embedded corpus if a configuration uses it and its files do not exist."""
+    if config.corpus is None:
+        return
+    if config.corpus != "schedules":
+        raise ConfigError(
+            f"data.corpus = {config.corpus!r}: only 'schedules' can be generated", "unknown_corpus"
+        )
+    files = (
+        *config.source, *config.target, *config.pairs,
+        *config.valid_source, *config.valid_target, *config.valid_pairs,
+        *config.text, *config.valid_text, *config.labelled, *config.valid_labelled,
+    )  # fmt: skip
+    try:
+        for name in files:
+            find(name)
+    except DataError:
+        write(home() / "schedules")
+        if config.labelled:
+            write_labelled(home() / "schedules")

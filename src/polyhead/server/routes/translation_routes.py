@@ -6,6 +6,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from polyhead.decoding.options import Scores
 from polyhead.engines.ctranslate2_engine import unsupported
 from polyhead.pipelines.fast_pipelines import FastTranslator
 from polyhead.pipelines.segments import Segment, join_segments, split_text
@@ -115,12 +116,12 @@ def _batch_key(
 
         return translation_key(name, translator, options, max_slots, max_tokens)
 
+    scores: Scores = "tokens" if token_scores else "outputs"
+
     def run(batch: list[Segment], _is_cancelled: IsCancelled) -> list[Any]:
         prefixes = [list(each.prefix) for each in batch]
         parts = [each.part for each in batch]
-        return list(
-            translator.decode_parts(parts, options, prefixes=prefixes, token_scores=token_scores)
-        )
+        return list(translator.decode_parts(parts, options, prefixes=prefixes, scores=scores))
 
     return BatchKey(
         (name, "engine", options, token_scores), run, max_slots, max_tokens,
