@@ -262,8 +262,7 @@ class Handler(BaseHTTPRequestHandler):
     def work(self, path, body):
         wanted = self.server.stand_in.key and f"Bearer {self.server.stand_in.key}"
         if wanted and self.headers.get("Authorization") != wanted:
-            status = 403 if self.headers.get("Authorization") else 401
-            return self.reply(status, b'{"error": "a key is needed"}', "application/json")
+            return self.reply(401, b'{"error": {"message": "a key is needed"}}', "application/json")
         refused = self.server.stand_in.down.get(path)
         if self.server.stand_in.refuse and body is not None:
             refused = self.server.stand_in.refuse.pop(0)
