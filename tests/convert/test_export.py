@@ -25,6 +25,7 @@ from polyhead.training.trainer import train
 
 pytest.importorskip("transformers")
 HF = TARGETS["hf"]
+TEXT = "내일 회의가 있어요."
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def translator(tmp_path_factory):
     return train_tiny(tmp_path_factory.mktemp("mt"), overrides=("model.stack.norm=post",))
 
 
-def make_run(kind, folder):
+def make_run(kind, folder, *more):
     """Train a tiny model that transformers can express."""
     if kind == "vit":
         pytest.importorskip("PIL")
@@ -40,13 +41,13 @@ def make_run(kind, folder):
     if kind == "classifier":
         stack = ("model.encoder.stack.norm=post", "model.encoder.positions=learned",
                  "model.pooling=first", "model.head=bert")  # fmt: skip
-        config = configured("classify-small", write_labelled(folder), *stack)
+        config = configured("classify-small", write_labelled(folder), *stack, *more)
     else:
         sizes = ("text.vocab=700", "train.steps=4", "train.max_tokens=300", "model.max_length=64",
                  "model.positions=learned", "data.max_length=64")  # fmt: skip
         stack = ("n_layers=1", "d_model=16", "n_heads=2", "d_ff=24")
         names = (*sizes, *(f"model.stack.{size}" for size in stack))
-        config = read_run("gpt-tiny", names, write_lines(folder))
+        config = read_run("gpt-tiny", (*names, *more), write_lines(folder))
     train(config, folder / "run")
     return folder / "run"
 
@@ -182,6 +183,18 @@ def test_other_models_are_exported_by_the_command(kind, target, tmp_path, capsys
     assert (tmp_path / "out" / "README.md").exists()
 
 
+def run_card(folder, monkeypatch, capsys, *changes):
+    """Run the code of a card with some changes; return what it prints."""
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.S)
+    monkeypatch.chdir(folder.parent)
+    for old, new in (("TEXT", TEXT), *changes):
+        assert old in code or old == "TEXT"
+        code = code.replace(old, new)
+    exec(compile(code, "card", "exec"), {})
+    return capsys.readouterr().out.strip()
+
+
 @pytest.mark.parametrize(("target", "joint"), [("hf", 1), ("ctranslate2", 1), ("ctranslate2", 0)])
 def test_the_code_of_the_card_runs(target, joint, translator, tmp_path, monkeypatch, capsys):
     for package in TARGETS[target].packages:
@@ -196,6 +209,27 @@ def test_the_code_of_the_card_runs(target, joint, translator, tmp_path, monkeypa
     assert "licence of the training data" in card
     (code,) = re.findall(r"```python\n(.*?)```", card, re.S)
     assert code.count("\n") == 5
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code.replace("TEXT", "내일 회의가 있어요."), "card", "exec"), {})
-    assert capsys.readouterr().out.strip()
+    assert run_card(tmp_path / "out", monkeypatch, capsys)
+
+
+def test_the_code_of_the_card_decodes_with_the_second_vocabulary(tmp_path, monkeypatch, capsys):
+    separate = ("text.joint=false", "model.tie=target", "model.stack.norm=post", "text.kind=words")
+    run = train_tiny(tmp_path, overrides=separate)
+    export_model(run, tmp_path / "out", report=ReportConfig(2))
+    options = polyhead.DecodeConfig(beam=1, max_length=8)
+    expected = polyhead.load(run, engine="torch").translate([TEXT], options=options)
+    greedy = ("num_beams=4", "num_beams=1, max_new_tokens=8")
+    assert run_card(tmp_path / "out", monkeypatch, capsys, greedy) == str(expected)
+
+
+@pytest.mark.parametrize("kind", ["translator", "gpt", "classifier"])
+def test_a_card_without_a_tokenizer_uses_ids(kind, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("ctranslate2")
+    letters = ("text.kind=characters", "text.vocab=300")
+    if kind == "translator":
+        run = train_tiny(tmp_path, overrides=letters)
+    else:
+        run = make_run(kind, tmp_path, *letters)
+    export_model(run, tmp_path / "out", to="ctranslate2", report=ReportConfig(2))
+    assert not list((tmp_path / "out").glob("*.model"))
+    assert re.fullmatch(r"[\[(][\d, ]+[\])]", run_card(tmp_path / "out", monkeypatch, capsys))

@@ -4,7 +4,9 @@ import math
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -14,6 +16,7 @@ from saved_models import build_model, save_model
 from tiny_gpt import train_gpt
 
 import polyhead
+from polyhead.checkpoint.model_dir import load_model
 from polyhead.checkpoint.model_files import resolve
 from polyhead.decoding.options import DecodeConfig
 from polyhead.engines import ctranslate2_engine
@@ -22,7 +25,7 @@ from polyhead.errors import ConfigError, MissingError
 from polyhead.pipelines.fast_pipelines import FastGenerator, FastTranslator, fast_obstacle
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
-from polyhead.special_tokens import EOS
+from polyhead.special_tokens import BOS, EOS, PAD
 
 pytest.importorskip("ctranslate2")
 LINES = ["민준 씨는 내일 부산에 가요. 회의는 3시에 시작해요.", "", "회의는 3시에 시작해요.", "🙂",
@@ -239,7 +242,8 @@ def test_first_tokens_are_drawn_from_the_distribution_of_torch(writers):
     steps = slow.generate_tokens("내일", options=options)
     assert steps.tokens[0].sampling_probability is not None
     ids = fast.encode("내일")
-    drawn = [next(fast.engine.generate(ids, options, seed, 16)) for seed in range(300)]
+    draws = [fast.engine.generate(ids, options, seed, 16) for seed in range(300)]
+    drawn = [next(steps).chosen.id for steps in draws]
     expected = {}
     for id in sorted(set(drawn)):
         forced = slow.generate_tokens("내일", options=options, forced=[id])
@@ -247,3 +251,73 @@ def test_first_tokens_are_drawn_from_the_distribution_of_torch(writers):
     assert sum(expected.values()) == pytest.approx(1, abs=0.02)
     for id, p in expected.items():
         assert drawn.count(id) / 300 == pytest.approx(p, abs=5 * (p * (1 - p) / 300) ** 0.5)
+
+
+def test_load_uses_the_engine_for_greedy_search_only(writers, monkeypatch):
+    slow, fast = writers
+    texts, generate = [], ctranslate2_engine.CTranslate2Generator.generate
+    monkeypatch.setattr(
+        ctranslate2_engine.CTranslate2Generator, "generate",
+        lambda *words: texts.append(words) or generate(*words),
+    )  # fmt: skip
+    loaded = polyhead.load(slow.name, device="cpu")
+    greedy, sampled = DecodeConfig(max_length=9), DecodeConfig(max_length=9, sample=True)
+    assert loaded.generate("내일", options=greedy) == slow.generate("내일", options=greedy)
+    assert len(texts) == 1
+    expected, found = (each.generate_tokens("내일", options=greedy) for each in (slow, loaded))
+    probabilities = [[token.probability for token in one.tokens] for one in (found, expected)]
+    assert probabilities[0] == pytest.approx(probabilities[1], rel=1e-4)
+    assert len(texts) == 2
+    for options, forced in ((sampled, ()), (greedy, (5, 6))):
+        answers = [
+            each.generate_tokens("내일", options=options, seed=4, forced=forced)
+            for each in (slow, loaded)
+        ]
+        assert answers[0] == answers[1]
+    assert len(texts) == 2
+    assert polyhead.load(slow.name, engine="torch").engine is None
+    with raises(ConfigError, "unsupported_engine"):
+        fast.generate_tokens("내일", options=greedy, forced=(5,))
+
+
+@pytest.mark.parametrize("never", [PAD, BOS])
+def test_tokens_that_are_never_written_may_be_the_likeliest(writers, tmp_path, never):
+    saved = load_model(resolve(Path(writers[0].name)), "cpu")
+    options = DecodeConfig(max_length=20)
+    ids = [token.id for token in writers[0].generate_tokens("내일", options=options).tokens]
+    with torch.no_grad():
+        saved.model.to_logits.weight[never] = 1.5 * saved.model.to_logits.weight[ids[0]]
+    path = save_model(saved, tmp_path / "model")
+    slow, fast = TextGenerator.from_dir(path, device="cpu"), FastGenerator(path)
+    with torch.inference_mode():
+        logits = slow.model(torch.tensor([slow.encode("내일")]))[0, -1]
+    assert logits.argmax() == never
+    expected, found = (each.generate_tokens("내일", options=options) for each in (slow, fast))
+    assert [token.id for token in found.tokens] == [token.id for token in expected.tokens]
+    assert len(found.tokens) == 20
+
+
+def test_texts_of_a_seed_do_not_depend_on_others_at_the_same_time(writers):
+    _, fast = writers
+    options = DecodeConfig(max_length=12, sample=True, temperature=2.0)
+
+    def text(seed):
+        return fast.generate("내일", options=options, seed=seed)
+
+    alone = [text(seed) for seed in range(12)]
+    assert len(set(alone)) > 6
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(text, range(12))) == alone
+
+
+@pytest.mark.parametrize("last", ["next(texts)", "list(texts)"])
+def test_a_program_may_end_while_a_text_is_generated(writers, last):
+    """CTranslate2 aborts if its threads call a callback after the interpreter has ended."""
+    code = (
+        "import polyhead; from polyhead import DecodeConfig; "
+        f"texts = polyhead.FastGenerator({writers[1].name!r}).stream("
+        f"'내일', options=DecodeConfig(max_length=2000)); {last}; print('end')"
+    )
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")

@@ -12,9 +12,9 @@ import polyhead
 from polyhead.decoding.generate import generate
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError, DataError
-from polyhead.pipelines.generation import stream_text, truncate_at_stop
+from polyhead.pipelines.generation import ScoredToken, stream_text, truncate_at_stop
 from polyhead.pipelines.step_through import steps
-from polyhead.pipelines.text_generator import ScoredToken, TextGenerator
+from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import EOS
 from polyhead.tokenizers.base import TextConfig

@@ -1,6 +1,7 @@
 """OpenAI's routes, used through the `openai` package from PyPI."""
 
 import json
+from functools import partial
 
 import openai
 import pytest
@@ -134,7 +135,7 @@ def test_models_are_listed_for_both_kinds_of_clients(client, server):
     ],
 )  # fmt: skip
 def test_unsupported_options_are_rejected_in_their_shape(ask, options, param):
-    with pytest.raises(openai.UnprocessableEntityError) as caught:
+    with pytest.raises(openai.BadRequestError) as caught:
         ask(**options)
     assert (caught.value.param, caught.value.type) == (param, "invalid_request_error")
     assert isinstance(caught.value.body["message"], str)
@@ -157,18 +158,30 @@ def test_unknown_and_unsuitable_models_are_rejected(client, served):
     with pytest.raises(openai.NotFoundError) as caught:
         client.completions.create(model="gpt-5", prompt="a")
     assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
-    with pytest.raises(openai.UnprocessableEntityError):
+    with pytest.raises(openai.BadRequestError) as refused:
         client.completions.create(model=served("translate").name, prompt="a")
+    assert refused.value.param == "model"
+
+
+def test_one_model_is_found_by_its_name(client, served):
+    listed = {model.id: model for model in client.models.list()}
+    assert client.models.retrieve(served("fill").name) == listed[served("fill").name]
+    for name in ("gpt-5", "org/model", "업", "a?b"):
+        with pytest.raises(openai.NotFoundError) as caught:
+            client.models.retrieve(name)
+        assert caught.value.code == "model_not_found"
 
 
 def test_requests_without_the_key_and_beyond_the_limit_are_rejected(models):
     with started(models["generate"], "--api-key", KEY) as running:
         sent, stranger = {"model": "run", "prompt": "a", "max_tokens": 1}, connect(running, "wrong")
-        with pytest.raises(openai.PermissionDeniedError):
-            stranger.models.list()
-        with pytest.raises(openai.PermissionDeniedError) as refused:
-            stranger.completions.create(**sent)
-        assert refused.value.code == "invalid_api_key"
+        for call in (stranger.models.list, partial(stranger.models.retrieve, "run"),
+                     partial(stranger.completions.create, **sent)):  # fmt: skip
+            with pytest.raises(openai.AuthenticationError) as refused:
+                call()
+            assert (refused.value.code, refused.value.type) == (
+                "invalid_api_key", "invalid_request_error",
+            )  # fmt: skip
         client = connect(running, KEY)
         assert client.completions.create(**sent).usage.completion_tokens == 1
         long = {**sent, "max_tokens": 1024, "n": 60, "stream": True}

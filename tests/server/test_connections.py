@@ -105,10 +105,10 @@ async def test_slow_and_missing_heads_are_closed():
 
 
 async def test_the_head_of_every_request_has_the_limit_and_the_request_has_not():
-    async with serving(head_seconds=0.2) as (app, _, address):
+    async with serving(head_seconds=0.5) as (app, _, address):
         reader, writer = await send(address, GET % b"held")
         await until(lambda: app.held)
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(0.8)
         app.release.set()
         await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 30)
         writer.write(HALF_HEAD)

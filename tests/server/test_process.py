@@ -17,7 +17,6 @@ from served_models import SOURCE
 
 from polyhead.cli.main import main
 
-SLOW = {"text": "가 나 다 라 마 바 사 " * 30, "beam": 8, "max_length": 250}
 QUICK = {"text": "a", "max_length": 2, "beam": 1}
 
 
@@ -47,19 +46,22 @@ def waiting(running, count):
 
 def test_sigterm_finishes_accepted_requests_and_exits_with_0(start):
     running = start()
-    clients = ThreadPoolExecutor(3)
-    answers = [clients.submit(post, running, SLOW) for _ in range(3)]
+    request, place = raw_post(QUICK), (running.host, running.port)
+    clients = [socket.create_connection(place, timeout=60) for _ in range(3)]
+    for client in clients:
+        client.sendall(request[:-1])  # accepted; its body is complete later
     waiting(running, 4)  # with the request for the metrics
-    late = socket.create_connection((running.host, running.port))  # accepted, but without a request
-    started = time.monotonic()
+    late = socket.create_connection(place, timeout=60)  # accepted, but without a request
     running.process.send_signal(signal.SIGTERM)
     assert "stopping" in running.process.stderr.readline()
-    late.sendall(raw_post(QUICK))
+    late.sendall(request)
     refused = late.recv(4096)
     late.close()
-    assert [answer.result(60) for answer in answers] == [200] * 3
-    assert running.process.wait(30) == 0
-    assert time.monotonic() - started < 30
+    for client in clients:
+        client.sendall(request[-1:])
+        assert client.makefile("rb").readline().startswith(b"HTTP/1.1 200")
+        client.close()
+    assert running.process.wait(60) == 0
     assert refused.startswith(b"HTTP/1.1 503")
     assert b"retry-after" in refused
 
@@ -73,7 +75,12 @@ from polyhead.server import torch_batches
 from polyhead.server.routes import translation_routes
 from polyhead.server.settings import Settings
 
-{name} = lambda *_, **__: time.sleep(1000)
+
+def hang(*_, **__):
+    print("hanging", file=sys.stderr, flush=True)
+    time.sleep(1000)
+
+{name} = hang
 settings = Settings(port=0, drain_seconds=0.5, device="cpu", engine="{engine}")
 serve([Path(sys.argv[1])], settings, lambda line: print(line, file=sys.stderr, flush=True))
 """
@@ -96,11 +103,9 @@ def test_a_hanging_server_exits_with_1(models, engine, name, reason):
             host, port = re.search(r"//(.*):(\d+)/", process.stderr.readline()).groups()
             with socket.create_connection((host, int(port))) as client:
                 client.sendall(raw_post({"text": "가 " * 300}))
-                time.sleep(0.5)
-                started = time.monotonic()
+                assert process.stderr.readline() == "hanging\n"
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(20) == 1
-            assert time.monotonic() - started < 10
+                assert process.wait(60) == 1
             assert reason in process.stderr.read()
         finally:
             process.kill()
@@ -110,14 +115,16 @@ def test_short_responses_are_sent_without_delay(start):
     """Without TCP_NODELAY the body would wait 40 ms for the acknowledgement of the head."""
     running = start()
     connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
-    waits = []
-    for _ in range(30):
+
+    def is_quick():
         began = time.monotonic()
         connection.request("GET", "/health/live")
         connection.getresponse().read()
-        waits.append(time.monotonic() - began)
+        return time.monotonic() - began < 0.03
+
+    rounds = (sum(is_quick() for _ in range(30)) for _ in range(20))  # the machine may be busy
+    assert any(n_quick > 5 for n_quick in rounds)
     connection.close()
-    assert sorted(waits)[5] < 0.03  # of 30; the machine may be busy
 
 
 def test_an_idle_server_exits_at_once(start):

@@ -10,10 +10,10 @@ from polyhead.errors import Cancelled, ConfigError
 from polyhead.server import worker
 from polyhead.server.connections import CLIENT
 from polyhead.server.metrics import Metrics
+from polyhead.server.queued_work import BatchKey, QueuedRequest
 from polyhead.server.responses import ClientDisconnected, HTTPError
 from polyhead.server.scheduler import Scheduler
 from polyhead.server.settings import MAX_STREAMS, Settings
-from polyhead.server.worker import BatchKey, QueuedRequest
 
 pytestmark = pytest.mark.anyio
 

@@ -72,7 +72,7 @@ def windows(browser):
     assert windows.problems == [], windows.problems
 
 
-def until(page, expression, seconds=20):
+def until(page, expression, seconds=60):
     """Wait until an expression is true on the page.
 
     Playwright's wait_for_function evaluates code in the page, which its content policy forbids.
@@ -82,6 +82,15 @@ def until(page, expression, seconds=20):
             return
         page.wait_for_timeout(50)
     raise AssertionError(f"not after {seconds} seconds: {expression}")
+
+
+def eventually(page, read, expected, seconds=60):
+    """Wait until `read()` returns the expected value."""
+    for _ in range(seconds * 20):
+        if read() == expected:
+            return
+        page.wait_for_timeout(50)
+    assert read() == expected
 
 
 def canvas_pixels(page, selector="#cells"):

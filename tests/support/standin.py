@@ -159,6 +159,8 @@ class StandIn:
         self.requests, self.refuse, self.key, self.slow = [], [], None, 0.0
         self.down, self.cut, self.ended = {}, False, True
         self.breaks = None  # error in the middle of a stream
+        self.streams = threading.Event()  # unset: a stream waits after its first part
+        self.streams.set()
         self.attends = ["encoder", "decoder", "cross"]
         self.view, self.long = build(), None
         self.files = read_files()
@@ -169,6 +171,7 @@ class StandIn:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def close(self):
+        self.streams.set()
         self.server.shutdown()
         self.server.server_close()
 
@@ -178,7 +181,7 @@ class StandIn:
 
     def wait_for(self, path, **values):
         """Wait until the newest body of a route has these values, and return it."""
-        for _ in range(400):
+        for _ in range(1200):
             newest = (self.bodies(path) or [{}])[-1]
             if all(newest.get(name) == value for name, value in values.items()):
                 return newest
@@ -262,8 +265,7 @@ class Handler(BaseHTTPRequestHandler):
     def work(self, path, body):
         wanted = self.server.stand_in.key and f"Bearer {self.server.stand_in.key}"
         if wanted and self.headers.get("Authorization") != wanted:
-            status = 403 if self.headers.get("Authorization") else 401
-            return self.reply(status, b'{"error": "a key is needed"}', "application/json")
+            return self.reply(401, b'{"error": {"message": "a key is needed"}}', "application/json")
         refused = self.server.stand_in.down.get(path)
         if self.server.stand_in.refuse and body is not None:
             refused = self.server.stand_in.refuse.pop(0)
@@ -287,6 +289,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(f"event: text\ndata: {json.dumps(part)}\n\n".encode())
             self.wfile.flush()
             time.sleep(0.15)
+            self.server.stand_in.streams.wait(60)
             if (error := self.server.stand_in.breaks) is not None:
                 self.wfile.write(f"event: error\ndata: {json.dumps(error)}\n\n".encode())
                 return

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from browsing import canvas_pixels
+from browsing import canvas_pixels, eventually
 from views import colours, image
 
 pytestmark = pytest.mark.browser
@@ -52,7 +52,7 @@ def test_overview_opens_a_head_and_is_translated_to_korean(show):
     tab.click("#head-2-1")
     assert tab.locator("figcaption").first.inner_text() == "레이어 2, 헤드 1"
     tab.go_back()
-    assert tab.locator(".thumbnails button").count() == 6
+    eventually(tab, tab.locator(".thumbnails button").count, 6)
 
 
 def test_entropy_of_every_head_is_shown(show):

@@ -1,7 +1,7 @@
 """The page in a real browser: pointer, keys, small screens and hostile texts."""
 
 import pytest
-from browsing import run_inline_script
+from browsing import eventually, run_inline_script
 from views import ATTACK, build, causal, hostile
 
 from polyhead.render.html import iframe, write
@@ -82,7 +82,7 @@ def test_every_head_has_a_thumbnail_that_opens_it_by_pointer_or_keys(view, show)
     state = address(page)
     assert (state["view"], state["layer"], state["head"]) == ("heat", "2", "5")
     page.go_back()
-    assert page.locator(".thumbnails button").count() == 3 * 8
+    eventually(page, page.locator(".thumbnails button").count, 3 * 8)
     page.locator("#head-1-1").focus()
     for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowUp", "Enter"):
         page.keyboard.press(key)
@@ -112,12 +112,12 @@ def test_back_returns_to_the_previous_view(view, show):
     for choice in ("view-lines", "layer-1", "layer-2", "view-model"):
         page.locator(f"label[for={choice}]").click()
     page.go_back()
-    assert page.locator(".curves").count() == 1
+    page.wait_for_selector(".curves")
     assert address(page)["layer"] == "2"
     page.go_back()
-    assert page.locator("#cells").count() == 1
+    page.wait_for_selector("#cells")
     page.go_forward()
-    assert page.locator(".curves").count() == 1
+    page.wait_for_selector(".curves")
 
 
 def test_mean_is_not_offered_for_a_single_head(show):

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from typer import Argument, Option
 
@@ -26,7 +26,6 @@ from polyhead.errors import ConfigError
 
 if TYPE_CHECKING:
     from polyhead.pipelines.generation import TextContinuation
-    from polyhead.pipelines.text_generator import TextGenerator
 
 Changes = Mapping[str, bool | int | float | None]
 
@@ -83,7 +82,7 @@ def generate(
     stops = _stops(stop or ())
     is_sampled = False if greedy else bool(given) or None
     changes = {"max_length": max_tokens, "n_best": 1, "beam": 1, "sample": is_sampled, **sampling}
-    generator = load_generator(model, changes, tokens, engine, compute_type, device)
+    generator = load_generator(model, changes, engine, compute_type, device)
     if prompt is None:
         text = "" if sys.stdin.isatty() else "\n".join(read_lines(Path("-"), encoding))
     else:
@@ -98,8 +97,7 @@ def generate(
     with utf8_stdout() as out:
         for number in range(n):
             if tokens:
-                from_torch = cast("TextGenerator", generator)
-                result = from_torch.generate_tokens(
+                result = generator.generate_tokens(
                     text, options=options, seed=seed + number, stop=stops
                 )
                 rows = [asdict(token) for token in result.tokens]
@@ -117,13 +115,13 @@ def generate(
 
 
 def load_generator(
-    model: Path, changes: Changes, tokens: bool, engine: str, compute_type: str, device: str
+    model: Path, changes: Changes, engine: str, compute_type: str, device: str
 ) -> "TextContinuation":
     """Return a generator with the named engine; auto: one that has the options.
 
     Samples of a seed do not depend on what is installed: auto draws them with torch.
 
-    changes: options instead of the model's own. tokens: probabilities are wanted.
+    changes: options instead of the model's own.
     """
     from polyhead.engines.ctranslate2_engine import cannot_sample, device_obstacle, missing
     from polyhead.pipelines.fast_pipelines import (
@@ -136,8 +134,7 @@ def load_generator(
     check_engine(engine)
     reason = None
     if engine != "torch":
-        reason = "--tokens needs torch" if tokens else None
-        reason = reason or device_obstacle(device) or fast_obstacle(model, GENERATORS)
+        reason = device_obstacle(device) or fast_obstacle(model, GENERATORS)
         if reason is None:
             generator = FastGenerator(model, compute_type=compute_type)
             options = generator.defaults.with_options(changes)

@@ -23,7 +23,7 @@ from torch import Tensor
 from polyhead.checkpoint.model_dir import SavedModel, weights_of, write_model
 from polyhead.config import plain
 from polyhead.convert.sentencepiece_file import piece_names
-from polyhead.convert.target_types import Example, Reader, Written
+from polyhead.convert.target_types import IDS_ONLY, Example, Reader, Written
 from polyhead.convert.tokenizer_files import sentencepiece_model
 from polyhead.data.languages import language_name
 from polyhead.engines.ctranslate2_model import convert
@@ -85,7 +85,7 @@ def write(saved: SavedModel, folder: Path, compute_type: str) -> Written:
 def _write_tokenizers(saved: SavedModel, folder: Path) -> str:
     pair = saved.tokenizers
     if token_names(saved) is None or pair is None:
-        return "not written: tokens of the model are ids as decimal numbers"
+        return IDS_ONLY
     if pair.source is pair.target:
         (folder / SPM).write_bytes(sentencepiece_model(pair.source))
         return SPM

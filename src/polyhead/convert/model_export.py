@@ -19,7 +19,7 @@ from polyhead.convert.conversion import (
     parity_failed,
 )
 from polyhead.convert.parity_report import compare_readers, find_texts
-from polyhead.convert.target_types import FLOAT, Target
+from polyhead.convert.target_types import FLOAT, IDS_ONLY, Target
 from polyhead.convert.targets import find_target
 from polyhead.errors import ConfigError
 from polyhead.models.registry import FAMILIES, max_positions
@@ -137,7 +137,12 @@ def usage(saved: SavedModel, target: str, report: ConversionReport) -> str:
         "TARGET": goal,
         "TASK": PIPELINE_TAGS[task],
     }
-    code = table.get(report.tokenizer) or table.get(task) or table["any"]
+    pair, kind = saved.tokenizers, ""
+    if report.tokenizer == IDS_ONLY:
+        kind = ", ids"
+    elif pair is not None and pair.source is not pair.target:
+        kind = ", two vocabularies"
+    code = next(table[key] for key in (task + kind, "any" + kind, task, "any") if key in table)
     for word, value in words.items():
         code = code.replace(word, value)
     return f"```{table.get('language', 'python')}\n{code}```\n"

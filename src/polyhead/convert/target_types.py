@@ -15,6 +15,7 @@ from polyhead.special_tokens import BOS
 from polyhead.tokenizers.base import TextConfig
 
 FLOAT = "float32"
+IDS_ONLY = "not written: tokens of the model are ids as decimal numbers"
 MAX_LENGTH = 256  # ids of a text that is compared
 
 

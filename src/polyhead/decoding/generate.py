@@ -10,39 +10,14 @@ tokens attend to all earlier ones; what is read as a window is hashed.)
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 
 from polyhead.decoding.hypotheses import NEVER, log_normaliser
-from polyhead.decoding.options import DecodeConfig
+from polyhead.decoding.options import Choice, DecodeConfig, DecodingStep
 from polyhead.decoding.protocol import Decodable, S
 from polyhead.decoding.sampling import draw, sampling_probabilities
 from polyhead.special_tokens import BOS
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A token that can be generated next.
-
-    log_p, probability: the model's own.
-    sampling_probability: that of being drawn, after temperature, top-k and top-p; None for greedy
-        search.
-    """
-
-    id: int
-    log_p: float
-    probability: float
-    sampling_probability: float | None
-
-
-@dataclass(frozen=True)
-class DecodingStep:
-    """The token that was chosen or forced, and the likeliest ones, likeliest first."""
-
-    chosen: Choice
-    forced: bool
-    likeliest: tuple[Choice, ...]
 
 
 @torch.inference_mode()

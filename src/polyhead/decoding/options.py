@@ -100,6 +100,30 @@ class Output(NamedTuple):
     text: str | None = None  # where it differs from the decoded ids: unknown words replaced
 
 
+@dataclass(frozen=True)
+class Choice:
+    """A token that can be generated next.
+
+    log_p, probability: the model's own.
+    sampling_probability: that of being drawn, after temperature, top-k and top-p; None for greedy
+        search.
+    """
+
+    id: int
+    log_p: float
+    probability: float
+    sampling_probability: float | None
+
+
+@dataclass(frozen=True)
+class DecodingStep:
+    """The token that was chosen or forced, and the likeliest ones, likeliest first."""
+
+    chosen: Choice
+    forced: bool
+    likeliest: tuple[Choice, ...]
+
+
 def check_seed(seed: int) -> None:
     """Raise ConfigError if a seed is not one of torch's."""
     if not 0 <= seed < N_SEEDS:

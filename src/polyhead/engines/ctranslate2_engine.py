@@ -15,12 +15,23 @@ The tokens of a converted model are the ids, written as numbers.
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakSet, finalize
 
-from polyhead.decoding.options import NOT_FINITE, DecodeConfig, Output, Scores, check_seed
+from polyhead.decoding.options import (
+    NOT_FINITE,
+    Choice,
+    DecodeConfig,
+    DecodingStep,
+    Output,
+    Scores,
+    check_seed,
+)
 from polyhead.engines.model_cache import converted_model
 from polyhead.errors import CheckpointError, ConfigError, MissingError, install_command
 from polyhead.special_tokens import BOS, EOS, PAD
@@ -32,6 +43,8 @@ NEVER_WRITTEN = [[str(PAD)], [str(BOS)]]
 BLOCK = 1024  # sentences between two reports of progress
 FEW_ROWS, MAX_ROWS = 16, 32  # sentences in one batch of a worker; beam search has few
 MAX_SEED = 2**32
+MAX_TEXTS_AT_ONCE = 16  # workers of greedy search, which share one copy of the weights
+SEEDING = threading.Lock()  # the seed is that of the process
 
 
 class Hypothesis(NamedTuple):
@@ -284,34 +297,77 @@ class CTranslate2Generator:
         """Convert the model of a directory, unless that was done before."""
         self.compute_type = "float32" if compute_type == "auto" else compute_type
         self._folder = convert_once(directory, self.compute_type)
+        self._lock = threading.Lock()
+        self._models: list[Any] = []  # that of greedy search, once it is needed
+        self._open: WeakSet[Generator[DecodingStep]] = WeakSet()
+        finalize(self, _end, self._open, self._models)  # also runs before the interpreter ends
 
     def generate(
         self, prompt: Sequence[int], options: DecodeConfig, seed: int, context: int
-    ) -> Iterator[int]:
-        """Yield `options.max_length` ids that follow the prompt, of which `context` are read.
+    ) -> Iterator[DecodingStep]:
+        """Yield `options.max_length` tokens that follow the prompt, of which `context` are read.
 
-        A full window is continued with its newer half, as in `polyhead.decoding.generate`.
+        A full window is continued with its newer half, as in `polyhead.decoding.generate`. Several
+        texts can be generated at once, in threads.
         """
         check_seed(seed)
-        import_module(PACKAGE).set_random_seed(seed % MAX_SEED)  # read by the thread of a new model
-        generator = open_model("Generator", self._folder, self.compute_type, 1)
-        top_k = options.top_k if options.sample else 1
-        window, n_generated = list(prompt[-context:]), 0
+        steps = self._steps(prompt, options, seed, context)
+        self._open.add(steps)
+        return steps
+
+    def _steps(
+        self, prompt: Sequence[int], options: DecodeConfig, seed: int, context: int
+    ) -> Generator[DecodingStep]:
+        model = self._seeded_model(seed) if options.sample else self._greedy_model()
+        window, n_generated, must_avoid = list(prompt[-context:]), 0, options.sample
         while n_generated < options.max_length:
             room = min(context - len(window) + 1, options.max_length - n_generated)
-            for step in generator.generate_tokens(
+            n_before = n_generated
+            for step in model.generate_tokens(
                 names(window),
-                max_length=room,
-                sampling_topk=top_k,
+                max_length=room if options.sample or not must_avoid else 1,
+                sampling_topk=options.top_k if options.sample else 1,
                 sampling_topp=options.top_p if options.sample else 1,
                 sampling_temperature=options.temperature if options.sample else 1,
-                suppress_sequences=NEVER_WRITTEN,
-                end_token=str(PAD),  # never written, so that EOS is a token like any other
+                suppress_sequences=NEVER_WRITTEN if must_avoid else None,
+                end_token=[str(PAD), str(BOS)],  # so that EOS is a token like any other
                 return_log_prob=True,
             ):
                 if not math.isfinite(step.log_prob):
                     raise CheckpointError(NOT_FINITE, "not_finite")
+                if step.token_id in (PAD, BOS):
+                    break
                 window.append(step.token_id)
                 n_generated += 1
-                yield step.token_id
-            window = window[-max(1, context // 2) :]
+                log_p = min(0.0, step.log_prob)
+                yield DecodingStep(Choice(step.token_id, log_p, math.exp(log_p), None), False, ())
+            if must_avoid and n_generated == n_before:
+                raise CheckpointError(NOT_FINITE, "not_finite")
+            # Greedy search avoids PAD and BOS only where they are likeliest: probabilities without
+            # them would be higher than the model's.
+            must_avoid = options.sample or n_generated == n_before
+            if len(window) > context:
+                window = window[-max(1, context // 2) :]
+
+    def _greedy_model(self) -> Any:
+        with self._lock:
+            if not self._models:
+                model = open_model("Generator", self._folder, self.compute_type, MAX_TEXTS_AT_ONCE)
+                self._models.append(model)
+            return self._models[0]
+
+    def _seeded_model(self, seed: int) -> Any:
+        """Return a model of its own: the thread of a new one reads the seed when it first draws."""
+        with SEEDING:
+            import_module(PACKAGE).set_random_seed(seed % MAX_SEED)
+            model = open_model("Generator", self._folder, self.compute_type, 1)
+            model.generate_batch([names([EOS])], max_length=1, sampling_topk=2)
+        return model
+
+
+def _end(searches: WeakSet[Generator[DecodingStep]], models: list[Any]) -> None:
+    """End what runs: CTranslate2 aborts a process whose interpreter ends before its threads."""
+    for search in list(searches):
+        with suppress(ValueError):  # it runs in a thread
+            search.close()
+    models.clear()

@@ -1,4 +1,4 @@
-"""How evenly the experts of a mixture-of-experts model are used."""
+"""Usage of the experts of a mixture-of-experts model: shares, metrics, and sums of processes."""
 
 from collections.abc import Sequence
 

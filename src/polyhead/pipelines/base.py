@@ -1,7 +1,6 @@
 """Base class of all pipelines: a trained model with its tokenizers, ready to use."""
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +11,10 @@ from torch import nn
 
 from polyhead.checkpoint.model_dir import SavedModel, load_model
 from polyhead.devices import choose
-from polyhead.errors import CheckpointError, ConfigError, InvalidInputError
+from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.lsh.attention import set_eval_rounds
 from polyhead.models.registry import FAMILIES, Task, command_of, max_positions
 from polyhead.pipelines.run_settings import RunSettings
-from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import TokenizerPair
 
@@ -179,20 +177,3 @@ class ClassifierPipeline(Pipeline):
                 "bad_class_names",
             )
         return tuple(map(str, names))
-
-
-def check_forced(
-    forced: Sequence[int], tokenizer: Tokenizer, limit: int | None = None, *, has_end: bool = True
-) -> None:
-    """Raise if a model cannot write these ids, or if they are more than `limit`."""
-    for place, id in enumerate(forced):
-        if not BOS < id < len(tokenizer):
-            raise InvalidInputError(f"id {id}: expected {EOS} to {len(tokenizer) - 1}", "bad_token")
-        if has_end and id == EOS and place + 1 < len(forced):
-            raise InvalidInputError(
-                f"id {EOS} ends the output; no token can follow it", "bad_token"
-            )
-    if limit is not None and len(forced) > limit:
-        raise InvalidInputError(
-            f"{len(forced)} tokens are forced, but the output has at most {limit}", "bad_token"
-        )

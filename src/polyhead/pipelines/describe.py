@@ -30,7 +30,7 @@ def describe(model: Pipeline) -> Description:
     return Description(
         family=model.saved.family,
         use=model.use,
-        engine=engine_name(model.engine if isinstance(model, Translator) else None),
+        engine=engine_name(model.engine if isinstance(model, Translator | TextGenerator) else None),
         source_language=source,
         target_language=target,
         parameters=sum(weight.numel() for weight in model.model.parameters()),

@@ -1,4 +1,4 @@
-"""Descriptions of models, and that of a translator without torch."""
+"""Descriptions of models, and those of models without torch."""
 
 import math
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from pathlib import Path
 from polyhead.checkpoint.arrays import ArrayFile, open_tensors
 from polyhead.checkpoint.model_files import WEIGHTS, resolve
 from polyhead.decoding.options import DecodeConfig
-from polyhead.engines.ctranslate2_engine import CTranslate2Engine
-from polyhead.pipelines.fast_pipelines import FastTranslator
+from polyhead.engines.ctranslate2_engine import CTranslate2Engine, CTranslate2Generator
+from polyhead.pipelines.fast_pipelines import FastGenerator, FastTranslator
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,19 @@ class Description:
     image: tuple[int, int, int, int] | None  # height, width, channels, patch
 
 
-def engine_name(engine: CTranslate2Engine | None) -> str:
+def engine_name(engine: CTranslate2Engine | CTranslate2Generator | None) -> str:
     """Return the name of the engine that decodes, with the type of its numbers."""
     return "torch" if engine is None else f"ctranslate2 {engine.compute_type}"
 
 
-def describe_translator(model: FastTranslator) -> Description:
-    """Return the description of a translator without torch, which shows no attention."""
-    source, target = model.languages
+def describe_fast(model: FastTranslator | FastGenerator) -> Description:
+    """Return the description of a model without torch, which shows no attention."""
+    source, target = model.languages if isinstance(model, FastTranslator) else (None, None)
     weights = resolve(Path(model.name)) / WEIGHTS
     with open_tensors(weights, "np") as file:
         shapes = ArrayFile(weights, file).shapes.values()
     return Description(
-        family="transformer",
+        family=model.families[0],
         use=model.use,
         engine=engine_name(model.engine),
         source_language=source,

@@ -12,7 +12,7 @@ from polyhead.checkpoint.model_files import (
     read_config,
     resolve,
 )
-from polyhead.decoding.options import DecodeConfig, Output, Scores
+from polyhead.decoding.options import DecodeConfig, DecodingStep, Output, Scores
 from polyhead.engines.ctranslate2_engine import (
     CTranslate2Engine,
     CTranslate2Generator,
@@ -48,6 +48,14 @@ def fast_obstacle(path: Path, families: Sequence[str] = TRANSLATORS) -> str | No
     if values.get("family") not in families:
         return f"it does not run {values.get('family')} models"
     return missing() or obstacle(values["family"], values["model"])
+
+
+def use_fast(engine: str, reason: str | None) -> bool:
+    """Return whether an engine's name chooses CTranslate2, which cannot be used for a reason."""
+    check_engine(engine)
+    if engine == "ctranslate2" and reason is not None:
+        raise ConfigError(f"engine ctranslate2: {reason}", "unsupported_engine")
+    return engine != "torch" and reason is None
 
 
 class FastPipeline(RunSettings):
@@ -143,10 +151,10 @@ class FastTranslator(FastPipeline, TextTranslator):
 class FastGenerator(FastPipeline, TextContinuation):
     """A GPT that continues texts with CTranslate2; torch is not needed.
 
-    It has no probabilities of tokens. Sampling draws other random numbers than `TextGenerator`.
+    It forces no tokens and shows no likeliest ones. Sampling draws other random numbers than
+    `TextGenerator`.
     """
 
-    use: ClassVar[str] = "generate"
     families: ClassVar[tuple[str, ...]] = GENERATORS
 
     def __init__(self, path: str | Path, *, compute_type: str = "auto") -> None:
@@ -160,9 +168,28 @@ class FastGenerator(FastPipeline, TextContinuation):
     def __repr__(self) -> str:
         return f"FastGenerator({self.name!r}, compute_type={self.engine.compute_type!r})"
 
-    def generated_ids(self, ids: Sequence[int], options: DecodeConfig, seed: int) -> Iterator[int]:
-        """Yield `options.max_length` ids that follow those of a prompt."""
+    def is_fast(self, options: DecodeConfig, forced: Sequence[int] = (), top: int = 0) -> bool:  # noqa: ARG002
+        """Return True."""
+        return True
+
+    def steps(
+        self,
+        ids: Sequence[int],
+        options: DecodeConfig,
+        seed: int,
+        forced: Sequence[int] = (),
+        top: int = 0,
+    ) -> Iterator[DecodingStep]:
+        """Yield `options.max_length` tokens after the ids of a prompt; see `stream_tokens`."""
         reason = cannot_sample(options)
+        if forced or top:
+            reason = "it cannot force tokens, and does not tell the likeliest ones"
         if reason is not None:
             raise ConfigError(f"engine ctranslate2: {reason}; use torch", "unsupported_engine")
         return self.engine.generate(ids, options, seed, self.max_length)
+
+
+def load_fast(path: Path, compute_type: str) -> FastTranslator | FastGenerator:
+    """Load a model as the pipeline of its task; other tasks than two raise ConfigError."""
+    is_generator = read_config(resolve(path)).get("family") in GENERATORS
+    return (FastGenerator if is_generator else FastTranslator)(path, compute_type=compute_type)

@@ -7,11 +7,14 @@ This module does not import torch, so that a process with another engine does wi
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
-from polyhead.decoding.options import DecodeConfig
-from polyhead.errors import ConfigError
+from polyhead.decoding.options import Choice, DecodeConfig, DecodingStep
+from polyhead.errors import ConfigError, InvalidInputError
 from polyhead.pipelines.run_settings import RunSettings
-from polyhead.special_tokens import EOS
+from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import TokenizerPair
 
@@ -19,8 +22,39 @@ INCOMPLETE = "\ufffd"  # how a tokenizer shows a character of which some bytes a
 MAX_LINE, KEPT = 64, 16  # ids of a line that are decoded with each new one; what is kept of them
 
 
+@dataclass(frozen=True)
+class ScoredToken:
+    """A token that was generated, or could have been.
+
+    text: its name in the vocabulary, where ▁ stands for a space.
+    probability: the model's own.
+    sampling_probability: that of being drawn, after temperature, top-k and top-p; None for greedy
+        search, and for CTranslate2, which does not tell it.
+    """
+
+    id: int
+    text: str
+    probability: float
+    sampling_probability: float | None
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """A continuation, or a part of one, and the tokens that were sampled for it.
+
+    The tokens are all that were sampled: also those of a stop, or EOS, which the text lacks.
+    `likeliest` has the likeliest tokens at the place of each.
+    """
+
+    text: str
+    tokens: tuple[ScoredToken, ...]
+    likeliest: tuple[tuple[ScoredToken, ...], ...] = ()
+
+
 class TextContinuation(RunSettings):
     """Continuation of texts with a language model."""
+
+    use: ClassVar[str] = "generate"
 
     @property
     @abstractmethod
@@ -38,8 +72,19 @@ class TextContinuation(RunSettings):
         """The number of tokens that the model reads at once."""
 
     @abstractmethod
-    def generated_ids(self, ids: Sequence[int], options: DecodeConfig, seed: int) -> Iterator[int]:
-        """Yield `options.max_length` ids that follow those of a prompt."""
+    def steps(
+        self,
+        ids: Sequence[int],
+        options: DecodeConfig,
+        seed: int,
+        forced: Sequence[int] = (),
+        top: int = 0,
+    ) -> Iterator[DecodingStep]:
+        """Yield `options.max_length` tokens after the ids of a prompt; see `stream_tokens`."""
+
+    @abstractmethod
+    def is_fast(self, options: DecodeConfig, forced: Sequence[int] = (), top: int = 0) -> bool:
+        """Return whether `steps` computes outside of the interpreter, with CTranslate2."""
 
     def stream(
         self,
@@ -56,9 +101,8 @@ class TextContinuation(RunSettings):
         seed: of the random numbers if `options.sample` is set.
         stop: texts at which generation ends; they are not part of the text.
         """
-        check_stop(stop)
-        ids, options = self.encode(prompt), self.defaults if options is None else options
-        return self.continuation(prompt, ids, self.generated_ids(ids, options, seed), stop)
+        parts = self.stream_tokens(prompt, options=options, seed=seed, stop=stop)
+        return (part.text for part in parts if part.text)
 
     def generate(
         self,
@@ -73,6 +117,74 @@ class TextContinuation(RunSettings):
         Example: `generator.generate("오늘은", stop=["."])`
         """
         return "".join(self.stream(prompt, options=options, seed=seed, stop=stop))
+
+    def generate_tokens(
+        self,
+        prompt: str = "",
+        *,
+        options: DecodeConfig | None = None,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+        forced: Sequence[int] = (),
+    ) -> GeneratedText:
+        """Return a continuation with the probabilities of its tokens; see `stream_tokens`.
+
+        Example: `generator.generate_tokens("오늘은").tokens[0].probability`
+        """
+        parts = list(
+            self.stream_tokens(prompt, options=options, seed=seed, stop=stop, forced=forced)
+        )
+        tokens = tuple(token for part in parts for token in part.tokens)
+        return GeneratedText("".join(part.text for part in parts), tokens)
+
+    def stream_tokens(
+        self,
+        prompt: str = "",
+        *,
+        options: DecodeConfig | None = None,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+        forced: Sequence[int] = (),
+        top: int = 0,
+    ) -> Iterator[GeneratedText]:
+        """Yield the continuation in parts of whole characters, with their tokens.
+
+        It has `options.max_length` tokens. A token for the end of a line is written as one; for
+        tokenizers that have ids for line ends, such as an imported GPT-2's, EOS ends the text.
+
+        prompt: after an empty one, a new line begins.
+        options: how to decode; `defaults` unless given.
+        seed: of the random numbers if `options.sample` is set.
+        stop: texts at which generation ends; they are not part of the text.
+        forced: ids with which the continuation begins.
+        top: the number of likeliest tokens to report with each.
+        """
+        check_stop(stop)
+        options = self.defaults if options is None else options
+        check_forced(forced, self.tokenizer, options.max_length, has_end=self.has_end)
+        ids = self.encode(prompt)
+        steps = self.steps(ids, options, seed, forced, top)
+        sampled: list[DecodingStep] = []  # since the last part of the text
+
+        def sampled_ids() -> Iterator[int]:
+            for step in steps:
+                sampled.append(step)
+                yield step.chosen.id
+
+        def part(text: str) -> GeneratedText:
+            name = partial(scored, self.tokenizer)
+            likeliest = tuple(tuple(map(name, step.likeliest)) for step in sampled)
+            tokens = tuple(name(step.chosen) for step in sampled)
+            sampled.clear()
+            return GeneratedText(text, tokens, likeliest if top else ())
+
+        def parts() -> Iterator[GeneratedText]:
+            for piece in self.continuation(prompt, ids, sampled_ids(), stop):
+                yield part(piece)
+            if sampled:
+                yield part("")
+
+        return parts()
 
     @property
     def has_end(self) -> bool:
@@ -108,6 +220,29 @@ def check_stop(stop: Sequence[str]) -> None:
         raise ConfigError(
             "stop takes a list of texts, none of them empty; write stop=[text]", "bad_stop"
         )
+
+
+def check_forced(
+    forced: Sequence[int], tokenizer: Tokenizer, limit: int | None = None, *, has_end: bool = True
+) -> None:
+    """Raise if a model cannot write these ids, or if they are more than `limit`."""
+    for place, id in enumerate(forced):
+        if not BOS < id < len(tokenizer):
+            raise InvalidInputError(f"id {id}: expected {EOS} to {len(tokenizer) - 1}", "bad_token")
+        if has_end and id == EOS and place + 1 < len(forced):
+            raise InvalidInputError(
+                f"id {EOS} ends the output; no token can follow it", "bad_token"
+            )
+    if limit is not None and len(forced) > limit:
+        raise InvalidInputError(
+            f"{len(forced)} tokens are forced, but the output has at most {limit}", "bad_token"
+        )
+
+
+def scored(tokenizer: Tokenizer, choice: Choice) -> ScoredToken:
+    """Add the name of a token."""
+    name = tokenizer.symbol(choice.id)
+    return ScoredToken(choice.id, name, choice.probability, choice.sampling_probability)
 
 
 def stream_text(tokenizer: Tokenizer, before: Sequence[int], ids: Iterable[int]) -> Iterator[str]:

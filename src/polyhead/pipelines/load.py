@@ -28,8 +28,8 @@ def load(
 
     paths: a model directory or a run directory; several translators make an ensemble.
     device: "auto", "cpu", "cuda" or "mps".
-    engine: of translators on a CPU: "torch", "ctranslate2", or "auto" for CTranslate2 where it is
-        installed and has the model's parts.
+    engine: of translators and text generators on a CPU: "torch", "ctranslate2", or "auto" for
+        CTranslate2 where it is installed and has the model's parts.
     compute_type: of CTranslate2: "float32" (auto), or "int8", which is faster and rounds.
 
     Returns a `Translator`, `TextGenerator`, `MaskFiller`, `ReplacedTokenDetector`,
@@ -46,6 +46,6 @@ def load(
     chosen = choose(device)
     saved = load_model(Path(paths[0]), str(chosen))
     pipeline = PIPELINES[FAMILIES[saved.family].task].from_saved(saved, str(paths[0]), chosen)
-    if isinstance(pipeline, Translator) and chosen.type == "cpu":
+    if isinstance(pipeline, Translator | TextGenerator) and chosen.type == "cpu":
         return pipeline.with_engine(engine, compute_type)
     return pipeline

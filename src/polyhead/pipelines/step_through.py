@@ -15,9 +15,9 @@ from polyhead.decoding.hypotheses import make_generator
 from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.trace import BeamTree, trace_beam_search
 from polyhead.errors import ConfigError, InvalidInputError
-from polyhead.pipelines.base import Pipeline, check_forced
-from polyhead.pipelines.generation import stream_text
-from polyhead.pipelines.text_generator import ScoredToken, TextGenerator, scored
+from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.generation import ScoredToken, check_forced, scored, stream_text
+from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import BOS, EOS
 

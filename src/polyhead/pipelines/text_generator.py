@@ -2,22 +2,24 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
 from polyhead.checkpoint.model_dir import SavedModel
-from polyhead.decoding.generate import Choice, DecodingStep, generate, last_window
+from polyhead.checkpoint.model_files import resolve
+from polyhead.decoding.generate import generate, last_window
 from polyhead.decoding.hypotheses import make_generator
-from polyhead.decoding.options import NOT_FINITE, DecodeConfig
+from polyhead.decoding.options import NOT_FINITE, DecodeConfig, DecodingStep
+from polyhead.engines.ctranslate2_engine import CTranslate2Generator
 from polyhead.errors import CheckpointError, DataError, check_list
 from polyhead.metrics.perplexity import TextWindows, text_windows
 from polyhead.models.registry import Task
-from polyhead.pipelines.base import Pipeline, check_forced
-from polyhead.pipelines.generation import TextContinuation, check_stop
-from polyhead.tokenizers.base import Tokenizer
+from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.fast_pipelines import GENERATORS, fast_obstacle, use_fast
+from polyhead.pipelines.generation import TextContinuation, check_forced
 
 SCORED_AT_ONCE = 4096  # tokens
 
@@ -34,41 +36,16 @@ class LanguageScore:
     n_unknown: int
 
 
-@dataclass(frozen=True)
-class ScoredToken:
-    """A token that was generated, or could have been.
-
-    text: its name in the vocabulary, where ▁ stands for a space.
-    probability: the model's own.
-    sampling_probability: that of being drawn, after temperature, top-k and top-p; None for greedy
-        search.
-    """
-
-    id: int
-    text: str
-    probability: float
-    sampling_probability: float | None
-
-
-@dataclass(frozen=True)
-class GeneratedText:
-    """A continuation, or a part of one, and the tokens that were sampled for it.
-
-    The tokens are all that were sampled: also those of a stop, or EOS, which the text lacks.
-    `likeliest` has the likeliest tokens at the place of each.
-    """
-
-    text: str
-    tokens: tuple[ScoredToken, ...]
-    likeliest: tuple[tuple[ScoredToken, ...], ...] = ()
-
-
 @dataclass(frozen=True, repr=False)
 class TextGenerator(Pipeline, TextContinuation):
-    """A language model that continues a text."""
+    """A language model that continues a text.
 
+    engine: decodes greedy search instead of torch, unless tokens are forced or the likeliest ones
+        are wanted. Samples of a seed do not depend on it.
+    """
+
+    engine: CTranslate2Generator | None = None
     tasks: ClassVar[tuple[Task, ...]] = ("language_modeling",)
-    use: ClassVar[str] = "generate"
 
     @classmethod
     def from_saved(cls, saved: SavedModel, name: str, device: torch.device) -> "TextGenerator":
@@ -82,11 +59,17 @@ class TextGenerator(Pipeline, TextContinuation):
             )
         return generator
 
-    def generated_ids(self, ids: Sequence[int], options: DecodeConfig, seed: int) -> Iterator[int]:
-        """Yield `options.max_length` ids that follow those of a prompt."""
-        return (step.chosen.id for step in self._steps(ids, options, seed))
+    def with_engine(self, engine: str, compute_type: str = "auto") -> "TextGenerator":
+        """Return a generator that decodes with another engine; see `Translator.with_engine`."""
+        if not use_fast(engine, fast_obstacle(Path(self.name), GENERATORS)):
+            return replace(self, engine=None)
+        return replace(self, engine=CTranslate2Generator(resolve(Path(self.name)), compute_type))
 
-    def _steps(
+    def is_fast(self, options: DecodeConfig, forced: Sequence[int] = (), top: int = 0) -> bool:
+        """Return whether CTranslate2 decodes with these options."""
+        return self.engine is not None and not (options.sample or forced or top)
+
+    def steps(
         self,
         ids: Sequence[int],
         options: DecodeConfig,
@@ -94,79 +77,14 @@ class TextGenerator(Pipeline, TextContinuation):
         forced: Sequence[int] = (),
         top: int = 0,
     ) -> Iterator[DecodingStep]:
+        """Yield `options.max_length` tokens after the ids of a prompt; see `stream_tokens`."""
+        if self.engine is not None and self.is_fast(options, forced, top):
+            return self.engine.generate(ids, options, seed, self.max_length)
         model: Any = self.model
         return generate(
             model, ids, options, make_generator(seed), self.max_length,
             forced=forced, top=top, device=self.device,
         )  # fmt: skip
-
-    def generate_tokens(
-        self,
-        prompt: str = "",
-        *,
-        options: DecodeConfig | None = None,
-        seed: int = 0,
-        stop: Sequence[str] = (),
-        forced: Sequence[int] = (),
-    ) -> GeneratedText:
-        """Return a continuation with the probabilities of its tokens; see `stream_tokens`.
-
-        Example: `generator.generate_tokens("오늘은").tokens[0].probability`
-        """
-        parts = list(
-            self.stream_tokens(prompt, options=options, seed=seed, stop=stop, forced=forced)
-        )
-        tokens = tuple(token for part in parts for token in part.tokens)
-        return GeneratedText("".join(part.text for part in parts), tokens)
-
-    def stream_tokens(
-        self,
-        prompt: str = "",
-        *,
-        options: DecodeConfig | None = None,
-        seed: int = 0,
-        stop: Sequence[str] = (),
-        forced: Sequence[int] = (),
-        top: int = 0,
-    ) -> Iterator[GeneratedText]:
-        """Yield the continuation in parts of whole characters, with their tokens.
-
-        It has `options.max_length` tokens. A token for the end of a line is written as one; for
-        tokenizers that have ids for line ends, such as an imported GPT-2's, EOS ends the text.
-
-        prompt: after an empty one, a new line begins.
-        options: how to decode; `defaults` unless given.
-        seed: of the random numbers if `options.sample` is set.
-        stop: texts at which generation ends; they are not part of the text.
-        forced: ids with which the continuation begins.
-        top: the number of likeliest tokens to report with each.
-        """
-        check_stop(stop)
-        options = self.defaults if options is None else options
-        check_forced(forced, self.tokenizer, options.max_length, has_end=self.has_end)
-        ids = self.encode(prompt)
-        steps = self._steps(ids, options, seed, forced, top)
-        sampled: list[DecodingStep] = []  # since the last part of the text
-
-        def sampled_ids() -> Iterator[int]:
-            for step in steps:
-                sampled.append(step)
-                yield step.chosen.id
-
-        def part(text: str) -> GeneratedText:
-            name = partial(scored, self.tokenizer)
-            likeliest = tuple(tuple(map(name, step.likeliest)) for step in sampled)
-            tokens = tuple(name(step.chosen) for step in sampled)
-            sampled.clear()
-            return GeneratedText(text, tokens, likeliest if top else ())
-
-        def parts() -> Iterator[GeneratedText]:
-            for piece in self.continuation(prompt, ids, sampled_ids(), stop):
-                yield part(piece)
-            if sampled:
-                yield part("")
-
-        return parts()
 
     def window(self, prompt: str, ids: Sequence[int]) -> tuple[list[int], int]:
         """Return the tokens that the model read to generate the last of `ids`, and that one.
@@ -219,12 +137,6 @@ class TextGenerator(Pipeline, TextContinuation):
     ) -> Iterator[float]:
         """Yield log p of every token after the first, as in its generation."""
         greedy = DecodeConfig(max_length=len(ids) - 1)
-        for step in self._steps(ids[:1], greedy, 0, forced=ids[1:]):
+        for step in self.steps(ids[:1], greedy, 0, forced=ids[1:]):
             progress(1)
             yield step.chosen.log_p
-
-
-def scored(tokenizer: Tokenizer, choice: Choice) -> ScoredToken:
-    """Add the name of a token."""
-    name = tokenizer.symbol(choice.id)
-    return ScoredToken(choice.id, name, choice.probability, choice.sampling_probability)

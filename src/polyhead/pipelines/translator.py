@@ -14,11 +14,11 @@ from polyhead.decoding.hypotheses import make_generator
 from polyhead.decoding.options import DecodeConfig, Output, Scores
 from polyhead.decoding.protocol import Decodable, State
 from polyhead.engines.ctranslate2_engine import CTranslate2Engine, unsupported
-from polyhead.errors import CheckpointError, ConfigError
+from polyhead.errors import CheckpointError
 from polyhead.layers.attention_hooks import AttentionRecordingModel, has_cross_attention
 from polyhead.models.registry import Task, max_positions
 from polyhead.pipelines.base import Pipeline
-from polyhead.pipelines.fast_pipelines import check_engine, fast_obstacle
+from polyhead.pipelines.fast_pipelines import fast_obstacle, use_fast
 from polyhead.pipelines.translation import SourcePart, TextTranslator
 from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown
 from polyhead.tokenizers.storage import TokenizerPair
@@ -89,12 +89,9 @@ class Translator(Pipeline, TextTranslator):
         engine: "torch", "ctranslate2", or "auto" for CTranslate2 where it can be used.
         compute_type: of CTranslate2: "float32" (auto), or "int8", which is faster and rounds.
         """
-        check_engine(engine)
         reason = "an ensemble needs torch" if self.others else fast_obstacle(Path(self.name))
-        if engine == "torch" or (engine == "auto" and reason is not None):
+        if not use_fast(engine, reason):
             return replace(self, engine=None)
-        if reason is not None:
-            raise ConfigError(f"engine ctranslate2: {reason}", "unsupported_engine")
         return replace(self, engine=CTranslate2Engine(resolve(Path(self.name)), compute_type))
 
     def with_dictionary(self, path: Path) -> "Translator":

@@ -15,7 +15,13 @@ from polyhead.server.metrics import Metrics
 from polyhead.server.model_registry import ModelRegistry
 from polyhead.server.openapi import describe_api
 from polyhead.server.responses import HTTPError, json_response
-from polyhead.server.routes import libretranslate, status, translation_routes
+from polyhead.server.routes import (
+    completion_routes,
+    generation_routes,
+    libretranslate,
+    status,
+    translation_routes,
+)
 from polyhead.server.scheduler import Scheduler
 from polyhead.server.security import SecurityMiddleware
 from polyhead.server.settings import Settings
@@ -23,8 +29,6 @@ from polyhead.server.static_files import read_files
 
 ROUTES_OF_TORCH = {  # modules that import torch, and their paths
     "attention_routes": ("/v1/attention", "/v1/steps", "/v1/beam"),
-    "generation_routes": ("/v1/generate",),
-    "completion_routes": ("/v1/completions",),
     "classification_routes": ("/v1/fill", "/v1/detect", "/v1/classify"),
 }
 NEEDS_TORCH = "not available: this server runs without torch; start it with --engine torch or auto"
@@ -47,7 +51,9 @@ class Application:
         self.context = AppContext(
             models, self.scheduler, settings, metrics, lambda: self.security.is_draining
         )
-        modules = (libretranslate, translation_routes, status)
+        modules = (
+            libretranslate, translation_routes, generation_routes, completion_routes, status
+        )  # fmt: skip
         endpoints = [endpoint for module in modules for endpoint in module.ENDPOINTS]
         for module, paths in ROUTES_OF_TORCH.items():
             if models.use_torch:
@@ -64,7 +70,7 @@ class Application:
             Router(routes, redirect_slashes=False), settings, metrics,
             public={e.path for e in endpoints if e.is_public or e.is_form} | set(self.files),
             labels={e.path: e.path for e in endpoints} | dict.fromkeys(self.files, "page"),
-            openai={e.path for e in endpoints if e.is_openai},
+            openai=tuple(e.path.removesuffix("{id}") for e in endpoints if e.is_openai),
         )  # fmt: skip
         self.front: ASGIApp = self.security
         if settings.allowed_origins:  # also answers the browsers' preflight requests

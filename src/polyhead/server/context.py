@@ -89,5 +89,5 @@ class Endpoint:
     image_options: type[BaseModel] | None = None  # accepts an image too
     is_form: bool = False  # accepts a form too, and an API key in the body
     is_public: bool = False  # needs no API key
-    is_openai: bool = False  # its errors have OpenAI's shape
+    is_openai: bool = False  # its errors have OpenAI's shape and statuses
     statuses: tuple[int, ...] = ()  # of further errors

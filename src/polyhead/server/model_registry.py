@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from polyhead.data.images.files import require_pillow
-from polyhead.pipelines.description import Description, describe_translator
-from polyhead.pipelines.fast_pipelines import FastTranslator
+from polyhead.pipelines.description import Description, describe_fast
+from polyhead.pipelines.fast_pipelines import load_fast
 from polyhead.pipelines.run_settings import RunSettings
 from polyhead.server.responses import HTTPError
 
@@ -88,8 +88,8 @@ def load_models(
         if use_torch:
             models.append(ServedModel(name, *_load_with_torch(path, device, engine, compute_type)))
         else:
-            model = FastTranslator(path, compute_type=compute_type)
-            models.append(ServedModel(name, model, describe_translator(model)))
+            model = load_fast(path, compute_type)
+            models.append(ServedModel(name, model, describe_fast(model)))
     return ModelRegistry(tuple(models), use_torch)
 
 

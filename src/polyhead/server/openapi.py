@@ -12,6 +12,7 @@ from polyhead.server.schemas import ErrorResponse
 
 REF = "#/components/schemas/{model}"
 JSON = "application/json"
+NAMES = str.maketrans("/", "_", "{}")
 REASONS = {
     400: "Malformed request",
     401: "Missing API key",
@@ -38,7 +39,7 @@ def describe_api(endpoints: list[Endpoint]) -> dict[str, Any]:
     for endpoint in endpoints:
         operation: dict[str, Any] = {
             "summary": endpoint.summary,
-            "operationId": f"{endpoint.method.lower()}{endpoint.path.replace('/', '_')}",
+            "operationId": endpoint.method.lower() + endpoint.path.translate(NAMES),
             "responses": _responses(endpoint),
         }
         if endpoint.body is not None:
@@ -52,6 +53,9 @@ def describe_api(endpoints: list[Endpoint]) -> dict[str, Any]:
                 {"name": name, "in": "query", "required": False, "schema": schema}
                 for name, schema in _properties(endpoint.image_options).items()
             ]
+        if endpoint.path.endswith("{id}"):
+            id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+            operation["parameters"] = [id]
         if not endpoint.is_public:
             operation["security"] = [{}, {"key": []}]
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
@@ -97,7 +101,9 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
     success = {"description": "Success", "content": content or {JSON: {}}}
     shape = OpenAIErrorResponse if endpoint.is_openai else ErrorResponse
     error = {JSON: {"schema": _reference(shape)}}
-    statuses = sorted({*ALWAYS, *endpoint.statuses, *(WITH_BODY if endpoint.body else ())})
+    statuses = {*ALWAYS, *endpoint.statuses, *(WITH_BODY if endpoint.body else ())}
+    statuses -= {422} if endpoint.is_openai else set()  # theirs is 400
     return {"200": success} | {
-        str(status): {"description": REASONS[status], "content": error} for status in statuses
+        str(status): {"description": REASONS[status], "content": error}
+        for status in sorted(statuses)
     }

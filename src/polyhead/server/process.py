@@ -19,7 +19,10 @@ from pathlib import Path
 
 import uvicorn
 
+from polyhead.engines.ctranslate2_engine import device_obstacle, missing
 from polyhead.errors import ConfigError
+from polyhead.pipelines.description import Description
+from polyhead.pipelines.fast_pipelines import GENERATORS, TRANSLATORS, fast_obstacle
 from polyhead.server.app import Application
 from polyhead.server.connections import ConnectionLimits, LimitedConnection, open_files_limit
 from polyhead.server.model_registry import ModelRegistry, load_models
@@ -53,6 +56,9 @@ def serve(
                     f"{path}: languages unknown, clients see them as source and target; name them "
                     f"with: polyhead languages {path} ko-en"
                 )
+            notice = engine_notice(path, about, settings) if registry.use_torch else None
+            if notice is not None:
+                report(f"{path}: {notice}")
         has_stopped = asyncio.run(run(registry, settings, listener, report))
     finally:
         faulthandler.cancel_dump_traceback_later()
@@ -60,6 +66,17 @@ def serve(
     if not has_stopped:
         report("model thread did not stop; exiting")
         os._exit(1)  # a normal exit would wait for the thread
+
+
+def engine_notice(path: Path, about: Description, settings: Settings) -> str | None:
+    """Return what torch computes although the engine may be chosen, or None."""
+    if settings.engine != "auto" or about.use not in ("translate", "generate") or missing():
+        return None
+    if about.engine != "torch":
+        is_generator = about.use == "generate"
+        return "greedy search uses ctranslate2, sampling torch" if is_generator else None
+    reason = device_obstacle(settings.device) or fast_obstacle(path, (*TRANSLATORS, *GENERATORS))
+    return reason and f"decoding with torch instead of ctranslate2: {reason}"
 
 
 def use_threads(number: int, models: ModelRegistry) -> None:

@@ -15,8 +15,7 @@ from polyhead.errors import InvalidInputError, PolyheadError
 from polyhead.server.schemas import Code
 
 OPENAI_CODES = {  # by status
-    401: "invalid_api_key", 403: "invalid_api_key", 404: "model_not_found",
-    429: "rate_limit_exceeded",
+    401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded",
 }  # fmt: skip
 
 
@@ -64,16 +63,17 @@ class HTTPError(Exception):
         if retry_after is not None:
             self.headers["Retry-After"] = str(retry_after)
         values = {"error": message, "field": field, "code": code}
-        self.content = {name: value for name, value in values.items() if value is not None}
+        self.content: dict[str, Any] = {k: v for k, v in values.items() if v is not None}
 
-    @property
-    def openai_content(self) -> dict[str, Any]:
-        """The error in OpenAI's shape."""
+    def as_openai(self) -> "HTTPError":
+        """Return the error with OpenAI's shape and status."""
         kind = "rate_limit_error" if self.status == 429 else "invalid_request_error"
         kind = "server_error" if self.status >= 500 else kind
         code = self.content.get("code", OPENAI_CODES.get(self.status))
         message, field = self.content["error"], self.content.get("field")
-        return {"error": {"message": message, "type": kind, "param": field, "code": code}}
+        error = HTTPError(400 if self.status == 422 else self.status, "", headers=self.headers)
+        error.content = {"error": {"message": message, "type": kind, "param": field, "code": code}}
+        return error
 
 
 class ClientDisconnected(Exception):

@@ -21,9 +21,10 @@ from typing import Any
 
 from polyhead.server.connections import CLIENT
 from polyhead.server.metrics import Metrics
+from polyhead.server.queued_work import BatchKey, IsCancelled, QueuedRequest, Stream
 from polyhead.server.responses import ClientDisconnected, HTTPError
 from polyhead.server.settings import MAX_STREAMS, Settings
-from polyhead.server.worker import BatchKey, IsCancelled, QueuedRequest, Stream, Worker
+from polyhead.server.worker import Worker
 
 MAX_SHARE = 4  # a request occupies at most 1/4 of the queue
 MAX_ADDRESS_SHARE = 2  # the requests of a remote address occupy at most 1/2 of it
@@ -36,7 +37,9 @@ class Scheduler:
         self, settings: Settings, metrics: Metrics, prepare: Callable[[], None] = lambda: None
     ) -> None:
         self.settings, self.metrics = settings, metrics
-        self.worker = Worker(metrics, settings.delay_seconds, prepare)
+        self.worker = Worker(
+            metrics, settings.delay_seconds, prepare, settings.threads or MAX_STREAMS
+        )
 
     async def submit(
         self, requests: Sequence[QueuedRequest], disconnected: Coroutine[Any, Any, None]
@@ -89,9 +92,13 @@ class Scheduler:
         (result,) = await self.submit([QueuedRequest(key, None)], disconnected)
         return result
 
-    def stream(self, start: Callable[[], Iterator[Any]]) -> Stream:
-        """Start to generate a text; set `is_cancelled` of the stream to end it early."""
-        stream = Stream(start, client=CLIENT.get(), max_seconds=self.settings.stream_seconds)
+    def stream(self, start: Callable[[], Iterator[Any]], *, is_parallel: bool = False) -> Stream:
+        """Start to generate a text; set `is_cancelled` of the stream to end it early.
+
+        is_parallel: it does not need the model thread.
+        """
+        seconds = self.settings.stream_seconds
+        stream = Stream(start, is_parallel, client=CLIENT.get(), max_seconds=seconds)
         streams = [other for other in self.worker.streams if other.error is None]
         if len(streams) >= MAX_STREAMS:
             self._replace_stream(streams, stream.client)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
+from polyhead.pipelines.generation import ScoredToken
 from polyhead.server.settings import MAX_BEAM, MAX_CHARACTERS, MAX_TEXTS, MAX_TOKENS
 from polyhead.viz.tokens import Token
 
@@ -136,6 +137,19 @@ class GenerateRequest(ModelRequest):
         list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=8)
     ] = []
     stream: bool = True
+
+
+class GenerateResponse(BaseModel):
+    """Continuation of a prompt, and the tokens that were sampled.
+
+    An event of the stream has the `text` and the `tokens` since the last one.
+    """
+
+    model: str
+    prompt: str
+    text: str
+    tokens: list[ScoredToken]
+    seconds: float
 
 
 class FillRequest(ModelRequest):

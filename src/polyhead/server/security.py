@@ -4,7 +4,8 @@
     Origin      no requests from other sites' pages, sandboxed frames and local files; Origin and
                 Sec-Fetch-Site are set by browsers, and pages cannot change them. --allow-origin
                 permits a site
-    API key     Authorization: Bearer KEY, or LibreTranslate's api_key; compared in constant time
+    API key     Authorization: Bearer KEY, or LibreTranslate's api_key; compared in constant time.
+                A wrong one is 403, and 401 for OpenAI's clients
     draining    503, except for health and metrics
     responses   a content security policy that allows the server's own files only
 
@@ -47,7 +48,7 @@ class SecurityMiddleware:
     """ASGI middleware around the routes.
 
     public: paths that need no API key here; labels: path to route label of the metrics;
-    openai: paths whose errors have OpenAI's shape.
+    openai: beginnings of paths whose errors have OpenAI's shape and statuses.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class SecurityMiddleware:
         *,
         public: Collection[str],
         labels: Mapping[str, str],
-        openai: Collection[str] = (),
+        openai: tuple[str, ...] = (),
     ) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
         self.public, self.labels, self.openai = public, labels, openai
@@ -71,7 +72,8 @@ class SecurityMiddleware:
         if scope["type"] != "http":
             return  # no websockets
         started, status, path = time.monotonic(), 0, scope["path"]
-        label = self.labels.get(path, "page" if path.startswith(FILES) else "other")
+        label = "page" if path.startswith(FILES) else "other"
+        label = self.labels.get(path, self.labels.get(f"{path.rpartition('/')[0]}/{{id}}", label))
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -99,8 +101,9 @@ class SecurityMiddleware:
             if failed.status == 500:
                 LOG.exception("bug: %s %s", scope["method"], label)
             if not status:
-                content = failed.openai_content if path in self.openai else failed.content
-                response = json_response(content, failed.status, failed.headers)
+                if path.startswith(self.openai):
+                    failed = failed.as_openai()
+                response = json_response(failed.content, failed.status, failed.headers)
                 await response(scope, receive, send_with_headers)
         finally:
             self.n_open -= 1
@@ -124,7 +127,8 @@ class SecurityMiddleware:
         if self.is_draining and path not in OPEN_WHILE_DRAINING:
             raise HTTPError(503, "the server is stopping", retry_after=5)
         if path not in self.public and not path.startswith(FILES):
-            check_key(self.settings.api_key, headers)
+            is_openai = path.startswith(self.openai)
+            check_key(self.settings.api_key, headers, wrong=401 if is_openai else 403)
 
     def _is_same_site(self, headers: Headers, method: str) -> bool:
         """Return whether a request comes from no page, or from one that may use the server.
@@ -164,8 +168,10 @@ def _hostname(address: str) -> str | None:
         return None
 
 
-def check_key(expected: str | None, headers: Headers, in_body: str | None = None) -> None:
-    """Reject requests without the API key, if the server has one."""
+def check_key(
+    expected: str | None, headers: Headers, in_body: str | None = None, *, wrong: int = 403
+) -> None:
+    """Reject requests without the API key, if the server has one; `wrong` is for another one."""
     if expected is None:
         return
     kind, _, value = headers.get("authorization", "").partition(" ")
@@ -176,4 +182,4 @@ def check_key(expected: str | None, headers: Headers, in_body: str | None = None
             headers={"WWW-Authenticate": "Bearer"},
         )  # fmt: skip
     if not hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode()):
-        raise HTTPError(403, "wrong API key")
+        raise HTTPError(wrong, "wrong API key")

@@ -5,7 +5,6 @@ from pydantic import BaseModel
 from polyhead.pipelines.mask_filler import Filling, Guess
 from polyhead.pipelines.replaced_token_detector import Suspicion
 from polyhead.pipelines.step_through import Step
-from polyhead.pipelines.text_generator import ScoredToken
 from polyhead.server.schemas import KnownToken, TextTokens
 
 
@@ -18,19 +17,6 @@ class StepsResponse(BaseModel):
     text: str
     tokens: list[KnownToken]
     ended: bool
-
-
-class GenerateResponse(BaseModel):
-    """Continuation of a prompt, and the tokens that were sampled.
-
-    An event of the stream has the `text` and the `tokens` since the last one.
-    """
-
-    model: str
-    prompt: str
-    text: str
-    tokens: list[ScoredToken]
-    seconds: float
 
 
 class FillResponse(BaseModel):

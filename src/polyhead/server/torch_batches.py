@@ -9,7 +9,7 @@ from polyhead.pipelines.segment_batch import SegmentBatch, can_join_running_batc
 from polyhead.pipelines.segments import Segment
 from polyhead.pipelines.translator import Translator
 from polyhead.server.context import run_cancellable
-from polyhead.server.worker import BatchKey, IsCancelled
+from polyhead.server.queued_work import BatchKey, IsCancelled
 from polyhead.viz.capture import alignment
 
 

@@ -3,9 +3,9 @@
 Requests with equal batch keys share a batch. Where the key can start a *running batch*, further
 requests occupy its free slots between two steps and leave when they are done (continuous batching,
 Yu et al. 2022); otherwise a batch is computed as a whole. Batches of an engine that does without
-the interpreter are computed in threads of their own, several at once. Between batches and steps
-every open text stream gets one more piece. Methods without an underscore are called from the event
-loop.
+the interpreter are computed in threads of their own, several at once, and so are its text streams.
+Between batches and steps every other open text stream gets one more piece. Methods without an
+underscore are called from the event loop.
 """
 
 import asyncio
@@ -13,72 +13,21 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from polyhead.errors import Cancelled
 from polyhead.server.metrics import Metrics
+from polyhead.server.queued_work import BatchKey, ContinuousBatch, QueuedRequest, Stream
 from polyhead.server.responses import HTTPError
 
 LOG = logging.getLogger("polyhead.server")
 BUSY_SECONDS = 0.5  # after a batch, during which the next one waits for further requests
 MIN_SHARE = 8  # requests of a parallel batch before others are left to further threads
 YIELD_SECONDS = 0.05  # by which each further part of a client's request is ranked later
-
-IsCancelled = Callable[[], bool]
-Run = Callable[[list[Any], IsCancelled], Sequence[Any]]
-
-
-@runtime_checkable
-class ContinuousBatch(Protocol):
-    """A computation that requests join and leave between steps."""
-
-    @property
-    def open(self) -> bool:
-        """Return whether requests can still be added."""
-
-    def add(self, requests: Sequence[Any], contents: Sequence[Any]) -> None:
-        """Put requests into free slots, from the next step on."""
-
-    def step(self) -> Sequence[tuple[Any, Any]]:
-        """Advance all slots; return the finished requests with their results."""
-
-    def cancel(self, requests: Collection[Any]) -> None:
-        """Free the slots of these requests."""
-
-
-@dataclass(frozen=True)
-class BatchKey:
-    """Condition for sharing a batch: equal names.
-
-    run: computes a whole batch from its contents; polls its second argument, `is_cancelled`.
-    start: opens a running batch; `run` is then used for requests that fail in it.
-    n_parallel: batches that may run at once, outside of the model thread; 0 for none.
-    """
-
-    name: Hashable
-    run: Run = field(compare=False)
-    max_slots: int = field(default=64, compare=False)
-    max_tokens: int = field(default=4096, compare=False)
-    start: Callable[[], ContinuousBatch] | None = field(default=None, compare=False)
-    n_parallel: int = field(default=0, compare=False)
-
-
-@dataclass(eq=False)
-class QueuedRequest:
-    """Work for the model; `size` is its length in tokens."""
-
-    key: BatchKey
-    content: Any
-    size: int = 1
-    result: "asyncio.Future[Any]" = field(init=False)
-    arrived: float = field(init=False)
-    rank: float = field(init=False)  # lowest first
-    is_cancelled: bool = field(default=False, init=False)
-    client: str = field(default="", init=False)  # its address; "" is this machine
 
 
 @dataclass(eq=False)
@@ -90,24 +39,12 @@ class RunningBatch:
     requests: list[QueuedRequest] = field(default_factory=list)
 
 
-@dataclass(eq=False)
-class Stream:
-    """A text being generated; `pieces` ends with None or an exception, at the latest `error`."""
-
-    start: Callable[[], Iterator[Any]]
-    pieces: "asyncio.Queue[Any]" = field(default_factory=asyncio.Queue)
-    is_cancelled: bool = False
-    iterator: Iterator[Any] | None = None
-    client: str = ""  # its address; "" is this machine
-    max_seconds: float = math.inf
-    started: float = field(default_factory=time.monotonic)
-    error: HTTPError | None = None  # set to end the stream
-
-
 class Worker:
     """Queue and thread of the model."""
 
-    def __init__(self, metrics: Metrics, delay_seconds: float, prepare: Callable[[], None]) -> None:
+    def __init__(
+        self, metrics: Metrics, delay_seconds: float, prepare: Callable[[], None], n_threads: int
+    ) -> None:
         self.metrics, self.delay_seconds, self._prepare = metrics, delay_seconds, prepare
         self.streams: list[Stream] = []
         self.is_alive = True
@@ -118,6 +55,7 @@ class Worker:
         self._running: list[RunningBatch] = []
         self._parallel: list[list[QueuedRequest]] = []  # batches in threads of their own
         self._threads = ThreadPoolExecutor(thread_name_prefix="batch")
+        self._stream_threads = ThreadPoolExecutor(n_threads, thread_name_prefix="stream")
         self._closed = False
         self._n_expected, self._batch_ended = 0, 0.0
         self._busy_seconds = 0.0  # since the last request was finished
@@ -159,6 +97,8 @@ class Worker:
         with self._changed:
             self.check_alive()
             self.streams.append(stream)
+            if stream.is_parallel:
+                self._stream_threads.submit(self._run_stream, stream)
             self._changed.notify()
 
     def cancel(self, requests: Sequence[QueuedRequest]) -> None:
@@ -181,19 +121,21 @@ class Worker:
         with self._changed:
             self.is_alive = False
             in_slots = [request for batch in self._running for request in batch.requests]
-            requests, streams = [*self._batch, *in_slots, *self.queue], self.streams
-            self._batch, self._running, self.queue, self.streams = [], [], [], []
+            requests, streams = [*self._batch, *in_slots, *self.queue], self._own_streams()
+            self._batch, self._running, self.queue = [], [], []
+            self.streams = [stream for stream in self.streams if stream.is_parallel]
         try:
             self.check_alive()
         except HTTPError as error:
             self._call_in_loop(_set_results, requests, [error] * len(requests))
             for stream in streams:
                 self._call_in_loop(stream.pieces.put_nowait, error)
+        self._stream_threads.shutdown()
 
     def _compute_until_closed(self) -> None:
         while True:
             with self._changed:
-                while not (self._ready() or self._running or self.streams or self._closed):
+                while not (self._ready() or self._running or self._own_streams() or self._closed):
                     self._changed.wait()
                 if self._closed:
                     return
@@ -208,8 +150,16 @@ class Worker:
             self._batch = []
             for batch in list(self._running):
                 self._step(batch)
-            for stream in list(self.streams):
+            for stream in self._own_streams():
                 self._advance(stream)
+
+    def _own_streams(self) -> list[Stream]:
+        """Return the streams of the model thread."""
+        return [stream for stream in self.streams if not stream.is_parallel]
+
+    def _run_stream(self, stream: Stream) -> None:
+        while self._advance(stream):
+            pass
 
     def _ready(self) -> list[QueuedRequest]:
         """Return the queued requests whose batch has a free slot or thread."""
@@ -253,7 +203,7 @@ class Worker:
         now = time.monotonic()
         n_expected = self._n_expected if now - self._batch_ended < BUSY_SECONDS else 1
         latest = first.arrived + self.delay_seconds
-        while not self.streams and len(self.queue) < n_expected and now < latest:
+        while not self._own_streams() and len(self.queue) < n_expected and now < latest:
             self._changed.wait(latest - now)
             now = time.monotonic()
 
@@ -341,8 +291,8 @@ class Worker:
             return [result for request in batch for result in self._results([request])]
         return results
 
-    def _advance(self, stream: Stream) -> None:
-        """Generate one more piece of a stream."""
+    def _advance(self, stream: Stream) -> bool:
+        """Generate one more piece of a stream; return whether there may be another."""
         piece: Any = None
         try:
             if stream.error is None and time.monotonic() - stream.started > stream.max_seconds:
@@ -355,10 +305,13 @@ class Worker:
                 piece = next(stream.iterator, None)
         except Exception as error:
             piece = error
-        self._call_in_loop(stream.pieces.put_nowait, piece)
-        if piece is None or isinstance(piece, BaseException):
+        has_ended = piece is None or isinstance(piece, BaseException)
+        if has_ended:
+            stream.iterator = None  # ends its computation
             with self._changed:
                 self.streams.remove(stream)
+        self._call_in_loop(stream.pieces.put_nowait, piece)
+        return not has_ended
 
     def _record(self, n_slots: int, seconds: float, n_finished: int) -> None:
         """Update the metrics, and the average time between two finished requests."""

@@ -204,7 +204,7 @@ def accumulate(
 ) -> Summed:
     """Add up the gradients of all batches in a binary tree; see `polyhead.training.processes`.
 
-    seeds: of the random numbers of each batch; without them the generators go on.
+    seeds: of the random numbers of each batch; without them the generators keep their state.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
 
@@ -232,9 +232,9 @@ def _add(left: Gradients, right: Gradients) -> Gradients:
     if both:
         torch._foreach_add_([a for a, _ in both], [b for _, b in both])
     for a, b in zip(left, right, strict=True):
-        one = a if b is None else b if a is None else None
-        if one is not None:
-            one.add_(0.0)  # as if a zero were added: -0 becomes 0
+        single = a if b is None else b if a is None else None
+        if single is not None:
+            single.add_(0.0)  # as if a zero were added: -0 becomes 0
     return [b if a is None else a for a, b in zip(left, right, strict=True)]
 
 

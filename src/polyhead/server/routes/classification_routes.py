@@ -17,10 +17,10 @@ from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.server import schemas, token_schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
+from polyhead.server.queued_work import BatchKey, IsCancelled, QueuedRequest
 from polyhead.server.request_parsing import count_characters, is_image, read_image, read_json
 from polyhead.server.responses import HTTPError, invalid_input, json_response
 from polyhead.server.settings import MAX_BLANKS, MAX_PIXELS
-from polyhead.server.worker import BatchKey, IsCancelled, QueuedRequest
 from polyhead.special_tokens import MASK
 
 Pixels = UInt8[Tensor, "channel height width"]

@@ -19,10 +19,15 @@ from starlette.responses import Response, StreamingResponse
 
 from polyhead.decoding.options import N_SEEDS, DecodeConfig
 from polyhead.errors import PolyheadError
-from polyhead.pipelines.generation import stream_text
-from polyhead.pipelines.text_generator import GeneratedText, ScoredToken, TextGenerator
+from polyhead.pipelines.generation import (
+    GeneratedText,
+    ScoredToken,
+    TextContinuation,
+    stream_text,
+)
 from polyhead.server import openai_schemas as schemas
 from polyhead.server.context import AppContext, Endpoint
+from polyhead.server.queued_work import Stream
 from polyhead.server.request_parsing import count_characters, read_json
 from polyhead.server.responses import HTTPError, finite, invalid_input, json_response
 from polyhead.server.routes.generation_routes import (
@@ -31,7 +36,6 @@ from polyhead.server.routes.generation_routes import (
     all_parts,
     parts_of,
 )
-from polyhead.server.worker import Stream
 from polyhead.special_tokens import EOS
 
 DEFAULT_TOKENS = 16  # OpenAI's
@@ -52,7 +56,7 @@ class Chunk:
 class Answer:
     """Responses to one request, made from its chunks in their order."""
 
-    def __init__(self, model: str, generator: TextGenerator, has_logprobs: bool) -> None:
+    def __init__(self, model: str, generator: TextContinuation, has_logprobs: bool) -> None:
         self.has_logprobs, self.line_end = has_logprobs, None if generator.has_end else "\n"
         self.model, self.created = model, int(time.time())
         self.id = f"cmpl-{secrets.token_hex(12)}"
@@ -98,7 +102,8 @@ class Answer:
 async def complete(context: AppContext, request: Request) -> Response:
     """Continue one prompt or several."""
     body = await read_json(request, schemas.CompletionRequest)
-    served = context.models.pick(body.model, TextGenerator)
+    kind: Any = TextContinuation  # mypy expects a concrete class
+    served = context.models.pick(body.model, kind)
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     count_characters(prompts)
     _check_supported(body, len(prompts))
@@ -112,7 +117,9 @@ async def complete(context: AppContext, request: Request) -> Response:
     }
     options = served.model.defaults.with_options(changes)
     answer = Answer(served.name, served.model, body.logprobs is not None)
-    stream = context.scheduler.stream(partial(_generate, served.model, prompts, options, body))
+    start = partial(_generate, served.model, prompts, options, body)
+    is_fast = served.model.is_fast(options, top=body.logprobs or 0)
+    stream = context.scheduler.stream(start, is_parallel=is_fast)
     if body.stream:
         with_usage = bool((body.stream_options or {}).get("include_usage"))
         events = _events(stream, answer, with_usage)
@@ -136,7 +143,7 @@ def _check_supported(body: schemas.CompletionRequest, n_prompts: int) -> None:
 
 
 def _generate(
-    generator: TextGenerator,
+    generator: TextContinuation,
     prompts: Sequence[str],
     options: DecodeConfig,
     body: schemas.CompletionRequest,
@@ -174,7 +181,7 @@ async def _events(stream: Stream, answer: Answer, with_usage: bool) -> AsyncIter
         yield b"data: [DONE]\n\n"
     except (HTTPError, PolyheadError) as error:
         failed = error if isinstance(error, HTTPError) else invalid_input(error)
-        yield _event(failed.openai_content)
+        yield _event(failed.as_openai().content)
     finally:
         stream.is_cancelled = True
 

@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from polyhead.errors import PolyheadError
-from polyhead.pipelines.text_generator import GeneratedText, TextGenerator
-from polyhead.server import schemas, token_schemas
+from polyhead.pipelines.generation import GeneratedText, TextContinuation
+from polyhead.server import schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected
+from polyhead.server.queued_work import Stream
 from polyhead.server.request_parsing import read_json
 from polyhead.server.responses import HTTPError, invalid_input, json_response
 from polyhead.server.settings import MAX_TOKENS
-from polyhead.server.worker import Stream
 
 EVENT_STREAM = "text/event-stream"
 NOT_STORED = {"Cache-Control": "no-store"}
@@ -26,7 +26,8 @@ NOT_STORED = {"Cache-Control": "no-store"}
 async def generate(context: AppContext, request: Request) -> Response:
     """Continue a prompt."""
     body = await read_json(request, schemas.GenerateRequest)
-    served = context.models.pick(body.model, TextGenerator)
+    kind: Any = TextContinuation  # mypy expects a concrete class
+    served = context.models.pick(body.model, kind)
     generator = served.model
     changes = {
         "max_length": body.max_tokens,
@@ -42,14 +43,16 @@ async def generate(context: AppContext, request: Request) -> Response:
         generator.stream_tokens, body.prompt, options=options, seed=body.seed, stop=body.stop,
         forced=body.prefix,
     )  # fmt: skip
-    stream, started = context.scheduler.stream(start), time.monotonic()
+    is_fast = generator.is_fast(options, body.prefix)
+    stream = context.scheduler.stream(start, is_parallel=is_fast)
+    started = time.monotonic()
     if body.stream:
         return StreamingResponse(
             _events(stream, started), media_type=EVENT_STREAM, headers=NOT_STORED
         )
     parts: list[GeneratedText] = await all_parts(context, request, stream)
     return json_response(
-        token_schemas.GenerateResponse(
+        schemas.GenerateResponse(
             model=served.name,
             prompt=body.prompt,
             text="".join(part.text for part in parts),
@@ -103,7 +106,7 @@ def _event(name: str, content: dict[str, Any]) -> bytes:
 ENDPOINTS = (
     Endpoint(
         "POST", "/v1/generate", "Continue a prompt, as server-sent events or at once", generate,
-        body=schemas.GenerateRequest, response=token_schemas.GenerateResponse,
+        body=schemas.GenerateRequest, response=schemas.GenerateResponse,
         media_types=(EVENT_STREAM,), statuses=(404, 429),
     ),
 )  # fmt: skip

@@ -1,5 +1,7 @@
 """/v1/models, health checks and /metrics."""
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -32,6 +34,13 @@ async def models(context: AppContext, _request: Request) -> Response:
     )
 
 
+async def model(context: AppContext, request: Request) -> Response:
+    """Return one model as OpenAI's clients read it."""
+    kind: Any = RunSettings  # mypy expects a concrete class
+    served = context.models.pick(request.path_params["id"], kind)
+    return json_response(schemas.OpenAIModel(id=served.name, created=served.created))
+
+
 def _entry(served: ServedModel[RunSettings]) -> schemas.ModelEntry:
     about = vars(served.about)
     image = about["image"] and dict(
@@ -61,7 +70,14 @@ async def metrics(context: AppContext, _request: Request) -> Response:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/models", "Models and limits", models, response=schemas.ModelsResponse),
+    Endpoint(
+        "GET", "/v1/models", "Models and limits", models, response=schemas.ModelsResponse,
+        is_openai=True,
+    ),
+    Endpoint(
+        "GET", "/v1/models/{id}", "OpenAI: one model", model, response=schemas.OpenAIModel,
+        statuses=(404,), is_openai=True,
+    ),
     *(
         Endpoint("GET", path, summary, handler, response=schemas.Health, is_public=True)
         for path, summary, handler in (
@@ -71,4 +87,4 @@ ENDPOINTS = (
         )
     ),
     Endpoint("GET", "/metrics", "Metrics for Prometheus", metrics, media_types=(PLAIN_TEXT,)),
-)
+)  # fmt: skip

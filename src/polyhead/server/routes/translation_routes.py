@@ -14,9 +14,9 @@ from polyhead.pipelines.translation import TextTranslator, Translation, word_pro
 from polyhead.server import translation_schemas as schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected
 from polyhead.server.model_registry import ServedModel
+from polyhead.server.queued_work import BatchKey, IsCancelled, QueuedRequest
 from polyhead.server.request_parsing import count_characters, read_json
 from polyhead.server.responses import HTTPError, json_response
-from polyhead.server.worker import BatchKey, IsCancelled, QueuedRequest
 from polyhead.viz.tokens import written_tokens
 
 MAX_BATCH_TOKENS = 4096  # with padding, at a beam of up to 4

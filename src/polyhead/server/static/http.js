@@ -9,10 +9,10 @@ const RETRY_SECONDS = 5; // maximum seconds before a request to a busy server is
 const UNREACHABLE = 0; // status if there is no response
 const BUSY = [429, 503];
 
-// Error response with its status and content: {error, field, code}.
+// Error response with its status and content: {error, field, code}, where `error` is an object for routes of OpenAI's API.
 export class RequestError extends Error {
   constructor(status, { error, field, code }) {
-    super(error);
+    super(error.message ?? error);
     Object.assign(this, { status, field, code });
     this.passing = status === UNREACHABLE || status === 429 || status >= 500; // may be temporary
   }
@@ -24,6 +24,10 @@ export function errorText({ say }, { status, field, code, message }) {
   if (status === UNREACHABLE) return say("gone");
   const keys = [BUSY.includes(status) && "busy", code && `refused_${code}`, field && `refused_${field.split(".")[0]}_${status}`, `refused_${status}`];
   return say(keys.find((key) => Object.hasOwn(WORDS, key)) ?? "refused", { n: message });
+}
+
+export function hasKey() {
+  return sessionStorage.getItem(KEY) !== null;
 }
 
 export function useKey(key) {

@@ -5,7 +5,7 @@ import { address, defaultLanguage, picker, remember } from "../viewer/loop.js";
 import { errorMessage } from "./panel_parts.js";
 import { say } from "./messages.js";
 import { THEMES, setTheme, theme } from "./theme.js";
-import { json, useKey } from "./http.js";
+import { hasKey, json, useKey } from "./http.js";
 
 // Panels are loaded when they are needed.
 const PANELS = {
@@ -171,7 +171,7 @@ async function loadModels() {
     if (served.models.length) showPlayground(served);
     else root.replaceChildren(element("main", {}, element("p", { class: "card" }, say(state, "no_models"))));
   } catch (error) {
-    if (error.status === 401 || error.status === 403) showKeyForm(state, error.status === 403);
+    if (error.status === 401) showKeyForm(state, hasKey());
     else root.replaceChildren(element("main", {}, errorMessage({ say: (...words) => say(state, ...words) }, error, loadModels)));
   }
 }
