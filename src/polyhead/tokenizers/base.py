@@ -8,7 +8,7 @@ the tokenizer. They stand for no text: no input becomes one of them, not even th
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
@@ -17,6 +17,7 @@ from polyhead.special_tokens import SPECIALS
 
 UNKNOWN = "⁇"  # text of a generated UNK
 MAX_VOCAB = 1_000_000
+CHUNK = 10_000  # lines
 
 Kind = Literal["bpe", "unigram", "characters", "words"]
 
@@ -33,6 +34,7 @@ class TextConfig:
     sampling: segment each sentence differently every time it is trained on. For "bpe" the
         probability that a merge is skipped (BPE-dropout, Provilkov et al. 2020; 0.1 is usual); for
         "unigram" the smoothing α of Kudo 2018, eq. 8 (0.1 to 0.5; smaller is more random). 0: off.
+        Batches may then exceed train.max_tokens: they are planned without sampling.
     character_coverage: the share of the corpus's characters that get their own id ("bpe" and
         "unigram"); 0.9995 saves ids for languages with thousands of characters.
     byte_fallback: encode other characters as their UTF-8 bytes, so that no text is lost ("bpe" and
@@ -119,3 +121,9 @@ class Tokenizer(Protocol):
 
     def symbol(self, id: int) -> str:
         """Return a printable name of an id, never empty."""
+
+
+def encode_lines(tokenizer: Tokenizer, lines: Sequence[str]) -> Iterator[list[int]]:
+    """Yield the ids of each line, each closed by EOS; only a few lines are encoded at a time."""
+    for start in range(0, len(lines), CHUNK):
+        yield from tokenizer.encode_batch(lines[start : start + CHUNK])
