@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import measuring
 import torch
@@ -30,7 +31,7 @@ from polyhead.models.transformer import Transformer
 from polyhead.special_tokens import PAD
 from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.config import read_run
-from polyhead.training.loop import Progress, train_loop
+from polyhead.training.loop import Progress, TrainConfig, train_loop
 from polyhead.training.losses import TranslationLoss
 from polyhead.training.optim import build_optimizer
 
@@ -40,17 +41,12 @@ WEIGHTS = "weights"
 
 
 class Worker:
-    """A process that trains with one way of waiting."""
+    """A process that trains a few steps for each line that it reads."""
 
-    def __init__(self, spin_count: str | None, steps: int) -> None:
-        # the worker imports torch before polyhead
-        environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
-        if spin_count is not None:
-            environment[VARIABLE] = spin_count
+    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--worker", "--steps", str(steps)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-        )  # fmt: skip
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
         self.work()  # the first steps are slow
 
     def answer(self, word: str) -> str:
@@ -65,8 +61,26 @@ class Worker:
         return int(self.answer("train"))
 
 
-def work_on_demand(steps: int) -> None:
-    """Train for each line of stdin, and answer the number of tokens; for WEIGHTS their checksum."""
+def waiting_worker(spin_count: str | None, steps: int) -> Worker:
+    """Start a process that trains with one way of waiting; it imports torch before polyhead."""
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    if spin_count is not None:
+        environment[VARIABLE] = spin_count
+    return Worker([sys.executable, __file__, "--worker", "--steps", str(steps)], environment)
+
+
+class DemoTraining(NamedTuple):
+    """The training of the model of `polyhead demo`."""
+
+    config: TrainConfig
+    model: Transformer
+    objective: TranslationLoss
+    optimizer: torch.optim.Optimizer
+    pairs: list[TokenSequences]
+
+
+def demo_training() -> DemoTraining:
+    """Build the model of `polyhead demo`, and encode a part of its corpus."""
     run = read_run("schedules-ko-en")
     text = schedules.generate(4000, 0, 0, 1).train
     sources, targets = ([pair[side] for pair in text] for side in (0, 1))
@@ -81,15 +95,26 @@ def work_on_demand(steps: int) -> None:
     sizes = {"source_vocab": len(tokenizers.source), "target_vocab": len(tokenizers.target)}
     model = Transformer(replace(run.model, **sizes))
     adam, objective = build_optimizer(model, run.train.optimizer), TranslationLoss(PAD, 0.1)
-    batches = TranslationBatches(*pairs, run.train.max_tokens, 1).batches(DataPosition())
+    return DemoTraining(run.train, model, objective, adam, pairs)
+
+
+def checksum(model: Transformer) -> str:
+    """Return the sha256 of all weights."""
+    weights = [weight.numpy().tobytes() for weight in model.state_dict().values()]
+    return hashlib.sha256(b"".join(weights)).hexdigest()
+
+
+def work_on_demand(steps: int) -> None:
+    """Train for each line of stdin, and answer the number of tokens; for WEIGHTS their checksum."""
+    config, model, objective, adam, pairs = demo_training()
+    batches = TranslationBatches(*pairs, config.max_tokens, 1).batches(DataPosition())
     progress = Progress()
     for word in sys.stdin:
         if word.strip() == WEIGHTS:
-            weights = [weight.numpy().tobytes() for weight in model.state_dict().values()]
-            print(hashlib.sha256(b"".join(weights)).hexdigest(), flush=True)
+            print(checksum(model), flush=True)
             continue
         before = progress.tokens
-        plan = replace(run.train, steps=progress.step + steps)
+        plan = replace(config, steps=progress.step + steps)
         for _ in train_loop(model, objective, batches, adam, lambda _: 1e-3, plan, progress):
             pass
         print(progress.tokens - before, flush=True)
@@ -123,7 +148,7 @@ def main(words: Sequence[str]) -> int:
         return 0
     measuring.require_rounds(options.rounds, options.record)
     lines = [*measuring.environment("threads.py", words), f"- {options.rounds} rounds, interleaved"]
-    workers = {name: Worker(spins, options.steps) for name, spins in WAYS.items()}
+    workers = {name: waiting_worker(spins, options.steps) for name, spins in WAYS.items()}
     lines += ["", f"Beside {options.busy} busy processes.", ""]
     lines += measure(workers, options.rounds, options.busy)
     equal = len({worker.answer(WEIGHTS) for worker in workers.values()}) == 1
