@@ -1,6 +1,7 @@
 """Kill training at random moments, many times, and compare with an uninterrupted run.
 
     python benchmarks/kill.py --kills 1000
+    python benchmarks/kill.py --kills 200 --processes 1 2 4
 
 A tiny model with dropout saves after every step, and waiting for the disk is made slow enough that
 much of its life is spent in the middle of a save. Each session is a fork of this process (torch is
@@ -8,6 +9,9 @@ imported once) and dies by SIGKILL: either after a random time, or at a random o
 operations on files, which finds the moments between two renamings that no clock would hit. After
 every kill the newest sound checkpoint must be, to the last bit, the one that the undisturbed run
 had at that step; when a run has come to its end, so must its loss curve and its final state.
+
+With --processes, each session has one of these numbers of processes, in turn, and one of its
+processes is killed; the others must end by themselves. The undisturbed run has one process.
 """
 
 import argparse
@@ -16,13 +20,15 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,7 +41,7 @@ from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint.model_dir import load_model
 from polyhead.checkpoint.model_files import resolve
 from polyhead.data.schedules import generator as schedules
-from polyhead.errors import CheckpointError
+from polyhead.errors import CheckpointError, PolyheadError
 from polyhead.training.config import RunConfig, read_run
 from polyhead.training.trainer import train
 
@@ -48,6 +54,9 @@ SETTINGS = (
 )  # fmt: skip
 DISK_SECONDS = 0.002  # about half of the time is then spent in saving
 TIMES = ("seconds", "tokens_per_second")
+LOST = 3  # exit code of a process that lost another one
+PATIENCE = 60  # seconds in which the others must end
+START_SECONDS = 1.0  # until several processes have joined
 MAX_OPERATIONS = 200  # on files, before a session dies; a save takes about 25
 WATCHED = ("open", "os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir", "os.chmod")
 
@@ -64,6 +73,7 @@ class Counts:
     damaged_checkpoints: int = 0  # with the name of a checkpoint, but not whole
     wrong_models: int = 0  # that a command would load, but that no undisturbed run had
     lost_saves: int = 0  # more than one save interval was lost
+    hangs: int = 0  # processes that did not end after another one was killed
 
     @property
     def failures(self) -> int:
@@ -109,17 +119,24 @@ def undisturbed(run: RunConfig, folder: Path) -> tuple[dict[str, Any], dict[int,
     return trace(folder), states
 
 
-def session(run: RunConfig, folder: Path, prologue: Callable[[], None]) -> int:
+def session(
+    run: RunConfig, folder: Path, prologue: Callable[[], None], variables: dict[str, str]
+) -> int:
     """Train in a fork of this process, on a slow disk; its id."""
     process = os.fork()
     if process:
         return process
     code = 1
     try:
+        os.environ.update(variables)
         slow_disk()
         prologue()
         train(run, folder)
         code = 0
+    except PolyheadError as error:
+        code = LOST if error.code in ("process_lost", "reported_elsewhere") else 1
+        if code == 1:
+            traceback.print_exc()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -127,9 +144,36 @@ def session(run: RunConfig, folder: Path, prologue: Callable[[], None]) -> int:
         os._exit(code)
 
 
+def variables_of(n_processes: int) -> list[dict[str, str]]:
+    """Return the variables that torchrun would set for each process."""
+    if n_processes == 1:
+        return [{}]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(n_processes)}
+    return [{**common, "RANK": str(rank)} for rank in range(n_processes)]
+
+
 def wait(process: int) -> int:
     """Return the exit code of a fork; negative for a signal."""
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def wait_for_others(processes: Sequence[int]) -> tuple[list[int], int]:
+    """Return the exit codes of forks, and how many had to be killed because they hung."""
+    codes, left, latest = [], list(processes), time.monotonic() + PATIENCE
+    while left and time.monotonic() < latest:
+        for process in list(left):
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                codes.append(os.waitstatus_to_exitcode(status))
+                left.remove(process)
+        time.sleep(0.005)
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+        wait(process)
+    return codes, len(left)
 
 
 def slow_disk() -> None:
@@ -151,19 +195,21 @@ def die_at(operation: int, folder: Path) -> None:
     sys.addaudithook(count)
 
 
-def torture(folder: Path, *, kills: int, seed: int) -> Counts:
+def torture(folder: Path, *, kills: int, seed: int, worlds: Sequence[int] = (1,)) -> Counts:
     """Kill sessions until there were enough kills and the last run has come to its end."""
     random, counts = Random(seed), Counts()
     run = prepare(folder)
+    run = replace(run, train=replace(run.train, accumulate=max(worlds)))
     expected, states = undisturbed(run, folder / "whole")
     started = time.perf_counter()
-    if wait(session(run, folder / "timed", lambda: None)) != 0:
+    if wait(session(run, folder / "timed", lambda: None, {})) != 0:
         raise SystemExit("an uninterrupted session has failed")
     seconds = time.perf_counter() - started
     counts.different_runs += trace(folder / "timed") != expected
-    place = folder / "run"
+    place, world = folder / "run", cycle(worlds)
     while counts.kills < kills or place.exists():
-        code = one_session(run, place, random, seconds if counts.kills < kills else None)
+        limit = seconds if counts.kills < kills else None
+        code = one_session(run, place, random, limit, next(world), counts)
         if code == 0:
             counts.finished_runs += 1
             counts.different_runs += trace(place) != expected
@@ -176,16 +222,35 @@ def torture(folder: Path, *, kills: int, seed: int) -> Counts:
     return counts
 
 
-def one_session(run: RunConfig, place: Path, random: Random, seconds: float | None) -> int:
+def one_session(
+    run: RunConfig,
+    place: Path,
+    random: Random,
+    seconds: float | None,
+    world: int,
+    counts: Counts,
+) -> int:
     """Train, and die on the way unless `seconds`, the time of a whole run, is None."""
-    if seconds is not None and random.random() < 0.5:
-        operation = random.randrange(1, MAX_OPERATIONS)
-        return wait(session(run, place, lambda: die_at(operation, place)))
-    process = session(run, place, lambda: None)
-    if seconds is not None:
-        time.sleep(random.uniform(0, seconds / 3))
-        os.kill(process, signal.SIGKILL)
-    return wait(process)
+    operation = random.randrange(1, MAX_OPERATIONS) if random.random() < 0.5 else 0
+    prologues: list[Callable[[], None]] = [lambda: None] * world
+    if seconds is not None and operation:  # only the first process writes
+        prologues[0] = lambda: die_at(operation, place)
+    processes = [
+        session(run, place, prologue, variables)
+        for prologue, variables in zip(prologues, variables_of(world), strict=True)
+    ]
+    victim = 0
+    if seconds is not None and not operation:
+        time.sleep(random.uniform(0, seconds / 3) + (START_SECONDS if world > 1 else 0))
+        victim = random.randrange(world)
+        os.kill(processes[victim], signal.SIGKILL)
+    code = wait(processes.pop(victim))
+    codes, hangs = wait_for_others(processes)
+    counts.hangs += hangs
+    allowed = {0} if code == 0 else {0, LOST}
+    if set(codes) - allowed:
+        raise SystemExit(f"processes ended with {codes} after exit code {code}")
+    return code
 
 
 def inspect(place: Path, states: dict[int, dict[str, Any]], counts: Counts) -> None:
@@ -219,22 +284,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, nargs="+", default=[1], help="of the sessions")
     parser.add_argument("--record", action="store_true", help="add a row to RESULTS.md")
     words = parser.parse_args()
     torch.set_num_threads(1)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        counts = torture(Path(folder), kills=words.kills, seed=words.seed)
+        counts = torture(Path(folder), kills=words.kills, seed=words.seed, worlds=words.processes)
     for name, value in vars(counts).items():
         print(f"{name.replace('_', ' '):20} {value:6,}")
     minutes = f"{(time.perf_counter() - started) / 60:.1f}"
     print(f"{'minutes':20} {minutes:>6}")
     if words.record:
-        columns = ["date", "commit", "seed", *(name.replace("_", " ") for name in vars(counts))]
-        row = [time.strftime("%Y-%m-%d"), measuring.commit(), str(words.seed)]
+        names = [name.replace("_", " ") for name in vars(counts)]
+        columns = ["date", "commit", "seed", "processes", *names]
+        worlds = ", ".join(map(str, words.processes))
+        row = [time.strftime("%Y-%m-%d"), measuring.commit(), str(words.seed), worlds]
         row += [f"{value:,}" for value in vars(counts).values()]
         measuring.record_row(
-            measuring.RESULTS, "Runs killed at any moment", [*columns, "minutes"], [*row, minutes]
+            measuring.RESULTS,
+            "Runs and processes killed at any moment",
+            [*columns, "minutes"],
+            [*row, minutes],
         )
     return 1 if counts.failures else 0
 
