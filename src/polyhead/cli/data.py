@@ -105,7 +105,7 @@ def check_corpus(
     """
     from polyhead.data.columns import choose_columns, describe_columns
     from polyhead.data.doctor.checks import check_files
-    from polyhead.data.tables import read_table
+    from polyhead.data.tables import open_table
 
     files = as_strings({"source": source, "target": target, "pairs": pairs})
     keys = (source_column, target_column)
@@ -113,7 +113,7 @@ def check_corpus(
         print(describe_columns(path, ("source", "target"), keys, encoding))
     for path in data or ():
         print(describe_columns(path, ("text", "label"), (text_column, label_column), encoding))
-        table = read_table(path, encoding=encoding)
+        table = open_table(path, encoding=encoding)
         choose_columns(table, ("text", "label"), (text_column, label_column))  # or an error
     if not any(files.values()) and data:
         return

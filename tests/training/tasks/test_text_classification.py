@@ -15,7 +15,6 @@ from polyhead.checkpoint import model_dir as model_folder
 from polyhead.data.batches.labelled import TextBatches, framed
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import (
-    LabelledExamples,
     class_numbers,
     classes_of,
     load_labelled,
@@ -86,7 +85,7 @@ def test_bad_lines_are_counted_or_refused(tmp_path):
 
 def test_classes_are_sorted_and_must_be_known():
     def classes(*labels):
-        return classes_of(LabelledExamples(["x"] * len(labels), list(labels)))
+        return classes_of(labels, len(labels))
 
     assert classes("10", "9", "9") == ("9", "10")
     assert classes("b", "10", "a") == ("10", "a", "b")
