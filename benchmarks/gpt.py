@@ -20,20 +20,22 @@ from itertools import islice
 from pathlib import Path
 
 import measuring
+import numpy as np
 import peers_gpt
 import torch
 from measuring import Contestant
 from multi30k import training_time
-from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from polyhead.cli.console import TrainingScreen
 from polyhead.data.batches.base import DataPosition
-from polyhead.data.batches.language_model import WindowBatches, join_lines
+from polyhead.data.batches.language_model import WindowBatches
 from polyhead.data.locate import find
+from polyhead.data.token_store import Ids
 from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.layers.transformer_stack import StackConfig
+from polyhead.metrics.perplexity import encode_running_text
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 from polyhead.tokenizers.base import TextConfig
@@ -140,7 +142,7 @@ def row_of(about: Sequence[str], results: LanguageScore, bar: float | None) -> l
 class Task:
     """Task of both systems, and the work of one round."""
 
-    stream: Tensor
+    stream: Ids
     model: GPTConfig
     rows: int
     steps: int
@@ -188,7 +190,8 @@ def plain_contestant(task: Task, *, bf16: bool = False) -> Contestant:
     adam = peers_gpt.optimiser(model, BETAS, DECAY, EPSILON)
     for group in adam.param_groups:
         group["lr"] = RATE
-    windows = peers_gpt.random_windows(task.stream, task.length, task.rows, SEED)
+    stream = torch.from_numpy(task.stream.astype(np.int64))
+    windows = peers_gpt.random_windows(stream, task.length, task.rows, SEED)
 
     def work() -> int:
         tokens = 0
@@ -216,7 +219,7 @@ def read_task(words: argparse.Namespace) -> Task:
         attention_dropout=0.0, norm="pre", activation="gelu_tanh",
     )  # fmt: skip
     config = GPTConfig(len(tokenizer), context, "learned", stack=stack)
-    return Task(join_lines(tokenizer.encode_batch(lines)), config, rows, words.steps)
+    return Task(encode_running_text(tokenizer, lines), config, rows, words.steps)
 
 
 def speed(words: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ from measuring import Contestant
 from polyhead.data.batches.base import DataPosition
 from polyhead.data.batches.translation import TranslationBatches
 from polyhead.data.schedules import generator as schedules
+from polyhead.data.token_store import TokenSequences
 from polyhead.devices import keep_freed_memory
 from polyhead.models.transformer import Transformer
 from polyhead.special_tokens import PAD
@@ -70,14 +71,17 @@ def work_on_demand(steps: int) -> None:
     text = schedules.generate(4000, 0, 0, 1).train
     sources, targets = ([pair[side] for pair in text] for side in (0, 1))
     tokenizers = train_tokenizers(sources, targets, run.text)
-    encoded = tokenizers.source.encode_batch(sources), tokenizers.target.encode_batch(targets)
-    pairs = list(zip(*encoded, strict=True))
+    sides = (tokenizers.source, sources), (tokenizers.target, targets)
+    pairs = [
+        TokenSequences.of(tokenizer.encode_batch(lines), len(tokenizer))
+        for tokenizer, lines in sides
+    ]
     keep_freed_memory()
     torch.manual_seed(1)
     sizes = {"source_vocab": len(tokenizers.source), "target_vocab": len(tokenizers.target)}
     model = Transformer(replace(run.model, **sizes))
     adam, objective = build_optimizer(model, run.train.optimizer), TranslationLoss(PAD, 0.1)
-    batches = TranslationBatches(lambda _: pairs, run.train.max_tokens, 1).batches(DataPosition())
+    batches = TranslationBatches(*pairs, run.train.max_tokens, 1).batches(DataPosition())
     progress = Progress()
     for word in sys.stdin:
         if word.strip() == WEIGHTS:

@@ -39,6 +39,7 @@ from polyhead.data.batches.translation import (
 )
 from polyhead.data.locate import find
 from polyhead.data.parallel import read_parallel
+from polyhead.data.token_store import TokenSequences
 from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
@@ -73,10 +74,16 @@ class Task:
         torch.manual_seed(SEED)
         return Transformer(self.model).train()
 
+    def our_epochs(self) -> TranslationBatches:
+        """Batches of sentences of equal length."""
+        vocabularies = self.model.source_vocab, self.model.target_vocab
+        sides = zip(zip(*self.pairs, strict=True), vocabularies, strict=True)
+        source, target = (TokenSequences.of(ids, n_ids) for ids, n_ids in sides)
+        return TranslationBatches(source, target, self.max_tokens, SEED)
+
     def our_batches(self) -> Iterator[TranslationBatch]:
         """Batches of sentences of equal length, for ever."""
-        epochs = TranslationBatches(lambda _: self.pairs, self.max_tokens, SEED)
-        return (batch for _, batch in epochs.batches(DataPosition()))
+        return (batch for _, batch in self.our_epochs().batches(DataPosition()))
 
     def random_batches(self) -> Iterator[TranslationBatch]:
         """Yield batches of `DataLoader(shuffle=True)` forever, on average as large as ours."""
@@ -110,9 +117,7 @@ def polyhead_contestant(task: Task) -> Contestant:
     adam = build_optimizer(
         model, OptimizerConfig(beta_1=BETAS[0], beta_2=BETAS[1], epsilon=EPSILON)
     )
-    batches = TranslationBatches(lambda _: task.pairs, task.max_tokens, SEED).batches(
-        DataPosition()
-    )
+    batches = task.our_epochs().batches(DataPosition())
     objective, progress = TranslationLoss(PAD, task.smoothing), Progress()
     plan = TrainConfig(
         clip_norm=task.clip_norm,

@@ -17,6 +17,7 @@ from polyhead.checkpoint.model_dir import SavedModel, load_model, write_model
 from polyhead.data.batches.base import DataPosition, pad
 from polyhead.data.batches.translation import TranslationBatches
 from polyhead.data.parallel import read_parallel
+from polyhead.data.token_store import TokenSequences
 from polyhead.decoding.beam import beam_search
 from polyhead.decoding.options import DecodeConfig
 from polyhead.layers.attention_hooks import record_attention
@@ -45,15 +46,16 @@ def main(folder: Path, steps: int = 400) -> str:
     tokenizers = train_tokenizers(pairs.sources, pairs.targets, TextConfig(kind="words"))
     source_ids = tokenizers.source.encode_batch(pairs.sources)
     target_ids = tokenizers.target.encode_batch(pairs.targets)
-    ids = list(zip(source_ids, target_ids, strict=True))
+    vocab = len(tokenizers.target)  # of both sides
+    train = [TokenSequences.of(ids[200:], vocab) for ids in (source_ids, target_ids)]
+    valid = [TokenSequences.of(ids[:200], vocab) for ids in (source_ids, target_ids)]
 
     # data: ids → batches, in an order that depends on nothing but the seed
-    epochs = TranslationBatches(lambda _epoch: ids[200:], max_tokens=1000, seed=0)
-    held_out = TranslationBatches(lambda _epoch: ids[:200], max_tokens=1000, seed=0)
+    epochs = TranslationBatches(*train, max_tokens=1000, seed=0)
+    held_out = TranslationBatches(*valid, max_tokens=1000, seed=0)
 
     # model: one stack reads, one writes
     stack = StackConfig(n_layers=1, d_model=48, n_heads=4, d_ff=96, dropout=0.0, norm="pre")
-    vocab = len(tokenizers.target)
     config = TransformerConfig(vocab, vocab, tie="all", stack=stack)
     model = Transformer(config)
 

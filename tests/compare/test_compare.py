@@ -6,6 +6,7 @@ import signal
 from dataclasses import replace
 from itertools import combinations
 
+import numpy as np
 import pytest
 from expected_errors import raises
 
@@ -21,6 +22,7 @@ from polyhead.config import read
 from polyhead.cost.breakdown import cache_size, cost_of
 from polyhead.cost.formulas import Shape
 from polyhead.cost.published import TABLE_2
+from polyhead.data.token_store import TokenSequences
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
@@ -28,6 +30,7 @@ from polyhead.models.registry import FAMILIES
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.base import UNKNOWN
 from polyhead.training.config import build, find_recipe
+from polyhead.training.tasks.translation import EncodedPairs
 from polyhead.training.trainer import TrainResult
 
 SYSTEMS = [system for contest in CONTESTS.values() for system in contest.systems]
@@ -521,7 +524,9 @@ def test_a_recipes_test_set_lies_beside_its_validation_set(tmp_path, monkeypatch
 def test_the_counted_cost_of_the_transformer_is_that_of_the_formula():
     """On a sentence pair of average length."""
     run = build({"model": {"stack": {"n_layers": 2, "d_model": 16, "n_heads": 2, "d_ff": 24}}})
-    pairs = [([5] * 3 + [2], [5] * 5 + [2]), ([5] * 5 + [2], [5] * 3 + [2])]
+    source, target = ([[5] * n + [2] for n in lengths] for lengths in ((3, 5), (5, 3)))
+    sides = (TokenSequences.of(side, 9) for side in (source, target))
+    pairs = EncodedPairs(*sides, kept=np.arange(2))
     cost = cost_of(run.family, run.model, Shape(1, 5, 5)).total.training
     assert flops_per_token(run, pairs) == cost / (5 + 5)
 

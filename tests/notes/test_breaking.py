@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from polyhead.cost import breakdown, published
 from polyhead.cost.formulas import Cost
 from polyhead.data.batches.masked import mask_tokens
-from polyhead.data.batches.translation import collate
+from polyhead.data.batches.translation import shift_right
 from polyhead.decoding.ensemble import Ensemble
 from polyhead.layers import embeddings, norms
 from polyhead.layers.attention import (
@@ -208,7 +208,8 @@ EDITS = (
          "self.to_logits(self.hidden(source, target))",
          "torch.cat([self.to_logits(self.hidden(source, target[:, : n + 1]))[:, -1:] "
          "for n in range(target.size(1))], 1)", "H9"),
-    Edit("decoder reads its labels", collate, "[BOS, *target[:-1]]", "target", "A5 H4"),
+    Edit("decoder reads its labels", shift_right,
+         "F.pad(labels[:, :-1], (1, 0), value=BOS)", "labels", "A5 H4"),
     Edit("mean instead of sum", TranslationLoss.__call__,
          "Loss(total,", "Loss(total / len(labels),", "H3"),
     Edit("no warm-up", noam, "min(step**-0.5, step * warmup**-1.5)", "step**-0.5", "H8"),

@@ -48,7 +48,7 @@ def masked_batches(masking, vocab: int, max_tokens: int = 48):
         for length in (*range(1, 9), 3, 5, 5, 8)
     ]
     masker = Masker(masking, vocab - 1, vocab)
-    return validation_batches(split_sequences(lines, 12), masker, max_tokens)
+    return validation_batches(split_sequences(lines, 12, masker.vocab), masker, max_tokens)
 
 
 def configured(recipe: str, files: dict[str, list[str]], *overrides: str):

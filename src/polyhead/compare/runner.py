@@ -27,7 +27,6 @@ from polyhead.compare.scoring import flops_per_step, score_ensemble, score_syste
 from polyhead.compare.systems import System
 from polyhead.compare.table import markdown, summarize
 from polyhead.config import from_dict, set_by_path
-from polyhead.data.batches.translation import Pair
 from polyhead.data.config import DataConfig
 from polyhead.data.parallel import load_parallel
 from polyhead.errors import DataError, Diverged
@@ -37,7 +36,7 @@ from polyhead.training.config import build
 from polyhead.training.run_dir import TOKENIZER, fingerprint
 from polyhead.training.run_log import ProgressReporter, RunLog
 from polyhead.training.tasks.base import load_or_train_tokenizers
-from polyhead.training.tasks.translation import encode_pairs
+from polyhead.training.tasks.translation import EncodedPairs, encode_pairs
 from polyhead.training.trainer import train
 
 PROBE_STEPS, SHORT_PROBE_STEPS = 60, 6  # that are timed
@@ -58,7 +57,7 @@ class SharedData:
     """Vocabulary and encoded training pairs, the same for every system."""
 
     tokenizers: TokenizerPair
-    pairs: list[Pair]
+    pairs: EncodedPairs
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ def read_shared(plan: ComparePlan, reporter: ProgressReporter) -> SharedData:
         plan.folder / TOKENIZER, pairs.sources, pairs.targets, text, log
     )
     encoded = encode_pairs(tokenizers, pairs, data.max_length, "training", log)
-    return SharedData(tokenizers, encoded.ids)
+    return SharedData(tokenizers, encoded)
 
 
 def train_system(

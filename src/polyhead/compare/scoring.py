@@ -31,7 +31,7 @@ from polyhead.compare.results import (
 )
 from polyhead.compare.systems import System
 from polyhead.cost.counter import count_flops
-from polyhead.data.batches.translation import Pair, TranslationBatch, TranslationBatches, collate
+from polyhead.data.batches.translation import TranslationBatch, TranslationBatches, collate
 from polyhead.decoding.options import DecodeConfig
 from polyhead.layers.attention_hooks import has_cross_attention
 from polyhead.metrics.bleu import SAMPLES, Score, score
@@ -44,14 +44,14 @@ from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig, build
 from polyhead.training.losses import Objective, TranslationLoss
 from polyhead.training.run_log import METRICS
-from polyhead.training.tasks.translation import objective_of
+from polyhead.training.tasks.translation import EncodedPairs, objective_of
 
 MEASURED_BATCHES = 3
 
 
 def score_system(
     plan: ComparePlan,
-    pairs: Sequence[Pair],
+    pairs: EncodedPairs,
     system: System,
     seed: int,
     folders: Sequence[Path],
@@ -64,7 +64,8 @@ def score_system(
     translator = Translator.from_dir(folders[-1])
     model, options = translator.model, translator.defaults
     scores, speeds = translate_test_set(plan, translator, f"{system.name}-{seed}", progress)
-    median = sorted(pairs, key=lambda pair: len(pair[0]))[len(pairs) // 2][0]
+    shortest_first = pairs.source.lengths.argsort(kind="stable")
+    median = pairs.source[shortest_first[len(shortest_first) // 2]].tolist()
     logs = [(folder / METRICS).read_text(encoding="utf-8") for folder in folders]
     metrics = [[json.loads(line) for line in log.splitlines()] for log in logs]
     balances = [entry for entry in metrics[-1] if "experts_used" in entry]
@@ -195,7 +196,7 @@ def total_cost(costs: Iterable[TrainingCost]) -> TrainingCost:
     return TrainingCost(*map(sum, columns))
 
 
-def training_cost(folder: Path, pairs: Sequence[Pair]) -> TrainingCost:
+def training_cost(folder: Path, pairs: EncodedPairs) -> TrainingCost:
     """Return steps, tokens, time and FLOPs of one run."""
     progress = read_progress(follow(folder / "last"))["progress"]
     translator = Translator.from_dir(folder)
@@ -212,15 +213,15 @@ def training_cost(folder: Path, pairs: Sequence[Pair]) -> TrainingCost:
     )
 
 
-def flops_per_step(run: RunConfig, vocab: TokenizerPair, pairs: Sequence[Pair]) -> float:
+def flops_per_step(run: RunConfig, vocab: TokenizerPair, pairs: EncodedPairs) -> float:
     """Return the FLOPs of a step: the tokens of an average batch, times FLOPs per token.
 
     Training by reward is measured on the model that it is initialized from.
     """
     sizes = {"source_vocab": len(vocab.source), "target_vocab": len(vocab.target)}
     run = replace(run, model=replace(run.model, **sizes))
-    batches = TranslationBatches(lambda _: pairs, run.train.max_tokens, run.train.seed)
-    n_tokens = sum(len(source) + len(target) for source, target in pairs)
+    batches = make_batches(run, pairs)
+    n_tokens = sum(int(side.lengths.sum()) for side in batches.sides)
     if run.train.reward.samples and run.train.init is not None:
         model = Translator.from_dir(run.train.init).model
         per_token = measured_flops_per_token(model, run, pairs)
@@ -229,18 +230,23 @@ def flops_per_step(run: RunConfig, vocab: TokenizerPair, pairs: Sequence[Pair]) 
     return per_token * n_tokens / batches.n_batches(0) * run.train.accumulate
 
 
-def flops_per_token(run: RunConfig, pairs: Sequence[Pair]) -> float:
+def make_batches(run: RunConfig, pairs: EncodedPairs) -> TranslationBatches:
+    """Return the batches that a run trains on, without subword sampling."""
+    return TranslationBatches(pairs.source, pairs.target, run.train.max_tokens, run.train.seed)
+
+
+def flops_per_token(run: RunConfig, pairs: EncodedPairs) -> float:
     """Return the FLOPs per token of training a new model on a sentence pair of average length."""
-    source, target = (round(sum(map(len, side)) / len(pairs)) for side in zip(*pairs, strict=True))
+    source, target = (round(side.lengths.mean()) for side in (pairs.source, pairs.target))
     batch = collate([([UNK] * (source - 1) + [EOS], [UNK] * (target - 1) + [EOS])])
     with torch.random.fork_rng(devices=[]):
         model = FAMILIES[run.family].model(run.model)
         return training_flops(model, TranslationLoss(PAD), [batch]) / (source + target)
 
 
-def measured_flops_per_token(model: Any, run: RunConfig, pairs: Sequence[Pair]) -> float:
+def measured_flops_per_token(model: Any, run: RunConfig, pairs: EncodedPairs) -> float:
     """Return the FLOPs per token on a few of its training batches, padding included."""
-    every = TranslationBatches(lambda _: pairs, run.train.max_tokens, run.train.seed)
+    every = make_batches(run, pairs)
     n, device = every.n_batches(0), next(model.parameters()).device
     places = sorted({round(i * (n - 1) / MEASURED_BATCHES) for i in range(MEASURED_BATCHES)})
     batches = [every[(0, place)].to(device) for place in places]

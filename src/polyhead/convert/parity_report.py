@@ -311,7 +311,7 @@ def _example(family: str, ids: list[int], longest: int) -> Example:
         case "language_modeling":
             return Example([EOS, *ids[:-1]], ids)
         case _:
-            return Example(framed([ids], longest)[0], [])
+            return Example(next(framed([ids], longest)), [])
 
 
 def _random(saved: SavedModel, reason: str, most: int, longest: int) -> ReportTexts:

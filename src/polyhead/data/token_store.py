@@ -12,7 +12,9 @@ end of the last one. Ids below 65,500 are two bytes each, others four; texts are
 
 import os
 import struct
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +65,15 @@ class TokenSequences:
     @classmethod
     def of(cls, sequences: Iterable[Sequence[int]], n_ids: int) -> "TokenSequences":
         """Collect sequences of ids below `n_ids` in memory."""
-        kind = id_type(n_ids)
-        arrays = [np.asarray(sequence, dtype=kind) for sequence in sequences]
-        ids = np.concatenate(arrays) if arrays else np.empty(0, kind)
-        return cls(ids, np.fromiter(map(len, arrays), dtype=np.int32, count=len(arrays)))
+        lengths = array("i")
+
+        def measured() -> Iterator[Sequence[int]]:
+            for sequence in sequences:
+                lengths.append(len(sequence))
+                yield sequence
+
+        ids = np.fromiter(chain.from_iterable(measured()), id_type(n_ids))
+        return cls(ids, np.array(lengths, dtype=np.int32))
 
     @classmethod
     def open(cls, name: Path) -> "TokenSequences":

@@ -5,14 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
-from polyhead.data.batches.language_model import LanguageBatch, consecutive_windows, join_lines
+from polyhead.data.batches.language_model import LanguageBatch, consecutive_windows
+from polyhead.data.token_store import Ids, TokenSequences
 from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.special_tokens import EOS, UNK
-from polyhead.tokenizers.base import Tokenizer
+from polyhead.tokenizers.base import Tokenizer, encode_lines
 
 
 @dataclass(frozen=True)
@@ -60,18 +61,20 @@ def next_token_nll(model: Any, batch: LanguageBatch, smoothing: float = 0.0) -> 
     return linear_cross_entropy(states, layer.weight, layer.bias, labels, smoothing)
 
 
-def encode_running_text(tokenizer: Tokenizer, lines: Sequence[str]) -> Int[Tensor, "token"]:
+def encode_running_text(tokenizer: Tokenizer, lines: Sequence[str]) -> Ids:
     """Encode a text as one sequence; each line ends with its line end, or with EOS."""
     if tokenizer.reads_line_ends():
-        return join_lines([tokenizer.encode("".join(f"{line}\n" for line in lines))[:-1]])
-    return join_lines(tokenizer.encode_batch(lines))
+        text = tokenizer.encode("".join(f"{line}\n" for line in lines))[:-1]
+        return TokenSequences.of([text], len(tokenizer)).ids
+    return TokenSequences.of(encode_lines(tokenizer, lines), len(tokenizer)).ids
 
 
 def text_windows(
     tokenizer: Tokenizer, lines: Sequence[str], length: int, max_tokens: int
 ) -> TextWindows:
     """Cut a text into windows of `length` tokens. An EOS precedes its first token."""
-    stream = torch.cat([torch.tensor([EOS]), encode_running_text(tokenizer, lines)])
+    text = encode_running_text(tokenizer, lines).astype(np.int64)
+    stream = torch.from_numpy(np.concatenate([[EOS], text]))
     n_characters = sum(len(tokenizer.normalise(line)) + 1 for line in lines)
     n_unknown = int((stream == UNK).sum())
     return TextWindows(

@@ -18,6 +18,7 @@ from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_r
 from polyhead.models.registry import FAMILIES, Task
 from polyhead.pipelines.base import Pipeline
 from polyhead.special_tokens import MASK
+from polyhead.tokenizers.base import encode_lines
 from polyhead.tokenizers.mask_tokens import MaskedText, candidates, encode_masked, word_of
 
 SCORED_AT_ONCE = 4096  # tokens
@@ -108,7 +109,7 @@ class MaskFiller(Pipeline):
         masking = replace(MASKING[self.task], share=self.data.blanks)
         masker = Masker(masking, self.mask, self.saved.config.vocab)
         longest = min(self.data.max_length, self.max_length)
-        pieces = split_sequences(self.tokenizer.encode_batch(lines), longest)
+        pieces = split_sequences(encode_lines(self.tokenizer, lines), longest, len(self.tokenizer))
         score = score_masked_tokens if self.task == "masked_lm" else score_replaced_tokens
         return score(validation_batches(pieces, masker, SCORED_AT_ONCE), self.model)
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import torch
 
-from polyhead.data.batches.base import group_by_length, pad
+from polyhead.data.batches.base import pad
+from polyhead.data.batches.epoch_plan import plan_by_length
 from polyhead.data.batches.labelled import framed
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import LabelledExamples, class_numbers, read_labelled
@@ -17,6 +19,7 @@ from polyhead.metrics.bleu import SAMPLES
 from polyhead.metrics.classification import ClassificationReport, Interval, interval, report
 from polyhead.models.registry import Task
 from polyhead.pipelines.base import Classification, ClassifierPipeline
+from polyhead.tokenizers.base import encode_lines
 
 MAX_TOKENS = 8192  # of one batch
 
@@ -59,9 +62,10 @@ class TextClassifier(ClassifierPipeline):
         Example: `classifier.classify(["지루하지 않다"])[0].label`
         """
         check_list(lines, "classify", "lines")
-        texts = framed(self.tokenizer.encode_batch(lines), self.max_length) if lines else []
+        texts = list(framed(encode_lines(self.tokenizer, lines), self.max_length))
         results: list[Classification | None] = [None] * len(texts)
-        for numbers in group_by_length([len(text) for text in texts], MAX_TOKENS, seed=0):
+        lengths = np.array([len(text) for text in texts], dtype=np.int64)
+        for numbers in plan_by_length([lengths], MAX_TOKENS, seed=0):
             ids = pad([texts[number] for number in numbers]).to(self.device)
             logits = self.model(ids).float()
             log_normaliser(logits)  # raises if they are not finite

@@ -8,7 +8,7 @@ the tokenizer. They stand for no text: no input becomes one of them, not even th
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
@@ -17,6 +17,7 @@ from polyhead.special_tokens import SPECIALS
 
 UNKNOWN = "⁇"  # text of a generated UNK
 MAX_VOCAB = 1_000_000
+CHUNK = 10_000  # lines
 
 Kind = Literal["bpe", "unigram", "characters", "words"]
 
@@ -119,3 +120,9 @@ class Tokenizer(Protocol):
 
     def symbol(self, id: int) -> str:
         """Return a printable name of an id, never empty."""
+
+
+def encode_lines(tokenizer: Tokenizer, lines: Sequence[str]) -> Iterator[list[int]]:
+    """Yield the ids of each line, each closed by EOS; only a few lines are encoded at a time."""
+    for start in range(0, len(lines), CHUNK):
+        yield from tokenizer.encode_batch(lines[start : start + CHUNK])

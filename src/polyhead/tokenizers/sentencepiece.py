@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from random import Random
+from typing import Any
 
 import sentencepiece
 
@@ -116,6 +117,9 @@ class SentencePieceTokenizer(Tokenizer):
         self.byte_ids = {byte: id for id, byte in self.bytes.items()}
         self.texts = [name.replace(SPACE, " ").translate(UNESCAPES) for name in self.names]
         self.texts[: UNK + 1] = "", "", "", UNKNOWN
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.model, self.config)  # for other processes; caches are left out
 
     def check(self) -> None:
         """Raise ValueError unless the model behaves like one trained here."""

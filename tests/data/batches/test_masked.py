@@ -5,10 +5,7 @@ from collections import Counter
 import pytest
 import torch
 from expected_errors import raises
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from polyhead.data.batches.base import group_by_length
 from polyhead.data.batches.masked import (
     BERT_MASKING,
     ELECTRA_MASKING,
@@ -19,6 +16,7 @@ from polyhead.data.batches.masked import (
     split_sequences,
     validation_batches,
 )
+from polyhead.data.token_store import TokenSequences
 from polyhead.errors import DataError
 from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS, UNK
 
@@ -30,7 +28,7 @@ def random_sequences(n=40, seed=0):
     rng = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, 12, (n,), generator=rng).tolist()
     lines = [[*torch.randint(4, MASK, (k,), generator=rng).tolist(), EOS] for k in lengths]
-    return split_sequences(lines, 16)
+    return split_sequences(lines, 16, VOCAB)
 
 
 def random_texts(batch=400, length=64):
@@ -102,33 +100,20 @@ def test_invalid_shares_are_errors(shares):
 
 
 def test_long_lines_are_split_and_empty_ones_left_out():
-    sequences = split_sequences([[7, EOS], [EOS], [4, 5, 6, 7, 8, EOS]], max_length=4)
-    assert sequences == [[BOS, 7, EOS], [BOS, 4, 5, EOS], [BOS, 6, 7, EOS], [BOS, 8, EOS]]
+    sequences = split_sequences([[7, EOS], [EOS], [4, 5, 6, 7, 8, EOS]], 4, VOCAB)
+    parts = [[BOS, 4, 5, EOS], [BOS, 6, 7, EOS], [BOS, 8, EOS]]
+    assert [ids.tolist() for ids in sequences] == [[BOS, 7, EOS], *parts]
     with raises(DataError, "no_text"):
-        split_sequences([[EOS], [EOS]], 8)
+        split_sequences([[EOS], [EOS]], 8, VOCAB)
 
 
 def test_validation_text_without_known_tokens_is_an_error():
     """The loss over no masks at all would be 0, better than that of any model."""
-    unknown = split_sequences([[UNK, EOS], [UNK, UNK, EOS]], 8)
+    lines = [[UNK, EOS], [UNK, UNK, EOS]]
+    unknown = split_sequences(lines, 8, VOCAB)
     with raises(DataError, "nothing_to_mask"):
         validation_batches(unknown, MASKER, 50)
-    assert validation_batches([*unknown, [BOS, 9, EOS]], MASKER, 50)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.integers(3, 30), min_size=1, max_size=60),
-    st.integers(1, 90),
-    st.integers(0, 9),
-    st.sampled_from([0.0, 0.5]),
-)
-def test_every_sequence_is_in_one_batch_within_the_budget(lengths, budget, seed, blur):
-    batches = group_by_length(lengths, budget, seed, blur)
-    assert sorted(n for batch in batches for n in batch) == list(range(len(lengths)))
-    for batch in batches:
-        padded = max(lengths[n] for n in batch) * len(batch)
-        assert padded <= budget or len(batch) == 1
+    assert validation_batches(split_sequences([*lines, [9, EOS]], 8, VOCAB), MASKER, 50)
 
 
 def test_a_batch_depends_on_seed_epoch_and_step_alone():
@@ -140,7 +125,8 @@ def test_a_batch_depends_on_seed_epoch_and_step_alone():
 
 
 def test_masks_vary_between_epochs_but_not_in_validation():
-    sequence = [[BOS, *range(4, 16), EOS]]  # alone in its batch: only the masks can differ
+    alone = [[BOS, *range(4, 16), EOS]]  # in its batch: only the masks can differ
+    sequence = TokenSequences.of(alone, VOCAB)
     source = MaskedBatches(sequence, MASKER, 64, seed=3)
     assert len({tuple(source[epoch, 0].chosen[0].tolist()) for epoch in range(6)}) > 1
     twice = (validation_batches(random_sequences(), MASKER, 64) for _ in range(2))
@@ -161,7 +147,7 @@ def test_an_epoch_has_every_sequence_with_its_masks(config):
         assert batch.tokens_per_blank == pytest.approx(batch.n_tokens / int(batch.chosen.sum()))
         n_tokens += batch.n_tokens - 2 * len(batch)
         n_masks += batch.chosen.sum()
-    assert seen == Counter(map(tuple, sequences))
+    assert seen == Counter(tuple(ids.tolist()) for ids in sequences)
     assert 0.13 < n_masks / n_tokens < 0.26  # 15 %, and at least one in the shortest
 
 

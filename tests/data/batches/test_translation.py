@@ -15,10 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyhead.data.batches.base import DataPosition
-from polyhead.data.batches.translation import TranslationBatches, collate, group
+from polyhead.data.batches.epoch_plan import plan_by_length
+from polyhead.data.batches.resampling import SubwordSampler
+from polyhead.data.batches.translation import TranslationBatches, collate
 from polyhead.data.parallel import read_parallel
+from polyhead.data.token_store import TokenSequences
 from polyhead.special_tokens import BOS, EOS, PAD
-from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.base import TextConfig, Tokenizer
 from polyhead.tokenizers.storage import train_tokenizers
 
 SENTENCES = st.lists(st.integers(4, 9), max_size=12).map(lambda ids: [*ids, EOS])
@@ -34,21 +37,30 @@ def random_pairs(n, seed=0):
     ]
 
 
-class FixedEncoder:
-    """Encoder that can be pickled."""
-
-    def __init__(self, pairs):
-        self.pairs = pairs
-
-    def __call__(self, _):
-        return self.pairs
+def batches_of(pairs, max_tokens=60, seed=3, sampler=None):
+    source, target = (TokenSequences.of(side, 100_000) for side in zip(*pairs, strict=True))
+    return TranslationBatches(source, target, max_tokens, seed, sampler)
 
 
-class SamplingEncoder:
-    """Encoder with different ids in every epoch, as with subword sampling."""
+class NumberTokenizer(Tokenizer):
+    """Encoder of a number: its id and as many more as the generator says."""
 
-    def __call__(self, epoch):
-        return random_pairs(40, seed=epoch)
+    def encode(self, line, *, sample):
+        return [10 + int(line), *[5] * sample.randrange(4), EOS]
+
+
+def sampled_batches(n=40):
+    """Return pairs that are encoded differently in every epoch."""
+    lines = [str(i) for i in range(n)]
+    encoder = NumberTokenizer()
+    sampler = SubwordSampler([encoder, encoder], [lines, lines], seed=3, max_length=100)
+    return batches_of(random_pairs(n), sampler=sampler)
+
+
+def group(pairs, max_tokens, seed):
+    """Return the numbers of the pairs of each batch."""
+    lengths = np.array([(len(source), len(target)) for source, target in pairs])
+    return [numbers.tolist() for numbers in plan_by_length(list(lengths.T), max_tokens, seed)]
 
 
 BEGINNING = DataPosition()
@@ -125,8 +137,8 @@ def test_halves_concatenate_to_the_batch(pairs):
 
 def test_a_batch_depends_on_seed_epoch_and_step_alone():
     pairs = random_pairs(40)
-    stream = take(TranslationBatches(FixedEncoder(pairs), 60, seed=3), 30)
-    lookup = TranslationBatches(FixedEncoder(pairs), 60, seed=3)
+    stream = take(batches_of(pairs), 30)
+    lookup = batches_of(pairs)
     places = [(epoch, s) for epoch in range(9) for s in range(lookup.n_batches(epoch))]
     assert 0 < places[29][0] < 8
     for number in np.random.default_rng(0).permutation(30):
@@ -137,7 +149,7 @@ def test_a_batch_depends_on_seed_epoch_and_step_alone():
 
 
 def test_epochs_have_every_pair_in_different_batches():
-    epochs = TranslationBatches(FixedEncoder(random_pairs(40)), 60, seed=3)
+    epochs = batches_of(random_pairs(40))
     seen = []
     for epoch in range(3):
         firsts = [epochs[epoch, s].source[:, 0].tolist() for s in range(epochs.n_batches(epoch))]
@@ -147,24 +159,24 @@ def test_epochs_have_every_pair_in_different_batches():
 
 
 @pytest.mark.parametrize(
-    "encode", [FixedEncoder(random_pairs(40)), SamplingEncoder()], ids=["fixed", "sampling"]
+    "make", [lambda: batches_of(random_pairs(40)), sampled_batches], ids=["fixed", "sampling"]
 )
-def test_a_stream_can_be_resumed_at_any_position(encode):
-    whole = take(TranslationBatches(encode, 60, seed=3), 25)
+def test_a_stream_can_be_resumed_at_any_position(make):
+    whole = take(make(), 25)
     for done in range(1, 24):
         after = whole[done - 1][0]
-        assert same(take(TranslationBatches(encode, 60, seed=3), 25 - done, after), whole[done:])
+        assert same(take(make(), 25 - done, after), whole[done:])
 
 
 def test_a_position_after_the_last_batch_is_the_next_epoch():
-    epochs = TranslationBatches(FixedEncoder(random_pairs(40)), 60, seed=3)
+    epochs = batches_of(random_pairs(40))
     end = DataPosition(0, epochs.n_batches(0))
     assert same(take(epochs, 2, end), take(epochs, 2, DataPosition(1, 0)))
     assert same(take(epochs, 2, DataPosition(0, 10_000)), take(epochs, 2, DataPosition(1, 0)))
 
 
 def test_the_number_of_workers_does_not_change_the_batches():
-    batches = TranslationBatches(SamplingEncoder(), 60, seed=3)
+    batches = sampled_batches()
     whole = take(batches, 20)
     assert whole[-1][0].epoch > 0  # over the end of an epoch
     assert same(take(batches, 20, workers=2), whole)
@@ -176,15 +188,13 @@ def test_the_number_of_workers_does_not_change_the_batches():
 def test_reading_does_not_use_the_global_generator(workers):
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    take(TranslationBatches(FixedEncoder(random_pairs(40)), 60, seed=3), 12, workers=workers)
+    take(batches_of(random_pairs(40)), 12, workers=workers)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_workers_ignore_signals_to_the_process_group():
     """Terminals and clusters signal all processes; the training process still needs batches."""
-    stream = TranslationBatches(FixedEncoder(random_pairs(400)), 60, seed=3).batches(
-        DataPosition(), workers=1
-    )
+    stream = batches_of(random_pairs(400)).batches(DataPosition(), workers=1)
     next(stream)
     for child in multiprocessing.active_children():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
@@ -195,7 +205,7 @@ def test_workers_ignore_signals_to_the_process_group():
 
 
 def test_batches_can_be_pickled_for_a_spawned_process():
-    epochs = TranslationBatches(SamplingEncoder(), 60, seed=3)
+    epochs = sampled_batches()
     again = ForkingPickler.loads(ForkingPickler.dumps(epochs))
     assert same(take(again, 5), take(epochs, 5))
 
@@ -203,7 +213,7 @@ def test_batches_can_be_pickled_for_a_spawned_process():
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**63), st.integers(0, 1000))
 def test_any_seed_is_accepted(seed, epoch):
-    assert TranslationBatches(FixedEncoder(random_pairs(3)), 60, seed=seed).n_batches(epoch)
+    assert batches_of(random_pairs(3), seed=seed).n_batches(epoch)
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +233,7 @@ def multi30k(real_data):
 
 @pytest.mark.parametrize("max_tokens", [1500, 4096])
 def test_multi30k_has_little_padding(multi30k, max_tokens):
-    epochs = TranslationBatches(FixedEncoder(multi30k), max_tokens, seed=1)
+    epochs = batches_of(multi30k, max_tokens, seed=1)
     batches = [epochs[0, step] for step in range(epochs.n_batches(0))]
     costs = [batch.source.numel() + batch.labels.numel() for batch in batches]
     assert sum(batch.n_tokens for batch in batches) >= 0.95 * sum(costs)

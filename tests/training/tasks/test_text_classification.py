@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from expected_errors import raises
@@ -20,12 +21,13 @@ from polyhead.data.labelled_text import (
     load_labelled,
     read_labelled,
 )
+from polyhead.data.token_store import TokenSequences
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.metrics.classification import report
 from polyhead.models.bert import BERTConfig, bert_stack
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
-from polyhead.special_tokens import BOS, EOS
+from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import load_tokenizers, train_tokenizers, with_sampling
 from polyhead.training.config import read_run
@@ -145,10 +147,10 @@ def test_too_few_texts_to_hold_one_out_are_refused(tmp_path, lines):
 
 
 def test_batches_contain_every_text_with_its_label():
-    texts = framed([[*range(4, 4 + n), EOS] for n in (3, 9, 5, 3, 1)], max_length=7)
+    texts = list(framed([[*range(4, 4 + n), EOS] for n in (3, 9, 5, 3, 1)], max_length=7))
     assert [len(text) for text in texts] == [5, 7, 7, 5, 3]
     assert all(text[0] == BOS and text[-1] == EOS for text in texts)
-    source = TextBatches(lambda _: texts, [0, 1, 2, 3, 4], max_tokens=14, seed=2)
+    source = TextBatches(TokenSequences.of(texts, 20), np.arange(5), max_tokens=14, seed=2)
     found = []
     for step in range(source.n_batches(0)):
         ids, labels = source[0, step].ids, source[0, step].labels
@@ -160,6 +162,16 @@ def test_batches_contain_every_text_with_its_label():
     assert sorted(found, key=lambda one: one[1]) == [(t, n) for n, t in enumerate(texts)]
     first, second = source[0, 0].halves()
     assert len(first.labels) + len(second.labels) == len(source[0, 0])
+
+
+def texts_by_number(batches, epoch):
+    """Return the ids of each text of an epoch, in the order of the corpus."""
+    texts = {}
+    for numbers in batches.plan(epoch, 0):
+        rows = batches.make(numbers, epoch, 0).ids.tolist()
+        ids = [[i for i in row if i != PAD] for row in rows]
+        texts |= dict(zip(numbers.tolist(), ids, strict=True))
+    return [texts[number] for number in range(len(texts))]
 
 
 def test_subwords_are_sampled_in_training_but_not_in_validation(tmp_path, encoders):
@@ -178,7 +190,7 @@ def test_subwords_are_sampled_in_training_but_not_in_validation(tmp_path, encode
         trainer.read_data(fresh=False, accept_changes=False)
     source = sampled.setup.tokenizers.source
     texts = load_labelled(sampled.config.data, sampled.config.train.seed).train.texts
-    epochs = [sampled.setup.batches.texts(epoch) for epoch in (0, 1, 0)]
+    epochs = [texts_by_number(sampled.setup.batches, epoch) for epoch in (0, 1, 0)]
     assert epochs[0] == epochs[2] != epochs[1]
     assert all(
         source.decode(ids[1:]) == source.normalise(text)
@@ -189,8 +201,8 @@ def test_subwords_are_sampled_in_training_but_not_in_validation(tmp_path, encode
     again = load_tokenizers(tmp_path / "run" / "tokenizer")
     assert again.config.sampling == 0.5
     assert again.source.encode(texts[0]) == source.encode(texts[0])  # only training samples
-    uncut = constant.setup.batches
-    assert uncut.texts(0) == uncut.texts(1) != epochs[0]
+    uncut = [texts_by_number(constant.setup.batches, epoch) for epoch in (0, 1)]
+    assert uncut[0] == uncut[1] != epochs[0]
 
 
 def test_sampling_is_refused_for_tasks_and_tokenizers_that_do_not_sample():
@@ -206,17 +218,18 @@ def test_sampling_is_refused_for_tasks_and_tokenizers_that_do_not_sample():
 def test_loss_and_scores_are_those_of_each_text_alone():
     encoder = BERTConfig(30, 16, 1, stack=bert_stack(1, 8, 2))
     model = Classifier(ClassifierConfig(3, encoder=encoder)).eval()
-    texts = framed([[*range(4 + n, 8 + 2 * n), EOS] for n in range(8)], 16)
+    texts = list(framed([[*range(4 + n, 8 + 2 * n), EOS] for n in range(8)], 16))
+    sequences = TokenSequences.of(texts, 30)
     labels = [n % 3 for n in range(8)]
     rows = [model(torch.tensor([text]))[0] for text in texts]
     said = [int(row.argmax()) for row in rows]
     both = zip(rows, labels, strict=True)
     loss = sum(F.cross_entropy(row, torch.tensor(y)).item() for row, y in both) / 8
-    batches = TextBatches(lambda _: texts, labels, 40, seed=0).of_epoch(0)
+    batches = TextBatches(sequences, np.array(labels), 40, seed=0).of_epoch(0)
     found = validate(batches, ["a", "b", "c"], model)
     assert found["loss"] == pytest.approx(loss, rel=1e-5)
     assert found["accuracy"] == sum(a == b for a, b in zip(said, labels, strict=True)) / 8
-    batch = TextBatches(lambda _: texts, labels, 10_000, seed=0)[0, 0]
+    batch = TextBatches(sequences, np.array(labels), 10_000, seed=0)[0, 0]
     total = ClassificationLoss()(model, batch)
     assert total.count == 8
     assert total.total.item() / 8 == pytest.approx(loss, rel=1e-5)

@@ -1,49 +1,106 @@
-"""Encoded sentence pairs: constant, or sampled again in every epoch."""
+"""Encoded sentence pairs: within the length limit, constant or sampled again in every epoch."""
 
+from multiprocessing.reduction import ForkingPickler
+
+import numpy as np
 import pytest
 
+from polyhead.data.batches.translation import TranslationBatches
+from polyhead.data.parallel import Pairs
+from polyhead.data.token_store import TokenSequences
+from polyhead.special_tokens import PAD
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
-from polyhead.training.tasks.translation import EncodedPairs, PairSampler
+from polyhead.training.run_log import ProgressReporter, RunLog
+from polyhead.training.tasks.translation import encode_pairs, make_sampler
 
 LINES = [f"a sentence about {word} and nothing else" for word in ("lakes", "mountains", "the sea")]
+LONG = "x" * 400  # is left out
 
 
-def make_sampler(sampling, *, seed=1, max_length=256):
-    config = TextConfig("unigram", vocab=320, sampling=sampling)
-    tokenizers = train_tokenizers(LINES * 9, LINES * 9, config)
-    ids = tokenizers.source.encode_batch(LINES)
-    pairs = EncodedPairs(LINES, LINES, list(zip(ids, ids, strict=True)))
-    return PairSampler(tokenizers, pairs, seed, max_length)
+@pytest.fixture
+def make(tmp_path):
+    """Return a function that makes batches of three pairs."""
+
+    def batches(sampling, *, seed=1, max_length=256):
+        config = TextConfig("unigram", vocab=320, sampling=sampling)
+        tokenizers = train_tokenizers(LINES * 9, LINES * 9, config)
+        pairs, log = Pairs([LONG, *LINES], [LONG, *LINES]), RunLog(tmp_path, ProgressReporter())
+        encoded = encode_pairs(tokenizers, pairs, max_length, "training", log)
+        assert encoded.kept.tolist() == [1, 2, 3]
+        sampler = make_sampler(tokenizers, pairs, encoded, seed, max_length)
+        return TranslationBatches(encoded.source, encoded.target, 1000, seed, sampler)
+
+    return batches
 
 
-def test_without_sampling_all_epochs_are_equal():
-    sampler = make_sampler(0.0)
-    assert sampler(0) == sampler(7) == sampler.pairs.ids
+def pairs_of(batches, epoch, numbers=(0, 1, 2)):
+    """Return the ids of these pairs."""
+    batch = batches.make(np.array(numbers), epoch, 0)
+    rows = zip(batch.source.tolist(), batch.labels.tolist(), strict=True)
+    return [tuple([i for i in side if i != PAD] for side in row) for row in rows]
 
 
-def test_samples_depend_only_on_seed_and_epoch():
-    sampler = make_sampler(0.3)
-    first, second = sampler(0), sampler(1)
+def test_without_sampling_all_epochs_are_equal(make):
+    batches = make(0.0)
+    assert batches.sampler is None
+    constant = [ids.tolist() for ids in batches.sides[0]]
+    assert (
+        pairs_of(batches, 0) == pairs_of(batches, 7) == list(zip(constant, constant, strict=True))
+    )
+
+
+def test_samples_depend_only_on_seed_epoch_and_number(make):
+    batches = make(0.3)
+    first, second = pairs_of(batches, 0), pairs_of(batches, 1)
     assert first != second
-    assert sampler(0) == first  # after other samples
-    assert make_sampler(0.3)(1) == second  # in another process
-    assert make_sampler(0.3, seed=2)(0) != first
+    assert pairs_of(batches, 0, [2, 0]) == [first[2], first[0]]  # in other batches
+    assert pairs_of(make(0.3), 1) == second  # in another process
+    assert pairs_of(make(0.3, seed=2), 0) != first
 
 
-def test_samples_decode_to_the_same_text():
-    sampler = make_sampler(0.3)
+def test_equal_texts_are_sampled_differently(make):
+    batches = make(0.3)
+    same = [[LINES[0]] * 20] * 2
+    batches.sampler.texts[:] = same
+    sampled = [batches.sampler.draw(number, 0) for number in range(20)]
+    assert len({tuple(source) for source, _ in sampled}) > 3
+    assert any(source != target for source, target in sampled)
+
+
+def test_samples_decode_to_the_same_text(make):
+    batches = make(0.3)
+    decoders = batches.sampler.tokenizers
     for epoch in range(3):
-        for (source, target), line in zip(sampler(epoch), LINES, strict=True):
-            assert sampler.tokenizers.source.decode(source) == line
-            assert sampler.tokenizers.target.decode(target) == line
+        for pair, line in zip(pairs_of(batches, epoch), LINES, strict=True):
+            texts = [decoder.decode(ids) for decoder, ids in zip(decoders, pair, strict=True)]
+            assert texts == [line, line]
 
 
 @pytest.mark.parametrize("epoch", range(3))
-def test_samples_above_the_length_limit_are_not_used(epoch):
-    unsampled = make_sampler(0.01).pairs.ids
+def test_samples_above_the_length_limit_are_not_used(make, epoch):
+    unsampled = pairs_of(make(0.0), epoch)
     limit = max(len(source) for source, _ in unsampled)
-    pairs = make_sampler(0.01, max_length=limit)(epoch)
+    pairs = pairs_of(make(0.01, max_length=limit), epoch)
     assert any(pair == whole for pair, whole in zip(pairs, unsampled, strict=True))
     assert all(len(side) <= limit for pair in pairs for side in pair)
-    assert any(len(side) > limit for pair in make_sampler(0.01)(epoch) for side in pair)
+    assert any(len(side) > limit for pair in pairs_of(make(0.01), epoch) for side in pair)
+
+
+def test_stored_texts_are_sampled_as_those_in_memory(make):
+    batches = make(0.3)
+    in_memory = pairs_of(batches, 4)
+    lines = [line.replace("sea", "바다") for line in LINES]
+    for texts, expected in ((LINES, in_memory), (lines, None)):
+        if expected is None:
+            batches.sampler.texts[:] = [texts, texts]
+            expected = pairs_of(batches, 4)
+        stored = [TokenSequences.of([line.encode() for line in texts], 256)] * 2
+        batches.sampler.texts[:] = stored
+        assert pairs_of(batches, 4) == expected
+
+
+def test_batches_can_be_copied_to_workers_after_sampling(make):
+    batches = make(0.3)
+    sampled = pairs_of(batches, 0)
+    assert pairs_of(ForkingPickler.loads(ForkingPickler.dumps(batches)), 0) == sampled

@@ -11,6 +11,8 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from polyhead.data.batches.epoch_plan import BlockPlan, Numbers, count_batches, plan_by_length
+from polyhead.data.token_store import TokenSequences
 from polyhead.special_tokens import PAD
 
 STOP_SIGNALS = tuple(  # that end a training after a checkpoint; Windows has some of them
@@ -19,8 +21,8 @@ STOP_SIGNALS = tuple(  # that end a training after a checkpoint; Windows has som
     if number.name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGBREAK")
 )
 
+KEPT_PLANS = 2
 AnyBatch = TypeVar("AnyBatch", bound="Batch")
-Examples = TypeVar("Examples")
 
 
 @dataclass(frozen=True)
@@ -59,33 +61,66 @@ class DataPosition:
     step: int = 0
 
 
-class IndexedBatches(Dataset[AnyBatch], Generic[Examples, AnyBatch]):
-    """Batches of all epochs, indexed by (epoch, step). Subclasses define `draw` and `make`."""
+class IndexedBatches(Dataset[AnyBatch], Generic[AnyBatch]):
+    """Batches of all epochs, indexed by (epoch, step). Subclasses define `plan` and `make`.
+
+    The examples are planned in blocks, one at a time. The blocks come in another order in every
+    epoch, and the batches of a block stay together. With several blocks, `counts` is overridden.
+    """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._last: tuple[int, Sequence[Examples]] | None = None  # the last epoch drawn
+        self._plans: dict[tuple[int, int], BlockPlan] = {}  # the last ones used
+        self._blocks: tuple[int, Numbers, Numbers] | None = None  # of the last epoch
 
-    def draw(self, epoch: int) -> Sequence[Examples]:
-        """Return the examples of each batch of an epoch."""
+    def plan(self, epoch: int, block: int, /) -> BlockPlan:
+        """Plan the batches of a block in an epoch."""
         raise NotImplementedError
 
-    def make(self, examples: Examples, epoch: int, step: int, /) -> AnyBatch:
-        """Make a batch of its examples."""
+    def make(self, numbers: Numbers, epoch: int, step: int, /) -> AnyBatch:
+        """Make a batch of the examples with these numbers."""
         raise NotImplementedError
 
-    def _drawn(self, epoch: int) -> Sequence[Examples]:
-        if self._last is None or self._last[0] != epoch:
-            self._last = epoch, self.draw(epoch)
-        return self._last[1]
+    def counts(self, epoch: int) -> Numbers:
+        """Return the number of batches of each block."""
+        return np.array([len(self._planned(epoch, 0))])
+
+    def block_seed(self, epoch: int, block: int) -> int:
+        """Return the seed of a block's plan; the first one's is that of the epoch."""
+        seed = mix(self.seed, epoch)
+        return mix(seed, block) if block else seed
+
+    def _planned(self, epoch: int, block: int) -> BlockPlan:
+        plan = self._plans.pop((epoch, block), None) or self.plan(epoch, block)
+        self._plans[epoch, block] = plan
+        while len(self._plans) > KEPT_PLANS:
+            del self._plans[next(iter(self._plans))]
+        return plan
+
+    def _order_of_blocks(self, epoch: int) -> tuple[Numbers, Numbers]:
+        """Return the blocks of an epoch in their order, and the steps where they end."""
+        if self._blocks is None or self._blocks[0] != epoch:
+            counts = self.counts(epoch)
+            seed = self.block_seed(epoch, len(counts))  # of no block
+            order = np.random.default_rng(seed).permutation(len(counts))
+            self._blocks = epoch, order, counts[order].cumsum()
+        return self._blocks[1:]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_plans": {}, "_blocks": None}  # cheaper to plan than to copy
 
     def n_batches(self, epoch: int) -> int:
         """Return the number of batches of an epoch, which may vary a little."""
-        return len(self._drawn(epoch))
+        return int(self._order_of_blocks(epoch)[1].max(initial=0))
 
     def __getitem__(self, index: tuple[int, int]) -> AnyBatch:
         epoch, step = index
-        return self.make(self._drawn(epoch)[step], epoch, step)
+        blocks, ends = self._order_of_blocks(epoch)
+        at = int(np.searchsorted(ends, step, side="right"))
+        if step < 0 or at == len(ends):
+            raise IndexError(f"step {step}: epoch {epoch} has {self.n_batches(epoch)} batches")
+        plan = self._planned(epoch, int(blocks[at]))
+        return self.make(plan[step - int(ends[at]) + len(plan)], epoch, step)
 
     def of_epoch(self, epoch: int) -> list[AnyBatch]:
         return [self[epoch, step] for step in range(self.n_batches(epoch))]
@@ -131,36 +166,54 @@ def mix(seed: int, epoch: int) -> int:
     return int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
 
 
-def fill_batches(
-    order: Sequence[int], lengths: Sequence[Sequence[int]], max_tokens: int
-) -> Iterator[list[int]]:
-    """Cut an order sorted by length into batches of at most `max_tokens` padded tokens.
+def gather(sequences: TokenSequences, numbers: Numbers) -> Int[Tensor, "batch length"]:
+    """Return the sequences with these numbers, padded on the right."""
+    lengths = sequences.lengths[numbers, None]
+    starts = sequences.offsets[numbers, None] // sequences.ids.itemsize
+    columns = np.arange(lengths.max())
+    inside = columns < lengths
+    table = np.full(inside.shape, PAD, dtype=np.int64)
+    table[inside] = sequences.ids[(starts + columns)[inside]]
+    return torch.from_numpy(table)
 
-    The sequences of an example are padded separately; one longer than the budget has its own batch.
+
+class SortedBatches(IndexedBatches[AnyBatch]):
+    """Batches of sequences of similar length, at most `max_tokens` each, padding included.
+
+    sides: the sequences of each side of the examples; their documents are the blocks.
+    blur: see `plan_by_length`; all documents are then one block.
     """
-    batch: list[int] = []
-    widths: list[int] = []
-    for number in order:
-        wider = list(map(max, widths, lengths[number])) if batch else list(lengths[number])
-        if batch and sum(wider) * (len(batch) + 1) > max_tokens:
-            yield batch
-            batch, wider = [], list(lengths[number])
-        batch.append(number)
-        widths = wider
-    if batch:
-        yield batch
 
+    def __init__(
+        self, sides: Sequence[TokenSequences], max_tokens: int, seed: int, blur: float = 0.0
+    ) -> None:
+        if any(len(side) != len(sides[0]) for side in sides):
+            raise ValueError(f"sides of {[len(side) for side in sides]} sequences")
+        super().__init__(seed)
+        self.sides, self.max_tokens, self.blur = tuple(sides), max_tokens, blur
+        documents = sides[0].documents
+        self.edges = (documents[[0, -1]] if blur else documents).tolist()
+        self._counts: Numbers | None = None
 
-def group_by_length(
-    lengths: Sequence[int], max_tokens: int, seed: int, blur: float = 0.0
-) -> list[list[int]]:
-    """Return the numbers of the sequences in each batch, batches in random order.
+    def lengths(self, block: int) -> list[Numbers]:
+        """Return the lengths of a block's sequences, for each side."""
+        part = slice(self.edges[block], self.edges[block + 1])
+        return [np.asarray(side.lengths[part]) for side in self.sides]
 
-    blur: lengths that differ by up to this share may share a batch: more padding, more mixing.
-    """
-    rng = np.random.default_rng(seed)
-    draws = rng.random(len(lengths))
-    order = np.lexsort((draws, np.asarray(lengths) * (1 + blur * draws)))
-    batches = list(fill_batches(order.tolist(), [[length] for length in lengths], max_tokens))
-    rng.shuffle(batches)
-    return batches
+    def plan(self, epoch: int, block: int, /) -> BlockPlan:
+        return plan_by_length(
+            self.lengths(block),
+            self.max_tokens,
+            self.block_seed(epoch, block),
+            blur=self.blur,
+            first=self.edges[block],
+        )
+
+    def counts(self, epoch: int) -> Numbers:
+        if self.blur:
+            return super().counts(epoch)
+        if self._counts is None:
+            blocks = range(len(self.edges) - 1)
+            counts = (count_batches(self.lengths(block), self.max_tokens) for block in blocks)
+            self._counts = np.fromiter(counts, dtype=np.int64)
+        return self._counts

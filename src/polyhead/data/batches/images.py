@@ -1,6 +1,5 @@
 """Batches of images of nearly equal size: shuffled, in [-1, 1], augmented, with soft labels."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +8,8 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from polyhead.data.batches.base import Batch, IndexedBatches, mix
+from polyhead.data.batches.base import Batch, IndexedBatches
+from polyhead.data.batches.epoch_plan import BlockPlan, Numbers
 from polyhead.data.config import AugmentConfig
 from polyhead.data.images.augment import augment
 from polyhead.data.images.dataset import ImageSet
@@ -43,7 +43,7 @@ def image_logits(model: nn.Module, pixels: Tensor, batch_size: int) -> Tensor:
     return torch.cat([model(scaled(batch.to(device))).float().cpu() for batch in batches])
 
 
-class ImageBatches(IndexedBatches[Tensor, ImageBatch]):
+class ImageBatches(IndexedBatches[ImageBatch]):
     """Batches of augmented images of `tokens` each, at most `max_tokens` but at least one image."""
 
     def __init__(
@@ -60,13 +60,15 @@ class ImageBatches(IndexedBatches[Tensor, ImageBatch]):
         self.images, self.classes, self.change, self.tokens = images, classes, change, tokens
         self.batch_size = max(1, max_tokens // tokens)
 
-    def draw(self, epoch: int) -> Sequence[Tensor]:
-        order = np.random.default_rng(mix(self.seed, epoch)).permutation(len(self.images))
-        n_batches = -(-len(self.images) // self.batch_size)
-        return [torch.from_numpy(numbers) for numbers in np.array_split(order, n_batches)]
+    def plan(self, epoch: int, block: int, /) -> BlockPlan:
+        rng = np.random.default_rng(self.block_seed(epoch, block))
+        order = rng.permutation(len(self.images)).astype(np.int32)
+        n_batches = -(-len(order) // self.batch_size)
+        ends = np.cumsum([len(part) for part in np.array_split(order, n_batches)])
+        return BlockPlan(order, np.concatenate([[0], ends[:-1]]), ends)
 
-    def make(self, examples: Tensor, epoch: int, step: int, /) -> ImageBatch:
-        images = self.images.part(examples)
+    def make(self, numbers: Numbers, epoch: int, step: int, /) -> ImageBatch:
+        images = self.images.part(torch.from_numpy(numbers))
         targets = F.one_hot(images.labels, self.classes).float()
         rng = np.random.default_rng([self.seed, epoch, step])
         changed = augment(scaled(images.pixels), targets, self.change, rng)

@@ -1,13 +1,17 @@
 """Batches of labelled texts: BOS ids EOS, similar lengths together, padded on the right."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from polyhead.data.batches.base import Batch, IndexedBatches, group_by_length, mix, pad
+from polyhead.data.batches.base import Batch, SortedBatches, gather, pad
+from polyhead.data.batches.epoch_plan import Numbers
+from polyhead.data.batches.resampling import SubwordSampler
+from polyhead.data.token_store import TokenSequences
 from polyhead.special_tokens import BOS, EOS
 
 BLUR = 0.5  # a class may have a typical length, and a batch must not hold one class only
@@ -21,30 +25,29 @@ class TextBatch(Batch):
     labels: Int[Tensor, "batch"]
 
 
-def framed(lines: Iterable[list[int]], max_length: int) -> list[list[int]]:
-    """Return encoded lines (each closed by EOS) as BOS ids EOS, truncated to `max_length`."""
-    return [[BOS, *ids[:-1][: max_length - 2], EOS] for ids in lines]
+def framed(lines: Iterable[list[int]], max_length: int) -> Iterator[list[int]]:
+    """Yield encoded lines (each closed by EOS) as BOS ids EOS, truncated to `max_length`."""
+    return ([BOS, *ids[:-1][: max_length - 2], EOS] for ids in lines)
 
 
-class TextBatches(IndexedBatches[list[tuple[list[int], int]], TextBatch]):
-    """Batches of at most `max_tokens`; `texts(epoch)` returns the encoded texts of an epoch."""
+class TextBatches(SortedBatches[TextBatch]):
+    """Batches of at most `max_tokens`, padding included; texts of similar length together."""
 
     def __init__(
         self,
-        texts: Callable[[int], Sequence[list[int]]],
-        labels: Sequence[int],
+        texts: TokenSequences,
+        labels: Numbers,
         max_tokens: int,
         seed: int,
+        sampler: SubwordSampler | None = None,
     ) -> None:
-        super().__init__(seed)
-        self.texts, self.labels, self.max_tokens = texts, labels, max_tokens
+        super().__init__([texts], max_tokens, seed, BLUR)
+        self.labels, self.sampler = labels, sampler
 
-    def draw(self, epoch: int) -> list[list[tuple[list[int], int]]]:
-        texts = self.texts(epoch)
-        lengths = [len(text) for text in texts]
-        numbers = group_by_length(lengths, self.max_tokens, mix(self.seed, epoch), blur=BLUR)
-        return [[(texts[number], self.labels[number]) for number in batch] for batch in numbers]
-
-    def make(self, examples: list[tuple[list[int], int]], _epoch: int, _step: int, /) -> TextBatch:
-        texts, labels = zip(*examples, strict=True)
-        return TextBatch(pad(texts), torch.tensor(labels))
+    def make(self, numbers: Numbers, epoch: int, _step: int, /) -> TextBatch:
+        if self.sampler is None:
+            ids = gather(self.sides[0], numbers)
+        else:
+            lines = (self.sampler.draw(int(number), epoch)[0] for number in numbers)
+            ids = pad(list(framed(lines, self.sampler.max_length)))
+        return TextBatch(ids, torch.from_numpy(self.labels[numbers].astype(np.int64)))

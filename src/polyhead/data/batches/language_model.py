@@ -7,16 +7,21 @@ Where a line end has its own id, as in GPT-2's bytes, it replaces EOS. There is 
 first window's start is drawn for every epoch, so that window boundaries vary.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from mmap import mmap
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from polyhead.data.batches.base import Batch, IndexedBatches, mix
+from polyhead.data.batches.base import Batch, IndexedBatches
+from polyhead.data.batches.epoch_plan import BlockPlan, Numbers
+from polyhead.data.token_store import Ids
 from polyhead.errors import DataError
+
+BLOCK = 2**20  # windows that are shuffled together
 
 
 @dataclass(frozen=True)
@@ -31,38 +36,58 @@ class LanguageBatch(Batch):
         return self.labels.numel()
 
 
-def join_lines(lines: Iterable[list[int]]) -> Int[Tensor, "token"]:
-    """Join encoded lines into one sequence."""
-    return torch.from_numpy(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in lines]))
-
-
-class WindowBatches(IndexedBatches[Tensor, LanguageBatch]):
+class WindowBatches(IndexedBatches[LanguageBatch]):
     """Batches of windows of `length` tokens, at most `max_tokens` each; a remainder is left out."""
 
-    def __init__(
-        self, stream: Int[Tensor, "token"], length: int, max_tokens: int, seed: int
-    ) -> None:
+    def __init__(self, stream: Ids, length: int, max_tokens: int, seed: int) -> None:
+        """stream: the ids of the text; if mapped from a file, it is passed on by its name."""
         if len(stream) < 2:
             raise DataError(f"the text has {len(stream)} tokens, at least 2 needed", "too_short")
         super().__init__(seed)
         self.stream = stream
         self.length = min(length, len(stream) - 1)
         self.rows = max(1, max_tokens // self.length)
+        self.block = -(-BLOCK // self.rows) * self.rows  # windows; full batches only
 
-    def starts(self, epoch: int) -> Int[Tensor, "window"]:
-        """Draw the starts of an epoch's windows, in reading order."""
-        rng = np.random.default_rng(mix(self.seed, epoch))
-        room = len(self.stream) - 1  # the last token has no successor
-        first = int(rng.integers(min(self.length, room - self.length + 1)))
-        starts = np.arange(first, room - self.length + 1, self.length)
-        return torch.from_numpy(rng.permutation(starts))
+    def _first(self, rng: np.random.Generator) -> int:
+        """Draw the start of the first window."""
+        return int(rng.integers(min(self.length, len(self.stream) - self.length)))
 
-    def draw(self, epoch: int) -> Sequence[Tensor]:
-        return self.starts(epoch).split(self.rows)
+    def n_windows(self, epoch: int) -> int:
+        first = self._first(np.random.default_rng(self.block_seed(epoch, 0)))
+        return (len(self.stream) - 1 - first) // self.length  # the last token has no successor
 
-    def make(self, examples: Tensor, _epoch: int, _step: int, /) -> LanguageBatch:
-        window = examples[:, None] + torch.arange(self.length)
-        return LanguageBatch(self.stream[window], self.stream[window + 1])
+    def counts(self, epoch: int) -> Numbers:
+        edges = np.arange(0, self.n_windows(epoch), self.block)
+        windows = np.diff(edges, append=self.n_windows(epoch))
+        return -(-windows // self.rows)
+
+    def plan(self, epoch: int, block: int, /) -> BlockPlan:
+        rng = np.random.default_rng(self.block_seed(epoch, block))
+        self._first(rng)  # so that the first block has the numbers that follow
+        before = block * self.block
+        order = rng.permutation(min(self.block, self.n_windows(epoch) - before)).astype(np.int32)
+        starts = np.arange(0, len(order), self.rows)
+        return BlockPlan(order, starts, starts + self.rows, before)
+
+    def make(self, numbers: Numbers, epoch: int, _step: int, /) -> LanguageBatch:
+        first = self._first(np.random.default_rng(self.block_seed(epoch, 0)))
+        windows = first + numbers[:, None] * self.length + np.arange(self.length + 1)
+        ids = torch.from_numpy(np.asarray(self.stream[windows], dtype=np.int64))
+        return LanguageBatch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if isinstance(self.stream, np.memmap) and isinstance(self.stream.base, mmap):
+            stream = self.stream  # a whole map, not a part of one
+            state["stream"] = stream.filename, stream.dtype, "r", stream.offset, stream.shape
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        stream = state["stream"]
+        vars(self).update(
+            state | {"stream": np.memmap(*stream) if isinstance(stream, tuple) else stream}
+        )
 
 
 def consecutive_windows(

@@ -14,14 +14,16 @@ has at least one selected. Masks are a function of (seed, epoch, step): they dif
 (*dynamic* masking) and are repeated by a resumed run. Validation has the same masks every time.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from polyhead.data.batches.base import Batch, IndexedBatches, group_by_length, mix, pad
+from polyhead.data.batches.base import Batch, SortedBatches, gather, mix
+from polyhead.data.batches.epoch_plan import Numbers
+from polyhead.data.token_store import TokenSequences
 from polyhead.errors import DataError
 from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS
 
@@ -106,38 +108,38 @@ class Masker:
         return MaskedBatch(*masked, n_tokens / max(1, n_blanks))
 
 
-def split_sequences(lines: Iterable[list[int]], max_length: int) -> list[list[int]]:
+def split_sequences(lines: Iterable[list[int]], max_length: int, n_ids: int) -> TokenSequences:
     """Split encoded lines (each closed by EOS) into sequences of at most `max_length` ids."""
     room = max(1, max_length - 2)
-    sequences = []
-    for ids in lines:
-        body = ids[:-1]
-        sequences += [[BOS, *body[i : i + room], EOS] for i in range(0, len(body), room)]
-    if not sequences:
+    sequences = TokenSequences.of(
+        (
+            [BOS, *ids[start : min(start + room, len(ids) - 1)], EOS]
+            for ids in lines
+            for start in range(0, len(ids) - 1, room)
+        ),
+        n_ids,
+    )
+    if not len(sequences):
         raise DataError("all lines are empty; give at least one line of text", "no_text")
     return sequences
 
 
-class MaskedBatches(IndexedBatches[list[list[int]], MaskedBatch]):
+class MaskedBatches(SortedBatches[MaskedBatch]):
     """Batches of sequences of similar length, with new masks in every epoch."""
 
     def __init__(
-        self, sequences: Sequence[list[int]], masker: Masker, max_tokens: int, seed: int
+        self, sequences: TokenSequences, masker: Masker, max_tokens: int, seed: int
     ) -> None:
-        super().__init__(seed)
-        self.sequences, self.masker, self.max_tokens = sequences, masker, max_tokens
+        super().__init__([sequences], max_tokens, seed)
+        self.masker = masker
 
-    def draw(self, epoch: int) -> list[list[list[int]]]:
-        lengths = [len(sequence) for sequence in self.sequences]
-        batches = group_by_length(lengths, self.max_tokens, mix(self.seed, epoch))
-        return [[self.sequences[number] for number in batch] for batch in batches]
-
-    def make(self, examples: list[list[int]], epoch: int, step: int, /) -> MaskedBatch:
-        return self.masker.draw(pad(examples), mix(mix(self.seed, epoch), step))
+    def make(self, numbers: Numbers, epoch: int, step: int, /) -> MaskedBatch:
+        ids = gather(self.sides[0], numbers)
+        return self.masker.draw(ids, mix(mix(self.seed, epoch), step))
 
 
 def validation_batches(
-    sequences: Sequence[list[int]], masker: Masker, max_tokens: int
+    sequences: TokenSequences, masker: Masker, max_tokens: int
 ) -> list[MaskedBatch]:
     """Return every sequence once, with the same masks every time."""
     batches = MaskedBatches(sequences, masker, max_tokens, VALIDATION_SEED).of_epoch(0)

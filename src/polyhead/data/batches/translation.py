@@ -1,13 +1,16 @@
 """Batches of sentence pairs: sorted by length, filled up to a token budget, padded and shifted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from jaxtyping import Int
 from torch import Tensor
+from torch.nn import functional as F
 
-from polyhead.data.batches.base import Batch, IndexedBatches, fill_batches, mix, pad
+from polyhead.data.batches.base import Batch, SortedBatches, gather, pad
+from polyhead.data.batches.epoch_plan import Numbers
+from polyhead.data.batches.resampling import SubwordSampler
+from polyhead.data.token_store import TokenSequences
 from polyhead.special_tokens import BOS, PAD
 
 Pair = tuple[list[int], list[int]]  # source and target ids, both closed by EOS
@@ -26,42 +29,39 @@ class TranslationBatch(Batch):
         return int((self.source != PAD).sum() + (self.labels != PAD).sum())
 
 
+def shift_right(labels: Int[Tensor, "batch target"]) -> Int[Tensor, "batch target"]:
+    """Put BOS before every target and drop its last token."""
+    return F.pad(labels[:, :-1], (1, 0), value=BOS).masked_fill(labels == PAD, PAD)
+
+
 def collate(pairs: Sequence[Pair]) -> TranslationBatch:
-    """Pad on the right; put BOS before every target and drop its last token."""
-    return TranslationBatch(
-        source=pad([source for source, _ in pairs]),
-        target=pad([[BOS, *target[:-1]] for _, target in pairs]),
-        labels=pad([target for _, target in pairs]),
-    )
+    """Pad pairs on the right, and shift the targets."""
+    source, labels = (pad(side) for side in zip(*pairs, strict=True))
+    return TranslationBatch(source, shift_right(labels), labels)
 
 
-def group(pairs: Sequence[Pair], max_tokens: int, seed: int) -> list[list[int]]:
-    """Return the numbers of the pairs in each batch of an epoch, batches in random order.
+class TranslationBatches(SortedBatches[TranslationBatch]):
+    """Sentence pairs in batches of similar length; all sentences are closed by EOS."""
 
-    Pairs of equal length share a batch; ties are drawn. Target lengths ascend for even and descend
-    for odd source lengths: where a batch spans two source lengths, its target lengths are similar.
-    """
-    rng = np.random.default_rng(seed)
-    lengths = np.array([(len(source), len(target)) for source, target in pairs], dtype=np.int64)
-    source, target = lengths.T
-    up_and_down = np.where(source % 2 == 0, target, -target)
-    by_length = np.lexsort((rng.random(len(pairs)), up_and_down, source))
-    batches = list(fill_batches(by_length.tolist(), lengths.tolist(), max_tokens))
-    rng.shuffle(batches)
-    return batches
+    def __init__(
+        self,
+        source: TokenSequences,
+        target: TokenSequences,
+        max_tokens: int,
+        seed: int,
+        sampler: SubwordSampler | None = None,
+    ) -> None:
+        super().__init__([source, target], max_tokens, seed)
+        self.sampler = sampler
 
+    def make(self, numbers: Numbers, epoch: int, _step: int, /) -> TranslationBatch:
+        if self.sampler is not None:
+            return collate([self._sampled(self.sampler, int(n), epoch) for n in numbers])
+        source, labels = (gather(side, numbers) for side in self.sides)
+        return TranslationBatch(source, shift_right(labels), labels)
 
-class TranslationBatches(IndexedBatches[list[Pair], TranslationBatch]):
-    """Sentence pairs in batches of similar length; `encode(epoch)` returns the pairs as ids."""
-
-    def __init__(self, encode: Callable[[int], Sequence[Pair]], max_tokens: int, seed: int) -> None:
-        super().__init__(seed)
-        self.encode, self.max_tokens = encode, max_tokens
-
-    def draw(self, epoch: int) -> list[list[Pair]]:
-        pairs = self.encode(epoch)
-        numbers = group(pairs, self.max_tokens, mix(self.seed, epoch))
-        return [[pairs[number] for number in batch] for batch in numbers]
-
-    def make(self, examples: list[Pair], _epoch: int, _step: int, /) -> TranslationBatch:
-        return collate(examples)
+    def _sampled(self, sampler: SubwordSampler, number: int, epoch: int) -> Pair:
+        source, target = sampler.draw(number, epoch)
+        if max(len(source), len(target)) > sampler.max_length:  # then without sampling
+            source, target = (side[number].tolist() for side in self.sides)
+        return source, target

@@ -26,7 +26,7 @@ class TaskSetup:
 
     config: RunConfig  # with the sizes that follow from the data
     tokenizers: TokenizerPair | None
-    batches: IndexedBatches[Any, Any]
+    batches: IndexedBatches[Any]
     objective: Objective
     validate: Callable[[Any, int], dict[str, float]]  # model and step to metrics, with "loss"
     summary: str  # one line about the data, for the log

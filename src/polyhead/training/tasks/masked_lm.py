@@ -6,6 +6,7 @@ from polyhead.data.batches.masked import MaskedBatches, Masker, split_sequences,
 from polyhead.data.plain_text import PlainCorpus, load_plain
 from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_replaced_tokens
 from polyhead.special_tokens import PAD
+from polyhead.tokenizers.base import encode_lines
 from polyhead.training.config import RunConfig
 from polyhead.training.losses import MaskedTokenLoss, ReplacedTokenLoss
 from polyhead.training.run_dir import RunDir, fingerprint
@@ -32,8 +33,10 @@ class MaskedLMTask:
         config = replace(config, model=replace(config.model, vocab=masker.vocab))
         log.stage("encoding the text")
         max_length, max_tokens = config.data.max_length, config.train.max_tokens
-        train = split_sequences(tokenizer.encode_batch(corpus.train), max_length)
-        valid = split_sequences(tokenizer.encode_batch(corpus.valid), max_length)
+        train, valid = (
+            split_sequences(encode_lines(tokenizer, lines), max_length, len(tokenizer))
+            for lines in (corpus.train, corpus.valid)
+        )
         batches = validation_batches(valid, masker, max_tokens)
         score = score_masked_tokens if is_bert else score_replaced_tokens
         return TaskSetup(
@@ -42,6 +45,6 @@ class MaskedLMTask:
             MaskedBatches(train, masker, max_tokens, config.train.seed),
             MaskedTokenLoss() if is_bert else ReplacedTokenLoss(PAD),
             lambda model, _step: score(batches, model),
-            f"{len(train):,} training sequences of {sum(map(len, train)):,} tokens, "
+            f"{len(train):,} training sequences of {train.lengths.sum():,} tokens, "
             f"{len(valid):,} for validation; vocabulary {len(tokenizer):,}",
         )

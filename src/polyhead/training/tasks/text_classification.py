@@ -1,22 +1,24 @@
 """Text classification: fine-tuning a pre-trained encoder, or training one from scratch."""
 
-import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
 from polyhead.data.batches.labelled import TextBatch, TextBatches, framed
+from polyhead.data.batches.resampling import SubwordSampler
 from polyhead.data.labelled_text import (
     LabelledCorpus,
     LabelledExamples,
     class_numbers,
     load_labelled,
 )
+from polyhead.data.token_store import TokenSequences
 from polyhead.metrics.classification import report
-from polyhead.tokenizers.storage import TokenizerPair
+from polyhead.tokenizers.base import Tokenizer, encode_lines
 from polyhead.training.config import RunConfig
 from polyhead.training.losses import ClassificationLoss
 from polyhead.training.run_dir import RunDir, fingerprint
@@ -45,20 +47,21 @@ class TextClassificationTask:
         config = replace(config, model=model)
         log.stage("encoding the text")
         max_length, max_tokens = config.data.max_length, config.train.max_tokens
-        train = _encode(tokenizers, corpus.train, max_length, "training", log)
-        valid = _encode(tokenizers, corpus.valid, max_length, "validation", log)
+        train = _encode(tokenizers.source, corpus.train, max_length, "training", log)
+        valid = _encode(tokenizers.source, corpus.valid, max_length, "validation", log)
         labels, valid_labels = (
-            class_numbers(part.labels, corpus.classes, "the data")
+            np.array(class_numbers(part.labels, corpus.classes, "the data"))
             for part in (corpus.train, corpus.valid)
         )
-        sampler = SubwordSampler(
-            tokenizers, corpus.train.texts, train, config.train.seed, max_length
-        )
-        valid_batches = TextBatches(lambda _: valid, valid_labels, max_tokens, seed=0).of_epoch(0)
+        seed = config.train.seed
+        sampler = SubwordSampler([tokenizers.source], [corpus.train.texts], seed, max_length)
+        valid_batches = TextBatches(valid, valid_labels, max_tokens, seed=0).of_epoch(0)
         return TaskSetup(
             config,
             tokenizers,
-            TextBatches(sampler, labels, max_tokens, config.train.seed),
+            TextBatches(
+                train, labels, max_tokens, seed, sampler if tokenizers.config.sampling else None
+            ),
             ClassificationLoss(config.train.smoothing),
             lambda model, _step: validate(valid_batches, corpus.classes, model),
             f"{len(train):,} training examples of {len(corpus.classes)} classes, {len(valid):,} "
@@ -67,35 +70,18 @@ class TextClassificationTask:
         )
 
 
-@dataclass(frozen=True)
-class SubwordSampler:
-    """The ids of all texts in an epoch: constant, or sampled again if `text.sampling` is set."""
-
-    tokenizers: TokenizerPair
-    texts: Sequence[str]
-    ids: Sequence[list[int]]
-    seed: int
-    max_length: int
-
-    def __call__(self, epoch: int) -> Sequence[list[int]]:
-        if not self.tokenizers.config.sampling:
-            return self.ids
-        generator = random.Random(f"{self.seed} {epoch}")
-        encode = self.tokenizers.source.encode
-        return framed((encode(text, sample=generator) for text in self.texts), self.max_length)
-
-
 def _encode(
-    tokenizers: TokenizerPair, examples: LabelledExamples, max_length: int, part: str, log: RunLog
-) -> list[list[int]]:
-    ids = tokenizers.source.encode_batch(examples.texts)
-    too_long = sum(len(line) + 1 > max_length for line in ids)
+    tokenizer: Tokenizer, examples: LabelledExamples, max_length: int, part: str, log: RunLog
+) -> TokenSequences:
+    encoded = TokenSequences.of(encode_lines(tokenizer, examples.texts), len(tokenizer))
+    too_long = int((encoded.lengths + 1 > max_length).sum())
     if too_long:
         log.notice(
-            f"{too_long:,} of {len(ids):,} {part} texts are longer than {max_length} tokens and "
-            "were truncated"
+            f"{too_long:,} of {len(encoded):,} {part} texts are longer than {max_length} tokens "
+            "and were truncated"
         )
-    return framed(ids, max_length)
+    lines = (ids.tolist() for ids in encoded)
+    return TokenSequences.of(framed(lines, max_length), len(tokenizer))
 
 
 @torch.inference_mode()

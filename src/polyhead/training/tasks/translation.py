@@ -1,26 +1,29 @@
 """Translation: sentence pairs, cross-entropy of the next target token, BLEU."""
 
 import math
-import random
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from polyhead.atomic_file import os_errors_as_polyhead_errors, write_text
 from polyhead.checkpoint.languages import run_languages
-from polyhead.data.batches.translation import Pair, TranslationBatch, TranslationBatches
+from polyhead.data.batches.resampling import SubwordSampler
+from polyhead.data.batches.translation import TranslationBatch, TranslationBatches
 from polyhead.data.bilingual_dictionary import FILE, learn_dictionary, write_dictionary
 from polyhead.data.parallel import Pairs, ParallelCorpus, load_parallel
+from polyhead.data.token_store import TokenSequences
 from polyhead.decoding.batch import decode_all
 from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import sample
 from polyhead.errors import DataError
 from polyhead.metrics.bleu import quick_bleu
 from polyhead.special_tokens import PAD
+from polyhead.tokenizers.base import encode_lines
 from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
 from polyhead.training.losses import Objective, TranslationLoss
@@ -64,22 +67,22 @@ class TranslationTask:
         log.stage("encoding the text")
         max_length, max_tokens = config.data.max_length, config.train.max_tokens
         pairs = encode_pairs(tokenizers, train, max_length, "training", log)
-        sampler = PairSampler(tokenizers, pairs, config.train.seed, max_length)
-        valid_ids = encode_pairs(tokenizers, valid, max_length, "validation", log).ids
-        n_translated = config.train.bleu_sentences
+        held_out = encode_pairs(tokenizers, valid, max_length, "validation", log)
+        n_translated, seed = config.train.bleu_sentences, config.train.seed
+        sampler = make_sampler(tokenizers, train, pairs, seed, max_length)
         return TaskSetup(
             config,
             tokenizers,
-            TranslationBatches(sampler, max_tokens, config.train.seed),
+            TranslationBatches(pairs.source, pairs.target, max_tokens, seed, sampler),
             objective_of(config),
             HeldOutPairs(
                 run_dir.path / SAMPLES,
                 tokenizers,
-                TranslationBatches(lambda _: valid_ids, max_tokens, seed=0).of_epoch(0),
+                TranslationBatches(held_out.source, held_out.target, max_tokens, 0).of_epoch(0),
                 valid.sources[:n_translated],
                 valid.targets[:n_translated],
             ).validate,
-            f"{len(pairs.ids):,} training pairs, {len(valid):,} for validation; vocabulary "
+            f"{len(pairs.kept):,} training pairs, {len(valid):,} for validation; vocabulary "
             f"{len(tokenizers.target):,}",
             {"languages": name_languages(config, corpus, run_dir, log)},
         )
@@ -123,59 +126,47 @@ def draw(model: Any, source: Tensor, samples: int) -> Tensor:
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """Sentence pairs within the length limit, as text and as ids."""
+    """The ids of the pairs within the length limit, and the numbers of these pairs."""
 
-    sources: list[str]
-    targets: list[str]
-    ids: list[Pair]
+    source: TokenSequences
+    target: TokenSequences
+    kept: npt.NDArray[np.int64]
 
 
 def encode_pairs(
     tokenizers: TokenizerPair, pairs: Pairs, max_length: int, part: str, log: RunLog
 ) -> EncodedPairs:
     """Encode pairs without those that are too long; DataError if all are."""
-    source = tokenizers.source.encode_batch(pairs.sources)
-    target = tokenizers.target.encode_batch(pairs.targets)
-    fits = [i for i in range(len(source)) if max(len(source[i]), len(target[i])) <= max_length]
-    if not fits:
+    sides = [
+        TokenSequences.of(encode_lines(tokenizer, lines), len(tokenizer))
+        for tokenizer, lines in (
+            (tokenizers.source, pairs.sources),
+            (tokenizers.target, pairs.targets),
+        )
+    ]
+    fits = np.flatnonzero(np.maximum(*(side.lengths for side in sides)) <= max_length)
+    if not len(fits):
         raise DataError(
-            f"all {len(source):,} {part} pairs are longer than {max_length} tokens. Raise "
+            f"all {len(pairs):,} {part} pairs are longer than {max_length} tokens. Raise "
             "data.max_length.",
             "all_too_long",
         )
-    if len(fits) < len(source):
+    if len(fits) < len(pairs):
         log.notice(
-            f"{len(source) - len(fits):,} {part} pairs longer than {max_length} tokens are left out"
+            f"{len(pairs) - len(fits):,} {part} pairs longer than {max_length} tokens are left out"
         )
-    return EncodedPairs(
-        [pairs.sources[i] for i in fits],
-        [pairs.targets[i] for i in fits],
-        [(source[i], target[i]) for i in fits],
-    )
+    source, target = (TokenSequences(s.ids, s.lengths[fits], s.offsets[fits]) for s in sides)
+    return EncodedPairs(source, target, fits)
 
 
-@dataclass(frozen=True)
-class PairSampler:
-    """The ids of all pairs in an epoch: constant, or sampled again if `text.sampling` is set."""
-
-    tokenizers: TokenizerPair
-    pairs: EncodedPairs
-    seed: int
-    max_length: int
-
-    def __call__(self, epoch: int) -> Sequence[Pair]:
-        if not self.tokenizers.config.sampling:
-            return self.pairs.ids
-        generator = random.Random(f"{self.seed} {epoch}")
-        source, target = self.tokenizers.source, self.tokenizers.target
-        sampled = [
-            (source.encode(s, sample=generator), target.encode(t, sample=generator))
-            for s, t in zip(self.pairs.sources, self.pairs.targets, strict=True)
-        ]
-        return [  # sampling may exceed the length limit
-            pair if max(map(len, pair)) <= self.max_length else unsampled
-            for pair, unsampled in zip(sampled, self.pairs.ids, strict=True)
-        ]
+def make_sampler(
+    tokenizers: TokenizerPair, pairs: Pairs, encoded: EncodedPairs, seed: int, max_length: int
+) -> SubwordSampler | None:
+    """Return what samples the subwords of the pairs, if configured."""
+    if not tokenizers.config.sampling:
+        return None
+    texts = [[side[i] for i in encoded.kept] for side in (pairs.sources, pairs.targets)]
+    return SubwordSampler([tokenizers.source, tokenizers.target], texts, seed, max_length)
 
 
 @dataclass(frozen=True)
