@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from polyhead.errors import DataError
 from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS, UNK
-from polyhead.tokenizers.base import UNKNOWN, TextConfig
+from polyhead.tokenizers import base
+from polyhead.tokenizers.base import UNKNOWN, TextConfig, encode_lines
 from polyhead.tokenizers.normalize import normalise, words_of
 from polyhead.tokenizers.storage import train_tokenizers
 
@@ -24,6 +25,13 @@ RESERVED = [*SPECIALS, "<0x41>", "<0xFF>", "▁", "▁▁", "▅", "\ufdd0", "\u
 
 def ids_of(tokenizer, most=30):
     return st.lists(st.integers(0, len(tokenizer) - 1), max_size=most)
+
+
+@pytest.mark.parametrize("n_lines", [0, 1, 3, 6, 8])
+def test_lines_are_encoded_in_chunks(tokenizer, english, monkeypatch, n_lines):
+    monkeypatch.setattr(base, "CHUNK", 3)
+    lines = english[:n_lines]
+    assert list(encode_lines(tokenizer, lines)) == [tokenizer.encode(line) for line in lines]
 
 
 @given(data=st.data())

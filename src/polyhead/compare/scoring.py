@@ -64,7 +64,7 @@ def score_system(
     translator = Translator.from_dir(folders[-1])
     model, options = translator.model, translator.defaults
     scores, speeds = translate_test_set(plan, translator, f"{system.name}-{seed}", progress)
-    shortest_first = pairs.source.lengths.argsort(kind="stable")
+    shortest_first = pairs.source.lengths.argsort(kind="stable").tolist()
     median = pairs.source[shortest_first[len(shortest_first) // 2]].tolist()
     logs = [(folder / METRICS).read_text(encoding="utf-8") for folder in folders]
     metrics = [[json.loads(line) for line in log.splitlines()] for log in logs]

@@ -34,6 +34,7 @@ class TextConfig:
     sampling: segment each sentence differently every time it is trained on. For "bpe" the
         probability that a merge is skipped (BPE-dropout, Provilkov et al. 2020; 0.1 is usual); for
         "unigram" the smoothing α of Kudo 2018, eq. 8 (0.1 to 0.5; smaller is more random). 0: off.
+        Batches may then exceed train.max_tokens: they are planned without sampling.
     character_coverage: the share of the corpus's characters that get their own id ("bpe" and
         "unigram"); 0.9995 saves ids for languages with thousands of characters.
     byte_fallback: encode other characters as their UTF-8 bytes, so that no text is lost ("bpe" and

@@ -201,6 +201,9 @@ def test_subwords_are_sampled_in_training_but_not_in_validation(tmp_path, encode
     again = load_tokenizers(tmp_path / "run" / "tokenizer")
     assert again.config.sampling == 0.5
     assert again.source.encode(texts[0]) == source.encode(texts[0])  # only training samples
+    short = replace(sampled.setup.batches.sampler, max_length=5)
+    sampled.setup.batches.sampler = short
+    assert {len(ids) for ids in texts_by_number(sampled.setup.batches, 0)} == {5}
     uncut = [texts_by_number(constant.setup.batches, epoch) for epoch in (0, 1)]
     assert uncut[0] == uncut[1] != epochs[0]
 

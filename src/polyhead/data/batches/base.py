@@ -191,9 +191,13 @@ class SortedBatches(IndexedBatches[AnyBatch]):
             raise ValueError(f"sides of {[len(side) for side in sides]} sequences")
         super().__init__(seed)
         self.sides, self.max_tokens, self.blur = tuple(sides), max_tokens, blur
-        documents = sides[0].documents
-        self.edges = (documents[[0, -1]] if blur else documents).tolist()
         self._counts: Numbers | None = None
+
+    @property
+    def edges(self) -> Numbers:
+        """The numbers of the first example of each block, and the end of the last."""
+        documents = self.sides[0].documents
+        return documents[[0, -1]] if self.blur else documents
 
     def lengths(self, block: int) -> list[Numbers]:
         """Return the lengths of a block's sequences, for each side."""
@@ -206,7 +210,7 @@ class SortedBatches(IndexedBatches[AnyBatch]):
             self.max_tokens,
             self.block_seed(epoch, block),
             blur=self.blur,
-            first=self.edges[block],
+            first=int(self.edges[block]),
         )
 
     def counts(self, epoch: int) -> Numbers:
