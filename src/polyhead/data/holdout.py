@@ -14,18 +14,19 @@ MIN_CANDIDATES = 1_000  # for the held-out texts
 MAX_SHARE = 0.1  # the same for lines, labelled texts and images
 
 Numbers = npt.NDArray[np.int64]
-Examples = TypeVar("Examples")
+Train = TypeVar("Train")
+Valid = TypeVar("Valid")
 
 
 @dataclass(frozen=True)
-class Corpus(Generic[Examples]):
+class Corpus(Generic[Train, Valid]):
     """Examples for training and for validation, messages about them, and names of classes.
 
     languages: of source and target, "" where they are unknown.
     """
 
-    train: Examples
-    valid: Examples
+    train: Train
+    valid: Valid
     notices: tuple[str, ...]
     classes: tuple[str, ...] = ()
     languages: tuple[str, str] = ("", "")

@@ -10,6 +10,7 @@ from pathlib import Path
 from polyhead.data.columns import read_columns
 from polyhead.data.config import DataConfig, make_missing
 from polyhead.data.holdout import Corpus, draw_texts, held_out_count, held_out_notice
+from polyhead.data.line_spool import LineSpool, SpooledExamples
 from polyhead.data.tables import shorten
 from polyhead.data.text_files import BadLine, BadLines, skipped_notices
 from polyhead.errors import ConfigError, DataError
@@ -37,35 +38,39 @@ class LabelledExamples:
         return self.select([n for n in range(len(self)) if n not in left_out])
 
 
-LabelledCorpus = Corpus[LabelledExamples]
+SpooledTexts = SpooledExamples[LabelledExamples]
+LabelledCorpus = Corpus[LabelledExamples | SpooledTexts, LabelledExamples]
 
 
-def load_labelled(config: DataConfig, seed: int) -> LabelledCorpus:
-    """Read the labelled texts of a configuration."""
-    check_labelled(config)
-    make_missing(config)
-    notices: list[str] = []
-    train = read_labelled(config.labelled, config, notices)
-    if config.valid_labelled:
-        valid = read_labelled(config.valid_labelled, config, notices)
-    else:
-        n_examples = len(train)
-        first = dict(zip(reversed(train.labels), reversed(train.texts), strict=True))
-        held_out = draw_labelled(train.texts, n_examples, config.hold_out, seed, first.values())
-        train, valid = train.without(held_out), train.select(held_out)
-        notices.append(held_out_notice(len(valid), n_examples, "examples"))
-    classes = classes_of(train.labels, len(train))
-    class_numbers(valid.labels, classes, "the validation data")
-    return LabelledCorpus(train, valid, tuple(notices), classes)
-
-
-def check_labelled(config: DataConfig) -> None:
-    """Raise ConfigError if no files are given."""
+def load_labelled(config: DataConfig, seed: int, spool: LineSpool | None = None) -> LabelledCorpus:
+    """Read the labelled texts of a configuration; those for training into a spool, if given."""
     if not config.labelled:
         raise ConfigError(
             "data.labelled: give a file of texts and labels (TSV or JSON lines), as in --data FILE",
             "no_data",
         )
+    make_missing(config)
+    notices: list[str] = []
+    train: LabelledExamples | SpooledTexts
+    if spool is None:
+        train = read_labelled(config.labelled, config, notices)
+    else:
+        examples = stream_labelled(config.labelled, config, notices)
+        train = SpooledExamples(spool, examples, LabelledExamples)
+    if config.valid_labelled:
+        valid = read_labelled(config.valid_labelled, config, notices)
+    else:
+        n_examples = len(train)
+        first: dict[str, str] = {}  # text of each class
+        for text, label in zip(train.texts, train.labels, strict=True):
+            first.setdefault(label, text)
+        held_out = draw_labelled(train.texts, n_examples, config.hold_out, seed, first.values())
+        valid = train.select(held_out)
+        train = train.without(held_out)
+        notices.append(held_out_notice(len(valid), n_examples, "examples"))
+    classes = classes_of(train.labels, len(train))
+    class_numbers(valid.labels, classes, "the validation data")
+    return LabelledCorpus(train, valid, tuple(notices), classes)
 
 
 def read_labelled(

@@ -7,12 +7,12 @@ can name `file:line`.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from polyhead.data.holdout import (
     held_out_notice,
 )
 from polyhead.data.languages import SAMPLE, configured_languages, text_language
+from polyhead.data.line_spool import LineSpool, SpooledExamples
 from polyhead.data.text_files import (
     BadLine,
     BadLines,
@@ -88,44 +89,44 @@ class Pairs:
             origin = origin._replace(file=origin.file[chosen], line=origin.line[chosen])
         return Pairs([self.sources[i] for i in indices], [self.targets[i] for i in indices], origin)
 
+    def without(self, indices: Sequence[int]) -> "Pairs":
+        """Return all other pairs, with the skipped lines and the messages."""
+        left_out = set(indices)
+        others = self.select([index for index in range(len(self)) if index not in left_out])
+        return replace(others, skipped=self.skipped, notices=self.notices)
 
-ParallelCorpus = Corpus[Pairs]
 
-
-def load_parallel(config: DataConfig, seed: int) -> ParallelCorpus:
-    """Read the sentence pairs of a configuration."""
+@overload
+def load_parallel(config: DataConfig, seed: int, spool: None = None) -> Corpus[Pairs, Pairs]: ...
+@overload
+def load_parallel(
+    config: DataConfig, seed: int, spool: LineSpool | None
+) -> "Corpus[Pairs | SpooledPairs, Pairs]": ...
+def load_parallel(
+    config: DataConfig, seed: int, spool: LineSpool | None = None
+) -> "Corpus[Any, Pairs]":
+    """Read the sentence pairs of a configuration; those for training into a spool, if given."""
     make_missing(config)
-    train = read_pairs(config, config.source, config.target, config.pairs, "data")
-    valid, notices = read_validation(config)
-    notices = [*train.notices, *notices]
-    languages = known_languages(config, train.languages)
-    if valid is None:
-        n_pairs = len(train)
-        train, valid = hold_out(train, count_to_hold_out(n_pairs, config), seed)
-        notices.append(held_out_notice(len(valid), n_pairs, "pairs"))
-    return ParallelCorpus(train, valid, tuple(notices), languages=languages)
-
-
-def known_languages(config: DataConfig, languages: tuple[str, str]) -> tuple[str, str]:
-    """Return the languages as configured, or else these."""
+    reader = open_pairs(config, config.source, config.target, config.pairs, "data")
+    train: Pairs | SpooledPairs
+    train = reader.read() if spool is None else SpooledExamples(spool, reader, Pairs)
     named = configured_languages(config)
-    return named[0] or languages[0], named[1] or languages[1]
-
-
-def read_validation(config: DataConfig) -> tuple[Pairs | None, tuple[str, ...]]:
-    """Read the validation pairs, if files are given, and messages about them."""
+    languages = named[0] or reader.languages[0], named[1] or reader.languages[1]
+    notices = [*reader.notices]
     files = config.valid_source, config.valid_target, config.valid_pairs
-    if not any(files):
-        return None, ()
-    valid = read_pairs(config, *files, "data.valid")
-    return valid, valid.notices
-
-
-def count_to_hold_out(n_pairs: int, config: DataConfig) -> int:
-    """Return how many pairs to hold out."""
-    if n_pairs < 2:
-        raise DataError(f"{n_pairs} usable pairs, at least 2 needed", "too_few_examples")
-    return held_out_count(n_pairs, config.hold_out, MAX_SHARE_OF_PAIRS)
+    if any(files):
+        valid = read_pairs(config, *files, "data.valid")
+        notices += valid.notices
+    else:
+        n_pairs = len(train)
+        if n_pairs < 2:
+            raise DataError(f"{n_pairs} usable pairs, at least 2 needed", "too_few_examples")
+        count = held_out_count(n_pairs, config.hold_out, MAX_SHARE_OF_PAIRS)
+        held_out = draw_pairs(train.sources, n_pairs, count, seed)
+        valid = train.select(held_out)
+        train = train.without(held_out)
+        notices.append(held_out_notice(len(valid), n_pairs, "pairs"))
+    return Corpus(train, valid, tuple(notices), languages=languages)
 
 
 def read_pairs(
@@ -257,9 +258,8 @@ def _side_by_side(
         elif isinstance(first, str) and isinstance(second, str):
             yield Record(line, first, second)
         else:
-            texts = ["" if isinstance(side, BadLine) else side for side in (first, second)]
             bad = first if isinstance(first, BadLine) else second
-            yield Record(line, *texts, bad if isinstance(bad, BadLine) else None)
+            yield Record(line, "", "", bad if isinstance(bad, BadLine) else None)
     for text in (source, target):
         if not text.n_lines:
             raise DataError(f"{text.name} is empty", "no_text")
@@ -333,33 +333,40 @@ class PairReader:
             sources.append(source)
             targets.append(target)
             places.append((place[0], place[1]))
-        names = zip(*self.names, strict=True)
-        origin = Origin(*names, *np.array(places, dtype=np.int64).T)
+        source_files, target_files = zip(*self.names, strict=True)
+        origin = Origin(source_files, target_files, *np.array(places, dtype=np.int64).T)
         skipped = tuple(self.skipped.first)
         return Pairs(sources, targets, origin, skipped, self.notices, self.languages)
 
 
+SpooledPairs = SpooledExamples[Pairs]
+
+
 def hold_out(pairs: Pairs, count: int, seed: int) -> tuple[Pairs, Pairs]:
-    """Split into (train, held out).
+    """Split into (train, held out); see `draw_pairs`."""
+    held_out = draw_pairs(pairs.sources, len(pairs), count, seed)
+    return pairs.without(held_out), pairs.select(held_out)
+
+
+def draw_pairs(sources: Iterable[str], n_pairs: int, count: int, seed: int) -> list[int]:
+    """Draw the numbers of the pairs to hold out.
 
     All pairs with the same source, ignoring case and white space, go to the same part, so that the
     model is not validated on a source it has seen. A few less than requested may be held out.
     """
-    if not 0 < count < len(pairs):
+    if not 0 < count < n_pairs:
         raise ConfigError(
-            f"cannot hold out {count} of {len(pairs)} pairs: give a count below their number",
+            f"cannot hold out {count} of {n_pairs} pairs: give a count below their number",
             "invalid_hold_out",
         )
-    held = draw_texts(pairs.sources, count, seed)
-    if not held:
+    held_out = draw_texts(sources, count, seed)
+    if not held_out:
         raise DataError(
-            f"cannot hold out {count} of {len(pairs)} pairs: every source occurs more often than "
+            f"cannot hold out {count} of {n_pairs} pairs: every source occurs more often than "
             "that, and its repetitions must stay together",
             "too_few_examples",
         )
-    chosen = set(held)
-    train = pairs.select([index for index in range(len(pairs)) if index not in chosen])
-    return replace(train, skipped=pairs.skipped, notices=pairs.notices), pairs.select(held)
+    return held_out
 
 
 def _unequal_lengths(

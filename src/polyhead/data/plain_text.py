@@ -6,33 +6,51 @@ from itertools import islice
 from polyhead.data.columns import open_column
 from polyhead.data.config import DataConfig, make_missing
 from polyhead.data.holdout import Corpus, held_out_count, held_out_notice
+from polyhead.data.line_spool import LineSpool, SpooledLines
 from polyhead.data.text_files import BadLine, BadLines, excerpt, open_text, skipped_notices
 from polyhead.errors import ConfigError, DataError
 
-PlainCorpus = Corpus[list[str]]
+PlainCorpus = Corpus[list[str] | SpooledLines, list[str]]
 MAX_HELD_OUT = 10_000_000  # characters
 
 
-def load_plain(config: DataConfig, most: int | None = None) -> PlainCorpus:
-    """Read the plain text of a configuration; without validation files, hold out its last tenth."""
-    check_plain(config)
-    make_missing(config)
-    notices: list[str] = []
-    lines = list(stream_plain(config.text, config, notices))
-    if config.valid_text:
-        valid = list(stream_plain(config.valid_text, config, notices))
-        return PlainCorpus(lines, valid, tuple(notices))
-    count = count_last(reversed(lines), len(lines), most)
-    train, valid = lines[:-count], lines[-count:]
-    check_held_out(config, len(lines), has_text=any(train) and any(valid))
-    notices.append(held_out_notice(len(valid), len(lines), "lines, the last ones,"))
-    return PlainCorpus(train, valid, tuple(notices))
+def load_plain(
+    config: DataConfig, most: int | None = None, spool: LineSpool | None = None
+) -> PlainCorpus:
+    """Read the plain text of a configuration; without validation files, hold out its last tenth.
 
-
-def check_plain(config: DataConfig) -> None:
-    """Raise ConfigError if no files are given."""
+    most: lines to hold out. spool: for the text to train on, which is else read into memory.
+    """
     if not config.text:
         raise ConfigError("data.text: give a file of plain text, as in --text FILE", "no_data")
+    make_missing(config)
+    notices: list[str] = []
+    lines = stream_plain(config.text, config, notices)
+    train: list[str] | SpooledLines
+    if spool is None:
+        train = list(lines)
+    else:
+        spool.write((line,) for line in lines)
+        train = spool.column(0)
+    if config.valid_text:
+        valid = list(stream_plain(config.valid_text, config, notices))
+        return PlainCorpus(train, valid, tuple(notices))
+    n_lines = len(train)
+    backwards = reversed(train) if isinstance(train, list) else train.spool.backwards(0)
+    count = count_last(backwards, n_lines, most)
+    last = range(n_lines - count, n_lines)
+    if isinstance(train, list):
+        train, valid = train[:-count], train[-count:]
+    else:
+        [valid], train.spool.held_out = train.spool.select(last), last
+    if not any(train) or not any(valid):
+        raise DataError(
+            f"{config.text[0]}: {n_lines} lines are not enough to train on and to hold some "
+            "out. Give more text, or a validation file.",
+            "too_few_examples",
+        )
+    notices.append(held_out_notice(count, n_lines, "lines, the last ones,"))
+    return PlainCorpus(train, valid, tuple(notices))
 
 
 def count_last(backwards: Iterable[str], n_lines: int, most: int | None) -> int:
@@ -43,16 +61,6 @@ def count_last(backwards: Iterable[str], n_lines: int, most: int | None) -> int:
         if number and n_characters > MAX_HELD_OUT:
             return number
     return count
-
-
-def check_held_out(config: DataConfig, n_lines: int, *, has_text: bool) -> None:
-    """Raise DataError unless both parts of a text have text."""
-    if not has_text:
-        raise DataError(
-            f"{config.text[0]}: {n_lines} lines are not enough to train on and to hold some "
-            "out. Give more text, or a validation file.",
-            "too_few_examples",
-        )
 
 
 def stream_plain(names: Sequence[str], config: DataConfig, notices: list[str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 import polyhead
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
-from polyhead.data.batches.labelled import TextBatches, framed
+from polyhead.data.batches.labelled import TextBatches
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import (
     class_numbers,
@@ -21,6 +21,7 @@ from polyhead.data.labelled_text import (
     load_labelled,
     read_labelled,
 )
+from polyhead.data.line_encoder import framed
 from polyhead.data.token_store import TokenSequences
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.layers.lsh.attention import LSHConfig
