@@ -24,7 +24,7 @@ from polyhead.cli.classify import classify
 from polyhead.cli.compare import LadderCommand, compare, ladder
 from polyhead.cli.convert import average, export_model, import_model
 from polyhead.cli.cost import cost
-from polyhead.cli.data import check_corpus, get_corpus, list_corpora, make_corpus
+from polyhead.cli.data import cache, check_corpus, get_corpus, list_corpora, make_corpus
 from polyhead.cli.demo import demo
 from polyhead.cli.doctor import doctor
 from polyhead.cli.evaluate import evaluate
@@ -76,6 +76,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }  # fmt: skip
 DATA_COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_corpora, "make": make_corpus, "get": get_corpus, "check": check_corpus,
+    "cache": cache,
 }  # fmt: skip
 for program, commands in ((app, COMMANDS), (data, DATA_COMMANDS)):
     for name, function in commands.items():
