@@ -22,7 +22,8 @@ NOT_TEXT = re.compile("[\ud800-\udfff\ufdd0-\ufdef]")  # U+FDD0 … are used by 
 
 def normalise(text: str, *, lowercase: bool = False) -> str:
     """Return the form of a text in which it is encoded and compared."""
-    text = unicodedata.normalize("NFC", text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
     if lowercase:
         text = unicodedata.normalize("NFC", text.lower())
     return tidy(text).strip(" ")
@@ -30,6 +31,8 @@ def normalise(text: str, *, lowercase: bool = False) -> str:
 
 def tidy(text: str) -> str:
     """Replace white space and control characters by single spaces, others by U+FFFD."""
+    if text.isprintable() and "  " not in text:  # the only white space is then single spaces
+        return text
     return SPACES.sub(" ", NOT_TEXT.sub("\ufffd", text))
 
 
