@@ -17,7 +17,7 @@ from polyhead.data.corpus_store import write_store
 from polyhead.data.line_encoder import StoreForm, parts_of
 from polyhead.data.schedules import generator as schedules
 from polyhead.data.token_store import TokenSequences
-from polyhead.errors import DataError, PolyheadError
+from polyhead.errors import ConfigError, DataError, PolyheadError
 from polyhead.tokenizers.storage import load_tokenizers
 from polyhead.training import corpus_cache, stored_text
 from polyhead.training.config import read_run
@@ -262,15 +262,26 @@ def test_large_corpora_are_stored_and_small_ones_are_not(tmp_path, monkeypatch):
     assert not stored_text.is_stored(replace(config, source=("-",), store="always"))
 
 
+def sampled(lines):
+    return list(base.sample_lines(lines, base.sample_size(lines)))
+
+
 def test_tokenizers_of_large_corpora_are_trained_on_an_even_sample(monkeypatch):
     lines = [f"line {n}" for n in range(1_000)]
-    assert base.sample_lines(lines) is lines
+    assert sampled(lines) == lines
     monkeypatch.setattr(base, "MAX_LINES", 100)
-    sample = base.sample_lines(lines)
-    assert sample == base.sample_lines(lines)
+    sample = sampled(lines)
+    assert sample == sampled(lines)
     numbers = [int(line.split()[1]) for line in sample]
     assert 90 <= len(numbers) <= 100
     assert numbers == sorted(numbers)
     assert max(b - a for a, b in pairwise([0, *numbers, 1_000])) <= 20
     monkeypatch.setattr(base, "MAX_CHARACTERS", 80)
-    assert sum(map(len, base.sample_lines(lines))) <= 100
+    assert sum(map(len, sampled(lines))) <= 100
+
+
+def test_errors_of_a_tokenizer_are_the_same_from_a_store(tmp_path):
+    for store in ("never", "always"):
+        config = config_of("language", tmp_path, "text.vocab=300", f'data.store="{store}"')
+        with raises(ConfigError, "vocab_too_small"):
+            train(config, tmp_path / store)

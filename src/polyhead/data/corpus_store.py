@@ -5,24 +5,30 @@ the store: first to one file for each block, then these are joined. An epoch, wh
 by block, is then as good as shuffled, and memory is that of a block.
 """
 
+import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from polyhead import errors
 from polyhead.atomic_file import remove
 from polyhead.data.line_encoder import StoreForm, encode_columns, lines_of
 from polyhead.data.line_spool import LineSpool
 from polyhead.data.token_store import CODES, Ids, TokenWriter, id_type
 from polyhead.errors import DataError, PolyheadError
 from polyhead.sandbox import Limits, Request, Sandbox
-from polyhead.tokenizers.storage import load_tokenizers
+from polyhead.tokenizers.base import TextConfig, Tokenizer
+from polyhead.tokenizers.char_word import CharWordTokenizer
+from polyhead.tokenizers.sentencepiece import SentencePieceTokenizer
+from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers
 
 BLOCK, MAX_BLOCKS = 1 << 20, 512  # examples of a block
 MIN_LINES = 20_000  # for each process
@@ -150,9 +156,38 @@ def _encoded(
         pool.shutdown()
 
 
+def train_in_child(
+    sources: Iterable[str], targets: Iterable[str], config: TextConfig, folder: Path
+) -> TokenizerPair:
+    """Train tokenizers in a child process, since that needs several times the memory of its text.
+
+    folder: for temporary files.
+    """
+    paths = [folder / "sources", folder / "targets"]
+    for path, lines in zip(paths, (sources, targets), strict=True):
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in lines)
+    child = Sandbox("polyhead.data.line_encoder", _failed, ENOUGH)
+    try:
+        problem, sides = child.call("train", [str(path) for path in paths], asdict(config))
+    finally:
+        child.close()
+        for path in paths:
+            remove(path)
+    if problem:
+        raise vars(errors)[problem[0]](*problem[1:])
+    tokenizers: list[Tokenizer] = []
+    for side in sides:
+        if config.kind in ("bpe", "unigram"):
+            tokenizers.append(SentencePieceTokenizer(side, config))
+        else:
+            tokenizers.append(CharWordTokenizer(tuple(json.loads(side)), config))
+    return TokenizerPair(tokenizers[0], tokenizers[-1], config)
+
+
 def _failed(reason: str) -> PolyheadError:
     return PolyheadError(
-        f"a process that encodes the text failed: {reason}. Run the command again, or set "
+        f"a process that reads the text failed: {reason}. Run the command again, or set "
         'data.store = "never" if the text fits into memory.',
         "encoder_failed",
     )

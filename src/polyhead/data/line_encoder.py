@@ -3,6 +3,7 @@
 Nothing here imports torch, so that child processes start quickly and stay small.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -10,9 +11,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from polyhead.data.token_store import CODES, TokenSequences
+from polyhead.errors import PolyheadError
 from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers import sentencepiece
-from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers
+from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.char_word import CharWordTokenizer
+from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, train_tokenizers
 
 Kind = Literal["pairs", "running", "parts", "labelled"]
 NAMES: dict[Kind, tuple[str, ...]] = {  # of the stores, in the order of the columns
@@ -122,3 +126,25 @@ def encode(contents: Sequence[bytes], *form: Any) -> tuple[int, list[bytes]]:
         _LOADED[0], [lines_of(content) for content in contents], StoreForm(*form)
     )
     return n_too_long, [a.tobytes() for store in stores for a in (store.ids, store.lengths)]
+
+
+def train(
+    _contents: Sequence[bytes], paths: Sequence[str], config: dict[str, Any]
+) -> tuple[list[str], list[bytes]]:
+    """Train tokenizers on files of lines; return the model or the units of each.
+
+    Of an error of the user, the class, the code and the message are returned.
+    """
+    try:
+        first, second = (lines_of(Path(path).read_bytes()) for path in paths)
+        pair = train_tokenizers(first, second, TextConfig(**config))
+    except PolyheadError as error:
+        return [type(error).__name__, str(error), error.code], []
+    sides = [pair.source] if pair.config.joint else [pair.source, pair.target]
+    return [], [
+        side.model
+        if isinstance(side, sentencepiece.SentencePieceTokenizer)
+        else json.dumps(side.units).encode()
+        for side in sides
+        if isinstance(side, sentencepiece.SentencePieceTokenizer | CharWordTokenizer)
+    ]
