@@ -88,14 +88,17 @@ def rename(path: Path, to: Path) -> None:
         time.sleep(0.02)
 
 
-def lock(file: IO[str]) -> bool:
-    """Lock a file for this process; return False if another process has locked it."""
+def lock(file: IO[str], *, shared: bool = False) -> bool:
+    """Lock a file for this process; return False if another process has locked it.
+
+    shared: other processes may have shared locks too (on Windows the file is then not locked).
+    """
     # The lock is fcntl's: child processes would inherit flock's and outlive a killed parent.
     descriptor = file.fileno()
     try:
         if fcntl is not None:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
+            fcntl.lockf(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        elif not shared:
             os.lseek(descriptor, LOCKED_BYTE, os.SEEK_SET)
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     except OSError:

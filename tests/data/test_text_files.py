@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polyhead.data import text_files
-from polyhead.data.text_files import read_lines, read_stream, read_text
+from polyhead.data.text_files import TextLines, read_lines, read_text
 from polyhead.errors import DataError
 
 KOREAN = "안녕하세요 여러분\n오늘은 날씨가 좋아요\n"
@@ -231,7 +231,7 @@ def test_an_endless_line_uses_little_memory():
 
     stream = io.BufferedReader(Endless(), 1 << 18)
     tracemalloc.start()
-    (bad,) = read_stream(stream, "endless").bad
+    (bad,) = TextLines(stream, "endless").read().bad
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert str(bad).startswith("endless:1: longer than 1,000,000 bytes (5")
@@ -244,7 +244,7 @@ def test_a_pipe_of_single_bytes_is_read():
             return self.read(1)
 
     for contents in (KOREAN.encode("utf-16"), gzip.compress(KOREAN.encode()), KOREAN.encode()):
-        assert read_stream(Drops(contents), "pipe").lines == KOREAN.splitlines()
+        assert TextLines(Drops(contents), "pipe").read().lines == KOREAN.splitlines()
 
 
 def test_standard_input_is_read_and_left_open(monkeypatch):
@@ -277,7 +277,7 @@ def test_a_failing_disk_is_an_error():
             raise OSError(5, "Input/output error")
 
     with raises(DataError, "cannot_read", "Input/output error"):
-        read_stream(Broken(), "a")
+        TextLines(Broken(), "a")
 
 
 @RELAXED

@@ -1,5 +1,8 @@
-"""`polyhead data list`, `make`, `get` and `check`."""
+"""`polyhead data list`, `make`, `get`, `check` and `cache`."""
 
+import json
+import re
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +22,8 @@ from polyhead.cli.options import (
 )
 from polyhead.cli.streams import say
 from polyhead.errors import ConfigError, DataError
+
+DAYS = {"d": 1.0, "h": 1 / 24}
 
 Output = Annotated[Path | None, Option(help="Directory to write (default: the cache).")]
 
@@ -105,7 +110,7 @@ def check_corpus(
     """
     from polyhead.data.columns import choose_columns, describe_columns
     from polyhead.data.doctor.checks import check_files
-    from polyhead.data.tables import read_table
+    from polyhead.data.tables import open_table
 
     files = as_strings({"source": source, "target": target, "pairs": pairs})
     keys = (source_column, target_column)
@@ -113,7 +118,7 @@ def check_corpus(
         print(describe_columns(path, ("source", "target"), keys, encoding))
     for path in data or ():
         print(describe_columns(path, ("text", "label"), (text_column, label_column), encoding))
-        table = read_table(path, encoding=encoding)
+        table = open_table(path, encoding=encoding)
         choose_columns(table, ("text", "label"), (text_column, label_column))  # or an error
     if not any(files.values()) and data:
         return
@@ -126,3 +131,45 @@ def check_corpus(
     report = check_files(files, tests, encoding, keys)
     print(report.to_json() if json_out else report.text())
     raise Exit(DataError.exit_code if report.worst == "error" else 0)
+
+
+def cache(
+    prune: bool = Option(
+        False, "--prune", help="Delete stores that were not used for --older-than."
+    ),
+    older_than: str = Option("30d", help="Time since the last use, in days (30d) or hours (12h)."),
+    all_stores: bool = Option(False, "--all", help="With --prune: delete all stores not in use."),
+    json_out: Json = False,
+) -> None:
+    """List the encoded corpora in the cache, or delete them.
+
+    Large corpora are encoded once and kept for all runs with the same text and tokenizer. A store
+    that a run uses is never deleted.
+
+    polyhead data cache
+    polyhead data cache --prune --older-than 30d
+    polyhead data cache --prune --all
+    """
+    from polyhead.training.corpus_cache import folder, list_stores
+    from polyhead.training.corpus_cache import prune as delete
+
+    match = re.fullmatch(r"(\d{1,6})([dh])", older_than)
+    if match is None:
+        message = f"--older-than {older_than}: expected a number of days or hours, as 30d or 12h"
+        raise ConfigError(message, "invalid_time")
+    if all_stores and not prune:
+        raise ConfigError("--all: only with --prune", "invalid_options")
+    days = 0.0 if all_stores else int(match[1]) * DAYS[match[2]]
+    entries = delete(86_400 * days) if prune else list_stores()
+    if json_out:
+        print(json.dumps([entry._asdict() for entry in entries], ensure_ascii=False, indent=1))
+        return
+    for entry in entries:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_use))
+        size = f"{entry.n_bytes / 1e6:,.1f} MB"
+        state = "in use" if entry.in_use else f"last used {used}"
+        print(f"{entry.key}  {size}, {state}")
+        counts = f"{entry.n_examples:,} examples, {entry.n_tokens:,} tokens"
+        print(f"    {counts} of {', '.join(entry.files)}")
+    total = f"{sum(entry.n_bytes for entry in entries) / 1e6:,.1f} MB"
+    say(f"{len(entries)} stores, {total} {'deleted from' if prune else 'in'} {folder()}")

@@ -55,7 +55,7 @@ COMMANDS = {  # modules of polyhead.cli, and their functions
 }  # fmt: skip
 DATA_COMMANDS = {
     "list": "data.list_corpora", "make": "data.make_corpus", "get": "data.get_corpus",
-    "check": "data.check_corpus",
+    "check": "data.check_corpus", "cache": "data.cache",
 }  # fmt: skip
 
 

@@ -21,11 +21,11 @@ from polyhead.convert.parity import LIMIT, Parity
 from polyhead.convert.special_ids import vocab_sizes
 from polyhead.convert.target_types import Example, Reader, token_log_p
 from polyhead.data.batches.images import scaled
-from polyhead.data.batches.labelled import framed
 from polyhead.data.config import DataConfig
 from polyhead.data.images.dataset import load_images
 from polyhead.data.images.files import PixelShape
 from polyhead.data.labelled_text import load_labelled
+from polyhead.data.line_encoder import framed
 from polyhead.data.parallel import load_parallel
 from polyhead.data.plain_text import load_plain
 from polyhead.data.text_files import read_lines

@@ -7,22 +7,21 @@ column would give a model that is silently wrong.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from polyhead.data.languages import language_of
-from polyhead.data.tables import Cell, NotText, Row, Table, read_table, shorten
-from polyhead.data.text_files import BadLine, TextFile, excerpt
+from polyhead.data.tables import Cell, NotText, Row, Table, open_table, shorten
+from polyhead.data.text_files import BadLine, excerpt
 from polyhead.errors import ConfigError, DataError
 
 Role = Literal["source", "target", "text", "label"]
 Roles = tuple[Role, Role]  # ("source", "target") or ("text", "label")
 Keys = tuple[str | None, str | None]  # name or number (from 1) of each column; None: to be found
 Header = tuple[str, ...] | None
-SAMPLE = 2_000  # rows
 NAMES: dict[Role, str] = {  # patterns, in lower case
     "source": "source|src|source_text|원문|원본",
     "target": "target|tgt|trg|target_text|translation|번역문|번역",
@@ -49,9 +48,17 @@ class TwoColumns(NamedTuple):
     """
 
     name: str
-    records: list[Record]
+    records: Iterator[Record]
     notices: tuple[str, ...]
     languages: tuple[str, str] | None
+
+
+class TextColumn(NamedTuple):
+    """A column of a file, line by line, and messages about it."""
+
+    name: str
+    lines: Iterator[str | BadLine]
+    notices: tuple[str, ...]
 
 
 class ColumnKind(NamedTuple):
@@ -67,29 +74,32 @@ def read_columns(
     path: str | Path, roles: Roles, given: Keys = (None, None), encoding: str = "utf-8"
 ) -> TwoColumns:
     """Read two columns of a table; the notices show which, with two examples."""
-    table = read_table(path, encoding=encoding)
-    positions, names, rows = choose_columns(table, roles, given)
-    records = [_record(row, positions, table.name) for row in rows]
-    good = [(r.first, r.second) for r in records if r.bad is None and r.first and r.second]
+    table = open_table(path, encoding=encoding)
+    with table.errors_of_the_whole_first():
+        positions, names, n_above = choose_columns(table, roles, given)
+    rows = table.sample[n_above:]
+    first_records = (_record(row, positions, table.name) for row in rows)
+    good = [(r.first, r.second) for r in first_records if r.bad is None and r.first and r.second]
     chosen = ", ".join(f"{role} = column {name!r}" for role, name in zip(roles, names, strict=True))
     notice = f"{table.name}: {chosen}; {show_pairs(good)}"
     notices = (*table.notices, notice) if good else table.notices
     first, second = map(language_of, names)
+    records = (_record(row, positions, table.name) for row in chain(rows, table.rest))
     return TwoColumns(table.name, records, notices, (first, second) if first and second else None)
 
 
-def read_column(path: str | Path, key: str, encoding: str = "utf-8") -> TextFile:
-    """Read one column of a table, by name or number, as the good lines of a text."""
-    table = read_table(path, encoding=encoding)
-    header, rows = table.columns, table.rows
+def open_column(path: str | Path, key: str, encoding: str = "utf-8") -> TextColumn:
+    """Read one column of a table, by name or number, as lines."""
+    table = open_table(path, encoding=encoding)
+    header, rows = table.columns, table.sample
     if header is None and not key.isdecimal() and rows:
         header, rows = tuple(str(cell).strip() for cell in rows[0].cells), rows[1:]
     width = max((len(row.cells) for row in rows), default=0)
-    position = _position(key, header, width, table.name)
-    records = [_record(row, (position, position), table.name) for row in rows]
-    bad = tuple(record.bad for record in records if record.bad is not None)
-    lines = [record.first for record in records if record.bad is None]
-    return TextFile(table.name, lines, bad, table.notices)
+    with table.errors_of_the_whole_first():
+        position = _position(key, header, width, table.name)
+    records = (_record(row, (position, position), table.name) for row in chain(rows, table.rest))
+    lines = (record.first if record.bad is None else record.bad for record in records)
+    return TextColumn(table.name, lines, table.notices)
 
 
 def show_pairs(pairs: Iterable[tuple[str, str]]) -> str:
@@ -114,17 +124,18 @@ def _record(row: Row, positions: tuple[int, int], name: str) -> Record:
 
 def choose_columns(
     table: Table, roles: Roles, given: Keys
-) -> tuple[tuple[int, int], tuple[str, str], Sequence[Row]]:
-    """Return the positions (from 0) and names of two columns, and the rows below the header.
+) -> tuple[tuple[int, int], tuple[str, str], int]:
+    """Return the positions (from 0) and names of two columns, and the number of rows above them.
 
     Raise DataError if a column does not exist, or if the choice is not certain.
     """
-    header, rows = _split_header(table, roles, given)
-    widths = Counter(len(row.cells) for row in rows[:SAMPLE] if len(row.cells) > 1)
+    header, n_above = _split_header(table, roles, given)
+    rows = table.sample[n_above:]
+    widths = Counter(len(row.cells) for row in rows if len(row.cells) > 1)
     usual = min((n for n in widths if widths[n] == max(widths.values())), default=0)
     width = len(header) if header else usual
     if width < 2 and given == (None, None):
-        return (0, 1), ("1", "2"), rows  # every row is then reported
+        return (0, 1), ("1", "2"), n_above  # every row is then reported
     positions: list[int | None] = [
         None if key is None else _position(key, header, max([*widths, width]), table.name)
         for key in given
@@ -132,29 +143,31 @@ def choose_columns(
     if None in positions and header:
         positions = _by_name(header, roles, positions)
     if None in positions:
-        positions = _by_content(table.name, header, rows[:SAMPLE], width, roles, positions)
+        positions = _by_content(table.name, header, rows, width, roles, positions)
     first, second = positions[0] or 0, positions[1] or 0
     if first == second:
         message = f"{table.name}: column {first + 1} is both {roles[0]} and {roles[1]}"
         raise DataError(message, "same_column")
     names = [header[p] if header and p < len(header) else str(p + 1) for p in (first, second)]
-    return (first, second), (names[0], names[1]), rows
+    return (first, second), (names[0], names[1]), n_above
 
 
 def describe_columns(
     path: str | Path, roles: Roles, given: Keys = (None, None), encoding: str = "utf-8"
 ) -> str:
     """Return the header, the contents of every column, and which columns would be used."""
-    table = read_table(path, encoding=encoding)
-    header, rows = _split_header(table, roles, given, must_be_clear=False)
+    table = open_table(path, encoding=encoding)
+    header, n_above = _split_header(table, roles, given, must_be_clear=False)
+    rows = table.sample[n_above:]
     used: dict[int, str] = {}
     with suppress(DataError):
         used = dict(zip(choose_columns(table, roles, given)[0], roles, strict=True))
-    width = max((len(row.cells) for row in rows[:SAMPLE]), default=0)
+    width = max((len(row.cells) for row in rows), default=0)
     title = f"header {shorten(header)}" if header else "no header"
-    lines = [f"{table.name}: {len(rows):,} rows, {width} columns, {title}"]
+    n_rows = len(rows) + sum(1 for _ in table.rest)
+    lines = [f"{table.name}: {n_rows:,} rows, {width} columns, {title}"]
     for n in range(width):
-        column = _kind_of(rows[:SAMPLE], n)
+        column = _kind_of(rows, n)
         kind = "ids" if column.kind == "numbers" and column.are_distinct else column.kind
         role = f" → {used[n]}" if n in used else ""
         lines.append(f"  {_label(n, header)}: {kind}, such as {column.example!r}{role}")
@@ -163,17 +176,17 @@ def describe_columns(
 
 def _split_header(
     table: Table, roles: Roles, given: Keys, *, must_be_clear: bool = True
-) -> tuple[Header, Sequence[Row]]:
-    """Return the names of the columns, if there is a header, and the rows below it."""
+) -> tuple[Header, int]:
+    """Return the names of the columns, if there is a header, and the number of rows up to it."""
     if table.columns is not None:
-        return table.columns, table.rows
-    first = next((n for n, row in enumerate(table.rows) if any(row.cells)), None)
+        return table.columns, 0
+    first = next((n for n, row in enumerate(table.sample) if any(row.cells)), None)
     if first is None:
-        return None, table.rows
-    names = tuple(str(cell).strip() for cell in table.rows[first].cells)
+        return None, 0
+    names = tuple(str(cell).strip() for cell in table.sample[first].cells)
     if not _is_header(names, table, roles, given, must_be_clear=must_be_clear):
-        return None, table.rows
-    return names, table.rows[first + 1 :]
+        return None, 0
+    return names, first + 1
 
 
 def _is_header(
@@ -184,7 +197,7 @@ def _is_header(
     cells = [cell.lower() for cell in first]
     known = re.compile("|".join([*(NAMES[role] for role in roles), OTHERS]))
     understood = [bool(known.fullmatch(cell) or language_of(cell)) for cell in cells]
-    body = [row for row in table.rows[1:SAMPLE] if row.bad is None and any(row.cells)]
+    body = [row for row in table.sample[1:] if row.bad is None and any(row.cells)]
     above_numbers = (
         cell
         and not NUMBER.fullmatch(cell)

@@ -2,7 +2,7 @@
 
 import hashlib
 import unicodedata
-from collections.abc import Container, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -10,21 +10,23 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_SHARE_OF_PAIRS = 0.05  # a small corpus gives at most this share of its sentence pairs
+MIN_CANDIDATES = 1_000  # for the held-out texts
 MAX_SHARE = 0.1  # the same for lines, labelled texts and images
 
 Numbers = npt.NDArray[np.int64]
-Examples = TypeVar("Examples")
+Train = TypeVar("Train")
+Valid = TypeVar("Valid")
 
 
 @dataclass(frozen=True)
-class Corpus(Generic[Examples]):
+class Corpus(Generic[Train, Valid]):
     """Examples for training and for validation, messages about them, and names of classes.
 
     languages: of source and target, "" where they are unknown.
     """
 
-    train: Examples
-    valid: Examples
+    train: Train
+    valid: Valid
     notices: tuple[str, ...]
     classes: tuple[str, ...] = ()
     languages: tuple[str, str] = ("", "")
@@ -36,25 +38,51 @@ def held_out_count(n_examples: int, limit: int | None, max_share: float = MAX_SH
     return max(1, count if limit is None else min(limit, count))
 
 
-def draw_texts(
-    texts: Sequence[str], count: int, seed: int, never: Container[str] = ()
-) -> list[int]:
+def draw_texts(texts: Iterable[str], count: int, seed: int, never: Iterable[str] = ()) -> list[int]:
     """Draw the numbers of at most `count` texts, ascending; equal texts are drawn together.
 
-    Texts in `never` are not drawn. The choice changes little when the corpus grows.
+    texts: are iterated over, more than once if many are equal; memory depends on `count` only.
+
+    Texts equal to those in `never` are not drawn. The choice changes little when the corpus grows:
+    it is that of the smallest digests.
     """
-    groups: dict[str, list[int]] = {}
-    for index, text in enumerate(texts):
-        groups.setdefault(normalized(text), []).append(index)
-    digests = {
-        text: hashlib.sha256(f"{seed} {text}".encode("utf-8", "surrogatepass")).digest()
-        for text in groups
-    }
-    drawn: list[int] = []
-    for key in sorted(groups, key=digests.__getitem__):
-        if key not in never and len(drawn) + len(groups[key]) <= count:
-            drawn += groups[key]
-    return sorted(drawn)
+    excluded = {_digest(text, seed) for text in never}
+    n_candidates = MIN_CANDIDATES + 4 * count
+    while True:
+        groups, are_all = _smallest(texts, count, seed, n_candidates)
+        drawn: list[int] = []
+        for digest in sorted(groups.keys() - excluded):
+            if len(drawn) + len(groups[digest]) <= count:
+                drawn += groups[digest]
+        if are_all or len(drawn) == count:
+            return sorted(drawn)
+        n_candidates *= 8
+
+
+def _smallest(
+    texts: Iterable[str], count: int, seed: int, n_groups: int
+) -> tuple[dict[bytes, list[int]], bool]:
+    """Return the numbers of equal texts by their digests, and whether these are all.
+
+    At least the `n_groups` smallest digests are kept, and of each at most `count` + 1 numbers.
+    """
+    groups: dict[bytes, list[int]] = {}
+    largest: bytes | None = None
+    for number, text in enumerate(texts):
+        digest = _digest(text, seed)
+        if largest is not None and digest > largest:
+            continue
+        group = groups.setdefault(digest, [])
+        if len(group) <= count:
+            group.append(number)
+        if len(groups) > 2 * n_groups:
+            smallest = sorted(groups)[:n_groups]
+            groups, largest = {digest: groups[digest] for digest in smallest}, smallest[-1]
+    return groups, largest is None
+
+
+def _digest(text: str, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed} {normalized(text)}".encode("utf-8", "surrogatepass")).digest()
 
 
 def draw_per_class(labels: Numbers, count: int, seed: int) -> Numbers:

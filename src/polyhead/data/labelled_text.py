@@ -3,16 +3,17 @@
 The classes are the labels that occur in the training data, in order.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from polyhead.data.columns import read_columns
 from polyhead.data.config import DataConfig
-from polyhead.data.holdout import Corpus, draw_texts, held_out_count, held_out_notice, normalized
+from polyhead.data.holdout import Corpus, draw_texts, held_out_count, held_out_notice
+from polyhead.data.line_spool import LineSpool, SpooledExamples
 from polyhead.data.schedules.generator import make_missing
 from polyhead.data.tables import shorten
-from polyhead.data.text_files import BadLine, check_bad_lines, skipped_notices
+from polyhead.data.text_files import BadLine, BadLines, skipped_notices
 from polyhead.errors import ConfigError, DataError
 
 MAX_CLASSES = 1000
@@ -32,12 +33,18 @@ class LabelledExamples:
         """Return the examples with these numbers."""
         return LabelledExamples([self.texts[n] for n in numbers], [self.labels[n] for n in numbers])
 
+    def without(self, numbers: Iterable[int]) -> "LabelledExamples":
+        """Return all but the examples with these numbers."""
+        left_out = set(numbers)
+        return self.select([n for n in range(len(self)) if n not in left_out])
 
-LabelledCorpus = Corpus[LabelledExamples]
+
+SpooledTexts = SpooledExamples[LabelledExamples]
+LabelledCorpus = Corpus[LabelledExamples | SpooledTexts, LabelledExamples]
 
 
-def load_labelled(config: DataConfig, seed: int) -> LabelledCorpus:
-    """Read the labelled texts of a configuration."""
+def load_labelled(config: DataConfig, seed: int, spool: LineSpool | None = None) -> LabelledCorpus:
+    """Read the labelled texts of a configuration; those for training into a spool, if given."""
     if not config.labelled:
         raise ConfigError(
             "data.labelled: give a file of texts and labels (TSV or JSON lines), as in --data FILE",
@@ -45,14 +52,24 @@ def load_labelled(config: DataConfig, seed: int) -> LabelledCorpus:
         )
     make_missing(config)
     notices: list[str] = []
-    train = read_labelled(config.labelled, config, notices)
+    train: LabelledExamples | SpooledTexts
+    if spool is None:
+        train = read_labelled(config.labelled, config, notices)
+    else:
+        examples = stream_labelled(config.labelled, config, notices)
+        train = SpooledExamples(spool, examples, LabelledExamples)
     if config.valid_labelled:
         valid = read_labelled(config.valid_labelled, config, notices)
     else:
         n_examples = len(train)
-        train, valid = _hold_out(train, config.hold_out, seed)
+        first: dict[str, str] = {}  # text of each class
+        for text, label in zip(train.texts, train.labels, strict=True):
+            first.setdefault(label, text)
+        held_out = draw_labelled(train.texts, n_examples, config.hold_out, seed, first.values())
+        valid = train.select(held_out)
+        train = train.without(held_out)
         notices.append(held_out_notice(len(valid), n_examples, "examples"))
-    classes = classes_of(train)
+    classes = classes_of(train.labels, len(train))
     class_numbers(valid.labels, classes, "the validation data")
     return LabelledCorpus(train, valid, tuple(notices), classes)
 
@@ -61,35 +78,45 @@ def read_labelled(
     paths: Sequence[str | Path], config: DataConfig, notices: list[str]
 ) -> LabelledExamples:
     """Read labelled texts; bad lines are skipped or an error, as configured."""
-    texts, labels, bad = [], [], []
+    texts, labels = [], []
+    for text, label in stream_labelled(paths, config, notices):
+        texts.append(text)
+        labels.append(label)
+    return LabelledExamples(texts, labels)
+
+
+def stream_labelled(
+    paths: Sequence[str | Path], config: DataConfig, notices: list[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield texts with their labels; the last messages are added at the end."""
+    bad, n_texts = BadLines(), 0
     keys = (config.text_key, config.label_key)
     for path in paths:
         file = read_columns(path, ("text", "label"), keys, config.encoding)
         notices += file.notices
         for line, text, label, problem in file.records:
             if problem is not None:
-                bad.append(problem)
+                bad.add(problem)
             elif text.strip() and label.strip():
-                texts.append(text)
-                labels.append(label.strip())
+                n_texts += 1
+                yield text, label.strip()
             elif text.strip() or label.strip():  # an empty line is neither example nor mistake
                 missing = "label" if text.strip() else "text"
-                bad.append(BadLine(file.name, line, f"no {missing}"))
-    check_bad_lines(bad, config.on_bad_line)
-    if not texts:
-        reason = f" ({bad[0]})" if bad else ""
+                bad.add(BadLine(file.name, line, f"no {missing}"))
+    bad.check(config.on_bad_line)
+    if not n_texts:
+        reason = f" ({bad.first[0]})" if bad.first else ""
         raise DataError(f"{paths[0]} has no labelled text{reason}", "no_text")
-    notices += skipped_notices(bad)
-    return LabelledExamples(texts, labels)
+    notices += skipped_notices(bad.first, count=bad.count)
 
 
-def classes_of(examples: LabelledExamples) -> tuple[str, ...]:
+def classes_of(labels: Iterable[str], n_examples: int) -> tuple[str, ...]:
     """Return all labels in order: by value if all are numbers, otherwise alphabetically."""
-    names = set(examples.labels)
+    names = set(labels)
     if len(names) < 2:
         raise DataError(
-            f"all {len(examples):,} examples have the label {examples.labels[0]!r}; a classifier "
-            "needs at least 2 classes",
+            f"all {n_examples:,} examples have the label {names.pop()!r}; a classifier needs at "
+            "least 2 classes",
             "too_few_classes",
         )
     if len(names) > MAX_CLASSES:
@@ -114,22 +141,18 @@ def class_numbers(labels: Sequence[str], classes: Sequence[str], where: str) -> 
     return [numbers[label] for label in labels]
 
 
-def _hold_out(
-    examples: LabelledExamples, limit: int, seed: int
-) -> tuple[LabelledExamples, LabelledExamples]:
-    """Split into training and held-out examples.
+def draw_labelled(
+    texts: Iterable[str], n_texts: int, limit: int, seed: int, never: Iterable[str]
+) -> list[int]:
+    """Draw the numbers of the examples to hold out.
 
-    Equal texts stay together, and of every class one is trained on.
+    never: the first text of every class. Equal texts stay together.
     """
-    count = held_out_count(len(examples), limit)
-    first = dict(zip(reversed(examples.labels), reversed(examples.texts), strict=True))
-    never = {normalized(text) for text in first.values()}
-    held_out = dict.fromkeys(draw_texts(examples.texts, count, seed, never=never))
+    held_out = draw_texts(texts, held_out_count(n_texts, limit), seed, never=never)
     if not held_out:
         raise DataError(
-            f"too few examples ({len(examples):,}) to train on and to hold some out with texts of "
+            f"too few examples ({n_texts:,}) to train on and to hold some out with texts of "
             "their own. Give more, or a file for validation: --valid-data FILE.",
             "too_few_examples",
         )
-    kept = [number for number in range(len(examples)) if number not in held_out]
-    return examples.select(kept), examples.select(held_out)
+    return held_out

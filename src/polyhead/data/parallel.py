@@ -10,12 +10,13 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
-from polyhead.data.columns import Record, read_columns, show_pairs
+from polyhead.data.columns import Keys, Record, read_columns, show_pairs
 from polyhead.data.config import DataConfig
 from polyhead.data.doctor.alignment import judge
 from polyhead.data.holdout import (
@@ -26,18 +27,21 @@ from polyhead.data.holdout import (
     held_out_count,
     held_out_notice,
 )
-from polyhead.data.languages import configured_languages, text_language
+from polyhead.data.languages import SAMPLE, configured_languages, text_language
+from polyhead.data.line_spool import LineSpool, SpooledExamples
 from polyhead.data.schedules.generator import make_missing
 from polyhead.data.text_files import (
     BadLine,
+    BadLines,
     OnBadLine,
-    TextFile,
-    check_bad_lines,
+    TextLines,
+    open_text,
     read_lines,
-    read_text,
     skipped_notices,
 )
 from polyhead.errors import ConfigError, DataError
+
+MAX_COMPARED = 1_000_000  # lines of unequal files that are compared for a hint
 
 
 class Origin(NamedTuple):
@@ -86,29 +90,44 @@ class Pairs:
             origin = origin._replace(file=origin.file[chosen], line=origin.line[chosen])
         return Pairs([self.sources[i] for i in indices], [self.targets[i] for i in indices], origin)
 
+    def without(self, indices: Sequence[int]) -> "Pairs":
+        """Return all other pairs, with the skipped lines and the messages."""
+        left_out = set(indices)
+        others = self.select([index for index in range(len(self)) if index not in left_out])
+        return replace(others, skipped=self.skipped, notices=self.notices)
 
-ParallelCorpus = Corpus[Pairs]
 
-
-def load_parallel(config: DataConfig, seed: int) -> ParallelCorpus:
-    """Read the sentence pairs of a configuration."""
+@overload
+def load_parallel(config: DataConfig, seed: int, spool: None = None) -> Corpus[Pairs, Pairs]: ...
+@overload
+def load_parallel(
+    config: DataConfig, seed: int, spool: LineSpool | None
+) -> "Corpus[Pairs | SpooledPairs, Pairs]": ...
+def load_parallel(
+    config: DataConfig, seed: int, spool: LineSpool | None = None
+) -> "Corpus[Any, Pairs]":
+    """Read the sentence pairs of a configuration; those for training into a spool, if given."""
     make_missing(config)
-    train = read_pairs(config, config.source, config.target, config.pairs, "data")
+    reader = open_pairs(config, config.source, config.target, config.pairs, "data")
+    train: Pairs | SpooledPairs
+    train = reader.read() if spool is None else SpooledExamples(spool, reader, Pairs)
     named = configured_languages(config)
-    languages = named[0] or train.languages[0], named[1] or train.languages[1]
-    notices = [*train.notices, *skipped_notices(train.skipped)]
+    languages = named[0] or reader.languages[0], named[1] or reader.languages[1]
+    notices = [*reader.notices]
     files = config.valid_source, config.valid_target, config.valid_pairs
     if any(files):
         valid = read_pairs(config, *files, "data.valid")
-        notices += [*valid.notices, *skipped_notices(valid.skipped)]
+        notices += valid.notices
     else:
         n_pairs = len(train)
         if n_pairs < 2:
             raise DataError(f"{n_pairs} usable pairs, at least 2 needed", "too_few_examples")
         count = held_out_count(n_pairs, config.hold_out, MAX_SHARE_OF_PAIRS)
-        train, valid = hold_out(train, count, seed)
+        held_out = draw_pairs(train.sources, n_pairs, count, seed)
+        valid = train.select(held_out)
+        train = train.without(held_out)
         notices.append(held_out_notice(len(valid), n_pairs, "pairs"))
-    return ParallelCorpus(train, valid, tuple(notices), languages=languages)
+    return Corpus(train, valid, tuple(notices), languages=languages)
 
 
 def read_pairs(
@@ -119,15 +138,27 @@ def read_pairs(
     where: str,
 ) -> Pairs:
     """Read one set of files as configured; `where` names it in messages."""
+    return open_pairs(config, sources, targets, pairs, where).read()
+
+
+def open_pairs(
+    config: DataConfig,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    pairs: Sequence[str],
+    where: str,
+) -> "PairReader":
+    """Open one set of files as configured; `where` names it in messages."""
     if bool(pairs) == bool(sources or targets):
         raise ConfigError(
             f"{where}: give either source and target files, or pairs (TSV or JSON lines)",
             "no_data",
         )
     if pairs:
-        keys = (config.source_key, config.target_key)
-        return read_pair_file(pairs, keys, config.on_bad_line, config.encoding)
-    return read_parallel(sources, targets, on_bad_line=config.on_bad_line, encoding=config.encoding)
+        files = _tables(pairs, (config.source_key, config.target_key), config.encoding)
+    else:
+        files = _parallel_files(sources, targets, config.encoding, config.encoding)
+    return PairReader(files, config.on_bad_line)
 
 
 def read_references(
@@ -162,30 +193,8 @@ def read_parallel(
 
     `target_encoding` overrides the encoding of the target files.
     """
-    if len(sources) != len(targets):
-        raise ConfigError(
-            f"{len(sources)} source files but {len(targets)} target files; give a target file for "
-            "every source file, in the same order",
-            "unequal_files",
-        )
-    files = []
-    for source_name, target_name in zip(sources, targets, strict=True):
-        source = read_text(source_name, encoding=encoding)
-        target = read_text(target_name, encoding=target_encoding or encoding)
-        with suppress(FileNotFoundError):  # one of them is standard input
-            if source.name == target.name or os.path.samefile(source.name, target.name):
-                message = f"{source.name} is both source and target; give two files"
-                raise DataError(message, "same_file")
-        for text in (source, target):
-            if not text.lines:
-                raise DataError(f"{text.name} is empty", "no_text")
-        if len(source.lines) != len(target.lines):
-            raise _unequal_lengths(source, target)
-        notices = (*source.notices, *target.notices)
-        files.append((_side_by_side(source, target), (source.name, target.name), notices))
-    pairs = _gather(files, on_bad_line)
-    where = " and ".join(files[0][1])
-    return replace(pairs, notices=(*pairs.notices, f"{where}: {show_pairs(pairs)}"))
+    files = _parallel_files(sources, targets, encoding, target_encoding or encoding)
+    return PairReader(files, on_bad_line).read()
 
 
 def read_pair_file(
@@ -198,89 +207,189 @@ def read_pair_file(
 
     The keys name columns by header or by number from 1; without them, the choice must be certain.
     """
-    files = [read_columns(path, ("source", "target"), keys, encoding) for path in paths]
-    pairs = _gather([(f.records, (f.name, f.name), f.notices) for f in files], on_bad_line)
-    headers = {file.languages or pairs.languages for file in files}
-    return replace(pairs, languages=headers.pop() if len(headers) == 1 else pairs.languages)
+    return PairReader(_tables(paths, keys, encoding), on_bad_line).read()
 
 
-def _side_by_side(source: TextFile, target: TextFile) -> Iterator[Record]:
-    """Yield the lines of two files as pairs."""
-    bad = {bad.line: bad for bad in (*target.bad, *source.bad)}
-    for line, pair in enumerate(zip(source.lines, target.lines, strict=True), start=1):
-        yield Record(line, *pair, bad.get(line))
+class PairFile(NamedTuple):
+    """Records of a file of pairs, or of two parallel files; `languages` are those of its header."""
+
+    records: Iterator[Record]
+    names: tuple[str, str]
+    notices: tuple[str, ...]
+    languages: tuple[str, str] | None = None
 
 
-def _gather(
-    files: Sequence[tuple[Iterable[Record], tuple[str, str], tuple[str, ...]]],
-    on_bad_line: OnBadLine,
-) -> Pairs:
-    """Collect the pairs of files (records, names, notices); skip bad lines or raise an error."""
-    sources: list[str] = []
-    targets: list[str] = []
-    places: list[tuple[int, int]] = []
-    skipped: list[BadLine] = []
-    for number, (records, names, _) in enumerate(files):
-        for line, source, target, bad in records:
-            if bad is None and source.strip() and target.strip():
-                sources.append(source)
-                targets.append(target)
-                places.append((number, line))
-            elif bad is None and source.strip():
-                skipped.append(BadLine(names[1], line, "the target is empty"))
-            else:
-                why = "the source is empty" if target.strip() else "both sides are empty"
-                skipped.append(bad or BadLine(names[0], line, why))
-    check_bad_lines(skipped, on_bad_line)
-    where = ", ".join(dict.fromkeys(name for _, names, _ in files[:3] for name in names))
-    if not sources:
-        reason = f"; the first reason: {skipped[0]}" if skipped else ""
-        raise DataError(f"{where}: no usable pair in {len(skipped):,} lines{reason}", "no_text")
-    if len(sources) > 1 and sources == targets:
-        raise DataError(
-            f"{where}: source and target are the same text; give two languages", "same_text"
+def _tables(paths: Sequence[str | Path], keys: Keys, encoding: str) -> Iterator[PairFile]:
+    """Open files that hold both sides."""
+    for path in paths:
+        file = read_columns(path, ("source", "target"), keys, encoding)
+        yield PairFile(file.records, (file.name, file.name), file.notices, file.languages)
+
+
+def _parallel_files(
+    sources: Sequence[str | Path], targets: Sequence[str | Path], encoding: str, of_target: str
+) -> Iterator[PairFile]:
+    """Open files of which line n of sources[i] translates line n of targets[i]."""
+    if len(sources) != len(targets):
+        raise ConfigError(
+            f"{len(sources)} source files but {len(targets)} target files; give a target file for "
+            "every source file, in the same order",
+            "unequal_files",
         )
-    notices = dict.fromkeys(notice for *_, of_file in files for notice in of_file)
-    source_files, target_files = zip(*(names for _, names, _ in files), strict=True)
-    origin = Origin(source_files, target_files, *np.array(places, dtype=np.int64).T)
-    languages = text_language(sources), text_language(targets)
-    return Pairs(sources, targets, origin, tuple(skipped), tuple(notices), languages)
+    for source_name, target_name in zip(sources, targets, strict=True):
+        source = open_text(source_name, encoding=encoding)
+        target = open_text(target_name, encoding=of_target)
+        with suppress(FileNotFoundError):  # one of them is standard input
+            if source.name == target.name or os.path.samefile(source.name, target.name):
+                message = f"{source.name} is both source and target; give two files"
+                raise DataError(message, "same_file")
+        records = _side_by_side(source, target, (encoding, of_target))
+        yield PairFile(records, (source.name, target.name), (*source.notices, *target.notices))
+
+
+def _side_by_side(
+    source: TextLines, target: TextLines, encodings: tuple[str, str]
+) -> Iterator[Record]:
+    """Yield the lines of two files as pairs; DataError at the end if their number differs."""
+    has_more_text = False  # after the end of the other
+    for line, (first, second) in enumerate(zip_longest(source, target), start=1):
+        if first is None or second is None:
+            rest = first or second
+            has_more_text = has_more_text or (isinstance(rest, str) and bool(rest.strip()))
+        elif isinstance(first, str) and isinstance(second, str):
+            yield Record(line, first, second)
+        else:
+            bad = first if isinstance(first, BadLine) else second
+            yield Record(line, "", "", bad if isinstance(bad, BadLine) else None)
+    for text in (source, target):
+        if not text.n_lines:
+            raise DataError(f"{text.name} is empty", "no_text")
+    if source.n_lines != target.n_lines:
+        raise _unequal_lengths(source, target, encodings, has_more_text=has_more_text)
+
+
+class PairReader:
+    """Pairs of files, one at a time, without the bad ones; what was found is known at the end."""
+
+    def __init__(self, files: Iterator[PairFile], on_bad_line: OnBadLine) -> None:
+        self.files, self.on_bad_line = files, on_bad_line
+        self.names: list[tuple[str, str]] = []
+        self.notices: tuple[str, ...] = ()
+        self.languages = ("", "")
+        self.skipped = BadLines()
+        self.n_pairs = 0
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return ((source, target) for source, target, _, _ in self.with_places())
+
+    def with_places(self) -> Iterator[tuple[str, str, int, int]]:
+        """Yield source, target, number of the file, and line."""
+        first: list[tuple[str, str]] = []
+        notices: dict[str, None] = {}
+        languages: list[tuple[str, str] | None] = []
+        are_same = True
+        for number, (records, names, of_file, headers) in enumerate(self.files):
+            self.names.append(names)
+            notices |= dict.fromkeys(of_file)
+            languages.append(headers)
+            for line, source, target, bad in records:
+                if bad is None and source.strip() and target.strip():
+                    self.n_pairs += 1
+                    are_same = are_same and source == target
+                    if self.n_pairs <= SAMPLE:
+                        first.append((source, target))
+                    yield source, target, number, line
+                elif bad is None and source.strip():
+                    self.skipped.add(BadLine(names[1], line, "the target is empty"))
+                else:
+                    why = "the source is empty" if target.strip() else "both sides are empty"
+                    self.skipped.add(bad or BadLine(names[0], line, why))
+        self._check(are_same=are_same)
+        by_text = text_language([s for s, _ in first]), text_language([t for _, t in first])
+        named = {headers or by_text for headers in languages}
+        self.languages = named.pop() if len(named) == 1 else by_text
+        if self.names[0][0] != self.names[0][1]:
+            notices |= {f"{' and '.join(self.names[0])}: {show_pairs(first)}": None}
+        skipped = skipped_notices(self.skipped.first, count=self.skipped.count)
+        self.notices = (*notices, *skipped)
+
+    def _check(self, *, are_same: bool) -> None:
+        self.skipped.check(self.on_bad_line)
+        where = ", ".join(dict.fromkeys(name for names in self.names[:3] for name in names))
+        if not self.n_pairs:
+            n_bad, first = self.skipped.count, self.skipped.first
+            reason = f"; the first reason: {first[0]}" if first else ""
+            raise DataError(f"{where}: no usable pair in {n_bad:,} lines{reason}", "no_text")
+        if self.n_pairs > 1 and are_same:
+            raise DataError(
+                f"{where}: source and target are the same text; give two languages", "same_text"
+            )
+
+    def read(self) -> Pairs:
+        """Read all pairs."""
+        sources: list[str] = []
+        targets: list[str] = []
+        places: list[tuple[int, int]] = []
+        for source, target, *place in self.with_places():
+            sources.append(source)
+            targets.append(target)
+            places.append((place[0], place[1]))
+        source_files, target_files = zip(*self.names, strict=True)
+        origin = Origin(source_files, target_files, *np.array(places, dtype=np.int64).T)
+        skipped = tuple(self.skipped.first)
+        return Pairs(sources, targets, origin, skipped, self.notices, self.languages)
+
+
+SpooledPairs = SpooledExamples[Pairs]
 
 
 def hold_out(pairs: Pairs, count: int, seed: int) -> tuple[Pairs, Pairs]:
-    """Split into (train, held out).
+    """Split into (train, held out); see `draw_pairs`."""
+    held_out = draw_pairs(pairs.sources, len(pairs), count, seed)
+    return pairs.without(held_out), pairs.select(held_out)
+
+
+def draw_pairs(sources: Iterable[str], n_pairs: int, count: int, seed: int) -> list[int]:
+    """Draw the numbers of the pairs to hold out.
 
     All pairs with the same source, ignoring case and white space, go to the same part, so that the
     model is not validated on a source it has seen. A few less than requested may be held out.
     """
-    if not 0 < count < len(pairs):
+    if not 0 < count < n_pairs:
         raise ConfigError(
-            f"cannot hold out {count} of {len(pairs)} pairs: give a count below their number",
+            f"cannot hold out {count} of {n_pairs} pairs: give a count below their number",
             "invalid_hold_out",
         )
-    held = draw_texts(pairs.sources, count, seed)
-    if not held:
+    held_out = draw_texts(sources, count, seed)
+    if not held_out:
         raise DataError(
-            f"cannot hold out {count} of {len(pairs)} pairs: every source occurs more often than "
+            f"cannot hold out {count} of {n_pairs} pairs: every source occurs more often than "
             "that, and its repetitions must stay together",
             "too_few_examples",
         )
-    chosen = set(held)
-    train = pairs.select([index for index in range(len(pairs)) if index not in chosen])
-    return replace(train, skipped=pairs.skipped, notices=pairs.notices), pairs.select(held)
+    return held_out
 
 
-def _unequal_lengths(source: TextFile, target: TextFile) -> DataError:
+def _unequal_lengths(
+    source: TextLines, target: TextLines, encodings: tuple[str, str], *, has_more_text: bool
+) -> DataError:
     """Return the error about files of unequal length, with a hint at where they diverge."""
-    longer, shorter = sorted((source, target), key=lambda text: -len(text.lines))
-    extra = longer.lines[len(shorter.lines) :]
-    if not any(line.strip() for line in extra):
+    hint = ""
+    if not has_more_text:
+        longer = source if source.n_lines > target.n_lines else target
         hint = f"; remove the empty lines at the end of {longer.name}"
-    else:
-        spans = judge(source.lines, target.lines).misaligned_spans
+    elif "stdin" not in (source.name, target.name):  # which cannot be read again
+        sides = (
+            ["" if isinstance(line, BadLine) else line for line in islice(lines, MAX_COMPARED)]
+            for lines in (
+                open_text(text.name, encoding=encoding)
+                for text, encoding in zip((source, target), encodings, strict=True)
+            )
+        )
+        spans = judge(*sides).misaligned_spans
         hint = f"; they seem to diverge near line {spans[0].start + 1:,}" if spans else ""
     return DataError(
-        f"{source.name} has {len(source.lines):,} lines, {target.name} has "
-        f"{len(target.lines):,}: line n of one must translate line n of the other{hint}",
+        f"{source.name} has {source.n_lines:,} lines, {target.name} has "
+        f"{target.n_lines:,}: line n of one must translate line n of the other{hint}",
         "unequal_lengths",
     )

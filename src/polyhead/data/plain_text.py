@@ -1,59 +1,94 @@
 """Plain text for models of one language: joined files, of which the end may be held out."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from polyhead.data.columns import read_column
+from polyhead.data.columns import open_column
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, held_out_count, held_out_notice
+from polyhead.data.line_spool import LineSpool, SpooledLines
 from polyhead.data.schedules.generator import make_missing
-from polyhead.data.text_files import TextFile, check_bad_lines, excerpt, read_text, skipped_notices
+from polyhead.data.text_files import BadLine, BadLines, excerpt, open_text, skipped_notices
 from polyhead.errors import ConfigError, DataError
 
-PlainCorpus = Corpus[list[str]]
+PlainCorpus = Corpus[list[str] | SpooledLines, list[str]]
+MAX_HELD_OUT = 10_000_000  # characters
 
 
-def load_plain(config: DataConfig, most: int | None = None) -> PlainCorpus:
-    """Read the plain text of a configuration; without validation files, hold out its last tenth."""
+def load_plain(
+    config: DataConfig, most: int | None = None, spool: LineSpool | None = None
+) -> PlainCorpus:
+    """Read the plain text of a configuration; without validation files, hold out its last tenth.
+
+    most: lines to hold out. spool: for the text to train on, which is else read into memory.
+    """
     if not config.text:
         raise ConfigError("data.text: give a file of plain text, as in --text FILE", "no_data")
     make_missing(config)
     notices: list[str] = []
-    lines = _read(config.text, config, notices)
+    lines = stream_plain(config.text, config, notices)
+    train: list[str] | SpooledLines
+    if spool is None:
+        train = list(lines)
+    else:
+        spool.write((line,) for line in lines)
+        train = spool.column(0)
     if config.valid_text:
-        return PlainCorpus(lines, _read(config.valid_text, config, notices), tuple(notices))
-    count = held_out_count(len(lines), most)
-    train, valid = lines[:-count], lines[-count:]
+        valid = list(stream_plain(config.valid_text, config, notices))
+        return PlainCorpus(train, valid, tuple(notices))
+    n_lines = len(train)
+    backwards = reversed(train) if isinstance(train, list) else train.spool.backwards(0)
+    count = count_last(backwards, n_lines, most)
+    last = range(n_lines - count, n_lines)
+    if isinstance(train, list):
+        train, valid = train[:-count], train[-count:]
+    else:
+        [valid], train.spool.held_out = train.spool.select(last), last
     if not any(train) or not any(valid):
         raise DataError(
-            f"{config.text[0]}: {len(lines)} lines are not enough to train on and to hold some "
+            f"{config.text[0]}: {n_lines} lines are not enough to train on and to hold some "
             "out. Give more text, or a validation file.",
             "too_few_examples",
         )
-    notices.append(held_out_notice(len(valid), len(lines), "lines, the last ones,"))
+    notices.append(held_out_notice(count, n_lines, "lines, the last ones,"))
     return PlainCorpus(train, valid, tuple(notices))
 
 
-def _read(names: Sequence[str], config: DataConfig, notices: list[str]) -> list[str]:
-    lines: list[str] = []
+def count_last(backwards: Iterable[str], n_lines: int, most: int | None) -> int:
+    """Return how many of the last lines to hold out: a tenth, but no more than are of use."""
+    count, n_characters = held_out_count(n_lines, most), 0
+    for number, line in enumerate(islice(backwards, count)):
+        n_characters += len(line)
+        if number and n_characters > MAX_HELD_OUT:
+            return number
+    return count
+
+
+def stream_plain(names: Sequence[str], config: DataConfig, notices: list[str]) -> Iterator[str]:
+    """Yield the good lines of files; the last messages are added at the end."""
+    examples: list[str] = []
     for name in names:
-        text = _read_file(name, config)
-        if not any(text.lines):
-            reason = f" ({text.bad[0]})" if text.bad else ""
-            raise DataError(f"{text.name} has no text{reason}", "no_text")
-        check_bad_lines(text.bad, config.on_bad_line)
-        lines += text.lines
-        notices += [*text.notices, *skipped_notices(text.bad)]
-    examples = islice(filter(str.strip, lines), 2)
+        file_name, lines, of_file = _open(name, config)
+        bad, has_text = BadLines(), False
+        for line in lines:
+            if isinstance(line, BadLine):
+                bad.add(line)
+                continue
+            has_text = has_text or line != ""
+            if len(examples) < 2 and line.strip():
+                examples.append(line)
+            yield line
+        if not has_text:
+            reason = f" ({bad.first[0]})" if bad.first else ""
+            raise DataError(f"{file_name} has no text{reason}", "no_text")
+        bad.check(config.on_bad_line)
+        notices += [*of_file, *skipped_notices(bad.first, count=bad.count)]
     notices.append(f"{names[0]}: {'; '.join(map(excerpt, examples))}")
-    return lines
 
 
-def _read_file(name: str, config: DataConfig) -> TextFile:
-    """Read the good lines of a file, or the text column of a table if one is named."""
+def _open(name: str, config: DataConfig) -> tuple[str, Iterator[str | BadLine], tuple[str, ...]]:
+    """Open a file, or the text column of a table if one is named; return also its messages."""
     if config.text_key is not None:
-        return read_column(name, config.text_key, config.encoding)
-    text = read_text(name, encoding=config.encoding)
-    bad = {line.line for line in text.bad}
-    return replace(text, lines=[line for n, line in enumerate(text.lines, start=1) if n not in bad])
+        return open_column(name, config.text_key, config.encoding)
+    text = open_text(name, encoding=config.encoding)
+    return text.name, iter(text), text.notices

@@ -15,19 +15,21 @@ import itertools
 import json
 import re
 import zipfile
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
 from polyhead.data.locate import find
-from polyhead.data.text_files import BadLine, TextFile, read_text
+from polyhead.data.text_files import BadLine, TextLines, open_text
 from polyhead.errors import DataError, MissingError, install_command
 
 DELIMITERS = "\t,;|"
-SAMPLE = 200  # lines that decide on delimiter and quoting
+SAMPLE_LINES = 200  # that decide on delimiter and quoting
+SAMPLE = 2_000  # rows that decide on columns
 MAX_CELL = 1_000_000  # characters
 MAX_UNPACKED = 4 << 30  # bytes of an .xlsx file
 MAX_RATIO = 200
@@ -40,6 +42,8 @@ class NotText(NamedTuple):
 
 
 Cell = str | NotText
+Lines = Iterator[str | BadLine]
+JsonRecord = tuple[int, Any, BadLine | None]
 
 
 class Row(NamedTuple):
@@ -52,69 +56,117 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """The records of a file. `columns` are names; without a header they are unknown (None)."""
+    """The records of a file: `sample` are the first, `rest` the others, which can be read once.
+
+    columns: names; without a header they are unknown (None).
+    """
 
     name: str
     columns: tuple[str, ...] | None
-    rows: list[Row]
+    sample: Sequence[Row]
+    rest: Iterator[Row]
     notices: tuple[str, ...] = ()
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        columns: tuple[str, ...] | None,
+        rows: Iterable[Row],
+        notices: tuple[str, ...] = (),
+    ) -> "Table":
+        """Read the first records."""
+        rest = iter(rows)
+        return cls(name, columns, list(itertools.islice(rest, SAMPLE)), rest, notices)
 
-def read_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
-    """Find a file (`locate.find`) and read its records in any format; "-" is standard input."""
+    @contextmanager
+    def errors_of_the_whole_first(self) -> Iterator[None]:
+        """Read all records before an error about some, as the whole file may be unreadable."""
+        try:
+            yield
+        except DataError:
+            deque(self.rest, maxlen=0)
+            raise
+
+
+def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
+    """Find a file (`locate.find`) and read its records in any format; "-" is standard input.
+
+    Only .json lists, .tmx, .xlsx and .parquet files are read into memory.
+    """
     place = find(path)
     if place.is_file():
         with place.open("rb") as stream:
-            head = stream.read(4)
-        if head == b"PK\x03\x04":
+            magic = stream.read(4)
+        if magic == b"PK\x03\x04":
             return _from_xlsx(place)
-        if head == b"PAR1":
+        if magic == b"PAR1":
             return _from_parquet(place)
-    text = read_text(place, encoding=encoding)
-    if not text.lines:
+    text = open_text(place, encoding=encoding)
+    lines = iter(text)
+    head: list[str | BadLine] = []
+    first = ""
+    while (len(head) < SAMPLE_LINES or not first) and (line := next(lines, None)) is not None:
+        head.append(line)
+        first = first or (line.lstrip() if isinstance(line, str) else "")
+    if not head:
         raise DataError(f"{text.name} is empty", "no_text")
-    first = next((line.lstrip() for line in text.lines if line.strip()), "")
+    start = [line if isinstance(line, str) else "" for line in head[:SAMPLE_LINES]]
+    lines = itertools.chain(head, lines)
     if first.startswith("["):
-        return _from_json_list(text)
+        return _from_json_list(text, lines)
     if first.startswith("{"):
-        return _from_json_lines(text)
-    if first.startswith("<") and "<tmx" in "".join(text.lines[:20]):
-        return _from_tmx(text)
-    return _from_delimited(text)
+        return _from_objects(text, _json_lines(text.name, lines))
+    if first.startswith("<") and "<tmx" in "".join(start[:20]):
+        return _from_tmx(text, lines)
+    try:
+        delimiter, quoted = _dialect(text.name, start)
+    except DataError:
+        deque(lines, maxlen=0)  # most lines may be in another encoding, which is another error
+        raise
+    rows = _quoted_rows if quoted else _plain_rows
+    return Table.of(text.name, None, rows(text.name, lines, delimiter), text.notices)
 
 
-def _from_delimited(text: TextFile) -> Table:
-    """Read columns divided by a delimiter; the header, if any, is the first row."""
-    delimiter, quoted = _dialect(text)
-    bad = {line.line: line for line in text.bad}
-    if not quoted:
-        rows = [
-            Row(number, line.split(delimiter), bad.get(number))
-            for number, line in enumerate(text.lines, start=1)
-        ]
-        return Table(text.name, None, rows, text.notices)
-    rows, start = [], 1
-    csv.field_size_limit(MAX_CELL)
-    reader = csv.reader((f"{line}\n" for line in text.lines), delimiter=delimiter, strict=True)
+def _plain_rows(_name: str, lines: Lines, delimiter: str) -> Iterator[Row]:
+    for number, line in enumerate(lines, start=1):
+        if isinstance(line, BadLine):
+            yield Row(number, [""], line)
+        else:
+            yield Row(number, line.split(delimiter))
+
+
+def _quoted_rows(name: str, lines: Lines, delimiter: str) -> Iterator[Row]:
+    bad: list[BadLine] = []  # of the present record
+
+    def texts() -> Iterator[str]:
+        for line in lines:
+            if isinstance(line, BadLine):
+                bad.append(line)
+            yield "\n" if isinstance(line, BadLine) else f"{line}\n"
+
+    start = 1
+    reader = csv.reader(texts(), delimiter=delimiter, strict=True)
     while True:
         cells: list[str] = []
         problem: BadLine | None = None
+        csv.field_size_limit(MAX_CELL)  # of all readers
         try:
             cells = next(reader)
         except StopIteration:
-            return Table(text.name, None, rows, text.notices)
+            return
         except csv.Error as error:
-            problem = BadLine(text.name, start, f"not valid CSV ({error})")
-        covered = range(start, reader.line_num + 1)
-        problem = problem or next((bad[line] for line in covered if line in bad), None)
-        rows.append(Row(start, [_one_line(cell) for cell in cells], problem))
+            problem = BadLine(name, start, f"not valid CSV ({error})")
+        problem = problem or next(iter(bad), None)
+        bad.clear()
+        yield Row(start, [_one_line(cell) for cell in cells], problem)
         start = reader.line_num + 1
 
 
-def _dialect(text: TextFile) -> tuple[str, bool]:
+def _dialect(name: str, lines: Sequence[str]) -> tuple[str, bool]:
     """Return the delimiter, and whether cells may be quoted."""
-    lines = [line for line in itertools.islice(text.lines, SAMPLE) if line.strip()]
-    csv.field_size_limit(2 * SAMPLE * MAX_CELL)  # not reached, whatever the quoting
+    lines = [line for line in lines if line.strip()]
+    csv.field_size_limit(2 * SAMPLE_LINES * MAX_CELL)  # not reached, whatever the quoting
     best, best_share = "", 0.8
     for delimiter in DELIMITERS:
         quoted = delimiter != "\t" or _is_quoted(lines)
@@ -132,10 +184,10 @@ def _dialect(text: TextFile) -> tuple[str, bool]:
             best, best_share = delimiter, count / widths.total()
     if best:
         return best, True
-    if ".tsv" in Path(text.name.lower()).suffixes:
+    if ".tsv" in Path(name.lower()).suffixes:
         return "\t", False
     raise DataError(
-        f"{text.name}: no columns found; expected columns divided by tabs, commas, semicolons "
+        f"{name}: no columns found; expected columns divided by tabs, commas, semicolons "
         "or |, JSON lines, TMX, .xlsx or .parquet",
         "unknown_format",
     )
@@ -148,48 +200,54 @@ def _is_quoted(lines: Sequence[str]) -> bool:
     return are_quoted and any('""' in cell[1:-1] for cell in cells)
 
 
-def _from_json_lines(text: TextFile) -> Table:
-    bad = {line.line: line for line in text.bad}
-    records: list[tuple[int, Any, BadLine | None]] = []
-    for number, line in enumerate(text.lines, start=1):
-        value, problem = {}, bad.get(number)
-        if problem is None and line.strip():
+def _json_lines(name: str, lines: Lines) -> Iterator[JsonRecord]:
+    for number, line in enumerate(lines, start=1):
+        value: Any = {}
+        problem = line if isinstance(line, BadLine) else None
+        if isinstance(line, str) and line.strip():
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError) as error:
-                problem = BadLine(text.name, number, f"not JSON ({_json_reason(error)})")
-        records.append((number, value, problem))
-    return _from_objects(text, records)
+                problem = BadLine(name, number, f"not JSON ({_json_reason(error)})")
+        yield number, value, problem
 
 
-def _from_json_list(text: TextFile) -> Table:
-    if text.bad:
-        raise DataError(f"{text.bad[0]}; a JSON list with a bad line cannot be read", "bad_line")
+def _from_json_list(text: TextLines, lines: Lines) -> Table:
+    values = list(lines)
+    bad = next((line for line in values if isinstance(line, BadLine)), None)
+    if bad is not None:
+        raise DataError(f"{bad}; a JSON list with a bad line cannot be read", "bad_line")
     try:
-        values = json.loads("\n".join(text.lines))
+        objects = json.loads("\n".join(map(str, values)))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{text.name}: not JSON ({_json_reason(error)})", "not_json") from None
-    return _from_objects(text, [(n, value, None) for n, value in enumerate(values, start=1)])
+    return _from_objects(text, ((n, value, None) for n, value in enumerate(objects, start=1)))
 
 
-def _from_objects(text: TextFile, records: Iterable[tuple[int, Any, BadLine | None]]) -> Table:
-    """Return JSON objects as a table whose columns are all keys, in order of appearance."""
-    flat: list[tuple[int, dict[str, Any], BadLine | None]] = []
-    columns: dict[str, None] = {}
-    for line, value, problem in records:
-        if problem is None and not isinstance(value, dict):
-            kind = type(value).__name__
-            problem = BadLine(text.name, line, f"a JSON object was expected, not {kind}")
-        fields = dict(value) if problem is None else {}
-        if isinstance(fields.get("translation"), dict):
-            fields |= fields.pop("translation")
-        columns |= dict.fromkeys(fields)
-        flat.append((line, fields, problem))
-    rows = [
-        Row(line, [_json_cell(fields, key) for key in columns] if fields else [], problem)
-        for line, fields, problem in flat
-    ]
-    return Table(text.name, tuple(columns), rows, text.notices)
+def _from_objects(text: TextLines, records: Iterator[JsonRecord]) -> Table:
+    """Return JSON objects as a table; its columns are all keys of the first, in order."""
+    head = list(itertools.islice(records, SAMPLE))
+    flat = (_flat(text.name, *record) for record in head)
+    columns = tuple(dict.fromkeys(key for _, fields, _ in flat for key in fields))
+
+    def rows() -> Iterator[Row]:
+        for record in itertools.chain(head, records):
+            line, fields, problem = _flat(text.name, *record)
+            cells = [_json_cell(fields, key) for key in columns] if fields else []
+            yield Row(line, cells, problem)
+
+    return Table.of(text.name, columns, rows(), text.notices)
+
+
+def _flat(name: str, line: int, value: Any, problem: BadLine | None) -> JsonRecord:
+    """Return a record with its fields; those of "translation" are on the same level."""
+    if problem is None and not isinstance(value, dict):
+        kind = type(value).__name__
+        problem = BadLine(name, line, f"a JSON object was expected, not {kind}")
+    fields = dict(value) if problem is None else {}
+    if isinstance(fields.get("translation"), dict):
+        fields |= fields.pop("translation")
+    return line, fields, problem
 
 
 def _json_cell(fields: dict[str, Any], key: str) -> Cell:
@@ -219,7 +277,7 @@ def _json_reason(error: Exception) -> str:
     return "nested too deeply" if is_nested else "a number with too many digits"
 
 
-def _from_tmx(text: TextFile) -> Table:
+def _from_tmx(text: TextLines, lines: Lines) -> Table:
     """Read a translation memory; entities of its own are not expanded."""
     units: list[dict[str, str]] = []
     language, segment = "", list[str]()
@@ -245,12 +303,13 @@ def _from_tmx(text: TextFile) -> Table:
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler, parser.EntityDeclHandler = segment.append, reject_entity
     try:
-        parser.Parse("\n".join(text.lines).encode(), True)
+        whole = "\n".join("" if isinstance(line, BadLine) else line for line in lines)
+        parser.Parse(whole.encode(), True)
     except expat.ExpatError as error:
         raise DataError(f"{text.name}: not valid TMX ({error})", "not_xml") from None
     columns = tuple(dict.fromkeys(name for unit in units for name in unit))
-    rows = [Row(n, [unit.get(c, "") for c in columns]) for n, unit in enumerate(units, start=1)]
-    return Table(text.name, columns, rows, text.notices)
+    rows = (Row(n, [unit.get(c, "") for c in columns]) for n, unit in enumerate(units, start=1))
+    return Table.of(text.name, columns, rows, text.notices)
 
 
 def _from_xlsx(path: Path) -> Table:
@@ -278,7 +337,8 @@ def _from_xlsx(path: Path) -> Table:
         rows: list[Any] = next((rows for rows in tables if rows and len(rows[0]) > 1), [])
     except Exception as error:  # a class per kind of damage
         raise DataError(f"{name}: cannot be read ({error})", "damaged_xlsx") from None
-    return Table(name, None, [Row(n, [*map(_value, row)]) for n, row in enumerate(rows, start=1)])
+    cells = ([*map(_value, row)] for row in rows)
+    return Table.of(name, None, itertools.starmap(Row, enumerate(cells, start=1)))
 
 
 def _from_parquet(path: Path) -> Table:
@@ -297,8 +357,8 @@ def _from_parquet(path: Path) -> Table:
         raise DataError(f"{name}: cannot be read ({error})", "damaged_parquet") from None
     columns = tuple(column.removeprefix("translation.") for column in table.column_names)
     records = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    rows = [Row(n, [*map(_value, record)]) for n, record in enumerate(records, start=1)]
-    return Table(name, columns, rows)
+    cells = ([*map(_value, record)] for record in records)
+    return Table.of(name, columns, itertools.starmap(Row, enumerate(cells, start=1)))
 
 
 def _value(value: object) -> Cell:

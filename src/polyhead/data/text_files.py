@@ -15,7 +15,8 @@ import itertools
 import lzma
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -37,6 +38,7 @@ from polyhead.errors import DataError, MissingError, install_command
 
 CHUNK = 1 << 18
 MAX_LINE = 1_000_000  # bytes
+MAX_KEPT = 100_000  # bad lines that are listed
 MAX_UNPACKED = 8 << 30  # bytes that one packed file may become
 MAX_RATIO = 200  # unpacked to packed bytes, beyond RATIO_FREE; that of text is 3 to 10
 RATIO_FREE = 64 << 20
@@ -88,24 +90,48 @@ class TextFile:
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
     """Return all lines of a file; raise an error at a bad line. See `read_text`."""
-    text = read_text(path, encoding=encoding)
-    check_bad_lines(text.bad, "fail")
-    return text.lines
+    bad = BadLines()
+    lines = []
+    for line in open_text(path, encoding=encoding):
+        if isinstance(line, BadLine):
+            bad.add(line)
+        else:
+            lines.append(line)
+    bad.check("fail")
+    return lines
 
 
-def check_bad_lines(bad: Sequence[BadLine], on_bad_line: OnBadLine) -> None:
-    """Raise an error at the first bad line if so configured."""
-    if bad and on_bad_line == "fail":
-        raise DataError(f"{bad[0]}. Correct or remove the line.", "bad_line")
+class BadLines:
+    """Bad lines of files: their number, and the first of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[BadLine] = []
+
+    def add(self, bad: BadLine) -> None:
+        self.count += 1
+        if self.count <= MAX_KEPT:
+            self.first.append(bad)
+
+    def check(self, on_bad_line: OnBadLine) -> None:
+        """Raise an error at the first bad line if so configured."""
+        if self.count and on_bad_line == "fail":
+            raise DataError(f"{self.first[0]}. Correct or remove the line.", "bad_line")
 
 
-def skipped_notices(bad: Sequence[object], kind: str = "line", n_shown: int = 3) -> list[str]:
-    """Return the message that bad lines were skipped, if there are any."""
+def skipped_notices(
+    bad: Sequence[object], kind: str = "line", n_shown: int = 3, count: int | None = None
+) -> list[str]:
+    """Return the message that bad lines were skipped, if there are any.
+
+    count: of all of them, if `bad` are only the first.
+    """
     if not bad:
         return []
-    count = f"1 bad {kind}" if len(bad) == 1 else f"{len(bad):,} bad {kind}s"
-    more = f"; and {len(bad) - n_shown:,} more" if len(bad) > n_shown else ""
-    return [f"{count} skipped: {'; '.join(map(str, bad[:n_shown]))}{more}"]
+    n_bad = len(bad) if count is None else count
+    total = f"1 bad {kind}" if n_bad == 1 else f"{n_bad:,} bad {kind}s"
+    more = f"; and {n_bad - n_shown:,} more" if n_bad > n_shown else ""
+    return [f"{total} skipped: {'; '.join(map(str, bad[:n_shown]))}{more}"]
 
 
 def excerpt(text: str, width: int = 40) -> str:
@@ -115,52 +141,106 @@ def excerpt(text: str, width: int = 40) -> str:
 
 def read_text(path: str | Path, *, encoding: str = "utf-8") -> TextFile:
     """Find a file (`locate.find`) and read all its lines, good and bad; "-" is standard input."""
+    return open_text(path, encoding=encoding).read()
+
+
+def open_text(path: str | Path, *, encoding: str = "utf-8") -> "TextLines":
+    """Find a file (`locate.find`) and open it as lines; "-" is standard input."""
     place = find(path)
     if str(place) == "-":  # closed by the interpreter
-        return read_stream(cast(io.BufferedIOBase, sys.stdin.buffer), "stdin", encoding)
+        return TextLines(cast(io.BufferedIOBase, sys.stdin.buffer), "stdin", encoding)
     try:
         stream = place.open("rb")
     except IsADirectoryError:
         raise DataError(f"{place}: a directory; give a file", "not_a_file") from None
     except OSError as error:
         raise DataError(f"{place}: cannot be opened ({error.strerror})", "cannot_read") from None
-    with stream:
-        return read_stream(stream, str(place), encoding)
+    return TextLines(stream, str(place), encoding, close=stream.close)
 
 
-def read_stream(stream: io.BufferedIOBase, name: str, encoding: str = "utf-8") -> TextFile:
-    """Read all lines of an open file, good and bad.
+class TextLines:
+    """The lines of an open file, one at a time: a text, or why a line is bad.
 
-    If most lines are in another encoding, the file is, and that is always an error:
+    If most lines are in another encoding, the file is, and that is always an error, at the end:
     skipping them would leave a corpus of the lines that happen to be plain ASCII.
     """
-    chunks = unpacked(stream, name)
-    head = next(chunks, b"")
+
+    def __init__(
+        self,
+        stream: io.BufferedIOBase,
+        name: str,
+        encoding: str = "utf-8",
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name, self.notices = name, tuple[str, ...]()
+        self.n_lines = 0  # so far
+        self._lines = self._read(stream, encoding, close)
+        next(self._lines)  # the first bytes say what the file is
+
+    def __iter__(self) -> Iterator[str | BadLine]:
+        return self._lines
+
+    def read(self) -> TextFile:
+        """Read all lines."""
+        bad: list[BadLine] = []
+        lines: list[str] = []
+        for line in self:
+            if isinstance(line, BadLine):
+                bad.append(line)
+            lines.append("" if isinstance(line, BadLine) else line)
+        return TextFile(self.name, lines, tuple(bad), self.notices)
+
+    def _read(
+        self, stream: io.BufferedIOBase, encoding: str, close: Callable[[], None]
+    ) -> Iterator[str | BadLine]:
+        """Yield once when the first bytes have been read, then every line."""
+        try:
+            chunks = unpacked(stream, self.name)
+            head = next(chunks, b"")
+            _check_is_text(head, self.name)
+            detected, skip, notice = recognise(head[: 1 << 14], canonical(encoding), self.name)
+            self.notices = () if notice is None else (notice,)
+            yield ""
+            chunks = itertools.chain([head[skip:]], chunks)
+            if WIDE.fullmatch(detected):
+                chunks, detected = narrow(chunks, detected, self.name), "utf-8"
+            yield from self._decoded(split(chunks), detected, encoding)
+        finally:
+            close()
+
+    def _decoded(
+        self, lines: Iterator[bytes | int], detected: str, encoding: str
+    ) -> Iterator[str | BadLine]:
+        first: BadLine | None = None
+        misread: Counter[str] = Counter()
+        n_written = 0  # lines that are not empty
+        for raw in lines:
+            self.n_lines += 1
+            try:
+                if isinstance(raw, int):
+                    raise NotTextError(f"longer than {MAX_LINE:,} bytes ({raw:,})")
+                line = decode(raw, detected)
+                n_written += line != ""
+                yield line
+            except NotTextError as error:
+                n_written += 1
+                bad = BadLine(self.name, self.n_lines, str(error), error.looks_like)
+                if error.looks_like is not None:
+                    first = first or bad
+                    misread[error.looks_like] += 1
+                yield bad
+        if first is not None and 2 * misread.total() > n_written:
+            raise _wrong_encoding(first, misread, n_written, encoding)
+
+
+def _check_is_text(head: bytes, name: str) -> None:
+    """Raise DataError if the first bytes are those of another kind of file."""
     for magic, kind in NOT_TEXT.items():
         if head.startswith(magic):
             message = (
                 f"{name}: {kind}, not text; give a plain text file (it may be .gz, .xz or .zst)"
             )
             raise DataError(message, "not_text")
-    detected, skip, notice = recognise(head[: 1 << 14], canonical(encoding), name)
-    chunks = itertools.chain([head[skip:]], chunks)
-    if WIDE.fullmatch(detected):
-        chunks, detected = narrow(chunks, detected, name), "utf-8"
-    lines: list[str] = []
-    bad: list[BadLine] = []
-    for number, raw in enumerate(split(chunks), start=1):
-        lines.append("")
-        try:
-            if isinstance(raw, int):
-                raise NotTextError(f"longer than {MAX_LINE:,} bytes ({raw:,})")
-            lines[-1] = decode(raw, detected)
-        except NotTextError as error:
-            bad.append(BadLine(name, number, str(error), error.looks_like))
-    misread = [line for line in bad if line.looks_like is not None]
-    n_lines = sum(map(bool, lines)) + len(bad)
-    if 2 * len(misread) > n_lines:
-        raise _wrong_encoding(misread, n_lines, encoding)
-    return TextFile(name, lines, tuple(bad), () if notice is None else (notice,))
 
 
 def split(chunks: Iterator[bytes]) -> Iterator[bytes | int]:
@@ -264,12 +344,14 @@ def _check_ratio(n_unpacked: int, n_packed: int, name: str) -> None:
     )
 
 
-def _wrong_encoding(misread: Sequence[BadLine], n_lines: int, encoding: str) -> DataError:
+def _wrong_encoding(
+    first: BadLine, misread: Counter[str], n_lines: int, encoding: str
+) -> DataError:
     """Return the error about a file of which most lines are in another encoding."""
-    first, given = misread[0], display_encoding(canonical(encoding))
-    share = f"like {len(misread):,} of {n_lines:,} lines"
+    given = display_encoding(canonical(encoding))
+    share = f"like {misread.total():,} of {n_lines:,} lines"
     for likely in ("cp949", "utf-8"):
-        if 2 * sum(line.looks_like == likely for line in misread) > len(misread):
+        if 2 * misread[likely] > misread.total():
             return DataError(
                 f"{first.file}:{first.line}: not {given} but {display_encoding(likely)}, "
                 f"{share}; {remedy(likely)}",

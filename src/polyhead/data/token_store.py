@@ -152,14 +152,17 @@ class TokenWriter:
         _sync(self._file)
         if self._documents[-1] != self.n_sequences:
             self.end_document()
-        lengths = np.concatenate([np.empty(0, np.int32), *self._lengths]).astype("<i4")
-        offsets = offsets_of(lengths, self.dtype)
         [code] = [code for code, dtype in CODES.items() if dtype == self.dtype]
         with self.name.with_name(self.name.name + ".idx").open("wb") as file:
             n_documents = len(self._documents)
-            file.write(HEAD.pack(MAGIC, VERSION, code, len(lengths), n_documents))
-            for numbers in (lengths, offsets, np.array(self._documents, dtype="<i8")):
-                file.write(numbers.data)
+            file.write(HEAD.pack(MAGIC, VERSION, code, self.n_sequences, n_documents))
+            for lengths in self._lengths:
+                file.write(lengths.astype("<i4").data)
+            start = 0
+            for lengths in self._lengths:  # part by part: there may be many millions
+                file.write((start + offsets_of(lengths, self.dtype)).astype("<i8").data)
+                start += int(lengths.sum(dtype=np.int64)) * self.dtype.itemsize
+            file.write(np.array(self._documents, dtype="<i8").data)
             _sync(file)
         self._file.close()
 

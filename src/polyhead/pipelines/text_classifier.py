@@ -10,9 +10,9 @@ import torch
 
 from polyhead.data.batches.base import pad
 from polyhead.data.batches.epoch_plan import plan_by_length
-from polyhead.data.batches.labelled import framed
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import LabelledExamples, class_numbers, read_labelled
+from polyhead.data.line_encoder import framed
 from polyhead.decoding.hypotheses import log_normaliser
 from polyhead.errors import check_list
 from polyhead.metrics.bleu import SAMPLES

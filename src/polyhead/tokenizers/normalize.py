@@ -21,7 +21,8 @@ NOT_TEXT = re.compile("[\ud800-\udfff\ufdd0-\ufdef]")  # U+FDD0 … are used by 
 
 def normalise(text: str, *, lowercase: bool = False) -> str:
     """Return the form of a text in which it is encoded and compared."""
-    text = unicodedata.normalize("NFC", text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
     if lowercase:
         text = unicodedata.normalize("NFC", text.lower())
     return tidy(text).strip(" ")

@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -41,7 +41,7 @@ TABLES = {"data", "text", "model", "train", "decode"}
 FIXED = ("data.", "text.", "model.", "train.seed:", "train.init:")  # cannot change within a run
 WITHOUT_EFFECT = {  # may always change: the weights stay equal
     "train": ("workers", "keep"),
-    "data": ("source_language", "target_language"),
+    "data": ("source_language", "target_language", "store"),
 }
 
 
@@ -218,7 +218,7 @@ class RunDir:
                 )
 
 
-def fingerprint(lines: Sequence[str]) -> str:
+def fingerprint(lines: Iterable[str]) -> str:
     """Return the sha256 of all lines."""
     digest = hashlib.sha256()
     for line in lines:

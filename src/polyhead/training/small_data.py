@@ -12,6 +12,7 @@ from polyhead.data.parallel import Pairs
 from polyhead.errors import DataError
 from polyhead.training.config import RunConfig
 from polyhead.training.run_log import RunLog
+from polyhead.training.stored_text import StoredText
 
 MIN_PAIRS = 10
 FEW, ENOUGH = 1_000, 20_000  # pairs
@@ -42,7 +43,7 @@ def warn_if_few(config: RunConfig, n_pairs: int, log: RunLog) -> None:
     )
 
 
-def adapt(config: RunConfig, pairs: Pairs, log: RunLog) -> RunConfig:
+def adapt(config: RunConfig, pairs: Pairs | StoredText, log: RunLog) -> RunConfig:
     """Choose the vocabulary by the number of pairs, if `data.adapt` says so."""
     vocab = next((vocab for most, vocab in VOCABULARIES if len(pairs) <= most), None)
     if not config.data.adapt or vocab is None or config.train.init is not None:

@@ -13,15 +13,15 @@ from torch.nn import functional as F
 import polyhead
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
-from polyhead.data.batches.labelled import TextBatches, framed
+from polyhead.data.batches.labelled import TextBatches
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import (
-    LabelledExamples,
     class_numbers,
     classes_of,
     load_labelled,
     read_labelled,
 )
+from polyhead.data.line_encoder import framed
 from polyhead.data.token_store import TokenSequences
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.layers.lsh.attention import LSHConfig
@@ -89,7 +89,7 @@ def test_bad_lines_are_counted_or_refused(tmp_path):
 
 def test_classes_are_sorted_and_must_be_known():
     def classes(*labels):
-        return classes_of(LabelledExamples(["x"] * len(labels), list(labels)))
+        return classes_of(labels, len(labels))
 
     assert classes("10", "9", "9") == ("9", "10")
     assert classes("b", "10", "a") == ("10", "a", "b")

@@ -27,8 +27,8 @@ def make(tmp_path):
         tokenizers = train_tokenizers(LINES * 9, LINES * 9, config)
         pairs, log = Pairs([LONG, *LINES], [LONG, *LINES]), RunLog(tmp_path, ProgressReporter())
         encoded = encode_pairs(tokenizers, pairs, max_length, "training", log)
-        assert encoded.kept.tolist() == [1, 2, 3]
-        sampler = make_sampler(tokenizers, pairs, encoded, seed, max_length)
+        assert encoded.texts == ([LINES, LINES] if sampling else ())
+        sampler = make_sampler(tokenizers, encoded, seed, max_length)
         return TranslationBatches(encoded.source, encoded.target, 1000, seed, sampler)
 
     return batches

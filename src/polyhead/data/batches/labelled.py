@@ -1,6 +1,5 @@
 """Batches of labelled texts: BOS ids EOS, similar lengths together, padded on the right."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +10,8 @@ from torch import Tensor
 from polyhead.data.batches.base import Batch, SortedBatches, gather, pad
 from polyhead.data.batches.epoch_plan import Numbers
 from polyhead.data.batches.resampling import SubwordSampler
+from polyhead.data.line_encoder import framed
 from polyhead.data.token_store import TokenSequences
-from polyhead.special_tokens import BOS, EOS
 
 BLUR = 0.5  # a class may have a typical length, and a batch must not hold one class only
 
@@ -23,11 +22,6 @@ class TextBatch(Batch):
 
     ids: Int[Tensor, "batch length"]
     labels: Int[Tensor, "batch"]
-
-
-def framed(lines: Iterable[list[int]], max_length: int) -> Iterator[list[int]]:
-    """Yield encoded lines (each closed by EOS) as BOS ids EOS, truncated to `max_length`."""
-    return ([BOS, *ids[:-1][: max_length - 2], EOS] for ids in lines)
 
 
 class TextBatches(SortedBatches[TextBatch]):

@@ -23,9 +23,10 @@ from torch import Tensor
 
 from polyhead.data.batches.base import Batch, SortedBatches, gather, mix
 from polyhead.data.batches.epoch_plan import Numbers
+from polyhead.data.line_encoder import parts_of
 from polyhead.data.token_store import TokenSequences
 from polyhead.errors import DataError
-from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS
+from polyhead.special_tokens import PAD, SPECIALS
 
 VALIDATION_SEED = 0
 Ids = Int[Tensor, "batch length"]
@@ -110,15 +111,7 @@ class Masker:
 
 def split_sequences(lines: Iterable[list[int]], max_length: int, n_ids: int) -> TokenSequences:
     """Split encoded lines (each closed by EOS) into sequences of at most `max_length` ids."""
-    room = max(1, max_length - 2)
-    sequences = TokenSequences.of(
-        (
-            [BOS, *ids[start : min(start + room, len(ids) - 1)], EOS]
-            for ids in lines
-            for start in range(0, len(ids) - 1, room)
-        ),
-        n_ids,
-    )
+    sequences = TokenSequences.of(parts_of(lines, max_length), n_ids)
     if not len(sequences):
         raise DataError("all lines are empty; give at least one line of text", "no_text")
     return sequences

@@ -54,7 +54,7 @@ class ImageSet:
         return digest.hexdigest()
 
 
-ImageCorpus = Corpus[ImageSet]
+ImageCorpus = Corpus[ImageSet, ImageSet]
 
 
 def load_images(config: DataConfig, shape: PixelShape, seed: int) -> ImageCorpus:

@@ -3,12 +3,20 @@
 from dataclasses import replace
 
 from polyhead.data.batches.language_model import WindowBatches
-from polyhead.data.plain_text import PlainCorpus, load_plain
+from polyhead.data.line_encoder import StoreForm
+from polyhead.data.plain_text import load_plain
 from polyhead.metrics.perplexity import encode_running_text, text_windows
 from polyhead.training.config import RunConfig
 from polyhead.training.losses import NextTokenLoss
-from polyhead.training.run_dir import RunDir, fingerprint
+from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
+from polyhead.training.stored_text import (
+    PlainCorpus,
+    StoredText,
+    open_store,
+    plain_reader,
+    read_corpus,
+)
 from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
 
 
@@ -16,17 +24,22 @@ class LanguageModelingTask:
     """Predict the next token of plain text."""
 
     def read_data(self, config: RunConfig) -> tuple[PlainCorpus, dict[str, str]]:
-        text = load_plain(config.data)
-        return text, {"training": fingerprint(text.train), "validation": fingerprint(text.valid)}
+        reader = plain_reader(lambda spool: load_plain(config.data, spool=spool))
+        return read_corpus(config.data, config.train.seed, reader)
 
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: PlainCorpus, log: RunLog
     ) -> TaskSetup:
-        tokenizers = load_or_train_tokenizers(run_dir.tokenizer, corpus.train, (), config.text, log)
+        lines = corpus.train.texts if isinstance(corpus.train, StoredText) else corpus.train
+        tokenizers = load_or_train_tokenizers(run_dir.tokenizer, lines, (), config.text, log)
         tokenizer = tokenizers.source
         config = replace(config, model=replace(config.model, vocab=len(tokenizer)))
         log.stage("encoding the text")
-        train = encode_running_text(tokenizer, corpus.train)
+        if isinstance(corpus.train, StoredText):
+            stores, _ = open_store(corpus.train, run_dir.tokenizer, StoreForm("running", 0), log)
+            train = stores["text"].ids
+        else:
+            train = encode_running_text(tokenizer, corpus.train)
         length, max_tokens = config.data.max_length, config.train.max_tokens
         valid = text_windows(tokenizer, corpus.valid, length, max_tokens)
         return TaskSetup(

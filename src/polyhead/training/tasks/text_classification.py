@@ -2,20 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from polyhead.data.batches.labelled import TextBatch, TextBatches, framed
-from polyhead.data.batches.resampling import SubwordSampler
-from polyhead.data.labelled_text import (
-    LabelledCorpus,
-    LabelledExamples,
-    class_numbers,
-    load_labelled,
-)
+from polyhead.data.batches.labelled import TextBatch, TextBatches
+from polyhead.data.batches.resampling import SubwordSampler, Texts
+from polyhead.data.holdout import Corpus
+from polyhead.data.labelled_text import LabelledExamples, class_numbers, load_labelled
+from polyhead.data.line_encoder import StoreForm, framed
 from polyhead.data.token_store import TokenSequences
 from polyhead.metrics.classification import report
 from polyhead.tokenizers.base import Tokenizer, encode_lines
@@ -24,16 +22,27 @@ from polyhead.training.losses import ClassificationLoss
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir, fingerprint
 from polyhead.training.run_log import RunLog
+from polyhead.training.stored_text import CorpusReader, StoredText, open_store, read_corpus
 from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
+
+LabelledCorpus = Corpus[LabelledExamples | StoredText, LabelledExamples]
 
 
 class TextClassificationTask:
     """Assign one of several classes to each text."""
 
     def read_data(self, config: RunConfig) -> tuple[LabelledCorpus, dict[str, str]]:
-        corpus = load_labelled(config.data, config.train.seed)
-        parts = {"training": corpus.train, "validation": corpus.valid}
-        return corpus, {name: fingerprint([*p.texts, *p.labels]) for name, p in parts.items()}
+        seed = config.train.seed
+        reader = CorpusReader(
+            lambda spool: load_labelled(config.data, seed, spool),
+            lambda corpus: {
+                name: fingerprint(chain(part.texts, part.labels))
+                for name, part in (("training", corpus.train), ("validation", corpus.valid))
+            },
+            lambda part: (part.texts, part.labels),
+            LabelledExamples,
+        )
+        return read_corpus(config.data, seed, reader)
 
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: LabelledCorpus, log: RunLog
@@ -48,21 +57,25 @@ class TextClassificationTask:
         config = replace(config, model=model)
         log.stage("encoding the text")
         max_length, max_tokens = config.data.max_length, config.train.max_tokens
-        train = _encode(tokenizers.source, corpus.train, max_length, "training", log)
         valid = _encode(tokenizers.source, corpus.valid, max_length, "validation", log)
-        labels, valid_labels = (
-            np.array(class_numbers(part.labels, corpus.classes, "the data"))
-            for part in (corpus.train, corpus.valid)
-        )
-        seed = config.train.seed
-        sampler = SubwordSampler([tokenizers.source], [corpus.train.texts], seed, max_length)
+        valid_labels = np.array(class_numbers(corpus.valid.labels, corpus.classes, "the data"))
+        seed, sampling = config.train.seed, bool(tokenizers.config.sampling)
+        texts: Texts
+        if isinstance(corpus.train, StoredText):
+            form = StoreForm("labelled", max_length, sampling, corpus.classes)
+            stores, counts = open_store(corpus.train, run_dir.tokenizer, form, log)
+            _warn_if_truncated(counts["n_too_long"], len(corpus.train), max_length, "training", log)
+            train, labels, texts = stores["text"], stores["label"].ids, stores.get("text_text", [])
+        else:
+            train = _encode(tokenizers.source, corpus.train, max_length, "training", log)
+            labels = np.array(class_numbers(corpus.train.labels, corpus.classes, "the data"))
+            texts = corpus.train.texts
+        sampler = SubwordSampler([tokenizers.source], [texts], seed, max_length)
         valid_batches = TextBatches(valid, valid_labels, max_tokens, seed=0).of_epoch(0)
         return TaskSetup(
             config,
             tokenizers,
-            TextBatches(
-                train, labels, max_tokens, seed, sampler if tokenizers.config.sampling else None
-            ),
+            TextBatches(train, labels, max_tokens, seed, sampler if sampling else None),
             ClassificationLoss(config.train.smoothing),
             lambda model, _step, processes: validate(
                 valid_batches, corpus.classes, model, processes
@@ -78,13 +91,19 @@ def _encode(
 ) -> TokenSequences:
     encoded = TokenSequences.of(encode_lines(tokenizer, examples.texts), len(tokenizer))
     too_long = int((encoded.lengths + 1 > max_length).sum())
-    if too_long:
-        log.notice(
-            f"{too_long:,} of {len(encoded):,} {part} texts are longer than {max_length} tokens "
-            "and were truncated"
-        )
+    _warn_if_truncated(too_long, len(encoded), max_length, part, log)
     lines = (ids.tolist() for ids in encoded)
     return TokenSequences.of(framed(lines, max_length), len(tokenizer))
+
+
+def _warn_if_truncated(
+    n_too_long: int, n_texts: int, max_length: int, part: str, log: RunLog
+) -> None:
+    if n_too_long:
+        log.notice(
+            f"{n_too_long:,} of {n_texts:,} {part} texts are longer than {max_length} tokens "
+            "and were truncated"
+        )
 
 
 @torch.inference_mode()

@@ -1,27 +1,30 @@
 """Translation: sentence pairs, cross-entropy of the next target token, BLEU."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from polyhead.atomic_file import os_errors_as_polyhead_errors, write_text
 from polyhead.checkpoint.languages import run_languages
-from polyhead.data.batches.resampling import SubwordSampler
+from polyhead.data.batches.resampling import SubwordSampler, Texts
 from polyhead.data.batches.translation import TranslationBatch, TranslationBatches
 from polyhead.data.bilingual_dictionary import FILE, learn_dictionary, write_dictionary
-from polyhead.data.parallel import Pairs, ParallelCorpus, load_parallel
+from polyhead.data.corpus_store import all_too_long
+from polyhead.data.holdout import Corpus
+from polyhead.data.line_encoder import StoreForm
+from polyhead.data.parallel import Pairs, load_parallel
 from polyhead.data.token_store import TokenSequences
 from polyhead.decoding.batch import batches as batches_of_sources
 from polyhead.decoding.batch import decode_all
 from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import sample
-from polyhead.errors import DataError
 from polyhead.metrics.bleu import quick_bleu
 from polyhead.special_tokens import PAD
 from polyhead.tokenizers.base import encode_lines
@@ -33,21 +36,31 @@ from polyhead.training.reward import ExpectedReward
 from polyhead.training.run_dir import SAMPLES, RunDir, fingerprint
 from polyhead.training.run_log import RunLog
 from polyhead.training.small_data import adapt, check_enough, warn_if_few
-from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
+from polyhead.training.stored_text import CorpusReader, StoredText, open_store, read_corpus
+from polyhead.training.tasks.base import MAX_LINES, TaskSetup, load_or_train_tokenizers
+
+ParallelCorpus = Corpus[Pairs | StoredText, Pairs]
 
 
 class TranslationTask:
     """Translate source sentences into target sentences."""
 
     def read_data(self, config: RunConfig) -> tuple[ParallelCorpus, dict[str, str]]:
-        corpus = load_parallel(config.data, config.train.seed)
+        seed = config.train.seed
+        reader = CorpusReader(
+            lambda spool: load_parallel(config.data, seed, spool),
+            lambda corpus: {
+                "training source": fingerprint(corpus.train.sources),
+                "training target": fingerprint(corpus.train.targets),
+                "validation source": fingerprint(corpus.valid.sources),
+                "validation target": fingerprint(corpus.valid.targets),
+            },
+            lambda pairs: (pairs.sources, pairs.targets),
+            Pairs,
+        )
+        corpus, fingerprints = read_corpus(config.data, seed, reader)
         check_enough(len(corpus.train))
-        return corpus, {
-            "training source": fingerprint(corpus.train.sources),
-            "training target": fingerprint(corpus.train.targets),
-            "validation source": fingerprint(corpus.valid.sources),
-            "validation target": fingerprint(corpus.valid.targets),
-        }
+        return corpus, fingerprints
 
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: ParallelCorpus, log: RunLog
@@ -63,15 +76,20 @@ class TranslationTask:
         path = run_dir.path / FILE
         if config.text.kind == "words" and not path.exists():
             log.stage("learning a dictionary for unknown words")
-            sources = [tokenizers.source.normalise(line) for line in train.sources]
-            targets = [tokenizers.target.normalise(line) for line in train.targets]
+            first = islice(zip(train.sources, train.targets, strict=True), MAX_LINES)
+            sources, targets = map(list, zip(*first, strict=True))
+            sources = [tokenizers.source.normalise(line) for line in sources]
+            targets = [tokenizers.target.normalise(line) for line in targets]
             write_dictionary(learn_dictionary(sources, targets), path)
         log.stage("encoding the text")
         max_length, max_tokens = config.data.max_length, config.train.max_tokens
-        pairs = encode_pairs(tokenizers, train, max_length, "training", log)
+        if isinstance(train, StoredText):
+            pairs = stored_pairs(tokenizers, run_dir.tokenizer, train, max_length, log)
+        else:
+            pairs = encode_pairs(tokenizers, train, max_length, "training", log)
         held_out = encode_pairs(tokenizers, valid, max_length, "validation", log)
         n_translated, seed = config.train.bleu_sentences, config.train.seed
-        sampler = make_sampler(tokenizers, train, pairs, seed, max_length)
+        sampler = make_sampler(tokenizers, pairs, seed, max_length)
         return TaskSetup(
             config,
             tokenizers,
@@ -84,7 +102,7 @@ class TranslationTask:
                 valid.sources[:n_translated],
                 valid.targets[:n_translated],
             ).validate,
-            f"{len(pairs.kept):,} training pairs, {len(valid):,} for validation; vocabulary "
+            f"{len(pairs.source):,} training pairs, {len(valid):,} for validation; vocabulary "
             f"{len(tokenizers.target):,}",
             {"languages": name_languages(config, corpus, run_dir, log)},
         )
@@ -128,11 +146,11 @@ def draw(model: Any, source: Tensor, samples: int) -> Tensor:
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """The ids of the pairs within the length limit, and the numbers of these pairs."""
+    """The ids of the pairs within the length limit, and their texts if they are sampled."""
 
     source: TokenSequences
     target: TokenSequences
-    kept: npt.NDArray[np.int64]
+    texts: Sequence[Texts]
 
 
 def encode_pairs(
@@ -148,27 +166,35 @@ def encode_pairs(
     ]
     fits = np.flatnonzero(np.maximum(*(side.lengths for side in sides)) <= max_length)
     if not len(fits):
-        raise DataError(
-            f"all {len(pairs):,} {part} pairs are longer than {max_length} tokens. Raise "
-            "data.max_length.",
-            "all_too_long",
-        )
-    if len(fits) < len(pairs):
-        log.notice(
-            f"{len(pairs) - len(fits):,} {part} pairs longer than {max_length} tokens are left out"
-        )
+        raise all_too_long(len(pairs), part, max_length)
+    _notice_left_out(len(pairs) - len(fits), part, max_length, log)
     source, target = (TokenSequences(s.ids, s.lengths[fits], s.offsets[fits]) for s in sides)
-    return EncodedPairs(source, target, fits)
+    texts = [[side[i] for i in fits] for side in (pairs.sources, pairs.targets)]
+    return EncodedPairs(source, target, texts if tokenizers.config.sampling else ())
+
+
+def stored_pairs(
+    tokenizers: TokenizerPair, tokenizer: Path, pairs: StoredText, max_length: int, log: RunLog
+) -> EncodedPairs:
+    """Open the store of the encoded pairs of a large corpus."""
+    form = StoreForm("pairs", max_length, bool(tokenizers.config.sampling))
+    stores, counts = open_store(pairs, tokenizer, form, log)
+    _notice_left_out(counts["n_too_long"], "training", max_length, log)
+    source, target, *texts = (stores[name] for name in form.names)
+    return EncodedPairs(source, target, texts)
 
 
 def make_sampler(
-    tokenizers: TokenizerPair, pairs: Pairs, encoded: EncodedPairs, seed: int, max_length: int
+    tokenizers: TokenizerPair, pairs: EncodedPairs, seed: int, max_length: int
 ) -> SubwordSampler | None:
     """Return what samples the subwords of the pairs, if configured."""
-    if not tokenizers.config.sampling:
-        return None
-    texts = [[side[i] for i in encoded.kept] for side in (pairs.sources, pairs.targets)]
-    return SubwordSampler([tokenizers.source, tokenizers.target], texts, seed, max_length)
+    sides = [tokenizers.source, tokenizers.target]
+    return SubwordSampler(sides, pairs.texts, seed, max_length) if pairs.texts else None
+
+
+def _notice_left_out(n_pairs: int, part: str, max_length: int, log: RunLog) -> None:
+    if n_pairs:
+        log.notice(f"{n_pairs:,} {part} pairs longer than {max_length} tokens are left out")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,174 @@
+"""Encoded corpora in the user's cache, for corpora that are large, shared by all runs.
+
+    corpora/files.json      sha256 of files, by name, size and time of change
+    corpora/KEY.json        what a run must know of a corpus: fingerprints, notices, held-out texts
+    corpora/KEY/            token stores, store.json, manifest.json, and `lock`, which is locked
+                            while a process uses them and whose time is that of their last use
+    corpora/KEY.part/       a store that is being written; corpora/KEY.making is locked meanwhile
+    corpora/.spool-…/       the text of a corpus while it is read
+
+The lock is the system's, which ends with a process. It is lost if the process opens and closes
+the file once more, so that no function here does so with a lock that is held.
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from polyhead.atomic_file import (
+    draft_path,
+    lock,
+    os_errors_as_polyhead_errors,
+    remove,
+    rename,
+)
+from polyhead.checkpoint.atomic_dir import verify
+from polyhead.data.locate import home
+from polyhead.errors import CheckpointError
+
+INFO, LOCK, SPOOL = "store.json", "lock", ".spool-"
+WAIT = 0.2  # seconds between two looks at a lock
+ABANDONED = 3600.0  # seconds after which a spool that no process has locked is removed
+_HELD: dict[Path, IO[str]] = {}  # locks of the stores that this process uses
+
+
+class CacheEntry(NamedTuple):
+    """A store, for lists."""
+
+    key: str
+    files: list[str]
+    n_examples: int
+    n_tokens: int
+    n_bytes: int
+    last_use: float
+    in_use: bool
+
+
+def folder() -> Path:
+    """Return the directory of all stores."""
+    return home() / "corpora"
+
+
+class SpoolFolder:
+    """A temporary directory, locked by this process, that is removed with this object."""
+
+    def __init__(self) -> None:
+        with os_errors_as_polyhead_errors(folder()):
+            folder().mkdir(parents=True, exist_ok=True)
+            self._folder = tempfile.TemporaryDirectory(prefix=SPOOL, dir=folder())
+            self.path = Path(self._folder.name)
+            self._lock = (self.path / LOCK).open("a+")
+        lock(self._lock)
+
+    def close(self) -> None:
+        """Remove the directory."""
+        self._lock.close()
+        self._folder.cleanup()
+
+
+def remove_abandoned() -> None:
+    """Remove the spools of processes that were killed."""
+    for path in folder().glob(f"{SPOOL}*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > ABANDONED:
+                with (path / LOCK).open("a+") as file:
+                    if lock(file):
+                        remove(path)
+
+
+def use_store(place: Path) -> dict[str, Any] | None:
+    """Lock a store for this process and return its counts; None if there is no intact one."""
+    try:
+        if place not in _HELD:
+            file = (place / LOCK).open("r+")
+            while not lock(file, shared=True):  # listed or removed at this moment
+                time.sleep(WAIT)
+            if not os.path.samestat(os.fstat(file.fileno()), (place / LOCK).stat()):
+                raise FileNotFoundError  # it was removed, and made again
+            _HELD[place] = file
+        # Reading `lock` would unlock it, and the stores check their sizes when they are opened.
+        verify(place, skip=[path.name for path in place.iterdir() if path.name != INFO])
+        os.utime(place / LOCK)
+        return dict(json.loads((place / INFO).read_text(encoding="utf-8")))
+    except (OSError, ValueError, CheckpointError):
+        _HELD.pop(place, None)
+        if place.is_dir():
+            _remove_store(place)
+        return None
+
+
+@contextmanager
+def making(place: Path, notice: Callable[[str], None]) -> Iterator[None]:
+    """Wait until no other process makes this store, and keep others from it."""
+    path, has_waited = place.with_name(f"{place.name}.making"), False
+    while True:
+        is_removed = True
+        with path.open("a+") as file:
+            if not lock(file):
+                if not has_waited:
+                    notice(f"another process is encoding the same text; waiting for {place}")
+                has_waited = True
+                time.sleep(WAIT)
+                continue
+            with suppress(OSError):
+                is_removed = not os.path.samestat(os.fstat(file.fileno()), path.stat())
+            if is_removed:  # by the process that had the lock
+                continue
+            try:
+                yield
+            finally:
+                remove(path)
+            return
+
+
+def _remove_store(place: Path) -> bool:
+    """Remove a store unless a process uses it."""
+    if place in _HELD:
+        return False
+    with suppress(OSError), (place / LOCK).open("a+") as file:
+        if not lock(file):
+            return False
+    draft = draft_path(place, place.name)
+    with suppress(OSError):
+        rename(place, draft)  # half a store must not look whole
+    remove(draft)
+    return not place.exists()
+
+
+def list_stores() -> list[CacheEntry]:
+    """Return all stores, the last used first."""
+    entries = []
+    for path in folder().glob("*/" + INFO):
+        place = path.parent
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            info = json.loads(path.read_text(encoding="utf-8"))
+            in_use = place in _HELD  # opening and closing its lock would unlock it
+            if not in_use:
+                with (place / LOCK).open("a+") as file:
+                    in_use = not lock(file)
+            n_bytes = sum(file.stat().st_size for file in place.iterdir())
+            counts = int(info["n_examples"]), int(info["n_tokens"]), n_bytes
+            last_use = (place / LOCK).stat().st_mtime
+            entries.append(CacheEntry(place.name, info["files"], *counts, last_use, in_use))
+    return sorted(entries, key=lambda entry: -entry.last_use)
+
+
+def prune(older_than: float = 0.0) -> list[CacheEntry]:
+    """Remove the stores that have not been used for so many seconds; return them."""
+    removed = []
+    latest = time.time() - older_than
+    for entry in list_stores():
+        if entry.last_use <= latest and not entry.in_use and _remove_store(folder() / entry.key):
+            removed.append(entry)
+    for path in (*folder().glob("*.json"), *folder().glob("*.part")):
+        with suppress(OSError):
+            making = path.with_suffix(".making")
+            if path.stat().st_mtime <= latest and not making.exists():
+                remove(path)
+    remove_abandoned()
+    return removed

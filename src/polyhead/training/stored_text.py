@@ -1,0 +1,297 @@
+"""Texts of large corpora: read once, encoded once, and trained on from a store in the cache.
+
+The key of a summary is that of the files and the options of reading; the key of a store that of the
+training text, the tokenizers and the form of its examples. So a second start reads neither.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from polyhead.atomic_file import (
+    os_errors_as_polyhead_errors,
+    remove,
+    rename,
+    sync,
+    write_text,
+)
+from polyhead.checkpoint.atomic_dir import MANIFEST, seal
+from polyhead.data.config import DataConfig
+from polyhead.data.corpus_store import all_too_long, write_store
+from polyhead.data.holdout import Corpus
+from polyhead.data.line_encoder import StoreForm
+from polyhead.data.line_spool import LineSpool
+from polyhead.data.locate import find
+from polyhead.data.schedules.generator import make_missing
+from polyhead.data.token_store import TokenSequences
+from polyhead.errors import DataError, PolyheadError
+from polyhead.training.config import LISTS
+from polyhead.training.corpus_cache import (
+    INFO,
+    LOCK,
+    SpoolFolder,
+    folder,
+    making,
+    remove_abandoned,
+    use_store,
+)
+from polyhead.training.run_dir import fingerprint
+from polyhead.training.run_log import RunLog
+
+FORMAT = 1
+LARGE = 32_000_000  # bytes of files
+PACKED = {".gz": 4, ".xz": 5, ".zst": 4}  # times as much text
+OTHER = {"store", "max_length", "blanks", "augment", "adapt", "images", "valid_images"}  # options
+
+
+@dataclass(frozen=True)
+class CorpusSummary:
+    """Facts about a corpus that a run needs beside the text that it trains on."""
+
+    n_train: int
+    fingerprints: dict[str, str]
+    notices: list[str]
+    classes: list[str]
+    languages: list[str]
+    valid: list[list[str]]  # columns
+    files: list[str]
+
+
+class StoredText:
+    """The training text of a large corpus: read into files when it is needed, at most once."""
+
+    def __init__(self, summary: CorpusSummary, read: Callable[[LineSpool], object]) -> None:
+        self.summary, self._read = summary, read
+        self._spool: tuple[LineSpool, SpoolFolder] | None = None
+        self.sources = self.texts = self.column(0)
+        self.targets = self.labels = self.column(1)
+
+    def __len__(self) -> int:
+        return self.summary.n_train
+
+    def column(self, number: int) -> "StoredLines":
+        """Return the lines of a column."""
+        return StoredLines(self, number)
+
+    def spool(self) -> LineSpool:
+        """Read the text, unless it has been."""
+        if self._spool is None:
+            folder = SpoolFolder()
+            spool = LineSpool(folder.path, len(self.summary.valid))
+            self._read(spool)
+            self._spool = spool, folder
+        return self._spool[0]
+
+    def close(self) -> None:
+        """Remove the files."""
+        if self._spool is not None:
+            self._spool[1].close()
+            self._spool = None
+
+
+class StoredLines:
+    """A column of a stored text, which is read when it is iterated over."""
+
+    def __init__(self, text: StoredText, number: int) -> None:
+        self.text, self.number = text, number
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.text.spool().column(self.number))
+
+
+class CorpusReader(NamedTuple):
+    """Reading of the corpus of a task, into memory or (all but the held-out part) into a spool."""
+
+    load: Callable[[LineSpool | None], Corpus[Any, Any]]
+    fingerprints: Callable[[Corpus[Any, Any]], dict[str, str]]
+    columns: Callable[[Any], Sequence[list[str]]]  # of the held-out part
+    examples: Callable[..., Any]  # the inverse of `columns`
+
+
+PlainCorpus = Corpus[list[str] | StoredText, list[str]]
+
+
+def plain_reader(load: Callable[[LineSpool | None], Corpus[Any, Any]]) -> CorpusReader:
+    """Return the reader of a task on plain text."""
+    return CorpusReader(
+        load,
+        lambda text: {"training": fingerprint(text.train), "validation": fingerprint(text.valid)},
+        lambda lines: (lines,),
+        lambda lines: lines,
+    )
+
+
+def is_stored(data: DataConfig) -> bool:
+    """Return whether a corpus is trained on from a store, by its size or as configured."""
+    names = [name for option in LISTS for name in getattr(data, option)]
+    if data.store == "never" or "-" in names:
+        return False
+    if data.store == "always":
+        return True
+    n_bytes = 0
+    with suppress(DataError, OSError):  # which reading reports
+        for place in map(find, names):
+            n_bytes += place.stat().st_size * PACKED.get(place.suffix, 1)
+    return n_bytes > LARGE
+
+
+def read_corpus(
+    data: DataConfig, seed: int, reader: CorpusReader
+) -> tuple[Corpus[Any, Any], dict[str, str]]:
+    """Return a corpus and its fingerprints; of a large one, `train` is a `StoredText`."""
+    if not is_stored(data):
+        corpus = reader.load(None)
+        return corpus, reader.fingerprints(corpus)
+    make_missing(data)
+    path = folder() / f"{_corpus_key(data, seed)}.json"
+    with os_errors_as_polyhead_errors(folder()):
+        folder().mkdir(parents=True, exist_ok=True)
+    summary = _read_summary(path)
+    if summary is None:
+        summary, train = _summarize(data, reader)
+        write_text(path, json.dumps(asdict(summary), ensure_ascii=False))
+    else:
+        os.utime(path)
+        train = StoredText(summary, reader.load)
+    corpus = Corpus(
+        train,
+        reader.examples(*summary.valid),
+        tuple(summary.notices),
+        tuple(summary.classes),
+        (summary.languages[0], summary.languages[1]),
+    )
+    return corpus, dict(summary.fingerprints)
+
+
+def _summarize(data: DataConfig, reader: CorpusReader) -> tuple[CorpusSummary, StoredText]:
+    """Read a corpus into a spool, which the returned text owns."""
+    remove_abandoned()
+    place = SpoolFolder()
+    n_columns = 1 if data.text else 2
+    spool = LineSpool(place.path, n_columns)
+    corpus = reader.load(spool)
+    files = [name for option in LISTS for name in getattr(data, option)]
+    summary = CorpusSummary(
+        len(spool),
+        reader.fingerprints(corpus),
+        list(corpus.notices),
+        list(corpus.classes),
+        list(corpus.languages),
+        [list(column) for column in reader.columns(corpus.valid)],
+        files,
+    )
+    train = StoredText(summary, reader.load)
+    train._spool = spool, place
+    return summary, train
+
+
+def _read_summary(path: Path) -> CorpusSummary | None:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return CorpusSummary(**{field.name: values[field.name] for field in fields(CorpusSummary)})
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _corpus_key(data: DataConfig, seed: int) -> str:
+    """Return the key of a corpus: contents of its files, and all options that concern it."""
+    options = {k: v for k, v in asdict(data).items() if k not in OTHER}
+    paths = [find(name) for option in LISTS for name in getattr(data, option)]
+    return _digest([FORMAT, options, seed, _file_sums(paths)])
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _file_sums(paths: Sequence[Path]) -> list[str]:
+    """Return the sha256 of files, which are read only if they changed."""
+    index = folder() / "files.json"
+    known: dict[str, Any] = {}
+    with suppress(OSError, ValueError, RecursionError):
+        known = dict(json.loads(index.read_text(encoding="utf-8")))
+    sums, is_new = [], False
+    for path in paths:
+        name, state = str(path.resolve()), path.stat()
+        entry = known.get(name)
+        stamp = [state.st_size, state.st_mtime_ns]
+        if not (isinstance(entry, list) and entry[1:] == stamp):
+            try:
+                with path.open("rb") as file:
+                    entry = [hashlib.file_digest(file, "sha256").hexdigest(), *stamp]
+            except OSError as error:
+                message = f"{path}: cannot be opened ({error.strerror})"
+                raise DataError(message, "cannot_read") from None
+            known[name], is_new = entry, True
+        sums.append(str(entry[0]))
+    if is_new:
+        with os_errors_as_polyhead_errors(index):
+            index.parent.mkdir(parents=True, exist_ok=True)
+        write_text(index, json.dumps(known))
+    return sums
+
+
+def open_store(
+    train: StoredText, tokenizer: Path, form: StoreForm, log: RunLog
+) -> tuple[dict[str, TokenSequences], dict[str, Any]]:
+    """Return the token stores of a text by name, and their counts; write them if necessary.
+
+    tokenizer: directory of the tokenizers, with its manifest.
+    """
+    training = {k: v for k, v in train.summary.fingerprints.items() if k.startswith("training")}
+    tokenizers = hashlib.sha256((tokenizer / MANIFEST).read_bytes()).hexdigest()
+    place = folder() / _digest([FORMAT, training, tokenizers, form])
+    try:
+        info = use_store(place)
+        if info is None:
+            with os_errors_as_polyhead_errors(place), making(place, log.notice):
+                info = use_store(place)  # of another process, after which this one waited
+                if info is None:
+                    _write(place, train, tokenizer, form, log)
+                    info = use_store(place)
+    finally:
+        train.close()
+    if info is None:
+        raise PolyheadError(f"{place} was removed while it was made; start again", "store_removed")
+    return {name: TokenSequences.open(place / name) for name in form.names}, info
+
+
+def _write(place: Path, train: StoredText, tokenizer: Path, form: StoreForm, log: RunLog) -> None:
+    draft = place.with_name(f"{place.name}.part")
+    remove(draft)
+    draft.mkdir()
+    started = time.monotonic()
+
+    def progress(n_lines: int) -> None:
+        speed = n_lines / (time.monotonic() - started)
+        share = f"{n_lines:,} of {len(train):,} lines, {speed:,.0f} lines per second"
+        log.reporter.stage(f"encoding the text: {share}")
+
+    try:
+        counts = write_store(draft, train.spool(), tokenizer, form, progress=progress)
+        if not counts.n_examples and form.kind == "pairs":
+            raise all_too_long(counts.n_lines, "training", form.max_length)
+        if not counts.n_examples:
+            raise DataError("all lines are empty; give at least one line of text", "no_text")
+        info = {"files": train.summary.files, **counts._asdict()}
+        write_text(draft / INFO, json.dumps(info, ensure_ascii=False))
+        (draft / LOCK).touch()
+        seal(draft)
+        rename(draft, place)
+        sync(place.parent)
+    finally:
+        remove(draft)
+    seconds = time.monotonic() - started
+    log.notice(
+        f"encoded {counts.n_lines:,} lines in {seconds:,.0f} s; the ids are kept in {place} for "
+        "other runs (polyhead data cache)"
+    )

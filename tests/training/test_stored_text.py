@@ -1,0 +1,291 @@
+"""Corpora in stores: the same weights as from memory, made once, shared, and never half written."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from expected_errors import raises
+from tiny import SMALL, write_corpus
+
+from polyhead.data import corpus_store, line_spool
+from polyhead.data.corpus_store import write_store
+from polyhead.data.line_encoder import StoreForm, parts_of
+from polyhead.data.schedules import generator as schedules
+from polyhead.data.token_store import TokenSequences
+from polyhead.errors import ConfigError, DataError, PolyheadError
+from polyhead.tokenizers.storage import load_tokenizers
+from polyhead.training import corpus_cache, stored_text
+from polyhead.training.config import read_run
+from polyhead.training.tasks import base
+from polyhead.training.trainer import train
+
+TINY = (
+    "text.vocab=800", "train.steps=4", "train.validate_every=4", "train.save_every=4",
+    "train.max_tokens=300",
+)  # fmt: skip
+BLOCK = ("model.stack.n_layers=1", "model.stack.d_model=16", "model.stack.n_heads=2",
+         "model.stack.d_ff=32")  # fmt: skip
+ENCODER = tuple(option.replace("model.", "model.encoder.") for option in BLOCK)
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    """Give every test a cache of its own, and small chunks."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(line_spool, "CHUNK", 7)
+    monkeypatch.setattr(corpus_cache, "_HELD", {})
+
+
+def weights(run):
+    return hashlib.sha256((run / "last" / "model.safetensors").read_bytes()).hexdigest()
+
+
+def text_files(folder):
+    pairs = schedules.generate(120, 0, 0, 3).train
+    text = folder / "text.txt"
+    lines = [line for pair in pairs for line in (*pair, "")]
+    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    labelled = folder / "labelled.tsv"
+    rows = [f"{side}\t{name}\n" for pair in pairs for side, name in zip(pair, "ab", strict=True)]
+    labelled.write_text("".join(rows), encoding="utf-8")
+    return {"text": [str(text)]}, {"labelled": [str(labelled)]}
+
+
+def config_of(task, folder, *overrides):
+    plain, labelled = text_files(folder)
+    recipe, options, files = {
+        "translation": ("small", SMALL, write_corpus(folder)),
+        "sampling": ("small", (*SMALL, "text.sampling=0.2"), write_corpus(folder)),
+        "words": ("small", (*SMALL, "text.kind=words"), write_corpus(folder)),
+        "language": ("gpt-tiny", (*TINY, *BLOCK, "data.max_length=16"), plain),
+        "masked": ("bert-nsmc", (*TINY, *BLOCK, "data.max_length=12"), plain),
+        "labelled": ("classify-small", (*TINY, *ENCODER, "data.max_length=16"), labelled),
+        "labelled sampling": (
+            "classify-small",
+            (*TINY, *ENCODER, "data.max_length=16", "text.sampling=0.2"),
+            labelled,
+        ),
+    }[task]
+    return read_run(recipe, (*options, "train.workers=0", *overrides), files)
+
+
+@pytest.mark.parametrize(
+    "task",
+    ["translation", "sampling", "words", "language", "masked", "labelled", "labelled sampling"],
+)
+def test_weights_are_equal_from_a_store_and_from_memory(task, tmp_path, monkeypatch):
+    sums, notes = {}, {}
+    for store in ("never", "always"):
+        run = tmp_path / store
+        train(config_of(task, tmp_path, f'data.store="{store}"'), run)
+        sums[store], notes[store] = weights(run), (run / "data.json").read_text()
+    assert sums["always"] == sums["never"]
+    assert notes["always"] == notes["never"]  # fingerprints
+    assert len(corpus_cache.list_stores()) == 1
+    monkeypatch.setattr(stored_text, "write_store", None)
+    monkeypatch.setattr(line_spool.LineSpool, "write", None)  # neither read nor encoded again
+    for store in ("always", "never"):  # which are no change of the configuration
+        more = config_of(task, tmp_path, 'data.store="always"')
+        again = train(more, tmp_path / store)
+        assert again.step == more.train.steps
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("kind", ["pairs", "parts"])
+def test_scattered_examples_are_complete_and_whatever_the_processes(
+    kind, processes, tmp_path, monkeypatch
+):
+    run = tmp_path / "run"
+    train(config_of("sampling", tmp_path, 'data.store="never"'), run)
+    monkeypatch.setattr(corpus_store, "BLOCK", 30)
+    monkeypatch.setattr(corpus_store, "BUFFER", 100)
+    pairs = schedules.generate(100, 0, 0, 4).train
+    spool = line_spool.LineSpool(tmp_path, 2)
+    spool.write(pairs)
+    spool.held_out = [0, 6, 7, 50, 99]
+    left = [pair for n, pair in enumerate(pairs) if n not in spool.held_out]
+    form = StoreForm(kind, 40 if kind == "pairs" else 9, kind == "pairs")
+    place = tmp_path / "stores"
+    place.mkdir()
+    counts = write_store(place, spool, run / "tokenizer", form, processes=processes)
+    stores = {name: TokenSequences.open(place / name) for name in form.names}
+    tokenizer = load_tokenizers(run / "tokenizer").source
+    assert counts.n_lines == 95
+    if kind == "parts":
+        assert sorted(s.tolist() for s in stores["text"]) == sorted(
+            parts_of([tokenizer.encode(source) for source, _ in left], 9)
+        )
+    else:
+        read = [
+            tuple(bytes(stores[f"{side}_text"][n].tolist()).decode() for side in form.names[:2])
+            for n in range(counts.n_examples)
+        ]
+        kept = [pair for pair in left if max(len(tokenizer.encode(side)) for side in pair) <= 40]
+        assert sorted(read) == sorted(kept)
+        edges = stores["source"].documents
+        numbers = {pair: int(np.searchsorted(edges, n, "right")) for n, pair in enumerate(read)}
+        blocks = [numbers[pair] for pair in kept]  # at random, also within a chunk of 7 pairs
+        assert sum(after < before for before, after in pairwise(blocks)) > 20
+        assert counts.n_too_long == len(left) - len(kept)
+        for number, pair in enumerate(read):  # the sides and their ids belong together
+            for side, text in zip(form.names[:2], pair, strict=True):
+                assert stores[side][number].tolist() == tokenizer.encode(text)
+    documents = stores[form.names[0]].documents
+    assert len(documents) == 5  # 4 blocks
+    assert documents[-1] == counts.n_examples == len(stores[form.names[0]])
+    assert not (place / "blocks").exists()
+
+
+def stored(tmp_path, name="run"):
+    run = tmp_path / name
+    train(config_of("translation", tmp_path, 'data.store="always"'), run)
+    return run
+
+
+def test_a_damaged_store_is_made_again(tmp_path):
+    run = stored(tmp_path)
+    [entry] = corpus_cache.list_stores()
+    place = corpus_cache.folder() / entry.key
+    corpus_cache._HELD.clear()  # as in another process
+    (place / "store.json").write_text("{}")
+    train(config_of("translation", tmp_path, 'data.store="always"'), run)
+    assert json.loads((place / "store.json").read_text())["n_examples"] == entry.n_examples
+    corpus_cache._HELD.clear()
+    (place / "source.bin").write_bytes(b"")
+    with raises(DataError, "damaged_store"):
+        train(config_of("translation", tmp_path, 'data.store="always"'), run)
+
+
+def test_a_changed_file_is_noticed_and_an_unchanged_one_is_not_read(tmp_path, monkeypatch):
+    read = []
+    digest = hashlib.file_digest
+    monkeypatch.setattr(
+        stored_text.hashlib, "file_digest", lambda file, kind: read.append(1) or digest(file, kind)
+    )
+    config = config_of("translation", tmp_path, 'data.store="always"')
+    stored_text._corpus_key(config.data, 1)
+    assert read == [1, 1]
+    read.clear()
+    stored_text._corpus_key(config.data, 1)
+    assert read == []
+    path = Path(config.data.source[0])
+    path.write_text(path.read_text() + "\n")
+    stored_text._corpus_key(config.data, 1)
+    assert read == [1]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from polyhead.training import corpus_cache
+assert corpus_cache.use_store(Path(sys.argv[1])) is not None
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_store_in_use_is_not_removed(tmp_path):
+    stored(tmp_path)
+    [entry] = corpus_cache.list_stores()
+    assert entry.in_use
+    assert corpus_cache.prune() == []
+    corpus_cache._HELD.popitem()[1].close()
+    place = str(corpus_cache.folder() / entry.key)
+    command = [sys.executable, "-c", HOLD, place]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as child:
+        assert child.stdout.readline() == "held\n"
+        assert corpus_cache.list_stores()[0].in_use
+        assert corpus_cache.prune() == []
+        child.stdin.close()
+        child.wait()
+    assert corpus_cache.prune(older_than=3600.0) == []
+    assert [removed.key for removed in corpus_cache.prune()] == [entry.key]
+    assert corpus_cache.list_stores() == []
+    assert [path.name for path in corpus_cache.folder().iterdir()] == []
+
+
+TRAIN = """
+import sys
+from pathlib import Path
+from polyhead.training.config import read_run
+from polyhead.training.trainer import train
+train(read_run("small", sys.argv[3:], {"source": [sys.argv[1] + "/train.ko"],
+      "target": [sys.argv[1] + "/train.en"]}), Path(sys.argv[1]) / sys.argv[2])
+"""
+
+
+def test_processes_that_make_the_same_store_do_not_disturb_each_other(tmp_path):
+    write_corpus(tmp_path)
+    options = [*SMALL, 'data.store="always"']
+    children = [
+        subprocess.Popen([sys.executable, "-c", TRAIN, str(tmp_path), f"run-{n}", *options])
+        for n in range(3)
+    ]
+    assert [child.wait() for child in children] == [0, 0, 0]
+    assert len({weights(tmp_path / f"run-{n}") for n in range(3)}) == 1
+    assert len(corpus_cache.list_stores()) == 1
+    rest = {path.suffix for path in corpus_cache.folder().iterdir()}
+    assert rest <= {"", ".json"}
+
+
+def test_a_failed_store_leaves_nothing(tmp_path, monkeypatch):
+    def fail(*_args, **_options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(stored_text, "seal", fail)
+    with pytest.raises(PolyheadError, match="No space left"):
+        stored(tmp_path)
+    assert {path.suffix for path in corpus_cache.folder().iterdir()} == {".json"}
+
+
+def test_abandoned_files_are_removed(monkeypatch):
+    corpus_cache.folder().mkdir(parents=True)
+    old = corpus_cache.folder() / f"{corpus_cache.SPOOL}old"
+    old.mkdir()
+    own = corpus_cache.SpoolFolder()
+    monkeypatch.setattr(corpus_cache, "ABANDONED", -1.0)
+    command = "from polyhead.training import corpus_cache as c; c.ABANDONED = -1; c.prune()"
+    subprocess.run([sys.executable, "-c", command], check=True)
+    assert not old.exists()
+    assert own.path.exists()
+
+
+def test_large_corpora_are_stored_and_small_ones_are_not(tmp_path, monkeypatch):
+    config = config_of("translation", tmp_path).data
+    assert not stored_text.is_stored(config)
+    size = sum(Path(name).stat().st_size for name in (*config.source, *config.target))
+    monkeypatch.setattr(stored_text, "LARGE", size - 1)
+    assert stored_text.is_stored(config)
+    assert not stored_text.is_stored(replace(config, store="never"))
+    assert not stored_text.is_stored(replace(config, source=("-",), store="always"))
+
+
+def sampled(lines):
+    return list(base.sample_lines(lines, base.sample_size(lines)))
+
+
+def test_tokenizers_of_large_corpora_are_trained_on_an_even_sample(monkeypatch):
+    lines = [f"line {n}" for n in range(1_000)]
+    assert sampled(lines) == lines
+    monkeypatch.setattr(base, "MAX_LINES", 100)
+    sample = sampled(lines)
+    assert sample == sampled(lines)
+    numbers = [int(line.split()[1]) for line in sample]
+    assert 90 <= len(numbers) <= 100
+    assert numbers == sorted(numbers)
+    assert max(b - a for a, b in pairwise([0, *numbers, 1_000])) <= 20
+    monkeypatch.setattr(base, "MAX_CHARACTERS", 80)
+    assert sum(map(len, sampled(lines))) <= 100
+
+
+def test_errors_of_a_tokenizer_are_the_same_from_a_store(tmp_path):
+    for store in ("never", "always"):
+        config = config_of("language", tmp_path, "text.vocab=300", f'data.store="{store}"')
+        with raises(ConfigError, "vocab_too_small"):
+            train(config, tmp_path / store)
