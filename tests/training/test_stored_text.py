@@ -19,7 +19,9 @@ from polyhead.data.line_encoder import StoreForm, parts_of
 from polyhead.data.schedules import generator as schedules
 from polyhead.data.token_store import TokenSequences
 from polyhead.errors import ConfigError, DataError, PolyheadError
-from polyhead.tokenizers.storage import load_tokenizers
+from polyhead.metrics.perplexity import encode_running_text
+from polyhead.tokenizers.huggingface import HuggingFaceTokenizer, text_config
+from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, save_tokenizers
 from polyhead.training import corpus_cache, stored_text
 from polyhead.training.config import read_run
 from polyhead.training.tasks import base
@@ -289,3 +291,26 @@ def test_errors_of_a_tokenizer_are_the_same_from_a_store(tmp_path):
         config = config_of("language", tmp_path, "text.vocab=300", f'data.store="{store}"')
         with raises(ConfigError, "vocab_too_small"):
             train(config, tmp_path / store)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_chunks_of_running_text_have_the_ids_of_the_whole(processes, tmp_path):
+    library = pytest.importorskip("tokenizers")
+    lines = ["it's", "", "", "  two  words ", "we'll see", "\t", "x1 22", "가 나", " 라", ""] * 9
+    bpe = library.ByteLevelBPETokenizer()
+    text = "".join(f"{line}\n" for line in lines)
+    bpe.train_from_iterator([text] * 9, 400, 2, show_progress=False, special_tokens=["<end>"])
+    bpe.save_model(str(tmp_path))
+    files = {name: (tmp_path / name).read_bytes() for name in ("vocab.json", "merges.txt")}
+    ids = (0, 0, 0, 0, *range(1, bpe.get_vocab_size()))
+    tokenizer = HuggingFaceTokenizer("fast", files, ids)
+    assert tokenizer.reads_line_ends()
+    place, stores = tmp_path / "tokenizer", tmp_path / "stores"
+    save_tokenizers(TokenizerPair(tokenizer, tokenizer, text_config(tokenizer, tokenizer)), place)
+    spool = line_spool.LineSpool(tmp_path, 1)
+    spool.write((line,) for line in lines)
+    assert len(spool._chunks) > 2
+    stores.mkdir()
+    write_store(stores, spool, place, StoreForm("running", 0), processes=processes)
+    stored = TokenSequences.open(stores / "text").ids
+    assert stored.tolist() == encode_running_text(tokenizer, lines).tolist()
