@@ -79,7 +79,7 @@ def check_bf16(device: torch.device) -> None:
     if probe.returncode:
         raise MissingError(
             "train.bf16 = true: bf16 matrix products fail on this processor "
-            f"({_describe_exit(probe.returncode)}). Train with bf16 = false.",
+            f"({describe_exit(probe.returncode)}). Train with bf16 = false.",
             "no_bf16",
         )
 
@@ -102,7 +102,7 @@ def bf16_gain(size: int = 512, rounds: int = 5) -> float:
     return seconds[torch.float32] / seconds[torch.bfloat16]
 
 
-def _describe_exit(code: int) -> str:
+def describe_exit(code: int) -> str:
     """Describe an exit code; a negative one is the signal that killed the process."""
     try:
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

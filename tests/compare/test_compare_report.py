@@ -84,7 +84,7 @@ NONE, DOT = row_of("none", "last state"), row_of("dot", "dot, sᵀh", 0.2)
 
 def test_finished_systems_are_not_counted_as_left(tmp_path, monkeypatch):
     write_json(tmp_path / "results" / "gru-1.json", RESULT)
-    monkeypatch.setattr(runner, "read_shared", lambda *_: Mock(pairs=[]))
+    monkeypatch.setattr(runner, "read_shared", lambda *_: Mock(runner.SharedData, pairs=[]))
     monkeypatch.setattr(runner, "train_system", lambda *_: [tmp_path])
     monkeypatch.setattr(runner, "score_system", lambda *_: RESULT)
     reporter, counting = Mock(ProgressReporter), Mock(return_value=nullcontext())

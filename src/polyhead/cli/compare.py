@@ -31,6 +31,7 @@ RECIPE_HELP = "Recipe whose data and tokenizer to use; omit with --source."
 SYSTEMS_HELP = "Systems, e.g. transformer,convs2s (default: see --list)."
 ENSEMBLE_HELP = "Also score an ensemble: systems joined by +, or seeds; repeatable."
 SCALE_HELP = "Sizes: small, as in the recipes for two cores; or paper, as published."
+PROCESSES_HELP = "Processes on this machine; each trains and scores one run at a time."
 METRIC_HELP = "bleu; or wer: share of lines that are not exact, e.g. pronunciations."
 
 
@@ -68,6 +69,7 @@ def comparison_command(name: str, text: str) -> Callable[..., None]:
         test_pairs: Pairs = None,
         encoding: FileEncoding = None,
         lang: Language = None,
+        processes: int = Option(1, min=1, help=PROCESSES_HELP),
         list_only: bool = Option(False, "--list", help="List the systems and exit."),
     ) -> None:
         from polyhead.compare.budget import read_budget
@@ -90,7 +92,7 @@ def comparison_command(name: str, text: str) -> Callable[..., None]:
             read_budget(budget, flops), recipe=recipe, changes=changes, files=files,
             tests=as_strings(tests), systems=split_names(systems, contest), seeds=seeds,
             metric=None if metric is None else check_metric(metric),
-            ensembles=tuple(ensemble or ()), scale=check_scale(scale),
+            ensembles=tuple(ensemble or ()), scale=check_scale(scale), processes=processes,
         )  # fmt: skip
         raise Exit(run_comparison(request, lang))
 
@@ -108,6 +110,7 @@ compare = comparison_command(
     polyhead compare multi30k-de-en --flops 5e14 --systems transformer,convs2s,gnmt --seeds 3
     polyhead compare --source train.ko --target train.en --budget 10m --run runs/mine-compared
     polyhead compare g2p-ko --budget 10m --metric wer
+    polyhead compare multi30k-de-en --flops 5e14 --seeds 2 --processes 2
     polyhead compare --list --scale paper
     """,
 )
@@ -164,8 +167,9 @@ def list_systems(contest: "Contest", scale: "Scale", language: str) -> None:
 def run_comparison(request: "CompareRequest", lang: str | None) -> int:
     """Compare, print the table and return the exit code; an interrupted comparison is saved."""
     from polyhead.cli.console import TrainingScreen
-    from polyhead.compare.runner import Interrupted, compare_systems
+    from polyhead.compare.runner import compare_systems
     from polyhead.compare.table import best_row
+    from polyhead.compare.worker_pool import Interrupted
     from polyhead.i18n import chosen_language
 
     language = chosen_language(lang)

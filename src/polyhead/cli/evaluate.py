@@ -2,17 +2,19 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from typer import Option
+from typer import Exit, Option
 
 from polyhead.atomic_file import write_text
 from polyhead.cli.classify import read_size
 from polyhead.cli.options import (
+    ARGUMENTS,
     Beam,
     Device,
     Encoding,
@@ -29,17 +31,25 @@ from polyhead.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from polyhead.pipelines.evaluation import Metric
+    from polyhead.training.processes import Processes
 
 BOOTSTRAP_P = 0.05  # below it, two systems are reported as different
 METRIC_HELP = "bleu; or wer: share of lines that are not exact, and edit distance."
 AS_GENERATED = "Score a language model token by token, as generate computes; takes longer."
 ROUNDS = "--rounds is for translators and language models with LSH attention only"
+PROCESSES = "Processes on this machine that share the batches; same scores."
+SHARED_STDIN = "standard input cannot be shared by several processes; write it to a file first"
+DAY = 86400  # seconds that a process waits for the others
 ONLY_GENERATORS = "--as-generated is for language models (--text) only"
 INPUTS = {  # options of each task
     "translation": "--source FILE --target FILE", "language_modeling": "--text FILE",
     "masked_lm": "--text FILE", "replaced_token": "--text FILE",
     "text_classification": "--data FILE", "image_classification": "--images PATH",
 }  # fmt: skip
+NO_INPUT = (
+    "expected one of: --source FILE and --target FILE for a translator, --text FILE for a language "
+    "model, --data FILE for a text classifier, --images PATH for an image classifier"
+)
 Scores = tuple[Any, str]  # for JSON, and as text
 
 
@@ -65,6 +75,7 @@ def evaluate(
     json_out: Json = False,
     encoding: Encoding = "utf-8",
     device: Device = "auto",
+    processes: int = Option(1, min=1, help=PROCESSES),
 ) -> None:
     """Score a model on a test set.
 
@@ -80,6 +91,7 @@ def evaluate(
     polyhead evaluate runs/reformer --text test.txt --as-generated
     polyhead evaluate runs/reviews --data test.tsv
     polyhead evaluate runs/photos --images test-photos/
+    polyhead evaluate runs/mine --source test.ko --target test.en --processes 2
     """
     if size is not None and not images:
         raise ConfigError("--size is for --images only", "conflicting_options")
@@ -90,32 +102,60 @@ def evaluate(
     if [bool(files) for files in (source, text, data, images)].count(True) != 1 or (
         bool(source) != bool(target)
     ):
-        raise ConfigError(
-            "expected one of: --source FILE and --target FILE for a translator, --text FILE for a "
-            "language model, --data FILE for a text classifier, --images PATH for an image "
-            "classifier",
-            "no_input",
-        )
+        raise ConfigError(NO_INPUT, "no_input")
     if not source and len(models) != 1:
         raise ConfigError(f"{len(models)} models were given; expected one", "one_model")
-    with right_input(models[0]):
-        if images:
-            scores = image_scores(models[0], images, size=size, device=device)
-        elif data:
-            scores = label_scores(models[0], data, encoding=encoding, device=device)
-        elif text:
-            scores = text_scores(
-                models[0], text, encoding=encoding, rounds=rounds, as_generated=as_generated,
-                device=device,
-            )  # fmt: skip
-        else:
-            scores = translation_scores(
-                models, source or (), target or (), against=against, output=output, rounds=rounds,
-                metric=(check_metric(metric), lowercase, tokenize), encoding=encoding,
-                device=device, changes={"beam": beam, "length_penalty": length_penalty},
-            )  # fmt: skip
-    content, lines = scores
-    print(json.dumps(content, indent=2, ensure_ascii=False) if json_out else lines)
+    score: Callable[[Processes], Scores]
+    if images:
+        score = partial(image_scores, models[0], images, size=size, device=device)
+    elif data:
+        score = partial(label_scores, models[0], data, encoding=encoding, device=device)
+    elif text:
+        score = partial(
+            text_scores, models[0], text, encoding=encoding, rounds=rounds,
+            as_generated=as_generated, device=device,
+        )  # fmt: skip
+    else:
+        score = partial(
+            translation_scores, models, (source or (), target or ()), against=against,
+            output=output, rounds=rounds, metric=(check_metric(metric), lowercase, tokenize),
+            encoding=encoding, device=device,
+            changes={"beam": beam, "length_penalty": length_penalty},
+        )  # fmt: skip
+    given = [path for files in (source, target, text, data) for path in files or ()]
+    print_scores(score, models[0], processes, from_stdin=Path("-") in given, as_json=json_out)
+
+
+def print_scores(
+    score: Callable[["Processes"], Scores], model: Path, n_processes: int, *, from_stdin: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Compute scores in several processes; the first one prints them."""
+    from polyhead.training.launcher import is_started_by_torchrun, launch
+    from polyhead.training.processes import join_processes
+
+    if n_processes > 1 and not is_started_by_torchrun():
+        raise Exit(launch(ARGUMENTS.get(), n_processes))
+
+    def scored() -> Scores:
+        if team.world > 1 and from_stdin:
+            raise ConfigError(SHARED_STDIN, "conflicting_options")
+        with right_input(model):
+            return score(team)
+
+    with join_processes(DAY) as team:
+        content, lines = team.alike(scored)
+        if team.is_first:
+            print(json.dumps(content, indent=2, ensure_ascii=False) if as_json else lines)
+
+
+def counting_share(
+    team: "Processes", activity: str, total: int
+) -> AbstractContextManager[Callable[[int], None]]:
+    """Show a bar for the share of the first process; the others are as fast."""
+    if team.is_first:
+        return counting(activity, total // team.world)
+    return nullcontext(lambda _: None)
 
 
 @contextmanager
@@ -134,9 +174,9 @@ def right_input(model: Path) -> Iterator[None]:
 
 
 def translation_scores(
-    models: Sequence[Path], source: Sequence[Path], target: Sequence[Path], *, against: Path | None,
-    output: Path | None, rounds: int | None, metric: tuple["Metric", bool, str], encoding: str,
-    device: str, changes: dict[str, Any],
+    models: Sequence[Path], files: tuple[Sequence[Path], Sequence[Path]], team: "Processes", *,
+    against: Path | None, output: Path | None, metric: tuple["Metric", bool, str], encoding: str,
+    device: str, rounds: int | None, changes: dict[str, Any],
 ) -> Scores:  # fmt: skip
     """Translate; return the scores of the translations, and paired tests against another system."""
     from polyhead.data.parallel import read_references
@@ -145,7 +185,7 @@ def translation_scores(
     from polyhead.pipelines.translator import Translator
 
     scoring = MetricConfig(*metric)
-    sources, references = read_references(source, target, encoding)
+    sources, references = read_references(*files, encoding)
     translator = Translator.from_dir(*models, device=device)
     if rounds is not None:
         translator.set_eval_rounds(rounds)
@@ -155,12 +195,13 @@ def translation_scores(
     elif against is not None:
         other = Translator.from_dir(against, device=device)
     n_lines = len(sources) * (2 if isinstance(other, Translator) else 1)
-    with counting("translating", n_lines) as progress:
+    with counting_share(team, "translating", n_lines) as progress:
         result = evaluate_translation(
             translator, sources, references, metric=scoring,
             options=translator.defaults.with_options(changes), against=other, progress=progress,
+            map_batches=team.map,
         )  # fmt: skip
-    if output is not None:
+    if output is not None and team.is_first:
         lines = "".join(line.replace("\n", " ") + "\n" for line in result.outputs)
         write_text(output, lines)
     rows = [str(score) for score in result.scores]
@@ -176,8 +217,8 @@ def translation_scores(
 
 
 def text_scores(
-    model_dir: Path, texts: Sequence[Path], *, encoding: str, rounds: int | None,
-    as_generated: bool, device: str,
+    model_dir: Path, texts: Sequence[Path], team: "Processes", *, encoding: str,
+    rounds: int | None, as_generated: bool, device: str,
 ) -> Scores:  # fmt: skip
     """Return how well a language model predicts a text, or a masked LM its masked tokens."""
     from polyhead.data.text_files import read_lines
@@ -192,7 +233,7 @@ def text_scores(
             raise ConfigError(ROUNDS, "conflicting_options")
         if as_generated:
             raise ConfigError(ONLY_GENERATORS, "conflicting_options")
-        scores = model.score(lines)
+        scores = model.score(lines, team.map)
         rows = [f"{name.replace('_', ' '):<20}{value:.4f}" for name, value in scores.items()]
         return scores, "\n".join(rows)
     if not isinstance(model, TextGenerator):
@@ -202,9 +243,11 @@ def text_scores(
     if rounds is not None:
         model.set_eval_rounds(rounds)
     windows = model.windows(lines)
-    with counting("reading", windows.n_tokens) as progress:
-        score = model.score_windows(windows, progress, as_generated=as_generated)
-    if score.n_unknown:
+    with counting_share(team, "reading", windows.n_tokens) as progress:
+        score = model.score_windows(
+            windows, progress, as_generated=as_generated, map_batches=team.map
+        )
+    if score.n_unknown and team.is_first:
         say(
             f"polyhead: {score.n_unknown:,} tokens are unknown to the vocabulary; the model did "
             "not have to spell them, so the scores are too good"
@@ -217,21 +260,23 @@ def text_scores(
     )
 
 
-def label_scores(model_dir: Path, files: Sequence[Path], *, encoding: str, device: str) -> Scores:
+def label_scores(
+    model_dir: Path, files: Sequence[Path], team: "Processes", *, encoding: str, device: str
+) -> Scores:
     """Return how often a text classifier is right on labelled texts."""
     from polyhead.pipelines.text_classifier import TextClassifier
 
     classifier = TextClassifier.from_dir(model_dir, device=device)
     examples, notices = classifier.read(files, encoding)
-    with counting("classifying", len(examples)) as progress:
-        result = classifier.evaluate_examples(examples, notices, progress)
-    for notice in result.notices:
+    with counting_share(team, "classifying", len(examples)) as progress:
+        result = classifier.evaluate_examples(examples, notices, progress, team.map)
+    for notice in result.notices if team.is_first else ():
         say(notice)
     return asdict(result), str(result)
 
 
 def image_scores(
-    model_dir: Path, images: Sequence[Path], *, size: str | None, device: str
+    model_dir: Path, images: Sequence[Path], team: "Processes", *, size: str | None, device: str
 ) -> Scores:
     """Return how often an image classifier is right; `digits` is the embedded test set."""
     from polyhead.pipelines.image_classifier import ImageClassifier
@@ -239,8 +284,9 @@ def image_scores(
     classifier = ImageClassifier.from_dir(model_dir, device=device)
     embedded = [str(path) for path in images] == ["digits"] and not images[0].exists()
     result, notices = classifier.evaluate(
-        () if embedded else images, corpus="digits" if embedded else None, size=read_size(size)
-    )
-    for notice in notices:
+        () if embedded else images, corpus="digits" if embedded else None, size=read_size(size),
+        map_batches=team.map,
+    )  # fmt: skip
+    for notice in notices if team.is_first else ():
         say(notice)
     return asdict(result), str(result)

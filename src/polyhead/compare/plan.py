@@ -63,6 +63,7 @@ class CompareRequest:
     metric: Metric | None = None
     ensembles: tuple[str, ...] = ()
     scale: Scale = "small"
+    processes: int = 1  # that share the runs
 
 
 @dataclass(frozen=True)

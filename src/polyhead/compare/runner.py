@@ -3,12 +3,15 @@
 Finished systems are not trained again; an interrupted training is resumed exactly where it stopped.
 """
 
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from polyhead import devices
 from polyhead.checkpoint.atomic_dir import atomic_dir
@@ -26,6 +29,7 @@ from polyhead.compare.results import (
 from polyhead.compare.scoring import flops_per_step, score_ensemble, score_system
 from polyhead.compare.systems import System
 from polyhead.compare.table import markdown, summarize
+from polyhead.compare.worker_pool import Interrupted, run_in_workers
 from polyhead.config import from_dict, set_by_path
 from polyhead.data.config import DataConfig
 from polyhead.data.parallel import load_parallel
@@ -44,20 +48,21 @@ Progress = Callable[[int], None]  # takes the number of items that were finished
 Counting = Callable[[str, int], AbstractContextManager[Progress]]  # takes a title and a total
 
 
-class Interrupted(Exception):
-    """A training was stopped by a signal; everything is saved."""
-
-    def __init__(self, signal: int) -> None:
-        super().__init__(f"signal {signal}")
-        self.signal = signal
+def not_counted(_title: str, _total: int) -> AbstractContextManager[Progress]:
+    """Show no progress."""
+    return nullcontext(lambda _: None)
 
 
 @dataclass(frozen=True)
 class SharedData:
-    """Vocabulary and encoded training pairs, the same for every system."""
+    """Vocabulary and encoded training pairs, the same for every system.
+
+    measuring: held while the cost of a step is measured, so that only one process does.
+    """
 
     tokenizers: TokenizerPair
     pairs: EncodedPairs
+    measuring: AbstractContextManager[Any] = field(default_factory=nullcontext)
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ def compare_systems(
     *,
     language: str = "en",
     reporter: ProgressReporter | None = None,
-    counting: Counting = lambda _title, _total: nullcontext(lambda _: None),
+    counting: Counting = not_counted,
 ) -> ComparisonOutcome:
     """Train and score every system, and write the table."""
     reporter = ProgressReporter() if reporter is None else reporter
@@ -99,22 +104,72 @@ def run_systems(
         reporter.notice(notice)
     seeds = range(1, plan.request.seeds + 1)
     entries = [(system, seed) for system in plan.systems for seed in seeds]
-    paths = [plan.folder / "results" / f"{system.name}-{seed}.json" for system, seed in entries]
-    shared: SharedData | None = None
-    for number, ((system, seed), path) in enumerate(zip(entries, paths, strict=True), start=1):
-        if path.exists():
-            continue
-        shared = read_shared(plan, reporter) if shared is None else shared
-        position = f"[{number}/{len(entries)}]"
-        named_seed = f", seed {seed}" if len(seeds) > 1 else ""
-        left = time_left(plan, sum(not path.exists() for path in paths[number - 1 :]))
-        title = system.title_at(plan.request.scale)
-        reporter.stage(f"{position} {title}{named_seed}{left}")
-        folders = train_system(plan, shared, system, seed, reporter)
-        reporter.stage(f"{position} evaluating {title}")
-        with counting("evaluating", len(DECODINGS) * len(plan.test.sources)) as progress:
-            write_json(path, score_system(plan, shared.pairs, system, seed, folders, progress))
-    return [read_json(path, SystemResult) for path in paths]
+    titles = [
+        f"[{number}/{len(entries)}] {system.title_at(plan.request.scale)}"
+        + (f", seed {seed}" if len(seeds) > 1 else "")
+        for number, (system, seed) in enumerate(entries, start=1)
+    ]
+    missing = {
+        title: (system, seed)
+        for title, (system, seed) in zip(titles, entries, strict=True)
+        if not result_path(plan, system, seed).exists()
+    }
+    if missing and plan.request.processes > 1:
+        spread(plan, missing, reporter)
+    elif missing:
+        shared = read_shared(plan, reporter)
+        for n_done, (title, (system, seed)) in enumerate(missing.items()):
+            reporter.stage(f"{title}{time_left(plan, len(missing) - n_done)}")
+            run_system(plan, shared, system, seed, reporter, counting)
+    return [read_json(result_path(plan, system, seed), SystemResult) for system, seed in entries]
+
+
+def result_path(plan: ComparePlan, system: System, seed: int) -> Path:
+    """Return the file of a run's result."""
+    return plan.folder / "results" / f"{system.name}-{seed}.json"
+
+
+def run_system(
+    plan: ComparePlan, shared: SharedData, system: System, seed: int, reporter: ProgressReporter,
+    counting: Counting,
+) -> None:  # fmt: skip
+    """Train and score a system, and write its result."""
+    folders = train_system(plan, shared, system, seed, reporter)
+    reporter.stage(f"evaluating {system.title_at(plan.request.scale)}")
+    with counting("evaluating", len(DECODINGS) * len(plan.test.sources)) as progress:
+        result = score_system(plan, shared.pairs, system, seed, folders, progress)
+    write_json(result_path(plan, system, seed), result)
+
+
+def spread(
+    plan: ComparePlan, runs: dict[str, tuple[System, int]], reporter: ProgressReporter
+) -> None:
+    """Run systems in several processes; before that, measure one by one what their steps cost.
+
+    Only the cost of a later stage is measured by the process that trained the one before.
+    """
+    usual, n_processes = torch.get_num_threads(), plan.request.processes
+    n_threads = min(usual, max(1, (os.cpu_count() or 1) // n_processes))
+    torch.set_num_threads(n_threads)
+    try:
+        shared = read_shared(plan, reporter)
+        for system, seed in runs.values():
+            values = stage_values(plan, system, seed, 0)
+            steps_within_budget(plan, shared, system, 0, values, reporter)
+    finally:
+        torch.set_num_threads(usual)
+    arguments = {title: (plan.request, *run) for title, run in runs.items()}
+    run_in_workers(run_alone, arguments, n_processes, n_threads, reporter)
+
+
+def run_alone(
+    run: tuple[CompareRequest, System, int], measuring: AbstractContextManager[Any]
+) -> None:
+    """Read the data, and train and score one system, in a process of its own."""
+    request, system, seed = run
+    plan, reporter = make_plan(request), ProgressReporter()
+    shared = replace(read_shared(plan, reporter), measuring=measuring)
+    run_system(plan, shared, system, seed, reporter, not_counted)
 
 
 def run_ensembles(
@@ -173,15 +228,9 @@ def train_system(
 
     Only the directory of the last stage has no number of a stage.
     """
-    stages = [f"-stage-{number}" for number in range(1, len(system.stages))]
-    folders = [plan.folder / "runs" / f"{system.name}-{seed}{stage}" for stage in (*stages, "")]
+    folders = run_folders(plan, system, seed)
     for number, folder in enumerate(folders):
-        values = plan.values(system)
-        for change in system.stages[number].changes:
-            set_by_path(values, change)
-        values["train"]["seed"] = seed
-        if number:
-            values["train"]["init"] = str(folders[number - 1])
+        values = stage_values(plan, system, seed, number)
         steps = steps_within_budget(plan, shared, system, number, values, reporter)
         try:
             train_run(with_steps(values, steps), folder, shared, reporter)
@@ -190,6 +239,23 @@ def train_system(
                 f"{system.name}, seed {seed}: {error}; or leave it out of --systems", "diverged"
             ) from None
     return folders
+
+
+def run_folders(plan: ComparePlan, system: System, seed: int) -> list[Path]:
+    """Return the run directories of all stages."""
+    stages = [f"-stage-{number}" for number in range(1, len(system.stages))]
+    return [plan.folder / "runs" / f"{system.name}-{seed}{stage}" for stage in (*stages, "")]
+
+
+def stage_values(plan: ComparePlan, system: System, seed: int, number: int) -> dict[str, Any]:
+    """Return the values of a stage's run, without its steps; it starts from the stage before."""
+    values = plan.values(system)
+    for change in system.stages[number].changes:
+        set_by_path(values, change)
+    values["train"]["seed"] = seed
+    if number:
+        values["train"]["init"] = str(run_folders(plan, system, seed)[number - 1])
+    return values
 
 
 def train_run(
@@ -221,17 +287,18 @@ def steps_within_budget(
 ) -> int:
     """Return how many steps the budget allows; measured once for each system and stage."""
     path, budget = plan.folder / BUDGETS, plan.request.budget
-    known = read_json(path, dict) if path.exists() else {}
     key = system.name if len(system.stages) == 1 else f"{system.name}, stage {stage + 1}"
-    if key not in known:
-        if budget.unit == "seconds":
-            reporter.stage(f"timing {values['description']}")
-            cost = seconds_per_step(plan, shared, values)
-        else:
-            cost = flops_per_step(build(values), shared.tokenizers, shared.pairs)
-        steps = budget.n_steps(system.stages[stage].share, cost)
-        known[key] = {f"{budget.unit}_per_step": cost, "steps": steps}
-        write_json(path, known)
+    with shared.measuring:
+        known = read_json(path, dict) if path.exists() else {}
+        if key not in known:
+            if budget.unit == "seconds":
+                reporter.stage(f"timing {values['description']}")
+                cost = seconds_per_step(plan, shared, values)
+            else:
+                cost = flops_per_step(build(values), shared.tokenizers, shared.pairs)
+            steps = budget.n_steps(system.stages[stage].share, cost)
+            known[key] = {f"{budget.unit}_per_step": cost, "steps": steps}
+            write_json(path, known)
     return int(known[key]["steps"])
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,11 +15,19 @@ from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.special_tokens import EOS, UNK
 from polyhead.tokenizers.base import Tokenizer, encode_lines
 
-MapBatches = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+B = TypeVar("B")
+R = TypeVar("R")
 
 
-def map_here(function: Callable[[Any], Any], batches: Sequence[Any]) -> list[Any]:
-    """Apply a function to all batches; several processes share them instead."""
+@runtime_checkable
+class MapBatches(Protocol):
+    """A function that applies another to all batches; several processes may share them."""
+
+    def __call__(self, function: Callable[[B], R], batches: Sequence[B], /) -> list[R]: ...
+
+
+def map_here(function: Callable[[B], R], batches: Sequence[B]) -> list[R]:
+    """Apply a function to all batches in this process."""
     return list(map(function, batches))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal, overload
 
@@ -10,6 +11,7 @@ from polyhead.errors import ConfigError
 from polyhead.metrics.bleu import Comparison, Score, check_tokenizer, compare, score
 from polyhead.metrics.classification import ClassificationReport
 from polyhead.metrics.error_rates import compare_errors, error_rates
+from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
@@ -18,6 +20,7 @@ from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 from polyhead.pipelines.translator import Translator
 
 Metric = Literal["bleu", "wer"]  # similarity to the reference, or exact matches
+CHUNK = 128  # lines that are translated together, whatever the number of processes
 
 
 @dataclass(frozen=True)
@@ -105,12 +108,20 @@ def evaluate_translation(
     options: DecodeConfig | None = None,
     against: Translator | Sequence[str] | None = None,
     progress: Callable[[int], None] = lambda _: None,
+    map_batches: MapBatches = map_here,
 ) -> TranslationEvaluation:
     """Translate, score, and compare with another system, or its outputs, if given."""
+    order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
+    chunks = [order[start : start + CHUNK] for start in range(0, len(order), CHUNK)]
 
     def translate(system: Translator, decode: DecodeConfig | None) -> list[str]:
-        best = system.n_best(sources, options=decode, progress=progress)
-        return [hypotheses[0].text for hypotheses in best]
+        def best(numbers: list[int]) -> list[str]:
+            lines = [sources[number] for number in numbers]
+            candidates = system.n_best(lines, options=decode, seed=numbers[0], progress=progress)
+            return [hypotheses[0].text for hypotheses in candidates]
+
+        texts = chain.from_iterable(map_batches(best, chunks))
+        return [text for _, text in sorted(zip(order, texts, strict=True))]
 
     outputs = translate(translator, options)
     other = translate(against, None) if isinstance(against, Translator) else against

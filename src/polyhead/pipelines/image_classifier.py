@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,6 +18,7 @@ from polyhead.data.images.files import PixelShape, Unreadable, decode, read_byte
 from polyhead.decoding.hypotheses import log_normaliser
 from polyhead.errors import ConfigError, DataError, check_list
 from polyhead.metrics.classification import ClassificationReport, report
+from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.models.registry import Task
 from polyhead.models.vit import cut
 from polyhead.pipelines.base import Classification, ClassifierPipeline
@@ -94,6 +96,7 @@ class ImageClassifier(ClassifierPipeline):
         corpus: str | None = None,
         size: tuple[int, int] | None = None,
         progress: Callable[[int], None] = lambda _: None,
+        map_batches: MapBatches = map_here,
     ) -> tuple[ClassificationReport, list[str]]:
         """Return accuracy, F1 and confusion on labelled images, and notices about them.
 
@@ -101,14 +104,19 @@ class ImageClassifier(ClassifierPipeline):
         corpus: the name of a built-in set, such as "digits", instead of `images`.
         size: resize to this (height, width) instead of the size of the training.
         progress: called with the number of images of each batch.
+        map_batches: applies the model to all batches; several processes may share them.
         """
         shape = self.shape(size)
         config = DataConfig(images=tuple(str(path) for path in images), corpus=corpus)
         dataset, notices = load_set(config, shape, self.classes)
-        predicted: list[int] = []
-        for pixels in dataset.pixels.split(self.batch_size(shape)):
-            predicted += self.probabilities(pixels).argmax(-1).tolist()
+
+        def likeliest(pixels: Tensor) -> list[int]:
             progress(len(pixels))
+            numbers: list[int] = self.probabilities(pixels).argmax(-1).tolist()
+            return numbers
+
+        batches = dataset.pixels.split(self.batch_size(shape))
+        predicted = list(chain.from_iterable(map_batches(likeliest, batches)))
         return report(dataset.labels.tolist(), predicted, self.classes), notices
 
     def probabilities(

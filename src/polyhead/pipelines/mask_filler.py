@@ -15,6 +15,7 @@ from polyhead.data.batches.masked import Masker, split_sequences, validation_bat
 from polyhead.decoding.hypotheses import log_normaliser
 from polyhead.errors import CheckpointError, ConfigError, DataError, check_list
 from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_replaced_tokens
+from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.models.registry import FAMILIES, Task
 from polyhead.pipelines.base import Pipeline
 from polyhead.special_tokens import MASK
@@ -103,7 +104,7 @@ class MaskFiller(Pipeline):
             begins: torch.tensor(candidates(self.tokenizer, begins)) for begins in (True, False)
         }
 
-    def score(self, lines: Sequence[str]) -> dict[str, float]:
+    def score(self, lines: Sequence[str], map_batches: MapBatches = map_here) -> dict[str, float]:
         """Return the metrics of a validation on a text, with the same masks every time."""
         check_list(lines, "score", "lines")
         masking = replace(MASKING[self.task], share=self.data.blanks)
@@ -111,7 +112,8 @@ class MaskFiller(Pipeline):
         longest = min(self.data.max_length, self.max_length)
         pieces = split_sequences(encode_lines(self.tokenizer, lines), longest, len(self.tokenizer))
         score = score_masked_tokens if self.task == "masked_lm" else score_replaced_tokens
-        return score(validation_batches(pieces, masker, SCORED_AT_ONCE), self.model)
+        batches = validation_batches(pieces, masker, SCORED_AT_ONCE)
+        return score(batches, self.model, map_batches)
 
     def fill(self, text: str, top: int = 5) -> Filled:
         """Return the likeliest words for every [MASK], alone and together.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,6 +18,7 @@ from polyhead.decoding.hypotheses import log_normaliser
 from polyhead.errors import check_list
 from polyhead.metrics.bleu import SAMPLES
 from polyhead.metrics.classification import ClassificationReport, Interval, interval, report
+from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.models.registry import Task
 from polyhead.pipelines.base import Classification, ClassifierPipeline
 from polyhead.tokenizers.base import encode_lines
@@ -52,30 +54,41 @@ class TextClassifier(ClassifierPipeline):
 
     @torch.inference_mode()
     def classify(
-        self, lines: Sequence[str], *, progress: Callable[[int], None] = lambda _: None
+        self,
+        lines: Sequence[str],
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+        map_batches: MapBatches = map_here,
     ) -> list[Classification]:
         """Return the classification of every line, in their order.
 
         lines: texts; of a long one the first `max_length` tokens are read.
         progress: called with the number of lines of each batch.
+        map_batches: applies the model to all batches; several processes may share them.
 
         Example: `classifier.classify(["지루하지 않다"])[0].label`
         """
         check_list(lines, "classify", "lines")
         texts = list(framed(encode_lines(self.tokenizer, lines), self.max_length))
-        results: list[Classification | None] = [None] * len(texts)
         lengths = np.array([len(text) for text in texts], dtype=np.int64)
-        for numbers in plan_by_length([lengths], MAX_TOKENS, seed=0):
+        batches = [batch.tolist() for batch in plan_by_length([lengths], MAX_TOKENS, seed=0)]
+
+        def read(numbers: Sequence[int]) -> list[list[float]]:
             ids = pad([texts[number] for number in numbers]).to(self.device)
             logits = self.model(ids).float()
             log_normaliser(logits)  # raises if they are not finite
-            rows = logits.softmax(-1).tolist()
-            for number, row in zip(numbers, rows, strict=True):
-                probabilities = dict(zip(self.classes, row, strict=True))
-                best = max(probabilities, key=lambda name: probabilities[name])
-                results[number] = Classification(best, probabilities)
             progress(len(numbers))
-        return [result for result in results if result is not None]
+            rows: list[list[float]] = logits.softmax(-1).tolist()
+            return rows
+
+        rows = chain.from_iterable(map_batches(read, batches))
+        by_number = dict(zip(chain.from_iterable(batches), rows, strict=True))
+        results = []
+        for number in range(len(texts)):
+            probabilities = dict(zip(self.classes, by_number[number], strict=True))
+            best = max(probabilities, key=lambda name: probabilities[name])
+            results.append(Classification(best, probabilities))
+        return results
 
     def evaluate(
         self, files: Sequence[str | Path], progress: Callable[[int], None] = lambda _: None
@@ -94,11 +107,12 @@ class TextClassifier(ClassifierPipeline):
         examples: LabelledExamples,
         notices: Sequence[str] = (),
         progress: Callable[[int], None] = lambda _: None,
+        map_batches: MapBatches = map_here,
     ) -> ClassificationEvaluation:
         """Return the scores on examples that were read before."""
         expected = class_numbers(examples.labels, self.classes, self.name)
         places = {name: place for place, name in enumerate(self.classes)}
-        results = self.classify(examples.texts, progress=progress)
+        results = self.classify(examples.texts, progress=progress, map_batches=map_batches)
         predicted = [places[result.label] for result in results]
         n_classes = len(self.classes)
         return ClassificationEvaluation(

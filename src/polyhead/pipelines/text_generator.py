@@ -15,7 +15,7 @@ from polyhead.decoding.hypotheses import make_generator
 from polyhead.decoding.options import NOT_FINITE, DecodeConfig, DecodingStep
 from polyhead.engines.ctranslate2_engine import CTranslate2Generator
 from polyhead.errors import CheckpointError, DataError, check_list
-from polyhead.metrics.perplexity import TextWindows, text_windows
+from polyhead.metrics.perplexity import MapBatches, TextWindows, map_here, text_windows
 from polyhead.models.registry import Task
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.fast_pipelines import GENERATORS, fast_obstacle, use_fast
@@ -117,12 +117,17 @@ class TextGenerator(Pipeline, TextContinuation):
         progress: Callable[[int], None] = lambda _: None,
         *,
         as_generated: bool = False,
+        map_batches: MapBatches = map_here,
     ) -> LanguageScore:
         """Return the score of a text in windows; `progress` is called with numbers of tokens."""
-        if as_generated:
-            scores = windows.scores(-sum(self._log_probabilities(windows.ids, progress)))
+        if as_generated:  # one batch: every token is generated after all others before it
+
+            def total(ids: Sequence[int]) -> float:
+                return -sum(self._log_probabilities(ids, progress))
+
+            scores = windows.scores(sum(map_batches(total, [windows.ids])))
         else:
-            scores = windows.validate(self.model, progress=progress)
+            scores = windows.validate(self.model, map_batches, progress)
         if not math.isfinite(scores["loss"]):
             raise CheckpointError(NOT_FINITE, "not_finite")
         return LanguageScore(

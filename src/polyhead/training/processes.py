@@ -61,6 +61,7 @@ class Processes:
         self.rank, self.world, self.seconds = rank, world, seconds
         self.signal = 0  # the first one that this process received
         self._agreed = 0
+        self._has_failed = False  # and all processes know it
         self._patient = dist.new_group(backend="gloo", timeout=PREPARATION) if world > 1 else None
 
     @property
@@ -106,11 +107,18 @@ class Processes:
                 result = function()
             except PolyheadError as error:
                 problem = error
-        code = self.gather(None if problem is None else problem.exit_code, patient=patient)[0]
-        if problem is not None:
-            raise problem
-        if code is not None:
-            raise ReportedElsewhere(code)
+        self._gather_or_fail(None, problem, patient=patient)
+        return result
+
+    def alike(self, function: Callable[[], R]) -> R:
+        """Call a function that may use `map` in every process; only one reports an error."""
+        try:
+            result = function()
+        except PolyheadError as error:
+            if not self._has_failed:
+                self._gather_or_fail(None, error)
+            raise
+        self._gather_or_fail(None, None)
         return result
 
     def from_first(self, value: Any) -> Any:
@@ -120,13 +128,31 @@ class Processes:
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Apply a function to all items, shared among the processes; every one gets all results.
 
-        Results are values that JSON can hold. They come in the order of the items.
+        Results are values that JSON can hold. They come in the order of the items. An error in
+        any process ends all.
         """
-        own = [function(item) for item in items[self.rank :: self.world]]
-        if self.world == 1:
-            return own
-        parts = self.gather(own)
+        own: list[R] = []
+        problem = None
+        try:
+            own += [function(item) for item in items[self.rank :: self.world]]
+        except PolyheadError as error:
+            problem = error
+        parts = self._gather_or_fail(own, problem)
         return [parts[number % self.world][number // self.world] for number in range(len(items))]
+
+    def _gather_or_fail(
+        self, value: Any, problem: PolyheadError | None, *, patient: bool = False
+    ) -> list[Any]:
+        """Gather values; if a process has an error, the first such process raises it for all."""
+        code = None if problem is None else problem.exit_code
+        codes, values = zip(*self.gather([code, value], patient=patient), strict=True)
+        failed = [rank for rank in range(self.world) if codes[rank] is not None]
+        if not failed:
+            return list(values)
+        self._has_failed = True
+        if problem is not None and self.rank == failed[0]:
+            raise problem
+        raise ReportedElsewhere(codes[failed[0]])
 
     def gather(self, value: Any, *, patient: bool = False) -> list[Any]:
         """Return the values of all processes, in the order of their ranks."""
@@ -202,6 +228,7 @@ class Processes:
         try:
             yield
         except RuntimeError as error:
+            self._has_failed = True
             raise PolyheadError(
                 f"process {self.rank}: another process of this run ended, or did not answer within "
                 f"{self.seconds} seconds. Saved checkpoints are intact; run the same command "
