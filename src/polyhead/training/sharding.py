@@ -13,7 +13,7 @@ Every process takes part in every forward pass. All must therefore compute equal
 and none may repeat one (`Processes.in_step`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -69,12 +69,21 @@ def shard(model: nn.Module, device: torch.device, processes: Processes) -> nn.Mo
                 fully_shard(block, mesh=mesh)
                 register_fsdp_forward_method(block, "project_memory")
     whole = fully_shard(Collected(model), mesh=mesh)
-    for module in whole.modules():
-        if isinstance(module, FSDPModule):
-            module.set_gradient_divide_factor(1.0)  # a sum: the loop divides by the global count
-            module.set_force_sum_reduction_for_comms(True)  # gloo has no other
+    parts = [module for module in whole.modules() if isinstance(module, FSDPModule)]
+    for part in parts:
+        part.set_gradient_divide_factor(1.0)  # a sum: the loop divides by the global count
+        part.set_force_sum_reduction_for_comms(True)  # gloo has no other
+    whole(lambda _: _collect_once(parts[1:]))
+    whole.reshard()
     processes.in_step = True
     return whole
+
+
+def _collect_once(parts: Sequence[FSDPModule]) -> None:
+    """Make the tensors of collected weights, which could not be trained if validation made them."""
+    for part in parts:
+        part.unshard()
+        part.reshard()
 
 
 def call_collected(trained: nn.Module, model: nn.Module, function: Callable[[nn.Module], R]) -> R:
