@@ -28,6 +28,7 @@ from polyhead.layers.mixture_of_experts import has_experts
 from polyhead.layers.transformer_stack import TransformerStack
 from polyhead.training.loop import TrainConfig
 from polyhead.training.processes import Processes
+from polyhead.training.run_log import RunLog
 
 R = TypeVar("R")
 
@@ -41,6 +42,26 @@ class Collected(nn.Module):
 
     def forward(self, function: Callable[[nn.Module], R]) -> R:
         return function(self.model)
+
+
+def place(
+    model: nn.Module,
+    device: torch.device,
+    config: TrainConfig,
+    processes: Processes,
+    log: RunLog,
+) -> nn.Module:
+    """Move a model to a device, sharded if so configured; return the model to be trained."""
+    if config.shard and processes.world > 1:
+        check_shards(model, config)
+        log.notice(
+            f"{processes.world} processes share the weights; train.exact does not apply: the last "
+            "bits of the result depend on the number of processes"
+        )
+        return shard(model, device, processes)
+    if config.shard:
+        log.notice("train.shard has no effect: there is only one process")
+    return model.to(device)
 
 
 def check_shards(model: nn.Module, config: TrainConfig) -> None:

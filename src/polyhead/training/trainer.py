@@ -37,7 +37,7 @@ from polyhead.training.processes import Processes, is_lost_connection, join_proc
 from polyhead.training.run_checkpoints import RunCheckpoints
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import ProgressReporter, RunLog, with_nan, without_nan
-from polyhead.training.sharding import call_collected, check_shards, shard, share_of
+from polyhead.training.sharding import call_collected, place, share_of
 from polyhead.training.signals import handle_signals
 from polyhead.training.tasks import TASKS
 
@@ -184,12 +184,8 @@ class Trainer:
         self.all_pretrained = self.pretrained is not None and finetune.load_weights(
             self.pretrained, model, self.log, classes
         )
-        self.model = self.trained = model
-        if options.shard and self.processes.world > 1:
-            check_shards(model, options)
-            self.trained = shard(model, self.device, self.processes)
-        else:
-            model.to(self.device)
+        self.model = model
+        self.trained = place(model, self.device, options, self.processes, self.log)
         self.objective: Objective = self.setup.objective
         if has_experts(self.model):
             self.objective = BalancedLoss(self.objective)
@@ -361,9 +357,9 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint, if all weights are finite."""
-        broken = first_not_finite(self.model)
-        if broken is not None:
-            raise NotFinite(f"step {self.progress.step}: {broken} is no longer finite")
+        for broken in self.processes.gather(first_not_finite(self.model)):
+            if broken is not None:
+                raise NotFinite(f"step {self.progress.step}: {broken} is no longer finite")
         if self.progress.step:
             self.progress.seconds = time.perf_counter() - self.started
         metrics = without_nan(self.metrics)
