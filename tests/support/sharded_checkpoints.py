@@ -53,6 +53,8 @@ def check(checkpoint, model, optimizer):
         if moment.dim():
             whole = torch.cat([part[name] for part in parts])
             assert torch.equal(moment.full_tensor(), whole), name
+            own = moment.to_local()
+            assert own.untyped_storage().nbytes() == own.nbytes, name
 
 
 def main(folder, step):

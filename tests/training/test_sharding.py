@@ -167,7 +167,7 @@ def test_processes_of_a_sharded_model_compute_equally_many_items(n_items):
     assert len(set(counts)) == 1
 
 
-def test_a_lost_connection_is_told_from_other_errors():
+def test_a_lost_connection_is_not_confused_with_other_errors():
     assert is_lost_connection(RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed"))
     assert not is_lost_connection(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
 

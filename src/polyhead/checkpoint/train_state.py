@@ -61,7 +61,7 @@ def restore_state(
     paths = sorted(folder.glob("training*.safetensors")) or [folder / TENSORS]
     if [path.name for path in paths] != [part_name(n, len(paths)) for n in range(len(paths))]:
         raise _unusable(folder / TENSORS, "is incomplete")
-    states = {}
+    states: dict[Tensor, Any] = {}
     with ExitStack() as stack:
         files = [stack.enter_context(open_tensors(path, "pt")) for path in paths]
         names = list(files[0].keys())

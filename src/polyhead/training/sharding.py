@@ -14,7 +14,7 @@ and none may repeat one (`Processes.in_step`).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -89,7 +89,7 @@ def shard(model: nn.Module, device: torch.device, processes: Processes) -> nn.Mo
             for block in stack.blocks:
                 fully_shard(block, mesh=mesh)
                 register_fsdp_forward_method(block, "project_memory")
-    whole = fully_shard(Collected(model), mesh=mesh)
+    whole: Any = fully_shard(Collected(model), mesh=mesh)
     parts = [module for module in whole.modules() if isinstance(module, FSDPModule)]
     for part in parts:
         part.set_gradient_divide_factor(1.0)  # a sum: the loop divides by the global count
@@ -97,7 +97,7 @@ def shard(model: nn.Module, device: torch.device, processes: Processes) -> nn.Mo
     whole(lambda _: _collect_once(parts[1:]))
     whole.reshard()
     processes.in_step = True
-    return whole
+    return cast(nn.Module, whole)
 
 
 def _collect_once(parts: Sequence[FSDPModule]) -> None:
