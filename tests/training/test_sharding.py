@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from expected_errors import raises
-from process_runs import ENVIRONMENT, command, ranks, train, wait_for
+from process_runs import ENVIRONMENT, SETTINGS, command, ranks, train, wait_for
 from small_models import EXPERTS, RECURRENT, make
 from tiny import write_corpus
 
@@ -19,10 +19,12 @@ from polyhead.checkpoint.model_dir import load_model
 from polyhead.checkpoint.train_state import part_name, restore_state, write_state
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.pipelines.load import load
+from polyhead.training.config import read_run
 from polyhead.training.loop import TrainConfig, accumulate_sharded
 from polyhead.training.processes import Processes, is_lost_connection
 from polyhead.training.reward import RewardConfig
 from polyhead.training.sharding import check_shards, local_part
+from polyhead.training.trainer import train as train_here
 
 SUPPORT = Path(__file__).parents[1] / "support"
 SHARDED = "train.shard=true"
@@ -81,8 +83,8 @@ def test_a_sharded_run_killed_and_resumed_on_2_4_and_1_processes_has_the_losses_
     corpus, tmp_path
 ):
     """The model directories that it leaves are ordinary ones."""
-    assert train(corpus, tmp_path / "alone", 1).returncode == 0
-    run = tmp_path / "run"
+    run, alone = tmp_path / "run", tmp_path / "alone"
+    train_here(read_run("small", SETTINGS, corpus), alone)
     with subprocess.Popen(
         command(corpus, run, 2, SHARDED), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -95,13 +97,14 @@ def test_a_sharded_run_killed_and_resumed_on_2_4_and_1_processes_has_the_losses_
     assert done.returncode == 0, done.stderr
     assert "resuming from step" in done.stderr
     assert "train.exact does not apply" in done.stderr
-    torch.testing.assert_close(losses(run), losses(tmp_path / "alone"), rtol=1e-5, atol=0)
+    torch.testing.assert_close(losses(run), losses(alone), rtol=1e-5, atol=0)
     translator = load(run / "best")
     assert len(translator.translate(["안녕하세요.", "네."])) == 2
-    done = train(corpus, run, 1, SHARDED, "train.steps=13", "--accept-changes")
-    assert done.returncode == 0, done.stderr
-    assert "resuming from step 12" in done.stderr
-    assert "train.shard has no effect" in done.stderr
+    longer = read_run("small", (*SETTINGS, SHARDED, "train.steps=13"), corpus)
+    assert train_here(longer, run, accept_changes=True).step == 13
+    log = (run / "train.log").read_text()
+    assert "resuming from step 12" in log
+    assert "train.shard has no effect" in log
 
 
 @pytest.mark.parametrize(
