@@ -6,48 +6,22 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from expected_errors import raises
-from tiny import SMALL, write_corpus
+from process_runs import ENVIRONMENT, command, is_training, ranks, train, wait_for
+from tiny import write_corpus
 
 from polyhead.errors import ConfigError
 from polyhead.training.processes import Processes, Summed, fold, left_size
 
-SOURCE = Path(__file__).parents[2] / "src"
-ENVIRONMENT = {
-    **{name: value for name, value in os.environ.items() if name != "RANK"},
-    "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
-}  # fmt: skip
-SETTINGS = (
-    *SMALL, "train.steps=12", "train.accumulate=4", "train.max_tokens=200",
-    "model.stack.dropout=0.2", "train.validate_every=6", "train.save_every=4",
-    "train.bleu_sentences=6",
-)  # fmt: skip
 FILES = ("model.safetensors", "training.safetensors", "config.json")
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("corpus"), n=160)
-
-
-def command(corpus, run, n_processes, *more):
-    files = ["--source", *corpus["source"], "--target", *corpus["target"]]
-    return [
-        sys.executable, "-m", "polyhead", "train", "small", *SETTINGS, *more, *files,
-        "--run", str(run), "--processes", str(n_processes),
-    ]  # fmt: skip
-
-
-def train(corpus, run, n_processes, *more):
-    words = command(corpus, run, n_processes, *more)
-    return subprocess.run(
-        words, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=300
-    )
 
 
 def state(run):
@@ -78,32 +52,6 @@ def test_the_result_has_the_same_bits_on_several_processes(corpus, tmp_path, alo
     assert len(re.findall("Finished at step 12", done.stderr)) == 1
 
 
-def wait_for(condition, seconds=120):
-    latest = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < latest, "timeout"
-        time.sleep(0.01)
-
-
-def children(pid):
-    """Return the process ids of the processes that a process started."""
-    found = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += map(int, path.read_text().split())
-    return found
-
-
-def ranks(pid):
-    """Return the processes of a run by rank."""
-    result = {}
-    for child in children(pid):
-        variables = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-        for variable in variables:
-            if variable.startswith(b"RANK="):
-                result[int(variable[5:])] = child
-    return result
-
-
 def test_a_run_killed_and_resumed_with_other_numbers_of_processes_ends_equal(
     corpus, tmp_path, alone
 ):
@@ -120,12 +68,6 @@ def test_a_run_killed_and_resumed_with_other_numbers_of_processes_ends_equal(
     assert done.returncode == 0, done.stderr
     assert "resuming from step" in done.stderr
     assert state(run) == alone
-
-
-def is_training(run):
-    """Return True if a run has logged an update."""
-    path = run / "metrics.jsonl"
-    return path.exists() and '"train"' in path.read_text()
 
 
 def test_a_signal_to_one_process_saves_and_ends_all(corpus, tmp_path):

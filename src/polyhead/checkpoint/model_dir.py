@@ -31,7 +31,7 @@ from polyhead.checkpoint.model_files import (
     read_config,
     resolve,
 )
-from polyhead.checkpoint.tensors import count_tensors, load_floats, save_tensors
+from polyhead.checkpoint.tensors import Share, count_tensors, load_floats, save_tensors, whole
 from polyhead.config import from_dict, plain
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.models.registry import FAMILIES, has_mask_token, outline
@@ -52,8 +52,14 @@ class SavedModel:
     about: dict[str, Any] = field(default_factory=dict)
 
 
-def write_model(directory: Path, saved: SavedModel, card: str = "") -> None:
-    """Write a model into a directory opened by `atomic_dir`; `card` is the text of README.md."""
+def write_model(
+    directory: Path, saved: SavedModel, card: str = "", weights: dict[str, Tensor] | None = None
+) -> None:
+    """Write a model into a directory opened by `atomic_dir`.
+
+    card: the text of README.md.
+    weights: all of them, if the model itself holds a share only.
+    """
     config = {
         "format": FORMAT,
         "family": saved.family,
@@ -62,7 +68,7 @@ def write_model(directory: Path, saved: SavedModel, card: str = "") -> None:
     }
     text = json.dumps(config, indent=2, ensure_ascii=False)
     (directory / CONFIG).write_text(text + "\n", encoding="utf-8")
-    save_tensors(weights_of(saved.model), directory / WEIGHTS)
+    save_tensors(weights or weights_of(saved.model), directory / WEIGHTS)
     if saved.tokenizers is not None:
         save_tokenizers(saved.tokenizers, directory / TOKENIZER)
     (directory / CARD).write_text(card, encoding="utf-8")
@@ -95,10 +101,10 @@ def load_model(path: Path, device: str = "cpu") -> SavedModel:
     )
 
 
-def load_weights(directory: Path, model: nn.Module) -> None:
-    """Load the weights of a checkpoint into a model of the same sizes."""
+def load_weights(directory: Path, model: nn.Module, share: Share = whole) -> None:
+    """Load the weights of a checkpoint into a model of the same sizes, or this process's share."""
     shapes = {name: tuple(weight.shape) for name, weight in weights_of(model).items()}
-    set_weights(model, load_floats(directory / WEIGHTS, shapes))
+    set_weights(model, load_floats(directory / WEIGHTS, shapes), share)
 
 
 def read_family_config(directory: Path) -> dict[str, Any]:
@@ -139,11 +145,11 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach() for name, p in model.named_parameters()}
 
 
-def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+def set_weights(model: nn.Module, weights: Mapping[str, Tensor], share: Share = whole) -> None:
     """Copy tensors into the parameters of equal name and shape."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name])
+            parameter.copy_(share(weights[name], parameter))
 
 
 def first_not_finite(model: nn.Module) -> str | None:

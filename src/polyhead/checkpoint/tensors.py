@@ -1,15 +1,23 @@
 """Tensor files in the safetensors format, whose header is checked before anything else is read."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from polyhead.checkpoint.arrays import open_tensors
 from polyhead.errors import CheckpointError
 
 FLOATS = ("F64", "F32", "F16", "BF16")
+Share: TypeAlias = Callable[[Tensor, nn.Parameter], Tensor]  # of a tensor, as of a parameter
+
+
+def whole(tensor: Tensor, _parameter: nn.Parameter) -> Tensor:
+    """Return a tensor, as this process holds all of its parameter."""
+    return tensor
 
 
 def save_tensors(

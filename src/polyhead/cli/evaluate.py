@@ -144,7 +144,7 @@ def print_scores(
             return score(team)
 
     with join_processes(DAY) as team:
-        content, lines = team.alike(scored)
+        content, lines = team.each(scored)
         if team.is_first:
             print(json.dumps(content, indent=2, ensure_ascii=False) if as_json else lines)
 

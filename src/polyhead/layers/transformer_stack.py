@@ -31,7 +31,7 @@ from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
 from polyhead.bounds import Few, Length
-from polyhead.layers.attention import NO_MASK, FullAttention, Mask, MultiHeadAttention
+from polyhead.layers.attention import KV, NO_MASK, FullAttention, Mask, MultiHeadAttention
 from polyhead.layers.attention_scores import ScoredAttention, ScoreKind, make_score
 from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.embeddings import Rotary
@@ -229,6 +229,11 @@ class TransformerBlock(nn.Module):
             cache.memory = self.cross_attention.project(memory.states)
         return self.cross_attention(h, cache.memory, memory.mask)
 
+    def project_memory(self, memory: Memory) -> KV:
+        """Return the keys and values of cross-attention, for a cache."""
+        assert self.cross_attention is not None
+        return self.cross_attention.project(memory.states)
+
     def branches(
         self, mask: Mask, slot: BlockCache | None, places: Tensor | None
     ) -> Iterator[Branch]:
@@ -316,5 +321,5 @@ class TransformerStack(nn.Module):
         cache = [BlockCache(capacity) for _ in self.blocks]
         if memory is not None:
             for block, slot in zip(self.blocks, cache, strict=True):
-                slot.memory = block.cross_attention.project(memory.states)
+                slot.memory = block.project_memory(memory)
         return cache

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
@@ -37,6 +38,7 @@ class TrainConfig:
     workers: int = 0  # processes that prepare batches; the result does not depend on them
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     exact: bool = True  # sums in a fixed order: equal bits on 1, 2, 4, … processes
+    shard: bool = False  # several processes share weights, gradients and moments (FSDP2)
     timeout: int = 1800  # seconds that a process waits for the others in an update
     bf16: bool = False
     compile: bool = False
@@ -125,6 +127,7 @@ def train_loop(
 ) -> Iterator[Update]:
     """Train a model and yield after every update; NotFinite after MAX_SKIPS skipped in a row.
 
+    model: as built, or as returned by `polyhead.training.sharding.shard`.
     batches: those that this process computes, each with the position after its update.
     """
     processes = Processes() if processes is None else processes
@@ -146,11 +149,12 @@ def train_loop(
         moved = [batch.to(device) for _, batch in group]
         numbers = processes.share_of(config.accumulate)
         seeds = [batch_seed(config.seed, progress.step, number) for number in numbers]
-        summed = accumulate(model, objective, moved, config, seeds)
+        add_gradients = accumulate_sharded if processes.in_step else accumulate
+        summed = add_gradients(model, objective, moved, config, seeds)
         total, count, pieces, tokens = processes.add_up(parameters, summed, exact=config.exact)
 
         # 2. One step along the gradient of the mean.
-        norm = average_and_clip(parameters, count, config.clip_norm)
+        norm = average_and_clip(parameters, count, config.clip_norm, processes)
         finite = math.isfinite(norm) and math.isfinite(total)
         if finite:
             optimizer.step()
@@ -226,6 +230,30 @@ def accumulate(
     return summed
 
 
+def accumulate_sharded(
+    model: Any, objective: Objective, batches: list[Any], config: TrainConfig, seeds: Sequence[int]
+) -> Summed:
+    """Add up the gradients of all batches and, after the last one, of all processes.
+
+    Out of memory ends the run: to compute a batch again, this process would need the others.
+    """
+    device, summed = next(model.parameters()).device, Summed(0.0, 0, 0)
+    for number, (batch, seed) in enumerate(zip(batches, seeds, strict=True), 1):
+        model.set_requires_gradient_sync(number == len(batches))
+        set_seed(seed, device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=config.bf16):
+            total, count = model(partial(_total_and_count, objective, batch))
+        total.backward()
+        summed = summed.plus(Summed(total.item(), count, 1, batch.n_tokens))
+    return summed
+
+
+def _total_and_count(objective: Objective, batch: Any, model: nn.Module) -> tuple[Tensor, int]:
+    """Return a loss as a tuple, in which FSDP finds the tensor."""
+    loss = objective(model, batch)
+    return loss.total, loss.count
+
+
 def _add(left: Gradients, right: Gradients) -> Gradients:
     """Add gradients; a missing one is zero, if the other is there."""
     both = [(a, b) for a, b in zip(left, right, strict=True) if a is not None and b is not None]
@@ -294,11 +322,19 @@ def out_of_memory(error: BaseException) -> bool:
     return "can't allocate memory" in message or "out of memory" in message
 
 
-def average_and_clip(parameters: list[nn.Parameter], count: int, clip_norm: float) -> float:
+def average_and_clip(
+    parameters: list[nn.Parameter],
+    count: int,
+    clip_norm: float,
+    processes: Processes | None = None,
+) -> float:
     """Divide gradients by `count` and clip them, in one pass; return their norm before clipping."""
-    gradients: list[Tensor] = [p.grad for p in parameters if p.grad is not None]
+    gradients: list[Any] = [p.grad for p in parameters if p.grad is not None]
+    processes = Processes() if processes is None else processes
+    if processes.in_step:
+        gradients = [gradient.to_local() for gradient in gradients]
     norms = torch._foreach_norm(gradients)
-    norm = (torch.linalg.vector_norm(torch.stack(norms)) / count).item()
+    norm = (processes.norm(torch.linalg.vector_norm(torch.stack(norms))) / count).item()
     shrink = min(1.0, clip_norm / (norm + 1e-6)) if clip_norm else 1.0  # as torch's clip_grad_norm_
     if math.isfinite(norm):
         factor = norms[0].new_tensor(shrink / count)  # a float would be copied for each gradient

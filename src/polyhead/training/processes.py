@@ -17,6 +17,7 @@ Only the first process writes files. Messages between processes are JSON, never 
 """
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -62,6 +63,7 @@ class Processes:
         self.signal = 0  # the first one that this process received
         self._agreed = 0
         self._has_failed = False  # and all processes know it
+        self.in_step = False  # True for a sharded model, whose forward passes need all processes
         self._patient = dist.new_group(backend="gloo", timeout=PREPARATION) if world > 1 else None
 
     @property
@@ -99,42 +101,44 @@ class Processes:
 
         patient: wait as long as the preparation of a large corpus takes.
         """
+        return self.each(lambda: function() if self.is_first else None, patient=patient)
+
+    def each(self, function: Callable[[], R], *, patient: bool = False) -> R:
+        """Call a function, which may use `map`, in every process; an error of any ends all."""
         if self.world == 1:
             return function()
-        result, problem = None, None
-        if self.is_first:
-            try:
-                result = function()
-            except PolyheadError as error:
-                problem = error
-        self._gather_or_fail(None, problem, patient=patient)
-        return result
-
-    def alike(self, function: Callable[[], R]) -> R:
-        """Call a function that may use `map` in every process; only one reports an error."""
         try:
             result = function()
         except PolyheadError as error:
             if not self._has_failed:
-                self._gather_or_fail(None, error)
+                self._gather_or_fail(None, error, patient=patient)
             raise
-        self._gather_or_fail(None, None)
+        self._gather_or_fail(None, None, patient=patient)
         return result
 
     def from_first(self, value: Any) -> Any:
         """Return the first process's value, which JSON can hold."""
         return self.gather(value if self.is_first else None)[0]
 
-    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    def map(
+        self, function: Callable[[T], R], items: Sequence[T], *, decoding: bool = False
+    ) -> list[R]:
         """Apply a function to all items, shared among the processes; every one gets all results.
 
         Results are values that JSON can hold. They come in the order of the items. An error in
         any process ends all.
+        decoding: the number of forward passes depends on the item. With a sharded model all
+            processes then compute all items, else equally many: some compute the last one again.
         """
+        if self.world == 1 or (self.in_step and decoding):
+            return [function(item) for item in items]
+        mine = list(items[self.rank :: self.world])
+        if self.in_step and len(mine) < math.ceil(len(items) / self.world):
+            mine.append(items[-1])
         own: list[R] = []
         problem = None
         try:
-            own += [function(item) for item in items[self.rank :: self.world]]
+            own += [function(item) for item in mine]
         except PolyheadError as error:
             problem = error
         parts = self._gather_or_fail(own, problem)
@@ -161,7 +165,7 @@ class Processes:
         group = self._patient if patient else None
         content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         sizes = [torch.empty(1, dtype=torch.int64) for _ in range(self.world)]
-        with self._waiting():
+        with self.waiting():
             dist.all_gather(sizes, torch.tensor([len(content)]), group=group)
             longest = max(int(size) for size in sizes)
             padded = torch.zeros(longest, dtype=torch.uint8)
@@ -179,24 +183,39 @@ class Processes:
         """Add the gradients of all processes, and their losses; all agree on a received signal."""
         if self.world == 1:
             return summed
-        used = [parameter.grad is not None for parameter in parameters]
+        used = [not self.in_step and parameter.grad is not None for parameter in parameters]
         numbers = torch.tensor([*summed, self.signal, *used], dtype=torch.float64)
         rows = [torch.empty_like(numbers) for _ in range(self.world)]
-        with self._waiting():
+        with self.waiting():
             dist.all_gather(rows, numbers)
             table = torch.stack(rows)
             self._agreed = int(table[:, 4].max())
             chosen = [p for p, row in zip(parameters, table[:, 5:].any(0), strict=True) if row]
-            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in chosen]
-            flat = torch.cat([gradient.flatten() for gradient in gradients])
-            if exact:
-                self._sum_in_tree(flat)
-            else:
-                dist.all_reduce(flat)
-        for parameter, part in zip(chosen, flat.split([p.numel() for p in chosen]), strict=True):
-            parameter.grad = part.view_as(parameter)
+            if chosen:  # a sharded model has added its gradients in the backward pass
+                self._add_gradients(chosen, exact=exact)
         predictions, pieces, tokens = table[:, 1:4].sum(0).long().tolist()
         return Summed(fold(table[:, 0].tolist()), predictions, pieces, tokens)
+
+    def _add_gradients(self, parameters: Sequence[nn.Parameter], *, exact: bool) -> None:
+        """Add the gradients of all processes; a missing one is zero."""
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        if exact:
+            self._sum_in_tree(flat)
+        else:
+            dist.all_reduce(flat)
+        sizes = [p.numel() for p in parameters]
+        for parameter, part in zip(parameters, flat.split(sizes), strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def norm(self, own: Tensor) -> Tensor:
+        """Return the norm of a gradient, given that of the share that this process has."""
+        if not self.in_step:
+            return own
+        square = own.double().square()
+        with self.waiting():
+            dist.all_reduce(square)
+        return square.sqrt()
 
     def _sum_in_tree(self, flat: Tensor) -> None:
         """Add a vector of all processes in place, by recursive halving and doubling."""
@@ -223,18 +242,27 @@ class Processes:
             work.wait()
 
     @contextmanager
-    def _waiting(self) -> Iterator[None]:
+    def waiting(self) -> Iterator[None]:
         """Turn the end or silence of another process into an error of one line."""
         try:
             yield
         except RuntimeError as error:
             self._has_failed = True
-            raise PolyheadError(
-                f"process {self.rank}: another process of this run ended, or did not answer within "
-                f"{self.seconds} seconds. Saved checkpoints are intact; run the same command "
-                "again to resume.",
-                "process_lost",
-            ) from error
+            raise self.lost() from error
+
+    def lost(self) -> PolyheadError:
+        """Return the error that another process ended or does not answer."""
+        return PolyheadError(
+            f"process {self.rank}: another process of this run ended, or did not answer within "
+            f"{self.seconds} seconds. Saved checkpoints are intact; run the same command "
+            "again to resume.",
+            "process_lost",
+        )
+
+
+def is_lost_connection(error: BaseException) -> bool:
+    """Return True for an error of gloo or NCCL, as in the forward pass of a sharded model."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error).lower()
 
 
 def fold(numbers: Sequence[float]) -> float:

@@ -1,12 +1,16 @@
 """The checkpoints of a run: which to resume from, which to roll back to, which to delete."""
 
 import math
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
-from polyhead.atomic_file import remove
+from torch.optim import Optimizer
+
+from polyhead.atomic_file import os_errors_as_polyhead_errors, remove
 from polyhead.checkpoint import train_state
 from polyhead.checkpoint.atomic_dir import (
+    atomic_dir,
     checkpoint_path,
     link,
     list_checkpoints,
@@ -14,11 +18,16 @@ from polyhead.checkpoint.atomic_dir import (
     remove_old_checkpoints,
     verify,
 )
+from polyhead.checkpoint.model_card import model_card
+from polyhead.checkpoint.model_dir import SavedModel, write_model
+from polyhead.checkpoint.tensors import save_tensors
 from polyhead.errors import CheckpointError, Diverged
 from polyhead.training.loop import Progress
 from polyhead.training.optim import ScheduleConfig
+from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
+from polyhead.training.sharding import collect_weights, local_part
 
 
 class RunCheckpoints:
@@ -55,6 +64,49 @@ class RunCheckpoints:
                 "diverged",
             )
         return good
+
+    def save(
+        self,
+        saved: SavedModel,
+        optimizer: Optimizer,
+        state: dict[str, Any],
+        progress: Progress,
+        processes: Processes,
+    ) -> None:
+        """Let the first process write a checkpoint, and every one its part of sharded moments."""
+        checkpoint = checkpoint_path(self.run_dir.checkpoints, progress.step)
+        sharded = processes.in_step
+        weights = collect_weights(saved.model, processes) if sharded else None
+
+        def begin() -> str:
+            self.run_dir.check_in_place()
+            self.log.sync()
+            validations, sample = self.log.validations(), self.run_dir.sample(progress.step)
+            draft = stack.enter_context(atomic_dir(checkpoint))
+            with os_errors_as_polyhead_errors(checkpoint):
+                write_model(draft, saved, model_card(saved, validations, sample), weights)
+                if sharded:
+                    train_state.write_numbers(draft, state)
+                else:
+                    train_state.write_state(draft, saved.model, optimizer, state)
+            return draft.name
+
+        def write_part() -> None:
+            moments = train_state.moments_of(saved.model, optimizer)
+            part = train_state.part_name(processes.rank, processes.world)
+            path = checkpoint.parent / name / part
+            with os_errors_as_polyhead_errors(path):
+                save_tensors({key: local_part(tensor) for key, tensor in moments.items()}, path)
+
+        def finish() -> None:
+            stack.close()  # which renames it
+            self.tidy(checkpoint, progress)
+
+        with ExitStack() as stack:
+            name = processes.from_first(processes.first(begin))
+            if sharded:
+                processes.each(write_part)
+            processes.first(finish)
 
     def tidy(self, last: Path, progress: Progress) -> None:
         """Let `last` and `best` point to their checkpoints, and remove old ones and drafts."""

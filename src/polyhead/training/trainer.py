@@ -13,14 +13,9 @@ import torch
 
 from polyhead import devices
 from polyhead.checkpoint import train_state
-from polyhead.checkpoint.atomic_dir import (
-    atomic_dir,
-    checkpoint_path,
-    follow,
-)
+from polyhead.checkpoint.atomic_dir import follow
 from polyhead.checkpoint.languages import set_run_languages
-from polyhead.checkpoint.model_card import model_card
-from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_weights, write_model
+from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_weights
 from polyhead.config import differences, from_dict
 from polyhead.data.batches.base import DataPosition
 from polyhead.errors import CheckpointError, ConfigError, PolyheadError
@@ -38,10 +33,11 @@ from polyhead.training.config import RunConfig, stack_of
 from polyhead.training.loop import NotFinite, Progress, Update, finished, out_of_memory, train_loop
 from polyhead.training.losses import BalancedLoss, Objective
 from polyhead.training.optim import build_optimizer, learning_rate
-from polyhead.training.processes import Processes, join_processes
+from polyhead.training.processes import Processes, is_lost_connection, join_processes
 from polyhead.training.run_checkpoints import RunCheckpoints
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import ProgressReporter, RunLog, with_nan, without_nan
+from polyhead.training.sharding import call_collected, place, share_of
 from polyhead.training.signals import handle_signals
 from polyhead.training.tasks import TASKS
 
@@ -109,7 +105,9 @@ class Trainer:
                 ExitStack() as stack,
                 handle_signals(self.processes),
             ):
-                self.processes.check(self.config.train.accumulate, exact=self.config.train.exact)
+                options = self.config.train
+                exact = options.exact and not options.shard
+                self.processes.check(options.accumulate, exact=exact)
                 lock = self.run_dir.exclusive_lock()
                 self.processes.first(lambda: stack.enter_context(lock))
                 self.prepare(fresh=fresh, accept_changes=accept_changes)
@@ -122,6 +120,8 @@ class Trainer:
                 finally:
                     self.log.reporter.end()
         except (RuntimeError, MemoryError) as error:
+            if is_lost_connection(error):
+                raise self.processes.lost() from error
             if not out_of_memory(error):
                 raise
             raise PolyheadError(
@@ -184,7 +184,8 @@ class Trainer:
         self.all_pretrained = self.pretrained is not None and finetune.load_weights(
             self.pretrained, model, self.log, classes
         )
-        self.model = model.to(self.device)
+        self.model = model
+        self.trained = place(model, self.device, options, self.processes, self.log)
         self.objective: Objective = self.setup.objective
         if has_experts(self.model):
             self.objective = BalancedLoss(self.objective)
@@ -238,8 +239,8 @@ class Trainer:
 
         Returns the environment in which it was saved.
         """
-        load_weights(checkpoint, self.model)
-        state = train_state.restore_state(checkpoint, self.model, self.optimizer)
+        load_weights(checkpoint, self.model, share_of)
+        state = train_state.restore_state(checkpoint, self.model, self.optimizer, share_of)
         try:
             self.progress = from_dict(Progress, state["progress"])
         except ConfigError as error:
@@ -271,7 +272,7 @@ class Trainer:
         rate = partial(learning_rate, options.schedule, steps=options.steps, d_model=width)
         own_batches = self.processes.share_of(options.accumulate)
         updates = train_loop(
-            self.model,
+            self.trained,
             self.objective,
             self.setup.batches.batches(position, options.workers, options.accumulate, own_batches),
             self.optimizer,
@@ -335,8 +336,12 @@ class Trainer:
     def validate(self) -> float:
         """Measure and log the validation metrics; return the score, lower is better."""
         step, judge_by = self.progress.step, self.config.train.judge_by
+
+        def measure(model: Any) -> dict[str, float]:
+            return self.setup.validate(model, step, self.processes)
+
         with record_usage(self.model) as usages:
-            metrics = self.setup.validate(self.model.eval(), step, self.processes)
+            metrics = call_collected(self.trained.eval(), self.model, measure)
         amounts = add_amounts(self.processes.gather(usage_amounts(usages)))
         words = [f"step {step:,}  validation:"]
         words += [f"{name} {value:.3f}" for name, value in metrics.items()]
@@ -351,21 +356,14 @@ class Trainer:
         return metrics["loss"] if judge_by == "loss" else -float(metrics[judge_by])
 
     def save(self) -> None:
-        """Let the first process write a checkpoint, if all weights are finite."""
-        broken = first_not_finite(self.model)
-        if broken is not None:
-            raise NotFinite(f"step {self.progress.step}: {broken} is no longer finite")
+        """Write a checkpoint, if all weights are finite."""
+        for broken in self.processes.gather(first_not_finite(self.model)):
+            if broken is not None:
+                raise NotFinite(f"step {self.progress.step}: {broken} is no longer finite")
         if self.progress.step:
             self.progress.seconds = time.perf_counter() - self.started
-        self.processes.first(self.write_checkpoint)
-
-    def write_checkpoint(self) -> None:
-        """Write a checkpoint, update the links, and remove old checkpoints."""
-        progress = self.progress
-        self.run_dir.check_in_place()
-        self.log.sync()
         metrics = without_nan(self.metrics)
-        about = {"run": self.config.plain(), "step": progress.step, "valid": metrics}
+        about = {"run": self.config.plain(), "step": self.progress.step, "valid": metrics}
         saved = SavedModel(
             self.config.family,
             self.config.model,
@@ -373,15 +371,10 @@ class Trainer:
             self.setup.tokenizers,
             about | self.setup.about,
         )
-        checkpoint = checkpoint_path(self.run_dir.checkpoints, progress.step)
-        with atomic_dir(checkpoint) as draft:
-            validations, sample = self.log.validations(), self.run_dir.sample(progress.step)
-            write_model(draft, saved, model_card(saved, validations, sample))
-            counters = {name: n for name, n in asdict(progress).items() if n != math.inf}
-            environment = devices.environment(self.device)
-            state = {"progress": counters, "metrics": metrics, ENVIRONMENT: environment}
-            train_state.write_state(draft, self.model, self.optimizer, state)
-        self.checkpoints.tidy(checkpoint, progress)
+        counters = {name: n for name, n in asdict(self.progress).items() if n != math.inf}
+        environment = devices.environment(self.device)
+        state = {"progress": counters, "metrics": metrics, ENVIRONMENT: environment}
+        self.checkpoints.save(saved, self.optimizer, state, self.progress, self.processes)
 
     def roll_back(self, reason: str) -> None:
         """Restore the last checkpoint before the divergence and halve the learning rate, once."""

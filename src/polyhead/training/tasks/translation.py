@@ -236,7 +236,9 @@ class HeldOutPairs:
 
         numbers = list(batches_of_sources(ids, options))
         texts = [""] * len(ids)
-        for batch, decoded in zip(numbers, processes.map(decode, numbers), strict=True):
+        for batch, decoded in zip(
+            numbers, processes.map(decode, numbers, decoding=True), strict=True
+        ):
             for number, text in zip(batch, decoded, strict=True):
                 texts[number] = text
         return texts
