@@ -151,7 +151,9 @@ def command(capsys, *arguments):
 
 @pytest.mark.parametrize(
     ("options", "equal"),
-    [("hf", 3), ("ctranslate2", 3), ("ctranslate2 --compute-type int8", 0), ("argos", 3)],
+    # greedy search, beam search, log-probabilities; CTranslate2's beam search ends earlier than
+    # ours, so that outputs of a model that has learnt nothing may differ
+    [("hf", 3), ("ctranslate2", 2), ("ctranslate2 --compute-type int8", 0), ("argos", 2)],
 )
 def test_a_translator_is_exported_by_the_command(options, equal, translator, tmp_path, capsys):
     target = options.split()[0]
