@@ -16,7 +16,8 @@ run is a process of its own with an empty cache:
     tokens     per second of training from the store, beside the same from memory
 
 Encoding is compared with SentencePiece alone on the same lines, already normalised, in as many
-processes. Lines are fitted to the sizes measured; what they say of 50,000,000 pairs is marked.
+processes. Lines are fitted to the sizes above one block of 2^20 pairs, if there are two (--large);
+what they say of 50,000,000 pairs is marked.
 """
 
 import argparse
@@ -36,7 +37,7 @@ import measuring
 import numpy as np
 from measuring import Contestant
 
-from polyhead.data.corpus_store import n_processors, write_store
+from polyhead.data.corpus_store import BLOCK, n_processors, write_store
 from polyhead.data.line_encoder import StoreForm
 from polyhead.data.line_spool import LineSpool
 from polyhead.tokenizers.normalize import normalise
@@ -45,7 +46,7 @@ from polyhead.training.run_log import ProgressReporter
 from polyhead.training.trainer import train
 
 WORDS, MEAN_WORDS, CHUNK = 50_000, 13.0, 50_000
-SIZES, LARGE, TARGET = (100_000, 1_000_000), 10_000_000, 50_000_000
+SIZES, LARGE, TARGET = (100_000, 1_000_000), (2_500_000, 10_000_000), 50_000_000
 BASE = 2_000  # pairs that need hardly any memory
 ENCODED = 200_000  # lines of the comparison with SentencePiece
 OPTIONS = (
@@ -217,11 +218,12 @@ def report(results: Sequence[dict[str, float]]) -> list[str]:
         ]
         for figures in results
     ]
-    if len(results) > 1:
-        pairs = np.array([figures["pairs"] for figures in results])
+    large = [figures for figures in results if figures["pairs"] > BLOCK]  # below, a plan grows
+    if len(large) > 1:
+        pairs = np.array([figures["pairs"] for figures in large])
         fitted = []
         for name in FITTED:
-            slope, offset = np.polyfit(pairs, [figures[name] for figures in results], 1)
+            slope, offset = np.polyfit(pairs, [figures[name] for figures in large], 1)
             fitted.append(f"{offset + slope * TARGET:,.0f}")
         rows.append([f"{TARGET:,} (extrapolated)", *fitted, ""])
     return measuring.table(COLUMNS, rows)
@@ -231,7 +233,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure all sizes, and print or record the table."""
     options = measuring.parser(__doc__)
     options.add_argument("sizes", type=int, nargs="*", help="numbers of pairs")
-    options.add_argument("--large", action="store_true", help=f"also {LARGE:,} pairs")
+    options.add_argument("--large", action="store_true", help="also 2.5 and 10 million pairs")
     options.add_argument("--steps", type=int, default=100)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--folder", type=Path, default=Path("/tmp/polyhead-scale"))
@@ -241,7 +243,7 @@ def main(arguments: Sequence[str]) -> int:
     if words.child:
         child(Path(words.child[0]), words.child[1], words.child[2], words.steps)
         return 0
-    sizes = [*(words.sizes or SIZES), *([LARGE] if words.large else [])]
+    sizes = [*(words.sizes or SIZES), *(LARGE if words.large else ())]
     lines = [*measuring.environment("scale.py", arguments), ""]
     results = [measure(words.folder, size, words.steps, words.rounds) for size in sizes]
     lines += [*report(results), "", *encoding_speed(words.folder, sizes[-1], words.rounds)]
