@@ -96,7 +96,9 @@ def test_data_text_model_and_seed_cannot_change(make, run, override, change):
 
 
 def test_workers_kept_checkpoints_and_description_may_change(make, run):
-    config = replace(make("train.workers=1", "train.keep=9"), description="other words")
+    config = replace(
+        make("train.workers=1", "train.keep=9", "train.timeout=60"), description="other words"
+    )
     assert train(config, run).step == 6
 
 

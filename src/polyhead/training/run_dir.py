@@ -40,7 +40,7 @@ OWN_FILES = (
 TABLES = {"data", "text", "model", "train", "decode"}
 FIXED = ("data.", "text.", "model.", "train.seed:", "train.init:")  # cannot change within a run
 WITHOUT_EFFECT = {  # may always change: the weights stay equal
-    "train": ("workers", "keep"),
+    "train": ("workers", "keep", "timeout"),
     "data": ("source_language", "target_language", "store"),
 }
 
