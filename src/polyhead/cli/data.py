@@ -172,4 +172,5 @@ def cache(
         counts = f"{entry.n_examples:,} examples, {entry.n_tokens:,} tokens"
         print(f"    {counts} of {', '.join(entry.files)}")
     total = f"{sum(entry.n_bytes for entry in entries) / 1e6:,.1f} MB"
-    say(f"{len(entries)} stores, {total} {'deleted from' if prune else 'in'} {folder()}")
+    count = f"{len(entries)} store{'s' * (len(entries) != 1)}"
+    say(f"{count}, {total} {'deleted from' if prune else 'in'} {folder()}")
