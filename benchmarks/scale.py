@@ -2,7 +2,8 @@
 
     python benchmarks/scale.py                     # 100,000 and 1,000,000 pairs
     python benchmarks/scale.py 20000 --steps 20    # to try it
-    python benchmarks/scale.py --large --record    # also 10,000,000; adds a section to RESULTS.md
+    python benchmarks/scale.py --large --record    # also 10,000,000 pairs and 5 GB of plain text;
+                                                   # adds a section to RESULTS.md and scale.svg
 
 The pairs are synthetic, of the length of Multi30k: about 13 words a side, drawn by Zipf's law. Each
 run is a process of its own with an empty cache:
@@ -13,7 +14,10 @@ run is a process of its own with an empty cache:
                on 2,000 pairs in memory
     second     another run with the same corpus and tokenizer: seconds until its first step
     resume     the first run again, in the middle of its epoch: seconds until its next step
-    tokens     per second of training from the store, beside the same from memory
+    tokens     per second of training from the store, beside the same from memory (sizes up to
+               1,000,000 pairs)
+
+Plain text (--text GIGABYTES) is measured the same way with the recipe gpt-tiny.
 
 Encoding is compared with SentencePiece alone on the same lines, already normalised, in as many
 processes. Lines are fitted to the sizes above one block of 2^20 pairs, if there are two (--large);
@@ -33,6 +37,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import curves
 import measuring
 import numpy as np
 from measuring import Contestant
@@ -47,13 +52,17 @@ from polyhead.training.trainer import train
 
 WORDS, MEAN_WORDS, CHUNK = 50_000, 13.0, 50_000
 SIZES, LARGE, TARGET = (100_000, 1_000_000), (2_500_000, 10_000_000), 50_000_000
-BASE = 2_000  # pairs that need hardly any memory
+COMPARED = 1_000_000  # pairs at most that are also trained on from memory
+TEXT = 5.0  # GB of plain text with --large
+FIGURE = measuring.FOLDER / "scale.svg"
+BASE = 2_000  # lines that need hardly any memory
 ENCODED = 200_000  # lines of the comparison with SentencePiece
 OPTIONS = (
     "model.stack.n_layers=2", "model.stack.d_model=128", "model.stack.d_ff=512",
     "train.validate_every=1000000", "train.save_every=1000000", "train.bleu_sentences=0",
-    "train.max_tokens=4096", "data.adapt=false",
+    "train.max_tokens=4096",
 )  # fmt: skip
+FILES = {"small": ("source", "target"), "gpt-tiny": ("text",)}  # of the recipes
 COLUMNS = (
     "pairs", "store (s)", "encoding (s)", "memory (MB)", "second start (s)", "resume (s)",
     "tokens/s, store : memory",
@@ -86,6 +95,20 @@ def write_pairs(folder: Path, n_pairs: int) -> None:
                     file.write(" ".join(drawn[end - count : end]) + " .\n")
 
 
+def write_text(folder: Path, gigabytes: float) -> None:
+    """Write plain text: lines of invented words, drawn from 200,000 different ones."""
+    pool = folder / "pool"
+    pool.mkdir()
+    write_pairs(pool, 200_000)
+    lines = (pool / "train.source").read_text(encoding="utf-8").splitlines(keepends=True)
+    shutil.rmtree(pool)
+    rng, written = np.random.default_rng(2), 0
+    with (folder / "train.text").open("w", encoding="utf-8") as file:
+        while written < gigabytes * 1e9:
+            chunk = "".join([lines[i] for i in rng.integers(0, len(lines), CHUNK).tolist()])
+            written += file.write(chunk)
+
+
 class Clock(ProgressReporter):
     """Seconds from the start to notices and steps, and the speed of the steps."""
 
@@ -107,12 +130,12 @@ class Clock(ProgressReporter):
         self.tokens.append(metrics["tokens"])
 
 
-def child(folder: Path, run: str, store: str, steps: int) -> None:
+def child(folder: Path, recipe: str, run: str, store: str, steps: int) -> None:
     """Train, and print the times and the peak of memory as JSON; runs in a process of its own."""
-    files = {side: [str(folder / f"train.{side}")] for side in ("source", "target")}
+    files = {side: [str(folder / f"train.{side}")] for side in FILES[recipe]}
     options = (*OPTIONS, f'data.store="{store}"', f"train.steps={steps}")
     clock = Clock()
-    train(read_run("small", options, files), folder / run, reporter=clock, accept_changes=True)
+    train(read_run(recipe, options, files), folder / run, reporter=clock, accept_changes=True)
     half = len(clock.times) // 2
     speed = sum(clock.tokens[half:]) / (clock.times[-1] - clock.times[half - 1])
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -120,59 +143,96 @@ def child(folder: Path, run: str, store: str, steps: int) -> None:
     print(json.dumps({"first": first, "speed": speed, "peak": megabytes, **clock.events}))
 
 
-def start(folder: Path, run: str, store: str, steps: int) -> dict[str, float]:
-    """Run `child` in a process and return what it measured."""
-    command = [sys.executable, __file__, "--child", str(folder), run, store, "--steps", str(steps)]
-    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+class Place:
+    """A directory with a corpus and runs on it, each a process of its own."""
+
+    def __init__(self, folder: Path, recipe: str, steps: int) -> None:
+        self.folder, self.recipe, self.steps = folder, recipe, steps
+
+    def start(self, run: str, store: str, steps: int) -> dict[str, float]:
+        """Run `child` in a process and return what it measured."""
+        words = ["--child", str(self.folder), self.recipe, run, store, "--steps", str(steps)]
+        done = subprocess.run(
+            [sys.executable, __file__, *words],
+            env=os.environ | {"XDG_CACHE_HOME": str(self.folder / "cache")},
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
+        )
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+
+    def again(self, run: str, store: str) -> dict[str, float]:
+        """Train another run with the tokenizer of the first, and remove it."""
+        shutil.copytree(self.folder / "first" / "tokenizer", self.folder / run / "tokenizer")
+        result = self.start(run, store, self.steps)
+        shutil.rmtree(self.folder / run)
+        return result
+
+    def peak_of_model(self) -> float:
+        """Return the memory of the same training on a few lines in memory."""
+        base = Place(self.folder / "base", self.recipe, self.steps)
+        base.folder.mkdir()
+        for side in FILES[self.recipe]:
+            with (self.folder / f"train.{side}").open(encoding="utf-8") as file:
+                lines = [line for _, line in zip(range(BASE), file, strict=False)]
+            (base.folder / f"train.{side}").write_text("".join(lines), encoding="utf-8")
+        shutil.copytree(self.folder / "first" / "tokenizer", base.folder / "run" / "tokenizer")
+        return base.start("run", "never", self.steps)["peak"]
+
+    def measure(self, rounds: int, *, compared: bool) -> dict[str, float]:
+        """Return all figures but the size; `compared`: also with training from memory."""
+        first = self.start("first", "always", self.steps)
+        print(f"{self.folder.name}: first step after {first['first']:.1f} s", flush=True)
+        figures = {
+            "store": first["stored"],
+            "encoding": first["stored"] - first["encoding the text"],
+            "resume": self.start("first", "always", 2 * self.steps)["first"],
+            "memory": first["peak"] - self.peak_of_model(),
+        }
+        stored, ratios = [], []
+        for number in range(rounds):
+            order = ("always", "never") if number % 2 else ("never", "always")
+            results = {
+                store: self.again(f"{store}-{number}", store)
+                for store in order
+                if compared or store == "always"
+            }
+            stored.append(results["always"])
+            if compared:
+                ratios.append(results["always"]["speed"] / results["never"]["speed"])
+        figures["second"] = median(result["first"] for result in stored)
+        figures["speed"] = median(result["speed"] for result in stored)
+        return figures | ({"ratio": median(ratios)} if compared else {})
 
 
 def measure(folder: Path, n_pairs: int, steps: int, rounds: int) -> dict[str, float]:
-    """Return all figures of one size; `folder` keeps nothing afterwards but the first run."""
-    place = folder / str(n_pairs)
+    """Return all figures of a number of pairs; `folder` keeps the corpus and the first run."""
+    place = folder / f"{n_pairs} pairs"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    print(f"{n_pairs:,} pairs: writing the text")
+    print(f"{n_pairs:,} pairs: writing the text", flush=True)
     write_pairs(place, n_pairs)
-    first = start(place, "first", "always", steps)
-    print(f"{n_pairs:,} pairs: first step after {first['first']:.1f} s")
-    resumed = start(place, "first", "always", 2 * steps)
-    base = place / "base"
-    base.mkdir()
-    for side in ("source", "target"):
-        with (place / f"train.{side}").open(encoding="utf-8") as file:
-            lines = [next(file) for _ in range(min(BASE, n_pairs))]
-        (base / f"train.{side}").write_text("".join(lines), encoding="utf-8")
-    shutil.copytree(place / "first" / "tokenizer", base / "run" / "tokenizer")
-    model = start(base, "run", "never", steps)
-    figures = {
-        "pairs": n_pairs,
-        "store": first["stored"],
-        "encoding": first["stored"] - first["encoding the text"],
-        "memory": first["peak"] - model["peak"],
-        "resume": resumed["first"],
-    }
-    seconds, ratios, speeds = [], [], []
-    for number in range(rounds):
-        speed = {}
-        for store in ("always", "never") if number % 2 else ("never", "always"):
-            run = f"{store}-{number}"
-            shutil.copytree(place / "first" / "tokenizer", place / run / "tokenizer")
-            result = start(place, run, store, steps)
-            speed[store] = result["speed"]
-            if store == "always":
-                seconds.append(result["first"])
-            shutil.rmtree(place / run)
-        ratios.append(speed["always"] / speed["never"])
-        speeds.append(speed["always"])
-    figures |= {"second": median(seconds), "ratio": median(ratios), "speed": median(speeds)}
-    return figures
+    figures = Place(place, "small", steps).measure(rounds, compared=n_pairs <= COMPARED)
+    shutil.rmtree(place / "cache")
+    return {"pairs": n_pairs} | figures
+
+
+def measure_text(folder: Path, gigabytes: float, steps: int, rounds: int) -> list[str]:
+    """Return the table of training a GPT on plain text."""
+    place = folder / f"{gigabytes:g} GB"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    write_text(place, gigabytes)
+    figures = Place(place, "gpt-tiny", steps).measure(rounds, compared=False)
+    shutil.rmtree(place)
+    return measuring.table(
+        ["plain text", *COLUMNS[1:-1], "tokens/s"], [[f"{gigabytes:g} GB", *cells(figures)]]
+    )
 
 
 def encoding_speed(folder: Path, n_pairs: int, rounds: int) -> list[str]:
     """Compare our encoding with SentencePiece's, in as many processes."""
-    place, processes = folder / str(n_pairs), n_processors()
+    place, processes = folder / f"{n_pairs} pairs", n_processors()
     tokenizer = place / "first" / "tokenizer"
     with (place / "train.source").open(encoding="utf-8") as file:
         lines = [line.rstrip("\n") for _, line in zip(range(ENCODED), file, strict=False)]
@@ -205,50 +265,65 @@ def encoding_speed(folder: Path, n_pairs: int, rounds: int) -> list[str]:
     return measuring.ranking(samples, "Polyhead", {"SentencePiece": 0.8}, "lines per second")
 
 
+def cells(figures: dict[str, float]) -> list[str]:
+    """Return the cells of a row but the first."""
+    ratio = f" ({figures['ratio']:.3f})" if "ratio" in figures else ""
+    return [*(f"{figures[name]:,.1f}" for name in FITTED), f"{figures['speed']:,.0f}{ratio}"]
+
+
 def report(results: Sequence[dict[str, float]]) -> list[str]:
     """Return the table of all sizes, and what fitted lines say of the target."""
-    rows = [
-        [
-            f"{figures['pairs']:,.0f}",
-            *(
-                f"{figures[name]:,.1f}"
-                for name in ("store", "encoding", "memory", "second", "resume")
-            ),
-            f"{figures['speed']:,.0f} ({figures['ratio']:.3f})",
-        ]
-        for figures in results
-    ]
+    rows = [[f"{figures['pairs']:,.0f}", *cells(figures)] for figures in results]
     large = [figures for figures in results if figures["pairs"] > BLOCK]  # below, a plan grows
     if len(large) > 1:
         pairs = np.array([figures["pairs"] for figures in large])
         fitted = []
         for name in FITTED:
             slope, offset = np.polyfit(pairs, [figures[name] for figures in large], 1)
-            fitted.append(f"{offset + slope * TARGET:,.0f}")
+            fitted.append(f"{offset + slope * TARGET:,.1f}")
         rows.append([f"{TARGET:,} (extrapolated)", *fitted, ""])
     return measuring.table(COLUMNS, rows)
+
+
+def draw(results: Sequence[dict[str, float]]) -> str:
+    """Draw seconds and memory over the number of pairs."""
+
+    def panel(title: str, names: Sequence[str]) -> curves.Panel:
+        lines = {name: [(f["pairs"], max(f[name], 0.01)) for f in results] for name in names}
+        return curves.Panel(title, "pairs", lines, logarithmic=True, logarithmic_x=True)
+
+    seconds = panel("seconds", ("store", "encoding", "second", "resume"))
+    memory = panel("MB above the model", ("memory",))
+    return curves.draw([seconds, memory], "Corpora larger than memory")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure all sizes, and print or record the table."""
     options = measuring.parser(__doc__)
     options.add_argument("sizes", type=int, nargs="*", help="numbers of pairs")
-    options.add_argument("--large", action="store_true", help="also 2.5 and 10 million pairs")
+    options.add_argument(
+        "--large", action="store_true", help="also 2.5 and 10 million pairs, and text"
+    )
+    options.add_argument("--text", type=float, default=0.0, help="gigabytes of plain text")
     options.add_argument("--steps", type=int, default=100)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--folder", type=Path, default=Path("/tmp/polyhead-scale"))
     options.add_argument("--record", action="store_true", help="append to RESULTS.md")
-    options.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     words = options.parse_args(arguments)
     if words.child:
-        child(Path(words.child[0]), words.child[1], words.child[2], words.steps)
+        place, *names = words.child
+        child(Path(place), *names, steps=words.steps)
         return 0
     sizes = [*(words.sizes or SIZES), *(LARGE if words.large else ())]
     lines = [*measuring.environment("scale.py", arguments), ""]
     results = [measure(words.folder, size, words.steps, words.rounds) for size in sizes]
     lines += [*report(results), "", *encoding_speed(words.folder, sizes[-1], words.rounds)]
+    if gigabytes := words.text or TEXT * words.large:
+        lines += ["", *measure_text(words.folder, gigabytes, words.steps, words.rounds)]
     print(*lines, sep="\n")
     if words.record:
+        FIGURE.write_text(draw(results), encoding="utf-8")
         measuring.record(measuring.RESULTS, "Corpora larger than memory", lines)
     return 0
 
