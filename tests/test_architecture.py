@@ -9,7 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1] / "src" / "polyhead"
 FILES = sorted(set(ROOT.rglob("*.py")) - {ROOT / "__init__.py"})
 FOUNDATION = {
-    "errors", "atomic_file", "bounds", "config", "devices", "i18n", "sandbox", "special_tokens",
+    "errors", "atomic_file", "bounds", "config", "devices", "i18n", "plugin_registry", "sandbox",
+    "special_tokens",
 }  # fmt: skip
 MAY_IMPORT = {  # every package, and the packages it may import
     "errors": set(),
@@ -21,8 +22,9 @@ MAY_IMPORT = {  # every package, and the packages it may import
     "sandbox": set(),
     "render": {"atomic_file", "errors"},
     "bounds": set(),
-    "layers": {"bounds", "errors"},
-    "models": {"layers", "bounds", "config", "errors"},
+    "plugin_registry": {"config", "errors"},
+    "layers": {"bounds", "errors", "plugin_registry"},
+    "models": {"layers", "bounds", "config", "errors", "plugin_registry"},
     "tokenizers": {"config", "errors", "sandbox", "special_tokens"},
     "data": {"tokenizers", *FOUNDATION},
     "checkpoint": {"models", "tokenizers", *FOUNDATION},
@@ -58,6 +60,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
         "training", "pipelines", "viz", "convert", "cost", "compare", "notes", "data", "server",
         "checkpoint", "models", "engines", *FOUNDATION,
     },
+    "plugins": {"layers", "metrics", "models", "training", "plugin_registry"},
     "__main__": {"cli"},
 }  # fmt: skip
 WRITERS = {  # write into a temporary directory, or under a temporary name; others use atomic_file

@@ -1,8 +1,7 @@
-"""A family is one registration: everything above `models` follows from its task."""
+"""A family is one file: everything above `models` follows from its task."""
 
 import io
 import json
-from dataclasses import dataclass
 
 import pytest
 from asgi import Running
@@ -12,9 +11,6 @@ from tiny import write_corpus
 import polyhead
 from polyhead.cli.main import main
 from polyhead.config import to_toml
-from polyhead.models.baselines.bahdanau import Bahdanau, BahdanauConfig
-from polyhead.models.registry import FAMILIES, Family
-from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.server.model_registry import load_models
 
 TEXT = "내일 회의가 있어요."
@@ -28,47 +24,52 @@ CLASSIFIER = {
 }
 
 
+PLUGIN = """
+from dataclasses import dataclass
+from polyhead.models.baselines.bahdanau import Bahdanau, BahdanauConfig
+from polyhead.models.text_classifier import Classifier, ClassifierConfig
+from polyhead.plugins import register_family
+
 @dataclass(frozen=True)
 class ToyTranslatorConfig(BahdanauConfig):
-    """Sizes of a toy translator."""
+    pass
 
-
+@register_family("toy_translator", config=ToyTranslatorConfig, task="translation")
 class ToyTranslator(Bahdanau):
-    """A translator that the package does not know."""
-
+    pass
 
 @dataclass(frozen=True)
 class ToyClassifierConfig(ClassifierConfig):
-    """Sizes of a toy text classifier."""
+    pass
 
-
+@register_family("toy_classifier", config=ToyClassifierConfig, task="text_classification")
 class ToyClassifier(Classifier):
-    """A text classifier that the package does not know."""
+    pass
+"""
 
 
 @pytest.fixture(params=["toy_translator", "toy_classifier"])
-def toy(request, tmp_path, monkeypatch):
-    """Register a toy family; return its name, its recipe and the arguments for its data."""
+def toy(request, tmp_path, plugins):  # noqa: ARG001
+    """Return the name of a toy family, its plug-in, its recipe and the arguments for its data."""
+    plugin = tmp_path / "toys.py"
+    plugin.write_text(PLUGIN, encoding="utf-8")
     if request.param == "toy_translator":
-        family = Family(ToyTranslator, ToyTranslatorConfig, "translation")
         recipe, files = TRANSLATOR, write_corpus(tmp_path)
         data = ["--source", files["source"][0], "--target", files["target"][0]]
     else:
-        family = Family(ToyClassifier, ToyClassifierConfig, "text_classification")
         recipe, files = CLASSIFIER, write_labelled(tmp_path)
         data = ["--data", files["labelled"][0], "--valid-data", files["valid_labelled"][0]]
-    monkeypatch.setitem(FAMILIES, request.param, family)
     path = tmp_path / "toy.toml"
     path.write_text(to_toml({**recipe, "text": {"vocab": 700}, "train": TRAIN}))
-    return request.param, path, data
+    return request.param, plugin, path, data
 
 
 @pytest.mark.slow
-def test_one_registration_is_enough(toy, tmp_path, monkeypatch, capsys):
-    name, recipe, data = toy
+def test_one_file_is_enough(toy, tmp_path, monkeypatch, capsys):
+    name, plugin, recipe, data = toy
     run, page = tmp_path / "run", tmp_path / "page.html"
     train = ["train", str(recipe), *data, "--run", str(run), "--accept-changes"]
-    assert main([*train, "train.steps=4"]) == 0
+    assert main(["--plugin", str(plugin), *train, "train.steps=4"]) == 0
     assert main([*train, "train.steps=8"]) == 0
     assert max(run.glob("checkpoints/step-*")).name == "step-00000008"
     capsys.readouterr()

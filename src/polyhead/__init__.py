@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from polyhead.pipelines.text_classifier import TextClassifier
     from polyhead.pipelines.text_generator import TextGenerator
     from polyhead.pipelines.translator import Translator
+    from polyhead.plugin_registry import load_plugin
     from polyhead.training.entry import train
 
 # How long threads of libgomp, torch's OpenMP, spin before they sleep; read when torch is imported.
@@ -62,6 +63,7 @@ __all__ = [
     "evaluate",
     "list_models",
     "load",
+    "load_plugin",
     "train",
 ]  # fmt: skip
 
@@ -86,6 +88,7 @@ _MODULES = {
     "evaluate": "pipelines.evaluation",
     "list_models": "models.registry",
     "load": "pipelines.load",
+    "load_plugin": "plugin_registry",
     "train": "training.entry",
 }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from polyhead.bounds import Bounds
+from polyhead.bounds import Bounds, Choices
 from polyhead.errors import ConfigError
 
 T = TypeVar("T")
@@ -94,10 +94,10 @@ def _convert(hint: Any, value: Any) -> Any:
         return value
     if origin is tuple and arguments[1:] == (...,) and type(value) is list:
         return tuple(_convert(arguments[0], item) for item in value)
-    if origin is Annotated and isinstance(arguments[1], Bounds):
-        number, (low, high) = _convert(arguments[0], value), arguments[1]
-        if low <= number <= high:
-            return number
+    if origin is Annotated:  # `check_names` has compared choices
+        plain_value, limits = _convert(arguments[0], value), arguments[1]
+        if not isinstance(limits, Bounds) or limits.low <= plain_value <= limits.high:
+            return plain_value
     if origin in (Union, UnionType) and len(arguments) == 2 and arguments[1] is NoneType:
         return None if value is None else _convert(arguments[0], value)
     if is_dataclass(hint) and type(value) is dict:
@@ -125,7 +125,7 @@ def _validated(kind: Any, values: Mapping[str, Any], where: str) -> Any:
 
 def check_names(kind: Any, values: Mapping[str, Any], where: str) -> None:
     """Refuse unknown names and numbers that are too large, also in nested tables."""
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     known = [field.name for field in fields(kind)]
     for name, value in values.items():
         if name not in known:
@@ -133,9 +133,34 @@ def check_names(kind: Any, values: Mapping[str, Any], where: str) -> None:
                 f"{where}{_shown(name)}: no such option{suggest(name, known)}", "unknown_key"
             )
         _check_numbers(value, f"{where}{name}")
+        for choices, word in _choices(hints[name], value):
+            choices.check(word, f"{where}{name}")
         inner = next((k for k in (hints[name], *get_args(hints[name])) if is_dataclass(k)), None)
         if inner is not None and isinstance(value, Mapping):
             check_names(inner, value, f"{where}{name}.")
+
+
+def _choices(hint: Any, value: Any) -> Iterator[tuple[Choices, str]]:
+    """Yield the words of a value with the names that are valid there."""
+    if get_origin(hint) is Annotated:
+        choices = get_args(hint)[1]
+        if isinstance(choices, Choices) and isinstance(value, str):
+            yield choices, value
+        return
+    for inner in get_args(hint):
+        for item in value if isinstance(value, list | tuple) else [value]:
+            yield from _choices(inner, item)
+
+
+def chosen_names(config: Any) -> Iterator[tuple[Choices, str]]:
+    """Yield the names that a configuration chooses, also in nested ones, with all valid ones."""
+    hints = get_type_hints(type(config), include_extras=True)
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if is_dataclass(value):
+            yield from chosen_names(value)
+        else:
+            yield from _choices(hints[field.name], value)
 
 
 def _check_numbers(value: Any, path: str) -> None:

@@ -33,10 +33,11 @@ from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
 from polyhead.models.bert import BERTConfig
 from polyhead.models.electra import ElectraConfig
 from polyhead.models.gpt import GPT, GPTConfig
-from polyhead.models.registry import FAMILIES, Family
+from polyhead.models.registry import FAMILIES
 from polyhead.models.text_classifier import ClassifierConfig
 from polyhead.models.transformer import TransformerConfig
 from polyhead.models.vit import ViTConfig
+from polyhead.plugins import register_family
 from polyhead.training.config import read_run
 from polyhead.training.losses import TranslationLoss
 
@@ -204,8 +205,9 @@ class ToyModel(GPT):
         return self.extra(super().hidden(ids))
 
 
-def test_a_family_registered_at_run_time_is_measured(monkeypatch):
-    monkeypatch.setitem(FAMILIES, "toy", Family(ToyModel, ToyConfig, "language_modeling"))
+@pytest.mark.usefixtures("plugins")
+def test_a_family_registered_at_run_time_is_measured():
+    register_family("toy", config=ToyConfig, task="language_modeling")(ToyModel)
     config = ToyConfig(vocab=61, max_length=40, stack=STACK)
     run = replace(read_run("gpt-tiny"), family="toy", model=config)
     report = cost_report(run, length=9)

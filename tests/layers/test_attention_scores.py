@@ -1,7 +1,6 @@
 """The four scores pair by pair, and attention with them against torch and against each other."""
 
 import math
-from typing import get_args
 
 import pytest
 import torch
@@ -9,14 +8,14 @@ from torch.nn import functional as F
 
 from polyhead.layers.attention import CAUSAL, NO_MASK, FullAttention, Mask
 from polyhead.layers.attention_scores import (
+    BUILT_IN,
     Additive,
     General,
     ScoredAttention,
-    ScoreKind,
     make_score,
 )
 
-kinds = pytest.mark.parametrize("kind", get_args(ScoreKind))
+kinds = pytest.mark.parametrize("kind", list(BUILT_IN))
 
 
 def qkv(n_queries=4, n_keys=4, d_query=6, d_key=6, seed=0):

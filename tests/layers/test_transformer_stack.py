@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from polyhead.layers.attention import Mask
+from polyhead.layers.embeddings import Rotary
 from polyhead.layers.mixture_of_experts import ExpertsConfig
 from polyhead.layers.transformer_stack import (
     StackConfig,
@@ -30,7 +31,7 @@ CHOICES = {
 
 @pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
 def test_chosen_positions_get_the_same_output(choice):
-    stack = TransformerStack(replace(config("pre"), n_layers=3, **choice), rotary=True).eval()
+    stack = TransformerStack(replace(config("pre"), n_layers=3, **choice), rotation=Rotary).eval()
     real = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()
     x, only = torch.randn(2, 5, 16), torch.tensor([7, 0, 3, 5])
     ours, theirs = (x.clone().requires_grad_() for _ in range(2))

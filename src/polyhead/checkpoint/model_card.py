@@ -5,16 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhead.checkpoint.model_dir import SavedModel
-from polyhead.models.registry import FAMILIES, Task, command_of
+from polyhead.models.registry import FAMILIES, TASKS, command_of
 
-PIPELINE_TAGS: dict[Task, str] = {  # of the Hub
-    "translation": "translation",
-    "language_modeling": "text-generation",
-    "masked_lm": "fill-mask",
-    "replaced_token": "fill-mask",
-    "text_classification": "text-classification",
-    "image_classification": "image-classification",
-}
 BARS = "▁▂▃▄▅▆▇█"
 N_ROWS, MAX_BARS, SAMPLE_LINES = 8, 60, 9
 
@@ -22,7 +14,7 @@ N_ROWS, MAX_BARS, SAMPLE_LINES = 8, 60, 9
 def front_matter(family: str, about: dict[str, Any], library: str = "polyhead") -> str:
     """Return the YAML block at the start of a card, with the languages if they are known."""
     lines = ["---", f"library_name: {library}"]
-    lines.append(f"pipeline_tag: {PIPELINE_TAGS[FAMILIES[family].task]}")
+    lines.append(f"pipeline_tag: {TASKS[FAMILIES[family].task].tag}")
     if languages := _languages(about):  # JSON strings are YAML strings
         lines += ["language:", *(f"- {json.dumps(name)}" for name in languages)]
     return "\n".join([*lines, "tags:", f"- {family}", "---", "", ""])

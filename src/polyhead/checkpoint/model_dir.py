@@ -34,7 +34,8 @@ from polyhead.checkpoint.model_files import (
 from polyhead.checkpoint.tensors import Share, count_tensors, load_floats, save_tensors, whole
 from polyhead.config import from_dict, plain
 from polyhead.errors import CheckpointError, ConfigError
-from polyhead.models.registry import FAMILIES, has_mask_token, outline
+from polyhead.models.registry import FAMILIES, has_mask_token, outline, plugin_parts
+from polyhead.plugin_registry import REGISTRIES
 from polyhead.tokenizers.storage import TokenizerPair, save_tokenizers
 
 QUICK = 1000  # tensors that are outlined in a tenth of a second
@@ -66,6 +67,8 @@ def write_model(
         "model": plain(saved.config),
         "about": saved.about,
     }
+    if parts := plugin_parts(saved.family, saved.config):
+        config["plugins"] = parts
     text = json.dumps(config, indent=2, ensure_ascii=False)
     (directory / CONFIG).write_text(text + "\n", encoding="utf-8")
     save_tensors(weights or weights_of(saved.model), directory / WEIGHTS)
@@ -108,8 +111,9 @@ def load_weights(directory: Path, model: nn.Module, share: Share = whole) -> Non
 
 
 def read_family_config(directory: Path) -> dict[str, Any]:
-    """Read config.json and check that its family is known."""
+    """Read config.json and check that its family is known, and all parts of plug-ins."""
     values = read_config(directory)
+    _check_plugins(values.get("plugins", []), directory)
     family = values.get("family")
     if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(
@@ -118,6 +122,20 @@ def read_family_config(directory: Path) -> dict[str, Any]:
             "unknown_family",
         )
     return values
+
+
+def _check_plugins(parts: Any, directory: Path) -> None:
+    """Raise CheckpointError if a part that a plug-in registered is unknown; imports nothing."""
+    for part in parts if isinstance(parts, list) else [parts]:
+        if not isinstance(part, dict):
+            raise CheckpointError(f"{directory / CONFIG}: plugins is not a list", "bad_config")
+        kind, name, plugin = (str(part.get(key))[:80] for key in ("kind", "name", "plugin"))
+        if kind not in REGISTRIES or name not in REGISTRIES[kind]:
+            raise CheckpointError(
+                f"{directory} needs the {kind} {name!r} of the plug-in {plugin!r}. Load it with "
+                "--plugin FILE.",
+                "missing_plugin",
+            )
 
 
 def _check_sizes(values: dict[str, Any], directory: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:

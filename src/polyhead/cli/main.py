@@ -22,7 +22,8 @@ from typer.main import get_command
 
 from polyhead.cli.options import ARGUMENTS
 from polyhead.cli.plain_arguments import plain_arguments
-from polyhead.errors import PolyheadError, ReportedElsewhere, torch_needed
+from polyhead.errors import ConfigError, PolyheadError, ReportedElsewhere, torch_needed
+from polyhead.plugin_registry import load_plugin
 
 
 class GroupedHelp(TyperGroup):
@@ -53,6 +54,8 @@ COMMANDS = {  # modules of polyhead.cli, and their functions
     "languages": "languages.languages", "recipes": "recipes.recipes", "show": "recipes.show",
     "cost": "cost.cost", "verify": "notes.verify", "doctor": "doctor.doctor", "demo": "demo.demo",
 }  # fmt: skip
+PLUGIN = "--plugin"
+PLUGIN_HELP = "Every command takes --plugin FILE_OR_MODULE (repeatable): load a plug-in first."
 DATA_COMMANDS = {
     "list": "data.list_corpora", "make": "data.make_corpus", "get": "data.get_corpus",
     "check": "data.check_corpus", "cache": "data.cache",
@@ -71,7 +74,7 @@ def program(name: str = "") -> Any:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(invoke_without_command=True)(polyhead)
+    app.callback(invoke_without_command=True, epilog=PLUGIN_HELP)(polyhead)
     if name in COMMANDS:
         add_commands(app, {name: COMMANDS[name]})
         return get_command(app)
@@ -90,7 +93,7 @@ def add_commands(app: typer.Typer, commands: Mapping[str, str]) -> None:
         # click, on which typer is built, does not fill a paragraph that starts with \b
         text = (inspect.getdoc(function) or "").replace("\n\npolyhead ", "\n\n\b\npolyhead ")
         kind = import_module("polyhead.cli.compare").LadderCommand if name == "ladder" else None
-        app.command(name, help=text, cls=kind)(function)
+        app.command(name, help=text, cls=kind, epilog=PLUGIN_HELP)(function)
 
 
 def polyhead(
@@ -109,15 +112,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     argv: the arguments after the program's name (default: those of the process).
     """
-    words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["help"]:  # polyhead help train
-        words = [*words[1:], "--help"]
-    elif words in ([], ["data"]):
-        words.append("--help")
     replace_unencodable()
-    ARGUMENTS.set(words)
     try:
         with torch_needed():
+            words = load_plugins(sys.argv[1:] if argv is None else argv)
             code = run(words)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -141,8 +139,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def run(words: Sequence[str]) -> Any:
+def load_plugins(arguments: Sequence[str]) -> list[str]:
+    """Load the plug-ins of `--plugin PLACE` and `--plugin=PLACE`; return the other arguments."""
+    words, waiting = list[str](), iter(arguments)
+    for word in waiting:
+        name, separator, place = word.partition("=")
+        if word == "--":  # the rest is text
+            words += [word, *waiting]
+        elif name != PLUGIN:
+            words.append(word)
+        elif place := place if separator else next(waiting, ""):
+            load_plugin(place)
+        else:
+            raise ConfigError("--plugin: expected a Python file or a module", "bad_usage")
+    return words
+
+
+def run(words: list[str]) -> Any:
     """Run a command; plain arguments of `translate` are read without typer, to start faster."""
+    if words[:1] == ["help"]:  # polyhead help train
+        words = [*words[1:], "--help"]
+    elif words in ([], ["data"]):
+        words = [*words, "--help"]
+    ARGUMENTS.set(words)
     if words[0] == "translate":
         command = import_module("polyhead.cli.translate").translate
         arguments = plain_arguments(command, words[1:])

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from polyhead.checkpoint import atomic_dir as store
-from polyhead.checkpoint.model_card import PIPELINE_TAGS, card_title, front_matter
+from polyhead.checkpoint.model_card import card_title, front_matter
 from polyhead.checkpoint.model_dir import SavedModel, load_model, weights_of
 from polyhead.checkpoint.model_files import CARD, saved_languages
 from polyhead.convert.conversion import (
@@ -20,9 +20,9 @@ from polyhead.convert.conversion import (
 )
 from polyhead.convert.parity_report import compare_readers, find_texts
 from polyhead.convert.target_types import FLOAT, IDS_ONLY, Target
-from polyhead.convert.targets import find_target
+from polyhead.convert.targets import architecture_at, find_target
 from polyhead.errors import ConfigError
-from polyhead.models.registry import FAMILIES, max_positions
+from polyhead.models.registry import FAMILIES, TASKS, max_positions
 
 MAX_TEXTS = 1000
 MB = 1e6  # bytes
@@ -75,7 +75,7 @@ def export_model(
     check_output_is_new(output)
     saved = load_model(model) if saved is None else saved
     text = None if saved.tokenizers is None else saved.tokenizers.config
-    target.architecture(saved.family, saved.config, text)
+    architecture_at(target, saved.family, saved.config, text)
     sizes = [weight.numel() for weight in weights_of(saved.model).values()]
     with store.atomic_dir(output) as draft:
         written = target.write(saved, draft, kind, say)
@@ -135,7 +135,7 @@ def usage(saved: SavedModel, target: str, report: ConversionReport) -> str:
         "DIR": report.output.name,
         "SOURCE": source,
         "TARGET": goal,
-        "TASK": PIPELINE_TAGS[task],
+        "TASK": TASKS[task].tag,
     }
     pair, kind = saved.tokenizers, ""
     if report.tokenizer == IDS_ONLY:

@@ -10,6 +10,7 @@ from polyhead.convert.target_types import FLOAT, Target
 from polyhead.convert.timm_vit import TIMM
 from polyhead.engines.ctranslate2_model import COMPUTE_TYPES
 from polyhead.errors import CheckpointError, ConfigError, MissingError, install_command
+from polyhead.models.registry import plugin_parts
 from polyhead.tokenizers.base import TextConfig
 
 INT8 = "int8"
@@ -68,6 +69,17 @@ def find_target(name: str) -> Target:
     return target
 
 
+def architecture_at(target: Target, family: str, config: Any, text: TextConfig | None) -> str:
+    """Return the name of a model at a target; CheckpointError if it cannot be written there."""
+    for part in plugin_parts(family, config):
+        raise CheckpointError(
+            f"the {part['kind']} {part['name']!r} comes from the plug-in {part['plugin']}; models "
+            "with parts of plug-ins are not exported",
+            "not_exportable",
+        )
+    return target.architecture(family, config, text)
+
+
 def reachable(
     family: str, config: Any, text: TextConfig | None
 ) -> tuple[dict[str, str], dict[str, str]]:
@@ -75,7 +87,7 @@ def reachable(
     names, obstacles = {}, {}
     for target in TARGETS.values():
         try:
-            names[target.name] = target.architecture(family, config, text)
+            names[target.name] = architecture_at(target, family, config, text)
         except CheckpointError as error:
             obstacles[target.name] = str(error)
     return names, obstacles

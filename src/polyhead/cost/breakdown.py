@@ -36,7 +36,7 @@ from polyhead.models.bert import BERT, BERTConfig
 from polyhead.models.electra import Electra, ElectraConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.reformer import Reformer
-from polyhead.models.registry import FAMILIES, Task
+from polyhead.models.registry import FAMILIES, Task, plugin_parts
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
@@ -124,8 +124,8 @@ def cost_of(
     Raises ConfigError (`no_formula`) for a model class, or a kind of attention, without a formula.
     """
     formula = FORMULAS.get(FAMILIES[family].model)
-    if formula is None:
-        raise ConfigError(f"no cost formula for the family {family!r}", "no_formula")
+    if formula is None or plugin_parts(family, config):
+        raise ConfigError(f"no cost formula for this {family}", "no_formula")
     return formula(config, shape, masked_share)
 
 
@@ -137,7 +137,7 @@ def count_parameters(family: str, config: Any, *, by_part: bool = False) -> dict
     entry = FAMILIES[family]
     with torch.device("meta"):
         model = entry.model(config)
-    parts = PARTS[entry.task] if by_part else {}
+    parts = PARTS.get(entry.task, {}) if by_part else {}
     counts: dict[str, int] = {}
     for path, parameter in model.named_parameters():
         matching = (part for prefix, part in parts.items() if f"{path}.".startswith(f"{prefix}."))

@@ -19,8 +19,7 @@ from polyhead.cost.counter import FUSED, is_measurable, measure
 from polyhead.cost.formulas import Cost, Shape
 from polyhead.cost.published import TABLE_2, TRAININGS
 from polyhead.errors import ConfigError
-from polyhead.layers.embeddings import BOUNDED_POSITIONS
-from polyhead.models.registry import FAMILIES, has_mask_token, vocab_fields
+from polyhead.models.registry import FAMILIES, has_mask_token, max_positions, vocab_fields
 from polyhead.models.transformer import PUBLISHED
 from polyhead.training.config import RunConfig
 
@@ -181,9 +180,10 @@ def _length(run: RunConfig, length: int | None) -> int:
     if length < 1:
         raise ConfigError(f"length {length}: expected at least 1 token", "out_of_range")
     reader = run.model.encoder if task == "text_classification" else run.model
-    if getattr(reader, "positions", None) in BOUNDED_POSITIONS and length > reader.max_length:
+    longest = max_positions(reader)
+    if longest is not None and length > longest:
         raise ConfigError(
-            f"length {length}: the model learns only {reader.max_length} positions; give less, or "
+            f"length {length}: the model learns only {longest} positions; give less, or "
             "raise model.max_length",
             "length_too_long",
         )

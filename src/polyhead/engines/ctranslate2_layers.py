@@ -22,11 +22,10 @@ from typing import Any, NamedTuple
 import numpy
 
 from polyhead.checkpoint.arrays import Array, ArrayFile
-from polyhead.engines.obstacles import MAX_POSITIONS
+from polyhead.engines.obstacles import ACTIVATIONS, MAX_POSITIONS, POSITION_CODES, SCORES
 from polyhead.errors import CheckpointError, MissingError, install_command
 from polyhead.special_tokens import BOS, EOS, PAD, UNK
 
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
 POSITIONS = 1024  # rows of a computed table, unless the configuration has more
 MAX_HEADS = 2**15 - 1  # an int16 there
 NEVER = -1e4  # finite in float16 too
@@ -112,7 +111,7 @@ def read_sizes(stack: Mapping[str, Any]) -> StackSizes:
         d_model, n_heads, whole(stack, "d_ff"), d_key, d_value,
         choice(stack, "norm", ("pre", "post")), eps,
         choice(stack, "activation", tuple(ACTIVATIONS)),
-        choice(stack, "score", ("scaled_dot", "dot", "general")),
+        choice(stack, "score", SCORES),
     )  # fmt: skip
 
 
@@ -131,9 +130,7 @@ class SpecFiller:
         part = model.get("encoder", model)
         self.part: Mapping[str, Any] = part
         self.sizes = read_sizes(part["stack"])
-        self.positions = choice(
-            part, "positions", ("sinusoidal", "learned", "axial", "rotary", "none")
-        )
+        self.positions = choice(part, "positions", POSITION_CODES)
         decode = (about.get("run") or {}).get("decode", {})  # read_config found tables there
         limits = [n for n in (part.get("max_length"), decode.get("max_length")) if type(n) is int]
         self.n_positions = min(max(POSITIONS, *limits, 0), MAX_POSITIONS)  # of computed tables

@@ -14,7 +14,8 @@ values.
 """
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Annotated, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -30,11 +31,11 @@ from polyhead.layers.attention import (
     fused,
     softmax_of_visible,
 )
+from polyhead.plugin_registry import Registry
 
 Query = Float[Tensor, "batch head query d_query"]
 Key = Float[Tensor, "batch head key d_key"]
 Prepared = Float[Tensor, "batch head query d_key"]
-ScoreKind = Literal["scaled_dot", "dot", "general", "additive"]
 
 
 class Dot(nn.Module):
@@ -94,21 +95,47 @@ class Additive(nn.Module):
         return torch.einsum("bhqkj,hj->bhqk", hidden, self.v)
 
 
+@runtime_checkable
+class MakeScore(Protocol):
+    """A score class or function: makes a module that maps queries and keys to scores."""
+
+    def __call__(self, n_heads: int, d_query: int, d_key: int) -> nn.Module:
+        """Return a module with `forward(q: Query, k: Key) -> Weights`, before the softmax.
+
+        A subclass of `Dot` that has `prepare` uses PyTorch's fused kernel.
+        """
+        ...
+
+
+def _of_equal_widths(kind: str, make: Callable[[], Dot]) -> MakeScore:
+    """Return a score without parameters, whose queries must be as wide as its keys."""
+
+    def make_score(n_heads: int, d_query: int, d_key: int) -> nn.Module:  # noqa: ARG001
+        if d_query != d_key:
+            raise ValueError(
+                f"the score {kind} needs queries as wide as keys, got {d_query} and {d_key}; "
+                "general and additive do not"
+            )
+        return make()
+
+    return make_score
+
+
+BUILT_IN: dict[str, MakeScore] = {
+    "scaled_dot": _of_equal_widths("scaled_dot", ScaledDot),
+    "dot": _of_equal_widths("dot", Dot),
+    "general": General,
+    "additive": Additive,
+}
+SCORES = Registry("score", BUILT_IN)
+ScoreKind = Annotated[str, SCORES]
+
+
 def make_score(
     kind: ScoreKind, n_heads: int, d_head: int, *, d_key: int | None = None
-) -> Dot | Additive:
+) -> nn.Module:
     """Return a score for queries of width `d_head` and keys of width `d_key` (or the same)."""
-    d_key = d_head if d_key is None else d_key
-    if kind == "general":
-        return General(n_heads, d_head, d_key)
-    if kind == "additive":
-        return Additive(n_heads, d_head, d_key)
-    if d_key != d_head:
-        raise ValueError(
-            f"the score {kind} needs queries as wide as keys, got {d_head} and {d_key}; "
-            "general and additive do not"
-        )
-    return ScaledDot() if kind == "scaled_dot" else Dot()
+    return SCORES[kind](n_heads, d_head, d_head if d_key is None else d_key)
 
 
 class ScoredAttention(nn.Module):

@@ -17,6 +17,8 @@ subclasses a block. Kinds of self-attention alternate through the layers, as in
     local    neighbours at most `window` positions away   local_attention.py
     lsh      neighbours found by hashing (Reformer)       lsh/attention.py
 
+Plug-ins add kinds to `ATTENTION`.
+
 Positions interact in attention only. If the caller needs a few positions, such as a class token or
 masked tokens (`only`), the others skip the last block's feed-forward network, two thirds of its
 work, with the same result.
@@ -24,7 +26,7 @@ work, with the same result.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float, Int, Num
@@ -34,17 +36,63 @@ from polyhead.bounds import Few, Length
 from polyhead.layers.attention import KV, NO_MASK, FullAttention, Mask, MultiHeadAttention
 from polyhead.layers.attention_scores import ScoredAttention, ScoreKind, make_score
 from polyhead.layers.dropout import Dropout, Share
-from polyhead.layers.embeddings import Rotary
 from polyhead.layers.feed_forward import Activation, FeedForward
 from polyhead.layers.kv_cache import BlockCache, Memory
 from polyhead.layers.local_attention import LocalAttention
 from polyhead.layers.lsh.attention import LSHAttention, LSHConfig
 from polyhead.layers.mixture_of_experts import Experts, ExpertsConfig
 from polyhead.layers.reversible import Branch, mean_of_streams
+from polyhead.plugin_registry import Registry
 
-AttentionKind = Literal["full", "local", "lsh"]
 Sublayer = Callable[[Tensor], Tensor]
 MAX_HEADS = 2**12  # proposed in a message
+
+
+@dataclass(frozen=True)
+class AttentionKernel:
+    """A kind of self-attention.
+
+    make: returns a module that is a `Kernel`.
+    scored: the kernel evaluates `score`; others support the scaled dot product only.
+    shared: queries and keys share one projection.
+    marks_padding: padding on the right needs a mask besides the causal one.
+    """
+
+    make: Callable[["StackConfig"], nn.Module]
+    scored: bool = False
+    shared: bool = False
+    marks_padding: bool = False
+
+
+def _full(config: "StackConfig") -> nn.Module:
+    if config.score == "scaled_dot":
+        return FullAttention(config.attention_dropout)
+    score = make_score(config.score, config.n_heads, config.d_key)
+    return ScoredAttention(score, config.attention_dropout)
+
+
+def _local(config: "StackConfig") -> nn.Module:
+    return LocalAttention(config.window, config.attention_dropout)
+
+
+def _lsh(config: "StackConfig") -> nn.Module:
+    lsh = config.lsh
+    return LSHAttention(
+        lsh.chunk, lsh.rounds, eval_rounds=lsh.eval_rounds, n_buckets=lsh.buckets,
+        same_bucket=lsh.same_bucket, dropout=config.attention_dropout,
+    )  # fmt: skip
+
+
+ATTENTION = Registry(
+    "attention kernel",
+    {
+        "full": AttentionKernel(_full, scored=True),
+        "local": AttentionKernel(_local),
+        # hashing would sort padding among the tokens
+        "lsh": AttentionKernel(_lsh, shared=True, marks_padding=True),
+    },
+)
+AttentionKind = Annotated[str, ATTENTION]
 
 
 @dataclass(frozen=True)
@@ -86,7 +134,7 @@ class StackConfig:
             )
         if not self.kinds:
             raise ValueError('attention = []: name at least one kind, as in attention = "full"')
-        restricted = [kind for kind in self.kinds if kind != "full"]
+        restricted = [kind for kind in self.kinds if not ATTENTION[kind].scored]
         if restricted and self.score != "scaled_dot":
             raise ValueError(
                 f'{restricted[0]} attention supports score = "scaled_dot" only, got '
@@ -118,11 +166,8 @@ class StackConfig:
 
     @property
     def marks_padding(self) -> bool:
-        """True if padding on the right needs a mask besides the causal one.
-
-        Hashing would sort it among the tokens, and experts would be balanced with it.
-        """
-        return "lsh" in self.kinds or self.experts.n > 0
+        """True if padding on the right needs a mask; experts would be balanced with it."""
+        return self.experts.n > 0 or any(ATTENTION[kind].marks_padding for kind in self.kinds)
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
@@ -134,27 +179,18 @@ class StackConfig:
         return self.kinds[layer % len(self.kinds)]
 
 
+Rotation = Callable[[int], nn.Module] | None  # of a `PositionCode`
+
+
 def make_attention(
-    config: StackConfig, kind: AttentionKind, *, rotary: bool = False
+    config: StackConfig, kind: AttentionKind, *, rotation: Rotation = None
 ) -> MultiHeadAttention:
-    """Return attention of one kind; with hashing, queries and keys share one projection."""
-    dropout, lsh = config.attention_dropout, config.lsh
-    kernel: nn.Module
-    if kind == "local":
-        kernel = LocalAttention(config.window, dropout)
-    elif kind == "lsh":
-        kernel = LSHAttention(
-            lsh.chunk, lsh.rounds, eval_rounds=lsh.eval_rounds, n_buckets=lsh.buckets,
-            same_bucket=lsh.same_bucket, dropout=dropout,
-        )  # fmt: skip
-    elif config.score == "scaled_dot":
-        kernel = FullAttention(dropout)
-    else:
-        kernel = ScoredAttention(make_score(config.score, config.n_heads, config.d_key), dropout)
-    turns = Rotary(config.d_key) if rotary else None
+    """Return attention of one kind, which turns queries and keys if there is a rotation."""
+    chosen = ATTENTION[kind]
+    kernel, turns = chosen.make(config), None if rotation is None else rotation(config.d_key)
     return MultiHeadAttention(
         config.d_model, config.n_heads, kernel,
-        rotary=turns, shared=kind == "lsh", d_k=config.d_k, d_v=config.d_v,
+        rotary=turns, shared=chosen.shared, d_k=config.d_k, d_v=config.d_v,
     )  # fmt: skip
 
 
@@ -181,11 +217,11 @@ class TransformerBlock(nn.Module):
     """One layer of Figure 1: its left half, or its right half if `cross` is set."""
 
     def __init__(
-        self, config: StackConfig, *, cross: bool, layer: int = 0, rotary: bool = False
+        self, config: StackConfig, *, cross: bool, layer: int = 0, rotation: Rotation = None
     ) -> None:
         super().__init__()
         sizes = config.d_model, config.d_ff, config.activation, config.activation_dropout
-        self.self_attention = make_attention(config, config.kind(layer), rotary=rotary)
+        self.self_attention = make_attention(config, config.kind(layer), rotation=rotation)
         self.self_residual = Residual(config)
         self.cross_attention = make_attention(config, "full") if cross else None
         self.cross_residual = Residual(config) if cross else None
@@ -281,14 +317,14 @@ class TransformerStack(nn.Module):
         config: StackConfig,
         *,
         cross: bool = False,
-        rotary: bool = False,
+        rotation: Rotation = None,
         n_layers: int | None = None,
     ) -> None:
         super().__init__()
         depth = config.n_layers if n_layers is None else n_layers
         self.reversible = config.reversible
         self.blocks: Any = nn.ModuleList(
-            TransformerBlock(config, cross=cross, layer=layer, rotary=rotary)
+            TransformerBlock(config, cross=cross, layer=layer, rotation=rotation)
             for layer in range(depth)
         )
         last = nn.LayerNorm(config.d_model, eps=config.norm_eps)

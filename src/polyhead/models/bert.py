@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from polyhead.bounds import Length
 from polyhead.layers.attention import not_padding
 from polyhead.layers.dropout import Dropout
-from polyhead.layers.embeddings import PositionKind, TokenEmbedding, make_positions
+from polyhead.layers.embeddings import POSITIONS, PositionKind, TokenEmbedding, make_positions
 from polyhead.layers.feed_forward import ACTIVATIONS
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
 
@@ -104,7 +104,7 @@ class BERTEncoder(nn.Module):
         self.pad = config.pad
         self.embed = SegmentEmbedding(config)
         self.widen = nn.Identity() if d_embed == d_model else nn.Linear(d_embed, d_model)
-        self.stack = TransformerStack(config.stack, rotary=config.positions == "rotary")
+        self.stack = TransformerStack(config.stack, rotation=POSITIONS[config.positions].rotation)
         truncated_normal(self)
 
     def forward(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from polyhead.bounds import Length
 from polyhead.layers.attention import CAUSAL, MultiHeadAttention, causal_mask
 from polyhead.layers.axial_positions import AxialConfig, grid_of
-from polyhead.layers.embeddings import PositionKind, TokenEmbedding, make_positions
+from polyhead.layers.embeddings import POSITIONS, PositionKind, TokenEmbedding, make_positions
 from polyhead.layers.feed_forward import FeedForward
 from polyhead.layers.kv_cache import DecoderState
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack
@@ -70,7 +70,7 @@ class GPT(nn.Module):
             config.stack.dropout,
             scale=config.positions == "sinusoidal",
         )
-        self.stack = TransformerStack(config.stack, rotary=config.positions == "rotary")
+        self.stack = TransformerStack(config.stack, rotation=POSITIONS[config.positions].rotation)
         self.to_logits = nn.Linear(d_model, config.vocab, bias=False)
         if config.tie:
             self.to_logits.weight = self.embed.tokens.weight

@@ -1,4 +1,4 @@
-"""The registry of model families: their classes, tasks and presets.
+"""The registries of model families (classes, tasks, presets) and of tasks.
 
 Everything above `models` switches on the task of a family, never on its name.
 """
@@ -7,15 +7,15 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from threading import get_ident
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from polyhead.config import suggest
+from polyhead.config import chosen_names, suggest
 from polyhead.errors import ConfigError
-from polyhead.layers.embeddings import BOUNDED_POSITIONS
+from polyhead.layers.embeddings import POSITIONS
 from polyhead.models import bert, electra, gpt, reformer, transformer, vit
 from polyhead.models.baselines import (
     bahdanau,
@@ -43,20 +43,69 @@ from polyhead.models.reformer import Reformer, ReformerConfig
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
+from polyhead.plugin_registry import Registry
 
 MAX_TENSORS = 10_000  # of weights; 600 layers of a Transformer have 9,600
-Task = Literal[
-    "translation", "language_modeling", "masked_lm", "replaced_token", "text_classification",
-    "image_classification",
-]  # fmt: skip
-TASK_COMMANDS: dict[Task, str] = {  # the command that uses a trained model
-    "translation": "polyhead translate",
-    "language_modeling": "polyhead generate",
-    "masked_lm": "polyhead fill",
-    "replaced_token": "polyhead detect",
-    "text_classification": "polyhead classify",
-    "image_classification": "polyhead classify",
-}
+
+
+@dataclass(frozen=True)
+class TaskKind:
+    """A task: how its models are trained and used.
+
+    training: class that implements `polyhead.training.tasks.base.Task`.
+    pipeline: subclass of `polyhead.pipelines.base.Pipeline`.
+    command: the command that uses a trained model.
+    tag: of model cards; see the tasks of the Hugging Face Hub.
+    metrics: names that validation reports, for train.judge_by.
+    outputs: validation computes registered metrics from outputs and references too.
+
+    Classes of the package are written as "module:Class", because they are in packages above.
+    """
+
+    training: Any
+    pipeline: Any
+    command: str
+    tag: str
+    metrics: tuple[str, ...] = ("loss",)
+    outputs: bool = False
+
+
+TRAINING, PIPELINES = "polyhead.training.tasks", "polyhead.pipelines"
+TASKS = Registry(
+    "task",
+    {
+        "translation": TaskKind(
+            f"{TRAINING}.translation:TranslationTask", f"{PIPELINES}.translator:Translator",
+            "polyhead translate", "translation", ("loss", "perplexity", "bleu"), outputs=True,
+        ),
+        "language_modeling": TaskKind(
+            f"{TRAINING}.language_modeling:LanguageModelingTask",
+            f"{PIPELINES}.text_generator:TextGenerator", "polyhead generate", "text-generation",
+            ("loss", "perplexity", "bits_per_character"),
+        ),
+        "masked_lm": TaskKind(
+            f"{TRAINING}.masked_lm:MaskedLMTask", f"{PIPELINES}.mask_filler:MaskFiller",
+            "polyhead fill", "fill-mask", ("loss", "perplexity", "accuracy"),
+        ),
+        "replaced_token": TaskKind(
+            f"{TRAINING}.masked_lm:MaskedLMTask",
+            f"{PIPELINES}.replaced_token_detector:ReplacedTokenDetector",
+            "polyhead detect", "fill-mask",
+            ("loss", "generator_accuracy", "precision", "recall", "auc"),
+        ),
+        "text_classification": TaskKind(
+            f"{TRAINING}.text_classification:TextClassificationTask",
+            f"{PIPELINES}.text_classifier:TextClassifier", "polyhead classify",
+            "text-classification", ("loss", "accuracy", "macro_f1"), outputs=True,
+        ),
+        "image_classification": TaskKind(
+            f"{TRAINING}.image_classification:ImageClassificationTask",
+            f"{PIPELINES}.image_classifier:ImageClassifier", "polyhead classify",
+            "image-classification", ("loss", "accuracy"),
+        ),
+    },
+)  # fmt: skip
+Task = Annotated[str, TASKS]
 
 
 @dataclass(frozen=True)
@@ -69,7 +118,7 @@ class Family:
     presets: Mapping[str, Any] = field(default_factory=dict)
 
 
-FAMILIES: dict[str, Family] = {
+BUILT_IN = {
     "transformer": Family(Transformer, TransformerConfig, "translation", transformer.PUBLISHED),
     "ladder": Family(Ladder, LadderConfig, "translation"),
     "seq2seq": Family(Seq2Seq, Seq2SeqConfig, "translation", seq2seq.PUBLISHED),
@@ -87,11 +136,12 @@ FAMILIES: dict[str, Family] = {
     "classifier": Family(Classifier, ClassifierConfig, "text_classification"),
     "vit": Family(ViT, ViTConfig, "image_classification", vit.PUBLISHED),
 }
+FAMILIES = Registry("family", BUILT_IN)
 
 
 def command_of(family: str) -> str:
     """Return the command that uses a trained model of this family."""
-    return TASK_COMMANDS[FAMILIES[family].task]
+    return TASKS[FAMILIES[family].task].command
 
 
 def vocab_fields(config: Any) -> tuple[str, ...]:
@@ -110,7 +160,18 @@ def max_positions(config: Any) -> int | None:
     values = {item.name: getattr(config, item.name) for item in fields(config)}
     if is_dataclass(values.get("encoder")):
         return max_positions(values["encoder"])
-    return values.get("max_length") if values.get("positions") in BOUNDED_POSITIONS else None
+    kind = values.get("positions", "none")
+    return values.get("max_length") if POSITIONS[kind].bounded else None
+
+
+def plugin_parts(family: str, config: Any) -> list[dict[str, str]]:
+    """Return the parts of a model that plug-ins registered: kind, name and plug-in of each."""
+    names = dict.fromkeys([(FAMILIES, family), *chosen_names(config)])
+    return [
+        {"kind": registry.kind, "name": name, "plugin": plugin}
+        for registry, name in names
+        if isinstance(registry, Registry) and (plugin := registry.plugin_of(name)) is not None
+    ]
 
 
 def list_models(task: Task | None = None) -> list[str]:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.layers.dropout import Dropout
-from polyhead.layers.embeddings import PositionKind, make_positions
+from polyhead.layers.embeddings import POSITIONS, PositionKind, make_positions
 from polyhead.layers.feed_forward import FeedForward
 from polyhead.layers.transformer_stack import StackConfig, TransformerStack, first_positions
 
@@ -144,7 +144,7 @@ class ViT(nn.Module):
         self.class_token = nn.Parameter(torch.zeros(shape)) if self.n_extra else None
         self.positions = make_positions(config.positions, d_model, self.n_tokens)
         self.dropout = Dropout(config.stack.dropout)
-        self.stack = TransformerStack(config.stack, rotary=config.positions == "rotary")
+        self.stack = TransformerStack(config.stack, rotation=POSITIONS[config.positions].rotation)
         self.to_logits = nn.Linear(max(1, self.n_extra) * d_model, config.classes)
         vision(self)
         nn.init.zeros_(self.to_logits.weight)

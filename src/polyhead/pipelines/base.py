@@ -13,8 +13,9 @@ from polyhead.checkpoint.model_dir import SavedModel, load_model
 from polyhead.devices import choose
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.lsh.attention import set_eval_rounds
-from polyhead.models.registry import FAMILIES, Task, command_of, max_positions
+from polyhead.models.registry import FAMILIES, TASKS, Task, command_of, max_positions
 from polyhead.pipelines.run_settings import RunSettings
+from polyhead.plugin_registry import resolve
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import TokenizerPair
 
@@ -62,7 +63,7 @@ class Pipeline(RunSettings):
     def from_saved(cls: type[P], saved: SavedModel, name: str, device: torch.device) -> P:
         """Return the pipeline of a loaded model, after checking its task and its tokenizers."""
         task = FAMILIES[saved.family].task
-        if task not in cls.tasks:
+        if task not in cls.tasks and resolve(TASKS[task].pipeline) is not cls:
             raise WrongTaskError(
                 f"{name} is a model for {task} ({saved.family}), not for "
                 f"{' or '.join(cls.tasks)}; use it with: "

@@ -5,20 +5,12 @@ from pathlib import Path
 from polyhead.checkpoint.model_dir import load_model
 from polyhead.devices import choose
 from polyhead.errors import ConfigError
-from polyhead.models.registry import FAMILIES, Task
+from polyhead.models.registry import FAMILIES, TASKS
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.fast_pipelines import check_engine
-from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.pipelines.mask_filler import MaskFiller
-from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
-from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
-
-KINDS: tuple[type[Pipeline], ...] = (
-    Translator, TextGenerator, MaskFiller, ReplacedTokenDetector, TextClassifier, ImageClassifier,
-)  # fmt: skip
-PIPELINES: dict[Task, type[Pipeline]] = {task: kind for kind in KINDS for task in kind.tasks}
+from polyhead.plugin_registry import resolve
 
 
 def load(
@@ -45,7 +37,8 @@ def load(
         return Translator.from_dir(*paths, device=device)
     chosen = choose(device)
     saved = load_model(Path(paths[0]), str(chosen))
-    pipeline = PIPELINES[FAMILIES[saved.family].task].from_saved(saved, str(paths[0]), chosen)
+    kind: type[Pipeline] = resolve(TASKS[FAMILIES[saved.family].task].pipeline)
+    pipeline = kind.from_saved(saved, str(paths[0]), chosen)
     if isinstance(pipeline, Translator | TextGenerator) and chosen.type == "cpu":
         return pipeline.with_engine(engine, compute_type)
     return pipeline

@@ -28,8 +28,10 @@ from polyhead.decoding.options import DecodeConfig
 from polyhead.devices import memory_size
 from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
+from polyhead.metrics.named_metrics import METRICS
 from polyhead.models.registry import (
     FAMILIES,
+    TASKS,
     has_mask_token,
     max_positions,
     outline,
@@ -150,11 +152,7 @@ def build(
         values["train"].pop("epochs", None)
     model = dict(values.get("model", {}))
     family = model.pop("family", DEFAULT_FAMILY)
-    if family not in FAMILIES:
-        raise ConfigError(
-            f"model.family: unknown family {family!r}{suggest(str(family), FAMILIES)}",
-            "unknown_family",
-        )
+    FAMILIES.check(str(family), "model.family")
     if "family" in overridden["model"] and isinstance(recipe_model, dict):
         _check_new_family(recipe_model, family)
     data = dict(values.get("data", {}))
@@ -256,7 +254,7 @@ def _check_overrides(overridden: Mapping[str, Any], run: RunConfig) -> None:
 def _check_task(run: RunConfig) -> None:
     """Refuse options that models of this task or family do not have."""
     task, text, length = run.task, run.text, run.data.max_length
-    decay = run.train.optimizer.layer_decay
+    decay, judge_by, kind = run.train.optimizer.layer_decay, run.train.judge_by, TASKS[task]
     problems = {  # code: condition, message
         "one_vocabulary": (
             not text.joint and (task != "translation" or vars(run.model).get("tie") == "all"),
@@ -275,6 +273,12 @@ def _check_task(run: RunConfig) -> None:
         "no_compile": (
             run.train.compile and task in ("replaced_token", "text_classification"),
             f"train.compile is not supported for {run.family} models. Leave it out.",
+        ),
+        "unknown_metric": (
+            judge_by not in kind.metrics
+            and not (kind.outputs and METRICS[judge_by].compute is not None),
+            f"train.judge_by = {judge_by!r}: validation of {task} does not report it"
+            f"{suggest(judge_by, kind.metrics)}",
         ),
         "no_blocks": (
             decay != 1 and stack_of(run.model) is None,

@@ -23,7 +23,7 @@ from polyhead.checkpoint.model_dir import SavedModel, load_model, set_weights, w
 from polyhead.checkpoint.model_files import WEIGHTS, resolve
 from polyhead.config import plain
 from polyhead.errors import CheckpointError, ConfigError
-from polyhead.layers.embeddings import PositionKind
+from polyhead.layers.embeddings import POSITIONS, PositionKind
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERT, BERTConfig, BERTEncoder
 from polyhead.models.electra import Electra
@@ -38,7 +38,7 @@ from polyhead.training.run_log import RunLog
 
 OF_THE_RUN = ("spotting", "height", "width", "classes")  # not adopted from the model
 OF_THE_DATA = ("family", "vocab")  # overrides that cannot contradict the model
-HEAD, POSITIONS = ("to_logits.weight", "to_logits.bias"), "positions.table.weight"
+HEAD, POSITION_TABLE = ("to_logits.weight", "to_logits.bias"), "positions.table.weight"
 EQUAL = (  # options of a block that must be equal
     "d_model", "n_heads", "d_ff", "d_key", "d_value", "norm", "activation", "score", "attention",
     "experts", "reversible",
@@ -125,7 +125,7 @@ def check_blocks(
         names.append("norm_eps")
     given = {f"stack.{name}": getattr(encoder.stack, name) for name in names}
     wanted = {f"stack.{name}": getattr(stack, name) for name in names}
-    if "rotary" in (encoder.positions, positions):  # the only positions inside blocks
+    if any(POSITIONS[kind].rotation for kind in (encoder.positions, positions)):  # inside blocks
         given["positions"], wanted["positions"] = encoder.positions, positions
     for name, value in given.items():
         if value != wanted[name]:
@@ -244,8 +244,8 @@ def _load_image_weights(
     """Copy all weights; learned positions are interpolated, the head is kept if classes match."""
     old: Any = pretrained.saved.model
     weights, new = weights_of(old), weights_of(model)
-    if POSITIONS in weights and old.grid != model.grid:
-        weights[POSITIONS] = old.places(model.grid).detach()
+    if POSITION_TABLE in weights and old.grid != model.grid:
+        weights[POSITION_TABLE] = old.places(model.grid).detach()
         before, after = (f"{height} x {width}" for height, width in (old.grid, model.grid))
         log.notice(f"interpolated positions from {before} to {after} patches")
     known = [str(name) for name in pretrained.saved.about.get("classes") or ()]

@@ -14,7 +14,8 @@ from torch.optim import Optimizer
 
 from polyhead.data.batches.base import DataPosition
 from polyhead.errors import PolyheadError
-from polyhead.training.losses import Objective
+from polyhead.metrics.named_metrics import MetricName
+from polyhead.training.losses import Objective, ObjectiveName
 from polyhead.training.optim import OptimizerConfig, ScheduleConfig
 from polyhead.training.processes import Processes, Summed, left_size
 from polyhead.training.reward import RewardConfig
@@ -47,7 +48,8 @@ class TrainConfig:
     save_every: int = 1000
     keep: int = 3  # checkpoints, beside the best
     patience: int = 0  # validations without improvement before stopping; 0 disables it
-    judge_by: Literal["loss", "bleu", "accuracy"] = "loss"
+    judge_by: MetricName = "loss"  # one that validation reports, or a registered one
+    objective: ObjectiveName = "task"  # loss that is trained; "task": the one of the task
     bleu_sentences: int = 200  # of the validation set, translated at each validation
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)

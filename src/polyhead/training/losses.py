@@ -18,7 +18,7 @@ keep its ratio of tokens to masked tokens, so that splitting a batch does not ch
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -34,6 +34,7 @@ from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.layers.mixture_of_experts import record_usage
 from polyhead.metrics.masked_tokens import replaced_token_loss
 from polyhead.metrics.perplexity import next_token_nll
+from polyhead.plugin_registry import Registry
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,29 @@ class Objective(Protocol):
     def __call__(self, model: nn.Module, batch: Any) -> Loss:
         """Return the loss of a model on a batch."""
         ...
+
+
+@runtime_checkable
+class MakeObjective(Protocol):
+    """A function that makes an objective for a run."""
+
+    def __call__(self, setup: Any) -> Objective:
+        """Return the objective, given the `polyhead.training.tasks.base.TaskSetup` of the run.
+
+        It has the configuration, the tokenizers, and the task's own `objective`.
+        """
+        ...
+
+
+def own_objective(setup: Any) -> Objective:
+    """Return the objective of the task."""
+    objective: Objective = setup.objective
+    return objective
+
+
+BUILT_IN: dict[str, MakeObjective] = {"task": own_objective}
+OBJECTIVES = Registry("objective", BUILT_IN)
+ObjectiveName = Annotated[str, OBJECTIVES]
 
 
 @dataclass(frozen=True)

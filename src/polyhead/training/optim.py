@@ -23,23 +23,57 @@ For fine-tuning, lower layers may have a lower rate (Howard & Ruder 2018; ELECTR
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
+
+from polyhead.plugin_registry import Registry
 
 BLOCK = re.compile(r"(?:^|\.)blocks\.(\d+)\.")  # in the name of a parameter
 EMBEDDINGS = {"embed", "embed_source", "embed_target", "widen", "positions", "class_token"}
 SMALLEST = 1e-30  # smaller values are zero in float32, and 0 / 0 is not a number
 
 
+@runtime_checkable
+class MakeOptimizer(Protocol):
+    """A function that makes an optimizer."""
+
+    def __call__(self, groups: Sequence[dict[str, Any]], config: "OptimizerConfig") -> Optimizer:
+        """Return an optimizer of parameter groups, each with `params` and `weight_decay`.
+
+        The training loop sets `lr` of every group before a step. Its state must consist of numbers
+        and of tensors in the shape of the parameter, so that a run can be resumed.
+        """
+        ...
+
+
+def _adam(groups: Sequence[dict[str, Any]], config: "OptimizerConfig") -> Optimizer:
+    return _make_adam(Adam, groups, config)
+
+
+def _adamw(groups: Sequence[dict[str, Any]], config: "OptimizerConfig") -> Optimizer:
+    return _make_adam(AdamW, groups, config)
+
+
+def _make_adam(
+    kind: type[Adam], groups: Sequence[dict[str, Any]], config: "OptimizerConfig"
+) -> Optimizer:
+    fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
+    betas = (config.beta_1, config.beta_2)
+    return kind(list(groups), lr=0.0, betas=betas, eps=config.epsilon, fused=fused)
+
+
+OPTIMIZERS: Registry[MakeOptimizer] = Registry("optimizer", {"adam": _adam, "adamw": _adamw})
+
+
 @dataclass(frozen=True)
 class OptimizerConfig:
     """The table [train.optimizer], with the defaults of Vaswani et al. 2017, section 5.3."""
 
-    kind: Literal["adam", "adamw"] = "adam"
+    kind: Annotated[str, OPTIMIZERS] = "adam"
     beta_1: float = 0.9
     beta_2: float = 0.98
     epsilon: float = 1e-9
@@ -70,10 +104,7 @@ def build_optimizer(model: nn.Module, config: OptimizerConfig) -> Optimizer:
         share = config.layer_decay ** above[name]
         group = {"params": [], "weight_decay": decay, "share": share}
         groups.setdefault((decay, share), group)["params"].append(parameter)
-    kind = Adam if config.kind == "adam" else AdamW
-    fused = next(model.parameters()).device.type in ("cpu", "cuda")
-    betas = (config.beta_1, config.beta_2)
-    return kind(list(groups.values()), lr=0.0, betas=betas, eps=config.epsilon, fused=fused)
+    return OPTIMIZERS[config.kind](list(groups.values()), config)
 
 
 def layers_above(names: Iterable[str]) -> dict[str, int]:
@@ -93,11 +124,38 @@ def layers_above(names: Iterable[str]) -> dict[str, int]:
     return above
 
 
+class Moment(NamedTuple):
+    """The moment of an update in a run."""
+
+    step: int  # counted from 1
+    steps: int  # of the whole run
+    d_model: int
+    rise: float  # from 0 to 1 during the warm-up
+    left: float  # from 1 to 0 after it
+
+
+Schedule = Callable[["ScheduleConfig", Moment], float]  # returns the learning rate
+
+
+def _cosine(config: "ScheduleConfig", at: Moment) -> float:
+    return config.rate * min(at.rise, (1 - math.cos(math.pi * at.left)) / 2)
+
+
+BUILT_IN: dict[str, Schedule] = {
+    "noam": lambda config, at: noam(at.step, at.d_model, config.warmup, config.factor),
+    "inverse_sqrt": lambda c, at: c.rate * min(at.rise, math.sqrt(c.warmup / at.step)),
+    "linear": lambda config, at: config.rate * min(at.rise, at.left),
+    "cosine": _cosine,
+    "constant": lambda config, at: config.rate * at.rise,
+}
+SCHEDULES = Registry("schedule", BUILT_IN)
+
+
 @dataclass(frozen=True)
 class ScheduleConfig:
     """The table [train.schedule]. `rate` is the peak; noam uses d_model and `factor` instead."""
 
-    kind: Literal["noam", "inverse_sqrt", "linear", "cosine", "constant"] = "noam"
+    kind: Annotated[str, SCHEDULES] = "noam"
     rate: float = 1e-3
     warmup: int = 4000
     factor: float = 1.0
@@ -115,15 +173,7 @@ def learning_rate(config: ScheduleConfig, step: int, *, steps: int, d_model: int
     step = max(step, 1)
     rise = min(1.0, step / config.warmup)
     left = min(1.0, max(0.0, (steps - step + 1) / max(1, steps - config.warmup)))
-    if config.kind == "noam":
-        return noam(step, d_model, config.warmup, config.factor)
-    if config.kind == "inverse_sqrt":
-        return config.rate * min(rise, math.sqrt(config.warmup / step))
-    if config.kind == "linear":
-        return config.rate * min(rise, left)
-    if config.kind == "cosine":
-        return config.rate * min(rise, (1 - math.cos(math.pi * left)) / 2)
-    return config.rate * rise
+    return SCHEDULES[config.kind](config, Moment(step, steps, d_model, rise, left))
 
 
 def noam(step: int, d_model: int, warmup: int, factor: float = 1.0) -> float:

@@ -27,11 +27,13 @@ from polyhead.metrics.expert_usage import (
     usage_metrics,
     usage_shares,
 )
-from polyhead.models.registry import FAMILIES
+from polyhead.metrics.named_metrics import judge_score
+from polyhead.models.registry import FAMILIES, TASKS
+from polyhead.plugin_registry import resolve
 from polyhead.training import finetune
 from polyhead.training.config import RunConfig, stack_of
 from polyhead.training.loop import NotFinite, Progress, Update, finished, out_of_memory, train_loop
-from polyhead.training.losses import BalancedLoss, Objective
+from polyhead.training.losses import OBJECTIVES, BalancedLoss, Objective
 from polyhead.training.optim import build_optimizer, learning_rate
 from polyhead.training.processes import Processes, is_lost_connection, join_processes
 from polyhead.training.run_checkpoints import RunCheckpoints
@@ -39,7 +41,7 @@ from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import ProgressReporter, RunLog, with_nan, without_nan
 from polyhead.training.sharding import call_collected, place, share_of
 from polyhead.training.signals import handle_signals
-from polyhead.training.tasks import TASKS
+from polyhead.training.tasks.base import Task
 
 ENVIRONMENT = "environment"  # in training.json
 
@@ -93,7 +95,7 @@ class Trainer:
         devices.keep_freed_memory()
         self.log = RunLog(run_dir.path, reporter, tensorboard=tensorboard)
         self.checkpoints = RunCheckpoints(run_dir, self.log, config.train.keep)
-        self.task = TASKS[config.task]
+        self.task: Task = resolve(TASKS[config.task].training)()
         self.progress = Progress()
         self.metrics: dict[str, Any] | None = None  # of the last validation
 
@@ -186,7 +188,7 @@ class Trainer:
         )
         self.model = model
         self.trained = place(model, self.device, options, self.processes, self.log)
-        self.objective: Objective = self.setup.objective
+        self.objective: Objective = OBJECTIVES[options.objective](self.setup)
         if has_experts(self.model):
             self.objective = BalancedLoss(self.objective)
             if options.compile:
@@ -353,7 +355,7 @@ class Trainer:
         self.log.reporter.notice("  ".join(words))
         self.log.reporter.validated(metrics)
         self.metrics = metrics
-        return metrics["loss"] if judge_by == "loss" else -float(metrics[judge_by])
+        return judge_score(judge_by, float(metrics[judge_by]))
 
     def save(self) -> None:
         """Write a checkpoint, if all weights are finite."""

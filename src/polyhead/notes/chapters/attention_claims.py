@@ -1,7 +1,6 @@
 """Attention and its scores (rows B1 to B20): softmax(Q Kᵀ / √d_k) V."""
 
 import math
-from typing import get_args
 
 import torch
 from torch import nn
@@ -17,12 +16,12 @@ from polyhead.layers.attention import (
 )
 from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.attention_scores import (
+    BUILT_IN,
     Additive,
     Dot,
     General,
     ScaledDot,
     ScoredAttention,
-    ScoreKind,
 )
 from polyhead.layers.kv_cache import Memory
 from polyhead.layers.recurrent import LookBack
@@ -230,7 +229,7 @@ def own_word_is_not_favoured() -> ClaimResult:
 @claim("B20", ScaledDot, Additive)
 def reason_for_the_scale() -> ClaimResult:
     """Count the scores; measure the slope of the softmax at d_k = 512, unscaled and scaled."""
-    kinds: tuple[ScoreKind, ...] = get_args(ScoreKind)
+    kinds = tuple(BUILT_IN)
     q, k = torch.randn(2, 1, 1, 50, 512)
     flat, steep = (
         1 - score(q, k).softmax(-1).square().sum(-1).mean() for score in (Dot(), ScaledDot())

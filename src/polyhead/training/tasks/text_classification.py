@@ -16,6 +16,7 @@ from polyhead.data.labelled_text import LabelledExamples, class_numbers, load_la
 from polyhead.data.line_encoder import StoreForm, framed
 from polyhead.data.token_store import TokenSequences
 from polyhead.metrics.classification import report
+from polyhead.metrics.named_metrics import MetricName, registered_metric
 from polyhead.tokenizers.base import Tokenizer, encode_lines
 from polyhead.training.config import RunConfig
 from polyhead.training.losses import ClassificationLoss
@@ -78,7 +79,7 @@ class TextClassificationTask:
             TextBatches(train, labels, max_tokens, seed, sampler if sampling else None),
             ClassificationLoss(config.train.smoothing),
             lambda model, _step, processes: validate(
-                valid_batches, corpus.classes, model, processes
+                valid_batches, corpus.classes, model, processes, config.train.judge_by
             ),
             f"{len(train):,} training examples of {len(corpus.classes)} classes, {len(valid):,} "
             f"for validation; vocabulary {len(tokenizers.source):,}",
@@ -108,9 +109,13 @@ def _warn_if_truncated(
 
 @torch.inference_mode()
 def validate(
-    batches: Sequence[TextBatch], classes: Sequence[str], model: Any, processes: Processes
+    batches: Sequence[TextBatch],
+    classes: Sequence[str],
+    model: Any,
+    processes: Processes,
+    judge_by: MetricName = "loss",
 ) -> dict[str, float]:
-    """Return loss, accuracy and macro F1."""
+    """Return loss, accuracy and macro F1, and the metric of a plug-in if it judges."""
     device = next(model.parameters()).device
 
     def score(batch: TextBatch) -> tuple[float, list[int]]:
@@ -123,4 +128,10 @@ def validate(
     predictions = [number for _, numbers in scored for number in numbers]
     scores = report(labels, predictions, classes)
     loss = sum(total for total, _ in scored) / len(labels)
-    return {"loss": loss, "accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
+    names = [[classes[number] for number in numbers] for numbers in (predictions, labels)]
+    return {
+        "loss": loss,
+        "accuracy": scores.accuracy,
+        "macro_f1": scores.macro_f1,
+        **registered_metric(judge_by, *names),
+    }

@@ -26,6 +26,7 @@ from polyhead.decoding.batch import decode_all
 from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import sample
 from polyhead.metrics.bleu import quick_bleu
+from polyhead.metrics.named_metrics import MetricName, registered_metric
 from polyhead.special_tokens import PAD
 from polyhead.tokenizers.base import encode_lines
 from polyhead.tokenizers.storage import TokenizerPair
@@ -101,6 +102,7 @@ class TranslationTask:
                 TranslationBatches(held_out.source, held_out.target, max_tokens, 0).of_epoch(0),
                 valid.sources[:n_translated],
                 valid.targets[:n_translated],
+                config.train.judge_by,
             ).validate,
             f"{len(pairs.source):,} training pairs, {len(valid):,} for validation; vocabulary "
             f"{len(tokenizers.target):,}",
@@ -206,6 +208,7 @@ class HeldOutPairs:
     batches: list[TranslationBatch]
     sources: list[str]
     targets: list[str]
+    judge_by: MetricName = "loss"
 
     @torch.inference_mode()
     def validate(self, model: Any, step: int, processes: Processes) -> dict[str, float]:
@@ -221,6 +224,7 @@ class HeldOutPairs:
         if self.sources:
             texts = self.translate(model, processes)
             metrics["bleu"] = quick_bleu(texts, self.targets)
+            metrics |= registered_metric(self.judge_by, texts, self.targets)
             if processes.is_first:
                 self.write_samples(texts, step)
         return metrics
