@@ -284,8 +284,9 @@ def _images(saved: SavedModel, most: int) -> ReportTexts:
     config = saved.config
     data, seed = _settings(saved)
     corpus = load_images(data, PixelShape(config.height, config.width, config.channels), seed)
-    pixels = scaled(corpus.valid.pixels[:most])
-    labels = [corpus.classes[i] for i in corpus.valid.labels[:most].tolist()]
+    images = corpus.valid.part(torch.arange(min(most, len(corpus.valid))))
+    pixels = scaled(images.pixels)
+    labels = [corpus.classes[i] for i in images.labels.tolist()]
     return ReportTexts("images held out by the run", [Example(p, []) for p in pixels], labels)
 
 
