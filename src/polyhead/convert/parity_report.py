@@ -284,9 +284,8 @@ def _images(saved: SavedModel, most: int) -> ReportTexts:
     config = saved.config
     data, seed = _settings(saved)
     corpus = load_images(data, PixelShape(config.height, config.width, config.channels), seed)
-    images = corpus.valid.part(torch.arange(min(most, len(corpus.valid))))
-    pixels = scaled(images.pixels)
-    labels = [corpus.classes[i] for i in images.labels.tolist()]
+    pixels = scaled(corpus.valid.pixels[:most])
+    labels = [corpus.classes[i] for i in corpus.valid.labels[:most].tolist()]
     return ReportTexts("images held out by the run", [Example(p, []) for p in pixels], labels)
 
 

@@ -28,13 +28,12 @@ def map_in_order(
     stream, end = iter(items), None
     with ThreadPoolExecutor(n_threads) as pool:
         try:
-            while end is None or pending:
+            while end is None:
                 try:
-                    if end is None:
-                        pending.append(pool.submit(function, next(stream)))
+                    pending.append(pool.submit(function, next(stream)))
                 except Exception as error:  # StopIteration, or that of reading
                     end = error
-                if pending and (end is not None or len(pending) > 2 * n_threads):
+                while len(pending) > (2 * n_threads if end is None else 0):
                     yield pending.popleft().result()
         finally:
             for future in pending:

@@ -118,11 +118,13 @@ def make_store(
     """
     info = use_store(place)
     if info is None:
-        with os_errors_as_polyhead_errors(place), making(place, notice):
-            info = use_store(place)  # of another process, after which this one waited
-            if info is None:
-                _make(place, write)
-                info = use_store(place)
+        with os_errors_as_polyhead_errors(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with making(place, notice):
+                info = use_store(place)  # of another process, after which this one waited
+                if info is None:
+                    _make(place, write)
+                    info = use_store(place)
     if info is None:
         raise PolyheadError(f"{place} was removed while it was made; start again", "store_removed")
     return info

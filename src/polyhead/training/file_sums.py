@@ -1,8 +1,8 @@
-"""Keys of the cache: checksums of files and directories, computed once for each state of them."""
+"""Keys of the cache, and checksums of files, which are computed once for each state of a file."""
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,29 @@ def digest(value: object) -> str:
 
 
 def file_sums(paths: Sequence[Path]) -> list[str]:
-    """Return the sha256 of files and directories, which are read only if they changed."""
+    """Return the sha256 of files, which are read only if they changed.
+
+    That of a directory is the sha256 of the names, sizes and times of change of all its files.
+    """
     index = folder() / "files.json"
     known: dict[str, Any] = {}
     with suppress(OSError, ValueError, RecursionError):
         known = dict(json.loads(index.read_text(encoding="utf-8")))
     sums, is_new = [], False
     for path in paths:
-        name, stamp = str(path.resolve()), _stamp(path)
+        if path.is_dir():
+            sums.append(_directory_sum(path))
+            continue
+        name, state = str(path.resolve()), path.stat()
         entry = known.get(name)
+        stamp = [state.st_size, state.st_mtime_ns]
         if not (isinstance(entry, list) and entry[1:] == stamp):
-            entry = [_sum(path), *stamp]
+            try:
+                with path.open("rb") as file:
+                    entry = [hashlib.file_digest(file, "sha256").hexdigest(), *stamp]
+            except OSError as error:
+                message = f"{path}: cannot be opened ({error.strerror})"
+                raise DataError(message, "cannot_read") from None
             known[name], is_new = entry, True
         sums.append(str(entry[0]))
     if is_new:
@@ -39,37 +51,10 @@ def file_sums(paths: Sequence[Path]) -> list[str]:
     return sums
 
 
-def _stamp(path: Path) -> list[Any]:
-    """Return size and time of change of a file; of a directory, those of all files in it."""
-    if not path.is_dir():
-        state = path.stat()
-        return [state.st_size, state.st_mtime_ns]
-    states = ((file, file.lstat()) for file in files_in(path))
-    lines = (f"{file.relative_to(path)!r} {s.st_size} {s.st_mtime_ns}\n" for file, s in states)
-    return [_digest_of(lines), 0]
-
-
-def _sum(path: Path) -> str:
-    """Return the sha256 of a file, or of the names and contents of all files in a directory."""
-    if path.is_dir():
-        return _digest_of(f"{f.relative_to(path)!r} {_sum_or_none(f)}\n" for f in files_in(path))
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be opened ({error.strerror})", "cannot_read") from None
-
-
-def _sum_or_none(path: Path) -> str | None:
-    """Return the sha256 of a file in a directory; None if reading reports it as bad."""
-    try:
-        return _sum(path) if path.is_file() else None
-    except (DataError, OSError):
-        return None
-
-
-def _digest_of(lines: Iterable[str]) -> str:
+def _directory_sum(folder: Path) -> str:
     total = hashlib.sha256()
-    for line in lines:
+    for path in files_in(folder):
+        state = path.lstat()
+        line = f"{path.relative_to(folder).parts!r} {state.st_size} {state.st_mtime_ns}\n"
         total.update(line.encode())
     return total.hexdigest()

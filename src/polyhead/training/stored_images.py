@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,11 @@ from polyhead.data.images.dataset import (
     ImageCorpus,
     ImageReader,
     ImageSet,
-    LabelledImages,
-    MappedImages,
     ReadImages,
-    collect,
     load_images,
-    read_into_memory,
+    map_images,
 )
 from polyhead.data.images.files import PixelShape
-from polyhead.data.images.folders import files_in
 from polyhead.data.images.idx import is_idx, labels_of
 from polyhead.data.locate import find
 from polyhead.data.token_store import CODES, TokenSequences, TokenWriter
@@ -56,13 +52,13 @@ def read_image_corpus(
     return corpus, {name: _fingerprint(part, corpus.classes) for name, part in parts.items()}
 
 
-def _fingerprint(images: LabelledImages, classes: tuple[str, ...]) -> str:
+def _fingerprint(images: ImageSet, classes: tuple[str, ...]) -> str:
     """Return the fingerprint of images, which is computed once for each part of a store."""
-    if not isinstance(images, MappedImages) or images.sequences.name is None:
+    if images.rows is None or images.file is None or images.file.name is None:
         return images.fingerprint(classes)
     numbers = torch.stack([images.rows, images.labels]).numpy().tobytes()
-    sums = [images.sequences.name.parent.name, hashlib.sha256(numbers).hexdigest()]
-    path = folder() / f"{digest([FORMAT, sums, classes])}.json"
+    key = [images.file.name.parent.name, hashlib.sha256(numbers).hexdigest(), classes]
+    path = folder() / f"{digest(key)}.json"
     try:
         known = str(json.loads(path.read_text(encoding="utf-8"))["fingerprint"])
         os.utime(path)
@@ -72,41 +68,31 @@ def _fingerprint(images: LabelledImages, classes: tuple[str, ...]) -> str:
     return known
 
 
-def _read(data: DataConfig, shape: PixelShape) -> ReadImages:
+def _read(reader: ImageReader) -> ReadImages:
     """Read images into a store, or, if they are few, into memory."""
-    if data.store == "never" or (data.store == "auto" and _is_small(data, shape)):
-        return read_into_memory(data, shape)
+    data, shape = reader.config, reader.shape
+    if data.store == "never":
+        return reader.collect()
     key = digest([FORMAT, "images", shape, data.on_bad_line, file_sums(_files(data.images))])
     place = folder() / key
     info = use_store(place)
     if info is None:
-        reader = ImageReader(data, shape)
-        batches = _reported(reader)
-        first: list[np.ndarray] = []
+        batches, first = _reported(reader), []
         if data.store == "auto":
             for batch in batches:
                 first.append(batch)
                 if reader.n_images * shape.n_bytes > LARGE:
                     break
             else:
-                classes, labels = reader.classes()
-                return ReadImages(ImageSet(collect(reader, first), labels), classes, reader.notices)
+                return reader.collect(first)
         write = partial(_write, reader=reader, batches=chain(first, batches), place=place)
         info = make_store(place, write, READING.get().notice)
     stores = {name: TokenSequences.open(place / name) for name in TYPES}
     rows, labels = (
         torch.from_numpy(stores[name].ids.astype(np.int64)) for name in ("row", "label")
     )
-    images = MappedImages(stores["image"], shape, rows, labels)
+    images = map_images(stores["image"], shape, rows, labels)
     return ReadImages(images, tuple(info["classes"]), list(info["notices"]))
-
-
-def _is_small(data: DataConfig, shape: PixelShape) -> bool:
-    """Return True if the images surely need little memory; of archives it is not known."""
-    paths, most = [find(name) for name in data.images], LARGE // shape.n_bytes
-    if not all(path.is_dir() for path in paths):
-        return False
-    return len(list(islice(chain.from_iterable(map(files_in, paths)), most + 1))) <= most
 
 
 def _files(names: Iterable[str]) -> list[Path]:

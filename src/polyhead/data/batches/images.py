@@ -12,7 +12,7 @@ from polyhead.data.batches.base import Batch, IndexedBatches
 from polyhead.data.batches.epoch_plan import BlockPlan, Numbers
 from polyhead.data.config import AugmentConfig
 from polyhead.data.images.augment import augment
-from polyhead.data.images.dataset import LabelledImages
+from polyhead.data.images.dataset import ImageSet
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ImageBatches(IndexedBatches[ImageBatch]):
 
     def __init__(
         self,
-        images: LabelledImages,
+        images: ImageSet,
         classes: int,
         change: AugmentConfig,
         *,

@@ -8,11 +8,11 @@ data.corpus = "digits"        1,797 handwritten digits of 8 x 8 pixels, from sci
 """
 
 import hashlib
-from abc import ABC, abstractmethod
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,92 +38,96 @@ HASHED_BYTES = 2**24  # of the images that are hashed at once
 FITTED = 1_024  # images that are resized at once
 
 
-class LabelledImages(ABC):
-    """Images and the number of each image's class."""
+@dataclass(frozen=True)
+class ImageSet:
+    """Images and the number of each image's class.
 
+    rows: the numbers of the images in `pixels`, if these are mapped from a file; else None.
+    file: which has the bytes of an image in each of its sequences.
+    """
+
+    pixels: UInt8[Tensor, "row channel height width"]
     labels: Int[Tensor, "image"]
+    rows: Int[Tensor, "image"] | None = None
+    file: TokenSequences | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    @abstractmethod
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what another process needs: of mapped images the name of the file."""
+        if self.rows is None or self.file is None:
+            return ImageSet, (self.pixels, self.labels)
+        channels, height, width = self.pixels.shape[1:]
+        return map_images, (self.file, PixelShape(height, width, channels), self.rows, self.labels)
+
     def part(self, chosen: Int[Tensor, "some"]) -> "ImageSet":
         """Return some of the images in memory."""
+        rows = chosen if self.rows is None else self.rows[chosen]
+        return ImageSet(self.pixels[rows], self.labels[chosen])
 
-    @abstractmethod
-    def select(self, chosen: Int[Tensor, "some"]) -> "LabelledImages":
-        """Return some of the images, in memory only if all of them are."""
+    def select(self, chosen: Int[Tensor, "some"]) -> "ImageSet":
+        """Return some of the images, mapped if these are."""
+        if self.rows is None:
+            return self.part(chosen)
+        return replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
 
     def fingerprint(self, classes: Sequence[str]) -> str:
         """Return the SHA-256 of all pixels, labels and class names."""
-        shape = self.part(torch.arange(0)).pixels.shape[1:]
+        shape = self.pixels.shape[1:]
         digest = hashlib.sha256(repr(((len(self), *shape), tuple(classes))).encode())
         digest.update(self.labels.to(torch.int64).numpy().tobytes())
         for numbers in torch.arange(len(self)).split(max(1, HASHED_BYTES // shape.numel())):
-            digest.update(self.part(numbers).pixels.contiguous().numpy().data)
+            digest.update(self.part(numbers).pixels.numpy().data)
         return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class ImageSet(LabelledImages):
-    """Images in memory."""
-
-    pixels: UInt8[Tensor, "image channel height width"]
-    labels: Int[Tensor, "image"]
-
-    def part(self, chosen: Int[Tensor, "some"]) -> "ImageSet":
-        return ImageSet(self.pixels[chosen], self.labels[chosen])
-
-    select = part
-
-
-@dataclass(frozen=True)
-class MappedImages(LabelledImages):
-    """Images in a file, one sequence of bytes each; `rows` are the numbers of those in this set."""
-
-    sequences: TokenSequences
-    shape: PixelShape
-    rows: Int[Tensor, "image"]
-    labels: Int[Tensor, "image"]
-
-    def part(self, chosen: Int[Tensor, "some"]) -> ImageSet:
-        height, width, channels = self.shape
-        pixels = self.sequences.ids.reshape(-1, channels, height, width)
-        return ImageSet(torch.from_numpy(pixels[self.rows[chosen].numpy()]), self.labels[chosen])
-
-    def select(self, chosen: Int[Tensor, "some"]) -> "MappedImages":
-        return replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
+def map_images(
+    file: TokenSequences,
+    shape: PixelShape,
+    rows: Int[Tensor, "image"],
+    labels: Int[Tensor, "image"],
+) -> ImageSet:
+    """Return images in a file, without reading it."""
+    pixels = file.ids.reshape(-1, shape.channels, shape.height, shape.width)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # cannot be written to, which `part` does not
+        return ImageSet(torch.from_numpy(pixels), labels, rows, file)
 
 
-ImageCorpus = Corpus[LabelledImages, LabelledImages]
+ImageCorpus = Corpus[ImageSet, ImageSet]
 
 
 class ReadImages(NamedTuple):
     """Images as read; their labels are the numbers of `classes`."""
 
-    images: LabelledImages
+    images: ImageSet
     classes: tuple[str, ...]
     notices: list[str]
+
+    def for_classes(self, classes: Sequence[str], where: str) -> tuple[ImageSet, list[str]]:
+        """Return the images with the numbers of a model's classes, and the messages."""
+        numbers = torch.tensor(class_numbers(self.classes, classes, where))
+        return replace(self.images, labels=numbers[self.images.labels]), self.notices
 
 
 def load_images(
     config: DataConfig,
     shape: PixelShape,
     seed: int,
-    read: Callable[[DataConfig, PixelShape], ReadImages] | None = None,
+    read: "Callable[[ImageReader], ReadImages] | None" = None,
 ) -> ImageCorpus:
     """Read the images of a configuration, into memory unless `read` keeps them elsewhere."""
     if config.corpus == "digits" and not config.images:
-        corpus = digits(shape)
-        return ImageCorpus(corpus.train, corpus.valid, (), corpus.classes)
+        return digits(shape)
     if not config.images:
         raise ConfigError(
             "data.images: give a directory with a subdirectory per class, an archive of one, or an "
             "idx file, as in --images PATH",
             "no_data",
         )
-    read = read_into_memory if read is None else read
-    train, classes, notices = read(config, shape)
+    read = ImageReader.collect if read is None else read
+    train, classes, notices = read(ImageReader(config, shape))
     if len(classes) < 2:
         raise DataError(
             f"{config.images[0]}: all images are of one class ({classes[0]!r}); at least two "
@@ -137,10 +141,8 @@ def load_images(
             alike = f"the classes {other!r} and {name!r} differ only in upper and lower case"
             notices.append(alike)
     if config.valid_images:
-        config = replace(config, images=config.valid_images)
-        valid, own_classes, more = read(config, shape)
-        numbers = torch.tensor(class_numbers(own_classes, classes, config.images[0]))
-        valid = replace(valid, labels=numbers[valid.labels])
+        reader = ImageReader(replace(config, images=config.valid_images), shape)
+        valid, more = read(reader).for_classes(classes, config.valid_images[0])
         return ImageCorpus(train, valid, (*notices, *more), classes)
     kept, held_out = split(train, config.hold_out, seed)
     notices.append(held_out_notice(len(held_out), len(train), "images"))
@@ -153,13 +155,10 @@ def load_set(
     """Read images for a model with these classes; return them with messages."""
     if config.corpus == "digits" and not config.images:
         return digits(shape).valid, []
-    reader = ImageReader(config, shape)
-    pixels = collect(reader, reader)
-    numbers = class_numbers(reader.names, classes, config.images[0])
-    return ImageSet(pixels, torch.tensor(numbers)), reader.notices
+    return ImageReader(config, shape).collect().for_classes(classes, config.images[0])
 
 
-def split(images: LabelledImages, count: int, seed: int) -> tuple[LabelledImages, LabelledImages]:
+def split(images: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
     """Hold out about `count` images, at most a tenth: the same share of every class."""
     held_out = draw_per_class(images.labels.numpy(), count, seed)
     if not len(held_out):
@@ -172,7 +171,7 @@ def split(images: LabelledImages, count: int, seed: int) -> tuple[LabelledImages
     return images.select(torch.from_numpy(kept)), images.select(torch.from_numpy(held_out))
 
 
-def digits(shape: PixelShape) -> Corpus[ImageSet, ImageSet]:
+def digits(shape: PixelShape) -> ImageCorpus:
     """Load the digits of scikit-learn: the first 898 for training, 899 for validation."""
     try:
         from sklearn.datasets import load_digits
@@ -190,7 +189,7 @@ def digits(shape: PixelShape) -> Corpus[ImageSet, ImageSet]:
     )
     classes = tuple(str(name) for name in bunch.target_names)
     first, rest = torch.arange(DIGITS_TRAIN), torch.arange(DIGITS_TRAIN, len(everything))
-    return Corpus(everything.part(first), everything.part(rest), (), classes)
+    return ImageCorpus(everything.part(first), everything.part(rest), (), classes)
 
 
 def _with_channels(
@@ -284,29 +283,22 @@ class ImageReader:
         self.names += [name[0] for name in ordered]
         self.notices += [f"{path}: {n}" for n in skipped_notices(bad, "image", MAX_LISTED)]
 
+    def collect(
+        self, batches: Iterable[UInt8[np.ndarray, "image channel height width"]] | None = None
+    ) -> ReadImages:
+        """Return all images in memory, given all batches if they have been read."""
+        parts = []
+        for batch in self if batches is None else batches:
+            parts.append(torch.from_numpy(batch))
+            check_room(self.n_images, self.shape, Path(self.config.images[0]))
+        pixels = torch.cat(parts)
+        parts.clear()
+        if self.rows != list(range(len(pixels))):
+            pixels = pixels[torch.tensor(self.rows)]
+        classes, labels = self.classes()
+        return ReadImages(ImageSet(pixels, labels), classes, self.notices)
+
     def classes(self) -> tuple[tuple[str, ...], Int[Tensor, "image"]]:
         """Return the names of the classes, and the label of each image that is used."""
         classes = tuple(sorted(set(self.names)))
         return classes, torch.tensor(class_numbers(self.names, classes, self.config.images[0]))
-
-
-def collect(
-    reader: ImageReader, batches: Iterable[np.ndarray]
-) -> UInt8[Tensor, "image channel height width"]:
-    """Return the images of a reader, given all its batches."""
-    parts = []
-    for batch in batches:
-        parts.append(torch.from_numpy(batch))
-        check_room(reader.n_images, reader.shape, Path(reader.config.images[0]))
-    pixels = torch.cat(parts)
-    parts.clear()
-    is_sorted = reader.rows == list(range(len(pixels)))
-    return pixels if is_sorted else pixels[torch.tensor(reader.rows)]
-
-
-def read_into_memory(config: DataConfig, shape: PixelShape) -> ReadImages:
-    """Read all images of a configuration."""
-    reader = ImageReader(config, shape)
-    pixels = collect(reader, reader)
-    classes, labels = reader.classes()
-    return ReadImages(ImageSet(pixels, labels), classes, reader.notices)

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from polyhead.data.batches.images import ImageBatches, image_logits
-from polyhead.data.images.dataset import ImageCorpus, LabelledImages
+from polyhead.data.images.dataset import ImageCorpus, ImageSet
 from polyhead.data.images.files import PixelShape
 from polyhead.models.vit import ViTConfig
 from polyhead.training.config import RunConfig
@@ -64,7 +64,7 @@ def tokens_per_image(config: ViTConfig) -> int:
 
 
 def validate(
-    images: LabelledImages, batch_size: int, model: Any, processes: Processes
+    images: ImageSet, batch_size: int, model: Any, processes: Processes
 ) -> dict[str, float]:
     """Return loss and accuracy on images without augmentation."""
 
