@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, draw_per_class, held_out_notice
 from polyhead.data.images.cifar import is_cifar, read_cifar
-from polyhead.data.images.files import PixelShape, Unreadable
+from polyhead.data.images.files import Pixels, PixelShape, Unreadable
 from polyhead.data.images.folders import Name, check_room, read_folder, visible, with_classes
 from polyhead.data.images.idx import is_idx, read_images
 from polyhead.data.labelled_text import class_numbers
@@ -262,7 +262,7 @@ class ImageReader:
         rows: dict[Name, int] = {}
         bad: list[str] = []
         for batch in read_folder(path, self.shape):
-            images = []
+            images: list[Pixels] = []
             for name, pixels in batch:
                 if isinstance(pixels, Unreadable):
                     bad.append(f"{visible('/'.join(name))}: {pixels}")
