@@ -8,6 +8,7 @@ import pytest
 from tiny import SMALL, write_corpus
 
 from polyhead.cli.main import main
+from polyhead.errors import DataError
 from polyhead.training import corpus_cache
 from polyhead.training.config import read_run
 from polyhead.training.trainer import train
@@ -70,6 +71,16 @@ def test_all_stores_can_be_deleted(run, store):
     code, printed = run()
     assert (code, printed.out) == (0, "")
     assert "0 stores" in printed.err
+
+
+def test_verifying_deletes_a_store_with_a_changed_byte(run, store):
+    assert run("--verify")[0] == 0
+    path = store / "target.bin"
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    code, printed = run("--verify")
+    assert code == DataError.exit_code
+    assert "target.bin is damaged" in printed.err
+    assert not store.exists()
 
 
 @pytest.mark.parametrize("words", [("--older-than", "3 weeks"), ("--all",)])

@@ -2,11 +2,13 @@
 
 import pickle
 import struct
+import zlib
 
 import numpy as np
 import pytest
 from expected_errors import raises
 
+from polyhead.data import token_store
 from polyhead.data.token_store import TokenSequences, TokenWriter, id_type
 from polyhead.errors import DataError
 
@@ -76,3 +78,27 @@ def test_documents_are_ranges_of_sequences(tmp_path):
         writer.end_document()
     writer.close()
     assert TokenSequences.open(tmp_path / "x").documents.tolist() == [0, 2, 5]
+
+
+@pytest.mark.parametrize("n_checked", [64, 3])
+def test_changed_bytes_and_sizes_are_found_by_the_sums_of_blocks(tmp_path, n_checked, monkeypatch):
+    monkeypatch.setattr(token_store, "BLOCK", 8)
+    monkeypatch.setattr(token_store, "MAX_CHECKED", n_checked)
+    path = tmp_path / "x.bin"
+    content = bytes(range(100))
+    path.write_bytes(content)
+    token_store.write_block_sums(path)
+    assert np.fromfile(tmp_path / "x.crc", "<u4")[12] == zlib.crc32(content[96:])
+    token_store.check_blocks(path)
+    for wrong in (content[:-1], content + b"x", content[:96], content + bytes(8)):
+        path.write_bytes(wrong)
+        with raises(DataError, "damaged_store"):
+            token_store.check_blocks(path)
+    path.write_bytes(content[:40] + b"?" + content[41:])
+    found = 0
+    for _ in range(99):  # of few blocks, others are drawn every time
+        try:
+            token_store.check_blocks(path)
+        except DataError:
+            found += 1
+    assert found == 99 if n_checked == 64 else 0 < found < 99

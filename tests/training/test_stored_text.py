@@ -18,11 +18,11 @@ from polyhead.data.corpus_store import write_store
 from polyhead.data.line_encoder import StoreForm, parts_of
 from polyhead.data.schedules import generator as schedules
 from polyhead.data.token_store import TokenSequences
-from polyhead.errors import ConfigError, DataError, PolyheadError
+from polyhead.errors import ConfigError, PolyheadError
 from polyhead.metrics.perplexity import encode_running_text
 from polyhead.tokenizers.huggingface import HuggingFaceTokenizer, text_config
 from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, save_tokenizers
-from polyhead.training import corpus_cache, stored_text
+from polyhead.training import corpus_cache, file_sums, stored_text
 from polyhead.training.config import read_run
 from polyhead.training.tasks import base
 from polyhead.training.trainer import train
@@ -158,17 +158,21 @@ def test_a_damaged_store_is_made_again(tmp_path):
     (place / "store.json").write_text("{}")
     train(config_of("translation", tmp_path, 'data.store="always"'), run)
     assert json.loads((place / "store.json").read_text())["n_examples"] == entry.n_examples
-    corpus_cache._HELD.clear()
-    (place / "source.bin").write_bytes(b"")
-    with raises(DataError, "damaged_store"):
+    for name in ("source.bin", "target.idx"):
+        corpus_cache._HELD.clear()
+        content = bytearray((place / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (place / name).write_bytes(content)
         train(config_of("translation", tmp_path, 'data.store="always"'), run)
+        content[len(content) // 2] ^= 1
+        assert (place / name).read_bytes() == content
 
 
 def test_a_changed_file_is_noticed_and_an_unchanged_one_is_not_read(tmp_path, monkeypatch):
     read = []
     digest = hashlib.file_digest
     monkeypatch.setattr(
-        stored_text.hashlib, "file_digest", lambda file, kind: read.append(1) or digest(file, kind)
+        file_sums.hashlib, "file_digest", lambda file, kind: read.append(1) or digest(file, kind)
     )
     config = config_of("translation", tmp_path, 'data.store="always"')
     stored_text._corpus_key(config.data, 1)
@@ -240,7 +244,7 @@ def test_a_failed_store_leaves_nothing(tmp_path, monkeypatch):
     def fail(*_args, **_options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(stored_text, "seal", fail)
+    monkeypatch.setattr(corpus_cache, "seal", fail)
     with pytest.raises(PolyheadError, match="No space left"):
         stored(tmp_path)
     assert {path.suffix for path in corpus_cache.folder().iterdir()} == {".json"}

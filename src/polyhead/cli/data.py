@@ -139,18 +139,21 @@ def cache(
     ),
     older_than: str = Option("30d", help="Time since the last use, in days (30d) or hours (12h)."),
     all_stores: bool = Option(False, "--all", help="With --prune: delete all stores not in use."),
+    verify: bool = Option(False, "--verify", help="Check all checksums; delete damaged stores."),
     json_out: Json = False,
 ) -> None:
-    """List the encoded corpora in the cache, or delete them.
+    """List the encoded corpora in the cache, check or delete them.
 
-    Large corpora are encoded once and kept for all runs with the same text and tokenizer. A store
-    that a run uses is never deleted.
+    Large corpora are encoded once and kept for all runs with the same text and tokenizer, or with
+    images of the same size. A store that a run uses is never deleted. Exits with 4 if --verify
+    finds a damaged one.
 
     polyhead data cache
+    polyhead data cache --verify
     polyhead data cache --prune --older-than 30d
     polyhead data cache --prune --all
     """
-    from polyhead.training.corpus_cache import folder, list_stores
+    from polyhead.training.corpus_cache import folder, list_stores, remove_damaged
     from polyhead.training.corpus_cache import prune as delete
 
     match = re.fullmatch(r"(\d{1,6})([dh])", older_than)
@@ -159,6 +162,8 @@ def cache(
         raise ConfigError(message, "invalid_time")
     if all_stores and not prune:
         raise ConfigError("--all: only with --prune", "invalid_options")
+    if verify and (problems := remove_damaged()):
+        raise DataError("; ".join(problems), "damaged_store")
     days = 0.0 if all_stores else int(match[1]) * DAYS[match[2]]
     entries = delete(86_400 * days) if prune else list_stores()
     if json_out:
@@ -169,8 +174,7 @@ def cache(
         size = f"{entry.n_bytes / 1e6:,.1f} MB"
         state = "in use" if entry.in_use else f"last used {used}"
         print(f"{entry.key}  {size}, {state}")
-        counts = f"{entry.n_examples:,} examples, {entry.n_tokens:,} tokens"
-        print(f"    {counts} of {', '.join(entry.files)}")
+        print(f"    {entry.contents} of {', '.join(entry.files)}")
     total = f"{sum(entry.n_bytes for entry in entries) / 1e6:,.1f} MB"
     count = f"{len(entries)} store{'s' * (len(entries) != 1)}"
     say(f"{count}, {total} {'deleted from' if prune else 'in'} {folder()}")

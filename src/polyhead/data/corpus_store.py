@@ -6,11 +6,8 @@ by block, is then as good as shuffled, and memory is that of a block.
 """
 
 import json
-import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
@@ -22,6 +19,7 @@ from polyhead import errors
 from polyhead.atomic_file import remove
 from polyhead.data.line_encoder import StoreForm, encode_columns, lines_of
 from polyhead.data.line_spool import LineSpool
+from polyhead.data.ordered_map import map_in_order, n_processors
 from polyhead.data.token_store import CODES, Ids, TokenWriter, id_type
 from polyhead.errors import DataError, PolyheadError
 from polyhead.sandbox import Limits, Request, Sandbox
@@ -54,13 +52,6 @@ def all_too_long(n_pairs: int, part: str, max_length: int) -> DataError:
         f"all {n_pairs:,} {part} pairs are longer than {max_length} tokens. Raise data.max_length.",
         "all_too_long",
     )
-
-
-def n_processors() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def write_store(
@@ -139,21 +130,11 @@ def _encoded(
         lengths = (np.frombuffer(array, np.int32) for array in arrays[1::2])
         return contents[0].count(b"\n"), n_too_long, list(zip(ids, lengths, strict=True))
 
-    pending: deque[Future[tuple[int, int, list[Sequences]]]] = deque()
-    pool = ThreadPoolExecutor(processes)
     try:
-        for contents in spool.chunks():
-            pending.append(pool.submit(work, contents))
-            if len(pending) > 2 * processes:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+        yield from map_in_order(work, spool.chunks(), processes)
     finally:
-        for future in pending:
-            future.cancel()
         for child in children:
             child.close()
-        pool.shutdown()
 
 
 def train_in_child(

@@ -8,10 +8,13 @@
 This is the layout of Megatron's indexed datasets, so that other tools can read the files. A
 document is a range of sequences: `documents[n]` is where document n starts, the last number is the
 end of the last one. Ids below 65,500 are two bytes each, others four; texts are bytes of UTF-8.
+
+    NAME.crc    CRC-32 (u32) of every 2²⁰ bytes of NAME.bin; some are checked at every start
 """
 
 import os
 import struct
+import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -27,6 +30,7 @@ MAGIC, VERSION = b"MMIDIDX\x00\x00", 1
 HEAD = struct.Struct("<9sQBQQ")
 CODES: dict[int, np.dtype[Any]] = {1: np.dtype(np.uint8), 4: np.dtype("<i4"), 8: np.dtype("<u2")}
 MAX_TWO_BYTES = 65_500  # ids; the limit of Megatron
+BLOCK, MAX_CHECKED = 2**20, 64  # bytes, and blocks of a file that are checked at once
 Ids = npt.NDArray[Any]
 
 
@@ -170,3 +174,29 @@ class TokenWriter:
 def _sync(file: Any) -> None:
     file.flush()
     os.fsync(file.fileno())
+
+
+def write_block_sums(path: Path) -> None:
+    """Write NAME.crc for a file NAME.bin."""
+    with path.open("rb") as file:
+        sums = [zlib.crc32(block) for block in iter(lambda: file.read(BLOCK), b"")]
+    np.array(sums, dtype="<u4").tofile(path.with_suffix(".crc"))
+
+
+def check_blocks(path: Path) -> None:
+    """Check a file NAME.bin by NAME.crc; of a large one, blocks drawn at random each time.
+
+    Raises DataError if a block has another checksum, or the file another size.
+    """
+    sums = np.fromfile(path.with_suffix(".crc"), dtype="<u4")
+    numbers = np.arange(len(sums))
+    if len(sums) > MAX_CHECKED:
+        drawn = np.random.default_rng().choice(len(sums) - 1, MAX_CHECKED - 1, replace=False)
+        numbers = np.sort(np.append(drawn, len(sums) - 1))  # the last one tells the size
+    with path.open("rb") as file:
+        for number in numbers.tolist():
+            file.seek(number * BLOCK)
+            if zlib.crc32(file.read(BLOCK)) != sums[number]:
+                raise DataError(f"{path}: wrong checksum of block {number}", "damaged_store")
+        if file.seek(0, os.SEEK_END) > len(sums) * BLOCK:
+            raise DataError(f"{path}: larger than expected", "damaged_store")

@@ -2,8 +2,9 @@
 
     corpora/files.json      sha256 of files, by name, size and time of change
     corpora/KEY.json        what a run must know of a corpus: fingerprints, notices, held-out texts
-    corpora/KEY/            token stores, store.json, manifest.json, and `lock`, which is locked
-                            while a process uses them and whose time is that of their last use
+    corpora/KEY/            token stores (also of images, as bytes), a checksum of each of their
+                            blocks, store.json, manifest.json, and `lock`, which is locked while a
+                            process uses them and whose time is that of their last use
     corpora/KEY.part/       a store that is being written; corpora/KEY.making is locked meanwhile
     corpora/.spool-…/       the text of a corpus while it is read
 
@@ -26,10 +27,13 @@ from polyhead.atomic_file import (
     os_errors_as_polyhead_errors,
     remove,
     rename,
+    sync,
+    write_text,
 )
-from polyhead.checkpoint.atomic_dir import verify
+from polyhead.checkpoint.atomic_dir import seal, verify
 from polyhead.data.locate import home
-from polyhead.errors import CheckpointError
+from polyhead.data.token_store import check_blocks, write_block_sums
+from polyhead.errors import CheckpointError, DataError, PolyheadError
 
 INFO, LOCK, SPOOL = "store.json", "lock", ".spool-"
 WAIT = 0.2  # seconds between two looks at a lock
@@ -47,6 +51,7 @@ class CacheEntry(NamedTuple):
     n_bytes: int
     last_use: float
     in_use: bool
+    contents: str
 
 
 def folder() -> Path:
@@ -91,15 +96,55 @@ def use_store(place: Path) -> dict[str, Any] | None:
             if not os.path.samestat(os.fstat(file.fileno()), (place / LOCK).stat()):
                 raise FileNotFoundError  # it was removed, and made again
             _HELD[place] = file
-        # Reading `lock` would unlock it, and the stores check their sizes when they are opened.
-        verify(place, skip=[path.name for path in place.iterdir() if path.name != INFO])
+        contents = sorted(place.glob("*.bin"))
+        verify(place, skip=[LOCK, *(path.name for path in contents)])  # reading `lock` unlocks it
+        for path in contents:
+            check_blocks(path)
         os.utime(place / LOCK)
         return dict(json.loads((place / INFO).read_text(encoding="utf-8")))
-    except (OSError, ValueError, CheckpointError):
+    except (OSError, ValueError, CheckpointError, DataError):
         _HELD.pop(place, None)
         if place.is_dir():
             _remove_store(place)
         return None
+
+
+def make_store(
+    place: Path, write: Callable[[Path], dict[str, Any]], notice: Callable[[str], None]
+) -> dict[str, Any]:
+    """Lock a store for this process and return its counts; if there is none, make it.
+
+    write: writes the files of the store into a directory, and returns its counts.
+    """
+    info = use_store(place)
+    if info is None:
+        with os_errors_as_polyhead_errors(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with making(place, notice):
+                info = use_store(place)  # of another process, after which this one waited
+                if info is None:
+                    _make(place, write)
+                    info = use_store(place)
+    if info is None:
+        raise PolyheadError(f"{place} was removed while it was made; start again", "store_removed")
+    return info
+
+
+def _make(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
+    draft = place.with_name(f"{place.name}.part")
+    remove(draft)
+    draft.mkdir()
+    try:
+        info = write(draft)
+        for path in draft.glob("*.bin"):
+            write_block_sums(path)
+        write_text(draft / INFO, json.dumps(info, ensure_ascii=False))
+        (draft / LOCK).touch()
+        seal(draft)
+        rename(draft, place)
+        sync(place.parent)
+    finally:
+        remove(draft)
 
 
 @contextmanager
@@ -154,8 +199,22 @@ def list_stores() -> list[CacheEntry]:
             n_bytes = sum(file.stat().st_size for file in place.iterdir())
             counts = int(info["n_examples"]), int(info["n_tokens"]), n_bytes
             last_use = (place / LOCK).stat().st_mtime
-            entries.append(CacheEntry(place.name, info["files"], *counts, last_use, in_use))
+            text = info.get("contents") or f"{counts[0]:,} examples, {counts[1]:,} tokens"
+            entries.append(CacheEntry(place.name, info["files"], *counts, last_use, in_use, text))
     return sorted(entries, key=lambda entry: -entry.last_use)
+
+
+def remove_damaged() -> list[str]:
+    """Read all stores, and remove those with a wrong checksum; return a message for each."""
+    problems = []
+    for entry in list_stores():
+        place = folder() / entry.key
+        try:
+            verify(place, skip=[LOCK])  # reading `lock` would unlock it
+        except CheckpointError as error:
+            state = "deleted" if _remove_store(place) else "in use, and not deleted"
+            problems.append(f"{error} ({state})")
+    return problems
 
 
 def prune(older_than: float = 0.0) -> list[CacheEntry]:

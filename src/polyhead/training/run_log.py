@@ -8,6 +8,7 @@ import json
 import math
 import time
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,10 @@ class ProgressReporter:
 
     def end(self) -> None:
         """Report that training ended or was interrupted."""
+
+
+# Receives the progress of reading the data, before the log of the run may be written.
+READING: ContextVar[ProgressReporter] = ContextVar("reading", default=ProgressReporter())  # noqa: B039
 
 
 class RunLog:

@@ -11,17 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyhead.atomic_file import (
-    os_errors_as_polyhead_errors,
-    remove,
-    rename,
-    sync,
-    write_text,
-)
-from polyhead.checkpoint.atomic_dir import MANIFEST, seal
+from polyhead.atomic_file import os_errors_as_polyhead_errors, write_text
+from polyhead.checkpoint.atomic_dir import MANIFEST
 from polyhead.data.config import DataConfig
 from polyhead.data.corpus_store import all_too_long, write_store
 from polyhead.data.holdout import Corpus
@@ -30,17 +25,10 @@ from polyhead.data.line_spool import LineSpool
 from polyhead.data.locate import find
 from polyhead.data.schedules.generator import make_missing
 from polyhead.data.token_store import TokenSequences
-from polyhead.errors import DataError, PolyheadError
+from polyhead.errors import DataError
 from polyhead.training.config import LISTS
-from polyhead.training.corpus_cache import (
-    INFO,
-    LOCK,
-    SpoolFolder,
-    folder,
-    making,
-    remove_abandoned,
-    use_store,
-)
+from polyhead.training.corpus_cache import SpoolFolder, folder, make_store, remove_abandoned
+from polyhead.training.file_sums import digest, file_sums
 from polyhead.training.run_dir import fingerprint
 from polyhead.training.run_log import RunLog
 
@@ -206,38 +194,7 @@ def _corpus_key(data: DataConfig, seed: int) -> str:
     """Return the key of a corpus: contents of its files, and all options that concern it."""
     options = {k: v for k, v in asdict(data).items() if k not in OTHER}
     paths = [find(name) for option in LISTS for name in getattr(data, option)]
-    return _digest([FORMAT, options, seed, _file_sums(paths)])
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _file_sums(paths: Sequence[Path]) -> list[str]:
-    """Return the sha256 of files, which are read only if they changed."""
-    index = folder() / "files.json"
-    known: dict[str, Any] = {}
-    with suppress(OSError, ValueError, RecursionError):
-        known = dict(json.loads(index.read_text(encoding="utf-8")))
-    sums, is_new = [], False
-    for path in paths:
-        name, state = str(path.resolve()), path.stat()
-        entry = known.get(name)
-        stamp = [state.st_size, state.st_mtime_ns]
-        if not (isinstance(entry, list) and entry[1:] == stamp):
-            try:
-                with path.open("rb") as file:
-                    entry = [hashlib.file_digest(file, "sha256").hexdigest(), *stamp]
-            except OSError as error:
-                message = f"{path}: cannot be opened ({error.strerror})"
-                raise DataError(message, "cannot_read") from None
-            known[name], is_new = entry, True
-        sums.append(str(entry[0]))
-    if is_new:
-        with os_errors_as_polyhead_errors(index):
-            index.parent.mkdir(parents=True, exist_ok=True)
-        write_text(index, json.dumps(known))
-    return sums
+    return digest([FORMAT, options, seed, file_sums(paths)])
 
 
 def open_store(
@@ -249,26 +206,18 @@ def open_store(
     """
     training = {k: v for k, v in train.summary.fingerprints.items() if k.startswith("training")}
     tokenizers = hashlib.sha256((tokenizer / MANIFEST).read_bytes()).hexdigest()
-    place = folder() / _digest([FORMAT, training, tokenizers, form])
+    place = folder() / digest([FORMAT, training, tokenizers, form])
     try:
-        info = use_store(place)
-        if info is None:
-            with os_errors_as_polyhead_errors(place), making(place, log.notice):
-                info = use_store(place)  # of another process, after which this one waited
-                if info is None:
-                    _write(place, train, tokenizer, form, log)
-                    info = use_store(place)
+        write = partial(_write, train=train, tokenizer=tokenizer, form=form, log=log, place=place)
+        info = make_store(place, write, log.notice)
     finally:
         train.close()
-    if info is None:
-        raise PolyheadError(f"{place} was removed while it was made; start again", "store_removed")
     return {name: TokenSequences.open(place / name) for name in form.names}, info
 
 
-def _write(place: Path, train: StoredText, tokenizer: Path, form: StoreForm, log: RunLog) -> None:
-    draft = place.with_name(f"{place.name}.part")
-    remove(draft)
-    draft.mkdir()
+def _write(
+    draft: Path, *, train: StoredText, tokenizer: Path, form: StoreForm, log: RunLog, place: Path
+) -> dict[str, Any]:
     started = time.monotonic()
 
     def progress(n_lines: int) -> None:
@@ -276,22 +225,14 @@ def _write(place: Path, train: StoredText, tokenizer: Path, form: StoreForm, log
         share = f"{n_lines:,} of {len(train):,} lines, {speed:,.0f} lines per second"
         log.reporter.stage(f"encoding the text: {share}")
 
-    try:
-        counts = write_store(draft, train.spool(), tokenizer, form, progress=progress)
-        if not counts.n_examples and form.kind == "pairs":
-            raise all_too_long(counts.n_lines, "training", form.max_length)
-        if not counts.n_examples:
-            raise DataError("all lines are empty; give at least one line of text", "no_text")
-        info = {"files": train.summary.files, **counts._asdict()}
-        write_text(draft / INFO, json.dumps(info, ensure_ascii=False))
-        (draft / LOCK).touch()
-        seal(draft)
-        rename(draft, place)
-        sync(place.parent)
-    finally:
-        remove(draft)
+    counts = write_store(draft, train.spool(), tokenizer, form, progress=progress)
+    if not counts.n_examples and form.kind == "pairs":
+        raise all_too_long(counts.n_lines, "training", form.max_length)
+    if not counts.n_examples:
+        raise DataError("all lines are empty; give at least one line of text", "no_text")
     seconds = time.monotonic() - started
     log.notice(
         f"encoded {counts.n_lines:,} lines in {seconds:,.0f} s; the ids are kept in {place} for "
         "other runs (polyhead data cache)"
     )
+    return {"files": train.summary.files, **counts._asdict()}

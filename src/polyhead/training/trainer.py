@@ -38,7 +38,7 @@ from polyhead.training.optim import build_optimizer, learning_rate
 from polyhead.training.processes import Processes, is_lost_connection, join_processes
 from polyhead.training.run_checkpoints import RunCheckpoints
 from polyhead.training.run_dir import RunDir
-from polyhead.training.run_log import ProgressReporter, RunLog, with_nan, without_nan
+from polyhead.training.run_log import READING, ProgressReporter, RunLog, with_nan, without_nan
 from polyhead.training.sharding import call_collected, place, share_of
 from polyhead.training.signals import handle_signals
 from polyhead.training.tasks.base import Task
@@ -153,6 +153,7 @@ class Trainer:
             changes = self.run_dir.check_config(
                 self.config, fresh=fresh, accept_changes=accept_changes
             )
+        READING.set(self.log.reporter)
         self.log.reporter.stage("reading the data")
         config, init = self.config, self.config.train.init
         self.pretrained = None if init is None else finetune.read_pretrained(config, init)

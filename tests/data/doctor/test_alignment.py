@@ -13,6 +13,7 @@ from polyhead.data.doctor.alignment import (
     AlignedSpan,
     best_path,
     judge,
+    judge_all,
 )
 
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "ne", "po", "ri", "sa", "tu", "wo", "ze")
@@ -129,3 +130,16 @@ def test_the_best_path_matches_enumeration(monkeypatch):
 def test_the_path_starts_aligned():
     scores = np.zeros((8, 3 * BLOCK))
     assert best_path(scores).tolist() == [NO_OFFSET] * 3
+
+
+@pytest.mark.parametrize("window", [400, 700, 100_000])
+def test_spans_are_joined_across_windows(window, monkeypatch):
+    monkeypatch.setattr(alignment, "WINDOW", window)
+    sources, targets = corpus(2_000)
+    assert judge_all(sources, targets).spans == [AlignedSpan(0, 2_000, 0)]
+    shifted = [*targets[:300], "x", *targets[300:-1]]
+    before, after = judge_all(sources, shifted).spans
+    assert (before.offset, after.offset, after.stop) == (0, 1, 2_000)
+    assert abs(after.start - 300) <= 10
+    random.Random(1).shuffle(targets)
+    assert not judge_all(sources, targets).related

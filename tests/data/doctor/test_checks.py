@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cpu_time import cpu_time
 
-from polyhead.data.doctor.checks import check_pairs
+from polyhead.data.doctor.checks import check_files, check_pairs
 from polyhead.data.doctor.findings import FindingExample
 from polyhead.data.parallel import BadLine, Pairs, read_parallel
 
@@ -261,3 +261,19 @@ def test_real_corpora_are_aligned_until_a_line_is_lost(source, target, real_data
     lost = Pairs(pairs.sources[:-1], pairs.targets[:place] + pairs.targets[place + 1 :])
     (finding,) = [f for f in check_pairs(lost).findings if f.name == "misaligned"]
     assert abs(finding.count - (len(pairs) - 1 - place)) <= 10
+
+
+def test_files_are_checked_as_pairs_in_memory_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pairs = corpus(900)
+    again = pairs.sources[2], pairs.targets[2]
+    odd = {3: again, 5: ("", "x"), 8: ("a\rb", "b"), 9: ("x", "x"), 400: ("시장", "가" * 99)}
+    train = with_lines(pairs, odd)
+    targets = [*train.targets[:500], "lost", *train.targets[500:-1]]
+    for name, side in (("a.ko", train.sources), ("a.en", targets)):
+        Path(name).write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    files = {"source": ["a.ko"], "target": ["a.en"], "pairs": []}
+    memory = read_parallel(["a.ko"], ["a.en"])
+    report = check_files(files, files, "utf-8")
+    assert report == check_pairs(memory, {"test": memory})
+    assert len(report.findings) > 5

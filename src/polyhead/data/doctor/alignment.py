@@ -15,11 +15,13 @@ switching states is higher than what noise can gain.
 import re
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from polyhead.data.line_spool import CountedLines
 
 Numbers = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float64]
@@ -29,6 +31,7 @@ NO_OFFSET = OFFSETS.index(0)  # states of the path: the offsets, and "no match"
 FAR = (-23, -17, -11, -7, 7, 11, 17, 23)  # offsets of similar lines that are not translations
 BLOCK = 8  # lines per step of the path
 SWITCH_COST = 25.0  # nats
+WINDOW = 100_000  # lines that are held in memory
 MIN_LINES = 100  # fewer are too few to estimate the weights
 
 WORD = re.compile(r"\d+|[a-zà-ɏ]{3,}|[^\W\d_a-zà-ɏ]{3,}")
@@ -54,6 +57,26 @@ class AlignmentVerdict(NamedTuple):
     @property
     def misaligned_spans(self) -> list[AlignedSpan]:
         return [span for span in self.spans if span.offset != 0]
+
+
+def judge_all(sources: CountedLines, targets: CountedLines) -> AlignmentVerdict:
+    """Find where equally many lines are aligned and where not, in windows of about `WINDOW` lines.
+
+    Spans that continue in the next window are joined. Memory is that of a window.
+    """
+    n_windows = max(1, len(sources) // WINDOW)
+    edges = np.linspace(0, len(sources), n_windows + 1).astype(np.int64).tolist()
+    sides, joined, related = (iter(sources), iter(targets)), [AlignedSpan(0, 0, 0)], []
+    for start, stop in pairwise(edges):
+        verdict = judge(*(list(islice(side, stop - start)) for side in sides))
+        related.append(verdict.related)
+        is_lost = n_windows > 1 and not verdict.related
+        for span in [AlignedSpan(0, stop - start, None)] if is_lost else verdict.spans:
+            if span.offset != joined[-1].offset:
+                joined.append(AlignedSpan(start + span.start, start + span.stop, span.offset))
+            joined[-1] = joined[-1]._replace(stop=start + span.stop)
+    spans = [span for span in joined if span.start < span.stop]
+    return AlignmentVerdict(spans, related=any(related))
 
 
 def judge(sources: Sequence[str], targets: Sequence[str]) -> AlignmentVerdict:

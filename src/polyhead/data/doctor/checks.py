@@ -2,26 +2,34 @@
 
 import re
 import unicodedata
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from polyhead.config import from_dict
 from polyhead.data.config import DataConfig
-from polyhead.data.doctor.alignment import AlignedSpan, judge
+from polyhead.data.doctor.alignment import AlignedSpan, judge_all
 from polyhead.data.doctor.findings import (
     SEVERITIES,
+    CheckedPairs,
     CorpusFinding,
     CorpusReport,
     FindingExample,
+    StreamedPairs,
     about_pairs,
     describe,
 )
 from polyhead.data.encodings import decoded
 from polyhead.data.holdout import normalized
-from polyhead.data.parallel import Pairs, read_pairs
+from polyhead.data.line_spool import CountedLines
+from polyhead.data.parallel import open_pairs
 
 MAX_RATIO = 3.0  # times the corpus's median ratio of lengths
 SMOOTH = 10  # characters added to both lengths, so that short lines may differ more
@@ -46,7 +54,7 @@ MOJIBAKE = re.compile(
     f"[ÂÃ]{_TRAIL}|[â-ï]{_TRAIL}{{2}}|ð{_TRAIL}{{3}}|(?:[ÐÑ]{_TRAIL}){{2}}|[\u00a1-\u00fe]{{4,}}"
 )
 
-NO_SETS: Mapping[str, Pairs] = MappingProxyType({})
+NO_SETS: Mapping[str, CheckedPairs] = MappingProxyType({})
 
 
 def check_files(
@@ -55,23 +63,32 @@ def check_files(
     encoding: str,
     columns: tuple[str | None, str | None] = (None, None),
 ) -> CorpusReport:
-    """Check a corpus; the keys of `files` and `tests` are source, target and pairs."""
+    """Check a corpus; the keys of `files` and `tests` are source, target and pairs.
+
+    The text is copied to temporary files, and memory does not hold it.
+    """
     keys = dict(zip(("source_key", "target_key"), columns, strict=True))
-    config = from_dict(DataConfig, {**files, **keys, "encoding": encoding}, "data.")
-    train = read_pairs(config, config.source, config.target, config.pairs, "data")
-    held_out = {}
-    if any(tests.values()):
-        test = from_dict(DataConfig, {**tests, "encoding": encoding}, "test.")
-        held_out["test"] = read_pairs(test, test.source, test.target, test.pairs, "test")
-    return check_pairs(train, held_out)
+    sets = {"data": {**files, **keys}} | ({"test": {**tests}} if any(tests.values()) else {})
+    with TemporaryDirectory(prefix="polyhead-") as folder:
+        pairs = {}
+        for name, options in sets.items():
+            config = from_dict(DataConfig, {**options, "encoding": encoding}, f"{name}.")
+            reader = open_pairs(config, config.source, config.target, config.pairs, name)
+            Path(folder, name).mkdir()
+            pairs[name] = StreamedPairs(reader, Path(folder, name))
+        return check_pairs(pairs.pop("data"), pairs)
 
 
-def check_pairs(train: Pairs, held_out: Mapping[str, Pairs] = NO_SETS) -> CorpusReport:
+def check_pairs(
+    train: CheckedPairs, held_out: Mapping[str, CheckedPairs] = NO_SETS
+) -> CorpusReport:
     """Check the training pairs, and their overlap with each named held-out set."""
     findings = [*skipped_lines(train)]
     limits = {"max_ratio": MAX_RATIO, "max_characters": MAX_CHARACTERS}
-    for name, find_pairs in CHECKS.items():
-        findings += about_pairs(name, train, find_pairs(train), limits)
+    hits: dict[str, Sequence[int]] = {"repeated": repeated(train), **odd_pairs(train)}
+    hits["lengths"] = unequal_lengths(train)
+    for name, indices in hits.items():
+        findings += about_pairs(name, train, indices, limits)
     findings += scripts(train)
     for name, pairs in {"the training text": train, **held_out}.items():
         findings += misalignment(pairs, name)
@@ -80,7 +97,7 @@ def check_pairs(train: Pairs, held_out: Mapping[str, Pairs] = NO_SETS) -> Corpus
     return CorpusReport(len(train), tuple(findings))
 
 
-def skipped_lines(pairs: Pairs) -> Iterator[CorpusFinding]:
+def skipped_lines(pairs: CheckedPairs) -> Iterator[CorpusFinding]:
     """Find lines that were skipped while reading, by kind of reason."""
     kinds = Counter(re.sub(r" \(.*| at column.*|;.*", "", bad.why) for bad in pairs.skipped)
     for kind, count in kinds.most_common():
@@ -90,32 +107,39 @@ def skipped_lines(pairs: Pairs) -> Iterator[CorpusFinding]:
         yield describe("skipped", examples, share, count, {"reason": kind})
 
 
-def repeated(pairs: Pairs) -> list[int]:
-    """Find pairs that are exact repetitions."""
-    first = {pair: index for index, pair in reversed(list(enumerate(pairs)))}
-    return [index for index, pair in enumerate(pairs) if first[pair] != index]
+def repeated(pairs: CheckedPairs) -> Sequence[int]:
+    """Find pairs that are exact repetitions, by hashes of 64 bits."""
+    hashes = np.fromiter(map(hash, pairs), np.int64, len(pairs))
+    is_repeated = np.ones(len(pairs), dtype=np.bool_)
+    is_repeated[np.unique(hashes, return_index=True)[1]] = False
+    return array("q", np.flatnonzero(is_repeated).tobytes())
 
 
-def any_pair(test: Callable[[str, str], bool]) -> Callable[[Pairs], list[int]]:
-    """Return a check that finds the pairs that pass a test."""
-    return lambda pairs: [index for index, pair in enumerate(pairs) if test(*pair)]
+def odd_pairs(pairs: CheckedPairs) -> Mapping[str, Sequence[int]]:
+    """Find pairs that are equal, or of which a side passes a test, by the names of the tests."""
+    hits = {name: array("i") for name in ("untranslated", *TESTS)}
+    for index, (source, target) in enumerate(pairs):
+        if source.strip() == target.strip():
+            hits["untranslated"].append(index)
+        for name, test in TESTS.items():
+            if test(source) or test(target):
+                hits[name].append(index)
+    return hits
 
 
-def any_side(test: Callable[[str], object]) -> Callable[[Pairs], list[int]]:
-    """Return a check that finds the pairs of which a side passes a test."""
-    return any_pair(lambda source, target: bool(test(source) or test(target)))
-
-
-def unequal_lengths(pairs: Pairs) -> list[int]:
+def unequal_lengths(pairs: CheckedPairs) -> Sequence[int]:
     """Find pairs with an unusual ratio of lengths, in characters or in words."""
+    units = (n for pair in pairs for text in pair for n in (len(text), len(text.split())))
+    lengths = np.fromiter(units, np.int32, 4 * len(pairs)).reshape(-1, 2, 2)
     unusual = np.zeros(len(pairs), dtype=np.bool_)
-    for n_units, smooth in ((len, SMOOTH), (lambda text: len(text.split()), SMOOTH / 5)):
-        lengths = np.array([[n_units(s), n_units(t)] for s, t in pairs], dtype=np.float64)
-        if (np.median(lengths, axis=0) < 3).any():  # a script without spaces: no words to count
+    for unit, smooth in ((0, SMOOTH), (1, SMOOTH / 5)):
+        source, target = lengths[:, 0, unit], lengths[:, 1, unit]
+        if min(np.median(source), np.median(target)) < 3:  # a script without spaces: no words
             continue
-        log_ratio = np.diff(np.log(lengths + smooth), axis=1)[:, 0]
-        unusual |= abs(log_ratio - np.median(log_ratio)) > np.log(MAX_RATIO)
-    return np.flatnonzero(unusual).tolist()
+        log_ratio = np.log(target + smooth) - np.log(source + smooth)
+        log_ratio -= np.median(log_ratio)
+        unusual |= abs(log_ratio) > np.log(MAX_RATIO)
+    return array("q", np.flatnonzero(unusual).tobytes())
 
 
 def is_mojibake(text: str) -> bool:
@@ -130,10 +154,10 @@ def is_mojibake(text: str) -> bool:
     return False
 
 
-def scripts(pairs: Pairs) -> Iterator[CorpusFinding]:
+def scripts(pairs: CheckedPairs) -> Iterator[CorpusFinding]:
     """Find lines in the script of the other side, or in that of neither side."""
     usual = [main_script(side) for side in (pairs.sources, pairs.targets)]
-    misfits: dict[str, list[int]] = {"swapped": [], "source": [], "target": []}
+    misfits = {"swapped": array("i"), "source": array("i"), "target": array("i")}
     for index, pair in enumerate(pairs):
         fits = [written_in(text, script) for text, script in zip(pair, usual, strict=True)]
         if all(fits):
@@ -148,9 +172,9 @@ def scripts(pairs: Pairs) -> Iterator[CorpusFinding]:
         yield from about_pairs(f"script-{kind}", pairs, indices, names)
 
 
-def main_script(lines: Sequence[str]) -> str:
+def main_script(lines: CountedLines) -> str:
     """Return the script of most lines of a side; Latin if no other is in half of them."""
-    sample = lines[:: max(1, len(lines) // 2_000)]
+    sample = list(islice(lines, 0, None, max(1, len(lines) // 2_000)))
     frequency = Counter(name for line in sample for name, s in SCRIPTS.items() if s.search(line))
     name, count = max(frequency.items(), key=lambda item: item[1], default=("Latin", 0))
     return name if 2 * count > len(sample) else "Latin"
@@ -166,9 +190,9 @@ def written_in(text: str, script: str) -> bool:
     return 2 * len(LATIN.findall(text)) >= n_letters
 
 
-def misalignment(pairs: Pairs, name: str) -> Iterator[CorpusFinding]:
+def misalignment(pairs: CheckedPairs, name: str) -> Iterator[CorpusFinding]:
     """Find where the two sides are shifted against each other."""
-    verdict = judge(pairs.sources, pairs.targets)
+    verdict = judge_all(pairs.sources, pairs.targets)
     if not verdict.related:
         yield from about_pairs("unrelated", pairs, range(len(pairs)), {"set": name})
     for span in verdict.misaligned_spans:
@@ -186,35 +210,38 @@ def _alignment_advice(span: AlignedSpan) -> str:
     return f"before that place the {side} has {lines} too many, or the {other} lacks as many"
 
 
-def overlap(train: Pairs, held_out: Mapping[str, Pairs]) -> Iterator[CorpusFinding]:
+def overlap(train: CheckedPairs, held_out: Mapping[str, CheckedPairs]) -> Iterator[CorpusFinding]:
     """Find sentences of held-out sets in the training text, ignoring case and white space."""
-    if not held_out:
-        return
-    sources = [normalized(source) for source in train.sources]
-    targets = [normalized(target) for target in train.targets]
-    known_sources, known_targets = set(sources), set(targets)
-    known_pairs = set(zip(sources, targets, strict=True))
-    for name, pairs in held_out.items():
-        shared: dict[str, list[int]] = {"pair": [], "source": [], "target": []}
-        for index, (source, target) in enumerate(pairs):
-            pair = normalized(source), normalized(target)
-            if pair in known_pairs:
+    sets = {
+        name: [(normalized(source), normalized(target)) for source, target in pairs]
+        for name, pairs in held_out.items()
+    }
+    searched = [set(side) for side in zip(*chain.from_iterable(sets.values()), strict=True)]
+    known: tuple[set[Any], ...] = (set(), set(), set())  # sources, targets, pairs
+    for source, target in train if searched else ():
+        pair = normalized(source), normalized(target)
+        found = [number for number in (0, 1) if pair[number] in searched[number]]
+        for number in found:
+            known[number].add(pair[number])
+        if len(found) == 2:
+            known[2].add(pair)
+    for name, normal in sets.items():
+        shared = {"pair": array("i"), "source": array("i"), "target": array("i")}
+        for index, pair in enumerate(normal):
+            if pair in known[2]:
                 shared["pair"].append(index)
-            elif pair[0] in known_sources:
+            elif pair[0] in known[0]:
                 shared["source"].append(index)
-            elif pair[1] in known_targets:
+            elif pair[1] in known[1]:
                 shared["target"].append(index)
         for kind, indices in shared.items():
-            yield from about_pairs(f"overlap-{kind}", pairs, indices, {"set": name})
+            yield from about_pairs(f"overlap-{kind}", held_out[name], indices, {"set": name})
 
 
-CHECKS: dict[str, Callable[[Pairs], list[int]]] = {  # by their names in findings.toml
-    "repeated": repeated,
-    "untranslated": any_pair(lambda source, target: source.strip() == target.strip()),
-    "lengths": unequal_lengths,
-    "overlong": any_side(lambda text: len(text) > MAX_CHARACTERS),
-    "control": any_side(CONTROL.search),
-    "replacement": any_side(lambda text: "\ufffd" in text),
-    "mojibake": any_side(is_mojibake),
-    "decomposed": any_side(lambda text: not unicodedata.is_normalized("NFC", text)),
+TESTS: dict[str, Callable[[str], object]] = {  # of one side, by their names in findings.toml
+    "overlong": lambda text: len(text) > MAX_CHARACTERS,
+    "control": CONTROL.search,
+    "replacement": lambda text: "\ufffd" in text,
+    "mojibake": is_mojibake,
+    "decomposed": lambda text: not unicodedata.is_normalized("NFC", text),
 }

@@ -2,12 +2,16 @@
 
 import json
 import tomllib
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
-from polyhead.data.parallel import Pairs
+from polyhead.data.line_spool import LineSpool, SpooledExamples
+from polyhead.data.parallel import PairReader, Pairs
+from polyhead.data.text_files import BadLine
 
 Values = Mapping[str, Any]  # inserted into titles and advice
 Severity = Literal["ok", "note", "warning", "error"]
@@ -15,6 +19,34 @@ SEVERITIES: tuple[Severity, ...] = ("ok", "note", "warning", "error")
 MAX_EXAMPLES = 3
 WIDTH = 44  # characters shown of each side of an example
 KINDS = tomllib.loads((files(__package__) / "findings.toml").read_text(encoding="utf-8"))
+
+
+class StreamedPairs(SpooledExamples[Pairs]):
+    """Pairs of files in a spool; only their places, 8 bytes each, are in memory."""
+
+    def __init__(self, reader: PairReader, folder: Path) -> None:
+        self.reader, self.places = reader, array("i")
+        super().__init__(LineSpool(folder, 2), self._records(), Pairs)
+
+    def _records(self) -> Iterator[tuple[str, str]]:
+        for source, target, file, line in self.reader.with_places():
+            self.places.extend((file, line))
+            yield source, target
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return zip(self.sources, self.targets, strict=True)
+
+    @property
+    def skipped(self) -> Sequence[BadLine]:
+        return self.reader.skipped.first
+
+    def where(self, index: int) -> str:
+        """Return the place of a pair, as `file:line`."""
+        file, line = self.places[2 * index : 2 * index + 2]
+        return f"{self.reader.names[file][0]}:{line}"
+
+
+CheckedPairs = Pairs | StreamedPairs
 
 
 @dataclass(frozen=True)
@@ -82,12 +114,13 @@ def describe(
 
 
 def about_pairs(
-    name: str, pairs: Pairs, indices: Sequence[int], values: Values
+    name: str, pairs: CheckedPairs, indices: Sequence[int], values: Values
 ) -> Iterator[CorpusFinding]:
     """Yield a finding about these pairs, if there are any."""
+    first = indices[:MAX_EXAMPLES]
     examples = [
-        FindingExample(pairs.where(i), f"{excerpt(pairs.sources[i])} | {excerpt(pairs.targets[i])}")
-        for i in indices[:MAX_EXAMPLES]
+        FindingExample(pairs.where(index), f"{excerpt(source)} | {excerpt(target)}")
+        for index, (source, target) in zip(first, pairs.select(first), strict=True)
     ]
     if indices:
         yield describe(name, examples, len(indices) / len(pairs), len(indices), values)

@@ -14,6 +14,7 @@ from polyhead.errors import DataError
 
 SHAPE = (3, 32, 32)
 N_CLASSES = 10
+META = "batches.meta.txt"  # names of the classes
 RECORD = 1 + 3 * 32 * 32  # bytes
 
 
@@ -35,7 +36,7 @@ def read_cifar(path: Path) -> tuple[UInt8[np.ndarray, "image 3 32 32"], list[str
     if labels.max() >= N_CLASSES:
         raise DataError(f"{path}: label {labels.max()}, expected 0 to 9", "not_cifar")
     names = [str(number) for number in range(N_CLASSES)]
-    listed = path.with_name("batches.meta.txt")
+    listed = path.with_name(META)
     if listed.is_file():
         with listed.open(encoding="utf-8", errors="replace") as lines:
             names = lines.read(4096).split()[:N_CLASSES] or names

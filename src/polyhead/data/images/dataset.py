@@ -1,4 +1,4 @@
-"""Images with their classes, in memory as bytes of the model's size and channels, sorted by name.
+"""Images with their classes, as bytes of the model's size and channels, sorted by name.
 
 --images photos/              photos/cat/1.jpg, photos/dog/2.png …      a directory per class
 --images photos.tar.gz        the same in an archive
@@ -8,8 +8,11 @@ data.corpus = "digits"        1,797 handwritten digits of 8 x 8 pixels, from sci
 """
 
 import hashlib
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,45 +23,101 @@ from torch.nn import functional as F
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, draw_per_class, held_out_notice
 from polyhead.data.images.cifar import is_cifar, read_cifar
-from polyhead.data.images.files import PixelShape
-from polyhead.data.images.folders import read_folder
+from polyhead.data.images.files import Pixels, PixelShape, Unreadable
+from polyhead.data.images.folders import Name, check_room, read_folder, visible, with_classes
 from polyhead.data.images.idx import is_idx, read_images
 from polyhead.data.labelled_text import class_numbers
 from polyhead.data.locate import find
 from polyhead.data.text_files import skipped_notices
+from polyhead.data.token_store import TokenSequences
 from polyhead.errors import ConfigError, DataError, MissingError, install_command
 
 MAX_LISTED = 20  # bad images in a message
 DIGITS_TRAIN = 898  # the usual split into halves
+HASHED_BYTES = 2**24  # of the images that are hashed at once
+FITTED = 1_024  # images that are resized at once
 
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images and the number of each image's class."""
+    """Images and the number of each image's class.
 
-    pixels: UInt8[Tensor, "image channel height width"]
+    rows: the numbers of the images in `pixels`, if these are mapped from a file; else None.
+    file: which has the bytes of an image in each of its sequences.
+    """
+
+    pixels: UInt8[Tensor, "row channel height width"]
     labels: Int[Tensor, "image"]
+    rows: Int[Tensor, "image"] | None = None
+    file: TokenSequences | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what another process needs: of mapped images the name of the file."""
+        if self.rows is None or self.file is None:
+            return ImageSet, (self.pixels, self.labels)
+        channels, height, width = self.pixels.shape[1:]
+        return map_images, (self.file, PixelShape(height, width, channels), self.rows, self.labels)
+
     def part(self, chosen: Int[Tensor, "some"]) -> "ImageSet":
-        return ImageSet(self.pixels[chosen], self.labels[chosen])
+        """Return some of the images in memory."""
+        rows = chosen if self.rows is None else self.rows[chosen]
+        return ImageSet(self.pixels[rows], self.labels[chosen])
+
+    def select(self, chosen: Int[Tensor, "some"]) -> "ImageSet":
+        """Return some of the images, mapped if these are."""
+        if self.rows is None:
+            return self.part(chosen)
+        return replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
 
     def fingerprint(self, classes: Sequence[str]) -> str:
         """Return the SHA-256 of all pixels, labels and class names."""
-        digest = hashlib.sha256(repr((tuple(self.pixels.shape), tuple(classes))).encode())
+        shape = self.pixels.shape[1:]
+        digest = hashlib.sha256(repr(((len(self), *shape), tuple(classes))).encode())
         digest.update(self.labels.to(torch.int64).numpy().tobytes())
-        for part in self.pixels.split(4096):
-            digest.update(part.contiguous().numpy().tobytes())
+        for numbers in torch.arange(len(self)).split(max(1, HASHED_BYTES // shape.numel())):
+            digest.update(self.part(numbers).pixels.numpy().data)
         return digest.hexdigest()
+
+
+def map_images(
+    file: TokenSequences,
+    shape: PixelShape,
+    rows: Int[Tensor, "image"],
+    labels: Int[Tensor, "image"],
+) -> ImageSet:
+    """Return images in a file, without reading it."""
+    pixels = file.ids.reshape(-1, shape.channels, shape.height, shape.width)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # cannot be written to, which `part` does not
+        return ImageSet(torch.from_numpy(pixels), labels, rows, file)
 
 
 ImageCorpus = Corpus[ImageSet, ImageSet]
 
 
-def load_images(config: DataConfig, shape: PixelShape, seed: int) -> ImageCorpus:
-    """Read the images of a configuration."""
+class ReadImages(NamedTuple):
+    """Images as read; their labels are the numbers of `classes`."""
+
+    images: ImageSet
+    classes: tuple[str, ...]
+    notices: list[str]
+
+    def for_classes(self, classes: Sequence[str], where: str) -> tuple[ImageSet, list[str]]:
+        """Return the images with the numbers of a model's classes, and the messages."""
+        numbers = torch.tensor(class_numbers(self.classes, classes, where))
+        return replace(self.images, labels=numbers[self.images.labels]), self.notices
+
+
+def load_images(
+    config: DataConfig,
+    shape: PixelShape,
+    seed: int,
+    read: "Callable[[ImageReader], ReadImages] | None" = None,
+) -> ImageCorpus:
+    """Read the images of a configuration, into memory unless `read` keeps them elsewhere."""
     if config.corpus == "digits" and not config.images:
         return digits(shape)
     if not config.images:
@@ -67,8 +126,8 @@ def load_images(config: DataConfig, shape: PixelShape, seed: int) -> ImageCorpus
             "idx file, as in --images PATH",
             "no_data",
         )
-    pixels, names, notices = _read(config, shape)
-    classes = tuple(sorted(set(names)))
+    read = ImageReader.collect if read is None else read
+    train, classes, notices = read(ImageReader(config, shape))
     if len(classes) < 2:
         raise DataError(
             f"{config.images[0]}: all images are of one class ({classes[0]!r}); at least two "
@@ -81,9 +140,9 @@ def load_images(config: DataConfig, shape: PixelShape, seed: int) -> ImageCorpus
         if other != name:
             alike = f"the classes {other!r} and {name!r} differ only in upper and lower case"
             notices.append(alike)
-    train = ImageSet(pixels, torch.tensor(class_numbers(names, classes, config.images[0])))
     if config.valid_images:
-        valid, more = load_set(replace(config, images=config.valid_images), shape, classes)
+        reader = ImageReader(replace(config, images=config.valid_images), shape)
+        valid, more = read(reader).for_classes(classes, config.valid_images[0])
         return ImageCorpus(train, valid, (*notices, *more), classes)
     kept, held_out = split(train, config.hold_out, seed)
     notices.append(held_out_notice(len(held_out), len(train), "images"))
@@ -96,9 +155,7 @@ def load_set(
     """Read images for a model with these classes; return them with messages."""
     if config.corpus == "digits" and not config.images:
         return digits(shape).valid, []
-    pixels, labels, notices = _read(config, shape)
-    numbers = class_numbers(labels, classes, config.images[0])
-    return ImageSet(pixels, torch.tensor(numbers)), notices
+    return ImageReader(config, shape).collect().for_classes(classes, config.images[0])
 
 
 def split(images: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
@@ -111,7 +168,7 @@ def split(images: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
             "too_few_examples",
         )
     kept = np.setdiff1d(np.arange(len(images)), held_out)
-    return images.part(torch.from_numpy(kept)), images.part(torch.from_numpy(held_out))
+    return images.select(torch.from_numpy(kept)), images.select(torch.from_numpy(held_out))
 
 
 def digits(shape: PixelShape) -> ImageCorpus:
@@ -159,37 +216,89 @@ def fitted(
             F.interpolate(
                 part.float(), (shape.height, shape.width), mode="bicubic", antialias=True
             ).round().clamp(0, 255).to(torch.uint8)
-            for part in piece.split(1024)
+            for part in piece.split(FITTED)
         ]  # fmt: skip
         pixels = torch.cat(resized)
     return pixels.expand(-1, shape.channels, -1, -1).contiguous()
 
 
-def _read(
-    config: DataConfig, shape: PixelShape
-) -> tuple[UInt8[Tensor, "image channel height width"], list[str], list[str]]:
-    """Return all images, the name of each one's class, and messages."""
-    pixels, classes, notices = [], [], []
-    for path in map(find, config.images):
-        if not path.is_dir() and is_idx(path):
-            arrays, labels = read_images(path)
-            pixels.append(fitted(torch.from_numpy(arrays.copy())[:, None], shape))
-            width = len(str(labels.max()))  # so that names and numbers have the same order
-            classes += [f"{label:0{width}d}" for label in labels]
-            continue
-        if is_cifar(path):
-            arrays, names = read_cifar(path)
-            pixels.append(fitted(_with_channels(torch.from_numpy(arrays), shape.channels), shape))
-            classes += names
-            continue
-        images, bad = read_folder(path, shape)
-        if bad and config.on_bad_line == "fail":
+class ImageReader:
+    """Images of a configuration in batches, in the order of their files.
+
+    At the end `rows` are the numbers of the images that are used, sorted by name, and `names` the
+    class of each.
+    """
+
+    def __init__(self, config: DataConfig, shape: PixelShape) -> None:
+        self.config, self.shape = config, shape
+        self.rows: list[int] = []
+        self.names: list[str] = []
+        self.notices: list[str] = []
+        self.n_images = 0
+
+    def __iter__(self) -> Iterator[UInt8[np.ndarray, "image channel height width"]]:
+        for path in map(find, self.config.images):
+            if not path.is_dir() and is_idx(path):
+                arrays, labels = read_images(path)
+                width = len(str(labels.max()))  # so that names and numbers have the same order
+                yield from self._arrays(arrays[:, None], [f"{n:0{width}d}" for n in labels])
+            elif is_cifar(path):
+                yield from self._arrays(*read_cifar(path))
+            else:
+                yield from self._folder(path)
+
+    def _arrays(self, arrays: np.ndarray, names: Sequence[str]) -> Iterator[np.ndarray]:
+        """Yield arrays of other sizes in batches."""
+        self.rows += range(self.n_images, self.n_images + len(arrays))
+        self.names += names
+        for first in range(0, len(arrays), FITTED):
+            part = torch.from_numpy(arrays[first : first + FITTED].copy())
+            if part.shape[1] != 1:
+                part = _with_channels(part, self.shape.channels)
+            self.n_images += len(part)
+            yield fitted(part, self.shape).numpy()
+
+    def _folder(self, path: Path) -> Iterator[np.ndarray]:
+        rows: dict[Name, int] = {}
+        bad: list[str] = []
+        for batch in read_folder(path, self.shape):
+            images: list[Pixels] = []
+            for name, pixels in batch:
+                if isinstance(pixels, Unreadable):
+                    bad.append(f"{visible('/'.join(name))}: {pixels}")
+                else:
+                    rows[name] = self.n_images + len(images)
+                    images.append(pixels)
+            self.n_images += len(images)
+            if images:
+                yield np.stack(images)
+        classified = with_classes(rows, bad)
+        if bad and self.config.on_bad_line == "fail":
             raise DataError(f"{path}: {bad[0]}; repair or remove it", "bad_image")
-        if not images:
+        if not classified:
             first = f"; the first bad one is {bad[0]}" if bad else ""
             raise DataError(f"{path} has no image in a directory of its class{first}", "no_images")
-        ordered = sorted(images)
-        pixels.append(torch.from_numpy(np.stack([images[name] for name in ordered])))
-        classes += [name[0] for name in ordered]
-        notices += [f"{path}: {notice}" for notice in skipped_notices(bad, "image", MAX_LISTED)]
-    return torch.cat(pixels), classes, notices
+        ordered = sorted(classified)
+        self.rows += [classified[name] for name in ordered]
+        self.names += [name[0] for name in ordered]
+        self.notices += [f"{path}: {n}" for n in skipped_notices(bad, "image", MAX_LISTED)]
+
+    def collect(
+        self, batches: Iterable[UInt8[np.ndarray, "image channel height width"]] | None = None
+    ) -> ReadImages:
+        """Return all images in memory, given all batches if they have been read."""
+        parts = []
+        for batch in self if batches is None else batches:
+            parts.append(torch.from_numpy(batch))
+            check_room(self.n_images, self.shape, Path(self.config.images[0]))
+        pixels = torch.cat(parts)
+        parts.clear()
+        if self.rows != list(range(len(pixels))):
+            pixels = pixels[torch.tensor(self.rows)]
+        classes, labels = self.classes()
+        return ReadImages(ImageSet(pixels, labels), classes, self.notices)
+
+    def classes(self) -> tuple[tuple[str, ...], Int[Tensor, "image"]]:
+        """Return the names of the classes, and the label of each image that is used."""
+        classes = tuple(sorted(set(self.names)))
+        return classes, torch.tensor(class_numbers(self.names, classes, self.config.images[0]))

@@ -28,6 +28,10 @@ class PixelShape(NamedTuple):
     width: int
     channels: int
 
+    @property
+    def n_bytes(self) -> int:
+        return self.height * self.width * self.channels
+
 
 class Unreadable(Exception):
     """Reason why a file cannot be used as an image; the caller skips it or fails."""
@@ -85,11 +89,6 @@ def decode_all(
         Unreadable(reason) if reason else _as_array(array, shape)
         for reason, array in zip(reasons, arrays, strict=True)
     ]
-
-
-def end_decoder() -> None:
-    """End this thread's child process after a collection was read."""
-    _DECODER.sandbox.close()
 
 
 def _as_array(rows: bytes, shape: PixelShape) -> Pixels:

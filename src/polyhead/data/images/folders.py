@@ -6,7 +6,8 @@ the directory are not followed. Every file is read, or listed with a reason.
 
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 
@@ -16,10 +17,10 @@ from polyhead.data.images.files import (
     PixelShape,
     Unreadable,
     decode_all,
-    end_decoder,
     read_bytes,
     require_pillow,
 )
+from polyhead.data.ordered_map import map_in_order, n_processors
 from polyhead.data.text_files import MAX_RATIO, RATIO_FREE
 from polyhead.errors import DataError
 from polyhead.sandbox import Limits, Sandbox
@@ -31,39 +32,38 @@ IGNORED = ("Thumbs.db", "desktop.ini", "__MACOSX")  # and hidden files
 
 Name = tuple[str, ...]  # the folders of a file and its own name
 File = tuple[Name, bytes | Unreadable]
+DecodedFile = tuple[Name, Pixels | Unreadable]
 
 
-def read_folder(path: Path, shape: PixelShape) -> tuple[dict[Name, Pixels], list[str]]:
-    """Return all images in a directory or tar archive, and unusable ones as `name: reason`."""
+def read_folder(path: Path, shape: PixelShape) -> Iterator[list[DecodedFile]]:
+    """Yield all files in a directory or tar archive, decoded or with a reason, in batches."""
     require_pillow()
-    images: dict[Name, Pixels] = {}
-    bad: list[str] = []
-    files = _in_directory(path, shape) if path.is_dir() else _in_archive(path)
+    is_empty = True
+    files = _in_directory(path) if path.is_dir() else _in_archive(path)
     try:
-        for batch in _batches(files, shape):
-            contents = [content for _, content in batch if isinstance(content, bytes)]
-            decoded = iter(decode_all(contents, shape) if contents else ())
-            for name, content in batch:
-                pixels = next(decoded) if isinstance(content, bytes) else content
-                if isinstance(pixels, Unreadable):
-                    bad.append(f"{visible('/'.join(name))}: {pixels}")
-                else:
-                    images[name] = pixels
-            check_room(len(images), shape, path)
+        batches = _batches(files, shape)
+        for batch in map_in_order(partial(_decoded, shape), batches, n_processors()):
+            is_empty = is_empty and all(isinstance(pixels, Unreadable) for _, pixels in batch)
+            yield batch
     except (Unreadable, OSError) as error:
-        if not images:
+        if is_empty:
             message = f"{path} is neither a directory, nor a tar archive, nor an idx file ({error})"
             raise DataError(message, "unknown_format") from None
         message = f"{path}: the archive is damaged ({error}); download it again"
         raise DataError(message, "damaged_archive") from None
-    finally:
-        end_decoder()
-    return _with_classes(images, bad), bad
+
+
+def _decoded(shape: PixelShape, batch: Sequence[File]) -> list[DecodedFile]:
+    contents = [content for _, content in batch if isinstance(content, bytes)]
+    pixels = iter(decode_all(contents, shape) if contents else ())
+    return [
+        (name, next(pixels) if isinstance(content, bytes) else content) for name, content in batch
+    ]
 
 
 def _batches(files: Iterable[File], shape: PixelShape) -> Iterator[list[File]]:
     """Yield files in groups that are not too large, before and after decoding."""
-    most = max(1, min(BATCH, BATCH_BYTES // (shape.height * shape.width * shape.channels)))
+    most = max(1, min(BATCH, BATCH_BYTES // shape.n_bytes))
     batch: list[File] = []
     size = 0
     for name, content in files:
@@ -76,12 +76,19 @@ def _batches(files: Iterable[File], shape: PixelShape) -> Iterator[list[File]]:
         yield batch
 
 
-def _in_directory(folder: Path, shape: PixelShape) -> Iterator[File]:
-    """Yield all files below a directory, in the order of their names."""
-    paths = sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names)
-    paths = [path for path in paths if not _is_ignored(path.relative_to(folder).parts)]
-    check_room(len(paths), shape, folder)
-    for path in paths:
+def files_in(folder: Path) -> Iterator[Path]:
+    """Yield all files below a directory that may be images, in a fixed order."""
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(place, name)
+            if not _is_ignored(path.relative_to(folder).parts):
+                yield path
+
+
+def _in_directory(folder: Path) -> Iterator[File]:
+    """Yield the contents of all files below a directory."""
+    for path in files_in(folder):
         name = path.relative_to(folder).parts
         try:
             if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
@@ -113,19 +120,19 @@ def _is_ignored(name: Name) -> bool:
     return any((part.startswith(".") and part != ".") or part in IGNORED for part in name)
 
 
-def _with_classes(images: dict[Name, Pixels], bad: list[str]) -> dict[Name, Pixels]:
-    """Prefix every path with its class; images without a class are bad."""
-    folders = [name[:-1] for name in images]
+def with_classes(rows: dict[Name, int], bad: list[str]) -> dict[Name, int]:
+    """Prefix the path of every image with its class; images without a class are bad."""
+    folders = [name[:-1] for name in rows]
     shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*folders, strict=False))
     depth = len(list(shared))
     if folders and all(len(folder) == depth for folder in folders):
         depth = max(0, depth - 1)  # one class only, which is reported later
     classified = {}
-    for name, pixels in images.items():
+    for name, row in rows.items():
         if len(name) < depth + 2:
             bad.append(f"{visible('/'.join(name))}: not in a directory of its class")
         else:
-            classified[(_class_name(name[depth]), *name)] = pixels
+            classified[(_class_name(name[depth]), *name)] = row
     return classified
 
 
@@ -154,12 +161,13 @@ def visible(name: str) -> str:
 
 def check_room(count: int, shape: PixelShape, path: Path) -> None:
     """Reject images that would not fit into this machine's memory."""
-    needed = count * shape.height * shape.width * shape.channels
+    needed = count * shape.n_bytes
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory // 2:
         raise DataError(
             f"{path}: {count:,} images of {shape.height} x {shape.width} pixels need "
             f"{needed / 2**30:.1f} GB, more than half of this machine's memory. Reduce "
-            "model.height and model.width, or the number of images.",
+            "model.height and model.width, or the number of images; to train, set "
+            'data.store = "always".',
             "out_of_memory",
         )

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from polyhead.data.batches.images import ImageBatches, image_logits
-from polyhead.data.images.dataset import ImageCorpus, ImageSet, load_images
+from polyhead.data.images.dataset import ImageCorpus, ImageSet
 from polyhead.data.images.files import PixelShape
 from polyhead.models.vit import ViTConfig
 from polyhead.training.config import RunConfig
@@ -15,6 +15,7 @@ from polyhead.training.losses import SoftLabelLoss
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
+from polyhead.training.stored_images import read_image_corpus
 from polyhead.training.tasks.base import TaskSetup
 
 
@@ -27,9 +28,7 @@ class ImageClassificationTask:
     def read_data(self, config: RunConfig) -> tuple[ImageCorpus, dict[str, str]]:
         model = config.model
         shape = PixelShape(model.height, model.width, model.channels)
-        images = load_images(config.data, shape, config.train.seed)
-        parts = {"training": images.train, "validation": images.valid}
-        return images, {name: part.fingerprint(images.classes) for name, part in parts.items()}
+        return read_image_corpus(config.data, shape, config.train.seed)
 
     def setup(
         self, config: RunConfig, _run_dir: RunDir, corpus: ImageCorpus, _log: RunLog
