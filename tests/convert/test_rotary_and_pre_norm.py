@@ -29,7 +29,7 @@ from polyhead.decoding.generate import generate
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError
 from polyhead.layers.transformer_stack import StackConfig
-from polyhead.models.bert import BERTConfig
+from polyhead.models.bert import BERTConfig, bert_stack
 from polyhead.models.gpt import GPTConfig
 from polyhead.models.text_classifier import ClassifierConfig
 from polyhead.models.transformer import TransformerConfig
@@ -37,6 +37,7 @@ from polyhead.models.vit import ViTConfig
 
 hf = pytest.importorskip("transformers")
 PRE = StackConfig(2, 24, 3, 20, norm="pre", activation="gelu")
+POST_BERT = BERTConfig(19, 11, stack=bert_stack(1, 8, 2))
 ROTARY_BERT = BERTConfig(23, 14, segments=1, positions="rotary", stack=PRE)
 
 
@@ -107,6 +108,10 @@ def test_a_foreign_model_is_read_and_written_back(original, tmp_path):
 
 
 OURS = {
+    "gpt2": ("gpt", GPTConfig(19, 11, stack=PRE)),
+    "bert": ("bert", POST_BERT),
+    "bert, fine-tuned": ("classifier", ClassifierConfig(3, encoder=POST_BERT)),
+    "vit": ("vit", ViTConfig(3, 8, 8, 1, 4, stack=replace(PRE, norm_eps=1e-6))),
     "pegasus": ("transformer", TransformerConfig(19, 19, stack=PRE, decoder_layers=1)),
     "gpt-neox": ("gpt", GPTConfig(19, 16, positions="rotary", stack=PRE)),
     "gpt-neox, untied": ("gpt", GPTConfig(19, 16, positions="rotary", tie=False, stack=PRE)),
@@ -177,10 +182,13 @@ def test_a_deit_is_read_with_both_its_tokens(teacher, tmp_path):
     assert back.config.model_type == "deit"
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize(
+    ("norm", "tie"), [("pre", "all"), ("post", "all"), ("post", "target"), ("post", "none")]
+)
 @pytest.mark.parametrize("beam", [1, 4])
-def test_generate_translates_as_here_without_options(norm, beam, tmp_path):
-    config = TransformerConfig(19, 19, max_length=64, stack=replace(PRE, norm=norm))
+def test_generate_translates_as_here_without_options(norm, tie, beam, tmp_path):
+    stack = replace(PRE, norm=norm)
+    config = TransformerConfig(19, 19, max_length=64, tie=tie, stack=stack, decoder_layers=1)
     options = DecodeConfig(beam=beam, length_penalty=0.0, max_length=11, max_ratio=9.0)
     run = {"decode": {"beam": beam, "length_penalty": 0.0, "max_length": 11, "max_ratio": 9.0}}
     model = write_ours(tmp_path / "ours", "transformer", config, run=run)

@@ -23,13 +23,9 @@ from polyhead.cost.formulas import FLOAT, Shape
 from polyhead.cost.report import cost_report
 from polyhead.data.batches.translation import TranslationBatch
 from polyhead.errors import ConfigError
-from polyhead.layers.attention import CAUSAL
-from polyhead.layers.lsh.attention import LSHAttention, LSHConfig
-from polyhead.layers.lsh.hashing import factors
+from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.attention_ladder import LadderConfig
-from polyhead.models.baselines.bytenet import ByteNet, ByteNetConfig
-from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
 from polyhead.models.bert import BERTConfig
 from polyhead.models.electra import ElectraConfig
 from polyhead.models.gpt import GPT, GPTConfig
@@ -94,15 +90,6 @@ def test_measuring_and_computing_give_the_same(family, config, shape):
     assert found.saved == pytest.approx(computed.saved, rel=0.03)
 
 
-def test_lsh_attention_costs_its_chunks():
-    chunk, rounds, heads, length, d_head = 4, 2, 3, 16, 8
-    kernel = LSHAttention(chunk, rounds).train()
-    q, v = torch.randn(2, 1, heads, length, d_head)
-    pairs = heads * length * 2 * chunk * rounds  # own chunk and the one before
-    rotated = heads * length * d_head * rounds * sum(factors(2 * length // chunk)) // 2
-    assert count_flops(lambda: kernel(q, q, v, CAUSAL)) == 2 * rotated + 2 * 2 * pairs * d_head
-
-
 def test_a_stack_without_formula_is_measured():
     hashing = replace(STACK, attention="lsh", lsh=LSHConfig(chunk=8, rounds=2))
     config = GPTConfig(vocab=61, max_length=64, stack=hashing)
@@ -164,29 +151,6 @@ def test_packed_sentences_cost_no_padding():
         torch.randn(BATCH, LENGTH, D_IN), torch.tensor([5, 3, 2]), batch_first=True
     )
     assert count_flops(lambda: cells(packed)) == cell_flops(4) * 10 // (BATCH * LENGTH)
-
-
-def batch_of(source, target, vocab=20):
-    torch.manual_seed(0)
-    labels = torch.randint(4, vocab, (BATCH, target))
-    return TranslationBatch(torch.randint(4, vocab, (BATCH, source)), labels.roll(1, 1), labels)
-
-
-def test_seq2seq_equals_a_count_by_hand():
-    model = Seq2Seq(Seq2SeqConfig(20, 20, d_model=8, n_layers=2, dropout=0.0)).eval()
-    batch = batch_of(7, 4)
-    lstm = 2 * 4 * 8 * (8 + 8)  # one layer at one position: four gates of W x and U h
-    forward = BATCH * (7 + 4) * 2 * lstm + BATCH * 4 * 2 * 8 * 20  # and the output layer
-    assert count_flops(lambda: model(batch.source, batch.target)) == forward
-    assert count_flops(lambda: TranslationLoss(0)(model, batch).total.backward()) == 3 * forward
-
-
-def test_bytenet_equals_a_count_by_hand():
-    config = ByteNetConfig(20, 20, d_model=8, n_layers=2, decoder_layers=1, a=1.0, dropout=0.0)
-    model, batch = ByteNet(config).eval(), batch_of(6, 5)
-    block = 2 * (8 * 4 + 3 * 4 * 4 + 4 * 8)  # down, three places, up
-    forward = BATCH * (6 * 2 * block + 5 * block + 5 * 2 * 8 * 8 + 5 * 2 * 8 * 20)
-    assert count_flops(lambda: model(batch.source, batch.target)) == forward
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from expected_errors import raises
 from torch import Tensor
 
-from polyhead.decoding.beam import beam_search, coverage_penalty
+from polyhead.decoding.beam import beam_search
 from polyhead.decoding.ensemble import Ensemble
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
@@ -121,13 +121,6 @@ def test_every_score_is_that_of_its_sentence_in_a_narrow_beam(beam, beta):
             assert output[-1] == EOS or len(output) == 20
             expected = by_hand(first, output, options.length_penalty, beta)
             assert float(found.scores[row, rank]) == pytest.approx(expected, abs=1e-4)
-
-
-def test_the_penalty_equals_the_formula_and_ignores_padding():
-    covered = torch.tensor([[[0.5, 1.7, 0.25, 0.0]]])
-    real = torch.tensor([[True, True, True, False]])
-    found = coverage_penalty(covered, real, 0.2)
-    assert float(found) == pytest.approx(0.2 * (log(0.5) + log(0.25)))
 
 
 def transformer():

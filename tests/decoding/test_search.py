@@ -180,22 +180,6 @@ def test_a_low_temperature_equals_greedy_search():
     assert sentences(drawn) == sentences(greedy_search(Trigram(), SOURCES, options(max_length=8)))
 
 
-def test_an_ensemble_is_the_mean_of_its_members_probabilities():
-    models = [Trigram(3), Trigram(4)]
-    found = beam_search(Ensemble(models), SOURCES, options(beam=32))
-    for source in range(9):
-        tables = [m.tables[source].softmax(-1) for m in models]
-        mean = ((tables[0] + tables[1]) / 2).log()
-
-        def score(sentence, mean=mean):
-            history = (PAD, BOS, *sentence)
-            return sum(mean[history[i : i + 3]] for i in range(len(sentence))).item()
-
-        best = max(all_sentences(4), key=score)
-        assert sentences(found)[source][0] == best
-        assert found.log_p[source, 0].item() == pytest.approx(score(best), abs=1e-5)
-
-
 class Copier:
     """A model that copies its source, which shows the order of the outputs."""
 

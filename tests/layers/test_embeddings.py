@@ -1,7 +1,5 @@
 """Token embeddings; position codes against their formulas, and properties of the rotation."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,21 +12,10 @@ from polyhead.layers.embeddings import (
     NormalisedPositions,
     Rotary,
     SinusoidalPositions,
-    TokenEmbedding,
     rotation,
-    swap_pairs,
 )
 
 places = st.integers(0, 500)
-
-
-def test_the_sinusoids_are_the_formula():
-    table = SinusoidalPositions(8)(20)
-    for position in range(20):
-        for i in range(4):
-            angle = position / 10000 ** (2 * i / 8)
-            assert table[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
-            assert table[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
 
 
 def test_an_offset_continues_where_the_last_call_ended():
@@ -43,23 +30,12 @@ def test_an_offset_continues_where_the_last_call_ended():
         assert positions(12).dtype == torch.float32
 
 
-def test_counting_counts():
-    assert CountingPositions(2)(3).tolist() == [[0, 0], [1, 1], [2, 2]]
-
-
 def test_the_normalised_place_of_the_second_word_depends_on_the_length():
     for length in (2, 4, 5, 100):
         code = NormalisedPositions(1)(length).flatten()
         assert code[1].item() == pytest.approx(1 / (length - 1))
         assert (code[0], code[-1]) == (0.0, 1.0)
     assert NormalisedPositions(3)(1).tolist() == [[0, 0, 0]]
-
-
-@given(st.integers(0, 3), st.integers(1, 7))
-def test_binary_positions_are_pythons_binary_numbers(offset, length):
-    rows = BinaryPositions(4)(length, offset).int().tolist()
-    expected = [f"{position:04b}" for position in range(offset, offset + length)]
-    assert ["".join(map(str, row)) for row in rows] == expected
 
 
 def test_binary_positions_end_where_the_digits_end():
@@ -74,36 +50,6 @@ def test_an_odd_width_has_no_pairs_of_waves():
         SinusoidalPositions(7)
     with pytest.raises(ValueError, match="need an even d_head, got 7"):
         Rotary(7)
-
-
-def test_learned_positions_end_where_the_table_ends():
-    with pytest.raises(ValueError, match="has 4 positions, but the input reaches position 5"):
-        LearnedPositions(4, 8)(2, offset=3)
-
-
-@given(places, places)
-@settings(max_examples=20)
-def test_the_rotation_takes_one_place_to_another_wherever_it_stands(start, distance):
-    waves = SinusoidalPositions(16)
-    here = waves(1, start).view(8, 2, 1)
-    there = waves(1, start + distance).view(8, 2, 1)
-    turned = rotation(distance, 16) @ here
-    torch.testing.assert_close(turned, there, atol=2e-4, rtol=0.0)
-
-
-def test_the_rotation_is_one_in_every_frequency():
-    matrix = rotation(7, 64)
-    identity = torch.eye(2).expand(32, 2, 2)
-    torch.testing.assert_close(matrix @ matrix.transpose(1, 2), identity)
-    torch.testing.assert_close(torch.linalg.det(matrix), torch.ones(32))
-
-
-def test_swapping_puts_the_cosine_first_and_back():
-    code = SinusoidalPositions(6)(5)
-    swapped = swap_pairs(code)
-    torch.testing.assert_close(swapped[:, 0::2], code[:, 1::2])
-    torch.testing.assert_close(swapped[:, 1::2], code[:, 0::2])
-    assert torch.equal(swap_pairs(swapped), code)
 
 
 def test_rotary_is_the_rotation_matrix_of_every_place():
@@ -152,15 +98,3 @@ def test_rotary_takes_heads_as_they_come_out_of_a_projection():
     torch.testing.assert_close(turned, Rotary(4)(heads.contiguous(), torch.arange(5)))
     turned.square().sum().backward()
     torch.testing.assert_close(projected.grad, 2 * projected.detach())  # lengths do not change
-
-
-def test_embeddings_are_scaled_then_positions_added():
-    embed = TokenEmbedding(5, 8, SinusoidalPositions(8), dropout=0.0, scale=True)
-    ids = torch.tensor([[3, 1]])
-    expected = math.sqrt(8) * embed.tokens.weight[ids] + SinusoidalPositions(8)(2)
-    torch.testing.assert_close(embed(ids), expected)
-
-
-def test_dropout_falls_on_the_sum():
-    embed = TokenEmbedding(5, 64, SinusoidalPositions(64), dropout=0.5).train()
-    assert 0.3 < (embed(torch.ones(4, 10, dtype=torch.long)) == 0).float().mean() < 0.7

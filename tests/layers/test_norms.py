@@ -9,7 +9,6 @@ from polyhead.layers.norms import (
     GroupNorm,
     InstanceNorm,
     LayerNorm,
-    NotesLayerNorm,
 )
 
 PAIRS = {
@@ -70,16 +69,6 @@ def test_batch_norm_remembers_what_torch_remembers_and_evaluates_with_it(shape):
 def test_batch_norm_cannot_train_on_one_value():
     with pytest.raises(ValueError, match=r"needs two values a feature .* shape \[1, 6\]"):
         BatchNorm(6)(torch.randn(1, 6))
-
-
-def test_the_exhibit_reproduces_the_notes_and_not_torch():
-    x = torch.tensor([1.0, 0.0, 0.0, 0.0])
-    by_hand = torch.tensor([1.5, -0.5, -0.5, -0.5])  # mean 1/4, unbiased deviation 1/2
-    torch.testing.assert_close(NotesLayerNorm(4)(x), by_hand)
-    torch.testing.assert_close(LayerNorm(4)(x), nn.LayerNorm(4)(x))
-    wide = torch.randn(3, 10)
-    expected = nn.LayerNorm(10, eps=0.0)(wide) * (9 / 10) ** 0.5
-    torch.testing.assert_close(NotesLayerNorm(10)(wide), expected)
 
 
 def test_features_must_divide_into_groups():

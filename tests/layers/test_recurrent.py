@@ -1,26 +1,11 @@
 """The recurrent parts against PyTorch's cells, loops over single sentences and sums by hand."""
 
-import math
-
 import pytest
 import torch
-from torch import nn
 
-from polyhead.layers.attention import Mask
-from polyhead.layers.attention_scores import ScoredAttention
-from polyhead.layers.kv_cache import Memory
-from polyhead.layers.recurrent import LookBack, Recurrence, RNNCell, turned
+from polyhead.layers.recurrent import Recurrence, turned
 
 LENGTHS = torch.tensor([5, 2, 4])
-
-
-def test_the_cell_as_printed_is_pytorchs():
-    ours, theirs = RNNCell(3, 4), nn.RNNCell(3, 4)
-    ours.w_x.weight.data, ours.w_h.weight.data = theirs.weight_ih.data, theirs.weight_hh.data
-    ours.w_x.bias.data = theirs.bias_ih.data + theirs.bias_hh.data
-    x, h = 5 * torch.randn(6, 3), torch.randn(6, 4)
-    torch.testing.assert_close(ours(x, h), theirs(x, h), rtol=0, atol=1e-6)
-    assert ours(100 * x, h).abs().max() <= 1.0
 
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
@@ -62,15 +47,3 @@ def test_sentences_are_turned_and_their_padding_stays():
     expected = torch.tensor([[3.0, 2, 1, 0], [7, 6, 5, 4], [8, 0, 0, 0]])[..., None]
     assert torch.equal(turned(x, lengths), expected)
     assert torch.equal(turned(expected, lengths), x)
-
-
-class Dot(nn.Module):
-    def forward(self, q, k):
-        return q @ k.transpose(-2, -1)
-
-
-def test_two_words_by_hand():
-    """s·h = ln 3 and 0, so the weights are 3/4 and 1/4."""
-    h = torch.tensor([[[math.log(3), 4.0], [0.0, 8.0]]])
-    context = LookBack(ScoredAttention(Dot()))(torch.tensor([[[1.0, 0.0]]]), Memory(h, Mask()))
-    torch.testing.assert_close(context, torch.tensor([[[0.75 * math.log(3), 5.0]]]))

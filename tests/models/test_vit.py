@@ -12,13 +12,6 @@ from polyhead.models.vit import PatchEmbed, ViT, ViTConfig, interpolate
 STACK = replace(ViTConfig().stack, n_layers=2, d_model=16, n_heads=4, d_ff=32)
 
 
-def test_patches_by_convolution_are_unfold_and_a_linear_layer():
-    embed, images = PatchEmbed(4, 3, 16), torch.randn(2, 3, 8, 12)
-    pieces = F.unfold(images, kernel_size=4, stride=4).transpose(1, 2)
-    expected = F.linear(pieces, embed.project.weight.flatten(1), embed.project.bias)
-    torch.testing.assert_close(embed(images), expected, rtol=0, atol=1e-5)
-
-
 def test_a_stem_is_unfold_linear_layers_and_norms():
     embed, images = PatchEmbed(4, 3, 16, stem=(5, 7)), torch.randn(2, 3, 8, 12)
     x = images

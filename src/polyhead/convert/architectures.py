@@ -280,7 +280,8 @@ def find_conversion(
             notes = lost_dropouts(values, row.model_type, config)
         return Conversion(row, config, values, notes=row.notes + notes)
     with _sizes_that_fit():
-        config = _bounded(config_from_timm(values, theirs.shapes))
+        shapes = {name: tuple(tensor.shape) for name, tensor in theirs.outline.items()}
+        config = _bounded(config_from_timm(values, shapes))
     heads = (
         f"nothing says how many heads it has: {config.stack.n_heads}, as timm's plain ViT of this "
         "width"
@@ -310,7 +311,7 @@ def find_architecture(theirs: ForeignCheckpoint) -> Architecture:
     for row in rows:
         if row.name == named:
             return row
-        if named is None and any(tensor.startswith(row.mark) for tensor in theirs.shapes):
+        if named is None and any(tensor.startswith(row.mark) for tensor in theirs.files):
             return row
     known = ", ".join(sorted(row.name for row in rows))
     if named is None:
@@ -344,14 +345,14 @@ def check_fits(chosen: Conversion, theirs: ForeignCheckpoint) -> nn.Module:
     n_layers = encoder.stack.n_layers
     if isinstance(config, TransformerConfig) and config.decoder_layers is not None:
         n_layers = max(n_layers, config.decoder_layers)
-    if n_layers > min(MAX_LAYERS, len(theirs.shapes)):
+    if n_layers > min(MAX_LAYERS, len(theirs.files)):
         raise CheckpointError(
             f"config.json: {n_layers} layers, more than the file holds", "too_many_layers"
         )
     with _sizes_that_fit():
         with torch.device("meta"):
             model: nn.Module = FAMILIES[family].model(config)
-        require_fit(chosen.weights(theirs.outline()), model)
+        require_fit(chosen.weights(theirs.outline), model)
     return model
 
 

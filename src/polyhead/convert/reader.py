@@ -41,20 +41,12 @@ NOT_READ = (
 
 @dataclass(frozen=True)
 class ForeignCheckpoint:
-    """A foreign model whose tensors are not read yet: configuration and shapes."""
+    """A foreign model whose tensors are not read yet: configuration, shapes and types."""
 
     path: Path
     values: Mapping[str, Any]
     files: Mapping[str, Path]  # where each tensor is
-    shapes: Mapping[str, tuple[int, ...]]
-    dtypes: Mapping[str, torch.dtype]
-
-    def outline(self) -> Weights:
-        """Return meta tensors of these shapes and types, to try a conversion on."""
-        return {
-            name: torch.empty(shape, dtype=self.dtypes[name], device="meta")
-            for name, shape in self.shapes.items()
-        }
+    outline: Weights  # meta tensors of the same shapes and types, to try a conversion on
 
     def tensors(self) -> Weights:
         """Read all tensors."""
@@ -75,8 +67,7 @@ def joined(discriminator: ForeignCheckpoint, generator: ForeignCheckpoint) -> Fo
         discriminator.path,
         {**discriminator.values, "generator": generator.values},
         {**discriminator.files, **{f"{GENERATOR}{n}": p for n, p in generator.files.items()}},
-        {**discriminator.shapes, **{f"{GENERATOR}{n}": s for n, s in generator.shapes.items()}},
-        {**discriminator.dtypes, **{f"{GENERATOR}{n}": d for n, d in generator.dtypes.items()}},
+        {**discriminator.outline, **{f"{GENERATOR}{n}": t for n, t in generator.outline.items()}},
     )
 
 
@@ -89,19 +80,18 @@ def read_foreign(path: Path, *, config: bool = True) -> ForeignCheckpoint:
     if not path.exists():
         raise CheckpointError(f"there is no folder {path}", "not_found")
     values = {} if path.is_file() else read_json(path / CONFIG, missing_ok=not config)
-    shapes: dict[str, tuple[int, ...]] = {}
     files: dict[str, Path] = {}
-    dtypes: dict[str, torch.dtype] = {}
+    outline: Weights = {}
     for file in _weight_files(path):
-        for name, (shape, dtype) in _header(file).items():
+        for name, tensor in _header(file).items():
             if name in files:
                 raise CheckpointError(
                     f"{path}: both {files[name].name} and {file.name} hold {name}; expected every "
                     "tensor once",
                     "duplicate_weight",
                 )
-            files[name], shapes[name], dtypes[name] = file, shape, dtype
-    return ForeignCheckpoint(path, values, files, shapes, dtypes)
+            files[name], outline[name] = file, tensor
+    return ForeignCheckpoint(path, values, files, outline)
 
 
 def read_json(path: Path, *, missing_ok: bool = False) -> dict[str, Any]:
@@ -164,8 +154,8 @@ def _shards(path: Path) -> list[Path]:
     return sorted({path / name for name in table.values()})
 
 
-def _header(path: Path) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """Read the names, shapes and types of a file's tensors."""
+def _header(path: Path) -> Weights:
+    """Return meta tensors with the names, shapes and types of a file's tensors."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -178,7 +168,8 @@ def _header(path: Path) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
                 shape = tuple(part.get_shape())
                 if len(name) > MAX_NAME or not name.isprintable() or 0 in shape:
                     raise _broken(path, f"the tensor {shown(name)} of the shape {shape[:9]}")
-                header[name] = shape, DTYPES.get(part.get_dtype(), NO_FLOAT)
+                dtype = DTYPES.get(part.get_dtype(), NO_FLOAT)
+                header[name] = torch.empty(shape, dtype=dtype, device="meta")
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise _broken(path, error) from None
     return header

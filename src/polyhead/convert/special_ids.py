@@ -150,11 +150,7 @@ def _rows_of_ids(family: str, weights: Mapping[str, Tensor]) -> list[str]:
 
 def to_our_ids(ids: Int[Tensor, "*shape"], vocab: int, specials: SpecialIds | None) -> Tensor:
     """Translate foreign ids to ours; padding stays padding."""
-    if specials is None:
-        return ids
-    table = our_ids(vocab, specials)
-    table[specials.pad] = PAD
-    return table[ids]
+    return ids if specials is None else _padded(vocab, specials)[ids]
 
 
 def to_foreign_logits(
@@ -163,9 +159,14 @@ def to_foreign_logits(
     """Return logits in the order of the foreign ids."""
     if specials is None:
         return logits
-    table = our_ids(logits.size(-1) - int(specials.copied), specials)
+    return logits[..., _padded(logits.size(-1) - int(specials.copied), specials)]
+
+
+def _padded(vocab: int, specials: SpecialIds) -> Int[Tensor, "theirs"]:
+    """Return our id of each foreign id: padding also where it is BOS too."""
+    table = our_ids(vocab, specials)
     table[specials.pad] = PAD
-    return logits[..., table]
+    return table
 
 
 def with_our_ids(config: Any, specials: SpecialIds | None) -> Any:

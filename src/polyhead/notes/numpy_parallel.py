@@ -82,6 +82,11 @@ def gated(w: Weights, name: str, x: Array, *, causal: bool) -> Array:
     return a * sigmoid(b)
 
 
+def skipped(w: Weights, name: str, x: Array) -> Array:
+    """Return the input of a layer, projected where its output is of another width."""
+    return convolution(w, f"{name}.skip", x) if f"{name}.skip.v" in w else x
+
+
 def convs2s(w: Weights, source: Ids, target: Ids) -> Array:
     """Gehring et al. 2017: attention in every decoder layer; all sums are multiplied by √½."""
     e, y = (
@@ -90,7 +95,8 @@ def convs2s(w: Weights, source: Ids, target: Ids) -> Array:
     )
     x = convolution(w, "enter_source", e)
     for n in range(depth(w, "encoder.")):
-        x = (gated(w, f"encoder.{n}", x, causal=False) + x) * HALF
+        name = f"encoder.{n}"
+        x = (gated(w, name, x, causal=False) + skipped(w, name, x)) * HALF
     z = convolution(w, "w_z", x)
     x = convolution(w, "enter_target", y)
     for n in range(depth(w, "decoder.")):
@@ -99,7 +105,7 @@ def convs2s(w: Weights, source: Ids, target: Ids) -> Array:
         q = (convolution(w, f"{name}.w_in", h) + y) * HALF
         c = softmax(q @ z.T) @ ((z + e) * HALF) * math.sqrt(len(source))
         h = (convolution(w, f"{name}.w_out", c) + h) * HALF
-        x = (h + x) * HALF
+        x = (h + skipped(w, name, x)) * HALF
     return convolution(w, "to_logits", convolution(w, "w_o", x))
 
 

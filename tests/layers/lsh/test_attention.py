@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from polyhead.layers.attention import CAUSAL, NO_MASK, Mask, MultiHeadAttention
 from polyhead.layers.kv_cache import BlockCache
@@ -78,17 +77,6 @@ def test_the_kernel_is_the_formula_over_who_sees_whom(mask, same_bucket, chunk, 
     expected = by_hand(q, v, arranged, mask, same_bucket)
     torch.testing.assert_close(kernel(q, q, v, mask, arranged.buckets), expected)
     torch.testing.assert_close(kernel.weights(q, q, mask, arranged.buckets) @ v, expected)
-
-
-@masks
-@pytest.mark.parametrize("n_rounds", [1, 2, 5])
-@pytest.mark.parametrize("chunk", [23, 64])
-def test_a_chunk_of_the_whole_input_is_dense_attention_for_any_number_of_rounds(
-    mask, n_rounds, chunk
-):
-    q, v = qv(dtype=torch.float32)
-    hashed = LSHAttention(chunk, n_rounds)(q, q, v, mask)
-    torch.testing.assert_close(hashed, dense_shared_qk(q, v, mask), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("decoder", [True, False])
@@ -168,19 +156,6 @@ def test_fully_masked_queries_are_zero_and_lone_ones_attend_to_themselves():
     only_one = Mask(keys=torch.arange(23).expand(2, -1) == 5)
     torch.testing.assert_close(LSHAttention(4, 2)(q, q, v, only_one)[:, :, 5], v[:, :, 5])
     torch.testing.assert_close(LSHAttention(4, 2)(q, q, v, CAUSAL)[:, :, 0], v[:, :, 0])
-
-
-def test_more_rounds_come_closer_to_dense_attention():
-    centres = 4 * torch.randn(16, 16)
-    q = (centres[torch.arange(256) % 16] + torch.randn(2, 2, 256, 16)).float()
-    v = torch.randn(2, 2, 256, 16)
-    exact = dense_shared_qk(q, v)
-    errors = [
-        sum((LSHAttention(16, n)(q, q, v) - exact).square().mean() for _ in range(4))
-        for n in (1, 2, 4, 8)
-    ]
-    assert errors == sorted(errors, reverse=True)
-    assert errors[-1] < errors[0] / 4
 
 
 def test_the_number_of_rounds_may_change_at_evaluation():
@@ -265,18 +240,3 @@ def test_half_precision_is_computed_in_full_and_given_back_in_half():
     exact = kernel(q.double(), q.double(), v.double(), CAUSAL, buckets)
     assert out.dtype == torch.bfloat16
     torch.testing.assert_close(out.double(), exact, rtol=1e-2, atol=1e-2)
-
-
-def test_an_arrangement_can_be_drawn():
-    q, _ = qv(length=21)
-    arranged = LSHAttention(4, 2).arrange(q)
-    assert torch.equal(arranged.order.sort(dim=-1).values, torch.arange(21).expand(2, 2, 2, 21))
-    slots = arranged.order.argsort(dim=-1)
-    restored = arranged.order.take_along_dim(slots, dim=-1)
-    assert torch.equal(restored, torch.arange(21).expand_as(restored))
-    assert torch.equal(arranged.chunks(), slots // 4)
-    weights = LSHAttention(4, 2).weights(q, q, NO_MASK, arranged.buckets)
-    seen = arranged.sees()
-    assert (weights[~seen] == 0).all()
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 21, dtype=q.dtype))
-    assert F.relu(weights).equal(weights)

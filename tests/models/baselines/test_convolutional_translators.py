@@ -1,14 +1,12 @@
-"""ConvS2S and ByteNet: their formulas by hand, receptive fields, unfolding, memorising."""
+"""ConvS2S and ByteNet: receptive fields, scalings, unfolding, memorising."""
 
 import math
 from dataclasses import replace
 
 import pytest
 import torch
-from small_models import BYTENET, CONVS2S, PAD, SOURCE, VOCAB, grown, make
+from small_models import BYTENET, CONVS2S, PAD, SOURCE, VOCAB, make
 from small_models import CONVOLUTIONAL as SMALL
-from torch import nn
-from torch.nn import functional as F
 from toy_translator import memorise, share_right
 
 from polyhead.decoding.beam import beam_search
@@ -28,86 +26,6 @@ every = pytest.mark.parametrize("name", SMALL)
 
 def build(name):
     return make(SMALL[name])
-
-
-# --- the formulas ---
-
-
-def convolved(layer, x, pads):
-    """The convolution of a layer by torch's own, with W = g v / ‖v‖ written out."""
-    d_in = layer.v.size(1) // layer.kernel
-    rows = list(layer.v)
-    if layer.g is not None:
-        rows = [g * row / row.square().sum().sqrt() for g, row in zip(layer.g, rows, strict=True)]
-    weight = torch.stack(rows).unflatten(1, (layer.kernel, d_in)).transpose(1, 2)
-    padded = F.pad(x.T[None], pads)
-    return F.conv1d(padded, weight, layer.bias, dilation=layer.dilation)[0].T
-
-
-def linear(layer, x):
-    return convolved(layer, x, (0, 0))
-
-
-def gated(h):
-    a, b = h[:, : h.size(1) // 2], h[:, h.size(1) // 2 :]
-    return a * torch.sigmoid(b)
-
-
-def skipped(layer, x):
-    return x if isinstance(layer.skip, nn.Identity) else linear(layer.skip, x)
-
-
-def test_convs2s_by_hand():
-    """One sentence, every formula of the docstring, attention as sums over words."""
-    model, root = grown(build("convs2s")), math.sqrt(0.5)
-    source, target = SOURCE[0], TARGET[0]
-    e = model.embed_source.tokens.weight[source] + model.embed_source.positions.table.weight[:5]
-    x = linear(model.enter_source, e)
-    for layer, (_, kernel) in zip(model.encoder, CONVS2S.encoder, strict=True):
-        side = (kernel - 1) // 2
-        h = gated(convolved(layer.convolution, x, (side, side)))
-        x = (h + skipped(layer, x)) * root
-    z = linear(model.w_z, x)
-    y = model.embed_target.tokens.weight[target] + model.embed_target.positions.table.weight[:7]
-    x = linear(model.enter_target, y)
-    for layer, (_, kernel) in zip(model.decoder, CONVS2S.decoder, strict=True):
-        h = gated(convolved(layer.convolution, x, (kernel - 1, 0)))
-        q = (linear(layer.w_in, h) + y) * root
-        found = []
-        for asking in q:
-            alpha = torch.stack([asking @ z_i for z_i in z]).softmax(0)
-            context = sum(a * (z_i + e_i) * root for a, z_i, e_i in zip(alpha, z, e, strict=True))
-            found.append(context * 5 * math.sqrt(1 / 5))
-        h = (linear(layer.w_out, torch.stack(found)) + h) * root
-        x = (h + skipped(layer, x)) * root
-    expected = linear(model.to_logits, linear(model.w_o, x))
-    torch.testing.assert_close(model(SOURCE[:1], TARGET[:1])[0], expected, rtol=1e-4, atol=1e-5)
-
-
-def block_by_hand(block, x, pads):
-    def relu_norm(norm, h):
-        mean, variance = h.mean(1, keepdim=True), h.var(1, keepdim=True, unbiased=False)
-        return ((h - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias).clamp(min=0)
-
-    h = relu_norm(block.norm_2, linear(block.w_1, relu_norm(block.norm_1, x)))
-    h = relu_norm(block.norm_3, convolved(block.convolution, h, pads))
-    return x + linear(block.w_2, h)
-
-
-def test_bytenet_by_hand():
-    """One sentence of 5 words: unfolded to 6 columns, the seventh word stands on zeros."""
-    model = grown(build("bytenet"))
-    source = F.pad(SOURCE[0], (0, 1), value=PAD)
-    x = 4 * model.embed_source.tokens.weight[source]  # √d_model = 4
-    for block, dilation in zip(model.encoder, (1, 2, 4, 1), strict=True):
-        assert block.convolution.dilation == dilation
-        x = block_by_hand(block, x, (dilation, dilation))
-    z = torch.cat([model.norm_z(x), torch.zeros(1, 16)])
-    x = 4 * model.embed_target.tokens.weight[TARGET[0]] + z
-    for block, dilation in zip(model.decoder, (1, 2, 4), strict=True):
-        x = block_by_hand(block, x, (2 * dilation, 0))
-    expected = model.to_logits(F.relu(model.norm_o(linear(model.w_o, x))))
-    torch.testing.assert_close(model(SOURCE[:1], TARGET[:1])[0], expected, rtol=1e-4, atol=1e-5)
 
 
 # --- receptive fields ---
