@@ -33,8 +33,8 @@ from polyhead.errors import CheckpointError, PolyheadError
 from polyhead.metrics.bleu import quick_bleu
 from polyhead.pipelines.segments import UNLIMITED_RATIO
 from polyhead.special_tokens import BOS, EOS, PAD
+from polyhead.training.callbacks import Callback
 from polyhead.training.config import build
-from polyhead.training.run_log import ProgressReporter
 from polyhead.training.trainer import train
 
 TEST = "multi30k/test_2016_flickr"
@@ -197,7 +197,7 @@ def trained(words: argparse.Namespace) -> SavedModel:
     if place is None:
         place = words.run
         print(f"training a small model for {words.train_steps} steps in {place}, or resuming it")
-        train(build(recipe(words.train_steps, words.vocab)), place, reporter=Talking())
+        train(build(recipe(words.train_steps, words.vocab)), place, callbacks=[Talking()])
     saved = model_folder.load_model(place)
     if saved.tokenizers is None:
         raise CheckpointError(f"{place} has no tokenizer; it cannot read the test set")
@@ -227,10 +227,10 @@ def recipe(steps: int, vocab: int) -> dict[str, Any]:
     }
 
 
-class Talking(ProgressReporter):
+class Talking(Callback):
     """Shows only what is worth a line."""
 
-    def notice(self, help_text: str) -> None:
+    def on_notice(self, help_text: str) -> None:
         """Print it."""
         print(help_text)
 

@@ -27,7 +27,6 @@ from measuring import Contestant
 from multi30k import training_time
 from torch.nn.utils import clip_grad_norm_
 
-from polyhead.cli.console import TrainingScreen
 from polyhead.data.batches.base import DataPosition
 from polyhead.data.batches.language_model import WindowBatches
 from polyhead.data.locate import find
@@ -41,6 +40,7 @@ from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.config import read_run
+from polyhead.training.display import TrainingScreen
 from polyhead.training.loop import Progress, TrainConfig, train_loop
 from polyhead.training.losses import NextTokenLoss
 from polyhead.training.optim import OptimizerConfig, build_optimizer
@@ -96,7 +96,7 @@ def quality(words: argparse.Namespace) -> int:
     for seed in words.seeds:
         folder = words.runs / f"benchmark-{name}-{seed}"
         run = read_run(words.recipe, [*overrides, f"train.seed={seed}"], given)
-        result = train(run, folder, fresh=words.fresh or words.quick, reporter=TrainingScreen())
+        result = train(run, folder, fresh=words.fresh or words.quick, callbacks=[TrainingScreen()])
         if result.signal is not None:
             raise PolyheadError(
                 f"interrupted at step {result.step:,}; run the same command again to resume"

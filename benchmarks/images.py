@@ -24,7 +24,6 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
-from polyhead.cli.console import TrainingScreen
 from polyhead.data.batches.base import DataPosition
 from polyhead.data.batches.images import ImageBatch, ImageBatches
 from polyhead.data.config import AugmentConfig
@@ -34,6 +33,7 @@ from polyhead.errors import ConfigError, MissingError, PolyheadError
 from polyhead.models.vit import ViT, ViTConfig
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.training.config import read_run
+from polyhead.training.display import TrainingScreen
 from polyhead.training.loop import Progress, TrainConfig, train_loop
 from polyhead.training.losses import SoftLabelLoss
 from polyhead.training.optim import OptimizerConfig, build_optimizer
@@ -83,7 +83,7 @@ def examine(task: Examination, seed: int, words: argparse.Namespace) -> list[str
     folder = words.runs / f"{task.recipe}-{seed}"
     changes = (*words.overrides, *(QUICK if words.quick else ()), f"train.seed={seed}")
     run = read_run(task.recipe, changes, {"images": task.train} if task.train else None)
-    result = train(run, folder, fresh=words.fresh or words.quick, reporter=TrainingScreen())
+    result = train(run, folder, fresh=words.fresh or words.quick, callbacks=[TrainingScreen()])
     if result.signal is not None:
         raise PolyheadError(
             f"interrupted at step {result.step:,}; run the same command again to resume"

@@ -20,9 +20,9 @@ import gpt
 import measuring
 from multi30k import training_time
 
-from polyhead.cli.console import TrainingScreen
 from polyhead.errors import PolyheadError
 from polyhead.training.config import read_run
+from polyhead.training.display import TrainingScreen
 from polyhead.training.trainer import train
 
 RECIPE = "reformer-shakespeare"
@@ -82,7 +82,7 @@ def language(words: argparse.Namespace) -> tuple[list[str], list[curves.Panel]]:
             folder = words.runs / f"benchmark-long-{name}-{seed}"
             item = read_run(words.recipe, [*changed, f"train.seed={seed}"], given)
             result = train(
-                item, folder, fresh=words.fresh or words.quick, reporter=TrainingScreen()
+                item, folder, fresh=words.fresh or words.quick, callbacks=[TrainingScreen()]
             )
             if result.signal is not None:
                 raise PolyheadError(

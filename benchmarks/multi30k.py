@@ -22,13 +22,13 @@ from pathlib import Path
 import measuring
 import torch
 
-from polyhead.cli.console import TrainingScreen
 from polyhead.data.text_files import read_lines
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.metrics.bleu import score
 from polyhead.pipelines.translator import Translator
 from polyhead.training.config import RunConfig, read_run
+from polyhead.training.display import TrainingScreen
 from polyhead.training.run_log import METRICS
 from polyhead.training.trainer import train
 
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str]) -> int:
     sets = read_sets(run)  # before hours of training: is everything there?
     name = Path(words.recipe).stem
     folder = words.run or Path("runs") / f"benchmark-{name}-{words.seed}"
-    result = train(run, folder, fresh=words.fresh, reporter=TrainingScreen())
+    result = train(run, folder, fresh=words.fresh, callbacks=[TrainingScreen()])
     if result.signal is not None:
         raise PolyheadError(
             f"interrupted at step {result.step:,}; run the same command again to resume"

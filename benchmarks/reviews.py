@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import measuring
 import torch
@@ -30,9 +29,10 @@ from polyhead.data.locate import find
 from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, DataError, MissingError
 from polyhead.pipelines.text_classifier import TextClassifier
+from polyhead.training.callbacks import Callback, TrainingStep
 from polyhead.training.config import read_run
-from polyhead.training.run_log import ProgressReporter
-from polyhead.training.trainer import TrainResult, train
+from polyhead.training.result import TrainResult
+from polyhead.training.trainer import train
 
 HEADING = "Pre-training on Korean film reviews"
 PRETRAINED = {"BERT": "bert-nsmc", "ELECTRA": "electra-nsmc"}
@@ -88,13 +88,13 @@ def files(plan: Plan) -> dict[str, Path]:
     return short
 
 
-class Watch(ProgressReporter):
-    """A reporter that only looks at the processors' clock, and divides it by their number."""
+class Watch(Callback):
+    """A callback that only looks at the processors' clock, and divides it by their number."""
 
     def __init__(self) -> None:
         self.moments: list[float] = []
 
-    def step(self, metrics: dict[str, Any]) -> None:  # noqa: ARG002
+    def on_step(self, step: TrainingStep) -> None:  # noqa: ARG002
         """One more step is done."""
         self.moments.append(time.process_time() / torch.get_num_threads())
 
@@ -140,7 +140,7 @@ def steps_in_time(plan: Plan, recipe: str, text: Path, fixed: list[str]) -> int:
     settings = [*fixed, f"train.steps={n}", "train.validate_every=100000"]
     watch, folder = Watch(), plan.runs / f"{recipe}-probe"
     run = read_run(recipe, settings, {"text": [str(text)]})
-    train(run, folder, fresh=True, reporter=watch)
+    train(run, folder, fresh=True, callbacks=[watch])
     return max(4, round(60 * plan.minutes / watch.seconds))
 
 

@@ -35,7 +35,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import curves
 import measuring
@@ -47,8 +46,8 @@ from polyhead.data.line_encoder import StoreForm
 from polyhead.data.line_spool import LineSpool
 from polyhead.data.ordered_map import n_processors
 from polyhead.tokenizers.normalize import normalise
+from polyhead.training.callbacks import Callback, TrainingStep
 from polyhead.training.config import read_run
-from polyhead.training.run_log import ProgressReporter
 from polyhead.training.trainer import train
 
 WORDS, MEAN_WORDS, CHUNK = 50_000, 13.0, 50_000
@@ -110,7 +109,7 @@ def write_text(folder: Path, gigabytes: float) -> None:
             written += file.write(chunk)
 
 
-class Clock(ProgressReporter):
+class Clock(Callback):
     """Seconds from the start to notices and steps, and the speed of the steps."""
 
     def __init__(self) -> None:
@@ -119,16 +118,16 @@ class Clock(ProgressReporter):
         self.times: list[float] = []
         self.tokens: list[int] = []
 
-    def stage(self, text: str) -> None:
+    def on_stage(self, text: str) -> None:
         self.events.setdefault(text.split(":")[0], time.perf_counter() - self.started)
 
-    def notice(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         if text.startswith("encoded"):
             self.events["stored"] = time.perf_counter() - self.started
 
-    def step(self, metrics: dict[str, Any]) -> None:
+    def on_step(self, step: TrainingStep) -> None:
         self.times.append(time.perf_counter() - self.started)
-        self.tokens.append(metrics["tokens"])
+        self.tokens.append(step.tokens)
 
 
 def child(folder: Path, recipe: str, run: str, store: str, steps: int) -> None:
@@ -136,9 +135,9 @@ def child(folder: Path, recipe: str, run: str, store: str, steps: int) -> None:
     files = {side: [str(folder / f"train.{side}")] for side in FILES[recipe]}
     options = (*OPTIONS, f'data.store="{store}"', f"train.steps={steps}")
     clock = Clock()
-    train(read_run(recipe, options, files), folder / run, reporter=clock, accept_changes=True)
+    train(read_run(recipe, options, files), folder / run, callbacks=[clock], accept_changes=True)
     half = len(clock.times) // 2
-    speed = sum(clock.tokens[half:]) / (clock.times[-1] - clock.times[half - 1])
+    speed = (clock.tokens[-1] - clock.tokens[half - 1]) / (clock.times[-1] - clock.times[half - 1])
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     first = clock.times[0]
     print(json.dumps({"first": first, "speed": speed, "peak": megabytes, **clock.events}))

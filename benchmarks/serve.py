@@ -33,7 +33,6 @@ from polyhead.data.text_files import read_lines
 from polyhead.errors import PolyheadError
 from polyhead.pipelines.translator import Translator
 from polyhead.training.config import read_run
-from polyhead.training.run_log import ProgressReporter
 from polyhead.training.trainer import train
 
 RECIPE, TEXTS = "schedules-ko-en", "schedules/test.ko"
@@ -199,7 +198,7 @@ def trained(words: argparse.Namespace) -> Path:
         return Path(words.model)
     quick = ("train.epochs=0.2", "train.validate_every=20") if words.quick else ()
     print(f"training the demo's model in {words.run}, or resuming it")
-    train(read_run(RECIPE, quick), words.run, reporter=ProgressReporter())
+    train(read_run(RECIPE, quick), words.run)
     return Path(words.run)
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import measuring
 
-from polyhead.cli.console import TrainingScreen
 from polyhead.compare.budget import read_budget
 from polyhead.compare.plan import CompareRequest
 from polyhead.compare.runner import Interrupted, compare_systems
 from polyhead.compare.systems import CONTESTS
 from polyhead.errors import ConfigError, DataError, MissingError, PolyheadError
+from polyhead.training.display import TrainingScreen
 
 CONTESTS_ON = {  # what → contest, recipe, heading
     "multi30k": ("compare", "multi30k-de-en", "Table 2 on Multi30k, German to English"),

@@ -32,7 +32,8 @@ MAY_IMPORT = {  # every package, and the packages it may import
     "engines": {"checkpoint", "data", "tokenizers", "decoding", *FOUNDATION},
     "metrics": {"data", "layers", "tokenizers", *FOUNDATION},
     "training": {
-        "data", "models", "checkpoint", "decoding", "metrics", "layers", "tokenizers", *FOUNDATION,
+        "data", "models", "checkpoint", "decoding", "metrics", "layers", "render", "tokenizers",
+        *FOUNDATION,
     },
     "pipelines": {
         "checkpoint", "convert", "data", "decoding", "engines", "layers", "metrics", "models",

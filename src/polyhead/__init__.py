@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from polyhead.decoding.options import DecodeConfig
+    from polyhead.devices import set_seed
     from polyhead.errors import PolyheadError
     from polyhead.layers.attention import Mask, MultiHeadAttention
     from polyhead.layers.feed_forward import FeedForward
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from polyhead.pipelines.text_generator import TextGenerator
     from polyhead.pipelines.translator import Translator
     from polyhead.plugin_registry import load_plugin
+    from polyhead.training.callbacks import Callback
     from polyhead.training.entry import train
+    from polyhead.training.result import TrainResult
 
 # How long threads of libgomp, torch's OpenMP, spin before they sleep; read when torch is imported.
 # Its default of 300,000 holds a core that other processes need (benchmarks/threads.py).
@@ -42,6 +45,7 @@ if not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Callback",
     "DecodeConfig",
     "FastGenerator",
     "FastTranslator",
@@ -56,6 +60,7 @@ __all__ = [
     "StackConfig",
     "TextClassifier",
     "TextGenerator",
+    "TrainResult",
     "TransformerStack",
     "Translator",
     "__version__",
@@ -64,10 +69,12 @@ __all__ = [
     "list_models",
     "load",
     "load_plugin",
+    "set_seed",
     "train",
 ]  # fmt: skip
 
 _MODULES = {
+    "Callback": "training.callbacks",
     "DecodeConfig": "decoding.options",
     "FastGenerator": "pipelines.fast_pipelines",
     "FastTranslator": "pipelines.fast_pipelines",
@@ -82,6 +89,7 @@ _MODULES = {
     "StackConfig": "layers.transformer_stack",
     "TextClassifier": "pipelines.text_classifier",
     "TextGenerator": "pipelines.text_generator",
+    "TrainResult": "training.result",
     "TransformerStack": "layers.transformer_stack",
     "Translator": "pipelines.translator",
     "create_model": "models.registry",
@@ -89,6 +97,7 @@ _MODULES = {
     "list_models": "models.registry",
     "load": "pipelines.load",
     "load_plugin": "plugin_registry",
+    "set_seed": "devices",
     "train": "training.entry",
 }
 

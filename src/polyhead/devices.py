@@ -3,12 +3,14 @@
 import ctypes
 import os
 import platform
+import random
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from polyhead.errors import ConfigError, MissingError
@@ -17,6 +19,28 @@ BF16_PROBE = (
     "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); torch.nn.functional.linear(a, a)"
 )
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # glibc's <malloc.h>
+
+
+def set_seed(seed: int, *, deterministic: bool = True) -> None:
+    """Seed the random numbers of Python, NumPy and torch, and let torch compute the same each time.
+
+    seed: from 0 to 2³² - 1.
+    deterministic: also choose deterministic algorithms; torch warns where it has none.
+
+    `polyhead.train` does not need it: its results follow from `train.seed`. Raises ConfigError for
+    an impossible seed.
+
+    Example: `polyhead.set_seed(1)`
+    """
+    if not 0 <= seed < 2**32:
+        raise ConfigError(f"seed = {seed}: expected 0 to {2**32 - 1:,}", "invalid_seed")
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)  # of all devices
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read by cuBLAS
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cudnn.benchmark = False
 
 
 def memory_size() -> int | None:

@@ -13,13 +13,14 @@ from rich.console import Console
 from tiny import SMALL, write_corpus
 
 from polyhead import __version__
-from polyhead.cli.console import TrainingScreen
 from polyhead.cli.main import COMMANDS, SECTIONS
 from polyhead.cli.options import complete_dir, complete_recipe
 from polyhead.config import ALIASES, from_dict
 from polyhead.models.registry import FAMILIES, find_config, list_models
 from polyhead.pipelines.translator import Translator
+from polyhead.training.callbacks import TrainingEnd, TrainingStart, TrainingStep, Validation
 from polyhead.training.config import read_run, setting_keys
+from polyhead.training.display import TrainingScreen
 
 LINES = "민준 씨는 내일 부산에 가요.\n\n회의는 3시에 시작해요.\n"
 FAST = ["--beam", "2", "--max-length", "8", "--device", "cpu"]
@@ -131,11 +132,10 @@ def test_characters_that_the_locale_lacks_are_replaced():
 def test_the_bar_keeps_counts_and_times_at_every_width(width):
     screen, written = TrainingScreen(), io.StringIO()
     screen.console = Console(file=written, force_terminal=True, width=width, color_system=None)
-    screen.begin(0, 120)
-    update = {"step": 120, "loss": 1.2, "tokens_per_second": 12345.0, "valid": {}}
-    screen.step(update)
-    screen.validated({"accuracy": 0.894})
-    screen.end()
+    screen.on_start(TrainingStart(Path(), 0, 120, {}, {}))
+    screen.on_step(TrainingStep(120, 1.2, 1.0, 0.1, 0, 99, 12345.0, 1.0))
+    screen.on_validation(Validation(120, {"accuracy": 0.894}))
+    screen.on_end(TrainingEnd(120, "finished", {}))
     last = [line for line in written.getvalue().split("\r") if "left" in line][-1]
     assert "120/120 0:00:00 left" in last
     assert width < 80 or "accuracy 0.894" in last  # of the last validation

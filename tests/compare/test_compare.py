@@ -12,7 +12,7 @@ from expected_errors import raises
 from polyhead.atomic_file import write_text
 from polyhead.cli.main import main
 from polyhead.compare import plan, results, runner
-from polyhead.compare.budget import Budget, TimingReporter, read_budget, with_steps
+from polyhead.compare.budget import Budget, UpdateTimer, read_budget, with_steps
 from polyhead.compare.configuration import deviations
 from polyhead.compare.corpus import prepare
 from polyhead.compare.scoring import decoding_state_bytes, flops_per_token
@@ -29,8 +29,8 @@ from polyhead.models.registry import FAMILIES
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.base import UNKNOWN
 from polyhead.training.config import build, find_recipe
+from polyhead.training.result import TrainResult
 from polyhead.training.tasks.translation import EncodedPairs
-from polyhead.training.trainer import TrainResult
 
 SYSTEMS = [system for contest in CONTESTS.values() for system in contest.systems]
 SHORT = (
@@ -469,15 +469,15 @@ def test_the_schedule_is_made_for_the_steps():
 
 
 def test_timing_leaves_validation_out(monkeypatch):
-    clock, now = TimingReporter(), [0.0]
-    monkeypatch.setattr(TimingReporter, "now", lambda _: now[0])
-    clock.begin(0, 3)
+    clock, now = UpdateTimer(), [0.0]
+    monkeypatch.setattr(UpdateTimer, "now", lambda _: now[0])
+    clock.on_start(Mock())
     for seconds, then_validated in ((2.0, False), (2.0, True), (2.0, False)):
         now[0] += seconds
-        clock.step({})
+        clock.on_step(Mock())
         if then_validated:
             now[0] += 100.0
-            clock.notice("step 2  loss 1.0")
+            clock.on_notice("step 2  loss 1.0")
     assert clock.moments == [2.0, 2.0, 2.0]
     assert clock.seconds_per_step == 2.0
 

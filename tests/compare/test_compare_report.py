@@ -38,7 +38,7 @@ from polyhead.compare.table import lead, markdown, notes, title_of
 from polyhead.cost.published import TABLE_2
 from polyhead.errors import ConfigError
 from polyhead.metrics.bleu import Score
-from polyhead.training.run_log import ProgressReporter
+from polyhead.training.callbacks import Callback
 
 COST = TrainingCost(steps=3, tokens=9, seconds=60.0, flops=1e9, flops_measured=1e9)
 RESULT = SystemResult(
@@ -87,9 +87,9 @@ def test_finished_systems_are_not_counted_as_left(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "read_shared", lambda *_: Mock(runner.SharedData, pairs=[]))
     monkeypatch.setattr(runner, "train_system", lambda *_: [tmp_path])
     monkeypatch.setattr(runner, "score_system", lambda *_: RESULT)
-    reporter, counting = Mock(ProgressReporter), Mock(return_value=nullcontext())
+    reporter, counting = Mock(Callback), Mock(return_value=nullcontext())
     runner.run_systems(plan_of(tmp_path, 600.0), reporter, counting)
-    assert "(10 minutes of training left in all)" in reporter.stage.call_args_list[0].args[0]
+    assert "(10 minutes of training left in all)" in reporter.on_stage.call_args_list[0].args[0]
     counting.assert_called_once_with("evaluating", 4)  # two sentences, greedily and with a beam
 
 

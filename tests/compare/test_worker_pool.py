@@ -18,8 +18,8 @@ from polyhead.atomic_file import write_text
 from polyhead.cli.main import main
 from polyhead.compare.worker_pool import Interrupted, run_in_workers
 from polyhead.errors import DataError, PolyheadError, ReportedElsewhere
+from polyhead.training.callbacks import Callback
 from polyhead.training.processes import Processes
-from polyhead.training.run_log import ProgressReporter
 from polyhead.training.signals import handle_signals
 
 SHORT = (
@@ -138,14 +138,14 @@ def do(argument, lock):
         raise Interrupted(processes.signal)
 
 
-class Lines(ProgressReporter):
+class Lines(Callback):
     def __init__(self):
         self.lines = []
 
-    def stage(self, text):
+    def on_stage(self, text):
         self.lines.append(text)
 
-    notice = stage
+    on_notice = on_stage
 
 
 def pool(folder, *kinds, n_workers=2):

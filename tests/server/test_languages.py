@@ -37,7 +37,7 @@ SHIFT = {code: 0x4E00 + (code - 0xAC00) % 900 for code in range(0xAC00, 0xD7A4)}
 @pytest.fixture(scope="module")
 def unnamed(pairs, tmp_path_factory):
     folder, recorder = tmp_path_factory.mktemp("unnamed") / "run", Recorder()
-    train(read_run("small", SMALL, {"pairs": [pairs]}), folder, reporter=recorder)
+    train(read_run("small", SMALL, {"pairs": [pairs]}), folder, callbacks=[recorder])
     (notice,) = recorder.matching("language unknown")
     assert f"polyhead languages {folder} ko-en" in notice
     return folder
@@ -86,7 +86,9 @@ def test_libretranslate_clients_use_the_label(run):
 def test_a_run_is_resumed_under_a_new_label_and_keeps_it(run, pairs):
     def resume(*overrides):
         recorder = Recorder()
-        train(read_run("small", (*SMALL, *overrides), {"pairs": [pairs]}), run, reporter=recorder)
+        train(
+            read_run("small", (*SMALL, *overrides), {"pairs": [pairs]}), run, callbacks=[recorder]
+        )
         return recorder
 
     named = ("data.source_language=zh", "data.target_language=en")

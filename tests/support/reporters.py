@@ -1,24 +1,25 @@
-"""Progress reporters that record a run, crash it or stop it at one step."""
+"""Callbacks that record a run, crash it or stop it at one step."""
 
 import os
 import signal
+from dataclasses import asdict
 
-from polyhead.training.run_log import ProgressReporter
+from polyhead.training.callbacks import Callback
 
 
-class Recorder(ProgressReporter):
-    """A reporter that records, and calls a function at one step."""
+class Recorder(Callback):
+    """A callback that records, and calls a function at one step."""
 
     def __init__(self, at=None, act=lambda: None):
         self.at, self.act = at, act
         self.notices, self.metrics = [], []
 
-    def notice(self, text):
+    def on_notice(self, text):
         self.notices.append(text)
 
-    def step(self, metrics):
-        self.metrics.append(metrics)
-        if metrics["step"] == self.at:
+    def on_step(self, step):
+        self.metrics.append(asdict(step))
+        if step.step == self.at:
             self.act()
 
     def matching(self, words):

@@ -17,12 +17,13 @@ from small_models import make
 from polyhead.checkpoint import train_state
 from polyhead.checkpoint.atomic_dir import list_checkpoints
 from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_weights
+from polyhead.training.callbacks import Callback
 from polyhead.training.loop import Progress, TrainConfig, accumulate_sharded
 from polyhead.training.optim import OptimizerConfig, build_optimizer
 from polyhead.training.processes import join_processes
 from polyhead.training.run_checkpoints import RunCheckpoints
 from polyhead.training.run_dir import RunDir
-from polyhead.training.run_log import ProgressReporter, RunLog
+from polyhead.training.run_log import RunLog
 from polyhead.training.sharding import local_part, shard, share_of
 
 
@@ -74,7 +75,7 @@ def main(folder, step):
             train(trained, optimizer, processes)
         run_dir = RunDir(folder)
         run_dir.check_in_place = lambda: None  # without a lock
-        log = RunLog(folder, ProgressReporter())
+        log = RunLog(folder, Callback())
         saved = SavedModel("transformer", config, model, None, {"run": {}, "step": step})
         RunCheckpoints(run_dir, log, keep=9).save(
             saved, optimizer, {"progress": {}}, Progress(step), processes

@@ -99,7 +99,7 @@ def test_a_run_reports_expert_usage_at_each_validation_and_can_be_used(
     recipe, overrides, layers, tmp_path
 ):
     files, recorder = write_corpus(tmp_path), Recorder()
-    result = train(read_run(recipe, overrides, files), tmp_path / "run", reporter=recorder)
+    result = train(read_run(recipe, overrides, files), tmp_path / "run", callbacks=[recorder])
     assert 0 < result.metrics["experts_used"] <= 1
     assert 1 / 8 <= result.metrics["experts_most"] <= 1
     assert any("  experts used " in n and f"/{8 * layers}, most " in n for n in recorder.notices)

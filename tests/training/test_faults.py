@@ -47,7 +47,7 @@ def test_a_run_that_is_moved_or_deleted_ends_in_one_line(files, tmp_path, moved,
             shutil.rmtree(elsewhere)
 
     with raises(PolyheadError, "run_moved", str(run)) as caught:
-        train(config, run, reporter=Recorder(3, lose))
+        train(config, run, callbacks=[Recorder(3, lose)])
     assert (caught.value.exit_code, str(caught.value).count("\n")) == (1, 0)
     assert not run.exists()
     if moved:
@@ -79,7 +79,7 @@ def test_a_finished_run_is_tidied_if_it_was_killed_before(config, tmp_path, monk
     (checkpoints / ".tmp-99-abcd").mkdir()
     assert len(list_checkpoints(checkpoints)) == 4
     recorder = Recorder()
-    train(config, tmp_path / "run", reporter=recorder)
+    train(config, tmp_path / "run", callbacks=[recorder])
     assert recorder.matching("training already complete")
     assert [path.name for path in sorted(checkpoints.iterdir())] == [
         "step-00000002", "step-00000004", "step-00000006"
@@ -88,37 +88,37 @@ def test_a_finished_run_is_tidied_if_it_was_killed_before(config, tmp_path, monk
 
 def test_the_environment_is_saved_and_a_change_is_reported(config, tmp_path, monkeypatch):
     run, recorder = tmp_path / "run", Recorder()
-    train(config, run, reporter=stop_at(2))
+    train(config, run, callbacks=[stop_at(2)])
     saved = json.loads((run / "last" / "training.json").read_text())["environment"]
     assert saved == {
         "torch": torch.__version__, "device": "cpu", "processor": devices.processor(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
     }  # fmt: skip
-    train(config, run, reporter=stop_at(4))
+    train(config, run, callbacks=[stop_at(4)])
     monkeypatch.setattr(torch, "get_num_threads", lambda: 77)
-    train(config, run, reporter=recorder)
+    train(config, run, callbacks=[recorder])
     (notice,) = recorder.matching("bits")
     assert f"(threads: {saved['threads']} → 77)" in notice
     finished = Recorder()
     monkeypatch.undo()
-    train(config, run, reporter=finished)
+    train(config, run, callbacks=[finished])
     assert not finished.matching("bits")
 
 
 LOOP = """
 import os, signal, sys
 import polyhead
-from polyhead.training.run_log import ProgressReporter
-class Stop(ProgressReporter):
-    def step(self, metrics):
-        if metrics["step"] == 3:
+from polyhead.training.callbacks import Callback
+class Stop(Callback):
+    def on_step(self, step):
+        if step.step == 3:
             os.kill(os.getpid(), signal.SIGINT)
 for seed in (1, 2):
     run = f"{sys.argv[1]}/{seed}"
     changes = [*sys.argv[4:], f"train.seed={seed}"]
     polyhead.train(source=sys.argv[2], target=sys.argv[3], run=run, overrides=changes,
-                   reporter=Stop())
+                   callbacks=[Stop()])
 """
 
 

@@ -98,7 +98,7 @@ def test_an_interrupted_run_ends_with_equal_bits(recipe, trained, tmp_path):
     config = configure(recipe, tmp_path, trained[recipe], "train.steps=5", "train.save_every=2")
     train(config, tmp_path / "whole")
     with pytest.raises(Crash):
-        train(config, tmp_path / "parts", reporter=crash_at(3))
+        train(config, tmp_path / "parts", callbacks=[crash_at(3)])
     train(config, tmp_path / "parts")
     whole, parts = (load_model(tmp_path / name / "last").model for name in ("whole", "parts"))
     assert all(map(torch.equal, whole.parameters(), parts.parameters()))

@@ -37,7 +37,7 @@ def make(files):
 @pytest.fixture
 def run(make, tmp_path):
     """The directory of a run that was interrupted at its second step."""
-    train(make(), tmp_path / "run", reporter=stop_at(2))
+    train(make(), tmp_path / "run", callbacks=[stop_at(2)])
     return tmp_path / "run"
 
 
@@ -138,7 +138,7 @@ def test_a_line_that_moves_from_training_to_validation_is_detected(make, tmp_pat
         }
         return make(**names)
 
-    train(with_validation(5), tmp_path / "run", reporter=stop_at(2))
+    train(with_validation(5), tmp_path / "run", callbacks=[stop_at(2)])
     with raises(DataError, "data_changed", "training source"):
         train(with_validation(6), tmp_path / "run")
 

@@ -11,8 +11,9 @@ from tiny_images import TINY, write_pictures
 from polyhead.data.images.dataset import ImageReader, ImageSet
 from polyhead.data.images.files import PixelShape
 from polyhead.training import corpus_cache, stored_images
+from polyhead.training.callbacks import Callback
 from polyhead.training.config import build
-from polyhead.training.run_log import READING, ProgressReporter
+from polyhead.training.run_log import READING
 from polyhead.training.trainer import train
 
 pytest.importorskip("PIL.Image")
@@ -115,8 +116,8 @@ def test_changed_images_are_decoded_again(tmp_path):
 
 def test_progress_is_reported_while_images_are_decoded(tmp_path, monkeypatch):
     stages = []
-    reporter = ProgressReporter()
-    reporter.stage = stages.append
+    reporter = Callback()
+    reporter.on_stage = stages.append
     monkeypatch.setattr(stored_images, "PROGRESS_SECONDS", 0.0)
     token = READING.set(reporter)
     load(write_pictures(tmp_path / "pictures"), "always")

@@ -117,7 +117,7 @@ def test_the_tested_runs_use_dropout(make, uninterrupted, folder):
 
 def test_a_run_stopped_by_a_signal_at_every_step_ends_equal(make, folder, uninterrupted):
     for step in range(1, STEPS):
-        result = train(make(), folder, reporter=stop_at(step))
+        result = train(make(), folder, callbacks=[stop_at(step)])
         assert (result.step, result.signal) == (step, signal.SIGTERM)
     assert train(make(), folder).signal is None
     assert trace(folder) == uninterrupted("plain")
@@ -128,14 +128,14 @@ def test_a_run_that_crashed_ends_equal(make, folder, uninterrupted, variant):
     config = make(*VARIANTS[variant])
     for step in (1, 4, 6, 9, 17, 23):
         with pytest.raises(Crash):
-            train(config, folder, reporter=crash_at(step))
+            train(config, folder, callbacks=[crash_at(step)])
     train(config, folder)
     assert trace(folder) == uninterrupted(variant)
 
 
 def test_the_number_of_workers_may_change_between_sessions(make, folder, uninterrupted):
-    train(make(), folder, reporter=stop_at(3))
-    train(make("train.workers=2"), folder, reporter=stop_at(7))
+    train(make(), folder, callbacks=[stop_at(3)])
+    train(make("train.workers=2"), folder, callbacks=[stop_at(7)])
     train(make(), folder)
     actual, expected = trace(folder), uninterrupted("plain")
     assert actual["metrics"] == expected["metrics"]
@@ -145,7 +145,7 @@ def test_the_number_of_workers_may_change_between_sessions(make, folder, uninter
 def test_a_finished_run_is_not_changed(make, folder, uninterrupted):
     train(make(), folder)
     recorder = Recorder()
-    result = train(make(), folder, reporter=recorder)
+    result = train(make(), folder, callbacks=[recorder])
     assert recorder.metrics == []
     assert recorder.matching("step 24: training already complete")
     assert (result.step, result.signal) == (STEPS, None)
@@ -167,28 +167,28 @@ def test_training_in_a_thread_ends_equal(make, folder, uninterrupted):
 @pytest.mark.parametrize("name", ["model.safetensors", "training.json", "manifest.json"])
 def test_a_damaged_checkpoint_is_skipped_with_a_notice(make, folder, uninterrupted, name):
     config = make("train.keep=1")
-    train(config, folder, reporter=stop_at(14))
+    train(config, folder, callbacks=[stop_at(14)])
     assert steps_in(folder) == [8, 14]
     path = folder / "checkpoints" / "step-00000014" / name
     path.write_bytes(path.read_bytes()[:-2])
     recorder = crash_at(11)
     with pytest.raises(Crash):
-        train(config, folder, reporter=recorder)
+        train(config, folder, callbacks=[recorder])
     (notice,) = recorder.matching("using an older checkpoint")
     assert name in notice
     assert recorder.matching("resuming from step 8")
-    train(config, folder, reporter=stop_at(13))  # saves 13, before the damaged 14
+    train(config, folder, callbacks=[stop_at(13)])  # saves 13, before the damaged 14
     assert steps_in(folder) == [8, 13]
     train(config, folder)
     assert trace(folder)["metrics"] == uninterrupted("plain")["metrics"]
 
 
 def test_without_a_usable_checkpoint_training_starts_from_scratch(make, folder, uninterrupted):
-    train(make(), folder, reporter=stop_at(9))
+    train(make(), folder, callbacks=[stop_at(9)])
     for path in (folder / "checkpoints").glob("*/manifest.json"):
         path.unlink()
     recorder = Recorder()
-    train(make(), folder, reporter=recorder)
+    train(make(), folder, callbacks=[recorder])
     assert recorder.matching("no usable checkpoint found; starting from scratch")
     assert trace(folder) == uninterrupted("plain")
 
@@ -213,7 +213,7 @@ def test_links_are_updated_after_a_crash_between_checkpoint_and_links(make, fold
 
 def test_an_incomplete_line_of_metrics_is_removed(make, folder, uninterrupted):
     with pytest.raises(Crash):
-        train(make(), folder, reporter=crash_at(11))
+        train(make(), folder, callbacks=[crash_at(11)])
     with (folder / "metrics.jsonl").open("ab") as file:
         file.write(b'\xff\n[]\nnull\n{"kind": "train", "step": 10, "lo')
     train(make(), folder)
@@ -237,7 +237,7 @@ def test_seconds_are_added_up_over_sessions(make, folder, monkeypatch):
     """Every reading of the clock takes a second; a long time passes between the sessions."""
     times = iter(range(100_000))
     monkeypatch.setattr(trainer_module.time, "perf_counter", lambda: float(next(times)))
-    train(make(), folder, reporter=stop_at(5))
+    train(make(), folder, callbacks=[stop_at(5)])
     before = progress_of(folder)["seconds"]
     assert 5 <= before < 100
     times = iter(range(50_000, 100_000))
@@ -255,7 +255,7 @@ def test_a_signal_saves_and_stops(make, folder, name):
     number = signal.Signals[name]
     handler = signal.getsignal(number)
     recorder = Recorder(6, send(number))
-    result = train(make(), folder, reporter=recorder)
+    result = train(make(), folder, callbacks=[recorder])
     assert (result.step, result.signal, len(recorder.metrics)) == (6, number, 6)
     assert os.readlink(folder / "last") == "checkpoints/step-00000006"
     verify(folder / "last")
@@ -269,13 +269,13 @@ def test_a_second_ctrl_c_stops_at_once(make, folder):
 
     before = signal.getsignal(signal.SIGINT)  # background jobs of a shell ignore it
     with pytest.raises(KeyboardInterrupt):
-        train(make(), folder, reporter=Recorder(6, twice))
+        train(make(), folder, callbacks=[Recorder(6, twice)])
     assert steps_in(folder) == [0, 4]
     assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_a_signal_at_the_last_step_does_not_interrupt(make, folder):
-    result = train(make(), folder, reporter=stop_at(STEPS))
+    result = train(make(), folder, callbacks=[stop_at(STEPS)])
     assert (result.step, result.signal) == (STEPS, None)
 
 
@@ -324,7 +324,7 @@ def all_finite(folder):
 def test_a_step_that_is_not_finite_is_skipped_with_a_notice(make, folder, set_nan):
     set_nan(10, 10)
     recorder = Recorder()
-    train(make(), folder, reporter=recorder)
+    train(make(), folder, callbacks=[recorder])
     (notice,) = recorder.matching("skipped")
     assert notice.startswith("step 10 skipped: loss nan")
     progress = progress_of(folder)
@@ -345,7 +345,7 @@ def test_a_step_that_is_not_finite_is_skipped_with_a_notice(make, folder, set_na
 def test_divergence_rolls_back_once_at_half_the_rate(make, folder, set_nan, options, good):
     set_nan(10, 12)
     recorder = Recorder()
-    train(make(*options), folder, reporter=recorder)
+    train(make(*options), folder, callbacks=[recorder])
     (notice,) = recorder.matching("rolled back")
     assert notice.startswith("step 12: loss nan, gradient nan")
     assert f"to step {good} " in notice
@@ -373,7 +373,7 @@ def test_a_run_that_was_rolled_back_resumes_at_half_the_rate(make, tmp_path, set
     set_nan(10, 12)
     train(make(), tmp_path / "whole")
     set_nan(10, 12)
-    train(make(), tmp_path / "run", reporter=stop_at(15))
+    train(make(), tmp_path / "run", callbacks=[stop_at(15)])
     set_nan(0, 0)
     train(make(), tmp_path / "run")
     assert trace(tmp_path / "run") == trace(tmp_path / "whole")
@@ -406,7 +406,7 @@ def test_a_batch_too_large_for_memory_is_split_with_a_notice(make, tmp_path, mon
     train(config, tmp_path / "whole")
     replace_objective(monkeypatch, SmallMemoryLoss)
     recorder = Recorder()
-    train(config, tmp_path / "run", reporter=recorder)
+    train(config, tmp_path / "run", callbacks=[recorder])
     assert recorder.matching("step 1: out of memory; the batch was split into 4 pieces")
     whole, split = (
         [(entry["loss"], entry.get("norm", 0.0)) for entry in trace(tmp_path / name)["metrics"]]
@@ -497,15 +497,15 @@ def test_epochs_set_the_number_of_steps(corpus, folder):
     settings = [setting for setting in SMALL if not setting.startswith("train.steps")]
     more = ("train.epochs=1", "train.accumulate=3", "train.bleu_sentences=0")
     recorder = Recorder()
-    result = train(read_run("small", (*settings, *more), corpus), folder, reporter=recorder)
+    result = train(read_run("small", (*settings, *more), corpus), folder, callbacks=[recorder])
     assert len(recorder.metrics) == result.step
     progress = progress_of(folder)
-    assert progress["tokens"] == sum(metrics["tokens"] for metrics in recorder.metrics)
+    assert progress["tokens"] == recorder.metrics[-1]["tokens"]
     assert (progress["epoch"], progress["batch"]) in {(0, 3 * result.step), (1, 1), (1, 2)}
 
 
 def test_a_checkpoint_with_unknown_progress_is_refused(make, folder):
-    train(make(), folder, reporter=stop_at(5))
+    train(make(), folder, callbacks=[stop_at(5)])
     last = (folder / "last").resolve()
     state = json.loads((last / "training.json").read_text())
     state["progress"]["mood"] = "good"

@@ -166,11 +166,11 @@ def list_systems(contest: "Contest", scale: "Scale", language: str) -> None:
 
 def run_comparison(request: "CompareRequest", lang: str | None) -> int:
     """Compare, print the table and return the exit code; an interrupted comparison is saved."""
-    from polyhead.cli.console import TrainingScreen
     from polyhead.compare.runner import compare_systems
     from polyhead.compare.table import best_row
     from polyhead.compare.worker_pool import Interrupted
     from polyhead.i18n import chosen_language
+    from polyhead.training.display import TrainingScreen
 
     language = chosen_language(lang)
     try:

@@ -21,11 +21,11 @@ def demo(
 
     It is scored, used, and its attention is shown.
     """
-    from polyhead.cli.console import TrainingScreen
     from polyhead.data.text_files import read_lines
     from polyhead.pipelines.evaluation import evaluate_translation
     from polyhead.pipelines.translator import Translator
     from polyhead.training.config import read_run
+    from polyhead.training.display import TrainingScreen
     from polyhead.training.trainer import train
     from polyhead.viz.capture import attention_view
     from polyhead.viz.writer import write_view
@@ -33,7 +33,7 @@ def demo(
     started = time.perf_counter()
     say("Training a Korean to English Transformer from scratch on the embedded corpus.")
     config = read_run(RECIPE, QUICK if quick else ())
-    result = train(config, run, fresh=True, reporter=TrainingScreen())
+    result = train(config, run, fresh=True, callbacks=[TrainingScreen()])
     if result.signal is not None:
         say(f"Interrupted at step {result.step:,}. Run the same command again to start over.")
         raise Exit(130)

@@ -1,6 +1,5 @@
 """`polyhead train`."""
 
-import json
 import shlex
 import signal
 from pathlib import Path
@@ -20,12 +19,10 @@ from polyhead.cli.options import (
     SourceColumn,
     TargetColumn,
     TextColumn,
-    as_strings,
     complete_recipe,
     split_recipe,
 )
 from polyhead.cli.streams import say
-from polyhead.errors import ConfigError
 
 
 def train(
@@ -57,6 +54,7 @@ def train(
         None, help="Fine-tune this model (same family, or a BERT/ELECTRA encoder)."
     ),
     encoding: FileEncoding = None,
+    device: str | None = Option(None, help="Where to compute: auto, cpu, cuda or mps."),
     on_bad_line: str | None = Option(None, help="Action for unusable lines: skip or fail."),
     fresh: bool = Option(False, "--fresh", help="Delete the run directory's state and start over."),
     accept_changes: bool = Option(
@@ -65,9 +63,10 @@ def train(
     print_config: bool = Option(
         False, "--print-config", help="Print the resolved configuration and exit."
     ),
-    tensorboard: bool = Option(
-        False, "--tensorboard", help="Also write TensorBoard files (extra: tb)."
+    log_to: list[str] | None = Option(
+        None, help="Loggers: tensorboard, wandb, mlflow; separated by commas, or repeatable."
     ),
+    progress: str = Option("auto", help="Progress display: auto, bar, lines or none."),
     processes: int = Option(
         1, min=1, help="Processes on this machine that share the batches of every update."
     ),
@@ -85,42 +84,29 @@ def train(
     polyhead train vit-cifar10 --images photos/ --run runs/photos
     polyhead train small train.accumulate=4 --processes 2 --pairs corpus.tsv --run runs/two
     """
-    from polyhead.cli.console import TrainingScreen
     from polyhead.models.registry import command_of
-    from polyhead.training.config import language_overrides, read_run
+    from polyhead.training.display import check_progress
+    from polyhead.training.entry import Session, read_request
     from polyhead.training.launcher import is_started_by_torchrun, launch
-    from polyhead.training.trainer import train as train_run
 
-    files = as_strings({
+    recipe, changes, others = split_recipe(recipe, overrides)
+    request = read_request(recipe, changes + others, run, {
         "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
         "valid_target": valid_target, "valid_pairs": valid_pairs, "text": text,
-        "valid_text": valid_text, "labelled": data, "valid_labelled": valid_data,
-        "images": images, "valid_images": valid_images,
+        "valid_text": valid_text, "data": data, "valid_data": valid_data, "images": images,
+        "valid_images": valid_images, "source_column": source_column,
+        "target_column": target_column, "text_column": text_column, "label_column": label_column,
+        "languages": languages, "init": init, "encoding": encoding, "on_bad_line": on_bad_line,
+        "device": device,
     })  # fmt: skip
-    recipe, changes, others = split_recipe(recipe, overrides)
-    options = {
-        "train.init": init, "data.encoding": encoding, "data.on_bad_line": on_bad_line,
-        "data.source_key": source_column, "data.target_key": target_column,
-        "data.text_key": text_column, "data.label_key": label_column,
-    }  # fmt: skip
-    changes += language_overrides(languages) if languages is not None else []
-    changes += others + [
-        f"{name}={json.dumps(str(value), ensure_ascii=False)}"
-        for name, value in options.items()
-        if value
-    ]
-    given = files if any(files.values()) else None
-    config = read_run(recipe or default_recipe(given), changes, given)
+    config = request.config
     if print_config:
         print(config.toml(), end="")
         return
     if processes > 1 and not is_started_by_torchrun():
         raise Exit(launch(ARGUMENTS.get(), processes))
-    folder = run or Path("runs") / (Path(recipe).stem if recipe else "mine")
-    result = train_run(
-        config, folder, fresh=fresh, accept_changes=accept_changes, reporter=TrainingScreen(),
-        tensorboard=tensorboard,
-    )  # fmt: skip
+    kind = check_progress(progress)
+    result = request.train(Session(fresh, accept_changes, log_to or (), kind))
     if result.rank > 0:
         raise Exit(130 if result.signal == signal.SIGINT else 0)
     if result.signal is not None:
@@ -130,23 +116,3 @@ def train(
     command = f"{command_of(config.family)} {shlex.quote(str(result.folder))}"
     say(f"Finished at step {result.step:,}. Validation: {scores}")
     say(f"Best model: {result.best}; use it with: {command}")
-
-
-def default_recipe(files: dict[str, list[str]] | None) -> str:
-    """Return the recipe for these files, or raise if they may be for several kinds of models."""
-    from polyhead.training.config import DEFAULT_RECIPE
-
-    if files is None:
-        raise ConfigError(
-            "nothing to train on. Name a recipe (see `polyhead recipes`), or give your own text "
-            "with --source FILE --target FILE",
-            "no_recipe",
-        )
-    for option, recipe in (("text", "gpt-tiny"), ("images", "vit-cifar10")):
-        if files[option] and not files["labelled"]:
-            raise ConfigError(
-                f"--{option} needs a recipe, e.g. polyhead train {recipe} --{option} PATH (see "
-                "`polyhead recipes`)",
-                "no_recipe",
-            )
-    return "classify-small" if files["labelled"] else DEFAULT_RECIPE

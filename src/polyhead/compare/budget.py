@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from polyhead.errors import ConfigError
-from polyhead.training.run_log import ProgressReporter
+from polyhead.training.callbacks import Callback, TrainingStart, TrainingStep
 
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 TIME = re.compile("".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in UNITS))
@@ -72,13 +72,12 @@ def read_budget(time_given: str | None, flops_given: str | None) -> Budget:
 
 
 @dataclass
-class TimingReporter(ProgressReporter):
-    """Reporter that times every update and forwards everything to another reporter.
+class UpdateTimer(Callback):
+    """Times of all updates.
 
-    The time between a validation's report and the next update counts as the update's.
+    The time between a validation and the next update counts as the update's.
     """
 
-    inner: ProgressReporter = field(default_factory=ProgressReporter)
     on_cpu: bool = True
     moments: list[float] = field(default_factory=list)  # seconds of each update
     last: float = 0.0
@@ -89,26 +88,17 @@ class TimingReporter(ProgressReporter):
             return time.process_time() / torch.get_num_threads()
         return time.perf_counter()
 
-    def stage(self, text: str) -> None:
-        self.inner.stage(text)
-
-    def notice(self, text: str) -> None:
-        """Forward a notice; it ends a validation, whose time is not counted."""
+    def on_notice(self, text: str) -> None:  # noqa: ARG002
+        """Do not count the time before a notice, such as that of a validation."""
         self.last = self.now()
-        self.inner.notice(text)
 
-    def begin(self, step: int, steps: int) -> None:
+    def on_start(self, start: TrainingStart) -> None:  # noqa: ARG002
         self.last = self.now()
-        self.inner.begin(step, steps)
 
-    def step(self, metrics: dict[str, Any]) -> None:
+    def on_step(self, step: TrainingStep) -> None:  # noqa: ARG002
         now = self.now()
         self.moments.append(now - self.last)
         self.last = now
-        self.inner.step(metrics)
-
-    def end(self) -> None:
-        self.inner.end()
 
     @property
     def seconds_per_step(self) -> float:

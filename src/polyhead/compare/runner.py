@@ -15,7 +15,7 @@ import torch
 
 from polyhead import devices
 from polyhead.checkpoint.atomic_dir import atomic_dir
-from polyhead.compare.budget import TimingReporter, with_steps
+from polyhead.compare.budget import UpdateTimer, with_steps
 from polyhead.compare.page import render
 from polyhead.compare.plan import BUDGETS, SEEDS, ComparePlan, CompareRequest, make_plan
 from polyhead.compare.results import (
@@ -36,9 +36,10 @@ from polyhead.data.parallel import load_parallel
 from polyhead.errors import DataError, Diverged
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import TokenizerPair, save_tokenizers
+from polyhead.training.callbacks import Callback
 from polyhead.training.config import build
 from polyhead.training.run_dir import TOKENIZER, fingerprint
-from polyhead.training.run_log import ProgressReporter, RunLog
+from polyhead.training.run_log import RunLog
 from polyhead.training.tasks.base import load_or_train_tokenizers
 from polyhead.training.tasks.translation import EncodedPairs, encode_pairs
 from polyhead.training.trainer import train
@@ -78,15 +79,15 @@ def compare_systems(
     request: CompareRequest,
     *,
     language: str = "en",
-    reporter: ProgressReporter | None = None,
+    reporter: Callback | None = None,
     counting: Counting = not_counted,
 ) -> ComparisonOutcome:
     """Train and score every system, and write the table."""
-    reporter = ProgressReporter() if reporter is None else reporter
+    reporter = Callback() if reporter is None else reporter
     plan = make_plan(request)
     results = run_systems(plan, reporter, counting)
     ensembles = run_ensembles(plan, results, reporter, counting)
-    reporter.stage("testing for significance")
+    reporter.on_stage("testing for significance")
     table = summarize(plan, results, ensembles)
     text = markdown(table, language)
     plain, page, data = (plan.folder / f"table.{kind}" for kind in ("md", "html", "json"))
@@ -96,12 +97,10 @@ def compare_systems(
     return ComparisonOutcome(table, text, (plain, page, data))
 
 
-def run_systems(
-    plan: ComparePlan, reporter: ProgressReporter, counting: Counting
-) -> list[SystemResult]:
+def run_systems(plan: ComparePlan, reporter: Callback, counting: Counting) -> list[SystemResult]:
     """Return the results of all systems and seeds in the order of the table."""
     for notice in plan.test.notices:
-        reporter.notice(notice)
+        reporter.on_notice(notice)
     seeds = range(1, plan.request.seeds + 1)
     entries = [(system, seed) for system in plan.systems for seed in seeds]
     titles = [
@@ -119,7 +118,7 @@ def run_systems(
     elif missing:
         shared = read_shared(plan, reporter)
         for n_done, (title, (system, seed)) in enumerate(missing.items()):
-            reporter.stage(f"{title}{time_left(plan, len(missing) - n_done)}")
+            reporter.on_stage(f"{title}{time_left(plan, len(missing) - n_done)}")
             run_system(plan, shared, system, seed, reporter, counting)
     return [read_json(result_path(plan, system, seed), SystemResult) for system, seed in entries]
 
@@ -130,20 +129,18 @@ def result_path(plan: ComparePlan, system: System, seed: int) -> Path:
 
 
 def run_system(
-    plan: ComparePlan, shared: SharedData, system: System, seed: int, reporter: ProgressReporter,
+    plan: ComparePlan, shared: SharedData, system: System, seed: int, reporter: Callback,
     counting: Counting,
 ) -> None:  # fmt: skip
     """Train and score a system, and write its result."""
     folders = train_system(plan, shared, system, seed, reporter)
-    reporter.stage(f"evaluating {system.title_at(plan.request.scale)}")
+    reporter.on_stage(f"evaluating {system.title_at(plan.request.scale)}")
     with counting("evaluating", len(DECODINGS) * len(plan.test.sources)) as progress:
         result = score_system(plan, shared.pairs, system, seed, folders, progress)
     write_json(result_path(plan, system, seed), result)
 
 
-def spread(
-    plan: ComparePlan, runs: dict[str, tuple[System, int]], reporter: ProgressReporter
-) -> None:
+def spread(plan: ComparePlan, runs: dict[str, tuple[System, int]], reporter: Callback) -> None:
     """Run systems in several processes; before that, measure one by one what their steps cost.
 
     Only the cost of a later stage is measured by the process that trained the one before.
@@ -167,13 +164,13 @@ def run_alone(
 ) -> None:
     """Read the data, and train and score one system, in a process of its own."""
     request, system, seed = run
-    plan, reporter = make_plan(request), ProgressReporter()
+    plan, reporter = make_plan(request), Callback()
     shared = replace(read_shared(plan, reporter), measuring=measuring)
     run_system(plan, shared, system, seed, reporter, not_counted)
 
 
 def run_ensembles(
-    plan: ComparePlan, results: list[SystemResult], reporter: ProgressReporter, counting: Counting
+    plan: ComparePlan, results: list[SystemResult], reporter: Callback, counting: Counting
 ) -> list[SystemResult]:
     """Return the results of all ensembles."""
     by_run = {(result.system, result.seed): result for result in results}
@@ -182,7 +179,7 @@ def run_ensembles(
         kind = "team" if "+" in name else f"{SEEDS}{len(runs)}"
         path = plan.folder / "results" / f"{name}-{kind}.json"
         if not path.exists():
-            reporter.stage(f"evaluating the ensemble {name} ({len(runs)} members)")
+            reporter.on_stage(f"evaluating the ensemble {name} ({len(runs)} members)")
             with counting("evaluating", len(DECODINGS) * len(plan.test.sources)) as progress:
                 result = score_ensemble(plan, name, [by_run[run] for run in runs], progress)
             write_json(path, result)
@@ -198,9 +195,9 @@ def time_left(plan: ComparePlan, n_left: int) -> str:
     return f" ({minutes:,} minute{plural} of training left in all)" if minutes else ""
 
 
-def read_shared(plan: ComparePlan, reporter: ProgressReporter) -> SharedData:
+def read_shared(plan: ComparePlan, reporter: Callback) -> SharedData:
     """Learn the vocabulary, and encode the training text with it."""
-    reporter.stage("reading the data")
+    reporter.on_stage("reading the data")
     data = from_dict(DataConfig, plan.base["data"], "data.")
     text = from_dict(TextConfig, plan.base.get("text", {}), "text.")
     pairs = load_parallel(data, seed=1).train
@@ -222,7 +219,7 @@ def read_shared(plan: ComparePlan, reporter: ProgressReporter) -> SharedData:
 
 
 def train_system(
-    plan: ComparePlan, shared: SharedData, system: System, seed: int, reporter: ProgressReporter
+    plan: ComparePlan, shared: SharedData, system: System, seed: int, reporter: Callback
 ) -> list[Path]:
     """Train all stages for as many steps as the budget allows; return their run directories.
 
@@ -259,15 +256,15 @@ def stage_values(plan: ComparePlan, system: System, seed: int, number: int) -> d
 
 
 def train_run(
-    values: dict[str, Any], folder: Path, shared: SharedData, reporter: ProgressReporter
-) -> TimingReporter:
+    values: dict[str, Any], folder: Path, shared: SharedData, reporter: Callback
+) -> UpdateTimer:
     """Train in a directory that has the common vocabulary; its time.json gets the updates' time."""
     if not (folder / TOKENIZER).exists():
         with atomic_dir(folder / TOKENIZER) as draft:
             save_tokenizers(shared.tokenizers, draft)
     device = devices.choose(values["train"].get("device", "auto"))
-    timing = TimingReporter(reporter, on_cpu=device.type == "cpu")
-    result = train(build(values), folder, reporter=timing)
+    timing = UpdateTimer(on_cpu=device.type == "cpu")
+    result = train(build(values), folder, callbacks=[timing, reporter])
     path = folder / "time.json"
     spent = {"steps": len(timing.moments), "seconds": sum(timing.moments)}
     before = read_json(path, dict) if path.exists() else {"steps": 0, "seconds": 0.0}
@@ -283,7 +280,7 @@ def steps_within_budget(
     system: System,
     stage: int,
     values: dict[str, Any],
-    reporter: ProgressReporter,
+    reporter: Callback,
 ) -> int:
     """Return how many steps the budget allows; measured once for each system and stage."""
     path, budget = plan.folder / BUDGETS, plan.request.budget
@@ -292,7 +289,7 @@ def steps_within_budget(
         known = read_json(path, dict) if path.exists() else {}
         if key not in known:
             if budget.unit == "seconds":
-                reporter.stage(f"timing {values['description']}")
+                reporter.on_stage(f"timing {values['description']}")
                 cost = seconds_per_step(plan, shared, values)
             else:
                 cost = flops_per_step(build(values), shared.tokenizers, shared.pairs)
@@ -310,6 +307,6 @@ def seconds_per_step(plan: ComparePlan, shared: SharedData, values: dict[str, An
     probe["train"] |= {
         "validate_every": 10**9, "save_every": 10**9, "bleu_sentences": 0, "judge_by": "loss",
     }  # fmt: skip
-    timing = train_run(probe, folder, shared, ProgressReporter())
+    timing = train_run(probe, folder, shared, Callback())
     shutil.rmtree(folder)
     return timing.seconds_per_step

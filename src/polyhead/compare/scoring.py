@@ -17,7 +17,7 @@ from torch import Tensor
 
 from polyhead.checkpoint.atomic_dir import follow
 from polyhead.checkpoint.train_state import read_progress
-from polyhead.compare.budget import TimingReporter
+from polyhead.compare.budget import UpdateTimer
 from polyhead.compare.plan import ComparePlan
 from polyhead.compare.results import (
     DECODINGS,
@@ -125,7 +125,7 @@ def translate_test_set(
         usual = replace(usual, coverage=0.0, replace_unknown=False)
     sources, scores, speeds = plan.test.sources, {}, {}
     for decoding, options in zip(DECODINGS, (replace(usual, beam=1), usual), strict=True):
-        timing = TimingReporter(on_cpu=translator.device.type == "cpu")
+        timing = UpdateTimer(on_cpu=translator.device.type == "cpu")
         started = timing.now()
         best = translator.n_best(sources, options=options, progress=progress)
         speeds[decoding] = len(sources) / max(timing.now() - started, 1e-9)

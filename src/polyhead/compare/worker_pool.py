@@ -14,8 +14,8 @@ import torch
 
 from polyhead.devices import describe_exit
 from polyhead.errors import PolyheadError, ReportedElsewhere
+from polyhead.training.callbacks import Callback
 from polyhead.training.processes import Processes
-from polyhead.training.run_log import ProgressReporter
 from polyhead.training.signals import handle_signals
 
 POLL = 0.2  # seconds until a signal is noticed
@@ -33,7 +33,7 @@ class Interrupted(Exception):
 
 def run_in_workers(
     job: Job, arguments: Mapping[str, Any], n_workers: int, n_threads: int,
-    reporter: ProgressReporter,
+    reporter: Callback,
 ) -> None:  # fmt: skip
     """Call a function for each titled argument, in at most `n_workers` processes at a time.
 
@@ -53,7 +53,7 @@ def run_in_workers(
                     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker's too
                     running[title].start()
                     signal.signal(signal.SIGINT, handler)
-                    reporter.stage(title)
+                    reporter.on_stage(title)
                 wait([process.sentinel for process in running.values()], POLL)
                 before = problem
                 if signals.signal:
@@ -71,14 +71,14 @@ def run_in_workers(
         raise problem
 
 
-def _end(title: str, code: int, reporter: ProgressReporter) -> Exception | None:
+def _end(title: str, code: int, reporter: Callback) -> Exception | None:
     """Report the end of a worker; return an error if it failed."""
     if code < 0:
         return PolyheadError(
             f"{title}: {describe_exit(code)}. Run the same command again to resume.", "worker_lost"
         )
     if code == 0:
-        reporter.notice(f"{title}: finished")
+        reporter.on_notice(f"{title}: finished")
         return None
     return Interrupted(code - SIGNALLED) if code > SIGNALLED else ReportedElsewhere(code)
 

@@ -4,9 +4,10 @@ Its tables [data], [text], [model], [train] and [decode] are dataclasses beside 
 them: DataConfig, TextConfig, those of `FAMILIES`, TrainConfig and DecodeConfig.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
@@ -87,6 +88,16 @@ class RunConfig:
             "train": plain(self.train),
             "decode": plain(self.decode),
         }
+
+    def with_files(self, files: Mapping[str, Sequence[str]]) -> "RunConfig":
+        """Return the configuration with other files, by option of [data]."""
+        named = {option: tuple(paths) for option, paths in files.items()}
+        return replace(self, data=replace(self.data, **named))  # type: ignore[arg-type]
+
+    def with_steps(self, n_batches: int) -> "RunConfig":
+        """Return the configuration with the steps of its epochs, of `n_batches` batches each."""
+        steps = math.ceil((self.train.epochs or 0) * n_batches / self.train.accumulate)
+        return replace(self, train=replace(self.train, steps=max(1, steps)))
 
     def toml(self) -> str:
         """Return all values as the text of a TOML file."""

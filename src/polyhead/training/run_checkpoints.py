@@ -45,6 +45,15 @@ class RunCheckpoints:
             self.log.notice("no usable checkpoint found; starting from scratch")
         return newest
 
+    def check_finished(self, *, done: bool) -> None:
+        """Refuse to resume a run of polyhead 0.1, whose random numbers cannot be continued."""
+        if not done:
+            raise CheckpointError(
+                f"{self.run_dir.path} was started by polyhead 0.1, which seeds dropout otherwise. "
+                "Finish it there, use --fresh, or start another run with --init and its weights.",
+                "old_run",
+            )
+
     def before_divergence(self, progress: Progress, schedule: ScheduleConfig, reason: str) -> Path:
         """Return the checkpoint to roll back to; Diverged if there is none, or the second time."""
         good = None  # the newest valid checkpoint that was not saved between skipped steps, or else
@@ -72,8 +81,11 @@ class RunCheckpoints:
         state: dict[str, Any],
         progress: Progress,
         processes: Processes,
-    ) -> None:
-        """Let the first process write a checkpoint, and every one its part of sharded moments."""
+    ) -> Path:
+        """Let the first process write a checkpoint, and every one its part of sharded moments.
+
+        Returns the path of the checkpoint.
+        """
         checkpoint = checkpoint_path(self.run_dir.checkpoints, progress.step)
         sharded = processes.in_step
         weights = collect_weights(saved.model, processes) if sharded else None
@@ -107,6 +119,7 @@ class RunCheckpoints:
             if sharded:
                 processes.each(write_part)
             processes.first(finish)
+        return checkpoint
 
     def tidy(self, last: Path, progress: Progress) -> None:
         """Let `last` and `best` point to their checkpoints, and remove old ones and drafts."""

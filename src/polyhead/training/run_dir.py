@@ -5,7 +5,8 @@
     tokenizer/      trained once, then kept
     checkpoints/    step-00001000/ …, each a complete model with its training state
     best, last      links to two of them; files with their names where there are no links
-    metrics.jsonl, train.log, tensorboard/, samples/
+    metrics.jsonl, train.log, tensorboard/, tracking.json, samples/
+    inputs/         data that was given in memory
 
 Other files in the directory are ignored.
 """
@@ -13,10 +14,12 @@ Other files in the directory are ignored.
 import hashlib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from polyhead.atomic_file import (
     TEMPORARY,
@@ -28,14 +31,17 @@ from polyhead.atomic_file import (
 from polyhead.checkpoint.atomic_dir import CHECKPOINTS, DRAFT, remove_drafts
 from polyhead.config import differences
 from polyhead.data.bilingual_dictionary import FILE as DICTIONARY
+from polyhead.data.images.array_file import LABELS
 from polyhead.errors import ConfigError, DataError, PolyheadError
 from polyhead.training.config import LISTS, RunConfig, build
 
 CONFIG, DATA, TOKENIZER, SAMPLES = "config.toml", "data.json", "tokenizer", "samples"
-LOCK = ".lock"
+LOCK, INPUTS = ".lock", "inputs"
+INPUT = re.compile(rf"(?:.*[/\\])?{INPUTS}[/\\](\w+)(?:-[0-9a-f]{{16}}\.\w+)?$")
+INPUT_FILE = re.compile(rf"\w+-[0-9a-f]{{16}}\.\w+({LABELS})?|{re.escape(TEMPORARY)}.*")
 OWN_FILES = (
     CONFIG, DATA, TOKENIZER, CHECKPOINTS, "best", "last", "metrics.jsonl", "train.log",
-    "tensorboard", SAMPLES, DICTIONARY,
+    "tensorboard", "tracking.json", SAMPLES, DICTIONARY,
 )  # fmt: skip
 TABLES = {"data", "text", "model", "train", "decode"}
 FIXED = ("data.", "text.", "model.", "train.seed:", "train.init:")  # cannot change within a run
@@ -50,6 +56,7 @@ class RunDir:
 
     def __init__(self, path: Path) -> None:
         self.path, self.checkpoints, self.tokenizer = path, path / CHECKPOINTS, path / TOKENIZER
+        self.inputs = path / INPUTS
 
     def sample(self, step: int) -> str:
         """Return the newest sample outputs up to a step; empty if there are none."""
@@ -87,11 +94,24 @@ class RunDir:
                 self.check_in_place()
                 raise
             finally:
+                self.remove_unused_inputs()
                 with suppress(OSError):  # another process may have created a file
                     if [path.name for path in self.path.iterdir()] == [LOCK]:  # never started
                         (self.path / LOCK).unlink()
                         for path in created:
                             path.rmdir()
+
+    def remove_unused_inputs(self) -> None:
+        """Remove data given in memory that the configuration does not name."""
+        named = ""
+        with suppress(OSError, UnicodeDecodeError):
+            named = (self.path / CONFIG).read_text(encoding="utf-8")
+        with suppress(OSError):
+            for file in list(self.inputs.iterdir()):
+                is_ours = INPUT_FILE.fullmatch(file.name)
+                if is_ours and file.name.removesuffix(LABELS) not in named:
+                    file.unlink()
+            self.inputs.rmdir()  # unless it has files
 
     def check_in_place(self) -> None:
         """Raise PolyheadError if the locked directory was moved or deleted."""
@@ -113,7 +133,7 @@ class RunDir:
             if tomllib.loads(text).keys() >= TABLES:
                 return
         for path in sorted(self.path.iterdir()):
-            if path.name not in (*OWN_FILES, LOCK) and not DRAFT.fullmatch(path.name):
+            if path.name not in (*OWN_FILES, LOCK, INPUTS) and not DRAFT.fullmatch(path.name):
                 raise ConfigError(
                     f"{self.path} is not a run directory (contains {path.name}). Choose another "
                     "--run directory.",
@@ -173,10 +193,11 @@ class RunDir:
             for table, names in WITHOUT_EFFECT.items():
                 for name in names:
                     values.get(table, {}).pop(name, None)
+            values["data"] = _without_digests(values.get("data", {}))
         return differences(before, after)
 
-    def start(self, config: RunConfig, *, fresh: bool) -> None:
-        """Remove half-written files, or all if `fresh`, and save the configuration.
+    def start(self, config: RunConfig, fingerprints: dict[str, str], *, fresh: bool) -> None:
+        """Remove half-written files, or all if `fresh`; save configuration and fingerprints.
 
         The checkpoints are moved aside first, in one rename, and the old configuration stays until
         the new one replaces it: a process that is killed leaves no old model in a new run.
@@ -192,12 +213,13 @@ class RunDir:
         remove_drafts(self.path)
         remove_drafts(self.path / SAMPLES)
         write_text(self.path / CONFIG, config.toml())
+        if not (self.path / DATA).exists():
+            write_text(self.path / DATA, json.dumps(fingerprints, indent=1) + "\n")
 
-    def check_data(self, fingerprints: dict[str, str]) -> None:
-        """Check that the data is unchanged since the run was started; record it at the start."""
+    def check_data(self, fingerprints: dict[str, str], *, fresh: bool) -> None:
+        """Check that the data is unchanged since the run was started."""
         path = self.path / DATA
-        if not path.exists():
-            write_text(path, json.dumps(fingerprints, indent=1) + "\n")
+        if fresh or not path.exists():
             return
         try:
             before = json.loads(path.read_text(encoding="utf-8"))
@@ -216,6 +238,17 @@ class RunDir:
                     "files, or start over with --fresh.",
                     "data_changed",
                 )
+
+
+def _without_digests(data: Any) -> Any:
+    """Return [data] with equal paths for any data in memory, whose fingerprints are compared."""
+    if not isinstance(data, dict):
+        return data
+    lists = {name: data[name] for name in LISTS if isinstance(data.get(name), list)}
+    return data | {
+        name: [INPUT.sub(rf"{INPUTS}/\1", str(path)) for path in paths]
+        for name, paths in lists.items()
+    }
 
 
 def fingerprint(lines: Iterable[str]) -> str:

@@ -86,7 +86,7 @@ def _read(reader: ImageReader) -> ReadImages:
             else:
                 return reader.collect(first)
         write = partial(_write, reader=reader, batches=chain(first, batches), place=place)
-        info = make_store(place, write, READING.get().notice)
+        info = make_store(place, write, READING.get().on_notice)
     stores = {name: TokenSequences.open(place / name) for name in TYPES}
     rows, labels = (
         torch.from_numpy(stores[name].ids.astype(np.int64)) for name in ("row", "label")
@@ -116,7 +116,7 @@ def _reported(reader: ImageReader) -> Iterator[np.ndarray]:
             reported = now
             speed = reader.n_images / (now - started)
             done = f"{reader.n_images:,} images, {speed:,.0f} per second"
-            READING.get().stage(f"decoding the images: {done}")
+            READING.get().on_stage(f"decoding the images: {done}")
         yield batch
 
 
@@ -135,7 +135,7 @@ def _write(
         writer.close()
     height, width, _ = reader.shape
     contents = f"{len(labels):,} images of {height} x {width} pixels"
-    READING.get().notice(f"{contents} are kept in {place} for other runs (polyhead data cache)")
+    READING.get().on_notice(f"{contents} are kept in {place} for other runs (polyhead data cache)")
     return {
         "files": list(reader.config.images),
         "contents": contents,

@@ -223,7 +223,7 @@ def _write(
     def progress(n_lines: int) -> None:
         speed = n_lines / (time.monotonic() - started)
         share = f"{n_lines:,} of {len(train):,} lines, {speed:,.0f} lines per second"
-        log.reporter.stage(f"encoding the text: {share}")
+        log.callback.on_stage(f"encoding the text: {share}")
 
     counts = write_store(draft, train.spool(), tokenizer, form, progress=progress)
     if not counts.n_examples and form.kind == "pairs":

@@ -2,9 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,31 +31,32 @@ from polyhead.metrics.named_metrics import judge_score
 from polyhead.models.registry import FAMILIES, TASKS
 from polyhead.plugin_registry import resolve
 from polyhead.training import finetune
+from polyhead.training.callbacks import (
+    Callback,
+    Callbacks,
+    EndReason,
+    SavedCheckpoint,
+    TrainingEnd,
+    TrainingStart,
+    TrainingStep,
+    Validation,
+)
 from polyhead.training.config import RunConfig, stack_of
 from polyhead.training.loop import NotFinite, Progress, Update, finished, out_of_memory, train_loop
 from polyhead.training.losses import OBJECTIVES, BalancedLoss, Objective
+from polyhead.training.memory_data import MemoryData
 from polyhead.training.optim import build_optimizer, learning_rate
 from polyhead.training.processes import Processes, is_lost_connection, join_processes
+from polyhead.training.result import TrainResult
 from polyhead.training.run_checkpoints import RunCheckpoints
 from polyhead.training.run_dir import RunDir
-from polyhead.training.run_log import READING, ProgressReporter, RunLog, with_nan, without_nan
+from polyhead.training.run_log import READING, RunLog, with_nan, without_nan
 from polyhead.training.sharding import call_collected, place, share_of
 from polyhead.training.signals import handle_signals
 from polyhead.training.tasks.base import Task
 
 ENVIRONMENT = "environment"  # in training.json
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """The outcome of a run: `best` is the model to use, `signal` the one that interrupted it."""
-
-    folder: Path
-    best: Path
-    step: int
-    signal: int | None
-    metrics: dict[str, Any]
-    rank: int = 0  # of this process; see `polyhead.training.processes`
+STOPPED = 1000  # stands for the signal if a callback stops training
 
 
 def train(
@@ -64,15 +65,15 @@ def train(
     *,
     fresh: bool = False,
     accept_changes: bool = False,
-    reporter: ProgressReporter | None = None,
-    tensorboard: bool = False,
+    callbacks: Iterable[object] = (),
+    memory: MemoryData | None = None,
 ) -> TrainResult:
     """Train a run, or resume it: the result is bit-identical to that of an uninterrupted run.
 
     Nothing is written before configuration and data have been checked. See `polyhead.train`.
+    memory: data that is not in files; the files that the configuration names for it do not exist.
     """
-    reporter = ProgressReporter() if reporter is None else reporter
-    trainer = Trainer(config, RunDir(run_dir), reporter, tensorboard=tensorboard)
+    trainer = Trainer(config, RunDir(run_dir), Callbacks(callbacks), memory)
     return trainer.fit(fresh=fresh, accept_changes=accept_changes)
 
 
@@ -83,17 +84,17 @@ class Trainer:
         self,
         config: RunConfig,
         run_dir: RunDir,
-        reporter: ProgressReporter,
-        *,
-        tensorboard: bool = False,
+        callback: Callback,
+        memory: MemoryData | None = None,
     ) -> None:
-        self.config, self.run_dir = config, run_dir
+        self.config, self.run_dir, self.memory = config, run_dir, memory
+        self.files: dict[str, list[str]] = {}  # with the data in memory, by option of [data]
         self.processes = Processes()
         self.device = devices.choose(config.train.device)
         if config.train.bf16:
             devices.check_bf16(self.device)
         devices.keep_freed_memory()
-        self.log = RunLog(run_dir.path, reporter, tensorboard=tensorboard)
+        self.log = RunLog(run_dir.path, callback)
         self.checkpoints = RunCheckpoints(run_dir, self.log, config.train.keep)
         self.task: Task = resolve(TASKS[config.task].training)()
         self.progress = Progress()
@@ -114,13 +115,15 @@ class Trainer:
                 self.processes.first(lambda: stack.enter_context(lock))
                 self.prepare(fresh=fresh, accept_changes=accept_changes)
                 self.build_model()
-                self.resume()
-                self.log.reporter.begin(self.progress.step, self.config.train.steps)
+                reason: EndReason = "failed"
                 try:
+                    self.resume()
                     while not self.run_loop():
                         pass
+                    reason = self.reason_of_end()
                 finally:
-                    self.log.reporter.end()
+                    step, metrics = self.progress.step, self.metrics or {}
+                    self.log.callback.on_end(TrainingEnd(step, reason, metrics))
         except (RuntimeError, MemoryError) as error:
             if is_lost_connection(error):
                 raise self.processes.lost() from error
@@ -131,18 +134,27 @@ class Trainer:
                 "data.max_length, make the model smaller, or close other programs.",
                 "out_of_memory",
             ) from error
-        folder, done = self.run_dir.path, finished(self.config.train, self.progress)
+        folder = self.run_dir.path
         best = folder / "best" if follow(folder / "best").is_dir() else folder / "last"
-        # after the last step a signal interrupted nothing
-        signal_number = None if done else self.processes.agreed_signal or None
-        metrics, rank = self.metrics or {}, self.processes.rank
-        return TrainResult(folder, best, self.progress.step, signal_number, metrics, rank)
+        signal_number = self.processes.agreed_signal if reason == "interrupted" else None
+        rank = self.processes.rank
+        return TrainResult(folder, best, step, signal_number, metrics, reason, rank)
+
+    def reason_of_end(self) -> EndReason:
+        """Return why training ended; after the last step a signal interrupted nothing."""
+        if self.progress.step >= self.config.train.steps:
+            return "finished"
+        if finished(self.config.train, self.progress):
+            return "patience"
+        return "stopped" if self.processes.agreed_signal == STOPPED else "interrupted"
 
     def prepare(self, *, fresh: bool, accept_changes: bool) -> None:
         """Set the task up: in the first process, and then in the others, which write nothing."""
         read = partial(self.read_data, fresh=fresh, accept_changes=accept_changes)
         self.processes.first(read, patient=True)
+        files = self.processes.from_first(self.files)
         if not self.processes.is_first:
+            self.config = self.config.with_files(files)
             self.log.silence()
             read()
 
@@ -153,18 +165,21 @@ class Trainer:
             changes = self.run_dir.check_config(
                 self.config, fresh=fresh, accept_changes=accept_changes
             )
-        READING.set(self.log.reporter)
-        self.log.reporter.stage("reading the data")
+        READING.set(self.log.callback)
+        self.log.callback.on_stage("reading the data")
         config, init = self.config, self.config.train.init
         self.pretrained = None if init is None else finetune.read_pretrained(config, init)
         if self.pretrained is not None:
             config = finetune.with_pretrained_sizes(config, self.pretrained)
+        if self.memory is not None and is_first:
+            self.files = self.memory.write(self.run_dir.inputs, config)
+            config, self.config = (c.with_files(self.files) for c in (config, self.config))
         corpus, fingerprints = self.task.read_data(config)
         if self.pretrained is not None and config.task != "translation":
             fingerprints["pre-trained model or its"] = self.pretrained.fingerprint
         if is_first:
-            self.run_dir.start(self.config, fresh=fresh)
-            self.run_dir.check_data(fingerprints)
+            self.run_dir.check_data(fingerprints, fresh=fresh)
+            self.run_dir.start(self.config, fingerprints, fresh=fresh)
         if changes:
             self.log.notice(f"resuming with a changed configuration: {'; '.join(changes)}")
         for notice in corpus.notices:
@@ -174,10 +189,7 @@ class Trainer:
         self.setup = self.task.setup(config, self.run_dir, corpus, self.log)
         self.config = self.setup.config
         if self.config.train.epochs is not None:
-            n_batches = self.setup.batches.n_batches(0)
-            steps = math.ceil(self.config.train.epochs * n_batches / self.config.train.accumulate)
-            options = replace(self.config.train, steps=max(1, steps))
-            self.config = replace(self.config, train=options)
+            self.config = self.config.with_steps(self.setup.batches.n_batches(0))
 
     def build_model(self) -> None:
         options = self.config.train
@@ -211,6 +223,7 @@ class Trainer:
         newest = self.choose_checkpoint(self.checkpoints.newest)
         if newest is None:
             self.log.forget_after(0)
+            self.report_start()
             if self.all_pretrained:
                 self.progress.judge(self.validate())
             self.save()
@@ -220,6 +233,7 @@ class Trainer:
         self.processes.first(lambda: set_run_languages(self.run_dir.checkpoints, languages))
         # a process that was killed may not have done this
         self.processes.first(lambda: self.checkpoints.tidy(newest, self.progress))
+        self.report_start()
         step = f"step {self.progress.step:,}"
         if finished(self.config.train, self.progress):
             self.log.notice(f"{step}: training already complete")
@@ -230,6 +244,12 @@ class Trainer:
                     f"resuming in another environment ({'; '.join(changes)}): the last bits of "
                     "the weights will differ from those of an uninterrupted run"
                 )
+
+    def report_start(self) -> None:
+        steps, config = self.config.train.steps, self.config.plain()
+        self.log.callback.on_start(
+            TrainingStart(self.run_dir.path, self.progress.step, steps, self.metrics or {}, config)
+        )
 
     def choose_checkpoint(self, choose: Callable[[], Path | None]) -> Path | None:
         """Return the checkpoint that the first process chooses."""
@@ -250,20 +270,11 @@ class Trainer:
             path = checkpoint / train_state.NUMBERS
             raise CheckpointError(f"{path}: {error}", "damaged_state") from None
         if "version" not in state and self.progress.step:
-            self.check_finished()
+            self.checkpoints.check_finished(done=finished(self.config.train, self.progress))
         self.metrics = with_nan(state.get("metrics"))
         self.log.forget_after(self.progress.step)
         environment = state.get(ENVIRONMENT)  # earlier versions did not save it
         return environment if isinstance(environment, dict) else devices.environment(self.device)
-
-    def check_finished(self) -> None:
-        """Refuse to resume a run of polyhead 0.1, whose random numbers cannot be continued."""
-        if not finished(self.config.train, self.progress):
-            raise CheckpointError(
-                f"{self.run_dir.path} was started by polyhead 0.1, which seeds dropout otherwise. "
-                "Finish it there, use --fresh, or start another run with --init and its weights.",
-                "old_run",
-            )
 
     def run_loop(self) -> bool:
         """Train, validate and save; return False if training diverged and was rolled back."""
@@ -305,14 +316,12 @@ class Trainer:
         progress = self.progress
         progress.seconds = time.perf_counter() - self.started  # with validation and saving
         speed = progress.tokens / max(progress.seconds, 1e-9)
-        self.log.reporter.step(
-            {
-                **asdict(update),
-                "step": progress.step,
-                "tokens_per_second": speed,
-                "valid": self.metrics or {},
-            }
-        )
+        event = TrainingStep(
+            progress.step, update.loss, update.norm, update.rate, progress.epoch, progress.tokens,
+            round(speed, 1), round(progress.seconds, 2),
+        )  # fmt: skip
+        if self.log.callback.on_step(event):
+            self.processes.signal = self.processes.signal or STOPPED
         if progress.skipped_in_a_row:
             self.log.notice(
                 f"step {progress.step:,} skipped: loss {update.loss} or its gradient is not finite"
@@ -325,16 +334,8 @@ class Trainer:
         if progress.step % self.config.train.log_every == 0 and progress.window_count:
             loss = progress.window_total / progress.window_count
             progress.window_total, progress.window_count = 0.0, 0
-            values = {
-                "loss": loss,
-                "norm": update.norm,
-                "rate": update.rate,
-                "epoch": progress.epoch,
-                "tokens": progress.tokens,
-                "tokens_per_second": round(speed, 1),
-                "seconds": round(progress.seconds, 2),
-            }
-            self.log.record("train", progress.step, values)
+            values = {n: v for n, v in asdict(event).items() if n != "step"}
+            self.log.record("train", progress.step, values | {"loss": loss})
 
     def validate(self) -> float:
         """Measure and log the validation metrics; return the score, lower is better."""
@@ -353,9 +354,10 @@ class Trainer:
             words.append(describe_usage(amounts))
             self.log.record("experts", step, usage_shares(amounts))
         self.log.record("valid", step, metrics)
-        self.log.reporter.notice("  ".join(words))
-        self.log.reporter.validated(metrics)
+        self.log.callback.on_notice("  ".join(words))
         self.metrics = metrics
+        if self.log.callback.on_validation(Validation(step, metrics)):
+            self.processes.signal = self.processes.signal or STOPPED
         return judge_score(judge_by, float(metrics[judge_by]))
 
     def save(self) -> None:
@@ -377,7 +379,9 @@ class Trainer:
         counters = {name: n for name, n in asdict(self.progress).items() if n != math.inf}
         environment = devices.environment(self.device)
         state = {"progress": counters, "metrics": metrics, ENVIRONMENT: environment}
-        self.checkpoints.save(saved, self.optimizer, state, self.progress, self.processes)
+        path = self.checkpoints.save(saved, self.optimizer, state, self.progress, self.processes)
+        is_best = self.progress.best_step == self.progress.step and self.progress.best < math.inf
+        self.log.callback.on_save(SavedCheckpoint(self.progress.step, path, is_best))
 
     def roll_back(self, reason: str) -> None:
         """Restore the last checkpoint before the divergence and halve the learning rate, once."""
@@ -391,6 +395,7 @@ class Trainer:
         self.progress.seconds, self.progress.skipped_in_a_row = seconds, 0
         self.progress.rolled_back += 1
         self.progress.rate_factor /= 2
+        self.log.callback.on_rewind(self.progress.step)
         self.log.notice(
             f"{reason}: rolled back to step {self.progress.step:,} and halved the learning rate"
         )

@@ -31,12 +31,12 @@ from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import load_tokenizers, train_tokenizers, with_sampling
+from polyhead.training.callbacks import Callback
 from polyhead.training.config import read_run
 from polyhead.training.finetune import check_blocks
 from polyhead.training.losses import ClassificationLoss
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
-from polyhead.training.run_log import ProgressReporter
 from polyhead.training.tasks.text_classification import validate
 from polyhead.training.trainer import Trainer, train
 
@@ -179,9 +179,7 @@ def texts_by_number(batches, epoch):
 def test_subwords_are_sampled_in_training_but_not_in_validation(tmp_path, encoders):
     files, init = write_labelled(tmp_path), f"train.init={encoders['bert']}"
     sampled, constant = (
-        Trainer(
-            configured("classify-small", files, init, option), RunDir(folder), ProgressReporter()
-        )
+        Trainer(configured("classify-small", files, init, option), RunDir(folder), Callback())
         for option, folder in (
             ("text.sampling=0.5", tmp_path / "run"),
             ("text.sampling=0", tmp_path / "plain"),

@@ -11,7 +11,8 @@ from polyhead.data.token_store import TokenSequences
 from polyhead.special_tokens import PAD
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
-from polyhead.training.run_log import ProgressReporter, RunLog
+from polyhead.training.callbacks import Callback
+from polyhead.training.run_log import RunLog
 from polyhead.training.tasks.translation import encode_pairs, make_sampler
 
 LINES = [f"a sentence about {word} and nothing else" for word in ("lakes", "mountains", "the sea")]
@@ -25,7 +26,7 @@ def make(tmp_path):
     def batches(sampling, *, seed=1, max_length=256):
         config = TextConfig("unigram", vocab=320, sampling=sampling)
         tokenizers = train_tokenizers(LINES * 9, LINES * 9, config)
-        pairs, log = Pairs([LONG, *LINES], [LONG, *LINES]), RunLog(tmp_path, ProgressReporter())
+        pairs, log = Pairs([LONG, *LINES], [LONG, *LINES]), RunLog(tmp_path, Callback())
         encoded = encode_pairs(tokenizers, pairs, max_length, "training", log)
         assert encoded.texts == ([LINES, LINES] if sampling else ())
         sampler = make_sampler(tokenizers, encoded, seed, max_length)

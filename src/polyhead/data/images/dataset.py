@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, draw_per_class, held_out_notice
+from polyhead.data.images.array_file import is_array, read_array_file
 from polyhead.data.images.cifar import is_cifar, read_cifar
 from polyhead.data.images.files import Pixels, PixelShape, Unreadable
 from polyhead.data.images.folders import Name, check_room, read_folder, visible, with_classes
@@ -192,11 +193,11 @@ def digits(shape: PixelShape) -> ImageCorpus:
     return ImageCorpus(everything.part(first), everything.part(rest), (), classes)
 
 
-def _with_channels(
-    pixels: UInt8[Tensor, "image 3 height width"], n_channels: int
+def with_channels(
+    pixels: UInt8[Tensor, "image given_channel height width"], n_channels: int
 ) -> UInt8[Tensor, "image channel height width"]:
     """Convert to grey, by the weights of ITU-R 601, if the model has one channel."""
-    if n_channels == 3:
+    if n_channels == 3 or pixels.shape[1] == 1:
         return pixels
     weights = torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
     return (pixels * weights).sum(1, keepdim=True).round().to(torch.uint8)
@@ -244,6 +245,8 @@ class ImageReader:
                 yield from self._arrays(arrays[:, None], [f"{n:0{width}d}" for n in labels])
             elif is_cifar(path):
                 yield from self._arrays(*read_cifar(path))
+            elif is_array(path):
+                yield from self._arrays(*read_array_file(path))
             else:
                 yield from self._folder(path)
 
@@ -253,8 +256,7 @@ class ImageReader:
         self.names += names
         for first in range(0, len(arrays), FITTED):
             part = torch.from_numpy(arrays[first : first + FITTED].copy())
-            if part.shape[1] != 1:
-                part = _with_channels(part, self.shape.channels)
+            part = with_channels(part, self.shape.channels)
             self.n_images += len(part)
             yield fitted(part, self.shape).numpy()
 
