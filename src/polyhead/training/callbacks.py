@@ -10,6 +10,7 @@ Progress bars and loggers are callbacks too. With several processes only the fir
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -118,7 +119,7 @@ class Callbacks(Callback):
 
     def __init__(self, members: Iterable[object] = ()) -> None:
         self.members = [_complete(member) for member in members]
-        self.has_started = False
+        self.started: list[Callback] = []
 
     def on_stage(self, text: str) -> None:
         for member in self.members:
@@ -129,8 +130,8 @@ class Callbacks(Callback):
             member.on_notice(text)
 
     def on_start(self, start: TrainingStart) -> None:
-        self.has_started = True
         for member in self.members:
+            self.started.append(member)
             member.on_start(start)
 
     def on_step(self, step: TrainingStep) -> bool:
@@ -152,9 +153,10 @@ class Callbacks(Callback):
             member.on_rewind(step)
 
     def on_end(self, end: TrainingEnd) -> None:
-        if self.has_started:
-            for member in self.members:
-                member.on_end(end)
+        """Call all members that received the start, also if one of them fails."""
+        with ExitStack() as stack:
+            for member in reversed(self.started):
+                stack.callback(member.on_end, end)
 
 
 def _complete(member: object) -> Callback:

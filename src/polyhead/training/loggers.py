@@ -70,9 +70,9 @@ class TensorBoardLogger(Callback):
         self.writer.flush()
 
     def on_end(self, end: TrainingEnd) -> None:
-        if end.reason != "failed":
-            for name, value in end.metrics.items():
-                self.writer.add_scalar(f"final/{name}", value, end.step)
+        final = {} if end.reason == "failed" else end.metrics
+        for name, value in final.items():
+            self.writer.add_scalar(f"final/{name}", value, end.step)
         self.writer.close()
 
 
@@ -80,11 +80,17 @@ class Tracker(Callback):
     """A logger of a service that keeps runs by id and cannot remove points."""
 
     name: str
+    is_open = False
 
     def on_start(self, start: TrainingStart) -> None:
         self.path = start.folder / TRACKING
         self.state = {"id": None, "steps": {}} | _read(self.path).get(self.name, {})
-        self.state["id"] = self.open(start, self.state["id"])
+        try:
+            self.state["id"] = self.open(start, self.state["id"])
+        except Exception as error:  # of the package, such as a missing login
+            reason = " ".join(str(error).split())[:200]
+            raise MissingError(f"{self.name} cannot log: {reason}", "logger_failed") from error
+        self.is_open = True
         self.keep()
 
     def on_record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
@@ -95,6 +101,8 @@ class Tracker(Callback):
             self.log({f"{kind}/{name}": value for name, value in values.items()}, step)
 
     def on_end(self, end: TrainingEnd) -> None:
+        if not self.is_open:
+            return
         final = {} if end.reason == "failed" else end.metrics
         self.close({f"final/{name}": value for name, value in final.items()}, end)
 

@@ -115,7 +115,7 @@ def _pixels(image: Any, where: str) -> Tensor:
     else:
         is_array = isinstance(image, np.ndarray)
         array = image if is_array else np.asarray(image.convert("RGB"))
-        pixels = torch.from_numpy(np.ascontiguousarray(array))
+        pixels = torch.from_numpy(array.copy())
         if pixels.ndim == 3 and (pixels.shape[-1] in (1, 3, 4) or pixels.shape[0] not in (1, 3, 4)):
             pixels = pixels.movedim(-1, 0)
     pixels = pixels[None] if pixels.ndim == 2 else pixels
