@@ -12,7 +12,8 @@ import torch; torch.set_num_threads(1)
 import polyhead
 sources = ["문장 %d" % n for n in range(60)]
 targets = ["sentence %d" % n for n in range(60)]
-overrides = {list(SMALL)!r} + ["text.vocab=300", "train.steps=3", "train.validate_every=2", "train.log_every=1"]
+more = ["text.vocab=300", "train.steps=3", "train.validate_every=2", "train.log_every=1"]
+overrides = {list(SMALL)!r} + more
 polyhead.train(source=sources, target=targets, run="run", overrides=overrides)
 """
 
