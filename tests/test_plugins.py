@@ -68,8 +68,8 @@ def test_a_taken_name_is_refused_and_nothing_of_the_plugin_remains(tmp_path):
     [
         (None, MissingError, "missing_plugin", "bad.py"),
         ("x = 1", ConfigError, "empty_plugin", "registers nothing"),
-        ("x = 1\n1 / 0", ConfigError, "plugin_failed", "line 2: ZeroDivisionError"),
-        ("x = (", ConfigError, "plugin_failed", "line 1: SyntaxError"),
+        ("x = 1\n1 / 0", ConfigError, "plugin_failed", "line 2): ZeroDivisionError"),
+        ("x = (", ConfigError, "plugin_failed", "line 1): SyntaxError"),
         ("import sys; sys.exit(1)", ConfigError, "plugin_failed", "SystemExit"),
         ("import no_such_package", MissingError, "missing_package", "no_such_package"),
     ],
