@@ -58,6 +58,7 @@ def run_blocks(codes):
 # Code
 
 
+@pytest.mark.usefixtures("plugins")
 @in_english
 def test_the_code_runs_and_prints_what_it_shows(name):
     for printed, expected in run_blocks(blocks(read(f"en/{name}"), "python")):

@@ -206,19 +206,16 @@ def _check_registered(name: str, place: str) -> None:
 def _failed(place: str, name: str, error: BaseException) -> PolyheadError:
     """Return the error of a plug-in that is not found, or that raised an exception."""
     if isinstance(error, ModuleNotFoundError):
-        missing = str(error.name)
-        if missing in (name, name.partition(".")[0]):
-            return MissingError(
-                f"there is no plug-in {place}: neither a file nor a module", "missing_plugin"
-            )
-        return MissingError(
-            f"the plug-in {place} needs {missing}, which is not installed", "missing_package"
-        )
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
-             if Path(frame.filename).stem == Path(place).stem]  # fmt: skip
-    number = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
-    where = f" in line {number}" if number else ""
-    reason = " ".join(str(error).split())[:200]
+        if error.name in (name, name.partition(".")[0]):
+            return MissingError(f"there is no file or module {place}", "missing_plugin")
+        problem = f"the plug-in {place} needs {error.name}, which is not installed"
+        return MissingError(problem, "missing_package")
+    frames = traceback.extract_tb(error.__traceback__)
+    last = ([frame for frame in frames if frame.filename == place] or frames)[-1]
+    file, line = last.filename, last.lineno
+    if isinstance(error, SyntaxError):
+        file, line = error.filename or file, error.lineno
+    reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return ConfigError(
-        f"the plug-in {place} failed{where}: {type(error).__name__}: {reason}", "plugin_failed"
+        f"the plug-in {place} failed ({file}, line {line}): {reason}", "plugin_failed"
     )

@@ -24,17 +24,15 @@ from polyhead.cli.options import (
     Labelled,
     LengthPenalty,
     Models,
-    check_metric,
 )
 from polyhead.cli.streams import counting, say
 from polyhead.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
-    from polyhead.pipelines.evaluation import Metric
     from polyhead.training.processes import Processes
 
 BOOTSTRAP_P = 0.05  # below it, two systems are reported as different
-METRIC_HELP = "bleu; or wer: share of lines that are not exact, and edit distance."
+METRIC_HELP = "bleu; wer: share of lines that are not exact, and edit distance; or a plug-in's."
 AS_GENERATED = "Score a language model token by token, as generate computes; takes longer."
 ROUNDS = "--rounds is for translators and language models with LSH attention only"
 PROCESSES = "Processes on this machine that share the batches; same scores."
@@ -118,7 +116,7 @@ def evaluate(
     else:
         score = partial(
             translation_scores, models, (source or (), target or ()), against=against,
-            output=output, rounds=rounds, metric=(check_metric(metric), lowercase, tokenize),
+            output=output, rounds=rounds, metric=(metric, lowercase, tokenize),
             encoding=encoding, device=device,
             changes={"beam": beam, "length_penalty": length_penalty},
         )  # fmt: skip
@@ -168,14 +166,14 @@ def right_input(model: Path) -> Iterator[None]:
     except WrongTaskError as error:
         raise CheckpointError(
             f"{model} is a model for {error.task.replace('_', ' ')}. Evaluate it with: polyhead "
-            f"evaluate {shlex.quote(str(model))} {INPUTS[error.task]}",
+            f"evaluate {shlex.quote(str(model))} {INPUTS.get(error.task, '')}",
             "wrong_task",
         ) from None
 
 
 def translation_scores(
     models: Sequence[Path], files: tuple[Sequence[Path], Sequence[Path]], team: "Processes", *,
-    against: Path | None, output: Path | None, metric: tuple["Metric", bool, str], encoding: str,
+    against: Path | None, output: Path | None, metric: tuple[str, bool, str], encoding: str,
     device: str, rounds: int | None, changes: dict[str, Any],
 ) -> Scores:  # fmt: skip
     """Translate; return the scores of the translations, and paired tests against another system."""

@@ -14,7 +14,6 @@ values.
 """
 
 import math
-from collections.abc import Callable
 from typing import Annotated, Protocol, runtime_checkable
 
 import torch
@@ -41,13 +40,21 @@ Prepared = Float[Tensor, "batch head query d_key"]
 class Dot(nn.Module):
     """qᵀ k; its variance grows with d_head, see `ScaledDot`."""
 
-    def prepare(self, q: Query, d_key: int) -> Prepared:
-        """Return the query whose dot product with a key is the score."""
-        if q.size(-1) != d_key:
+    def __init__(self, n_heads: int = 1, d_query: int = 0, d_key: int = 0) -> None:  # noqa: ARG002
+        super().__init__()
+        self.check_widths(d_query, d_key)
+
+    def check_widths(self, d_query: int, d_key: int) -> None:
+        """Raise ValueError unless queries are as wide as keys."""
+        if d_query != d_key:
             raise ValueError(
-                f"a dot product needs queries as wide as keys, got {q.size(-1)} and {d_key}; "
+                f"a dot product needs queries as wide as keys, got {d_query} and {d_key}; "
                 "the scores general and additive do not"
             )
+
+    def prepare(self, q: Query, d_key: int) -> Prepared:
+        """Return the query whose dot product with a key is the score."""
+        self.check_widths(q.size(-1), d_key)
         return q
 
     def forward(self, q: Query, k: Key) -> Weights:
@@ -107,23 +114,9 @@ class MakeScore(Protocol):
         ...
 
 
-def _of_equal_widths(kind: str, make: Callable[[], Dot]) -> MakeScore:
-    """Return a score without parameters, whose queries must be as wide as its keys."""
-
-    def make_score(n_heads: int, d_query: int, d_key: int) -> nn.Module:  # noqa: ARG001
-        if d_query != d_key:
-            raise ValueError(
-                f"the score {kind} needs queries as wide as keys, got {d_query} and {d_key}; "
-                "general and additive do not"
-            )
-        return make()
-
-    return make_score
-
-
 BUILT_IN: dict[str, MakeScore] = {
-    "scaled_dot": _of_equal_widths("scaled_dot", ScaledDot),
-    "dot": _of_equal_widths("dot", Dot),
+    "scaled_dot": ScaledDot,
+    "dot": Dot,
     "general": General,
     "additive": Additive,
 }

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Literal, overload
+from typing import Literal, get_args, overload
 
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.metrics.bleu import Comparison, Score, check_tokenizer, compare, score
 from polyhead.metrics.classification import ClassificationReport
 from polyhead.metrics.error_rates import compare_errors, error_rates
+from polyhead.metrics.named_metrics import METRICS, registered_metric
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.image_classifier import ImageClassifier
@@ -27,12 +28,16 @@ CHUNK = 128  # lines that are translated together, whatever the number of proces
 class MetricConfig:
     """Metric and options for scoring translations."""
 
-    name: Metric = "bleu"  # and chrF; "wer": and PER, where only one output is right
+    name: str = "bleu"  # and chrF; "wer": and PER; or a metric that a plug-in registered
     lowercase: bool = False  # this and `tokenize` are of BLEU, see sacreBLEU
     tokenize: str = "13a"
 
     def __post_init__(self) -> None:
         check_tokenizer(self.tokenize)
+        if self.name not in get_args(Metric) and METRICS[self.name].compute is None:
+            raise ConfigError(
+                f"metric {self.name}: expected bleu, wer, or one of a plug-in", "unknown_metric"
+            )
 
 
 BLEU_AND_CHRF = MetricConfig()
@@ -110,7 +115,10 @@ def evaluate_translation(
     progress: Callable[[int], None] = lambda _: None,
     map_batches: MapBatches = map_here,
 ) -> TranslationEvaluation:
-    """Translate, score, and compare with another system, or its outputs, if given."""
+    """Translate, score, and compare with another system, or its outputs, if given.
+
+    There is no significance test of a metric that a plug-in registered.
+    """
     order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
     chunks = [order[start : start + CHUNK] for start in range(0, len(order), CHUNK)]
 
@@ -129,6 +137,9 @@ def evaluate_translation(
     if metric.name == "wer":
         scores = error_rates(outputs, references)
         tests = [] if other is None else compare_errors(other, outputs, references)
+    elif metric.name != "bleu":
+        (value,) = registered_metric(metric.name, outputs, references).values()
+        scores, tests = [Score(metric.name, value, None, None, "plug-in")], []
     else:
         scores = score(outputs, references, lowercase=lowercase, tokenize=tokenize)
         tests = [] if other is None else compare(

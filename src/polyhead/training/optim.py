@@ -25,6 +25,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import nn
@@ -50,15 +51,7 @@ class MakeOptimizer(Protocol):
         ...
 
 
-def _adam(groups: Sequence[dict[str, Any]], config: "OptimizerConfig") -> Optimizer:
-    return _make_adam(Adam, groups, config)
-
-
-def _adamw(groups: Sequence[dict[str, Any]], config: "OptimizerConfig") -> Optimizer:
-    return _make_adam(AdamW, groups, config)
-
-
-def _make_adam(
+def _adam(
     kind: type[Adam], groups: Sequence[dict[str, Any]], config: "OptimizerConfig"
 ) -> Optimizer:
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
@@ -66,7 +59,9 @@ def _make_adam(
     return kind(list(groups), lr=0.0, betas=betas, eps=config.epsilon, fused=fused)
 
 
-OPTIMIZERS: Registry[MakeOptimizer] = Registry("optimizer", {"adam": _adam, "adamw": _adamw})
+OPTIMIZERS: Registry[MakeOptimizer] = Registry(
+    "optimizer", {"adam": partial(_adam, Adam), "adamw": partial(_adam, AdamW)}
+)
 
 
 @dataclass(frozen=True)
