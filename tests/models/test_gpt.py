@@ -5,8 +5,6 @@ import math
 import pytest
 import torch
 
-from polyhead.decoding.options import DecodeConfig
-from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
 
@@ -44,18 +42,3 @@ def test_learned_positions_end_with_a_message_and_sinusoids_do_not_end():
     with pytest.raises(ValueError, match="this model has 8 positions, but the input reaches posit"):
         GPT(GPTConfig(5, 8, stack=SMALL))(ids)
     GPT(GPTConfig(5, 8, positions="sinusoidal", stack=SMALL))(ids)
-
-
-def test_greedy_search_writes_what_reading_everything_again_would_write():
-    torch.manual_seed(3)
-    model = GPT(GPTConfig(11, 12, stack=SMALL)).eval()
-    nothing = torch.zeros(2, 0, dtype=torch.long)
-    found = greedy_search(model, nothing, DecodeConfig(max_length=6, max_ratio=0.0)).tokens[:, 0]
-    written = torch.full((2, 1), 1)
-    for _ in range(found.size(1)):
-        logits = model(written)[:, -1]
-        logits[:, :2] = -torch.inf
-        written = torch.cat([written, logits.argmax(-1, keepdim=True)], dim=1)
-    for mine, again in zip(found.tolist(), written[:, 1:].tolist(), strict=True):
-        end = again.index(2) + 1 if 2 in again else len(again)
-        assert mine[:end] == again[:end]

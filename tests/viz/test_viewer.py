@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from browsing import canvas_pixels
 from PIL import Image
-from views import causal, colours, hashed, one_map, words
+from views import causal, colours, hashed
 
 from polyhead.viz.views import AttentionView
 
@@ -36,42 +36,6 @@ def test_pixel_has_the_colour_of_its_weight(view, show):
     for row, column in ((0, 0), (3, 7), (9, 9), tuple(np.argwhere(weights == weights.max())[0])):
         seen = on_screen(page, box["x"] + (column + 0.5) * width, box["y"] + (row + 0.5) * height)
         assert seen == tuple(colours(weights[row, column]))
-
-
-@pytest.mark.parametrize(("head", "combine"), [("mean", np.mean), ("max", np.max)])
-def test_heads_are_reduced_by_mean_or_max(view, show, head, combine):
-    page = show(view, f"#kind=cross&layer=1&head={head}")
-    expected = combine(view.find("cross", 1).weights.astype(np.float64), axis=0)
-    seen, painted = shown_colours(page)
-    assert painted.all()
-    assert np.abs(seen - colours(expected)).max() <= 1
-
-
-def test_words_are_merged_as_in_python(view, show):
-    for kind in view.kinds:
-        page = show(view, f"#kind={kind}&layer=2&head=5&merge=1")
-        weights = view.merged().find(kind, 2).weights[4]
-        seen, painted = shown_colours(page)
-        assert seen.shape[:2] == weights.shape
-        difference = np.abs(seen - colours(weights)).max(axis=2)
-        assert difference[painted].max() <= 1
-        assert (weights[~painted] == 0).all()
-
-
-def test_logarithmic_scale_starts_at_a_ten_thousandth(show):
-    weights = [[[0.0, 1e-5, 1 - 1e-5], [1e-4, 1e-2, 0.9899], [0.1, 0, 0.9]]]
-    seen, _ = shown_colours(show(one_map(words(["a"], ["b"], ["c"]), weights), "#log=1"))
-    expected = colours([[0, 0, 1], [0, 0.5, 0.9989], [0.75, 0, 0.98856]])
-    assert np.abs(seen - expected).max() <= 1
-
-
-def test_hiding_special_tokens_keeps_the_other_weights(view, show):
-    page = show(view, "#kind=cross&layer=1&head=1")
-    everything, _ = shown_colours(page)
-    page.locator("label[for=special]").click()
-    rest, _ = shown_colours(page)
-    assert (rest == everything[:-1, :-1]).all()  # </s> is the last row and the last column
-    assert "not renormalized" in page.locator("footer").inner_text()
 
 
 def test_masked_positions_of_a_decoder_are_empty(view, show):

@@ -146,7 +146,7 @@ class TextReader(GraphModule):
         return model.to_logits(model.pool(mean if model.pooling == "mean" else x[:, 0]))
 
 
-class ImageReader(GraphModule):
+class PixelReader(GraphModule):
     """Image classifier, for images of the model's own size."""
 
     def forward(self, pixel_values: Tensor) -> Tensor:
@@ -179,7 +179,7 @@ def make_graphs(task: Task, model: Any, config: Any) -> list[Graph]:
         return [Graph(MODEL, CachedLanguageModel(model), inputs | past, {"logits": text} | present)]
     if task == "image_classification":
         inputs = {"pixel_values": (BATCH, config.channels, config.height, config.width)}
-        return [Graph(MODEL, ImageReader(model), inputs, {"logits": (BATCH,)})]
+        return [Graph(MODEL, PixelReader(model), inputs, {"logits": (BATCH,)})]
     inputs = {"input_ids": text, "attention_mask": text}
     if (config.encoder if task == "text_classification" else config).segments > 1:
         inputs["token_type_ids"] = text
