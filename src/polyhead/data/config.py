@@ -62,7 +62,7 @@ class DataConfig:
     encoding: str = "utf-8"
     on_bad_line: OnBadLine = "skip"
     hold_out: int = 500
-    store: Store = "auto"  # encoded text in the cache: of files of 32 MB and more, always or never
+    store: Store = "auto"  # encoded data in the cache: text of 32 MB, images of 100 MB and more
     adapt: bool = False  # translators: fewer subwords for few pairs
     max_length: int = 256  # tokens of either side; for plain text, the window
     blanks: float = 0.15  # BERT, ELECTRA: share of the tokens to predict

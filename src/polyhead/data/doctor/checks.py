@@ -220,10 +220,10 @@ def overlap(train: CheckedPairs, held_out: Mapping[str, CheckedPairs]) -> Iterat
     known: tuple[set[Any], ...] = (set(), set(), set())  # sources, targets, pairs
     for source, target in train if searched else ():
         pair = normalized(source), normalized(target)
-        found = [number for number in (0, 1) if pair[number] in searched[number]]
-        for number in found:
+        sides = [number for number in (0, 1) if pair[number] in searched[number]]
+        for number in sides:
             known[number].add(pair[number])
-        if len(found) == 2:
+        if len(sides) == 2:
             known[2].add(pair)
     for name, normal in sets.items():
         shared = {"pair": array("i"), "source": array("i"), "target": array("i")}
