@@ -20,6 +20,7 @@ from polyhead.cli.options import (
     SourceColumn,
     TargetColumn,
     TextColumn,
+    TextPairColumn,
     as_strings,
     complete_recipe,
     split_recipe,
@@ -49,6 +50,7 @@ def train(
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,
     text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
     label_column: LabelColumn = None,
     languages: str | None = Option(None, help="Languages of source and target, such as ko-en."),
     images: Images = None,
@@ -82,6 +84,7 @@ def train(
     polyhead train gpt-tiny --text my.txt --init runs/writer --run runs/my-writer
     polyhead train bert-tiny --text corpus.txt --run runs/bert
     polyhead train classify-small --data labelled.tsv --init runs/bert --run runs/reviews
+    polyhead train embed-small --pairs corpus.tsv --init runs/bert --run runs/embed
     polyhead train vit-cifar10 --images photos/ --run runs/photos
     polyhead train small train.accumulate=4 --processes 2 --pairs corpus.tsv --run runs/two
     """
@@ -101,7 +104,8 @@ def train(
     options = {
         "train.init": init, "data.encoding": encoding, "data.on_bad_line": on_bad_line,
         "data.source_key": source_column, "data.target_key": target_column,
-        "data.text_key": text_column, "data.label_key": label_column,
+        "data.text_key": text_column, "data.text_pair_key": text_pair_column,
+        "data.label_key": label_column,
     }  # fmt: skip
     changes += language_overrides(languages) if languages is not None else []
     changes += others + [

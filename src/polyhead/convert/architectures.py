@@ -37,8 +37,7 @@ from polyhead.convert.weight_names import (
 )
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
-from polyhead.models.registry import FAMILIES
-from polyhead.models.text_classifier import ClassifierConfig
+from polyhead.models.registry import FAMILIES, encoder_config
 from polyhead.models.transformer import TransformerConfig
 from polyhead.tokenizers.huggingface import EngineKind
 
@@ -341,8 +340,7 @@ def require_halves(discriminator: ForeignCheckpoint, generator: ForeignCheckpoin
 def check_fits(chosen: Conversion, theirs: ForeignCheckpoint) -> nn.Module:
     """Return our model on the meta device after checking that all shapes and types fit."""
     family, config = chosen.architecture.family, chosen.our_config
-    encoder = config.encoder if isinstance(config, ClassifierConfig) else config
-    n_layers = encoder.stack.n_layers
+    n_layers = encoder_config(config).stack.n_layers
     if isinstance(config, TransformerConfig) and config.decoder_layers is not None:
         n_layers = max(n_layers, config.decoder_layers)
     if n_layers > min(MAX_LAYERS, len(theirs.files)):

@@ -38,8 +38,7 @@ from polyhead.convert.weight_names import Weights
 from polyhead.decoding.batch import pad_right
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError
-from polyhead.models.registry import FAMILIES, has_mask_token
-from polyhead.models.text_classifier import ClassifierConfig
+from polyhead.models.registry import FAMILIES, encoder_config, has_mask_token
 from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.tokenizers.huggingface import HuggingFaceTokenizer
 
@@ -144,7 +143,7 @@ def find_row(family: str, config: Any, library: str) -> Architecture:
 
 def _lost(row: Architecture, config: Any) -> tuple[str, ...]:
     """Return notes about dropout rates of ours that the other library has no value for."""
-    stack = (config.encoder if isinstance(config, ClassifierConfig) else config).stack
+    stack = encoder_config(config).stack
     kept = KEPT.get(row.model_type, ("dropout", "attention_dropout"))
     lost = {name: getattr(stack, name) for name in RATES if name not in kept}
     if row is ESM_CLASSIFIER and config.dropout != stack.dropout:
