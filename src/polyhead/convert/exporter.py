@@ -30,11 +30,13 @@ from polyhead.convert.conversion import compared_outputs
 from polyhead.convert.parity import ReferenceModel, quiet, without_bar
 from polyhead.convert.pixels import PIXELS
 from polyhead.convert.reader import CONFIG, GENERATOR, WEIGHTS, read_foreign
+from polyhead.convert.sentence_files import SENTENCES, write_sentence_files
 from polyhead.convert.special_ids import SpecialIds
 from polyhead.convert.target_types import MAX_LENGTH, Example, Reader, Written, token_log_p
 from polyhead.convert.timm_vit import TIMM
 from polyhead.convert.tokenizer_files import write_json, write_tokenizer
 from polyhead.convert.weight_names import Weights
+from polyhead.data.batches.labelled import segments_of
 from polyhead.decoding.batch import pad_right
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError
@@ -187,6 +189,8 @@ def write_folders(saved: SavedModel, draft: Path, library: str) -> Written:
             longest = folder.reference.get("max_position_embeddings")
             task = FAMILIES[saved.family].task
             tokenizer = write_tokenizer(saved.tokenizers, path, task, longest)
+    if saved.family == SENTENCES:
+        write_sentence_files(saved.config, draft)
     references = [
         ReferenceModel(f.architecture, f.reference, read_foreign(draft / f.name))
         for f in reversed(folders)
@@ -233,7 +237,7 @@ def open_folder(saved: SavedModel, folder: Path) -> Reader:
     if hasattr(model.config, "max_position_embeddings"):
         longest = min(longest, model.config.max_position_embeddings)
     search = theirs.search if model.config.is_encoder_decoder else None
-    return Reader(theirs.outputs, search, longest=longest)
+    return Reader(theirs.outputs, search, longest=longest, states=saved.family == SENTENCES)
 
 
 @dataclass(frozen=True)
@@ -252,7 +256,8 @@ class LoadedFolder:
             target = pad_right([[BOS, *example.target[:-1]] for example in examples])
             given["decoder_input_ids"] = self.target_ids[target]
             given["decoder_input_ids"][:, 0] = self.model.config.decoder_start_token_id
-        logits = self.model(**given).logits
+        output = self.model(**given)
+        logits = output.logits if "logits" in output else output.last_hidden_state
         if examples[0].target:
             return token_log_p(logits[..., self.target_ids], examples)
         if "Classification" in self.name:
@@ -275,4 +280,6 @@ class LoadedFolder:
         if isinstance(sources[0], Tensor):
             return {"pixel_values": torch.stack(list(sources))}
         source = pad_right(sources)
-        return {"input_ids": self.source_ids[source], "attention_mask": (source != PAD).long()}
+        given = {"input_ids": self.source_ids[source], "attention_mask": (source != PAD).long()}
+        segments = segments_of(source)
+        return given if segments is None else given | {"token_type_ids": segments}

@@ -54,9 +54,9 @@ def problem_of(labels: Iterable[str]) -> Problem:
     return "multi_label" if parts else "single_label"
 
 
-def _ambiguous(found: str, other: Problem) -> DataError:
+def _ambiguous(description: str, other: Problem) -> DataError:
     return DataError(
-        f"the labels are {found}. Set data.problem=single_label if each is a class, or "
+        f"the labels are {description}. Set data.problem=single_label if each is a class, or "
         f"data.problem={other}.",
         "ambiguous_labels",
     )

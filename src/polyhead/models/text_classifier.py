@@ -21,6 +21,7 @@ from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.transformer_stack import first_positions
 from polyhead.models.bert import PUBLISHED, BERTConfig, BERTEncoder, Ids, truncated_normal
 
+Problem = Literal["single_label", "multi_label", "regression"]
 Pooling = Literal["first", "mean"]  # token, or of all tokens
 
 
@@ -33,7 +34,7 @@ class ClassifierConfig:
     pooling: Pooling = "first"
     dropout: Share = 0.1  # of the head
     encoder: BERTConfig = PUBLISHED["bert-base"]
-    problem: Literal["single_label", "multi_label", "regression"] = "single_label"
+    problem: Problem = "single_label"
     mean: float = 0.0
     scale: float = 1.0
 

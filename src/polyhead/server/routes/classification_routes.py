@@ -149,15 +149,15 @@ def decode_image(classifier: ImageClassifier, content: bytes) -> Pixels:
 
 
 def _text_classification(
-    found: Classification, top: int | None, *, is_cut: bool
+    label: Classification, top: int | None, *, is_cut: bool
 ) -> schemas.ClassificationResponse:
-    if isinstance(found, PredictedNumber):
+    if isinstance(label, PredictedNumber):
         return schemas.ClassificationResponse(
-            label=found.label, probability=None, cut=is_cut, classes=[], number=found.number
+            label=label.label, probability=None, cut=is_cut, classes=[], number=label.number
         )
-    response = _classification(found.probabilities, top, is_cut=is_cut)
-    if isinstance(found, LabelSet):
-        response.labels = list(found.labels)
+    response = _classification(label.probabilities, top, is_cut=is_cut)
+    if isinstance(label, LabelSet):
+        response.labels = list(label.labels)
     return response
 
 
