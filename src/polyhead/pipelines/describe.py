@@ -13,7 +13,6 @@ ATTENTION = {  # the kinds of attention that can be shown
     "fill": ("encoder",),
     "detect": ("encoder",),
     "classify": ("encoder",),
-    "embed": ("encoder",),
     "classify-image": ("image",),
 }
 

@@ -138,11 +138,11 @@ class TextClassifier(ClassifierPipeline):
         elif self.pairs == "no":
             return [line.replace(PAIR, " ") for line in lines]
         if self.pairs == "no":
-            raise ConfigError(f"{self.name} reads single texts, not pairs", "no_pairs")
+            raise ConfigError("the model reads single texts, not pairs", "no_pairs")
         texts = [join_pair(*line.split(PAIR, 1)) if PAIR in line else line for line in lines]
         if self.pairs == "required" and not all(PAIR in text for text in texts):
             raise DataError(
-                f"{self.name} reads pairs of texts; give two texts divided by a tab, or with "
+                "the model reads pairs of texts; give two texts divided by a tab, or with "
                 "--pair (pair= in Python, text_pair over HTTP)",
                 "no_pair",
             )
