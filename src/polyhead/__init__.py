@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from polyhead.pipelines.load import load
     from polyhead.pipelines.mask_filler import MaskFiller
     from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
+    from polyhead.pipelines.sentence_embedder import SentenceEmbedder
     from polyhead.pipelines.text_classifier import TextClassifier
     from polyhead.pipelines.text_generator import TextGenerator
     from polyhead.pipelines.translator import Translator
@@ -57,6 +58,7 @@ __all__ = [
     "Pipeline",
     "PolyheadError",
     "ReplacedTokenDetector",
+    "SentenceEmbedder",
     "StackConfig",
     "TextClassifier",
     "TextGenerator",
@@ -86,6 +88,7 @@ _MODULES = {
     "Pipeline": "pipelines.base",
     "PolyheadError": "errors",
     "ReplacedTokenDetector": "pipelines.replaced_token_detector",
+    "SentenceEmbedder": "pipelines.sentence_embedder",
     "StackConfig": "layers.transformer_stack",
     "TextClassifier": "pipelines.text_classifier",
     "TextGenerator": "pipelines.text_generator",

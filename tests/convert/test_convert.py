@@ -149,10 +149,9 @@ def test_a_files_names_are_written_and_not_the_librarys(tmp_path):
     assert hf_vit.to_ours(inside, hf_vit.HF).keys() == hf_vit.to_ours(before, hf_vit.HF).keys()
 
 
-@pytest.mark.parametrize("original", ["bert, fine-tuned", "electra, fine-tuned", "vit"])
 @pytest.mark.parametrize("kind", ["multi_label_classification", "regression"])
-def test_only_models_that_choose_one_class_are_read(original, kind, tmp_path):
-    model = ORIGINALS[original][0]()
+def test_only_image_models_that_choose_one_class_are_read(kind, tmp_path):
+    model = ORIGINALS["vit"][0]()
     model.config.problem_type = kind
     write_theirs(model, tmp_path / "theirs")
     with raises(CheckpointError, "unsupported_config_value", "problem_type", kind):

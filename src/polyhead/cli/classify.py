@@ -15,6 +15,7 @@ from polyhead.cli.options import (
     ImageSize,
     JsonLines,
     Model,
+    check_text,
     read_inputs,
     split_inputs,
 )
@@ -35,6 +36,7 @@ def classify(
         help="Image files; or a text in quotes, or text files, one text per line (default: stdin).",
         metavar="[FILE|TEXT]...",
     ),
+    pair: str | None = Option(None, help="Second text of every pair (default: after a tab)."),
     scores: bool = Option(
         False, "--scores", help="Append the probability of every class (text only)."
     ),
@@ -46,9 +48,13 @@ def classify(
 ) -> None:
     """Classify lines of text, or image files.
 
+    Of several labels, those above 0.5 are printed, divided by |; of numbers, the number. A model of
+    pairs reads two texts per line, divided by a tab.
+
     polyhead classify runs/reviews "정말 재미있어요."
     polyhead classify runs/reviews < reviews.txt
     polyhead classify runs/reviews --jsonl < reviews.txt
+    polyhead classify runs/nli "It is raining." --pair "The sun is out."
     polyhead classify runs/digits picture.png other.png --top 3
     """
     from polyhead.pipelines.image_classifier import ImageClassifier
@@ -57,8 +63,9 @@ def classify(
 
     classifier = load(model, device=device)
     if isinstance(classifier, ImageClassifier):
-        if scores:
-            raise ConfigError("--scores is for text; for images write --top", "conflicting_options")
+        if scores or pair is not None:
+            message = "--scores and --pair are for text; for images write --top"
+            raise ConfigError(message, "conflicting_options")
         images = [Path(file) for file in files or ()]
         raise Exit(classify_images(classifier, images, top=top, size=size, jsonl=jsonl))
     if not isinstance(classifier, TextClassifier):
@@ -69,6 +76,9 @@ def classify(
         raise ConfigError("--top and --size are for images only", "conflicting_options")
     _, inputs = split_inputs([str(model), *(files or ())])
     blocks = read_inputs(inputs, encoding)
+    if pair is not None:
+        second = check_text(pair, "--pair")
+        blocks = (classifier.texts(lines, [second] * len(lines)) for lines in blocks)
     classify_text(classifier, blocks, scores=scores, jsonl=jsonl)
 
 
@@ -83,7 +93,7 @@ def classify_text(
             for line, label in zip(lines, labels, strict=True):
                 shares = [f"{name}={share:.4f}" for name, share in label.probabilities.items()]
                 content = {"text": line, **asdict(label)}
-                columns = [label.label, *(shares if scores else ())]
+                columns = [str(label), *(shares if scores else ())]
                 row = json.dumps(content, ensure_ascii=False) if jsonl else "\t".join(columns)
                 out.write(f"{row}\n")
             out.flush()

@@ -108,18 +108,23 @@ def check_corpus(
     polyhead data check --pairs corpus.csv
     polyhead data check --data reviews.tsv --text-column 2 --label-column 3
     """
-    from polyhead.data.columns import choose_columns, describe_columns
+    from polyhead.data.columns import (
+        LABEL_ROLES,
+        PAIR_ROLES,
+        choose_columns,
+        describe_columns,
+    )
     from polyhead.data.doctor.checks import check_files
     from polyhead.data.tables import open_table
 
     files = as_strings({"source": source, "target": target, "pairs": pairs})
-    keys = (source_column, target_column)
+    keys, labels = (source_column, target_column), (text_column, None, label_column)
     for path in () if json_out else pairs or ():
-        print(describe_columns(path, ("source", "target"), keys, encoding))
+        print(describe_columns(path, PAIR_ROLES, keys, encoding))
     for path in data or ():
-        print(describe_columns(path, ("text", "label"), (text_column, label_column), encoding))
+        print(describe_columns(path, LABEL_ROLES, labels, encoding))
         table = open_table(path, encoding=encoding)
-        choose_columns(table, ("text", "label"), (text_column, label_column))  # or an error
+        choose_columns(table, LABEL_ROLES, labels)  # or an error
     if not any(files.values()) and data:
         return
     if not any(files.values()):

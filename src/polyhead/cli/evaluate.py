@@ -24,6 +24,7 @@ from polyhead.cli.options import (
     Labelled,
     LengthPenalty,
     Models,
+    Pairs,
 )
 from polyhead.cli.streams import counting, say
 from polyhead.errors import CheckpointError, ConfigError
@@ -42,11 +43,13 @@ ONLY_GENERATORS = "--as-generated is for language models (--text) only"
 INPUTS = {  # options of each task
     "translation": "--source FILE --target FILE", "language_modeling": "--text FILE",
     "masked_lm": "--text FILE", "replaced_token": "--text FILE",
-    "text_classification": "--data FILE", "image_classification": "--images PATH",
+    "text_classification": "--data FILE", "sentence_embedding": "--pairs FILE",
+    "image_classification": "--images PATH",
 }  # fmt: skip
 NO_INPUT = (
     "expected one of: --source FILE and --target FILE for a translator, --text FILE for a language "
-    "model, --data FILE for a text classifier, --images PATH for an image classifier"
+    "model, --data FILE for a text classifier, --pairs FILE for a sentence encoder, --images PATH "
+    "for an image classifier"
 )
 Scores = tuple[Any, str]  # for JSON, and as text
 
@@ -57,6 +60,7 @@ def evaluate(
     target: list[Path] | None = Option(None, help="Reference translations; repeatable."),
     text: list[Path] | None = Option(None, help="Text for a language model; repeatable."),
     data: Labelled = None,
+    pairs: Pairs = None,
     images: Images = None,
     against: Path | None = Option(
         None, help="Another model, or a file of its translations, for a paired test."
@@ -79,7 +83,8 @@ def evaluate(
 
     BLEU and chrF with 95 % intervals for translators; loss, perplexity and bits per character for
     language models; accuracy on masked tokens for BERT and ELECTRA; accuracy, F1
-    and a confusion matrix for classifiers.
+    and a confusion matrix for classifiers, micro and macro F1 of several labels, correlations and
+    errors of numbers; how often a sentence encoder finds the partner of a text.
 
     polyhead evaluate runs/mine --source test.ko --target test.en
     polyhead evaluate runs/mine --source test.ko --target test.en --against runs/other
@@ -88,6 +93,7 @@ def evaluate(
     polyhead evaluate runs/reformer --text test.txt --rounds 8
     polyhead evaluate runs/reformer --text test.txt --as-generated
     polyhead evaluate runs/reviews --data test.tsv
+    polyhead evaluate runs/embed --pairs test.tsv
     polyhead evaluate runs/photos --images test-photos/
     polyhead evaluate runs/mine --source test.ko --target test.en --processes 2
     """
@@ -97,7 +103,7 @@ def evaluate(
         raise ConfigError(ROUNDS, "conflicting_options")
     if as_generated and not text:
         raise ConfigError(ONLY_GENERATORS, "conflicting_options")
-    if [bool(files) for files in (source, text, data, images)].count(True) != 1 or (
+    if [bool(files) for files in (source, text, data, pairs, images)].count(True) != 1 or (
         bool(source) != bool(target)
     ):
         raise ConfigError(NO_INPUT, "no_input")
@@ -106,8 +112,9 @@ def evaluate(
     score: Callable[[Processes], Scores]
     if images:
         score = partial(image_scores, models[0], images, size=size, device=device)
-    elif data:
-        score = partial(label_scores, models[0], data, encoding=encoding, device=device)
+    elif data or pairs:
+        files = (data or (), pairs or ())
+        score = partial(label_scores, models[0], files, encoding=encoding, device=device)
     elif text:
         score = partial(
             text_scores, models[0], text, encoding=encoding, rounds=rounds,
@@ -120,7 +127,7 @@ def evaluate(
             encoding=encoding, device=device,
             changes={"beam": beam, "length_penalty": length_penalty},
         )  # fmt: skip
-    given = [path for files in (source, target, text, data) for path in files or ()]
+    given = [path for files in (source, target, text, data, pairs) for path in files or ()]
     print_scores(score, models[0], processes, from_stdin=Path("-") in given, as_json=json_out)
 
 
@@ -259,15 +266,24 @@ def text_scores(
 
 
 def label_scores(
-    model_dir: Path, files: Sequence[Path], team: "Processes", *, encoding: str, device: str
-) -> Scores:
-    """Return how often a text classifier is right on labelled texts."""
+    model_dir: Path, files: tuple[Sequence[Path], Sequence[Path]], team: "Processes", *,
+    encoding: str, device: str,
+) -> Scores:  # fmt: skip
+    """Return how good a text classifier or a sentence encoder is on labelled texts, or on pairs."""
+    from polyhead.pipelines.load import load
+    from polyhead.pipelines.sentence_embedder import SentenceEmbedder
     from polyhead.pipelines.text_classifier import TextClassifier
 
-    classifier = TextClassifier.from_dir(model_dir, device=device)
-    examples, notices = classifier.read(files, encoding)
-    with counting_share(team, "classifying", len(examples)) as progress:
-        result = classifier.evaluate_examples(examples, notices, progress, team.map)
+    loaded = load(model_dir, device=device)
+    labelled, pairs = files
+    kind = SentenceEmbedder if pairs or isinstance(loaded, SentenceEmbedder) else TextClassifier
+    model = kind.from_saved(loaded.saved, loaded.name, loaded.device)  # or an error
+    if isinstance(model, SentenceEmbedder):
+        examples, notices = model.read(labelled, ((), (), [*map(str, pairs)]), encoding)
+    else:
+        examples, notices = model.read(labelled, encoding)
+    with counting_share(team, "reading", len(examples)) as progress:
+        result = model.evaluate_examples(examples, notices, progress, team.map)
     for notice in result.notices if team.is_first else ():
         say(notice)
     return asdict(result), str(result)

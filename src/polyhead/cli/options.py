@@ -72,7 +72,8 @@ PlainText = Annotated[
     list[Path] | None, Option(help="Plain text for models of one language; repeatable.")
 ]
 Labelled = Annotated[
-    list[Path] | None, Option(help="Table of texts and labels, formats as --pairs; repeatable.")
+    list[Path] | None,
+    Option(help="Table of texts, or pairs, and labels, formats as --pairs; repeatable."),
 ]
 SourceColumn = Annotated[
     str | None, Option(help="Source column of --pairs: name, or number from 1.")
@@ -82,6 +83,9 @@ TargetColumn = Annotated[
 ]
 TextColumn = Annotated[
     str | None, Option(help="Text column of --data or --text: name, or number from 1.")
+]
+TextPairColumn = Annotated[
+    str | None, Option(help="Second text column of --data: name, or number from 1.")
 ]
 LabelColumn = Annotated[str | None, Option(help="Label column of --data: name, or number from 1.")]
 Images = Annotated[

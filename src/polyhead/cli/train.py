@@ -19,6 +19,7 @@ from polyhead.cli.options import (
     SourceColumn,
     TargetColumn,
     TextColumn,
+    TextPairColumn,
     complete_recipe,
     split_recipe,
 )
@@ -46,6 +47,7 @@ def train(
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,
     text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
     label_column: LabelColumn = None,
     languages: str | None = Option(None, help="Languages of source and target, such as ko-en."),
     images: Images = None,
@@ -81,6 +83,7 @@ def train(
     polyhead train gpt-tiny --text my.txt --init runs/writer --run runs/my-writer
     polyhead train bert-tiny --text corpus.txt --run runs/bert
     polyhead train classify-small --data labelled.tsv --init runs/bert --run runs/reviews
+    polyhead train embed-small --pairs corpus.tsv --init runs/bert --run runs/embed
     polyhead train vit-cifar10 --images photos/ --run runs/photos
     polyhead train small train.accumulate=4 --processes 2 --pairs corpus.tsv --run runs/two
     """
@@ -95,7 +98,8 @@ def train(
         "valid_target": valid_target, "valid_pairs": valid_pairs, "text": text,
         "valid_text": valid_text, "data": data, "valid_data": valid_data, "images": images,
         "valid_images": valid_images, "source_column": source_column,
-        "target_column": target_column, "text_column": text_column, "label_column": label_column,
+        "target_column": target_column, "text_column": text_column,
+        "text_pair_column": text_pair_column, "label_column": label_column,
         "languages": languages, "init": init, "encoding": encoding, "on_bad_line": on_bad_line,
         "device": device,
     })  # fmt: skip

@@ -24,6 +24,7 @@ from polyhead.convert import special_ids as ids
 from polyhead.convert.hf_bert import classifier_from_hf, classifier_to_hf, with_new_head
 from polyhead.convert.hf_electra import half_from_hf, half_to_hf
 from polyhead.convert.reader import GENERATOR, ForeignCheckpoint
+from polyhead.convert.sentence_files import SENTENCES, is_sentence_folder, read_pooling
 from polyhead.convert.special_ids import SpecialIds
 from polyhead.convert.timm_vit import TIMM, config_from_timm, is_timm
 from polyhead.convert.weight_names import (
@@ -37,8 +38,8 @@ from polyhead.convert.weight_names import (
 )
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
-from polyhead.models.registry import FAMILIES
-from polyhead.models.text_classifier import ClassifierConfig
+from polyhead.models.registry import FAMILIES, encoder_config
+from polyhead.models.sentence_encoder import SentenceEncoderConfig
 from polyhead.models.transformer import TransformerConfig
 from polyhead.tokenizers.huggingface import EngineKind
 
@@ -156,6 +157,21 @@ ELECTRA_ENCODER = Architecture(
         "add --generator)",
     ),
 )  # fmt: skip
+BERT_SENTENCES = Architecture(
+    "BertModel", "bert", "sentence_encoder", "encoder.",
+    lambda values: SentenceEncoderConfig(encoder=hf_bert.config_from_hf(values)),
+    lambda state, _: hf_bert.ENCODER.to_ours(state),
+    lambda config: hf_bert.config_to_hf(config.encoder),
+    lambda weights, _: hf_bert.ENCODER.to_theirs(weights),
+    suits=lambda config: config.encoder.embedding_width == config.encoder.stack.d_model,
+)  # fmt: skip
+ELECTRA_SENTENCES = Architecture(
+    "ElectraModel", "electra", "sentence_encoder", "encoder.",
+    lambda values: SentenceEncoderConfig(encoder=half_from_hf(values)),
+    lambda state, _: hf_electra.ENCODER.to_ours(state),
+    lambda config: half_to_hf(config.encoder),
+    lambda weights, _: hf_electra.ENCODER.to_theirs(weights),
+)  # fmt: skip
 PAIR = Architecture(
     "ElectraForPreTraining", "electra", "electra", GENERATOR,
     hf_electra.config_from_hf, hf_electra.from_hf, hf_electra.config_to_hf, hf_electra.to_hf,
@@ -228,6 +244,8 @@ ARCHITECTURES = (  # of one model_type: the one with the most specific mark firs
     ELECTRA_ENCODER,
     ELECTRA_CLASSIFIER,
     replace(ELECTRA_ENCODER, name="ElectraModel", mark="encoder."),
+    BERT_SENTENCES,
+    ELECTRA_SENTENCES,
     PAIR,
     VIT,
     VIT_ENCODER,
@@ -277,6 +295,8 @@ def find_conversion(
         row = PAIR if pair else find_architecture(theirs)
         with _sizes_that_fit():
             config = _bounded(row.config_from(values))
+            if row.family == SENTENCES:
+                config = replace(config, pooling=read_pooling(theirs.path))
             notes = lost_dropouts(values, row.model_type, config)
         return Conversion(row, config, values, notes=row.notes + notes)
     with _sizes_that_fit():
@@ -307,6 +327,8 @@ def find_architecture(theirs: ForeignCheckpoint) -> Architecture:
             "unsupported_architecture",
         )
     rows = [row for row in ARCHITECTURES if row.model_type == kind and row is not PAIR]
+    if is_sentence_folder(theirs.path):
+        rows = [row for row in rows if row.family == SENTENCES]
     named = given[0] if isinstance(given, list) and given else given
     for row in rows:
         if row.name == named:
@@ -341,8 +363,7 @@ def require_halves(discriminator: ForeignCheckpoint, generator: ForeignCheckpoin
 def check_fits(chosen: Conversion, theirs: ForeignCheckpoint) -> nn.Module:
     """Return our model on the meta device after checking that all shapes and types fit."""
     family, config = chosen.architecture.family, chosen.our_config
-    encoder = config.encoder if isinstance(config, ClassifierConfig) else config
-    n_layers = encoder.stack.n_layers
+    n_layers = encoder_config(config).stack.n_layers
     if isinstance(config, TransformerConfig) and config.decoder_layers is not None:
         n_layers = max(n_layers, config.decoder_layers)
     if n_layers > min(MAX_LAYERS, len(theirs.files)):

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from polyhead.convert.gpt_neox import ROTATED, paired
+from polyhead.convert.hf_bert import problem_to_hf
 from polyhead.convert.weight_names import (
     TABLES,
     Weights,
     WeightTable,
     known_values,
-    n_classes,
+    problem_and_classes,
     read_fields,
     reordered,
     require_exportable,
@@ -97,11 +98,13 @@ def config_to_hf(config: BERTConfig) -> dict[str, Any]:
 def classifier_from_hf(values: Mapping[str, Any]) -> ClassifierConfig:
     """Return our configuration of a classifier, whose head has the dropout of the encoder."""
     encoder = config_from_hf(values)
-    return ClassifierConfig(n_classes(values), dropout=encoder.stack.dropout, encoder=encoder)
+    problem, n = problem_and_classes(values)
+    dropout = encoder.stack.dropout
+    return ClassifierConfig(n, dropout=dropout, encoder=encoder, problem=problem)
 
 
 def classifier_to_hf(config: ClassifierConfig) -> dict[str, Any]:
     """Return the contents of a config.json for EsmForSequenceClassification."""
     head = {"head": (config.head, "bert"), "pooling": (config.pooling, "first")}
     require_exportable(config.encoder.stack, "pre", head)
-    return config_to_hf(config.encoder)
+    return config_to_hf(config.encoder) | problem_to_hf(config)

@@ -30,16 +30,17 @@ from polyhead.convert.conversion import compared_outputs
 from polyhead.convert.parity import ReferenceModel, quiet, without_bar
 from polyhead.convert.pixels import PIXELS
 from polyhead.convert.reader import CONFIG, GENERATOR, WEIGHTS, read_foreign
+from polyhead.convert.sentence_files import SENTENCES, write_sentence_files
 from polyhead.convert.special_ids import SpecialIds
 from polyhead.convert.target_types import MAX_LENGTH, Example, Reader, Written, token_log_p
 from polyhead.convert.timm_vit import TIMM
 from polyhead.convert.tokenizer_files import write_json, write_tokenizer
 from polyhead.convert.weight_names import Weights
+from polyhead.data.batches.labelled import segments_of
 from polyhead.decoding.batch import pad_right
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError
-from polyhead.models.registry import FAMILIES, has_mask_token
-from polyhead.models.text_classifier import ClassifierConfig
+from polyhead.models.registry import FAMILIES, encoder_config, has_mask_token
 from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.tokenizers.huggingface import HuggingFaceTokenizer
 
@@ -144,7 +145,7 @@ def find_row(family: str, config: Any, library: str) -> Architecture:
 
 def _lost(row: Architecture, config: Any) -> tuple[str, ...]:
     """Return notes about dropout rates of ours that the other library has no value for."""
-    stack = (config.encoder if isinstance(config, ClassifierConfig) else config).stack
+    stack = encoder_config(config).stack
     kept = KEPT.get(row.model_type, ("dropout", "attention_dropout"))
     lost = {name: getattr(stack, name) for name in RATES if name not in kept}
     if row is ESM_CLASSIFIER and config.dropout != stack.dropout:
@@ -188,6 +189,8 @@ def write_folders(saved: SavedModel, draft: Path, library: str) -> Written:
             longest = folder.reference.get("max_position_embeddings")
             task = FAMILIES[saved.family].task
             tokenizer = write_tokenizer(saved.tokenizers, path, task, longest)
+    if saved.family == SENTENCES:
+        write_sentence_files(saved.config, draft)
     references = [
         ReferenceModel(f.architecture, f.reference, read_foreign(draft / f.name))
         for f in reversed(folders)
@@ -234,7 +237,7 @@ def open_folder(saved: SavedModel, folder: Path) -> Reader:
     if hasattr(model.config, "max_position_embeddings"):
         longest = min(longest, model.config.max_position_embeddings)
     search = theirs.search if model.config.is_encoder_decoder else None
-    return Reader(theirs.outputs, search, longest=longest)
+    return Reader(theirs.outputs, search, longest=longest, states=saved.family == SENTENCES)
 
 
 @dataclass(frozen=True)
@@ -253,7 +256,8 @@ class LoadedFolder:
             target = pad_right([[BOS, *example.target[:-1]] for example in examples])
             given["decoder_input_ids"] = self.target_ids[target]
             given["decoder_input_ids"][:, 0] = self.model.config.decoder_start_token_id
-        logits = self.model(**given).logits
+        output = self.model(**given)
+        logits = output.logits if "logits" in output else output.last_hidden_state
         if examples[0].target:
             return token_log_p(logits[..., self.target_ids], examples)
         if "Classification" in self.name:
@@ -276,4 +280,6 @@ class LoadedFolder:
         if isinstance(sources[0], Tensor):
             return {"pixel_values": torch.stack(list(sources))}
         source = pad_right(sources)
-        return {"input_ids": self.source_ids[source], "attention_mask": (source != PAD).long()}
+        given = {"input_ids": self.source_ids[source], "attention_mask": (source != PAD).long()}
+        segments = segments_of(source)
+        return given if segments is None else given | {"token_type_ids": segments}

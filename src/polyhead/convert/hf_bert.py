@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from polyhead.convert.weight_names import (
+    PROBLEMS,
     TABLES,
     Weights,
     WeightTable,
     known_values,
-    n_classes,
+    problem_and_classes,
     read_fields,
     real,
     require_exportable,
@@ -42,6 +43,9 @@ MASKED_LM = WeightTable(
 )
 CLASSIFIER = WeightTable(
     encoder_names("encoder", "bert") | NAMES["classifier"], prefix="bert.", ignored=BUFFERS
+)
+ENCODER = WeightTable(
+    encoder_names("encoder", "bert"), prefix="bert.", ignored=(*BUFFERS, "pooler.dense")
 )
 BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"  # one tensor if tied
 
@@ -91,9 +95,11 @@ def classifier_from_hf(
 ) -> ClassifierConfig:
     """Return our configuration of a classifier; an encoder without labels gets two classes."""
     given = values.get("classifier_dropout") is not None
+    problem, n = problem_and_classes(values) if has_labels else ("single_label", 2)
     return ClassifierConfig(
-        n_classes(values) if has_labels else 2,
+        n,
         head,
+        problem=problem,
         dropout=real(values, "classifier_dropout") if given else encoder.stack.dropout,
         encoder=encoder,
     )
@@ -103,7 +109,14 @@ def classifier_to_hf(config: ClassifierConfig, encoder: dict[str, Any]) -> dict[
     """Return the contents of a config.json for a classifier whose encoder has these values."""
     stack = config.encoder.stack
     require_exportable(stack, stack.norm, {"pooling": (config.pooling, "first")})
-    return encoder | {"classifier_dropout": config.dropout}
+    return encoder | {"classifier_dropout": config.dropout, **problem_to_hf(config)}
+
+
+def problem_to_hf(config: ClassifierConfig) -> dict[str, Any]:
+    """Return the kind of the labels, in the values of a config.json, if it is not the default."""
+    if config.problem == "single_label":
+        return {}
+    return {"problem_type": PROBLEMS[config.problem]}
 
 
 def with_new_head(weights: Weights, config: ClassifierConfig) -> Weights:

@@ -42,6 +42,10 @@ CLASSIFIER = WeightTable(
     prefix="electra.",
     ignored=(*BUFFERS, "discriminator_predictions."),
 )
+ENCODER = WeightTable(
+    encoder_names("encoder", "electra"), prefix="electra.",
+    ignored=(*BUFFERS, "discriminator_predictions."),
+)  # fmt: skip
 HEAD = "the generator's head has a GELU there, and the activation of its layers here"
 SHARED = {"none": (), "embeddings": ("embed.",), "all": ("",)}  # by both encoders
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint.model_card import card_title, front_matter
-from polyhead.checkpoint.model_dir import SavedModel, load_model, weights_of
+from polyhead.checkpoint.model_dir import SavedModel, load_model, set_weights, weights_of
 from polyhead.checkpoint.model_files import CARD, saved_languages
 from polyhead.convert.conversion import (
     ConversionReport,
@@ -23,6 +23,7 @@ from polyhead.convert.target_types import FLOAT, IDS_ONLY, Target
 from polyhead.convert.targets import architecture_at, find_target
 from polyhead.errors import ConfigError
 from polyhead.models.registry import FAMILIES, TASKS, max_positions
+from polyhead.models.text_classifier import Classifier, ClassifierConfig
 
 MAX_TEXTS = 1000
 MB = 1e6  # bytes
@@ -73,7 +74,7 @@ def export_model(
             f"--compute-type {kind}: {to} has {', '.join(target.compute_types)}", "invalid_option"
         )
     check_output_is_new(output)
-    saved = load_model(model) if saved is None else saved
+    saved = in_own_units(load_model(model) if saved is None else saved)
     text = None if saved.tokenizers is None else saved.tokenizers.config
     architecture_at(target, saved.family, saved.config, text)
     sizes = [weight.numel() for weight in weights_of(saved.model).values()]
@@ -96,6 +97,20 @@ def export_model(
         card = export_card(saved, target, result)
         (draft / CARD).write_text(card, encoding="utf-8", newline="\n")
     return result
+
+
+def in_own_units(saved: SavedModel) -> SavedModel:
+    """Return a model of numbers with their mean and scale in its last layer."""
+    config = saved.config
+    if not isinstance(config, ClassifierConfig) or config.problem != "regression":
+        return saved
+    weights = weights_of(saved.model)
+    weights["to_logits.weight"] = config.scale * weights["to_logits.weight"]
+    weights["to_logits.bias"] = config.scale * weights["to_logits.bias"] + config.mean
+    config = replace(config, mean=0.0, scale=1.0)
+    model = Classifier(config).eval()
+    set_weights(model, weights)
+    return replace(saved, config=config, model=model)
 
 
 def export_card(saved: SavedModel, target: Target, report: ConversionReport) -> str:

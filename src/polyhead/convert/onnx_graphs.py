@@ -271,9 +271,10 @@ class OnnxModel:
         padded = pad_sequence(list(texts), batch_first=True, padding_value=self.specials.pad)
         place = torch.arange(padded.size(1)).expand_as(padded)
         mask = (place < torch.tensor([[len(text)] for text in texts])).long()
+        ends = (padded == self.specials.eos).long()
         feeds = {
             "input_ids": padded, "attention_mask": mask, "position_ids": place,
-            "token_type_ids": torch.zeros_like(padded),
+            "token_type_ids": ((ends.cumsum(1) - ends) * mask).clamp(max=1),
         }  # fmt: skip
         wanted = [value.name for value in self.sessions[name].get_inputs()]
         return {name: feeds[name] for name in wanted if name in feeds}

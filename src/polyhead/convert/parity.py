@@ -26,6 +26,7 @@ from polyhead.convert.special_ids import SpecialIds, to_foreign_logits, to_our_i
 from polyhead.convert.timm_vit import TIMM
 from polyhead.errors import CheckpointError
 from polyhead.models.registry import Task
+from polyhead.models.sentence_encoder import SentenceEncoder
 
 LIMIT = 1e-4
 LENGTH, SHORTER = 12, 7  # of the two texts
@@ -207,10 +208,17 @@ def _replaced_tokens(model: Any, loaded: list[Any], _: str, probe: Probe) -> Pai
 
 def _labels(model: Any, loaded: list[Any], architecture: str, probe: Probe) -> Pairs:
     """Return both logits, or both encoder outputs where the head is new."""
-    theirs, given, real = loaded[0], (probe.given, probe.real.long()), probe.real
+    theirs, real, segments = loaded[0], probe.real, None
+    given: tuple[Tensor, ...] = (probe.given, real.long())
+    if vars(theirs.config).get("type_vocab_size", 1) > 1:  # the second half is a second text
+        segments = torch.zeros_like(probe.given)
+        segments[:, probe.given.size(1) // 2 :] = 1
+        given = (*given, segments)
     if architecture.endswith("ForSequenceClassification"):
-        return [(model(probe.ours), theirs(*given).logits)]
-    states = model.encoder(probe.ours)
+        return [(model(probe.ours, segments), theirs(*given).logits)]
+    states = model.encoder(probe.ours, segments)
+    if isinstance(model, SentenceEncoder):
+        return [(states[real], theirs(*given).last_hidden_state[real])]
     if architecture == "BertModel":
         output = theirs(*given)
         pooled = model.pool(states[:, 0])
@@ -237,6 +245,7 @@ OUTPUTS: dict[Task, Callable[[Any, list[Any], str, Probe], Pairs]] = {
     "masked_lm": _masked_tokens,
     "replaced_token": _replaced_tokens,
     "text_classification": _labels,
+    "sentence_embedding": _labels,
 }
 
 

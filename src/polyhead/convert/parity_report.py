@@ -21,11 +21,12 @@ from polyhead.convert.parity import LIMIT, Parity
 from polyhead.convert.special_ids import vocab_sizes
 from polyhead.convert.target_types import Example, Reader, token_log_p
 from polyhead.data.batches.images import scaled
+from polyhead.data.batches.labelled import segments_of
 from polyhead.data.config import DataConfig
 from polyhead.data.images.dataset import load_images
 from polyhead.data.images.files import PixelShape
-from polyhead.data.labelled_text import load_labelled
-from polyhead.data.line_encoder import framed
+from polyhead.data.labelled_text import FirstTexts, load_labelled
+from polyhead.data.line_encoder import encode_texts, frame
 from polyhead.data.parallel import load_parallel
 from polyhead.data.plain_text import load_plain
 from polyhead.data.text_files import read_lines
@@ -33,7 +34,7 @@ from polyhead.decoding.batch import batches, decode_all, pad_right
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import PolyheadError
 from polyhead.metrics.bleu import score
-from polyhead.models.registry import FAMILIES
+from polyhead.models.registry import FAMILIES, FINE_TUNED
 from polyhead.special_tokens import BOS, EOS, SPECIALS
 
 NAMES = {1: "greedy search", 4: "beam of 4"}
@@ -100,7 +101,8 @@ def own_reader(saved: SavedModel, *, states: bool) -> Reader:
             encoder = model.discriminator if task == "replaced_token" else model.encoder
             computed = encoder(source)
         else:
-            computed = model.suspect(source) if task == "replaced_token" else model(source)
+            inputs = (source, segments_of(source)) if task == "text_classification" else (source,)
+            computed = model.suspect(source) if task == "replaced_token" else model(*inputs)
         if examples[0].target:
             return token_log_p(computed, examples)
         if task.endswith("_classification") and not states:
@@ -211,7 +213,10 @@ def _scores(
         lists = [score([decode(ids) for ids in side], references, bootstrap=1) for side in searched]
         return {a.name: (a.value, b.value) for a, b in zip(*lists, strict=True)}
     names = [str(name) for name in saved.about.get("classes") or ()]
-    if not task.endswith("_classification") or not set(texts.references) <= set(names):
+    one_class = vars(saved.config).get("problem", "single_label") == "single_label"
+    if not task.endswith("_classification") or not one_class:
+        return {}
+    if not set(texts.references) <= set(names):
         return {}
     right = [names.index(texts.references[i]) for i in order]
     shares = [100 * sum(map(int.__eq__, labels, right)) / len(right) for labels in tally.labels]
@@ -244,7 +249,9 @@ def find_texts(
         if saved.tokenizers is None:
             reason = "the model has no tokenizer"
         elif file is not None:
-            rows = [line.partition("\t")[::2] for line in read_lines(file)]
+            n_texts = 2 if saved.about.get("pairs") else 1
+            cells = [line.split("\t") for line in read_lines(file)]
+            rows = [("\t".join(row[:n_texts]), "\t".join(row[n_texts:])) for row in cells]
             return _encoded(saved, f"of {file.name}", rows, most, longest)
         elif in_run:
             return _encoded(saved, "held out by the run", _held_out(saved), most, longest)
@@ -266,6 +273,10 @@ def _held_out(saved: SavedModel) -> list[tuple[str, str]]:
         case "text_classification":
             labelled = load_labelled(data, seed).valid
             return list(zip(labelled.texts, labelled.labels, strict=True))
+        case "sentence_embedding":
+            return [
+                (t, "") for t in FirstTexts(load_labelled(data, seed, of_pairs=True).valid.texts)
+            ]
         case "language_modeling":
             lines = load_plain(data).valid
         case _:
@@ -295,8 +306,14 @@ def _encoded(
     """Encode texts; references are kept if all texts have one."""
     assert saved.tokenizers is not None
     rows = [row for row in rows if row[0].strip()][:most]
-    ids = saved.tokenizers.source.encode_batch([text for text, _ in rows])
-    fits = [i for i in range(len(ids)) if len(ids[i]) < longest]
+    texts, tokenizer = [text for text, _ in rows], saved.tokenizers.source
+    if FAMILIES[saved.family].task in FINE_TUNED:
+        framed_texts = list(encode_texts(tokenizer, texts, longest))
+        ids = [framed for framed, _ in framed_texts]
+        fits = [i for i, (_, length) in enumerate(framed_texts) if length <= longest]
+    else:
+        ids = tokenizer.encode_batch(texts)
+        fits = [i for i in range(len(ids)) if len(ids[i]) < longest]
     if not fits:
         return _random(saved, f"no text {origin} has 1 to {longest - 1} tokens", most, longest)
     examples = [_example(saved.family, ids[i], longest) for i in fits]
@@ -311,7 +328,8 @@ def _example(family: str, ids: list[int], longest: int) -> Example:
         case "language_modeling":
             return Example([EOS, *ids[:-1]], ids)
         case _:
-            return Example(next(framed([ids], longest)), [])
+            framed = ids if ids[0] == BOS else frame([ids], longest)
+            return Example(framed, [])
 
 
 def _random(saved: SavedModel, reason: str, most: int, longest: int) -> ReportTexts:

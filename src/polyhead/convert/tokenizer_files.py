@@ -13,7 +13,7 @@ Characters that are newer than the Unicode of Python or of the package stay as t
 
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,12 @@ def _added(id: int, name: str) -> Entry:
     return {"id": id, "content": name, **flags, "special": True}
 
 
-def _frame(parts: Iterable[str | int]) -> Entry:
+def _frame(parts: Sequence[str | int]) -> Entry:
     def item(part: str | int, text: str = "A") -> Entry:
+        segment = int(text == "B" and BOS in parts)
         if isinstance(part, int):
-            return {"SpecialToken": {"id": SPECIALS[part], "type_id": 0}}
-        return {"Sequence": {"id": text, "type_id": 0}}
+            return {"SpecialToken": {"id": SPECIALS[part], "type_id": segment}}
+        return {"Sequence": {"id": text, "type_id": segment}}
 
     single, second = [item(p) for p in parts], [item(p, "B") for p in parts if p != BOS]
     names = {SPECIALS[id]: id for id in parts if isinstance(id, int)}
@@ -202,7 +203,7 @@ def write_tokenizer(
     return f"{described} ids, as tokenizer.json"
 
 
-def write_json(path: Path, values: Entry, indent: int = 2) -> None:
+def write_json(path: Path, values: Entry | list[Entry], indent: int = 2) -> None:
     """Write a file of JSON."""
     text = json.dumps(values, ensure_ascii=False, indent=indent) + "\n"
     path.write_text(text, encoding="utf-8", newline="\n")

@@ -19,6 +19,7 @@ from polyhead.config import MAX_FLOAT, MAX_INTEGER
 from polyhead.errors import CheckpointError
 from polyhead.layers.feed_forward import Activation
 from polyhead.layers.transformer_stack import StackConfig
+from polyhead.models.text_classifier import Problem
 
 Weights = dict[str, Tensor]
 Names = Mapping[str, str]
@@ -31,6 +32,10 @@ LAYER = re.compile(r"\b(blocks|layers|layer|h)\.(\d+)\.")
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 OLD_LEAVES = {"gamma": "weight", "beta": "bias"}  # of norms in old files
 ONE_OF_MANY = "single_label_classification"
+PROBLEMS: dict[Problem, str] = {  # ours, and their problem_type
+    "single_label": ONE_OF_MANY, "multi_label": "multi_label_classification",
+    "regression": "regression",
+}  # fmt: skip
 THEIR_ACTIVATIONS: dict[Activation, str] = {
     "relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "silu": "silu",
 }  # fmt: skip
@@ -239,6 +244,17 @@ def n_classes(values: Mapping[str, Any]) -> int:
     if not isinstance(labels, Mapping):
         raise _refused("id2label", labels, "a table of the classes' names")
     return len(labels)
+
+
+def problem_and_classes(values: Mapping[str, Any]) -> tuple[Problem, int]:
+    """Return the kind of the labels of a text classifier, and the number of its outputs."""
+    name, n_labels = values.get("problem_type"), n_classes({**values, "problem_type": None})
+    if name is None:
+        return "regression" if n_labels == 1 else "single_label", n_labels
+    problem = next((ours for ours, theirs in PROBLEMS.items() if theirs == name), None)
+    if problem is None:
+        raise _refused("problem_type", name, f"one of {', '.join(PROBLEMS.values())}")
+    return problem, n_labels
 
 
 READERS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {

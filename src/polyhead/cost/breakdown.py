@@ -37,6 +37,7 @@ from polyhead.models.electra import Electra, ElectraConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.reformer import Reformer
 from polyhead.models.registry import FAMILIES, Task, plugin_parts
+from polyhead.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
@@ -58,6 +59,7 @@ PARTS: dict[Task, dict[str, str]] = {  # module paths, and the part that they be
     "text_classification": {
         "encoder.stack": "encoder", "encoder": "embeddings", "pool": "head", "to_logits": "head",
     },
+    "sentence_embedding": {"encoder.stack": "encoder", "encoder": "embeddings"},
     "image_classification": {
         "embed": "patches", "class_token": "patches", "positions": "patches",
         "to_logits": "output",
@@ -242,6 +244,17 @@ def classifier_cost(config: ClassifierConfig, shape: Shape, _: float = 0) -> Cos
     return CostBreakdown(shape, parts, predictions=batch)
 
 
+def sentence_cost(config: SentenceEncoderConfig, shape: Shape, _: float = 0) -> CostBreakdown:
+    """Cost of an encoder of texts, of which two are a pair; that of their products is left out."""
+    encoder = config.encoder
+    outputs = shape.batch if config.pooling == "first" else None
+    parts = {
+        "embeddings": _embed(encoder, shape) + _widen(encoder, shape),
+        "encoder": stack_cost(encoder.stack, shape, outputs=outputs),
+    }
+    return CostBreakdown(shape, parts, predictions=shape.batch)
+
+
 def vit_cost(config: ViTConfig, shape: Shape, _: float = 0) -> CostBreakdown:
     """Cost of Dosovitskiy et al. 2021: one linear map for all patches, a stack, the classes.
 
@@ -303,5 +316,6 @@ FORMULAS: dict[type, Callable[[Any, Shape, float], CostBreakdown]] = {  # a subc
     BERT: bert_cost,
     Electra: electra_cost,
     Classifier: classifier_cost,
+    SentenceEncoder: sentence_cost,
     ViT: vit_cost,
 }

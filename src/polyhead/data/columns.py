@@ -11,29 +11,43 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from polyhead.data.labels import PAIR, join_pair
 from polyhead.data.languages import language_of
 from polyhead.data.tables import Cell, NotText, Row, Table, open_table, shorten
 from polyhead.data.text_files import BadLine, excerpt
 from polyhead.errors import ConfigError, DataError
 
-Role = Literal["source", "target", "text", "label"]
-Roles = tuple[Role, Role]  # ("source", "target") or ("text", "label")
-Keys = tuple[str | None, str | None]  # name or number (from 1) of each column; None: to be found
+Role = Literal["source", "target", "text", "text_pair", "label"]
+Roles = tuple[Role, ...]  # PAIR_ROLES or LABEL_ROLES
+Keys = tuple[str | None, ...]  # name or number (from 1) of each column; None: to be found
+PAIR_ROLES: Roles = ("source", "target")
+LABEL_ROLES: Roles = ("text", "text_pair", "label")  # without the second one if there is none
 Header = tuple[str, ...] | None
 NAMES: dict[Role, str] = {  # patterns, in lower case
     "source": "source|src|source_text|원문|원본",
     "target": "target|tgt|trg|target_text|translation|번역문|번역",
     "text": "text|document|sentence|review|content|comment|문장|내용|본문|리뷰|텍스트",
+    "text_pair": "text_?pair|text_?2|sentence_?2|question_?2|hypothesis|passage|문장_?2|텍스트_?2",
     "label": "label|class|category|target|sentiment|레이블|라벨|분류|감정",
+}
+OTHER_NAMES: dict[Role, str] = {  # if no column has one of the names above
+    "source": "text_?1|sentence_?1|question_?1|premise|question|query|anchor|문장_?1|텍스트_?1",
+    "target": f"{NAMES['text_pair']}|positive",
+    "text": "text_?1|sentence_?1|question_?1|premise|question|query|문장_?1|텍스트_?1",
+    "text_pair": "",
+    "label": "labels|tags|score|similarity|rating|stars|점수|평점|별점|유사도|태그",
 }
 OTHERS = "id|idx|index|no|sid|number|번호|url|date|날짜"
 NUMBER = re.compile(r"[-+]?[\d.,:/\-]*\d[\d.,:/\-]*%?")
 
 
 class Record(NamedTuple):
-    """A line of a table: its two cells, or the reason why it is not usable."""
+    """A line of a table: its two cells, or the reason why it is not usable.
+
+    Two texts of a labelled example are one cell (`labels.join_pair`).
+    """
 
     line: int
     first: str
@@ -73,18 +87,26 @@ class ColumnKind(NamedTuple):
 def read_columns(
     path: str | Path, roles: Roles, given: Keys = (None, None), encoding: str = "utf-8"
 ) -> TwoColumns:
-    """Read two columns of a table; the notices show which, with two examples."""
+    """Read two or three columns of a table; the notices show which, with two examples."""
     table = open_table(path, encoding=encoding)
     with table.errors_of_the_whole_first():
         positions, names, n_above = choose_columns(table, roles, given)
     rows = table.sample[n_above:]
-    first_records = (_record(row, positions, table.name) for row in rows)
+    if len(names) < len(roles):
+        roles = _without_pair(roles)
+    is_labelled = roles[-1] == "label"
+
+    def record(row: Row) -> Record:
+        return _record(row, positions, table.name, is_labelled=is_labelled)
+
+    first_records = map(record, rows)
     good = [(r.first, r.second) for r in first_records if r.bad is None and r.first and r.second]
     chosen = ", ".join(f"{role} = column {name!r}" for role, name in zip(roles, names, strict=True))
-    notice = f"{table.name}: {chosen}; {show_pairs(good)}"
+    shown = ((first.replace(PAIR, " / "), second) for first, second in good)
+    notice = f"{table.name}: {chosen}; {show_pairs(shown)}"
     notices = (*table.notices, notice) if good else table.notices
-    first, second = map(language_of, names)
-    records = (_record(row, positions, table.name) for row in chain(rows, table.rest))
+    first, second = language_of(names[0]), language_of(names[-1])
+    records = map(record, chain(rows, table.rest))
     return TwoColumns(table.name, records, notices, (first, second) if first and second else None)
 
 
@@ -108,7 +130,12 @@ def show_pairs(pairs: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{first} → {second}" for first, second in shown)
 
 
-def _record(row: Row, positions: tuple[int, int], name: str) -> Record:
+def _without_pair(names: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the roles, or the keys, of a single text."""
+    return names[0], names[-1]
+
+
+def _record(row: Row, positions: Sequence[int], name: str, *, is_labelled: bool = False) -> Record:
     width, n_cells = max(positions) + 1, len(row.cells)
     is_blank = not any(isinstance(cell, NotText) or cell.strip() for cell in row.cells)
     if row.bad is not None or is_blank:
@@ -116,25 +143,37 @@ def _record(row: Row, positions: tuple[int, int], name: str) -> Record:
     cells: list[Cell] = [NotText(f"{n_cells} column{'s' * (n_cells > 1)}, expected {width}")]
     if n_cells >= width:
         cells = [row.cells[position] for position in positions]
+    if is_labelled and isinstance(cells[-1], NotText) and cells[-1].items is not None:
+        cells[-1] = cells[-1].items
     for cell in cells:
         if isinstance(cell, NotText):
             return Record(row.line, "", "", BadLine(name, row.line, cell.why))
-    return Record(row.line, str(cells[0]), str(cells[1]))
+    first, *others = map(str, cells)
+    if is_labelled:
+        first = join_pair(first, others[0]) if len(others) == 2 else first.replace(PAIR, " ")
+    return Record(row.line, first, others[-1])
 
 
 def choose_columns(
     table: Table, roles: Roles, given: Keys
-) -> tuple[tuple[int, int], tuple[str, str], int]:
-    """Return the positions (from 0) and names of two columns, and the number of rows above them.
+) -> tuple[tuple[int, ...], tuple[str, ...], int]:
+    """Return the positions (from 0) and names of the columns, and the number of rows above them.
 
-    Raise DataError if a column does not exist, or if the choice is not certain.
+    A second text is chosen if its column is given, or if the header has a name of one and no
+    column of the first text is given. Raise DataError if a column does not exist, or if the choice
+    is not certain.
     """
     header, n_above = _split_header(table, roles, given)
+    if roles == LABEL_ROLES and given[1] is None:
+        names = [name.strip().lower() for name in header or ()]
+        has_pair = any(re.fullmatch(NAMES["text_pair"], name) for name in names)
+        if given[0] is not None or not has_pair:
+            roles, given = _without_pair(roles), _without_pair(given)
     rows = table.sample[n_above:]
     widths = Counter(len(row.cells) for row in rows if len(row.cells) > 1)
     usual = min((n for n in widths if widths[n] == max(widths.values())), default=0)
     width = len(header) if header else usual
-    if width < 2 and given == (None, None):
+    if width < 2 and set(given) == {None}:
         return (0, 1), ("1", "2"), n_above  # every row is then reported
     positions: list[int | None] = [
         None if key is None else _position(key, header, max([*widths, width]), table.name)
@@ -144,12 +183,17 @@ def choose_columns(
         positions = _by_name(header, roles, positions)
     if None in positions:
         positions = _by_content(table.name, header, rows, width, roles, positions)
-    first, second = positions[0] or 0, positions[1] or 0
-    if first == second:
-        message = f"{table.name}: column {first + 1} is both {roles[0]} and {roles[1]}"
+    chosen = tuple(position or 0 for position in positions)
+    if len(set(chosen)) < len(chosen):
+        twice = next(p for p in chosen if chosen.count(p) > 1)
+        both = " and ".join(r for r, p in zip(roles, chosen, strict=True) if p == twice)
+        message = f"{table.name}: column {twice + 1} is both {both}"
         raise DataError(message, "same_column")
-    names = [header[p] if header and p < len(header) else str(p + 1) for p in (first, second)]
-    return (first, second), (names[0], names[1]), n_above
+    return (
+        chosen,
+        tuple(header[p] if header and p < len(header) else str(p + 1) for p in chosen),
+        n_above,
+    )
 
 
 def describe_columns(
@@ -161,7 +205,9 @@ def describe_columns(
     rows = table.sample[n_above:]
     used: dict[int, str] = {}
     with suppress(DataError):
-        used = dict(zip(choose_columns(table, roles, given)[0], roles, strict=True))
+        positions = choose_columns(table, roles, given)[0]
+        names = roles if len(positions) == len(roles) else _without_pair(roles)
+        used = dict(zip(positions, names, strict=True))
     width = max((len(row.cells) for row in rows), default=0)
     title = f"header {shorten(header)}" if header else "no header"
     n_rows = len(rows) + sum(1 for _ in table.rest)
@@ -195,7 +241,8 @@ def _is_header(
     if any(key is not None and not key.isdecimal() for key in given):
         return True
     cells = [cell.lower() for cell in first]
-    known = re.compile("|".join([*(NAMES[role] for role in roles), OTHERS]))
+    names = [table[role] for role in roles for table in (NAMES, OTHER_NAMES) if table[role]]
+    known = re.compile("|".join([*names, OTHERS]))
     understood = [bool(known.fullmatch(cell) or language_of(cell)) for cell in cells]
     body = [row for row in table.sample[1:] if row.bad is None and any(row.cells)]
     above_numbers = (
@@ -206,11 +253,11 @@ def _is_header(
     )
     if all(understood) or (body and any(above_numbers)):
         return True
-    is_unclear = any(understood) and None in given
+    is_unclear = any(understood) and None in _without_pair(given)
     if is_unclear and must_be_clear:
         raise DataError(
             f"{table.name}: the first line looks like a header of which only a part is understood "
-            f"({shorten(cells)}); name the columns: --{roles[0]}-column and --{roles[1]}-column",
+            f"({shorten(cells)}); name the columns: --{roles[0]}-column and --{roles[-1]}-column",
             "unclear_header",
         )
     return is_unclear
@@ -235,11 +282,12 @@ def _by_name(
     """Fill in columns that the header names by their role, or by two languages."""
     names = [name.strip().lower() for name in header]
     filled = list(positions)
-    for n, role in enumerate(roles):
-        named = [p for p, name in enumerate(names) if re.fullmatch(NAMES[role], name)]
-        matching = [p for p in named if p not in filled]
-        if filled[n] is None and len(matching) == 1:
-            filled[n] = matching[0]
+    for table in (NAMES, OTHER_NAMES):
+        for n, role in enumerate(roles):
+            named = [p for p, name in enumerate(names) if re.fullmatch(table[role], name)]
+            matching = [p for p in named if p not in filled]
+            if filled[n] is None and len(matching) == 1:
+                filled[n] = matching[0]
     languages = [p for p, name in enumerate(names) if language_of(name)]
     if roles[0] == "source" and len(languages) == 2:
         return _fill(filled, [p for p in languages if p not in filled]) or filled
@@ -276,15 +324,16 @@ def _by_content(
         texts = [n for n in free if kinds[n].kind != "numbers"]
         filled = _fill(positions, texts or free)
     else:
-        filled = _text_and_label(kinds, free, positions)
-    if filled is not None:
+        ends = _text_and_label(kinds, free, [positions[0], positions[-1]])
+        filled = ends and [ends[0], *positions[1:-1], ends[1]]
+    if filled is not None and None not in filled:
         return filled
     columns = "; ".join(
         f"{_label(n, header)} {kind.kind} ({kind.example!r})" for n, kind in enumerate(kinds[:8])
     )
     raise DataError(
-        f"{name}: cannot tell which columns are {roles[0]} and {roles[1]}: {columns}. Name them "
-        f"with --{roles[0]}-column and --{roles[1]}-column.",
+        f"{name}: cannot tell which columns are {roles[0]} and {roles[-1]}: {columns}. Name them "
+        f"with --{roles[0]}-column and --{roles[-1]}-column.",
         "unclear_columns",
     )
 

@@ -36,8 +36,9 @@ class DataConfig:
     Translators read either `source` and `target` (line i of one translates line i of the other), or
     `pairs` (TSV or JSON lines); several files are joined. Without validation files, `hold_out`
     pairs are held out. Models of one language read `text`, whose last tenth (or `hold_out` lines)
-    is held out. Text classifiers read `labelled`: texts and their classes, TSV or JSON lines. Image
-    classifiers read `images`.
+    is held out. Text classifiers read `labelled`: texts, or pairs of them, and their labels, TSV or
+    JSON lines. Sentence encoders read `labelled` pairs whose labels are numbers, or pairs as
+    translators do. Image classifiers read `images`.
     """
 
     corpus: str | None = None  # embedded corpus, generated if its files are missing
@@ -56,7 +57,9 @@ class DataConfig:
     source_key: str | None = None  # in pairs: column header or number, or JSON field
     target_key: str | None = None
     text_key: str | None = None  # the same for labelled and for tables in text
+    text_pair_key: str | None = None  # second text of labelled pairs
     label_key: str | None = None
+    problem: Literal["auto", "single_label", "multi_label", "regression"] = "auto"  # of labels
     source_language: str = ""
     target_language: str = ""
     encoding: str = "utf-8"

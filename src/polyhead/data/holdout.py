@@ -23,6 +23,7 @@ class Corpus(Generic[Train, Valid]):
     """Examples for training and for validation, messages about them, and names of classes.
 
     languages: of source and target, "" where they are unknown.
+    problem: the kind of the labels of texts (`labels.Problem`).
     """
 
     train: Train
@@ -30,6 +31,7 @@ class Corpus(Generic[Train, Valid]):
     notices: tuple[str, ...]
     classes: tuple[str, ...] = ()
     languages: tuple[str, str] = ("", "")
+    problem: str = ""
 
 
 def held_out_count(n_examples: int, limit: int | None, max_share: float = MAX_SHARE) -> int:

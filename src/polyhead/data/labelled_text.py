@@ -1,27 +1,35 @@
-"""Texts with their classes, one record each, in any format of `tables`.
+"""Texts with their labels, one record each, in any format of `tables`.
 
-The classes are the labels that occur in the training data, in order.
+A text may be a pair of texts, and a label one class, several, or a number (`labels`). The classes
+are those that occur in the training data, in order.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from polyhead.data.columns import read_columns
+from polyhead.data.columns import LABEL_ROLES, read_columns
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, draw_texts, held_out_count, held_out_notice
+from polyhead.data.labels import (
+    PAIR,
+    Problem,
+    class_names,
+    encode_labels,
+    join_pair,
+    problem_of,
+    split_label,
+)
 from polyhead.data.line_spool import LineSpool, SpooledExamples
+from polyhead.data.parallel import open_pairs
 from polyhead.data.schedules.generator import make_missing
-from polyhead.data.tables import shorten
 from polyhead.data.text_files import BadLine, BadLines, skipped_notices
 from polyhead.errors import ConfigError, DataError
-
-MAX_CLASSES = 1000
 
 
 @dataclass(frozen=True)
 class LabelledExamples:
-    """Texts; text n belongs to class `labels[n]`."""
+    """Texts; text n has the label `labels[n]`."""
 
     texts: list[str]
     labels: list[str]
@@ -39,47 +47,101 @@ class LabelledExamples:
         return self.select([n for n in range(len(self)) if n not in left_out])
 
 
+Sides = tuple[Sequence[str], Sequence[str], Sequence[str]]  # files of source, target and pairs
 SpooledTexts = SpooledExamples[LabelledExamples]
 LabelledCorpus = Corpus[LabelledExamples | SpooledTexts, LabelledExamples]
 
 
-def load_labelled(config: DataConfig, seed: int, spool: LineSpool | None = None) -> LabelledCorpus:
-    """Read the labelled texts of a configuration; those for training into a spool, if given."""
-    if not config.labelled:
-        raise ConfigError(
-            "data.labelled: give a file of texts and labels (TSV or JSON lines), as in --data FILE",
-            "no_data",
-        )
+def load_labelled(
+    config: DataConfig, seed: int, spool: LineSpool | None = None, *, of_pairs: bool = False
+) -> LabelledCorpus:
+    """Read the labelled texts of a configuration; those for training into a spool, if given.
+
+    of_pairs: read pairs without labels too, as translators do.
+    """
     make_missing(config)
     notices: list[str] = []
-    train: LabelledExamples | SpooledTexts
-    if spool is None:
-        train = read_labelled(config.labelled, config, notices)
-    else:
-        examples = stream_labelled(config.labelled, config, notices)
-        train = SpooledExamples(spool, examples, LabelledExamples)
-    if config.valid_labelled:
-        valid = read_labelled(config.valid_labelled, config, notices)
+    sides = config.source, config.target, config.pairs
+    records = open_examples(config, config.labelled, sides if of_pairs else None, notices)
+    if records is None:
+        raise ConfigError(
+            "data.labelled: give a file of texts and labels (TSV or JSON lines), as in --data FILE"
+            + (", or pairs of texts, as in --pairs FILE" if of_pairs else ""),
+            "no_data",
+        )
+    train: LabelledExamples | SpooledTexts = (
+        collect(records) if spool is None else SpooledExamples(spool, records, LabelledExamples)
+    )
+    problem = problem_of(train.labels) if config.problem == "auto" else config.problem
+    sides = config.valid_source, config.valid_target, config.valid_pairs
+    records = open_examples(config, config.valid_labelled, sides if of_pairs else None, notices)
+    if records is not None:
+        valid = collect(records)
     else:
         n_examples = len(train)
-        first: dict[str, str] = {}  # text of each class
-        for text, label in zip(train.texts, train.labels, strict=True):
-            first.setdefault(label, text)
-        held_out = draw_labelled(train.texts, n_examples, config.hold_out, seed, first.values())
+        kept = first_texts(train, problem)
+        held_out = draw_labelled(FirstTexts(train.texts), n_examples, config.hold_out, seed, kept)
         valid = train.select(held_out)
         train = train.without(held_out)
         notices.append(held_out_notice(len(valid), n_examples, "examples"))
-    classes = classes_of(train.labels, len(train))
-    class_numbers(valid.labels, classes, "the validation data")
-    return LabelledCorpus(train, valid, tuple(notices), classes)
+    classes = class_names(train.labels, problem, len(train))
+    encode_labels(valid.labels, problem, classes, "the validation data")
+    if problem == "regression":
+        encode_labels(train.labels, problem, classes, "the training data")
+    return LabelledCorpus(train, valid, tuple(notices), classes, problem=problem)
+
+
+def open_examples(
+    config: DataConfig,
+    labelled: Sequence[str],
+    sides: Sides | None,
+    notices: list[str],
+) -> Iterator[tuple[str, str]] | None:
+    """Return the examples of labelled files, or of files of pairs; None if there are none."""
+    if labelled:
+        return stream_labelled(labelled, config, notices)
+    return _unlabelled(config, sides, notices) if sides and any(sides) else None
+
+
+def _unlabelled(config: DataConfig, sides: Sides, notices: list[str]) -> Iterator[tuple[str, str]]:
+    sources, targets, pairs = sides
+    reader = open_pairs(config, sources, targets, pairs, "data")
+    for first, second in reader:
+        yield join_pair(first, second), ""
+    notices += reader.notices
+
+
+def first_texts(examples: "LabelledExamples | SpooledTexts", problem: Problem) -> list[str]:
+    """Return the first text of each class."""
+    first: dict[str, str] = {}
+    if problem in ("single_label", "multi_label"):
+        for text, label in zip(examples.texts, examples.labels, strict=True):
+            for name in split_label(label) if problem == "multi_label" else [label]:
+                first.setdefault(name, text.partition(PAIR)[0])
+    return list(first.values())
+
+
+class FirstTexts:
+    """Texts, of pairs the first: pairs with equal ones are held out together."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.texts = texts
+
+    def __iter__(self) -> Iterator[str]:
+        return (text.partition(PAIR)[0] for text in self.texts)
 
 
 def read_labelled(
     paths: Sequence[str | Path], config: DataConfig, notices: list[str]
 ) -> LabelledExamples:
     """Read labelled texts; bad lines are skipped or an error, as configured."""
+    return collect(stream_labelled(paths, config, notices))
+
+
+def collect(records: Iterable[tuple[str, str]]) -> LabelledExamples:
+    """Return examples in memory."""
     texts, labels = [], []
-    for text, label in stream_labelled(paths, config, notices):
+    for text, label in records:
         texts.append(text)
         labels.append(label)
     return LabelledExamples(texts, labels)
@@ -89,20 +151,26 @@ def stream_labelled(
     paths: Sequence[str | Path], config: DataConfig, notices: list[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield texts with their labels; the last messages are added at the end."""
-    bad, n_texts = BadLines(), 0
-    keys = (config.text_key, config.label_key)
+    bad, n_texts, n_pairs = BadLines(), 0, 0
+    keys = (config.text_key, config.text_pair_key, config.label_key)
     for path in paths:
-        file = read_columns(path, ("text", "label"), keys, config.encoding)
+        file = read_columns(path, LABEL_ROLES, keys, config.encoding)
         notices += file.notices
         for line, text, label, problem in file.records:
+            has_text = all(part.strip() for part in text.split(PAIR))
             if problem is not None:
                 bad.add(problem)
-            elif text.strip() and label.strip():
-                n_texts += 1
+            elif has_text and label.strip():
+                n_texts, n_pairs = n_texts + 1, n_pairs + (PAIR in text)
                 yield text, label.strip()
             elif text.strip() or label.strip():  # an empty line is neither example nor mistake
-                missing = "label" if text.strip() else "text"
-                bad.add(BadLine(file.name, line, f"no {missing}"))
+                bad.add(BadLine(file.name, line, f"no {'label' if has_text else 'text'}"))
+    if 0 < n_pairs < n_texts:
+        raise DataError(
+            f"{n_pairs:,} of {n_texts:,} examples are pairs of texts. Name the columns with "
+            "--text-column and --text-pair-column.",
+            "mixed_pairs",
+        )
     bad.check(config.on_bad_line)
     if not n_texts:
         reason = f" ({bad.first[0]})" if bad.first else ""
@@ -110,43 +178,12 @@ def stream_labelled(
     notices += skipped_notices(bad.first, count=bad.count)
 
 
-def classes_of(labels: Iterable[str], n_examples: int) -> tuple[str, ...]:
-    """Return all labels in order: by value if all are numbers, otherwise alphabetically."""
-    names = set(labels)
-    if len(names) < 2:
-        raise DataError(
-            f"all {n_examples:,} examples have the label {names.pop()!r}; a classifier needs at "
-            "least 2 classes",
-            "too_few_classes",
-        )
-    if len(names) > MAX_CLASSES:
-        raise DataError(
-            f"{len(names):,} different labels, at most {MAX_CLASSES:,} are supported. Name the "
-            "column of the labels with --label-column.",
-            "too_many_classes",
-        )
-    are_numbers = all(name.isdecimal() for name in names)
-    return tuple(sorted(names, key=lambda name: (int(name) if are_numbers else 0, name)))
-
-
-def class_numbers(labels: Sequence[str], classes: Sequence[str], where: str) -> list[int]:
-    """Return the numbers of the classes of labels."""
-    numbers = {name: number for number, name in enumerate(classes)}
-    for label in labels:
-        if label not in numbers:
-            raise DataError(
-                f"{where}: unknown class {label!r}; the training data had {shorten(classes)}",
-                "unknown_class",
-            )
-    return [numbers[label] for label in labels]
-
-
 def draw_labelled(
     texts: Iterable[str], n_texts: int, limit: int, seed: int, never: Iterable[str]
 ) -> list[int]:
     """Draw the numbers of the examples to hold out.
 
-    never: the first text of every class. Equal texts stay together.
+    never: the first text of every class. Equal texts stay together, and pairs whose first is equal.
     """
     held_out = draw_texts(texts, held_out_count(n_texts, limit), seed, never=never)
     if not held_out:

@@ -5,16 +5,18 @@ Nothing here imports torch, so that child processes start quickly and stay small
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from polyhead.data.labels import N_NUMBERS, PAIR, Problem, encode_labels
 from polyhead.data.token_store import CODES, TokenSequences
 from polyhead.errors import PolyheadError
 from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers import sentencepiece
-from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.base import CHUNK, TextConfig, Tokenizer
 from polyhead.tokenizers.char_word import CharWordTokenizer
 from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, train_tokenizers
 
@@ -33,13 +35,15 @@ class StoreForm(NamedTuple):
     pairs: source and target, closed by EOS; pairs longer than `max_length` are left out
     running: the ids of all lines, closed by EOS, or by the ids of line ends
     parts: BOS ids EOS, several of a long line and none of an empty one
-    labelled: BOS ids EOS, truncated to `max_length`; the number of the class of each
+    labelled: BOS ids EOS, of a pair BOS ids EOS ids EOS, truncated to `max_length`; the numbers of
+        the classes of each, or its number
     """
 
     kind: Kind
     max_length: int
     with_texts: bool = False  # also the texts, as bytes
     classes: Sequence[str] = ()
+    problem: Problem = "single_label"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,13 +54,42 @@ class StoreForm(NamedTuple):
 
     def sizes(self, tokenizers: TokenizerPair) -> list[int]:
         """Return the number of different ids in each store but those of texts."""
-        second = {"pairs": [len(tokenizers.target)], "labelled": [len(self.classes)]}
+        n_labels = N_NUMBERS if self.problem == "regression" else len(self.classes)
+        second = {"pairs": [len(tokenizers.target)], "labelled": [n_labels]}
         return [len(tokenizers.source), *second.get(self.kind, [])]
 
 
 def framed(lines: Iterable[Sequence[int]], max_length: int) -> Iterator[list[int]]:
     """Yield encoded lines (each closed by EOS) as BOS ids EOS, truncated to `max_length`."""
-    return ([BOS, *ids[:-1][: max_length - 2], EOS] for ids in lines)
+    return (frame([ids], max_length) for ids in lines)
+
+
+def frame(parts: Sequence[Sequence[int]], max_length: int) -> list[int]:
+    """Return an encoded text or pair (each closed by EOS) as BOS ids EOS, or BOS ids EOS ids EOS.
+
+    A pair of more than `max_length` ids is cut where it is longer, as "longest_first" of
+    transformers does.
+    """
+    room = max(0, max_length - 1 - len(parts))
+    cuts = [room]
+    if len(parts) == 2:
+        first, second = (len(ids) - 1 for ids in parts)
+        shorter = min(first, second, room // 2)
+        cuts = [room - shorter, shorter] if first > second else [shorter, room - shorter]
+    bodies = ([*ids[:-1][:cut], EOS] for ids, cut in zip(parts, cuts, strict=True))
+    return [BOS, *chain.from_iterable(bodies)]
+
+
+def encode_texts(
+    tokenizer: Tokenizer, texts: Sequence[str], max_length: int
+) -> Iterator[tuple[list[int], int]]:
+    """Yield the framed ids of texts or pairs, and how many they would be without truncation."""
+    for start in range(0, len(texts), CHUNK):
+        parts = [text.split(PAIR) for text in texts[start : start + CHUNK]]
+        encoded = iter(tokenizer.encode_batch([part for both in parts for part in both]))
+        for both in parts:
+            ids = [next(encoded) for _ in both]
+            yield frame(ids, max_length), 1 + sum(map(len, ids))
 
 
 def parts_of(lines: Iterable[Sequence[int]], max_length: int) -> Iterator[list[int]]:
@@ -75,8 +108,14 @@ def encode_columns(
     if form.kind == "running" and tokenizer.reads_line_ends():
         text = tokenizer.encode("".join(f"{line}\n" for line in columns[0]))[:-1]
         return [TokenSequences.of([text], len(tokenizer))], 0
-    ids = [tokenizer.encode_batch(columns[0])]
     n_too_long = 0
+    if form.kind == "labelled":
+        framed_texts = list(encode_texts(tokenizer, columns[0], limit))
+        n_too_long = sum(length > limit for _, length in framed_texts)
+        texts = TokenSequences.of((ids for ids, _ in framed_texts), len(tokenizer))
+        stores = [texts, encode_labels(columns[1], form.problem, form.classes)]
+        return [*stores, *([_bytes(columns[0])] if form.with_texts else [])], n_too_long
+    ids = [tokenizer.encode_batch(columns[0])]
     if form.kind == "pairs":
         ids.append(tokenizers.target.encode_batch(columns[1]))
         fits = [n for n, pair in enumerate(zip(*ids, strict=True)) if max(map(len, pair)) <= limit]
@@ -87,10 +126,6 @@ def encode_columns(
     sequences: list[Iterable[Sequence[int]]] = [*ids]
     if form.kind == "parts":
         sequences = [parts_of(ids[0], limit)]
-    elif form.kind == "labelled":
-        n_too_long = sum(len(line) + 1 > limit for line in ids[0])
-        numbers = {name: number for number, name in enumerate(form.classes)}
-        sequences = [framed(ids[0], limit), ([numbers[label]] for label in columns[1])]
     stores = [
         TokenSequences.of(*side) for side in zip(sequences, form.sizes(tokenizers), strict=True)
     ]

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
-from polyhead.data.columns import Keys, Record, read_columns, show_pairs
+from polyhead.data.columns import PAIR_ROLES, Keys, Record, read_columns, show_pairs
 from polyhead.data.config import DataConfig
 from polyhead.data.doctor.alignment import judge
 from polyhead.data.holdout import (
@@ -222,7 +222,7 @@ class PairFile(NamedTuple):
 def _tables(paths: Sequence[str | Path], keys: Keys, encoding: str) -> Iterator[PairFile]:
     """Open files that hold both sides."""
     for path in paths:
-        file = read_columns(path, ("source", "target"), keys, encoding)
+        file = read_columns(path, PAIR_ROLES, keys, encoding)
         yield PairFile(file.records, (file.name, file.name), file.notices, file.languages)
 
 

@@ -48,15 +48,8 @@ class ClassificationReport:
 
     def __str__(self) -> str:
         width = max(len("class"), *(len(c.name) for c in self.classes))
-        lines = [
-            f"accuracy {self.accuracy:.4f}  macro F1 {self.macro_f1:.4f}",
-            "",
-            f"{'class':<{width}}  precision  recall      F1    count",
-            *(
-                f"{c.name:<{width}}  {c.precision:9.4f}  {c.recall:6.4f}  {c.f1:6.4f}  {c.count:7,}"
-                for c in self.classes
-            ),
-        ]
+        scores = f"accuracy {self.accuracy:.4f}  macro F1 {self.macro_f1:.4f}"
+        lines = [scores, "", *class_table(self.classes)]
         if len(self.classes) <= MAX_CONFUSION:
             cell = max(5, *(len(str(n)) for row in self.confusion for n in row)) + 1
             numbers = "".join(f"{i + 1:>{cell}}" for i in range(len(self.classes)))
@@ -68,22 +61,40 @@ class ClassificationReport:
         return "\n".join(lines)
 
 
+def class_table(classes: Sequence[ClassScore]) -> list[str]:
+    """Return the scores of each class in columns, with a header."""
+    width = max(len("class"), *(len(c.name) for c in classes))
+    return [
+        f"{'class':<{width}}  precision  recall      F1    count",
+        *(
+            f"{c.name:<{width}}  {c.precision:9.4f}  {c.recall:6.4f}  {c.f1:6.4f}  {c.count:7,}"
+            for c in classes
+        ),
+    ]
+
+
 def report(
     expected: Sequence[int], predicted: Sequence[int], names: Sequence[str]
 ) -> ClassificationReport:
     """Compare the predicted classes with the expected ones, both by number."""
     check_lengths(predicted, expected)
     table = confusion(expected, predicted, len(names))
-    hits, n_expected, n_predicted = table.diagonal(), table.sum(1), table.sum(0)
-    precision, recall = _share(hits, n_predicted), _share(hits, n_expected)
-    f1 = _share(2 * hits, n_expected + n_predicted)
-    classes = tuple(
-        ClassScore(name, float(precision[i]), float(recall[i]), float(f1[i]), int(n_expected[i]))
-        for i, name in enumerate(names)
-    )
+    classes = class_scores(table.diagonal(), table.sum(1), table.sum(0), names)
     (accuracy,), (macro_f1,) = accuracies(table[None]), macro_f1s(table[None])
     rows = tuple(tuple(int(n) for n in row) for row in table)
     return ClassificationReport(float(accuracy), float(macro_f1), classes, rows)
+
+
+def class_scores(
+    hits: np.ndarray, expected: np.ndarray, predicted: np.ndarray, names: Sequence[str]
+) -> tuple[ClassScore, ...]:
+    """Return the scores of each class by three counts of each."""
+    precision, recall = share(hits, predicted), share(hits, expected)
+    f1 = share(2 * hits, expected + predicted)
+    return tuple(
+        ClassScore(name, float(precision[i]), float(recall[i]), float(f1[i]), int(expected[i]))
+        for i, name in enumerate(names)
+    )
 
 
 def confusion(expected: Sequence[int], predicted: Sequence[int], n_classes: int) -> np.ndarray:
@@ -93,7 +104,8 @@ def confusion(expected: Sequence[int], predicted: Sequence[int], n_classes: int)
     return table
 
 
-def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Return the quotients; 0 / 0 is 0."""
     return np.divide(part, whole, out=np.zeros(part.shape), where=whole > 0)
 
 
@@ -129,7 +141,7 @@ def macro_f1s(tables: Int[np.ndarray, "sample expected predicted"]) -> Float[np.
     """Return the mean F1 over the classes that occur, in examples or predictions."""
     hits = tables.diagonal(axis1=1, axis2=2)
     both = tables.sum(1) + tables.sum(2)
-    return _share(2 * hits, both).sum(1) / (both > 0).sum(1)
+    return share(2 * hits, both).sum(1) / (both > 0).sum(1)
 
 
 def detection_scores(
@@ -151,7 +163,11 @@ def auc(scores: Float[np.ndarray, "item"], truth: Bool[np.ndarray, "item"]) -> f
     n_negative = len(truth) - n_positive
     if not n_positive or not n_negative:
         return math.nan
-    _, which, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[which]  # from 1
-    above = float(ranks[truth].sum()) - n_positive * (n_positive + 1) / 2
+    above = float(ranks(scores)[truth].sum()) - n_positive * (n_positive + 1) / 2
     return above / (n_positive * n_negative)
+
+
+def ranks(values: Float[np.ndarray, "item"]) -> Float[np.ndarray, "item"]:
+    """Return the ranks of values from 1; equal values share theirs."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[which])

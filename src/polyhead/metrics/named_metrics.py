@@ -21,8 +21,11 @@ class NamedMetric:
     compute: Compute | None = None
 
 
-LOWER = ("loss", "perplexity", "bits_per_character")
-HIGHER = ("bleu", "accuracy", "macro_f1", "generator_accuracy", "precision", "recall", "auc")
+LOWER = ("loss", "perplexity", "bits_per_character", "mae", "rmse")
+HIGHER = (
+    "bleu", "accuracy", "macro_f1", "generator_accuracy", "precision", "recall", "auc", "micro_f1",
+    "exact_match", "pearson", "spearman", "mrr",
+)  # fmt: skip
 METRICS = Registry(
     "metric",
     {name: NamedMetric(lower_is_better=True) for name in LOWER}

@@ -40,6 +40,7 @@ from polyhead.models.bert import BERT, BERTConfig
 from polyhead.models.electra import Electra, ElectraConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.reformer import Reformer, ReformerConfig
+from polyhead.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
@@ -96,7 +97,14 @@ TASKS = Registry(
         "text_classification": TaskKind(
             f"{TRAINING}.text_classification:TextClassificationTask",
             f"{PIPELINES}.text_classifier:TextClassifier", "polyhead classify",
-            "text-classification", ("loss", "accuracy", "macro_f1"), outputs=True,
+            "text-classification",
+            ("loss", "accuracy", "macro_f1", "micro_f1", "exact_match", "pearson", "spearman",
+             "mae", "rmse"), outputs=True,
+        ),
+        "sentence_embedding": TaskKind(
+            f"{TRAINING}.sentence_embedding:SentenceEmbeddingTask",
+            f"{PIPELINES}.sentence_embedder:SentenceEmbedder", "polyhead embed",
+            "sentence-similarity", ("loss", "accuracy", "mrr", "pearson", "spearman"),
         ),
         "image_classification": TaskKind(
             f"{TRAINING}.image_classification:ImageClassificationTask",
@@ -106,6 +114,9 @@ TASKS = Registry(
     },
 )  # fmt: skip
 Task = Annotated[str, TASKS]
+FINE_TUNED: tuple[Task, ...] = (  # models with a BERT encoder and a head of their own
+    "text_classification", "sentence_embedding",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -134,6 +145,7 @@ BUILT_IN = {
     "bert": Family(BERT, BERTConfig, "masked_lm", bert.PUBLISHED),
     "electra": Family(Electra, ElectraConfig, "replaced_token", electra.PUBLISHED),
     "classifier": Family(Classifier, ClassifierConfig, "text_classification"),
+    "sentence_encoder": Family(SentenceEncoder, SentenceEncoderConfig, "sentence_embedding"),
     "vit": Family(ViT, ViTConfig, "image_classification", vit.PUBLISHED),
 }
 FAMILIES = Registry("family", BUILT_IN)
@@ -152,14 +164,18 @@ def vocab_fields(config: Any) -> tuple[str, ...]:
 
 def has_mask_token(family: str) -> bool:
     """Return True for models with one id more than their tokenizer: [MASK]."""
-    return FAMILIES[family].task in ("masked_lm", "replaced_token", "text_classification")
+    return FAMILIES[family].task in ("masked_lm", "replaced_token", *FINE_TUNED)
+
+
+def encoder_config(config: Any) -> Any:
+    """Return the configuration of the encoder in a fine-tuned model's; of others, their own."""
+    encoder = vars(config).get("encoder")
+    return encoder if is_dataclass(encoder) else config
 
 
 def max_positions(config: Any) -> int | None:
     """Return the number of learned positions of a model, or of its encoder; None if unlimited."""
-    values = {item.name: getattr(config, item.name) for item in fields(config)}
-    if is_dataclass(values.get("encoder")):
-        return max_positions(values["encoder"])
+    values = vars(encoder_config(config))
     kind = values.get("positions", "none")
     return values.get("max_length") if POSITIONS[kind].bounded else None
 

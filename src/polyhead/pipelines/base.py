@@ -35,7 +35,8 @@ class Pipeline(RunSettings):
     """A trained model, ready to use.
 
     `polyhead.load(path)` returns the pipeline of the model's task: `Translator`, `TextGenerator`,
-    `MaskFiller`, `ReplacedTokenDetector`, `TextClassifier` or `ImageClassifier`.
+    `MaskFiller`, `ReplacedTokenDetector`, `TextClassifier`, `SentenceEmbedder` or
+    `ImageClassifier`.
 
     saved: the model with its configuration and tokenizers.
     name: the path that it was loaded from.
@@ -160,6 +161,9 @@ class Classification:
     @property
     def probability(self) -> float:
         return self.probabilities[self.label]
+
+    def __str__(self) -> str:
+        return self.label
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,6 +4,7 @@ from polyhead.layers.attention_hooks import has_cross_attention
 from polyhead.pipelines.base import ClassifierPipeline, Pipeline
 from polyhead.pipelines.description import Description, engine_name
 from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 
@@ -27,6 +28,7 @@ def describe(model: Pipeline) -> Description:
         stacks = {name.split(".")[0] for name in names}
         attention = tuple(stack for stack in ("encoder", "decoder") if stack in stacks)
         attention += ("cross",) * has_cross_attention(model.model)
+    numbers = model.saved.about.get("range") if isinstance(model, TextClassifier) else None
     return Description(
         family=model.saved.family,
         use=model.use,
@@ -39,4 +41,7 @@ def describe(model: Pipeline) -> Description:
         defaults=model.defaults if isinstance(model, Translator | TextGenerator) else None,
         classes=model.classes if isinstance(model, ClassifierPipeline) else None,
         image=(config.height, config.width, config.channels, config.patch) if images else None,
+        problem=model.problem if isinstance(model, TextClassifier) else None,
+        pairs=model.pairs if isinstance(model, TextClassifier) else "no",
+        range=(float(numbers[0]), float(numbers[1])) if numbers else None,
     )

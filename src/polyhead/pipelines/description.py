@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from polyhead.checkpoint.arrays import ArrayFile, open_tensors
 from polyhead.checkpoint.model_files import WEIGHTS, resolve
@@ -26,6 +27,9 @@ class Description:
     defaults: DecodeConfig | None
     classes: tuple[str, ...] | None
     image: tuple[int, int, int, int] | None  # height, width, channels, patch
+    problem: str | None = None  # the kind of the labels of a text classifier
+    pairs: Literal["no", "optional", "required"] = "no"  # of texts
+    range: tuple[float, float] | None = None  # of the numbers in training
 
 
 def engine_name(engine: CTranslate2Engine | CTranslate2Generator | None) -> str:

@@ -13,9 +13,11 @@ from polyhead.metrics.classification import ClassificationReport
 from polyhead.metrics.error_rates import compare_errors, error_rates
 from polyhead.metrics.named_metrics import METRICS, registered_metric
 from polyhead.metrics.perplexity import MapBatches, map_here
+from polyhead.metrics.predictions import ScoreReport
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.sentence_embedder import SentenceEmbedder
 from polyhead.pipelines.text_classifier import ClassificationEvaluation, TextClassifier
 from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 from polyhead.pipelines.translator import Translator
@@ -57,6 +59,7 @@ Evaluation = (
     | LanguageScore
     | dict[str, float]
     | ClassificationEvaluation
+    | ScoreReport
     | ClassificationReport
 )
 
@@ -70,7 +73,11 @@ def evaluate(model: TextGenerator, data: Sequence[str]) -> LanguageScore: ...
 @overload
 def evaluate(model: MaskFiller, data: Sequence[str]) -> dict[str, float]: ...
 @overload
-def evaluate(model: TextClassifier, data: Sequence[str | Path]) -> ClassificationEvaluation: ...
+def evaluate(
+    model: TextClassifier, data: Sequence[str | Path]
+) -> ClassificationEvaluation | ScoreReport: ...
+@overload
+def evaluate(model: SentenceEmbedder, data: Sequence[str | Path]) -> ScoreReport: ...
 @overload
 def evaluate(model: ImageClassifier, data: Sequence[str | Path]) -> ClassificationReport: ...
 @overload
@@ -84,7 +91,8 @@ def evaluate(
 
     model: a pipeline, as returned by `polyhead.load`.
     data: source lines for a translator, lines of text for a language model or a mask filler,
-        labelled files for a text classifier, folders of images for an image classifier.
+        labelled files for a text classifier, files of pairs for a sentence embedder, folders of
+        images for an image classifier.
     references: the right translations, for a translator only.
 
     Returns BLEU and chrF, perplexity, metrics of masked tokens, or a classification report.
@@ -98,7 +106,7 @@ def evaluate(
         return evaluate_translation(model, lines, references)
     if isinstance(model, TextGenerator | MaskFiller):
         return model.score(lines)
-    if isinstance(model, TextClassifier):
+    if isinstance(model, TextClassifier | SentenceEmbedder):
         return model.evaluate(lines)
     assert isinstance(model, ImageClassifier)
     return model.evaluate(lines)[0]

@@ -1,27 +1,45 @@
-"""Text classification: `TextClassifier.from_dir("runs/reviews").classify(["지루하지 않다"])`."""
+"""Text classification: `TextClassifier.from_dir("runs/reviews").classify("지루하지 않다").label`.
+
+A model may assign one class to a text, several, or a number, and may read pairs of texts.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal, overload
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from polyhead.data.batches.base import pad
 from polyhead.data.batches.epoch_plan import plan_by_length
+from polyhead.data.batches.labelled import segments_of
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled_text import LabelledExamples, class_numbers, read_labelled
-from polyhead.data.line_encoder import framed
+from polyhead.data.labelled_text import LabelledExamples, read_labelled
+from polyhead.data.labels import PAIR, SEPARATOR, Problem, encode_labels, join_pair
+from polyhead.data.line_encoder import encode_texts
 from polyhead.decoding.hypotheses import log_normaliser
-from polyhead.errors import check_list
+from polyhead.errors import ConfigError, DataError, check_list
 from polyhead.metrics.bleu import SAMPLES
-from polyhead.metrics.classification import ClassificationReport, Interval, interval, report
+from polyhead.metrics.classification import (
+    ClassificationReport,
+    Interval,
+    class_scores,
+    interval,
+    report,
+)
 from polyhead.metrics.perplexity import MapBatches, map_here
+from polyhead.metrics.predictions import (
+    THRESHOLD,
+    ScoreReport,
+    label_scores,
+    number_scores,
+    score_report,
+)
 from polyhead.models.registry import Task
-from polyhead.pipelines.base import Classification, ClassifierPipeline
-from polyhead.tokenizers.base import encode_lines
+from polyhead.pipelines.base import Classification, ClassifierPipeline, Pipeline
 
 MAX_TOKENS = 8192  # of one batch
 
@@ -45,55 +63,154 @@ class ClassificationEvaluation:
         return f"{self.report}\n\n{samples}: {intervals}"
 
 
+@dataclass(frozen=True)
+class LabelSet(Classification):
+    """The labels of a text that are more probable than not; `label` is the likeliest of all."""
+
+    labels: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return SEPARATOR.join(self.labels)
+
+
+@dataclass(frozen=True)
+class PredictedNumber(Classification):
+    """A number for a text; `label` is its text, and there are no probabilities."""
+
+    number: float
+
+
+def read_texts(
+    pipeline: Pipeline,
+    texts: Sequence[str],
+    compute: Callable[[Tensor], Tensor],
+    progress: Callable[[int], None] = lambda _: None,
+    map_batches: MapBatches = map_here,
+) -> list[list[float]]:
+    """Return what a model computes of the ids of each text, in the order of the texts."""
+    encoded = encode_texts(pipeline.tokenizer, texts, pipeline.max_length)
+    ids = [framed for framed, _ in encoded]
+    lengths = np.array([len(text) for text in ids], dtype=np.int64)
+    batches = [batch.tolist() for batch in plan_by_length([lengths], MAX_TOKENS, seed=0)]
+
+    def read(numbers: Sequence[int]) -> list[list[float]]:
+        rows: list[list[float]] = compute(
+            pad([ids[number] for number in numbers]).to(pipeline.device)
+        ).tolist()
+        progress(len(numbers))
+        return rows
+
+    rows = chain.from_iterable(map_batches(read, batches))
+    by_number = dict(zip(chain.from_iterable(batches), rows, strict=True))
+    return [by_number[number] for number in range(len(ids))]
+
+
 @dataclass(frozen=True, repr=False)
 class TextClassifier(ClassifierPipeline):
-    """A model that assigns texts to classes."""
+    """A model that assigns texts, or pairs of texts, to classes, or a number to each."""
 
     tasks: ClassVar[tuple[Task, ...]] = ("text_classification",)
     use: ClassVar[str] = "classify"
 
-    @torch.inference_mode()
+    @property
+    def problem(self) -> str:
+        """The kind of its labels: "single_label", "multi_label" or "regression"."""
+        return str(self.saved.config.problem)
+
+    @property
+    def pairs(self) -> Literal["no", "optional", "required"]:
+        """Pairs of texts are required by models that were trained on them.
+
+        They are optional for an imported model with two segments, which may be of either kind.
+        """
+        about, n_segments = self.saved.about, self.saved.config.encoder.segments
+        if about.get("pairs"):
+            return "required"
+        return "optional" if "imported" in about and n_segments > 1 else "no"
+
+    def texts(self, lines: Sequence[str], pair: Sequence[str] | None = None) -> list[str]:
+        """Return texts as the model reads them: pairs are divided by a tab."""
+        if pair is not None and len(pair) != len(lines):
+            message = f"pair: {len(pair)} texts, expected {len(lines)}, one for each text"
+            raise ConfigError(message, "unequal_lengths")
+        if pair is not None:
+            lines = [join_pair(*both) for both in zip(lines, pair, strict=True)]
+        elif self.pairs == "no":
+            return [line.replace(PAIR, " ") for line in lines]
+        if self.pairs == "no":
+            raise ConfigError("the model reads single texts, not pairs", "no_pairs")
+        texts = [join_pair(*line.split(PAIR, 1)) if PAIR in line else line for line in lines]
+        if self.pairs == "required" and not all(PAIR in text for text in texts):
+            raise DataError(
+                "the model reads pairs of texts; give two texts divided by a tab, or with "
+                "--pair (pair= in Python, text_pair over HTTP)",
+                "no_pair",
+            )
+        return texts
+
+    @overload  # a text is also a sequence of texts
+    def classify(  # type: ignore[overload-overlap]
+        self, lines: str, *, pair: str | None = None
+    ) -> Classification: ...
+    @overload
     def classify(
         self,
         lines: Sequence[str],
         *,
+        pair: Sequence[str] | None = None,
+        progress: Callable[[int], None] = ...,
+        map_batches: MapBatches = ...,
+    ) -> list[Classification]: ...
+    @torch.inference_mode()
+    def classify(
+        self,
+        lines: str | Sequence[str],
+        *,
+        pair: str | Sequence[str] | None = None,
         progress: Callable[[int], None] = lambda _: None,
         map_batches: MapBatches = map_here,
-    ) -> list[Classification]:
-        """Return the classification of every line, in their order.
+    ) -> Classification | list[Classification]:
+        """Return the classification of a text, or of every text of a list, in their order.
 
         lines: texts; of a long one the first `max_length` tokens are read.
+        pair: the second text of each, for models of pairs.
         progress: called with the number of lines of each batch.
         map_batches: applies the model to all batches; several processes may share them.
 
-        Example: `classifier.classify(["지루하지 않다"])[0].label`
+        Of several labels it returns `LabelSet`s, of numbers `PredictedNumber`s.
+
+        Example: `classifier.classify("지루하지 않다").label`
         """
+        if isinstance(lines, str):
+            return self.classify([lines], pair=None if pair is None else [str(pair)])[0]
         check_list(lines, "classify", "lines")
-        texts = list(framed(encode_lines(self.tokenizer, lines), self.max_length))
-        lengths = np.array([len(text) for text in texts], dtype=np.int64)
-        batches = [batch.tolist() for batch in plan_by_length([lengths], MAX_TOKENS, seed=0)]
+        texts = self.texts(lines, pair)
 
-        def read(numbers: Sequence[int]) -> list[list[float]]:
-            ids = pad([texts[number] for number in numbers]).to(self.device)
-            logits = self.model(ids).float()
+        def compute(ids: Tensor) -> Tensor:
+            logits: Tensor = self.model(ids, segments_of(ids)).float()
             log_normaliser(logits)  # raises if they are not finite
-            progress(len(numbers))
-            rows: list[list[float]] = logits.softmax(-1).tolist()
-            return rows
+            if self.problem == "single_label":
+                return logits.softmax(-1)
+            return logits.sigmoid() if self.problem == "multi_label" else logits
 
-        rows = chain.from_iterable(map_batches(read, batches))
-        by_number = dict(zip(chain.from_iterable(batches), rows, strict=True))
-        results = []
-        for number in range(len(texts)):
-            probabilities = dict(zip(self.classes, by_number[number], strict=True))
-            best = max(probabilities, key=lambda name: probabilities[name])
-            results.append(Classification(best, probabilities))
-        return results
+        rows = read_texts(self, texts, compute, progress, map_batches)
+        return [self.result(row) for row in rows]
+
+    def result(self, row: Sequence[float]) -> Classification:
+        """Return the classification of a text by its probabilities, or by its number."""
+        if self.problem == "regression":
+            return PredictedNumber(f"{row[0]:.4g}", {}, row[0])
+        probabilities = dict(zip(self.classes, row, strict=True))
+        best = max(probabilities, key=lambda name: probabilities[name])
+        if self.problem == "single_label":
+            return Classification(best, probabilities)
+        labels = tuple(name for name, share in probabilities.items() if share > THRESHOLD)
+        return LabelSet(best, probabilities, labels)
 
     def evaluate(
         self, files: Sequence[str | Path], progress: Callable[[int], None] = lambda _: None
-    ) -> ClassificationEvaluation:
-        """Return the scores on labelled texts.
+    ) -> ClassificationEvaluation | ScoreReport:
+        """Return the scores on labelled texts: of several labels or numbers a `ScoreReport`.
 
         files: with the same columns as in training.
         progress: called with the number of texts of each batch.
@@ -108,11 +225,26 @@ class TextClassifier(ClassifierPipeline):
         notices: Sequence[str] = (),
         progress: Callable[[int], None] = lambda _: None,
         map_batches: MapBatches = map_here,
-    ) -> ClassificationEvaluation:
+    ) -> ClassificationEvaluation | ScoreReport:
         """Return the scores on examples that were read before."""
-        expected = class_numbers(examples.labels, self.classes, self.name)
-        places = {name: place for place, name in enumerate(self.classes)}
+        problem: Problem = self.saved.config.problem
+        labels = encode_labels(examples.labels, problem, self.classes, self.name)
         results = self.classify(examples.texts, progress=progress, map_batches=map_batches)
+        if problem == "regression":
+            numbers = [result.number for result in results if isinstance(result, PredictedNumber)]
+            columns = labels.ids.view(np.float32).astype(np.float64), np.array(numbers)
+            return score_report(number_scores, *columns, notices=notices)
+        if problem == "multi_label":
+            rows = [[p > THRESHOLD for p in result.probabilities.values()] for result in results]
+            wanted = np.zeros((len(rows), len(self.classes)), dtype=np.bool_)
+            for row, numbers_of_labels in zip(wanted, labels, strict=True):
+                row[numbers_of_labels] = True
+            both = wanted, np.array(rows)
+            counts = (wanted & both[1]).sum(0), wanted.sum(0), both[1].sum(0)
+            classes = class_scores(*counts, self.classes)
+            return score_report(label_scores, *both, classes=classes, notices=notices)
+        expected: list[int] = labels.ids.tolist()
+        places = {name: place for place, name in enumerate(self.classes)}
         predicted = [places[result.label] for result in results]
         n_classes = len(self.classes)
         return ClassificationEvaluation(
@@ -128,6 +260,16 @@ class TextClassifier(ClassifierPipeline):
     ) -> tuple[LabelledExamples, list[str]]:
         """Return labelled texts from files, and notices about them."""
         notices: list[str] = []
-        keys = (self.data.text_key, self.data.label_key)
-        config = replace(DataConfig(encoding=encoding), text_key=keys[0], label_key=keys[1])
-        return read_labelled(files, config, notices), notices
+        data = self.data
+        config = replace(
+            DataConfig(encoding=encoding), text_key=data.text_key, label_key=data.label_key,
+            text_pair_key=data.text_pair_key,
+        )  # fmt: skip
+        examples = read_labelled(files, config, notices)
+        if PAIR in examples.texts[0] and self.pairs == "no":
+            raise DataError(
+                f"{files[0]} has pairs of texts, and {self.name} reads single texts. Name their "
+                "column as in training.",
+                "no_pairs",
+            )
+        return examples, notices

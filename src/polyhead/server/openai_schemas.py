@@ -37,6 +37,31 @@ class CompletionRequest(ModelRequest):
     user: str | None = None
 
 
+class EmbeddingsRequest(ModelRequest):
+    """OpenAI: vectors of texts, as lists or as the base64 of float32 numbers."""
+
+    input: Texts
+    encoding_format: Literal["float", "base64"] = "float"
+    user: str | None = None
+
+
+class Embedding(BaseModel):
+    """OpenAI: the vector of one text."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingsResponse(BaseModel):
+    """OpenAI: the vectors of all texts."""
+
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: dict[Usage, int]
+
+
 class Logprobs(BaseModel):
     """OpenAI: the tokens of a text with their log-probabilities; `text_offset` is their place."""
 

@@ -166,10 +166,17 @@ class DetectReplacedRequest(ModelRequest):
 
 
 class ClassifyRequest(ModelRequest):
-    """Classify texts."""
+    """Classify texts, or pairs of texts; `text_pair` has the second of each."""
 
     text: Texts
+    text_pair: Texts | None = None
     top: Annotated[int, Field(ge=1, le=100)] | None = None
+
+
+class EmbedRequest(ModelRequest):
+    """Return a vector for each text."""
+
+    text: Texts
 
 
 class ImageOptions(BaseModel):
@@ -235,6 +242,9 @@ class ModelEntry(BaseModel):
     defaults: DecodingDefaults | None
     classes: list[str] | None
     image: ImageInput | None
+    problem: str | None
+    pairs: Literal["no", "optional", "required"]
+    range: tuple[float, float] | None
 
 
 class OpenAIModel(BaseModel):
@@ -303,11 +313,19 @@ class ClassProbability(BaseModel):
     probability: float
 
 
-class ClassificationResponse(ClassProbability):
-    """The most probable class; `cut`: the text was longer than the model reads."""
+class ClassificationResponse(BaseModel):
+    """The most probable class; `cut`: the text was longer than the model reads.
 
+    `labels` are those more probable than not, of a model of several. A model of numbers gives a
+    `number`, whose text is `label`, and no classes.
+    """
+
+    label: str
+    probability: float | None
     cut: bool
     classes: list[ClassProbability]
+    labels: list[str] | None = None
+    number: float | None = None
 
 
 class ClassifyResponse(BaseModel):
@@ -315,6 +333,14 @@ class ClassifyResponse(BaseModel):
 
     model: str
     results: list[ClassificationResponse]
+
+
+class EmbedResponse(BaseModel):
+    """A vector of length 1 for each text; `cut`: it was longer than the model reads."""
+
+    model: str
+    embeddings: list[list[float]]
+    cut: list[bool]
 
 
 class Health(BaseModel):

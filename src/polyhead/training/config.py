@@ -32,6 +32,7 @@ from polyhead.layers.transformer_stack import StackConfig
 from polyhead.metrics.named_metrics import METRICS
 from polyhead.models.registry import (
     FAMILIES,
+    FINE_TUNED,
     TASKS,
     has_mask_token,
     max_positions,
@@ -50,8 +51,8 @@ LISTS = (  # options of [data] that take several files
     "valid_text", "labelled", "valid_labelled", "images", "valid_images",
 )  # fmt: skip
 OF_THE_FILES = (  # options of [data] that describe the files of a recipe
-    "corpus", "source_key", "target_key", "text_key", "label_key", "source_language",
-    "target_language", "encoding",
+    "corpus", "source_key", "target_key", "text_key", "text_pair_key", "label_key", "problem",
+    "source_language", "target_language", "encoding",
 )  # fmt: skip
 TABLES: dict[str, Any] = {
     "data": DataConfig,
@@ -282,7 +283,7 @@ def _check_task(run: RunConfig) -> None:
             f"data.max_length = {length}: expected at least {SHORTEST} (BOS, EOS and a token)",
         ),
         "no_compile": (
-            run.train.compile and task in ("replaced_token", "text_classification"),
+            run.train.compile and task in ("replaced_token", *FINE_TUNED),
             f"train.compile is not supported for {run.family} models. Leave it out.",
         ),
         "unknown_metric": (

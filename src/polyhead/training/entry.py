@@ -26,7 +26,7 @@ SETTINGS = {  # parameter of `train`, option of the command line: setting
     "init": "train.init", "device": "train.device", "encoding": "data.encoding",
     "on_bad_line": "data.on_bad_line", "source_column": "data.source_key",
     "target_column": "data.target_key", "text_column": "data.text_key",
-    "label_column": "data.label_key",
+    "text_pair_column": "data.text_pair_key", "label_column": "data.label_key",
 }  # fmt: skip
 
 
@@ -162,6 +162,7 @@ def train(  # noqa: PLR0913 (one keyword per option of the command line)
     source_column: str | None = None,
     target_column: str | None = None,
     text_column: str | None = None,
+    text_pair_column: str | None = None,
     label_column: str | None = None,
     languages: str | None = None,
     init: str | Path | None = None,
@@ -189,7 +190,7 @@ def train(  # noqa: PLR0913 (one keyword per option of the command line)
     data: labelled texts: (text, label), or rows with such columns
     images: (array, labels), items of (image, label), or directories with a subdirectory per class
     valid_source, …, valid_images: held-out data; without it part of the data is held out
-    source_column, target_column, text_column, label_column: name of a column, or number from 1
+    source_column, target_column, text_column, text_pair_column, label_column: name of a column, or number from 1
     languages: of source and target, such as "ko-en"; found by the data if it names them
     init: directory of a model to initialize from
     encoding: of all files, such as "cp949"
@@ -217,7 +218,8 @@ def train(  # noqa: PLR0913 (one keyword per option of the command line)
         "valid_target": valid_target, "valid_pairs": valid_pairs, "text": text,
         "valid_text": valid_text, "data": data, "valid_data": valid_data, "images": images,
         "valid_images": valid_images, "source_column": source_column,
-        "target_column": target_column, "text_column": text_column, "label_column": label_column,
+        "target_column": target_column, "text_column": text_column,
+        "text_pair_column": text_pair_column, "label_column": label_column,
         "languages": languages, "init": init, "encoding": encoding, "on_bad_line": on_bad_line,
         "device": device,
     })  # fmt: skip

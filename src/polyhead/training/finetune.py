@@ -5,7 +5,8 @@
     language modeling, masked_lm, replaced_token
                               a model of the same family, with the dropout of the new run
     image classification      likewise; classes and image size may change
-    text classification       the encoder of BERT, ELECTRA or another classifier, likewise
+    text classification, sentence embedding
+                              the encoder of BERT, ELECTRA or another of these, likewise
 
 Sizes and tokenizers are those of the model. Values of the recipe are replaced, overrides that
 contradict the model are errors.
@@ -27,8 +28,9 @@ from polyhead.layers.embeddings import POSITIONS, PositionKind
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERT, BERTConfig, BERTEncoder
 from polyhead.models.electra import Electra
-from polyhead.models.registry import has_mask_token
-from polyhead.models.text_classifier import Classifier
+from polyhead.models.registry import FINE_TUNED, has_mask_token
+from polyhead.models.sentence_encoder import SentenceEncoder
+from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import TransformerConfig
 from polyhead.models.vit import ViTConfig
 from polyhead.tokenizers.storage import save_tokenizers, with_sampling
@@ -38,6 +40,7 @@ from polyhead.training.run_log import RunLog
 
 OF_THE_RUN = ("spotting", "height", "width", "classes")  # not adopted from the model
 OF_THE_DATA = ("family", "vocab")  # overrides that cannot contradict the model
+SEGMENTS = "embed.segments.weight"
 HEAD, POSITION_TABLE = ("to_logits.weight", "to_logits.bias"), "positions.table.weight"
 EQUAL = (  # options of a block that must be equal
     "d_model", "n_heads", "d_ff", "d_key", "d_value", "norm", "activation", "score", "attention",
@@ -47,13 +50,16 @@ EQUAL_IF = {"local": "window", "lsh": "lsh"}  # only if the stack has such atten
 EPS_TOLERANCE = 1e-4  # of norm_eps, which is added to a variance of about 1
 
 
+Head = Literal["bert", "electra"]
+
+
 @dataclass(frozen=True)
 class PretrainedEncoder:
     """A BERT-like encoder; `head` is the kind of classification head that belongs to it."""
 
     encoder: BERTEncoder
     config: BERTConfig
-    head: Literal["bert", "electra"]
+    head: Head
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def read_pretrained(config: RunConfig, path: str) -> PretrainedModel:
     """Load and check the model that `train.init` names."""
     directory = resolve(Path(path))
     saved = load_model(directory)
-    takes_encoder = config.task == "text_classification" or (
+    takes_encoder = config.task in FINE_TUNED or (
         saved.family != config.family and isinstance(config.model, TransformerConfig)
     )
     encoder = encoder_of(saved) if takes_encoder else None
@@ -110,8 +116,9 @@ def encoder_of(saved: SavedModel) -> PretrainedEncoder | None:
         return PretrainedEncoder(model.encoder, config, "bert")
     if isinstance(model, Electra):
         return PretrainedEncoder(model.discriminator, config.discriminator, "electra")
-    if isinstance(model, Classifier):
-        return PretrainedEncoder(model.encoder, config.encoder, config.head)
+    if isinstance(model, Classifier | SentenceEncoder):
+        head: Head = config.head if isinstance(model, Classifier) else "bert"
+        return PretrainedEncoder(model.encoder, config.encoder, head)
     return None
 
 
@@ -146,9 +153,9 @@ def with_pretrained_sizes(config: RunConfig, pretrained: PretrainedModel) -> Run
         given = pretrained.encoder.config
         check_positions(given, config.data.max_length)
         stack = _with_dropout(given.stack, config.model.encoder.stack)
-        model = replace(
-            config.model, encoder=replace(given, stack=stack), head=pretrained.encoder.head
-        )
+        model = replace(config.model, encoder=replace(given, stack=stack))
+        if isinstance(model, ClassifierConfig):
+            model = replace(model, head=pretrained.encoder.head)
         return replace(config, model=model)
     given, wanted = pretrained.saved.config, config.model
     values = vars(wanted)
@@ -202,7 +209,7 @@ def adopt_tokenizers(config: RunConfig, pretrained: PretrainedModel, run_dir: Ru
     tokenizers, text = pretrained.saved.tokenizers, config.text
     if tokenizers is None or (config.task == "translation" and pretrained.encoder is not None):
         return config
-    if config.task == "text_classification":
+    if config.task in FINE_TUNED:
         tokenizers = with_sampling(tokenizers, text.sampling)
     else:
         text = tokenizers.config
@@ -217,8 +224,13 @@ def load_weights(
 ) -> bool:
     """Copy the pre-trained weights into a new model; return True if none of its weights is new."""
     path = pretrained.path
-    if pretrained.encoder is not None and isinstance(model, Classifier):
-        model.encoder.load_state_dict(pretrained.encoder.encoder.state_dict())
+    if pretrained.encoder is not None and isinstance(model, Classifier | SentenceEncoder):
+        weights = weights_of(pretrained.encoder.encoder)
+        rows = weights[SEGMENTS]
+        if len(rows) < len(model.encoder.embed.segments.weight) or _is_segment_new(pretrained):
+            # the second text starts as the first, since no second one was ever read
+            weights[SEGMENTS] = rows[:1].expand_as(model.encoder.embed.segments.weight)
+        set_weights(model.encoder, weights)
         log.notice(f"initialized the encoder from {path}")
         return False
     if pretrained.encoder is not None:
@@ -236,6 +248,13 @@ def load_weights(
     set_weights(model, weights_of(pretrained.saved.model))
     log.notice(f"initialized architecture and weights from {path}")
     return True
+
+
+def _is_segment_new(pretrained: PretrainedModel) -> bool:
+    """Return whether a model was trained here from scratch, and on single texts only."""
+    about = pretrained.saved.about
+    run = about.get("run") or {}
+    return "train" in run and run["train"].get("init") is None and not about.get("pairs")
 
 
 def _load_image_weights(

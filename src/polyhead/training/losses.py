@@ -5,6 +5,9 @@ accumulated batches once, so that every token has the same weight however the ba
 
     MaskedTokenLoss      L = Σ over masked positions of -log p(true token)      count: masked tokens
     ReplacedTokenLoss    L = (tokens / masked) · L_fill + λ · L_spot            count: all tokens
+    ClassificationLoss   L = Σ over texts of -log p(class), of Σ over classes of BCE / C, or of
+                             ((number - z) / scale)²                             count: texts
+    ContrastiveLoss      see `models.sentence_encoder`                           count: pairs
     SoftLabelLoss        L = -Σ_i Σ_c t_ic · log softmax(z_i)_c,  t_ic = (1 - ε) y_ic + ε / C
     BalancedLoss         L = L_objective + Σ over gates (L_importance + L_load)   (Shazeer 2017)
 
@@ -21,12 +24,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.data.batches.images import ImageBatch
-from polyhead.data.batches.labelled import TextBatch
+from polyhead.data.batches.labelled import TextBatch, segments_of, split_pairs
 from polyhead.data.batches.language_model import LanguageBatch
 from polyhead.data.batches.masked import MaskedBatch
 from polyhead.data.batches.translation import TranslationBatch
@@ -128,16 +131,61 @@ class ReplacedTokenLoss:
 
 @dataclass(frozen=True)
 class ClassificationLoss:
-    """Cross-entropy of the class of each text, with label smoothing."""
+    """Loss of the label of each text: one class, several or a number, as the model's problem is."""
 
     smoothing: float = 0.0
 
     def __call__(self, model: Any, batch: TextBatch) -> Loss:
-        logits = model(batch.ids).float()
-        total = F.cross_entropy(
-            logits, batch.labels, reduction="sum", label_smoothing=self.smoothing
-        )
+        logits = model(batch.ids, segments_of(batch.ids)).float()
+        total = label_loss(logits, batch.labels, model, self.smoothing)
         return Loss(total, len(batch.labels))
+
+
+def label_loss(
+    logits: Float[Tensor, "batch classes"],
+    labels: Shaped[Tensor, "batch *classes"],
+    model: Any,
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Return the loss of a text classifier, summed over the batch."""
+    if model.problem == "regression":
+        return F.mse_loss(logits[:, 0], labels, reduction="sum") / model.scale**2
+    if model.problem == "multi_label":
+        targets = labels * (1 - smoothing) + smoothing / 2
+        total = F.binary_cross_entropy_with_logits(logits, targets, reduction="sum")
+        return total / logits.size(1)
+    return F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+
+
+@dataclass(frozen=True)
+class ContrastiveLoss:
+    """Cross-entropy of the partner of each text among those of the batch, in both directions."""
+
+    def __call__(self, model: Any, batch: TextBatch) -> Loss:
+        sides = split_pairs(batch.ids)
+        first, second = map(model, sides)
+        similarity = first @ second.T / model.temperature
+        places = torch.arange(len(similarity), device=similarity.device)
+        # a text that occurs twice has two right partners: neither is a wrong one for the other
+        twice = [(side[:, None] == side[None]).all(-1) for side in sides]
+        others = (twice[0] | twice[1]) & (places[:, None] != places)
+        similarity = similarity.masked_fill(others, -torch.inf)
+        both = (similarity, similarity.T)
+        total = sum(F.cross_entropy(rows, places, reduction="sum") for rows in both)
+        return Loss(torch.as_tensor(total) / 2, len(places))
+
+
+@dataclass(frozen=True)
+class SimilarityLoss:
+    """Squared error of the cosine of each pair; its score from `low` to `high` is 0 to 1 there."""
+
+    low: float
+    high: float
+
+    def __call__(self, model: Any, batch: TextBatch) -> Loss:
+        first, second = map(model, split_pairs(batch.ids))
+        wanted = (batch.labels - self.low) / (self.high - self.low)
+        return Loss(((first * second).sum(-1) - wanted).square().sum(), len(wanted))
 
 
 @dataclass(frozen=True)

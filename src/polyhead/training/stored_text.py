@@ -49,6 +49,7 @@ class CorpusSummary:
     languages: list[str]
     valid: list[list[str]]  # columns
     files: list[str]
+    problem: str
 
 
 class StoredText:
@@ -156,6 +157,7 @@ def read_corpus(
         tuple(summary.notices),
         tuple(summary.classes),
         (summary.languages[0], summary.languages[1]),
+        summary.problem,
     )
     return corpus, dict(summary.fingerprints)
 
@@ -176,6 +178,7 @@ def _summarize(data: DataConfig, reader: CorpusReader) -> tuple[CorpusSummary, S
         list(corpus.languages),
         [list(column) for column in reader.columns(corpus.valid)],
         files,
+        corpus.problem,
     )
     train = StoredText(summary, reader.load)
     train._spool = spool, place

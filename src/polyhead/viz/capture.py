@@ -16,13 +16,17 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 from torch.nn.functional import pad
 
+from polyhead.data.batches.labelled import segments_of
 from polyhead.data.images.folders import visible
+from polyhead.data.labels import PAIR
+from polyhead.data.line_encoder import encode_texts
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.pipelines.generation import check_forced
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.sentence_embedder import SentenceEmbedder
 from polyhead.pipelines.step_through import checked_source
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
@@ -39,7 +43,7 @@ from polyhead.viz.views import KINDS, AttentionMap, AttentionView, ImageView, Ki
 N_CLASSES = 5  # shown for an image
 
 Pixels = UInt8[Tensor, "channel height width"]
-TextPipeline = Translator | TextGenerator | MaskFiller | TextClassifier
+TextPipeline = Translator | TextGenerator | MaskFiller | TextClassifier | SentenceEmbedder
 Link = tuple[int, int, float]  # number of the source word, of the target word, and the weight
 
 
@@ -232,14 +236,15 @@ def _mask_filler_view(filler: MaskFiller, text: str, max_tokens: int | None) -> 
     return _encoder_view(filler.encoder_of(text), ids, tokens, title=text, model=filler.name)
 
 
-def _classifier_view(classifier: TextClassifier, text: str) -> AttentionView:
-    """Show a text; the title names its class."""
-    tokenizer = classifier.tokenizer
-    ids = [BOS, *tokenizer.encode(text)[:-1][: classifier.max_length - 2], EOS]
-    (label,) = classifier.classify([text])
+def _classifier_view(classifier: TextClassifier | SentenceEmbedder, text: str) -> AttentionView:
+    """Show a text, or a pair; the title names its class, labels or number."""
+    tokenizer, title = classifier.tokenizer, text
+    if isinstance(classifier, TextClassifier):
+        (text,) = classifier.texts([text])
+        title = f"{text.replace(PAIR, ' / ')} → {classifier.classify(text)}"
+    [(ids, _)] = encode_texts(tokenizer, [text], classifier.max_length)
     tokens = _framed_tokens(tokenizer, ids, len(tokenizer))
     model: Any = classifier.saved.model
-    title = f"{text} → {label.label}"
     return _encoder_view(model.encoder, ids, tokens, text, title=title, model=classifier.name)
 
 
@@ -248,9 +253,10 @@ def _framed_tokens(tokenizer: Tokenizer, ids: Sequence[int], mask: int) -> tuple
     tokens = [Token(SPECIALS[BOS], 0, special=True)]
     for id in ids[1:-1]:
         symbol = MASK if id == mask else tokenizer.symbol(id)
-        starts_word = symbol.startswith("▁") or id == mask or len(tokens) == 1
+        is_special = id == EOS  # between two texts
+        starts_word = symbol.startswith("▁") or id in (mask, EOS) or tokens[-1].special
         text = symbol if symbol == "▁" else symbol.removeprefix("▁")
-        tokens.append(Token(text, tokens[-1].word + starts_word))
+        tokens.append(Token(text, tokens[-1].word + starts_word, special=is_special))
     return (*tokens, Token(SPECIALS[EOS], tokens[-1].word + 1, special=True))
 
 
@@ -265,7 +271,8 @@ def _encoder_view(
 ) -> AttentionView:
     device = next(encoder.parameters()).device
     with torch.inference_mode(), record_attention(encoder) as weights:
-        encoder(torch.tensor([list(ids)], device=device), None)
+        given = torch.tensor([list(ids)], device=device)
+        encoder(given, segments_of(given))
     source = TokenizedText(title if text is None else text, tokens)
     return AttentionView(title, model, source, None, (), tuple(_maps(weights, "encoder")))
 

@@ -15,12 +15,8 @@ from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.data.batches.labelled import TextBatches
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled_text import (
-    class_numbers,
-    classes_of,
-    load_labelled,
-    read_labelled,
-)
+from polyhead.data.labelled_text import load_labelled, read_labelled
+from polyhead.data.labels import class_numbers, classes_of
 from polyhead.data.line_encoder import framed
 from polyhead.data.token_store import TokenSequences
 from polyhead.errors import CheckpointError, ConfigError, DataError

@@ -11,6 +11,7 @@ from random import Random
 
 import numpy as np
 
+from polyhead.data.labels import PAIR
 from polyhead.data.token_store import TokenSequences
 from polyhead.tokenizers.base import Tokenizer
 
@@ -25,10 +26,14 @@ class SubwordSampler:
     texts: Sequence[Texts]  # of each side
     seed: int
     max_length: int
+    of_pairs: bool = False  # one side, whose texts are pairs: two in a draw
 
     def draw(self, number: int, epoch: int) -> list[list[int]]:
         """Return ids of each side of an example, closed by EOS; they may exceed `max_length`."""
         random = Random(f"{self.seed} {epoch} {number}")
+        if self.of_pairs:
+            parts = _text(self.texts[0], number).split(PAIR)
+            return [self.tokenizers[0].encode(part, sample=random) for part in parts]
         sides = zip(self.tokenizers, self.texts, strict=True)
         return [encoder.encode(_text(texts, number), sample=random) for encoder, texts in sides]
 

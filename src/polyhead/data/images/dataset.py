@@ -27,7 +27,7 @@ from polyhead.data.images.cifar import is_cifar, read_cifar
 from polyhead.data.images.files import Pixels, PixelShape, Unreadable
 from polyhead.data.images.folders import Name, check_room, read_folder, visible, with_classes
 from polyhead.data.images.idx import is_idx, read_images
-from polyhead.data.labelled_text import class_numbers
+from polyhead.data.labels import class_numbers
 from polyhead.data.locate import find
 from polyhead.data.text_files import skipped_notices
 from polyhead.data.token_store import TokenSequences

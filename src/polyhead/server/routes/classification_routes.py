@@ -1,7 +1,9 @@
 """/v1/fill, /v1/detect and /v1/classify: masked and replaced tokens, classes of texts or images."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import torch
 from jaxtyping import UInt8
@@ -10,19 +12,25 @@ from starlette.responses import Response
 from torch import Tensor
 
 from polyhead.data.images.files import Unreadable, decode
-from polyhead.errors import DataError
+from polyhead.data.line_encoder import encode_texts
+from polyhead.errors import DataError, PolyheadError
+from polyhead.pipelines.base import Classification
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
-from polyhead.pipelines.text_classifier import TextClassifier
+from polyhead.pipelines.sentence_embedder import SentenceEmbedder
+from polyhead.pipelines.text_classifier import LabelSet, PredictedNumber, TextClassifier
 from polyhead.server import schemas, token_schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
+from polyhead.server.model_registry import ServedModel
 from polyhead.server.queued_work import BatchKey, IsCancelled, QueuedRequest
 from polyhead.server.request_parsing import count_characters, is_image, read_image, read_json
 from polyhead.server.responses import HTTPError, invalid_input, json_response
 from polyhead.server.settings import MAX_BLANKS, MAX_PIXELS
 from polyhead.special_tokens import MASK
 
+T = TypeVar("T")
+TextPipeline = TextClassifier | SentenceEmbedder
 Pixels = UInt8[Tensor, "channel height width"]
 
 
@@ -59,29 +67,44 @@ async def classify(context: AppContext, request: Request) -> Response:
         return await _classify_image(context, request)
     body = await read_json(request, schemas.ClassifyRequest)
     texts = [body.text] if isinstance(body.text, str) else body.text
-    n_characters = count_characters(texts)
+    pairs = [body.text_pair] if isinstance(body.text_pair, str) else body.text_pair
     served = context.models.pick(body.model, TextClassifier)
-    classifier, limit = served.model, served.model.max_length
-
-    def run(lines: list[str], is_cancelled: IsCancelled) -> list[dict[str, float]]:
-        labels = run_cancellable(classifier, partial(classifier.classify, lines), is_cancelled)
-        return [label.probabilities for label in labels]
-
-    lengths = await context.prepare(
-        lambda: [len(ids) + 1 for ids in classifier.tokenizer.encode_batch(texts)], n_characters
-    )
-    key = BatchKey((served.name, "classify"), run)
-    requests = [
-        QueuedRequest(key, text, min(length, limit))
-        for text, length in zip(texts, lengths, strict=True)
-    ]
-    probabilities = await context.scheduler.submit(requests, disconnected(request))
-    context.metrics.characters.inc(n_characters)
+    try:
+        texts = served.model.texts(texts, pairs)
+    except PolyheadError as error:
+        raise invalid_input(error, field="text_pair") from None
+    labels, lengths = await submit_texts(context, request, served, texts, served.model.classify)
     results = [
-        _classification(by_label, body.top, is_cut=length > limit)
-        for by_label, length in zip(probabilities, lengths, strict=True)
+        _text_classification(label, body.top, is_cut=length > served.model.max_length)
+        for label, length in zip(labels, lengths, strict=True)
     ]
     return json_response(schemas.ClassifyResponse(model=served.name, results=results))
+
+
+async def submit_texts(
+    context: AppContext,
+    request: Request,
+    served: ServedModel[TextPipeline],
+    texts: list[str],
+    work: Callable[[list[str]], Sequence[T]],
+) -> tuple[list[T], list[int]]:
+    """Return what a model computes of each text, in batches of all requests, and their lengths."""
+    n_characters, model = count_characters(texts), served.model
+
+    def run(lines: list[str], is_cancelled: IsCancelled) -> Sequence[T]:
+        return run_cancellable(model, partial(work, lines), is_cancelled)
+
+    lengths = await context.prepare(
+        lambda: [n for _, n in encode_texts(model.tokenizer, texts, model.max_length)], n_characters
+    )
+    key = BatchKey((served.name, model.use), run)
+    requests = [
+        QueuedRequest(key, text, min(length, model.max_length))
+        for text, length in zip(texts, lengths, strict=True)
+    ]
+    results: list[T] = await context.scheduler.submit(requests, disconnected(request))
+    context.metrics.characters.inc(n_characters)
+    return results, lengths
 
 
 async def _classify_image(context: AppContext, request: Request) -> Response:
@@ -123,6 +146,19 @@ def decode_image(classifier: ImageClassifier, content: bytes) -> Pixels:
     except Unreadable as error:
         raise DataError(f"the image: {error}", "unreadable_image") from None
     return torch.from_numpy(pixels)
+
+
+def _text_classification(
+    label: Classification, top: int | None, *, is_cut: bool
+) -> schemas.ClassificationResponse:
+    if isinstance(label, PredictedNumber):
+        return schemas.ClassificationResponse(
+            label=label.label, probability=None, cut=is_cut, classes=[], number=label.number
+        )
+    response = _classification(label.probabilities, top, is_cut=is_cut)
+    if isinstance(label, LabelSet):
+        response.labels = list(label.labels)
+    return response
 
 
 def _classification(

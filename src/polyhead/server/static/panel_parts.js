@@ -13,10 +13,10 @@ const TOKEN_CHARACTERS = 3; // of a token, about
 const THUMBNAIL = 128; // rows and columns of a long text's thumbnails
 
 // Text box. `typed` is called after a pause, or at once on Ctrl+Enter.
-export function textBox(page, { hint, lang, typed }) {
+export function textBox(page, { hint, lang, typed, id = "text" }) {
   let timer;
   const box = element("textarea", {
-    id: "text", rows: 3, spellcheck: "false", placeholder: page.say(hint), "aria-label": page.say(hint),
+    id, rows: 3, spellcheck: "false", placeholder: page.say(hint), "aria-label": page.say(hint),
     maxlength: page.limits.max_characters, lang: lang ?? null, dir: "auto",
     input: () => {
       grow();
@@ -26,7 +26,7 @@ export function textBox(page, { hint, lang, typed }) {
     keydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && send(),
   });
   const count = element("small", { class: "count" });
-  const clear = button({ class: "plain", id: "clear", click: () => { set(""); box.focus(); send(); } }, page.say("clear"));
+  const clear = button({ class: "plain", id: id === "text" ? "clear" : `clear-${id}`, click: () => { set(""); box.focus(); send(); } }, page.say("clear"));
   const grow = () => {
     box.style.height = "auto";
     box.style.height = `${Math.min(box.scrollHeight + 2, 420)}px`;

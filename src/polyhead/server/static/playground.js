@@ -14,6 +14,7 @@ const PANELS = {
   fill: async () => (await import("./text_panels.js")).fillPanel,
   detect: async () => (await import("./text_panels.js")).detectPanel,
   classify: async () => (await import("./text_panels.js")).classifyPanel,
+  embed: async () => (await import("./text_panels.js")).embedPanel,
   "classify-image": async () => (await import("./image_panel.js")).imagePanel,
 };
 const TABS = ["attention", "steps", "beam"];
