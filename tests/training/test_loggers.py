@@ -23,7 +23,8 @@ MODULES = {
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    return read_run("small", SMALL, write_corpus(tmp_path_factory.mktemp("corpus")))
+    files = write_corpus(tmp_path_factory.mktemp("corpus"))
+    return read_run("small", [*SMALL, "train.bleu_sentences=0"], files)
 
 
 class Service:

@@ -137,8 +137,7 @@ class Trainer:
         folder = self.run_dir.path
         best = folder / "best" if follow(folder / "best").is_dir() else folder / "last"
         signal_number = self.processes.agreed_signal if reason == "interrupted" else None
-        rank = self.processes.rank
-        return TrainResult(folder, best, step, signal_number, metrics, reason, rank)
+        return TrainResult(folder, best, step, signal_number, metrics, reason, self.processes.rank)
 
     def reason_of_end(self) -> EndReason:
         """Return why training ended; after the last step a signal interrupted nothing."""
@@ -179,7 +178,8 @@ class Trainer:
             fingerprints["pre-trained model or its"] = self.pretrained.fingerprint
         if is_first:
             self.run_dir.check_data(fingerprints, fresh=fresh)
-            self.run_dir.start(self.config, fingerprints, fresh=fresh)
+            self.run_dir.start(self.config, fresh=fresh)
+            self.run_dir.record_data(fingerprints)
         if changes:
             self.log.notice(f"resuming with a changed configuration: {'; '.join(changes)}")
         for notice in corpus.notices:
@@ -246,10 +246,9 @@ class Trainer:
                 )
 
     def report_start(self) -> None:
-        steps, config = self.config.train.steps, self.config.plain()
-        self.log.callback.on_start(
-            TrainingStart(self.run_dir.path, self.progress.step, steps, self.metrics or {}, config)
-        )
+        path, step, steps = self.run_dir.path, self.progress.step, self.config.train.steps
+        start = TrainingStart(path, step, steps, self.metrics or {}, self.config.plain())
+        self.log.callback.on_start(start)
 
     def choose_checkpoint(self, choose: Callable[[], Path | None]) -> Path | None:
         """Return the checkpoint that the first process chooses."""
