@@ -37,7 +37,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
     },
     "pipelines": {
         "checkpoint", "convert", "data", "decoding", "engines", "layers", "metrics", "models",
-        "tokenizers", *FOUNDATION,
+        "render", "tokenizers", *FOUNDATION,
     },
     "viz": {
         "pipelines", "layers", "render", "tokenizers", "data", "atomic_file", "errors",

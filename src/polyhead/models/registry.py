@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from threading import get_ident
 from typing import Annotated, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -46,6 +47,7 @@ from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
 from polyhead.plugin_registry import Registry
 
+CONFIGS: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # of models by `create_model`
 MAX_TENSORS = 10_000  # of weights; 600 layers of a Transformer have 9,600
 
 
@@ -272,4 +274,5 @@ def create_model(name: str, config: object = None) -> nn.Module:
             "wrong_config_class",
         )
     model: nn.Module = family.model(preset if config is None else config)
+    CONFIGS[model] = preset if config is None else config
     return model

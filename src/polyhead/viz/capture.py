@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, overload
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
@@ -23,6 +24,7 @@ from polyhead.data.line_encoder import encode_texts
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.layers.lsh.attention import LSHAttention
+from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.generation import check_forced
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
@@ -64,9 +66,19 @@ def attention_view(
 ) -> AttentionView: ...
 
 
+@overload
 def attention_view(
-    pipeline: TextPipeline | ImageClassifier,
-    content: Any,
+    pipeline: Pipeline,
+    content: str | Path | np.ndarray,
+    *,
+    target: str | None = None,
+    sentence: int = 1,
+) -> AttentionView | ImageView: ...
+
+
+def attention_view(
+    pipeline: Pipeline,
+    content: str | Path | np.ndarray | Pixels,
     *,
     target: str | None = None,
     target_ids: Sequence[int] | None = None,
@@ -76,7 +88,7 @@ def attention_view(
 ) -> AttentionView | ImageView:
     """Return the weights of all heads of all layers for one text or image.
 
-    content: a text; for an image classifier a file, or pixels that it has read.
+    content: a text; for an image classifier a file, an array, or pixels that it has read.
     target, target_ids: the translation to show instead of the model's own, as text or ids; of a
         language model, `target_ids` are those that it generated after the text.
     ended: False if the translation was cut off, so that the model did not predict its end.
@@ -85,6 +97,9 @@ def attention_view(
     """
     if isinstance(pipeline, ImageClassifier):
         return _image_view(pipeline, content)
+    if not isinstance(content, str):
+        kind = type(content).__name__
+        raise ConfigError(f"attention takes one text, not {kind}", "not_text")
     if isinstance(pipeline, Translator):
         if target is None and target_ids is None:
             content = pipeline.sentence(content, sentence)
@@ -97,6 +112,7 @@ def attention_view(
         raise ConfigError("only translators and language models have target_ids", "no_target")
     if isinstance(pipeline, MaskFiller):
         return _mask_filler_view(pipeline, content, max_tokens)
+    assert isinstance(pipeline, TextClassifier)
     return _classifier_view(pipeline, content)
 
 
@@ -358,12 +374,9 @@ def _links(
 # Images
 
 
-def _image_view(classifier: ImageClassifier, image: str | Path | Pixels) -> ImageView:
-    if isinstance(image, str | Path):
-        name = visible(Path(image).name)
-        pixels = classifier.read(Path(image), classifier.shape())
-    else:
-        name, pixels = "", image
+def _image_view(classifier: ImageClassifier, image: str | Path | np.ndarray | Pixels) -> ImageView:
+    name = visible(Path(image).name) if isinstance(image, str | Path) else ""
+    pixels = image if isinstance(image, Tensor) else classifier.read(image, classifier.shape())
     with record_attention(classifier.saved.model) as recorded:
         (label,) = classifier.label(pixels[None], N_CLASSES)
     weights = [maps[0].float().cpu() for maps in recorded.values()]  # in the order of the layers
