@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from polyhead.decoding.options import DecodeConfig
     from polyhead.devices import set_seed
     from polyhead.errors import PolyheadError
+    from polyhead.experiments.entry import compare
+    from polyhead.experiments.run_list import list_runs
     from polyhead.layers.attention import Mask, MultiHeadAttention
     from polyhead.layers.feed_forward import FeedForward
     from polyhead.layers.transformer_stack import StackConfig, TransformerStack
@@ -66,9 +68,11 @@ __all__ = [
     "TransformerStack",
     "Translator",
     "__version__",
+    "compare",
     "create_model",
     "evaluate",
     "list_models",
+    "list_runs",
     "load",
     "load_plugin",
     "set_seed",
@@ -95,9 +99,11 @@ _MODULES = {
     "TrainResult": "training.result",
     "TransformerStack": "layers.transformer_stack",
     "Translator": "pipelines.translator",
+    "compare": "experiments.entry",
     "create_model": "models.registry",
     "evaluate": "pipelines.evaluation",
     "list_models": "models.registry",
+    "list_runs": "experiments.run_list",
     "load": "pipelines.load",
     "load_plugin": "plugin_registry",
     "set_seed": "devices",
