@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from polyhead.decoding.options import DecodeConfig
     from polyhead.devices import set_seed
     from polyhead.errors import PolyheadError
+    from polyhead.experiments.entry import compare
+    from polyhead.experiments.run_list import list_runs
     from polyhead.layers.attention import Mask, MultiHeadAttention
     from polyhead.layers.feed_forward import FeedForward
     from polyhead.layers.transformer_stack import StackConfig, TransformerStack
@@ -72,9 +74,11 @@ __all__ = [
     "Translator",
     "__version__",
     "attention_view",
+    "compare",
     "create_model",
     "evaluate",
     "list_models",
+    "list_runs",
     "load",
     "load_model",
     "load_plugin",
@@ -106,9 +110,11 @@ _MODULES = {
     "TransformerStack": "layers.transformer_stack",
     "Translator": "pipelines.translator",
     "attention_view": "viz.capture",
+    "compare": "experiments.entry",
     "create_model": "models.registry",
     "evaluate": "pipelines.evaluator",
     "list_models": "models.registry",
+    "list_runs": "experiments.run_list",
     "load": "pipelines.load",
     "load_model": "checkpoint.bare_model",
     "load_plugin": "plugin_registry",

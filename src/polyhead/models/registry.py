@@ -26,6 +26,7 @@ from polyhead.models.baselines import (
     gnmt,
     luong,
     moe_lstm,
+    resnet,
     seq2seq,
 )
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
@@ -36,6 +37,7 @@ from polyhead.models.baselines.deep_att import DeepAtt, DeepAttConfig
 from polyhead.models.baselines.gnmt import GNMT, GNMTConfig
 from polyhead.models.baselines.luong import Luong, LuongConfig
 from polyhead.models.baselines.moe_lstm import MoE, MoEConfig
+from polyhead.models.baselines.resnet import ResNet, ResNetConfig
 from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
 from polyhead.models.bert import BERT, BERTConfig
 from polyhead.models.electra import Electra, ElectraConfig
@@ -149,6 +151,7 @@ BUILT_IN = {
     "classifier": Family(Classifier, ClassifierConfig, "text_classification"),
     "sentence_encoder": Family(SentenceEncoder, SentenceEncoderConfig, "sentence_embedding"),
     "vit": Family(ViT, ViTConfig, "image_classification", vit.PUBLISHED),
+    "resnet": Family(ResNet, ResNetConfig, "image_classification", resnet.PUBLISHED),
 }
 FAMILIES = Registry("family", BUILT_IN)
 

@@ -147,10 +147,16 @@ def read_run(
     values = saved_values(Path(str(recipe))) if is_saved else read(
         find_recipe(recipe or DEFAULT_RECIPE)
     )  # fmt: skip
-    if files:
-        data = {k: v for k, v in values.get("data", {}).items() if k not in (*LISTS, *OF_THE_FILES)}
-        values["data"] = data | {name: list(paths) for name, paths in files.items() if paths}
-    return build(values, overrides)
+    return build(with_files(values, files), overrides)
+
+
+def with_files(values: dict[str, Any], files: Mapping[str, Sequence[str]] | None) -> dict[str, Any]:
+    """Return a recipe's values with these files instead of its own, if there are any."""
+    given = {name: list(paths) for name, paths in (files or {}).items() if paths}
+    if not given:
+        return values
+    data = {k: v for k, v in values.get("data", {}).items() if k not in (*LISTS, *OF_THE_FILES)}
+    return {**values, "data": data | given}
 
 
 def saved_values(path: Path) -> dict[str, Any]:

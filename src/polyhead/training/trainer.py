@@ -18,6 +18,7 @@ from polyhead.checkpoint.languages import set_run_languages
 from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_weights
 from polyhead.config import differences, from_dict
 from polyhead.data.batches.base import DataPosition
+from polyhead.data.holdout import limit_training
 from polyhead.errors import CheckpointError, ConfigError, PolyheadError
 from polyhead.layers.mixture_of_experts import has_experts, record_usage
 from polyhead.metrics.expert_usage import (
@@ -174,6 +175,7 @@ class Trainer:
             self.files = self.memory.write(self.run_dir.inputs, config)
             config, self.config = (c.with_files(self.files) for c in (config, self.config))
         corpus, fingerprints = self.task.read_data(config)
+        corpus = limit_training(corpus, config.data.max_examples, config.train.seed)
         if self.pretrained is not None and config.task != "translation":
             fingerprints["pre-trained model or its"] = self.pretrained.fingerprint
         if is_first:
@@ -367,7 +369,8 @@ class Trainer:
         if self.progress.step:
             self.progress.seconds = time.perf_counter() - self.started
         metrics = without_nan(self.metrics)
-        about = {"run": self.config.plain(), "step": self.progress.step, "valid": metrics}
+        task, step = self.config.task, self.progress.step
+        about = {"run": self.config.plain(), "task": task, "step": step, "valid": metrics}
         saved = SavedModel(
             self.config.family,
             self.config.model,

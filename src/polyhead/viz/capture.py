@@ -166,12 +166,16 @@ def translation_maps(
     )
     with torch.inference_mode(), record_attention(model) as weights:
         model.hidden(source_ids, target_ids)
+    _check_recorded(weights)
+    return _maps(weights)
+
+
+def _check_recorded(weights: AttentionWeights) -> None:
     if not weights:
         raise ConfigError(
             "the model has no attention; expected one with attention, e.g. a transformer",
             "no_attention",
         )
-    return _maps(weights)
 
 
 def _language_model_view(
@@ -379,6 +383,7 @@ def _image_view(classifier: ImageClassifier, image: str | Path | np.ndarray | Pi
     pixels = image if isinstance(image, Tensor) else classifier.read(image, classifier.shape())
     with record_attention(classifier.saved.model) as recorded:
         (label,) = classifier.label(pixels[None], N_CLASSES)
+    _check_recorded(recorded)
     weights = [maps[0].float().cpu() for maps in recorded.values()]  # in the order of the layers
     config = classifier.saved.config
     grid = pixels.size(1) // config.patch, pixels.size(2) // config.patch

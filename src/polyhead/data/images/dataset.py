@@ -67,8 +67,9 @@ class ImageSet:
         rows = chosen if self.rows is None else self.rows[chosen]
         return ImageSet(self.pixels[rows], self.labels[chosen])
 
-    def select(self, chosen: Int[Tensor, "some"]) -> "ImageSet":
+    def select(self, chosen: Int[Tensor, "some"] | list[int], /) -> "ImageSet":
         """Return some of the images, mapped if these are."""
+        chosen = torch.as_tensor(chosen)
         if self.rows is None:
             return self.part(chosen)
         return replace(self, rows=self.rows[chosen], labels=self.labels[chosen])

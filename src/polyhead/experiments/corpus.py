@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyhead.compare.results import write_file, write_json
 from polyhead.config import from_dict
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import MAX_SHARE_OF_PAIRS, held_out_count
@@ -21,6 +20,7 @@ from polyhead.data.locate import find
 from polyhead.data.parallel import Pairs, hold_out, read_pairs, read_references
 from polyhead.data.schedules.generator import make_missing
 from polyhead.errors import ConfigError, DataError
+from polyhead.experiments.results import write_file, write_json
 from polyhead.training.config import LISTS
 
 PLAN = "contest.json"  # empty until the data is written

@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from polyhead.compare.results import ComparisonTable
-from polyhead.compare.table import (
-    HEADLINE,
+from polyhead.experiments.results import ComparisonTable
+from polyhead.experiments.table import (
     best_row,
     cells,
+    first_score,
     heading,
+    headline,
     in_words,
     lead,
     notes,
@@ -93,18 +94,23 @@ class Series(NamedTuple):
 
 def charts(table: ComparisonTable, language: str) -> dict[str, str]:
     """Return charts by title: quality against cost, learning curves, and the paper's own."""
-    metric = HEADLINE[table.metric]
+    metric = headline(table)
     flops, score = in_words("training FLOPs", language), score_in_words(metric, language)
     share, loss = in_words("share", language), in_words("validation loss", language)
+    every = [at for row in table.rows for curve in row.curves[:1] for at in curve]
+    if is_reported := bool(every) and all(metric in at.metrics for at in every):
+        loss = f"{score}, {in_words('validation', language)}"
     ours, lines, colours = [], [], {}
     for number, row in enumerate(table.rows):
         name = title_of(row if row.members else replace(row, sizes=None), language)
         colour = number % COLOURS
         colours[row.published] = colour
-        quality = row.scores["greedy"][metric].mean
+        quality = first_score(table, row)
         ours.append(Series(name, [Point(row.training.flops_measured, quality)], colour))
-        curve = [Point(at.share, at.loss) for at in row.curves[0] if at.loss] if row.curves else []
-        lines.append(Series(name, curve, colour))
+        curve = row.curves[0] if row.curves else []
+        heights = [at.metrics[metric] if is_reported else at.loss for at in curve]
+        points = [Point(at.share, y) for at, y in zip(curve, heights, strict=True) if y is not None]
+        lines.append(Series(name, points, colour))
     drawn = {
         in_words("quality against cost", language): scatter(ours, flops, score),
         in_words("learning curves", language): chart(

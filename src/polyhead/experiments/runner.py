@@ -15,10 +15,14 @@ import torch
 
 from polyhead import devices
 from polyhead.checkpoint.atomic_dir import atomic_dir
-from polyhead.compare.budget import UpdateTimer, with_steps
-from polyhead.compare.page import render
-from polyhead.compare.plan import BUDGETS, SEEDS, ComparePlan, CompareRequest, make_plan
-from polyhead.compare.results import (
+from polyhead.config import from_dict
+from polyhead.data.config import DataConfig
+from polyhead.data.parallel import load_parallel
+from polyhead.errors import DataError, Diverged
+from polyhead.experiments.budget import UpdateTimer, with_steps
+from polyhead.experiments.page import render
+from polyhead.experiments.plan import BUDGETS, SEEDS, ComparePlan, CompareRequest, make_plan
+from polyhead.experiments.results import (
     DECODINGS,
     ComparisonTable,
     SystemResult,
@@ -26,18 +30,17 @@ from polyhead.compare.results import (
     write_file,
     write_json,
 )
-from polyhead.compare.scoring import flops_per_step, score_ensemble, score_system
-from polyhead.compare.systems import System
-from polyhead.compare.table import markdown, summarize
-from polyhead.compare.worker_pool import Interrupted, run_in_workers
-from polyhead.config import from_dict, set_by_path
-from polyhead.data.config import DataConfig
-from polyhead.data.parallel import load_parallel
-from polyhead.errors import DataError, Diverged
+from polyhead.experiments.scoring import flops_per_step, score_ensemble, score_system
+from polyhead.experiments.summary import summarize
+from polyhead.experiments.systems import System
+from polyhead.experiments.table import markdown
+from polyhead.experiments.task_scores import failed, run_cost, score_run
+from polyhead.experiments.worker_pool import Interrupted, run_in_workers
+from polyhead.render.html import iframe
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import TokenizerPair, save_tokenizers
 from polyhead.training.callbacks import Callback
-from polyhead.training.config import build
+from polyhead.training.config import RunConfig, build
 from polyhead.training.run_dir import TOKENIZER, fingerprint
 from polyhead.training.run_log import RunLog
 from polyhead.training.tasks.base import load_or_train_tokenizers
@@ -56,13 +59,13 @@ def not_counted(_title: str, _total: int) -> AbstractContextManager[Progress]:
 
 @dataclass(frozen=True)
 class SharedData:
-    """Vocabulary and encoded training pairs, the same for every system.
+    """Vocabulary and encoded training pairs of translators, the same for every system.
 
     measuring: held while the cost of a step is measured, so that only one process does.
     """
 
-    tokenizers: TokenizerPair
-    pairs: EncodedPairs
+    tokenizers: TokenizerPair | None = None
+    pairs: EncodedPairs | None = None
     measuring: AbstractContextManager[Any] = field(default_factory=nullcontext)
 
 
@@ -73,6 +76,9 @@ class ComparisonOutcome:
     table: ComparisonTable
     text: str
     files: tuple[Path, ...]
+
+    def _repr_html_(self) -> str:
+        return iframe(render(self.table))
 
 
 def compare_systems(
@@ -99,7 +105,7 @@ def compare_systems(
 
 def run_systems(plan: ComparePlan, reporter: Callback, counting: Counting) -> list[SystemResult]:
     """Return the results of all systems and seeds in the order of the table."""
-    for notice in plan.test.notices:
+    for notice in plan.test.notices if plan.test is not None else ():
         reporter.on_notice(notice)
     seeds = range(1, plan.request.seeds + 1)
     entries = [(system, seed) for system in plan.systems for seed in seeds]
@@ -132,11 +138,21 @@ def run_system(
     plan: ComparePlan, shared: SharedData, system: System, seed: int, reporter: Callback,
     counting: Counting,
 ) -> None:  # fmt: skip
-    """Train and score a system, and write its result."""
-    folders = train_system(plan, shared, system, seed, reporter)
+    """Train and score a system, and write its result; a variant may diverge."""
+    try:
+        folders = train_system(plan, shared, system, seed, reporter)
+    except Diverged as error:
+        if plan.test is not None:
+            raise
+        reporter.on_notice(str(error))
+        write_json(result_path(plan, system, seed), failed(system, seed))
+        return
     reporter.on_stage(f"evaluating {system.title_at(plan.request.scale)}")
-    with counting("evaluating", len(DECODINGS) * len(plan.test.sources)) as progress:
-        result = score_system(plan, shared.pairs, system, seed, folders, progress)
+    if plan.test is None or shared.pairs is None:
+        result = score_run(plan, system, seed, folders)
+    else:
+        with counting("evaluating", len(DECODINGS) * len(plan.test.sources)) as progress:
+            result = score_system(plan, shared.pairs, system, seed, folders, progress)
     write_json(result_path(plan, system, seed), result)
 
 
@@ -151,22 +167,37 @@ def spread(plan: ComparePlan, runs: dict[str, tuple[System, int]], reporter: Cal
     try:
         shared = read_shared(plan, reporter)
         for system, seed in runs.values():
-            values = stage_values(plan, system, seed, 0)
-            steps_within_budget(plan, shared, system, 0, values, reporter)
+            steps_within_budget(plan, shared, system, seed, 0, reporter)
     finally:
         torch.set_num_threads(usual)
-    arguments = {title: (plan.request, *run) for title, run in runs.items()}
+    users: dict[Path, list[tuple[System, int]]] = {}  # of pre-trainings
+    for system, seed in runs.values():
+        for folder in plan.run_folders(system, seed)[:-1]:
+            users.setdefault(folder, []).append((system, seed))
+    early = {
+        f"pre-training of {folder.name}": (plan.request, *shared_by[0], True)
+        for folder, shared_by in users.items()
+        if len(shared_by) > 1
+    }
+    run_in_workers(run_alone, early, n_processes, n_threads, reporter)
+    arguments = {title: (plan.request, *run, False) for title, run in runs.items()}
     run_in_workers(run_alone, arguments, n_processes, n_threads, reporter)
 
 
 def run_alone(
-    run: tuple[CompareRequest, System, int], measuring: AbstractContextManager[Any]
+    run: tuple[CompareRequest, System, int, bool], measuring: AbstractContextManager[Any]
 ) -> None:
-    """Read the data, and train and score one system, in a process of its own."""
-    request, system, seed = run
+    """Read the data, and train and score one system, in a process of its own.
+
+    The last item of `run` is True if only the stages before the last one are trained.
+    """
+    request, system, seed, is_early = run
     plan, reporter = make_plan(request), Callback()
     shared = replace(read_shared(plan, reporter), measuring=measuring)
-    run_system(plan, shared, system, seed, reporter, not_counted)
+    if is_early:
+        train_system(plan, shared, system, seed, reporter, n_stages=len(system.stages) - 1)
+    else:
+        run_system(plan, shared, system, seed, reporter, not_counted)
 
 
 def run_ensembles(
@@ -180,7 +211,8 @@ def run_ensembles(
         path = plan.folder / "results" / f"{name}-{kind}.json"
         if not path.exists():
             reporter.on_stage(f"evaluating the ensemble {name} ({len(runs)} members)")
-            with counting("evaluating", len(DECODINGS) * len(plan.test.sources)) as progress:
+            n_sentences = 0 if plan.test is None else len(plan.test.sources)
+            with counting("evaluating", len(DECODINGS) * n_sentences) as progress:
                 result = score_ensemble(plan, name, [by_run[run] for run in runs], progress)
             write_json(path, result)
         scored.append(read_json(path, SystemResult))
@@ -196,7 +228,9 @@ def time_left(plan: ComparePlan, n_left: int) -> str:
 
 
 def read_shared(plan: ComparePlan, reporter: Callback) -> SharedData:
-    """Learn the vocabulary, and encode the training text with it."""
+    """Learn the vocabulary of translators, and encode their training text with it."""
+    if plan.test is None:
+        return SharedData()
     reporter.on_stage("reading the data")
     data = from_dict(DataConfig, plan.base["data"], "data.")
     text = from_dict(TextConfig, plan.base.get("text", {}), "text.")
@@ -219,18 +253,25 @@ def read_shared(plan: ComparePlan, reporter: Callback) -> SharedData:
 
 
 def train_system(
-    plan: ComparePlan, shared: SharedData, system: System, seed: int, reporter: Callback
+    plan: ComparePlan,
+    shared: SharedData,
+    system: System,
+    seed: int,
+    reporter: Callback,
+    *,
+    n_stages: int | None = None,
 ) -> list[Path]:
     """Train all stages for as many steps as the budget allows; return their run directories.
 
-    Only the directory of the last stage has no number of a stage.
+    n_stages: only the first ones.
     """
-    folders = run_folders(plan, system, seed)
+    folders = plan.run_folders(system, seed)[:n_stages]
     for number, folder in enumerate(folders):
-        values = stage_values(plan, system, seed, number)
-        steps = steps_within_budget(plan, shared, system, number, values, reporter)
+        steps = steps_within_budget(plan, shared, system, seed, number, reporter)
+        values, overrides = plan.stage(system, seed, number)
+        run = build(with_steps(values, steps) if steps else values, overrides)
         try:
-            train_run(with_steps(values, steps), folder, shared, reporter)
+            train_run(run, folder, shared, reporter)
         except Diverged as error:
             raise Diverged(
                 f"{system.name}, seed {seed}: {error}; or leave it out of --systems", "diverged"
@@ -238,33 +279,14 @@ def train_system(
     return folders
 
 
-def run_folders(plan: ComparePlan, system: System, seed: int) -> list[Path]:
-    """Return the run directories of all stages."""
-    stages = [f"-stage-{number}" for number in range(1, len(system.stages))]
-    return [plan.folder / "runs" / f"{system.name}-{seed}{stage}" for stage in (*stages, "")]
-
-
-def stage_values(plan: ComparePlan, system: System, seed: int, number: int) -> dict[str, Any]:
-    """Return the values of a stage's run, without its steps; it starts from the stage before."""
-    values = plan.values(system)
-    for change in system.stages[number].changes:
-        set_by_path(values, change)
-    values["train"]["seed"] = seed
-    if number:
-        values["train"]["init"] = str(run_folders(plan, system, seed)[number - 1])
-    return values
-
-
-def train_run(
-    values: dict[str, Any], folder: Path, shared: SharedData, reporter: Callback
-) -> UpdateTimer:
-    """Train in a directory that has the common vocabulary; its time.json gets the updates' time."""
-    if not (folder / TOKENIZER).exists():
+def train_run(run: RunConfig, folder: Path, shared: SharedData, reporter: Callback) -> UpdateTimer:
+    """Train in a directory, with the common vocabulary; its time.json gets the updates' time."""
+    if shared.tokenizers is not None and not (folder / TOKENIZER).exists():
         with atomic_dir(folder / TOKENIZER) as draft:
             save_tokenizers(shared.tokenizers, draft)
-    device = devices.choose(values["train"].get("device", "auto"))
+    device = devices.choose(run.train.device)
     timing = UpdateTimer(on_cpu=device.type == "cpu")
-    result = train(build(values), folder, callbacks=[timing, reporter])
+    result = train(run, folder, callbacks=[timing, reporter])
     path = folder / "time.json"
     spent = {"steps": len(timing.moments), "seconds": sum(timing.moments)}
     before = read_json(path, dict) if path.exists() else {"steps": 0, "seconds": 0.0}
@@ -275,38 +297,50 @@ def train_run(
 
 
 def steps_within_budget(
-    plan: ComparePlan,
-    shared: SharedData,
-    system: System,
-    stage: int,
-    values: dict[str, Any],
+    plan: ComparePlan, shared: SharedData, system: System, seed: int, number: int,
     reporter: Callback,
-) -> int:
-    """Return how many steps the budget allows; measured once for each system and stage."""
-    path, budget = plan.folder / BUDGETS, plan.request.budget
-    key = system.name if len(system.stages) == 1 else f"{system.name}, stage {stage + 1}"
+) -> int:  # fmt: skip
+    """Return how many steps of a stage the budget allows; 0 for those of the recipe.
+
+    Their cost is measured once for each system and stage.
+    """
+    path, budget, stage = plan.folder / BUDGETS, plan.request.budget, system.stages[number]
+    key = system.origin if stage.recipe and system.origin else system.name
+    key += "" if len(system.stages) == 1 else f", stage {number + 1}"
     with shared.measuring:
         known = read_json(path, dict) if path.exists() else {}
         if key not in known:
-            if budget.unit == "seconds":
-                reporter.on_stage(f"timing {values['description']}")
-                cost = seconds_per_step(plan, shared, values)
+            per_step = f"{budget.unit}_per_step"
+            if stage.steps or budget.unit in ("steps", "recipe"):
+                steps = stage.steps or (budget.n_steps(stage.share, 1.0) if budget.amount else 0)
+                known[key] = {"steps": steps}
             else:
-                cost = flops_per_step(build(values), shared.tokenizers, shared.pairs)
-            steps = budget.n_steps(system.stages[stage].share, cost)
-            known[key] = {f"{budget.unit}_per_step": cost, "steps": steps}
+                cost = cost_per_step(plan, shared, plan.stage(system, seed, number), reporter)
+                known[key] = {per_step: cost, "steps": budget.n_steps(stage.share, cost)}
             write_json(path, known)
     return int(known[key]["steps"])
 
 
-def seconds_per_step(plan: ComparePlan, shared: SharedData, values: dict[str, Any]) -> float:
-    """Time a few training steps in a temporary run."""
+def cost_per_step(
+    plan: ComparePlan, shared: SharedData, stage: tuple[dict[str, Any], tuple[str, ...]],
+    reporter: Callback,
+) -> float:  # fmt: skip
+    """Return the seconds or FLOPs of a step: counted, or measured in a temporary run."""
+    (values, overrides), budget = stage, plan.request.budget
+    if budget.unit == "flops" and shared.tokenizers is not None and shared.pairs is not None:
+        return flops_per_step(build(values), shared.tokenizers, shared.pairs)
+    reporter.on_stage(f"timing {values.get('description', '')}")
     folder = plan.folder / "probe"
     shutil.rmtree(folder, ignore_errors=True)
-    probe = with_steps(values, SHORT_PROBE_STEPS if plan.request.budget.is_short else PROBE_STEPS)
+    is_short = budget.is_short or budget.unit == "flops"
+    probe = with_steps(values, SHORT_PROBE_STEPS if is_short else PROBE_STEPS)
     probe["train"] |= {
         "validate_every": 10**9, "save_every": 10**9, "bleu_sentences": 0, "judge_by": "loss",
     }  # fmt: skip
-    timing = train_run(probe, folder, shared, Callback())
+    timing = train_run(build(probe, overrides), folder, shared, Callback())
+    cost = timing.seconds_per_step
+    if budget.unit == "flops":
+        spent = run_cost(folder)
+        cost = spent.flops_measured / spent.steps
     shutil.rmtree(folder)
-    return timing.seconds_per_step
+    return cost

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from polyhead.compare.systems import System
+from polyhead.experiments.systems import System
 from polyhead.models.registry import find_config
 from polyhead.training.config import RunConfig, read_run, stack_of
 

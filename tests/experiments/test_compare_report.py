@@ -13,13 +13,15 @@ from expected_errors import raises
 
 from polyhead.cli import compare as command
 from polyhead.cli.main import main
-from polyhead.compare import runner
-from polyhead.compare.budget import Budget
-from polyhead.compare.configuration import Deviation, ModelSizes
-from polyhead.compare.corpus import CompareData
-from polyhead.compare.page import powers, render, shortened
-from polyhead.compare.plan import ComparePlan, CompareRequest
-from polyhead.compare.results import (
+from polyhead.cost.published import TABLE_2
+from polyhead.errors import ConfigError
+from polyhead.experiments import runner
+from polyhead.experiments.budget import Budget
+from polyhead.experiments.configuration import Deviation, ModelSizes
+from polyhead.experiments.corpus import CompareData
+from polyhead.experiments.page import powers, render, shortened
+from polyhead.experiments.plan import ComparePlan, CompareRequest
+from polyhead.experiments.results import (
     ComparisonTable,
     CurvePoint,
     DecodingCost,
@@ -32,11 +34,9 @@ from polyhead.compare.results import (
     read_json,
     write_json,
 )
-from polyhead.compare.scoring import learning_curve
-from polyhead.compare.systems import CONTESTS
-from polyhead.compare.table import lead, markdown, notes, title_of
-from polyhead.cost.published import TABLE_2
-from polyhead.errors import ConfigError
+from polyhead.experiments.scoring import learning_curve
+from polyhead.experiments.systems import CONTESTS
+from polyhead.experiments.table import lead, markdown, notes, title_of
 from polyhead.metrics.bleu import Score
 from polyhead.training.callbacks import Callback
 

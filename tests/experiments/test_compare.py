@@ -5,18 +5,13 @@ import random
 import signal
 from dataclasses import replace
 from itertools import combinations
+from unittest.mock import Mock
 
 import pytest
 from expected_errors import raises
 
 from polyhead.atomic_file import write_text
 from polyhead.cli.main import main
-from polyhead.compare import plan, results, runner
-from polyhead.compare.budget import Budget, UpdateTimer, read_budget, with_steps
-from polyhead.compare.configuration import deviations
-from polyhead.compare.corpus import prepare
-from polyhead.compare.scoring import decoding_state_bytes, flops_per_token
-from polyhead.compare.systems import CONTESTS, HOME, select_systems, system_values
 from polyhead.config import read
 from polyhead.cost.breakdown import cache_size, cost_of
 from polyhead.cost.formulas import Shape
@@ -24,6 +19,12 @@ from polyhead.cost.published import TABLE_2
 from polyhead.data.token_store import TokenSequences
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
+from polyhead.experiments import plan, results, runner
+from polyhead.experiments.budget import Budget, UpdateTimer, read_budget, with_steps
+from polyhead.experiments.configuration import deviations
+from polyhead.experiments.corpus import prepare
+from polyhead.experiments.scoring import decoding_state_bytes, flops_per_token
+from polyhead.experiments.systems import CONTESTS, HOME, select_systems, system_values
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.registry import FAMILIES
 from polyhead.models.transformer import Transformer, TransformerConfig
@@ -243,7 +244,7 @@ def test_an_interrupted_comparison_says_how_to_resume(compared, monkeypatch, cap
         (("train.seed=3",), "train.seed cannot be set in a comparison: seeds are 1, 2, …; use"),
         (("train.validate_every=3",), "every system is validated and saved ten times"),
         (("model.family=gpt",), "model.family cannot be set in a comparison: systems are chosen"),
-        (("g2p-ko", "small"), "small: expected an override"),
+        (("g2p-ko", "small"), "was started with another contest (compare, not g2p-ko+small)"),
         (("bert-tiny",), "bert-tiny: the family bert does not translate"),
         (("--systems", "lstm", "model.d_modle=8"), "no such option; did you mean d_model?"),
         (("--systems", ","), "--systems ',': no systems named"),

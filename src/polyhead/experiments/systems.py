@@ -20,10 +20,18 @@ OF_DATA = ("bleu_sentences", "device", "bf16", "workers", "max_tokens")
 
 @dataclass(frozen=True)
 class Stage:
-    """A share of the budget, and the overrides of this stage."""
+    """A share of the budget, or a number of steps, and the overrides of this stage.
+
+    recipe: the stage's own, as of a pre-training; then only `changes` are its overrides, and
+        variants of the system share it.
+    files: options of [data], such as "text", that it reads from; all if there are none.
+    """
 
     share: float = 1.0
     changes: tuple[str, ...] = ()
+    recipe: str = ""
+    files: tuple[str, ...] = ()
+    steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,7 @@ class System:
     """One row of the table; systems.toml describes the fields."""
 
     name: str
-    title: str
+    title: str = ""
     paper: str = ""
     paper_title: str = ""
     paper_recipe: str = ""
@@ -41,6 +49,9 @@ class System:
     stages: tuple[Stage, ...] = (Stage(),)
     published: str | None = None
     bar: float | None = None
+    variation: tuple[str, ...] = ()  # values of varied settings
+    origin: str = ""  # the system that this one is a variant of
+    baseline: str = ""  # the variant that it is tested against
 
     def title_at(self, scale: "Scale") -> str:
         """Return the title; systems of published size may have the paper's."""
@@ -49,12 +60,21 @@ class System:
 
 @dataclass(frozen=True)
 class Contest:
-    """A set of systems, those compared by default, and the baseline of the significance tests."""
+    """A set of systems, those compared by default, and the baseline of the significance tests.
+
+    translates: systems translate the same test set with the same vocabulary; otherwise every run
+        reads its data itself, and its scores are those of its task's validation.
+    recipe: of systems that have none. vary: settings that are varied unless others are given.
+    """
 
     name: str
     systems: tuple[System, ...]
-    usual: tuple[str, ...]
-    baseline: str
+    usual: tuple[str, ...] = ()
+    baseline: str = ""
+    title: str = ""
+    translates: bool = False
+    recipe: str = ""
+    vary: tuple[str, ...] = ()
 
 
 TABLES = tomllib.loads(files(__package__).joinpath("systems.toml").read_text(encoding="utf-8"))
@@ -69,7 +89,8 @@ def select_systems(contest: Contest, names: Sequence[str]) -> tuple[System, ...]
             raise ConfigError(
                 f"--systems {name}: no such system{suggest(name, known)}", "unknown_system"
             )
-    return tuple(system for system in contest.systems if system.name in (names or contest.usual))
+    chosen = names or contest.usual or known
+    return tuple(system for system in contest.systems if system.name in chosen)
 
 
 def system_values(

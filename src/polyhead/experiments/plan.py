@@ -1,34 +1,35 @@
 """Plan of a comparison: systems, data, budget and directory.
 
 contest.json     the plan: a comparison that is resumed must have the same
-tokenizer/       learned once, used by every system
-data/            held-out text, if the data has no test or validation set
+tokenizer/       of translators that are compared with one vocabulary
+data/            held-out text of these, if the data has no test or validation set
 budget.json      cost of a step of each system, and how many steps the budget allows
 runs/NAME-SEED   run directories of `polyhead train`
-results/, outputs/    scores and translations
+results/, outputs/    scores, and outputs for every example
 table.md, table.html, table.json
 """
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from polyhead.atomic_file import os_errors_as_polyhead_errors
 from polyhead.checkpoint.atomic_dir import DRAFT
-from polyhead.compare.budget import Budget
-from polyhead.compare.corpus import PLAN, CompareData, prepare
-from polyhead.compare.results import read_json, write_json
-from polyhead.compare.systems import HOME, Contest, Scale, System, select_systems, system_values
 from polyhead.config import read, set_by_path
 from polyhead.cost.breakdown import count_parameters, step_memory
 from polyhead.devices import memory_size
 from polyhead.errors import ConfigError
+from polyhead.experiments.budget import Budget
+from polyhead.experiments.corpus import PLAN, CompareData, prepare
+from polyhead.experiments.results import read_json, write_json
+from polyhead.experiments.systems import HOME, Contest, Scale, System, select_systems, system_values
 from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.evaluation import Metric
-from polyhead.training.config import DEFAULT_RECIPE, LISTS, OF_THE_FILES, build, find_recipe
+from polyhead.training.config import DEFAULT_RECIPE, build, find_recipe, with_files
 from polyhead.training.run_dir import fingerprint
 
 BUDGETS = "budget.json"
@@ -39,8 +40,8 @@ OTHERS = {  # plural names of differences
 TEN = "every system is validated and saved ten times"
 FIXED = {  # overrides that would have no effect, and why
     "model.family": "systems are chosen with --systems",
-    "train.steps": "use --budget or --flops",
-    "train.epochs": "use --budget or --flops",
+    "train.steps": "use --budget or --flops, or --steps",
+    "train.epochs": "use --budget or --flops, or --steps",
     "train.seed": "seeds are 1, 2, …; use --seeds",
     "train.validate_every": TEN, "train.save_every": TEN, "train.log_every": TEN, "train.keep": TEN,
 }  # fmt: skip
@@ -60,7 +61,7 @@ class CompareRequest:
     tests: Mapping[str, Sequence[str]] = field(default_factory=dict)
     systems: tuple[str, ...] = ()
     seeds: int = 1
-    metric: Metric | None = None
+    metric: str | None = None
     ensembles: tuple[str, ...] = ()
     scale: Scale = "small"
     processes: int = 1  # that share the runs
@@ -74,9 +75,9 @@ class ComparePlan:
     base: dict[str, Any]  # the recipe, with the data of the comparison
     home: bool  # its data are those that the systems' recipes were made for
     changes: tuple[str, ...]  # overrides of every system
-    test: CompareData
+    test: CompareData | None  # of translators; the runs of other plans read their data themselves
     systems: tuple[System, ...]
-    metric: Metric
+    metric: Metric  # of texts
     ensembles: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
 
     @property
@@ -90,11 +91,88 @@ class ComparePlan:
             system, self.base, home=self.home, changes=self.changes, scale=self.request.scale
         )
 
+    def run_folders(self, system: System, seed: int) -> list[Path]:
+        """Return the run directories of all stages; only that of the last one has no number."""
+        names = [
+            f"{system.origin if stage.recipe and system.origin else system.name}-{seed}-stage-{n}"
+            for n, stage in enumerate(system.stages[:-1], start=1)
+        ]
+        return [self.folder / "runs" / name for name in (*names, f"{system.name}-{seed}")]
+
+    def stage(
+        self, system: System, seed: int, number: int
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return values and overrides of a stage, without its steps.
+
+        It starts from the stage before.
+        """
+        stage = system.stages[number]
+        overrides: tuple[str, ...] = ()
+        if self.test is not None:
+            values = self.values(system)
+            for change in stage.changes:
+                set_by_path(values, change)
+        else:
+            files = self.request.files
+            if stage.files:
+                files = {name: paths for name, paths in files.items() if name in stage.files}
+            values = with_files(read(find_recipe(stage.recipe or system.recipe)), files)
+            overrides = stage.changes
+            if not stage.recipe:
+                overrides = (*system.changes, *overrides, *self.changes, *system.variation)
+        train = values["train"] = {**values.get("train", {}), "seed": seed}
+        if number:
+            train["init"] = str(self.run_folders(system, seed)[number - 1])
+        return values, overrides
+
 
 def make_plan(request: CompareRequest) -> ComparePlan:
     """Check the options, prepare the data, and return the plan."""
     if request.seeds < 1:
         raise ConfigError(f"--seeds {request.seeds}: expected at least 1", "out_of_range")
+    return (plan_translators if request.contest.translates else plan_variants)(request)
+
+
+def plan_variants(request: CompareRequest) -> ComparePlan:
+    """Check that every variant can be built, and that all are scored alike."""
+    systems = select_systems(request.contest, request.systems)
+    fixed = FIXED if request.budget.unit != "recipe" else {"train.seed": FIXED["train.seed"]}
+    for change in (*request.changes, *(c for system in systems for c in system.variation)):
+        check_not_fixed(change, fixed)
+    plan = ComparePlan(request, {}, False, request.changes, None, systems, "bleu")
+    tasks: dict[str, str] = {}
+    for system in systems:
+        for number in range(len(system.stages)):
+            with named_errors(system.title):
+                run = build(*plan.stage(system, 1, number))
+        tasks.setdefault(run.task, system.title)
+    if len(tasks) > 1:
+        (task, name), (other_task, other), *_ = tasks.items()
+        raise ConfigError(
+            f"{name} is trained for {task}, {other} for {other_task}; expected one task",
+            "several_tasks",
+        )
+    plan = replace(plan, metric=text_metric(request, jamo=run.text.jamo))
+    check_directory(request.folder)
+    check_same_plan(plan)
+    return plan
+
+
+@contextmanager
+def named_errors(name: str) -> Iterator[None]:
+    """Name the system in errors of its model or its training."""
+    try:
+        yield
+    except ConfigError as error:
+        if not str(error).startswith(("model", "train.", "data.", "text.", "decode.")):
+            raise
+        raise ConfigError(f"{name}: {error}", error.code) from None
+
+
+def plan_translators(request: CompareRequest) -> ComparePlan:
+    """Prepare the common data of systems that translate, and check that they can be built."""
+    if request.metric not in (None, *get_args(Metric)):
+        raise ConfigError(f"--metric {request.metric}: expected bleu or wer", "unknown_metric")
     own = any(request.files.values())
     if request.recipe is None and not own:
         raise ConfigError(
@@ -106,25 +184,18 @@ def make_plan(request: CompareRequest) -> ComparePlan:
     ensembles = read_ensembles(request, [system.name for system in systems])
     base = read_recipe(request.recipe or DEFAULT_RECIPE)
     home = not own and base.get("data") == read(find_recipe(HOME)).get("data")
-    if own:
-        dropped = (*LISTS, *OF_THE_FILES)
-        kept = {k: v for k, v in base.get("data", {}).items() if k not in dropped}
-        base["data"] = kept | {name: list(paths) for name, paths in request.files.items() if paths}
+    base = with_files(base, request.files)
     base.get("data", {}).pop("adapt", None)  # all systems have the same settings
     changes = apply_data_overrides(base, request.changes)
     for system in systems:
-        try:
+        with named_errors(system.name):
             values = system_values(system, base, home=home, changes=changes, scale=request.scale)
             run = build(values)
             if request.scale == "paper":
                 check_training_memory(run.family, run.model)
-        except ConfigError as error:
-            if not str(error).startswith(("model", "train.")):
-                raise
-            raise ConfigError(f"{system.name}: {error}", error.code) from None
     check_directory(request.folder)
     test = prepare(base.get("data", {}), request.tests, request.folder / "data", own=own)
-    metric = request.metric or ("wer" if base.get("text", {}).get("jamo") else "bleu")
+    metric = text_metric(request, jamo=base.get("text", {}).get("jamo", False))
     base["data"] = test.data
     plan = ComparePlan(request, base, home, changes, test, systems, metric, ensembles)
     check_same_plan(plan)
@@ -165,15 +236,25 @@ def read_recipe(name: str) -> dict[str, Any]:
     return base
 
 
+def check_not_fixed(change: str, fixed: Mapping[str, str]) -> None:
+    """Refuse the override of a setting that the comparison itself sets."""
+    name = change.partition("=")[0].strip()
+    if name in fixed:
+        raise ConfigError(
+            f"{name} cannot be set in a comparison: {fixed[name]}", "fixed_in_comparison"
+        )
+
+
+def text_metric(request: CompareRequest, *, jamo: bool) -> Metric:
+    """Return the metric of texts: as requested, or the share of wrong lines for pronunciations."""
+    return "wer" if request.metric == "wer" or (request.metric is None and jamo) else "bleu"
+
+
 def apply_data_overrides(base: dict[str, Any], changes: Sequence[str]) -> tuple[str, ...]:
     """Apply the overrides of data, text and decode; return those of the systems."""
     system_changes = []
     for change in changes:
-        name = change.partition("=")[0].strip()
-        if name in FIXED:
-            raise ConfigError(
-                f"{name} cannot be set in a comparison: {FIXED[name]}", "fixed_in_comparison"
-            )
+        check_not_fixed(change, FIXED)
         if change.startswith(("data.", "text.", "decode.")):
             set_by_path(base, change)
         elif change.startswith(("model.", "train.")):
@@ -245,8 +326,9 @@ def check_same_plan(plan: ComparePlan) -> None:
         "data": {k: v for k, v in plan.base.items() if k in ("data", "text", "decode")},
         "changes": list(plan.changes),
         "metric": plan.metric,
-        "test set": fingerprint([*plan.test.sources, *plan.test.references]),
     }
+    if plan.test is not None:
+        now["test set"] = fingerprint([*plan.test.sources, *plan.test.references])
     if request.scale != "small":  # not written by earlier versions
         now["scale"] = request.scale
     path = plan.folder / PLAN

@@ -13,11 +13,10 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from polyhead.atomic_file import os_errors_as_polyhead_errors, write_text
-from polyhead.compare.configuration import Deviation, ModelSizes
 from polyhead.cost.published import PublishedSystem
 from polyhead.errors import ConfigError
+from polyhead.experiments.configuration import Deviation, ModelSizes
 from polyhead.metrics.bleu import Score
-from polyhead.pipelines.evaluation import Metric
 
 T = TypeVar("T")
 DECODINGS = ("greedy", "beam")
@@ -53,7 +52,7 @@ class CurvePoint:
     share: float
     step: int
     loss: float | None
-    bleu: float | None = None
+    metrics: dict[str, float | None] = field(default_factory=dict)  # all others
 
 
 @dataclass(frozen=True)
@@ -72,11 +71,13 @@ class SystemResult:
     seed: int | str
     parameters: int
     training: TrainingCost
-    decoding: DecodingCost
-    scores: dict[str, dict[str, Score]]  # greedy, beam; then by the score's name
+    decoding: DecodingCost | None  # of translators
+    scores: dict[str, dict[str, Score]]  # greedy, beam; or test, validation; then by its name
     curve: list[CurvePoint]
     experts: ExpertBalance | None = None
     members: list[str] | None = None
+    examples: int = 0  # outputs that were scored
+    exact: str = ""  # the score that is the share of outputs equal to the expected ones
 
     @property
     def key(self) -> str:
@@ -86,7 +87,7 @@ class SystemResult:
 
 @dataclass(frozen=True)
 class ScoreRange:
-    """A score over all seeds."""
+    """A score over all seeds: of translators the lowest and highest, else the 95 % interval."""
 
     mean: float
     low: float
@@ -117,7 +118,7 @@ class TableRow:
     p_value: float | None
     parameters: int
     training: TrainingCost
-    decoding: RowDecoding
+    decoding: RowDecoding | None
     curves: list[list[CurvePoint]]
     experts: ExpertBalance | None = None
     members: list[str] | None = None
@@ -125,6 +126,8 @@ class TableRow:
     sizes: ModelSizes | None = None
     preset: str | None = None  # the paper's configuration
     deviations: list[Deviation] = field(default_factory=list)  # options that differ from it
+    p_seeds: float | None = None  # of the paired t-test over seeds
+    changes: list[str] = field(default_factory=list)  # varied settings
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ class ComparisonTable:
     budget: str
     seeds: int
     baseline: str
-    metric: Metric
+    metric: str  # bleu, wer, or the score that orders the rows
     at_home: bool
     beam: int
     length_penalty: float
@@ -154,6 +157,8 @@ class ComparisonTable:
     signatures: list[str]
     rows: list[TableRow]
     paper: dict[str, PublishedSystem]
+    diverged: list[str] = field(default_factory=list)  # runs without scores
+    paired: str = "bleu"  # the paired test of outputs: of BLEU, or of exact lines (wer)
 
 
 def read_json(path: Path, kind: type[T]) -> T:

@@ -17,9 +17,13 @@ from torch import Tensor
 
 from polyhead.checkpoint.atomic_dir import follow
 from polyhead.checkpoint.train_state import read_progress
-from polyhead.compare.budget import UpdateTimer
-from polyhead.compare.plan import ComparePlan
-from polyhead.compare.results import (
+from polyhead.cost.counter import count_flops
+from polyhead.data.batches.base import IndexedBatches
+from polyhead.data.batches.translation import TranslationBatches, collate
+from polyhead.decoding.options import DecodeConfig
+from polyhead.experiments.budget import UpdateTimer
+from polyhead.experiments.plan import ComparePlan
+from polyhead.experiments.results import (
     DECODINGS,
     CurvePoint,
     DecodingCost,
@@ -29,10 +33,7 @@ from polyhead.compare.results import (
     read_json,
     write_file,
 )
-from polyhead.compare.systems import System
-from polyhead.cost.counter import count_flops
-from polyhead.data.batches.translation import TranslationBatch, TranslationBatches, collate
-from polyhead.decoding.options import DecodeConfig
+from polyhead.experiments.systems import System
 from polyhead.layers.attention_hooks import has_cross_attention
 from polyhead.metrics.bleu import SAMPLES, Score, score
 from polyhead.metrics.error_rates import error_rates
@@ -95,6 +96,7 @@ def score_ensemble(
     """Score an ensemble of trained systems; it costs what its members cost together."""
     translator = Translator.from_dir(*(plan.folder / "runs" / member.key for member in members))
     seed = f"ensemble{len(members)}"
+    costs = [member.decoding for member in members if member.decoding is not None]
     scores, speeds = translate_test_set(plan, translator, f"{name}-{seed}", progress)
     return SystemResult(
         system=name,
@@ -102,8 +104,8 @@ def score_ensemble(
         parameters=sum(member.parameters for member in members),
         training=total_cost(member.training for member in members),
         decoding=replace(
-            members[0].decoding,
-            remembered_bytes=sum(member.decoding.remembered_bytes for member in members),
+            costs[0],
+            remembered_bytes=sum(cost.remembered_bytes for cost in costs),
             sentences_per_second=speeds,
         ),
         scores=scores,
@@ -120,6 +122,7 @@ def translate_test_set(
     Returns scores and sentences per second of both searches. Options that need attention are left
     out if no model attends.
     """
+    assert plan.test is not None
     usual = replace(translator.defaults, n_best=1, sample=False)
     if not any(has_cross_attention(saved.model) for saved in translator.models):
         usual = replace(usual, coverage=0.0, replace_unknown=False)
@@ -161,8 +164,9 @@ def learning_curve(
         for entry in entries:
             if entry["kind"] == "valid":
                 done = spent + share * entry["step"] / last
-                step = steps + entry["step"]
-                curve.append(CurvePoint(done, step, entry.get("loss"), entry.get("bleu")))
+                others = {k: v for k, v in entry.items() if k not in ("kind", "step", "loss")}
+                point = CurvePoint(done, steps + entry["step"], entry.get("loss"), others)
+                curve.append(point)
         steps, spent = steps + last, spent + share
     return curve
 
@@ -197,20 +201,27 @@ def total_cost(costs: Iterable[TrainingCost]) -> TrainingCost:
 
 
 def training_cost(folder: Path, pairs: EncodedPairs) -> TrainingCost:
-    """Return steps, tokens, time and FLOPs of one run."""
-    progress = read_progress(follow(folder / "last"))["progress"]
+    """Return steps, tokens, time and FLOPs of one run of a translator."""
     translator = Translator.from_dir(folder)
     run = build(translator.saved.about["run"])
+    spent = time_and_tokens(folder)
+    return replace(
+        spent,
+        flops=flops_per_token(run, pairs) * spent.tokens,
+        flops_measured=measured_flops_per_token(
+            translator.model, objective_of(run), make_batches(run, pairs)
+        )
+        * spent.tokens,
+    )
+
+
+def time_and_tokens(folder: Path) -> TrainingCost:
+    """Return steps, tokens and time of one run, without its FLOPs."""
+    progress = read_progress(follow(folder / "last"))["progress"]
     timing = read_json(folder / "time.json", dict)
     per_step = timing["seconds"] / timing["steps"] if timing["steps"] else 0.0
-    tokens = progress["tokens"]
-    return TrainingCost(
-        steps=progress["step"],
-        tokens=tokens,
-        seconds=per_step * progress["step"] or progress["seconds"],  # if killed: wall-clock time
-        flops=flops_per_token(run, pairs) * tokens,
-        flops_measured=measured_flops_per_token(translator.model, run, pairs) * tokens,
-    )
+    seconds = per_step * progress["step"] or progress["seconds"]  # if killed: wall-clock time
+    return TrainingCost(progress["step"], progress["tokens"], seconds, 0.0, 0.0)
 
 
 def flops_per_step(run: RunConfig, vocab: TokenizerPair, pairs: EncodedPairs) -> float:
@@ -224,7 +235,7 @@ def flops_per_step(run: RunConfig, vocab: TokenizerPair, pairs: EncodedPairs) ->
     n_tokens = sum(int(side.lengths.sum()) for side in batches.sides)
     if run.train.reward.samples and run.train.init is not None:
         model = Translator.from_dir(run.train.init).model
-        per_token = measured_flops_per_token(model, run, pairs)
+        per_token = measured_flops_per_token(model, objective_of(run), batches)
     else:
         per_token = flops_per_token(run, pairs)
     return per_token * n_tokens / batches.n_batches(0) * run.train.accumulate
@@ -244,20 +255,19 @@ def flops_per_token(run: RunConfig, pairs: EncodedPairs) -> float:
         return training_flops(model, TranslationLoss(PAD), [batch]) / (source + target)
 
 
-def measured_flops_per_token(model: Any, run: RunConfig, pairs: EncodedPairs) -> float:
+def measured_flops_per_token(model: Any, objective: Objective, every: IndexedBatches[Any]) -> float:
     """Return the FLOPs per token on a few of its training batches, padding included."""
-    every = make_batches(run, pairs)
     n, device = every.n_batches(0), next(model.parameters()).device
     places = sorted({round(i * (n - 1) / MEASURED_BATCHES) for i in range(MEASURED_BATCHES)})
     batches = [every[(0, place)].to(device) for place in places]
     model.train()
     with torch.random.fork_rng(devices=[]):
-        flops = training_flops(model, objective_of(run), batches)
+        flops = training_flops(model, objective, batches)
     model.eval()
     return flops / sum(batch.n_tokens for batch in batches)
 
 
-def training_flops(model: Any, objective: Objective, batches: Sequence[TranslationBatch]) -> int:
+def training_flops(model: Any, objective: Objective, batches: Sequence[Any]) -> int:
     """Return the FLOPs of forward and backward on these batches."""
 
     def learn() -> None:

@@ -23,12 +23,14 @@ LEAST_STEPS = 2
 
 @dataclass(frozen=True)
 class Budget:
-    """Seconds of CPU time, or FLOPs."""
+    """Seconds of CPU time, FLOPs, or steps; with "recipe" training is as long as a recipe says."""
 
     amount: float
-    unit: Literal["seconds", "flops"]
+    unit: Literal["seconds", "flops", "steps", "recipe"]
 
     def __str__(self) -> str:
+        if self.unit in ("steps", "recipe"):
+            return f"{self.amount:,.0f} steps" if self.amount else "recipe"
         if self.unit == "flops":
             return f"{self.amount:.3g} FLOPs"
         name, number = ("second", self.amount) if self.is_short else ("minute", self.amount / 60)
@@ -44,8 +46,17 @@ class Budget:
         return max(LEAST_STEPS, round(share * self.amount / cost))
 
 
-def read_budget(time_given: str | None, flops_given: str | None) -> Budget:
-    """Parse a time such as `20m`, `90s`, `1h30m`, or FLOPs such as `5e14`: exactly one."""
+def read_budget(
+    time_given: str | None, flops_given: str | None, steps: int | None = None, *,
+    is_optional: bool = False,
+) -> Budget:  # fmt: skip
+    """Parse a time such as `20m`, `90s`, `1h30m`, FLOPs such as `5e14`, or steps: exactly one."""
+    if time_given is flops_given is None and (steps is not None or is_optional):
+        if steps is not None and steps < LEAST_STEPS:
+            raise ConfigError(f"--steps {steps}: expected at least {LEAST_STEPS}", "invalid_budget")
+        return Budget(0.0, "recipe") if steps is None else Budget(float(steps), "steps")
+    if steps is not None:
+        raise ConfigError("give only one of --budget, --flops and --steps", "budget_missing")
     if flops_given is not None and time_given is None:
         try:
             flops = float(flops_given)
@@ -117,4 +128,5 @@ def with_steps(values: Mapping[str, Any], steps: int) -> dict[str, Any]:
         "steps": steps, "schedule": schedule, "validate_every": every, "save_every": every,
         "log_every": max(1, min(50, steps // 20)), "keep": 1,
     }  # fmt: skip
+    train.pop("epochs", None)
     return {**values, "train": train}

@@ -16,8 +16,8 @@ from expected_errors import raises
 
 from polyhead.atomic_file import write_text
 from polyhead.cli.main import main
-from polyhead.compare.worker_pool import Interrupted, run_in_workers
 from polyhead.errors import DataError, PolyheadError, ReportedElsewhere
+from polyhead.experiments.worker_pool import Interrupted, run_in_workers
 from polyhead.training.callbacks import Callback
 from polyhead.training.processes import Processes
 from polyhead.training.signals import handle_signals
