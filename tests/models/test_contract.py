@@ -74,7 +74,9 @@ CASES = {
         blanks,
     ),
     "classifier": Case(models.ClassifierConfig(3, encoder=ENCODER), segments),
-    "sentence_encoder": Case(models.SentenceEncoderConfig(encoder=ENCODER), segments),
+    "sentence_encoder": Case(
+        models.SentenceEncoderConfig(encoder=ENCODER), lambda batch: (text(batch),)
+    ),
     "vit": Case(
         models.ViTConfig(classes=5, height=8, width=12, patch=4, stack=PRE),
         lambda batch: (torch.randn(batch, 3, 8, 12),),

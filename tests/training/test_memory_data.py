@@ -194,7 +194,7 @@ def test_images_of_every_kind_become_the_same_bytes(tmp_path):
         paths.add(path)
     (path,) = paths
     assert np.array_equal(np.load(path), tensors.numpy())
-    assert json.loads(Path(f"{path}.labels").read_text()) == ["00", "10", "02", "10"]
+    assert json.loads(Path(f"{path}.labels").read_text()) == ["0", "10", "2", "10"]
     for wrong, code, words in (
         ((arrays, labels[:2]), "unequal_lengths", "2 labels"),
         ((arrays - 0.5, labels), "not_an_image", "between 0 and 1"),
