@@ -30,7 +30,7 @@ def tables(name):
 def test_both_languages_show_the_same_commands():
     assert len(commands("README.md")) >= 9
     assert commands("README.md") == commands("README.ko.md")
-    assert len(tables("README.md")) == len(tables("README.ko.md")) == 24
+    assert len(tables("README.md")) == len(tables("README.ko.md")) == 31
 
 
 def test_both_languages_have_the_same_figures():
