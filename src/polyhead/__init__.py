@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from polyhead.pipelines.image_classifier import ImageClassifier
     from polyhead.pipelines.load import load
     from polyhead.pipelines.mask_filler import MaskFiller
+    from polyhead.pipelines.question_answerer import QuestionAnswerer
     from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
+    from polyhead.pipelines.tagger import Tagger
     from polyhead.pipelines.text_classifier import TextClassifier
     from polyhead.pipelines.text_generator import TextGenerator
     from polyhead.pipelines.translator import Translator
@@ -56,8 +58,10 @@ __all__ = [
     "MultiHeadAttention",
     "Pipeline",
     "PolyheadError",
+    "QuestionAnswerer",
     "ReplacedTokenDetector",
     "StackConfig",
+    "Tagger",
     "TextClassifier",
     "TextGenerator",
     "TrainResult",
@@ -86,7 +90,9 @@ _MODULES = {
     "Pipeline": "pipelines.base",
     "PolyheadError": "errors",
     "ReplacedTokenDetector": "pipelines.replaced_token_detector",
+    "QuestionAnswerer": "pipelines.question_answerer",
     "StackConfig": "layers.transformer_stack",
+    "Tagger": "pipelines.tagger",
     "TextClassifier": "pipelines.text_classifier",
     "TextGenerator": "pipelines.text_generator",
     "TrainResult": "training.result",

@@ -42,11 +42,13 @@ ONLY_GENERATORS = "--as-generated is for language models (--text) only"
 INPUTS = {  # options of each task
     "translation": "--source FILE --target FILE", "language_modeling": "--text FILE",
     "masked_lm": "--text FILE", "replaced_token": "--text FILE",
-    "text_classification": "--data FILE", "image_classification": "--images PATH",
+    "text_classification": "--data FILE", "token_classification": "--data FILE",
+    "question_answering": "--data FILE", "image_classification": "--images PATH",
 }  # fmt: skip
 NO_INPUT = (
     "expected one of: --source FILE and --target FILE for a translator, --text FILE for a language "
-    "model, --data FILE for a text classifier, --images PATH for an image classifier"
+    "model, --data FILE for a text classifier, a tagger or question answering, --images PATH for "
+    "an image classifier"
 )
 Scores = tuple[Any, str]  # for JSON, and as text
 
@@ -88,6 +90,7 @@ def evaluate(
     polyhead evaluate runs/reformer --text test.txt --rounds 8
     polyhead evaluate runs/reformer --text test.txt --as-generated
     polyhead evaluate runs/reviews --data test.tsv
+    polyhead evaluate runs/names --data test.conll
     polyhead evaluate runs/photos --images test-photos/
     polyhead evaluate runs/mine --source test.ko --target test.en --processes 2
     """
@@ -261,12 +264,19 @@ def text_scores(
 def label_scores(
     model_dir: Path, files: Sequence[Path], team: "Processes", *, encoding: str, device: str
 ) -> Scores:
-    """Return how often a text classifier is right on labelled texts."""
+    """Return how often a text classifier, a tagger or the answers to questions are right."""
+    from polyhead.pipelines.load import load
+    from polyhead.pipelines.question_answerer import QuestionAnswerer
+    from polyhead.pipelines.tagger import Tagger
     from polyhead.pipelines.text_classifier import TextClassifier
 
-    classifier = TextClassifier.from_dir(model_dir, device=device)
+    classifier = load(model_dir, device=device)
+    if not isinstance(classifier, TextClassifier | Tagger | QuestionAnswerer):
+        classifier = TextClassifier.from_saved(  # raises, and names the right command
+            classifier.saved, classifier.name, classifier.device
+        )
     examples, notices = classifier.read(files, encoding)
-    with counting_share(team, "classifying", len(examples)) as progress:
+    with counting_share(team, "reading", len(examples)) as progress:
         result = classifier.evaluate_examples(examples, notices, progress, team.map)
     for notice in result.notices if team.is_first else ():
         say(notice)

@@ -41,13 +41,24 @@ class GroupedHelp(TyperGroup):
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)  # of the disk behind stdout
 SECTIONS = {  # of `polyhead --help`
     "Train and score": ("train", "evaluate", "compare", "ladder", "average"),
-    "Use a model": ("translate", "generate", "fill", "detect", "classify", "attention", "serve"),
+    "Use a model": (
+        "translate",
+        "generate",
+        "fill",
+        "detect",
+        "classify",
+        "tag",
+        "answer",
+        "attention",
+        "serve",
+    ),
     "Models and data": ("recipes", "show", "cost", "data", "languages", "import", "export"),
     "Learn and check": ("demo", "verify", "doctor"),
 }
 COMMANDS = {  # modules of polyhead.cli, and their functions
     "train": "train.train", "translate": "translate.translate", "generate": "generate.generate",
     "fill": "fill.fill", "detect": "fill.detect", "classify": "classify.classify",
+    "tag": "tag.tag", "answer": "tag.answer",
     "evaluate": "evaluate.evaluate", "attention": "attention.attention", "serve": "serve.serve",
     "compare": "compare.compare", "ladder": "compare.ladder", "average": "convert.average",
     "import": "convert.import_model", "export": "convert.export_model",

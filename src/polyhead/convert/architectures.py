@@ -21,7 +21,13 @@ from torch import Tensor, nn
 from polyhead.config import from_dict, plain
 from polyhead.convert import esm, gpt2, gpt_neox, hf_bert, hf_electra, hf_vit, marian, timm_vit
 from polyhead.convert import special_ids as ids
-from polyhead.convert.hf_bert import classifier_from_hf, classifier_to_hf, with_new_head
+from polyhead.convert.hf_bert import (
+    classifier_from_hf,
+    classifier_to_hf,
+    tagger_from_hf,
+    tagger_to_hf,
+    with_new_head,
+)
 from polyhead.convert.hf_electra import half_from_hf, half_to_hf
 from polyhead.convert.reader import GENERATOR, ForeignCheckpoint
 from polyhead.convert.special_ids import SpecialIds
@@ -37,13 +43,14 @@ from polyhead.convert.weight_names import (
 )
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
-from polyhead.models.registry import FAMILIES
-from polyhead.models.text_classifier import ClassifierConfig
+from polyhead.models.registry import FAMILIES, encoder_config
+from polyhead.models.span_extractor import SpanExtractorConfig
 from polyhead.models.transformer import TransformerConfig
 from polyhead.tokenizers.huggingface import EngineKind
 
 MAX_LAYERS = 1000
 NEW_LAYER = ("its last layer is new (zeros): fine-tune it",)
+LABELLED = ("classifier", "tagger", "vit")  # families with names of classes
 State = Mapping[str, Tensor]
 
 
@@ -111,9 +118,9 @@ ESM = Architecture(
 ESM_CLASSIFIER = Architecture(
     "EsmForSequenceClassification", "esm", "classifier", "classifier.",
     esm.classifier_from_hf,
-    lambda state, config: esm.from_hf(state, config.encoder, classifies=True),
+    lambda state, config: esm.from_hf(state, config.encoder, esm.CLASSIFIER),
     esm.classifier_to_hf,
-    lambda weights, config: esm.to_hf(weights, config.encoder, classifies=True),
+    lambda weights, config: esm.to_hf(weights, config.encoder, esm.CLASSIFIER),
     suits=lambda config: config.encoder.stack.norm == "pre",
 )  # fmt: skip
 BERT_CLASSIFIER = Architecture(
@@ -155,6 +162,44 @@ ELECTRA_ENCODER = Architecture(
         "the discriminator's encoder alone: its head is new, fine-tune it (to keep both halves, "
         "add --generator)",
     ),
+)  # fmt: skip
+ESM_TAGGER = Architecture(
+    "EsmForTokenClassification", "esm", "tagger", "classifier.weight",
+    esm.tagger_from_hf,
+    lambda state, config: esm.from_hf(state, config.encoder, esm.TAGGER),
+    lambda config: esm.config_to_hf(config.encoder),
+    lambda weights, config: esm.to_hf(weights, config.encoder, esm.TAGGER),
+    suits=lambda config: config.encoder.stack.norm == "pre",
+)  # fmt: skip
+BERT_TAGGER = Architecture(
+    "BertForTokenClassification", "bert", "tagger", "classifier.",
+    lambda values: tagger_from_hf(values, hf_bert.config_from_hf(values)),
+    lambda state, _: hf_bert.TAGGER.to_ours(state),
+    lambda config: tagger_to_hf(config, hf_bert.config_to_hf(config.encoder)),
+    lambda weights, _: hf_bert.TAGGER.to_theirs(weights),
+    suits=lambda config: config.encoder.embedding_width == config.encoder.stack.d_model,
+)  # fmt: skip
+ELECTRA_TAGGER = Architecture(
+    "ElectraForTokenClassification", "electra", "tagger", "classifier.weight",
+    lambda values: tagger_from_hf(values, half_from_hf(values)),
+    lambda state, _: hf_electra.TAGGER.to_ours(state),
+    lambda config: tagger_to_hf(config, half_to_hf(config.encoder)),
+    lambda weights, _: hf_electra.TAGGER.to_theirs(weights),
+)  # fmt: skip
+BERT_SPANS = Architecture(
+    "BertForQuestionAnswering", "bert", "span_extractor", "qa_outputs.",
+    lambda values: SpanExtractorConfig(hf_bert.config_from_hf(values)),
+    lambda state, _: hf_bert.SPANS.to_ours(state),
+    lambda config: hf_bert.config_to_hf(config.encoder),
+    lambda weights, _: hf_bert.SPANS.to_theirs(weights),
+    suits=BERT_TAGGER.suits,
+)  # fmt: skip
+ELECTRA_SPANS = Architecture(
+    "ElectraForQuestionAnswering", "electra", "span_extractor", "qa_outputs.",
+    lambda values: SpanExtractorConfig(half_from_hf(values)),
+    lambda state, _: hf_electra.SPANS.to_ours(state),
+    lambda config: half_to_hf(config.encoder),
+    lambda weights, _: hf_electra.SPANS.to_theirs(weights),
 )  # fmt: skip
 PAIR = Architecture(
     "ElectraForPreTraining", "electra", "electra", GENERATOR,
@@ -221,12 +266,17 @@ ARCHITECTURES = (  # of one model_type: the one with the most specific mark firs
     ),
     BERT,
     BERT_CLASSIFIER,
+    BERT_SPANS,
     BERT_ENCODER,
     ESM,
+    ESM_TAGGER,
+    BERT_TAGGER,
     ESM_CLASSIFIER,
     ELECTRA_GENERATOR,
     ELECTRA_ENCODER,
     ELECTRA_CLASSIFIER,
+    ELECTRA_TAGGER,
+    ELECTRA_SPANS,
     replace(ELECTRA_ENCODER, name="ElectraModel", mark="encoder."),
     PAIR,
     VIT,
@@ -341,8 +391,7 @@ def require_halves(discriminator: ForeignCheckpoint, generator: ForeignCheckpoin
 def check_fits(chosen: Conversion, theirs: ForeignCheckpoint) -> nn.Module:
     """Return our model on the meta device after checking that all shapes and types fit."""
     family, config = chosen.architecture.family, chosen.our_config
-    encoder = config.encoder if isinstance(config, ClassifierConfig) else config
-    n_layers = encoder.stack.n_layers
+    n_layers = encoder_config(config).stack.n_layers
     if isinstance(config, TransformerConfig) and config.decoder_layers is not None:
         n_layers = max(n_layers, config.decoder_layers)
     if n_layers > min(MAX_LAYERS, len(theirs.files)):
@@ -372,7 +421,7 @@ def reference_values(row: Architecture, config: Any, variants: Mapping[str, Any]
     variants: the contents of config.json, of which the values of `row.variants` are read.
     """
     values = row.config_to(config)
-    if row.family in ("classifier", "vit") and row.library == "hf":
+    if row.family in LABELLED and row.library == "hf":
         values["num_labels"] = config.classes
     given = {name: read for name, read in row.variants.items() if name in variants}
     return values | {name: read(variants, name) for name, read in given.items()}

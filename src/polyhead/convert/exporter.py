@@ -22,6 +22,8 @@ from polyhead.convert.architectures import (
     ELECTRA_GENERATOR,
     ESM,
     ESM_CLASSIFIER,
+    ESM_TAGGER,
+    LABELLED,
     PAIR,
     Architecture,
     State,
@@ -38,8 +40,7 @@ from polyhead.convert.weight_names import Weights
 from polyhead.decoding.batch import pad_right
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError
-from polyhead.models.registry import FAMILIES, has_mask_token
-from polyhead.models.text_classifier import ClassifierConfig
+from polyhead.models.registry import FAMILIES, encoder_config, has_mask_token
 from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.tokenizers.huggingface import HuggingFaceTokenizer
 
@@ -117,7 +118,7 @@ def _labels(row: Architecture, config: Any, classes: Sequence[str]) -> dict[str,
     """Return the names of the classes, in the values of a config.json."""
     if row.library == TIMM:
         return {"label_names": list(classes)} if classes else {}
-    if row.family not in ("classifier", "vit"):
+    if row.family not in LABELLED:
         return {}
     names = classes or [f"LABEL_{i}" for i in range(config.classes)]
     return {
@@ -144,10 +145,10 @@ def find_row(family: str, config: Any, library: str) -> Architecture:
 
 def _lost(row: Architecture, config: Any) -> tuple[str, ...]:
     """Return notes about dropout rates of ours that the other library has no value for."""
-    stack = (config.encoder if isinstance(config, ClassifierConfig) else config).stack
+    stack = encoder_config(config).stack
     kept = KEPT.get(row.model_type, ("dropout", "attention_dropout"))
     lost = {name: getattr(stack, name) for name in RATES if name not in kept}
-    if row is ESM_CLASSIFIER and config.dropout != stack.dropout:
+    if row in (ESM_CLASSIFIER, ESM_TAGGER) and config.dropout != stack.dropout:
         lost["dropout of the head"] = config.dropout
     return tuple(f"{n} = {rate:g} has no value there: left out" for n, rate in lost.items() if rate)
 
@@ -253,10 +254,14 @@ class LoadedFolder:
             target = pad_right([[BOS, *example.target[:-1]] for example in examples])
             given["decoder_input_ids"] = self.target_ids[target]
             given["decoder_input_ids"][:, 0] = self.model.config.decoder_start_token_id
-        logits = self.model(**given).logits
+        output = self.model(**given)
+        if "QuestionAnswering" in self.name:
+            logits = torch.stack([output.start_logits, output.end_logits], -1)
+        else:
+            logits = output.logits
         if examples[0].target:
             return token_log_p(logits[..., self.target_ids], examples)
-        if "Classification" in self.name:
+        if "Classification" in self.name and "Token" not in self.name:
             return list(logits)
         logits = logits[..., self.target_ids] if "MaskedLM" in self.name else logits
         return [logits[i, : len(example.source)] for i, example in enumerate(examples)]

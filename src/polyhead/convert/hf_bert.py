@@ -1,4 +1,4 @@
-"""BERT in Hugging Face's names and back: the encoder, its head for masked tokens, its classifier.
+"""BERT in Hugging Face's names and back: the encoder, and its heads.
 
 ELECTRA's encoder has the same names and configuration (`hf_electra.py`).
 """
@@ -23,6 +23,7 @@ from polyhead.convert.weight_names import (
 )
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERTConfig
+from polyhead.models.tagger import TaggerConfig
 from polyhead.models.text_classifier import ClassifierConfig
 
 NAMES = TABLES["bert"]
@@ -42,6 +43,14 @@ MASKED_LM = WeightTable(
 )
 CLASSIFIER = WeightTable(
     encoder_names("encoder", "bert") | NAMES["classifier"], prefix="bert.", ignored=BUFFERS
+)
+TAGGER = WeightTable(
+    encoder_names("encoder", "bert") | {"to_logits": "classifier"},
+    ignored=(*BUFFERS, "pooler.dense"),
+)
+SPANS = WeightTable(
+    encoder_names("encoder", "bert") | {"to_logits": "qa_outputs"},
+    ignored=(*BUFFERS, "pooler.dense"),
 )
 BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"  # one tensor if tied
 
@@ -90,13 +99,24 @@ def classifier_from_hf(
     has_labels: bool = True,
 ) -> ClassifierConfig:
     """Return our configuration of a classifier; an encoder without labels gets two classes."""
+    n = n_classes(values) if has_labels else 2
+    return ClassifierConfig(n, head, dropout=head_dropout(values, encoder), encoder=encoder)
+
+
+def head_dropout(values: Mapping[str, Any], encoder: BERTConfig) -> float:
+    """Return the dropout of a head: that of the encoder unless it has a value of its own."""
     given = values.get("classifier_dropout") is not None
-    return ClassifierConfig(
-        n_classes(values) if has_labels else 2,
-        head,
-        dropout=real(values, "classifier_dropout") if given else encoder.stack.dropout,
-        encoder=encoder,
-    )
+    return real(values, "classifier_dropout") if given else encoder.stack.dropout
+
+
+def tagger_from_hf(values: Mapping[str, Any], encoder: BERTConfig) -> TaggerConfig:
+    """Return our configuration of a tagger."""
+    return TaggerConfig(n_classes(values), head_dropout(values, encoder), encoder)
+
+
+def tagger_to_hf(config: TaggerConfig, encoder: dict[str, Any]) -> dict[str, Any]:
+    """Return the contents of a config.json for a tagger whose encoder has these values."""
+    return encoder | {"classifier_dropout": config.dropout}
 
 
 def classifier_to_hf(config: ClassifierConfig, encoder: dict[str, Any]) -> dict[str, Any]:

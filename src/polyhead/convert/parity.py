@@ -219,6 +219,20 @@ def _labels(model: Any, loaded: list[Any], architecture: str, probe: Probe) -> P
     return [(states[real], encoder(*given).last_hidden_state[real])]
 
 
+def _tags(model: Any, loaded: list[Any], _: str, probe: Probe) -> Pairs:
+    expected = loaded[0](probe.given, probe.real.long()).logits
+    return [(model(probe.ours)[probe.real], expected[probe.real])]
+
+
+def _spans(model: Any, loaded: list[Any], _: str, probe: Probe) -> Pairs:
+    """Return both logits of texts whose second half is the context."""
+    segments = torch.zeros_like(probe.given)
+    segments[:, probe.given.size(1) // 2 :] = 1
+    expected = loaded[0](probe.given, probe.real.long(), token_type_ids=segments)
+    both = torch.stack([expected.start_logits, expected.end_logits], -1)
+    return [(model(probe.ours, segments)[probe.real], both[probe.real])]
+
+
 def _translations(model: Any, loaded: list[Any], _: str, probe: Probe) -> Pairs:
     theirs, specials = loaded[0], probe.specials
     vocab = theirs.final_logits_bias.size(-1)
@@ -237,6 +251,8 @@ OUTPUTS: dict[Task, Callable[[Any, list[Any], str, Probe], Pairs]] = {
     "masked_lm": _masked_tokens,
     "replaced_token": _replaced_tokens,
     "text_classification": _labels,
+    "token_classification": _tags,
+    "question_answering": _spans,
 }
 
 

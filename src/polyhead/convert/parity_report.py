@@ -28,6 +28,8 @@ from polyhead.data.labelled_text import load_labelled
 from polyhead.data.line_encoder import framed
 from polyhead.data.parallel import load_parallel
 from polyhead.data.plain_text import load_plain
+from polyhead.data.question_files import QUESTIONS
+from polyhead.data.tagged_text import TAGGED
 from polyhead.data.text_files import read_lines
 from polyhead.decoding.batch import batches, decode_all, pad_right
 from polyhead.decoding.options import DecodeConfig
@@ -103,7 +105,7 @@ def own_reader(saved: SavedModel, *, states: bool) -> Reader:
             computed = model.suspect(source) if task == "replaced_token" else model(source)
         if examples[0].target:
             return token_log_p(computed, examples)
-        if task.endswith("_classification") and not states:
+        if task in ("text_classification", "image_classification") and not states:
             return list(computed)
         return [computed[i, : len(example.source)] for i, example in enumerate(examples)]
 
@@ -266,6 +268,10 @@ def _held_out(saved: SavedModel) -> list[tuple[str, str]]:
         case "text_classification":
             labelled = load_labelled(data, seed).valid
             return list(zip(labelled.texts, labelled.labels, strict=True))
+        case "token_classification" | "question_answering" as task:
+            form = TAGGED if task == "token_classification" else QUESTIONS
+            examples = load_labelled(data, seed, form=form).valid
+            return [(text.replace("\t", " "), "") for text in examples.texts]
         case "language_modeling":
             lines = load_plain(data).valid
         case _:

@@ -27,8 +27,7 @@ from torch import Tensor
 
 from polyhead.convert.weight_names import Weights, whole
 from polyhead.errors import CheckpointError
-from polyhead.models.registry import FAMILIES, vocab_fields
-from polyhead.models.text_classifier import ClassifierConfig
+from polyhead.models.registry import FAMILIES, FINE_TUNED, encoder_config, vocab_fields
 from polyhead.special_tokens import BOS, EOS, PAD
 
 Files = Mapping[str, bytes]
@@ -101,7 +100,7 @@ def id_tables(config: Any, specials: SpecialIds | None) -> list[Int[Tensor, "our
 
 def vocab_sizes(config: Any) -> tuple[int, int]:
     """Return the numbers of ids of source and target, or of the only vocabulary; 0 for images."""
-    part = config.encoder if isinstance(config, ClassifierConfig) else config
+    part = encoder_config(config)
     sizes = [getattr(part, name) for name in vocab_fields(part)] or [0]
     return sizes[0], sizes[-1]
 
@@ -143,7 +142,7 @@ def restored(family: str, weights: Mapping[str, Tensor], specials: SpecialIds) -
 
 def _rows_of_ids(family: str, weights: Mapping[str, Tensor]) -> list[str]:
     """Return the names of the tensors with one row for each id: embeddings and output layers."""
-    classifies = FAMILIES[family].task in ("text_classification", "image_classification")
+    classifies = FAMILIES[family].task in (*FINE_TUNED, "image_classification")
     output = () if classifies else ("to_logits.weight", "to_logits.bias")
     return [name for name in weights if name.endswith((".tokens.weight", *output))]
 
@@ -180,8 +179,9 @@ def with_their_ids(config: Any, specials: SpecialIds | None) -> Any:
 
 
 def _resized(config: Any, pad: int, n_more: int) -> Any:
-    if isinstance(config, ClassifierConfig):
-        return replace(config, encoder=_resized(config.encoder, pad, n_more))
+    encoder = encoder_config(config)
+    if encoder is not config:
+        return replace(config, encoder=_resized(encoder, pad, n_more))
     changes = {name: getattr(config, name) + n_more for name in vocab_fields(config)}
     return replace(config, **changes, **({"pad": pad} if hasattr(config, "pad") else {}))
 

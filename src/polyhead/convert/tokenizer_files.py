@@ -63,7 +63,7 @@ def fast_tokenizer(tokenizer: Tokenizer, task: str = "translation") -> Entry:
         added.append(_added(len(tokenizer), MASK) | options)
     return {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, **parts,
-        "post_processor": _frame(FRAMES.get(task, FRAMED)),
+        "post_processor": _frame(FRAMES.get(task, FRAMED), int(task == "question_answering")),
     }  # fmt: skip
 
 
@@ -72,13 +72,16 @@ def _added(id: int, name: str) -> Entry:
     return {"id": id, "content": name, **flags, "special": True}
 
 
-def _frame(parts: Iterable[str | int]) -> Entry:
-    def item(part: str | int, text: str = "A") -> Entry:
-        if isinstance(part, int):
-            return {"SpecialToken": {"id": SPECIALS[part], "type_id": 0}}
-        return {"Sequence": {"id": text, "type_id": 0}}
+def _frame(parts: Iterable[str | int], segment: int) -> Entry:
+    """Return the special tokens around a text; a second one is of this segment."""
 
-    single, second = [item(p) for p in parts], [item(p, "B") for p in parts if p != BOS]
+    def item(part: str | int, text: str, segment: int) -> Entry:
+        if isinstance(part, int):
+            return {"SpecialToken": {"id": SPECIALS[part], "type_id": segment}}
+        return {"Sequence": {"id": text, "type_id": segment}}
+
+    single = [item(p, "A", 0) for p in parts]
+    second = [item(p, "B", segment) for p in parts if p != BOS]
     names = {SPECIALS[id]: id for id in parts if isinstance(id, int)}
     special = {name: {"id": name, "ids": [id], "tokens": [name]} for name, id in names.items()}
     return {

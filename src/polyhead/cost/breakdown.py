@@ -37,11 +37,14 @@ from polyhead.models.electra import Electra, ElectraConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.reformer import Reformer
 from polyhead.models.registry import FAMILIES, Task, plugin_parts
+from polyhead.models.span_extractor import SpanModel
+from polyhead.models.tagger import TaggerConfig, TaggingModel
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
 
 MASKED_SHARE = 0.15  # of the tokens, in BERT's paper and ELECTRA's
+ONE_LAYER = {"encoder.stack": "encoder", "encoder": "embeddings", "to_logits": "head"}
 PARTS: dict[Task, dict[str, str]] = {  # module paths, and the part that they belong to
     "translation": {
         "embed_source": "embeddings", "embed_target": "embeddings", "to_logits": "output",
@@ -58,6 +61,8 @@ PARTS: dict[Task, dict[str, str]] = {  # module paths, and the part that they be
     "text_classification": {
         "encoder.stack": "encoder", "encoder": "embeddings", "pool": "head", "to_logits": "head",
     },
+    "token_classification": ONE_LAYER,
+    "question_answering": ONE_LAYER,
     "image_classification": {
         "embed": "patches", "class_token": "patches", "positions": "patches",
         "to_logits": "output",
@@ -242,6 +247,19 @@ def classifier_cost(config: ClassifierConfig, shape: Shape, _: float = 0) -> Cos
     return CostBreakdown(shape, parts, predictions=batch)
 
 
+def token_head_cost(config: Any, shape: Shape, _: float = 0) -> CostBreakdown:
+    """Cost of an encoder, and one linear layer on the vector of each token."""
+    encoder, n, d_model = config.encoder, shape.positions, config.encoder.stack.d_model
+    tags = isinstance(config, TaggerConfig)
+    head = _classes(n, d_model, config.classes if tags else 2)
+    parts = {
+        "embeddings": _embed(encoder, shape) + _widen(encoder, shape),
+        "encoder": stack_cost(encoder.stack, shape),
+        "head": head + (dropout(n * d_model, config.dropout) if tags else Cost()),
+    }
+    return CostBreakdown(shape, parts)
+
+
 def vit_cost(config: ViTConfig, shape: Shape, _: float = 0) -> CostBreakdown:
     """Cost of Dosovitskiy et al. 2021: one linear map for all patches, a stack, the classes.
 
@@ -303,5 +321,7 @@ FORMULAS: dict[type, Callable[[Any, Shape, float], CostBreakdown]] = {  # a subc
     BERT: bert_cost,
     Electra: electra_cost,
     Classifier: classifier_cost,
+    TaggingModel: token_head_cost,
+    SpanModel: token_head_cost,
     ViT: vit_cost,
 }

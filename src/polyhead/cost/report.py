@@ -19,7 +19,13 @@ from polyhead.cost.counter import FUSED, is_measurable, measure
 from polyhead.cost.formulas import Cost, Shape
 from polyhead.cost.published import TABLE_2, TRAININGS
 from polyhead.errors import ConfigError
-from polyhead.models.registry import FAMILIES, has_mask_token, max_positions, vocab_fields
+from polyhead.models.registry import (
+    FAMILIES,
+    FINE_TUNED,
+    has_mask_token,
+    max_positions,
+    vocab_fields,
+)
 from polyhead.models.transformer import PUBLISHED
 from polyhead.training.config import RunConfig
 
@@ -147,9 +153,12 @@ def _with_sizes(run: RunConfig) -> tuple[RunConfig, list[str]]:
         assumed.append(f"a vocabulary of {vocab:,} and [MASK]: {size}")
     if task == "image_classification":
         assumed.append(f"{model.classes:,} classes: model.classes, until the images say how many")
-    elif task == "text_classification":
+    elif task in FINE_TUNED:
         model = replace(model, encoder=replace(model.encoder, vocab=vocab + 1))
-        assumed.append(f"{model.classes:,} classes: model.classes, until the texts say how many")
+        if task != "question_answering":
+            assumed.append(
+                f"{model.classes:,} classes: model.classes, until the texts say how many"
+            )
         initialized = "an encoder as in the recipe: that of train.init is not looked at"
     elif has_mask_token(run.family):
         model = replace(model, vocab=vocab + 1)
@@ -179,8 +188,7 @@ def _length(run: RunConfig, length: int | None) -> int:
         return window if task == "language_modeling" else min(LENGTH, window)
     if length < 1:
         raise ConfigError(f"length {length}: expected at least 1 token", "out_of_range")
-    reader = run.model.encoder if task == "text_classification" else run.model
-    longest = max_positions(reader)
+    longest = max_positions(run.model)
     if longest is not None and length > longest:
         raise ConfigError(
             f"length {length}: the model learns only {longest} positions; give less, or "

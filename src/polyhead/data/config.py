@@ -5,6 +5,7 @@ from typing import Literal
 
 from polyhead.data.text_files import OnBadLine
 
+WordRule = Literal["spaces", "punctuation", "characters"]
 Store = Literal["auto", "always", "never"]
 
 
@@ -36,8 +37,8 @@ class DataConfig:
     Translators read either `source` and `target` (line i of one translates line i of the other), or
     `pairs` (TSV or JSON lines); several files are joined. Without validation files, `hold_out`
     pairs are held out. Models of one language read `text`, whose last tenth (or `hold_out` lines)
-    is held out. Text classifiers read `labelled`: texts and their classes, TSV or JSON lines. Image
-    classifiers read `images`.
+    is held out. Text classifiers read `labelled`: texts and their classes, TSV or JSON lines;
+    taggers words and tags, question answering questions. Image classifiers read `images`.
     """
 
     corpus: str | None = None  # embedded corpus, generated if its files are missing
@@ -65,11 +66,15 @@ class DataConfig:
     store: Store = "auto"  # encoded text in the cache: of files of 32 MB and more, always or never
     adapt: bool = False  # translators: fewer subwords for few pairs
     max_length: int = 256  # tokens of either side; for plain text, the window
+    tag_names: tuple[str, ...] = ()  # taggers: names of tags that the files give as numbers
+    words: WordRule | None = None  # taggers: how texts are split; found by the data if None
+    stride: int = 128  # question answering: tokens between the starts of two windows of a context
+    max_answer: int = 30  # question answering: tokens of an answer
     blanks: float = 0.15  # BERT, ELECTRA: share of the tokens to predict
     augment: AugmentConfig = field(default_factory=AugmentConfig)  # images only
 
     def __post_init__(self) -> None:
-        for name in ("hold_out", "max_length"):
+        for name in ("hold_out", "max_length", "stride", "max_answer"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}: expected at least 1")
         if not 0 < self.blanks <= 1:

@@ -69,10 +69,7 @@ def write_store(
     progress: is called with the number of lines done, from time to time.
     """
     tokenizers = load_tokenizers(tokenizer)
-    sizes = [len(tokenizers.source), len(tokenizers.target)]
-    if form.kind == "labelled":
-        sizes[1] = len(form.classes)
-    types = [id_type(size) for size in sizes[: 2 if form.kind in ("pairs", "labelled") else 1]]
+    types = [id_type(size) for size in form.sizes(tokenizers)]
     types += [CODES[1]] * (len(form.names) - len(types))
     writers = [
         TokenWriter(folder / name, kind) for name, kind in zip(form.names, types, strict=True)

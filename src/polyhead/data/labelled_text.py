@@ -3,11 +3,13 @@
 The classes are the labels that occur in the training data, in order.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
-from polyhead.data.columns import read_columns
+from polyhead.data.columns import TwoColumns, read_columns
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, draw_texts, held_out_count, held_out_notice
 from polyhead.data.line_spool import LineSpool, SpooledExamples
@@ -43,7 +45,41 @@ SpooledTexts = SpooledExamples[LabelledExamples]
 LabelledCorpus = Corpus[LabelledExamples | SpooledTexts, LabelledExamples]
 
 
-def load_labelled(config: DataConfig, seed: int, spool: LineSpool | None = None) -> LabelledCorpus:
+class ExampleForm(NamedTuple):
+    """Form of labelled examples, each a text and a label of one line.
+
+    read: returns the examples of a file.
+    classes: the names of the classes in a label.
+    group: texts of the same group are held out together.
+    are_closed: the classes are at least two, and validation has no others.
+    """
+
+    read: Callable[[str | Path, DataConfig], TwoColumns]
+    classes: Callable[[str], Sequence[str]] = lambda label: (label.strip(),)
+    group: Callable[[str], str] = lambda text: text
+    are_closed: bool = True
+
+
+ONE_CLASS = ExampleForm(
+    lambda path, config: read_columns(
+        path, ("text", "label"), (config.text_key, config.label_key), config.encoding
+    )
+)
+
+
+class _Groups:
+    """The group of every text, computed anew in every iteration."""
+
+    def __init__(self, form: ExampleForm, texts: Iterable[str]) -> None:
+        self.form, self.texts = form, texts
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.form.group, self.texts)
+
+
+def load_labelled(
+    config: DataConfig, seed: int, spool: LineSpool | None = None, form: ExampleForm = ONE_CLASS
+) -> LabelledCorpus:
     """Read the labelled texts of a configuration; those for training into a spool, if given."""
     if not config.labelled:
         raise ConfigError(
@@ -54,45 +90,55 @@ def load_labelled(config: DataConfig, seed: int, spool: LineSpool | None = None)
     notices: list[str] = []
     train: LabelledExamples | SpooledTexts
     if spool is None:
-        train = read_labelled(config.labelled, config, notices)
+        train = read_labelled(config.labelled, config, notices, form)
     else:
-        examples = stream_labelled(config.labelled, config, notices)
+        examples = stream_labelled(config.labelled, config, notices, form)
         train = SpooledExamples(spool, examples, LabelledExamples)
     if config.valid_labelled:
-        valid = read_labelled(config.valid_labelled, config, notices)
+        valid = read_labelled(config.valid_labelled, config, notices, form)
     else:
         n_examples = len(train)
         first: dict[str, str] = {}  # text of each class
-        for text, label in zip(train.texts, train.labels, strict=True):
-            first.setdefault(label, text)
-        held_out = draw_labelled(train.texts, n_examples, config.hold_out, seed, first.values())
+        groups = _Groups(form, train.texts)
+        for group, label in zip(groups, train.labels, strict=True):
+            for name in form.classes(label) if form.are_closed else ():
+                first.setdefault(name, group)
+        held_out = draw_labelled(groups, n_examples, config.hold_out, seed, first.values())
         valid = train.select(held_out)
         train = train.without(held_out)
         notices.append(held_out_notice(len(valid), n_examples, "examples"))
-    classes = classes_of(train.labels, len(train))
-    class_numbers(valid.labels, classes, "the validation data")
+    names = chain.from_iterable(map(form.classes, train.labels))
+    classes = classes_of(names, len(train)) if form.are_closed else tuple(sorted(set(names)))
+    if form.are_closed:
+        names = chain.from_iterable(map(form.classes, valid.labels))
+        class_numbers(list(dict.fromkeys(names)), classes, "the validation data")
     return LabelledCorpus(train, valid, tuple(notices), classes)
 
 
 def read_labelled(
-    paths: Sequence[str | Path], config: DataConfig, notices: list[str]
+    paths: Sequence[str | Path],
+    config: DataConfig,
+    notices: list[str],
+    form: ExampleForm = ONE_CLASS,
 ) -> LabelledExamples:
     """Read labelled texts; bad lines are skipped or an error, as configured."""
     texts, labels = [], []
-    for text, label in stream_labelled(paths, config, notices):
+    for text, label in stream_labelled(paths, config, notices, form):
         texts.append(text)
         labels.append(label)
     return LabelledExamples(texts, labels)
 
 
 def stream_labelled(
-    paths: Sequence[str | Path], config: DataConfig, notices: list[str]
+    paths: Sequence[str | Path],
+    config: DataConfig,
+    notices: list[str],
+    form: ExampleForm = ONE_CLASS,
 ) -> Iterator[tuple[str, str]]:
     """Yield texts with their labels; the last messages are added at the end."""
     bad, n_texts = BadLines(), 0
-    keys = (config.text_key, config.label_key)
     for path in paths:
-        file = read_columns(path, ("text", "label"), keys, config.encoding)
+        file = form.read(path, config)
         notices += file.notices
         for line, text, label, problem in file.records:
             if problem is not None:

@@ -10,20 +10,24 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from polyhead.data.question_files import answers_of
 from polyhead.data.token_store import CODES, TokenSequences
+from polyhead.data.word_pieces import WordEncoder, parts_of_words, windows_of
 from polyhead.errors import PolyheadError
 from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers import sentencepiece
-from polyhead.tokenizers.base import TextConfig
+from polyhead.tokenizers.base import TextConfig, Tokenizer
 from polyhead.tokenizers.char_word import CharWordTokenizer
 from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, train_tokenizers
 
-Kind = Literal["pairs", "running", "parts", "labelled"]
+Kind = Literal["pairs", "running", "parts", "labelled", "tags", "spans"]
 NAMES: dict[Kind, tuple[str, ...]] = {  # of the stores, in the order of the columns
     "pairs": ("source", "target"),
     "running": ("text",),
     "parts": ("text",),
     "labelled": ("text", "label"),
+    "tags": ("text", "label"),
+    "spans": ("text", "label"),
 }
 
 
@@ -34,12 +38,17 @@ class StoreForm(NamedTuple):
     running: the ids of all lines, closed by EOS, or by the ids of line ends
     parts: BOS ids EOS, several of a long line and none of an empty one
     labelled: BOS ids EOS, truncated to `max_length`; the number of the class of each
+    tags: BOS ids EOS, several of a long sentence; of each token the number of its tag from 1 on, or
+        0 if it is not the first of a word
+    spans: BOS question EOS context EOS, a window each; the positions of the first and last token of
+        the answer, from 1 on
     """
 
     kind: Kind
     max_length: int
     with_texts: bool = False  # also the texts, as bytes
     classes: Sequence[str] = ()
+    stride: int = 0  # of spans
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,7 +59,10 @@ class StoreForm(NamedTuple):
 
     def sizes(self, tokenizers: TokenizerPair) -> list[int]:
         """Return the number of different ids in each store but those of texts."""
-        second = {"pairs": [len(tokenizers.target)], "labelled": [len(self.classes)]}
+        second = {
+            "pairs": [len(tokenizers.target)], "labelled": [len(self.classes)],
+            "tags": [len(self.classes) + 1], "spans": [self.max_length + 1],
+        }  # fmt: skip
         return [len(tokenizers.source), *second.get(self.kind, [])]
 
 
@@ -75,6 +87,11 @@ def encode_columns(
     if form.kind == "running" and tokenizer.reads_line_ends():
         text = tokenizer.encode("".join(f"{line}\n" for line in columns[0]))[:-1]
         return [TokenSequences.of([text], len(tokenizer))], 0
+    if form.kind in ("tags", "spans"):
+        encode_positions = encode_tags if form.kind == "tags" else encode_spans
+        texts, labels, n_too_long = encode_positions(tokenizer, columns, form)
+        sides = zip((texts, labels), form.sizes(tokenizers), strict=True)
+        return [TokenSequences.of(*side) for side in sides], n_too_long
     ids = [tokenizer.encode_batch(columns[0])]
     n_too_long = 0
     if form.kind == "pairs":
@@ -97,6 +114,50 @@ def encode_columns(
     if form.with_texts:
         stores += [_bytes(columns[n]) for n in range(len(form.names) - len(stores))]
     return stores, n_too_long
+
+
+Positions = tuple[list[list[int]], list[list[int]], int]  # texts, labels, and those too long
+
+
+def encode_tags(
+    tokenizer: Tokenizer, columns: Sequence[Sequence[str]], form: StoreForm
+) -> Positions:
+    """Encode words and tags, both joined by tabs."""
+    encoder, n_too_long = WordEncoder(tokenizer), 0
+    numbers = {name: number for number, name in enumerate(form.classes, start=1)}
+    texts: list[list[int]] = []
+    labels: list[list[int]] = []
+    for words, tags in zip(*columns, strict=True):
+        parts = parts_of_words(encoder, words.split("\t"), form.max_length)
+        n_too_long += len(parts) > 1
+        rest = iter(tags.split("\t"))
+        for part in parts:
+            label = [0] * len(part.ids)
+            for position in part.firsts:
+                label[position] = numbers[next(rest)]
+            texts.append(part.ids)
+            labels.append(label)
+    return texts, labels, n_too_long
+
+
+def encode_spans(
+    tokenizer: Tokenizer, columns: Sequence[Sequence[str]], form: StoreForm
+) -> Positions:
+    """Encode questions with their contexts, joined by a tab, and the first of their answers."""
+    encoder, n_too_long = WordEncoder(tokenizer), 0
+    texts: list[list[int]] = []
+    labels: list[list[int]] = []
+    for text, label in zip(*columns, strict=True):
+        question, context = text.split("\t")
+        spans = [(start, start + len(answer)) for start, answer in answers_of(label)]
+        windows = windows_of(
+            encoder, question, context, next(iter(spans), None),
+            max_length=form.max_length, stride=form.stride,
+        )  # fmt: skip
+        n_too_long += len(windows) > 1
+        texts += [window.ids for window in windows]
+        labels += [[place + 1 for place in window.span] for window in windows]
+    return texts, labels, n_too_long
 
 
 def _bytes(lines: Sequence[str]) -> TokenSequences:

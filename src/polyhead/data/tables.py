@@ -36,9 +36,10 @@ MAX_RATIO = 200
 
 
 class NotText(NamedTuple):
-    """A cell that holds no text, and why."""
+    """A cell that holds no text, and why; `value` is the list or object that it holds."""
 
     why: str
+    value: object = None
 
 
 Cell = str | NotText
@@ -260,7 +261,7 @@ def _json_cell(fields: dict[str, Any], key: str) -> Cell:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        return NotText(f"{key!r} is not text but {type(value).__name__}")
+        return NotText(f"{key!r} is not text but {type(value).__name__}", value)
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -368,7 +369,7 @@ def _value(value: object) -> Cell:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, dict | list | bytes):
-        return NotText(f"not text but {type(value).__name__}")
+        return NotText(f"not text but {type(value).__name__}", value)
     return _one_line(str(value))
 
 

@@ -47,16 +47,9 @@ class ClassificationReport:
     confusion: tuple[tuple[int, ...], ...]
 
     def __str__(self) -> str:
-        width = max(len("class"), *(len(c.name) for c in self.classes))
-        lines = [
-            f"accuracy {self.accuracy:.4f}  macro F1 {self.macro_f1:.4f}",
-            "",
-            f"{'class':<{width}}  precision  recall      F1    count",
-            *(
-                f"{c.name:<{width}}  {c.precision:9.4f}  {c.recall:6.4f}  {c.f1:6.4f}  {c.count:7,}"
-                for c in self.classes
-            ),
-        ]
+        width = _width(self.classes)
+        heading = f"accuracy {self.accuracy:.4f}  macro F1 {self.macro_f1:.4f}"
+        lines = [heading, "", *score_table(self.classes)]
         if len(self.classes) <= MAX_CONFUSION:
             cell = max(5, *(len(str(n)) for row in self.confusion for n in row)) + 1
             numbers = "".join(f"{i + 1:>{cell}}" for i in range(len(self.classes)))
@@ -66,6 +59,22 @@ class ClassificationReport:
                 cells = "".join(f"{n:>{cell}}" for n in row)
                 lines.append(f"{c.name:<{width}}{i:>4}{cells}")
         return "\n".join(lines)
+
+
+def score_table(scores: Sequence[ClassScore]) -> list[str]:
+    """Return the scores of classes as lines, with a heading."""
+    width = _width(scores)
+    return [
+        f"{'class':<{width}}  precision  recall      F1    count",
+        *(
+            f"{c.name:<{width}}  {c.precision:9.4f}  {c.recall:6.4f}  {c.f1:6.4f}  {c.count:7,}"
+            for c in scores
+        ),
+    ]
+
+
+def _width(scores: Sequence[ClassScore]) -> int:
+    return max(len("class"), *(len(score.name) for score in scores), 0)
 
 
 def report(

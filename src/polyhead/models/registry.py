@@ -40,6 +40,8 @@ from polyhead.models.bert import BERT, BERTConfig
 from polyhead.models.electra import Electra, ElectraConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.reformer import Reformer, ReformerConfig
+from polyhead.models.span_extractor import SpanExtractorConfig, SpanModel
+from polyhead.models.tagger import TaggerConfig, TaggingModel
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
@@ -98,6 +100,15 @@ TASKS = Registry(
             f"{PIPELINES}.text_classifier:TextClassifier", "polyhead classify",
             "text-classification", ("loss", "accuracy", "macro_f1"), outputs=True,
         ),
+        "token_classification": TaskKind(
+            f"{TRAINING}.token_tasks:TaggingTask", f"{PIPELINES}.tagger:Tagger", "polyhead tag",
+            "token-classification", ("loss", "accuracy", "f1"),
+        ),
+        "question_answering": TaskKind(
+            f"{TRAINING}.token_tasks:QuestionAnsweringTask",
+            f"{PIPELINES}.question_answerer:QuestionAnswerer", "polyhead answer",
+            "question-answering", ("loss", "exact_match", "f1", "character_f1"),
+        ),
         "image_classification": TaskKind(
             f"{TRAINING}.image_classification:ImageClassificationTask",
             f"{PIPELINES}.image_classifier:ImageClassifier", "polyhead classify",
@@ -106,6 +117,9 @@ TASKS = Registry(
     },
 )  # fmt: skip
 Task = Annotated[str, TASKS]
+FINE_TUNED: tuple[Task, ...] = (  # models with a BERT encoder and a head of their own
+    "text_classification", "token_classification", "question_answering",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -134,6 +148,8 @@ BUILT_IN = {
     "bert": Family(BERT, BERTConfig, "masked_lm", bert.PUBLISHED),
     "electra": Family(Electra, ElectraConfig, "replaced_token", electra.PUBLISHED),
     "classifier": Family(Classifier, ClassifierConfig, "text_classification"),
+    "tagger": Family(TaggingModel, TaggerConfig, "token_classification"),
+    "span_extractor": Family(SpanModel, SpanExtractorConfig, "question_answering"),
     "vit": Family(ViT, ViTConfig, "image_classification", vit.PUBLISHED),
 }
 FAMILIES = Registry("family", BUILT_IN)
@@ -152,14 +168,18 @@ def vocab_fields(config: Any) -> tuple[str, ...]:
 
 def has_mask_token(family: str) -> bool:
     """Return True for models with one id more than their tokenizer: [MASK]."""
-    return FAMILIES[family].task in ("masked_lm", "replaced_token", "text_classification")
+    return FAMILIES[family].task in ("masked_lm", "replaced_token", *FINE_TUNED)
+
+
+def encoder_config(config: Any) -> Any:
+    """Return the configuration of the encoder in a fine-tuned model's; of others, their own."""
+    encoder = vars(config).get("encoder")
+    return encoder if is_dataclass(encoder) else config
 
 
 def max_positions(config: Any) -> int | None:
     """Return the number of learned positions of a model, or of its encoder; None if unlimited."""
-    values = {item.name: getattr(config, item.name) for item in fields(config)}
-    if is_dataclass(values.get("encoder")):
-        return max_positions(values["encoder"])
+    values = vars(encoder_config(config))
     kind = values.get("positions", "none")
     return values.get("max_length") if POSITIONS[kind].bounded else None
 

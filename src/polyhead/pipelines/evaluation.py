@@ -16,6 +16,8 @@ from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.question_answerer import AnswerEvaluation, QuestionAnswerer
+from polyhead.pipelines.tagger import Tagger, TaggingEvaluation
 from polyhead.pipelines.text_classifier import ClassificationEvaluation, TextClassifier
 from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 from polyhead.pipelines.translator import Translator
@@ -57,6 +59,8 @@ Evaluation = (
     | LanguageScore
     | dict[str, float]
     | ClassificationEvaluation
+    | TaggingEvaluation
+    | AnswerEvaluation
     | ClassificationReport
 )
 
@@ -72,6 +76,10 @@ def evaluate(model: MaskFiller, data: Sequence[str]) -> dict[str, float]: ...
 @overload
 def evaluate(model: TextClassifier, data: Sequence[str | Path]) -> ClassificationEvaluation: ...
 @overload
+def evaluate(model: Tagger, data: Sequence[str | Path]) -> TaggingEvaluation: ...
+@overload
+def evaluate(model: QuestionAnswerer, data: Sequence[str | Path]) -> AnswerEvaluation: ...
+@overload
 def evaluate(model: ImageClassifier, data: Sequence[str | Path]) -> ClassificationReport: ...
 @overload
 def evaluate(
@@ -84,7 +92,8 @@ def evaluate(
 
     model: a pipeline, as returned by `polyhead.load`.
     data: source lines for a translator, lines of text for a language model or a mask filler,
-        labelled files for a text classifier, folders of images for an image classifier.
+        files for a text classifier, a tagger or a question answerer, folders of images for an
+        image classifier.
     references: the right translations, for a translator only.
 
     Returns BLEU and chrF, perplexity, metrics of masked tokens, or a classification report.
@@ -98,7 +107,7 @@ def evaluate(
         return evaluate_translation(model, lines, references)
     if isinstance(model, TextGenerator | MaskFiller):
         return model.score(lines)
-    if isinstance(model, TextClassifier):
+    if isinstance(model, TextClassifier | Tagger | QuestionAnswerer):
         return model.evaluate(lines)
     assert isinstance(model, ImageClassifier)
     return model.evaluate(lines)[0]

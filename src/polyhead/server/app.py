@@ -30,6 +30,7 @@ from polyhead.server.static_files import read_files
 ROUTES_OF_TORCH = {  # modules that import torch, and their paths
     "attention_routes": ("/v1/attention", "/v1/steps", "/v1/beam"),
     "classification_routes": ("/v1/fill", "/v1/detect", "/v1/classify"),
+    "tagging_routes": ("/v1/tag", "/v1/answer"),
 }
 NEEDS_TORCH = "not available: this server runs without torch; start it with --engine torch or auto"
 

@@ -5,7 +5,8 @@
     language modeling, masked_lm, replaced_token
                               a model of the same family, with the dropout of the new run
     image classification      likewise; classes and image size may change
-    text classification       the encoder of BERT, ELECTRA or another classifier, likewise
+    text classification, tags of words, question answering
+                              the encoder of BERT, ELECTRA or another model with one, likewise
 
 Sizes and tokenizers are those of the model. Values of the recipe are replaced, overrides that
 contradict the model are errors.
@@ -27,8 +28,10 @@ from polyhead.layers.embeddings import POSITIONS, PositionKind
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERT, BERTConfig, BERTEncoder
 from polyhead.models.electra import Electra
-from polyhead.models.registry import has_mask_token
-from polyhead.models.text_classifier import Classifier
+from polyhead.models.registry import FINE_TUNED, has_mask_token
+from polyhead.models.span_extractor import SpanModel, with_two_segments
+from polyhead.models.tagger import TaggingModel
+from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import TransformerConfig
 from polyhead.models.vit import ViTConfig
 from polyhead.tokenizers.storage import save_tokenizers, with_sampling
@@ -39,6 +42,8 @@ from polyhead.training.run_log import RunLog
 OF_THE_RUN = ("spotting", "height", "width", "classes")  # not adopted from the model
 OF_THE_DATA = ("family", "vocab")  # overrides that cannot contradict the model
 HEAD, POSITION_TABLE = ("to_logits.weight", "to_logits.bias"), "positions.table.weight"
+SEGMENTS = "embed.segments.weight"
+FineTuned = Classifier | TaggingModel | SpanModel
 EQUAL = (  # options of a block that must be equal
     "d_model", "n_heads", "d_ff", "d_key", "d_value", "norm", "activation", "score", "attention",
     "experts", "reversible",
@@ -70,7 +75,7 @@ def read_pretrained(config: RunConfig, path: str) -> PretrainedModel:
     """Load and check the model that `train.init` names."""
     directory = resolve(Path(path))
     saved = load_model(directory)
-    takes_encoder = config.task == "text_classification" or (
+    takes_encoder = config.task in FINE_TUNED or (
         saved.family != config.family and isinstance(config.model, TransformerConfig)
     )
     encoder = encoder_of(saved) if takes_encoder else None
@@ -78,7 +83,7 @@ def read_pretrained(config: RunConfig, path: str) -> PretrainedModel:
         kind = CheckpointError if takes_encoder else ConfigError
         raise kind(
             f"train.init: {path} is a {saved.family} model, which cannot initialize "
-            f"{config.family}. Use a model of the same family, or for text classifiers and "
+            f"{config.family}. Use a model of the same family, or for fine-tuning and for "
             "Transformers one with a BERT or ELECTRA encoder.",
             "init_family",
         )
@@ -104,7 +109,7 @@ def read_pretrained(config: RunConfig, path: str) -> PretrainedModel:
 
 
 def encoder_of(saved: SavedModel) -> PretrainedEncoder | None:
-    """Return the encoder of a BERT, an ELECTRA (its discriminator) or a text classifier."""
+    """Return the encoder of a BERT, an ELECTRA (its discriminator) or a fine-tuned model."""
     model, config = saved.model, saved.config
     if isinstance(model, BERT):
         return PretrainedEncoder(model.encoder, config, "bert")
@@ -112,6 +117,8 @@ def encoder_of(saved: SavedModel) -> PretrainedEncoder | None:
         return PretrainedEncoder(model.discriminator, config.discriminator, "electra")
     if isinstance(model, Classifier):
         return PretrainedEncoder(model.encoder, config.encoder, config.head)
+    if isinstance(model, TaggingModel | SpanModel):
+        return PretrainedEncoder(model.encoder, config.encoder, "bert")
     return None
 
 
@@ -146,9 +153,12 @@ def with_pretrained_sizes(config: RunConfig, pretrained: PretrainedModel) -> Run
         given = pretrained.encoder.config
         check_positions(given, config.data.max_length)
         stack = _with_dropout(given.stack, config.model.encoder.stack)
-        model = replace(
-            config.model, encoder=replace(given, stack=stack), head=pretrained.encoder.head
-        )
+        encoder = replace(given, stack=stack)
+        if config.task == "question_answering":
+            encoder = with_two_segments(encoder)
+        model = replace(config.model, encoder=encoder)
+        if isinstance(model, ClassifierConfig):
+            model = replace(model, head=pretrained.encoder.head)
         return replace(config, model=model)
     given, wanted = pretrained.saved.config, config.model
     values = vars(wanted)
@@ -202,7 +212,7 @@ def adopt_tokenizers(config: RunConfig, pretrained: PretrainedModel, run_dir: Ru
     tokenizers, text = pretrained.saved.tokenizers, config.text
     if tokenizers is None or (config.task == "translation" and pretrained.encoder is not None):
         return config
-    if config.task == "text_classification":
+    if config.task in FINE_TUNED:
         tokenizers = with_sampling(tokenizers, text.sampling)
     else:
         text = tokenizers.config
@@ -217,8 +227,11 @@ def load_weights(
 ) -> bool:
     """Copy the pre-trained weights into a new model; return True if none of its weights is new."""
     path = pretrained.path
-    if pretrained.encoder is not None and isinstance(model, Classifier):
-        model.encoder.load_state_dict(pretrained.encoder.encoder.state_dict())
+    if pretrained.encoder is not None and isinstance(model, FineTuned):
+        weights = pretrained.encoder.encoder.state_dict()
+        n_segments = model.encoder.embed.segments.num_embeddings
+        rows = [min(row, len(weights[SEGMENTS]) - 1) for row in range(n_segments)]
+        model.encoder.load_state_dict(weights | {SEGMENTS: weights[SEGMENTS][rows]})
         log.notice(f"initialized the encoder from {path}")
         return False
     if pretrained.encoder is not None:

@@ -16,14 +16,19 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 from torch.nn.functional import pad
 
+from polyhead.data.batches.labelled import segments_of
 from polyhead.data.images.folders import visible
+from polyhead.data.tagged_text import split_words
+from polyhead.data.word_pieces import parts_of_words, windows_of
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.pipelines.generation import check_forced
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.question_answerer import QuestionAnswerer
 from polyhead.pipelines.step_through import checked_source
+from polyhead.pipelines.tagger import Tagger
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translation import Translation
@@ -39,7 +44,7 @@ from polyhead.viz.views import KINDS, AttentionMap, AttentionView, ImageView, Ki
 N_CLASSES = 5  # shown for an image
 
 Pixels = UInt8[Tensor, "channel height width"]
-TextPipeline = Translator | TextGenerator | MaskFiller | TextClassifier
+TextPipeline = Translator | TextGenerator | MaskFiller | TextClassifier | Tagger | QuestionAnswerer
 Link = tuple[int, int, float]  # number of the source word, of the target word, and the weight
 
 
@@ -73,6 +78,7 @@ def attention_view(
     """Return the weights of all heads of all layers for one text or image.
 
     content: a text; for an image classifier a file, or pixels that it has read.
+    target: also the context of a question.
     target, target_ids: the translation to show instead of the model's own, as text or ids; of a
         language model, `target_ids` are those that it generated after the text.
     ended: False if the translation was cut off, so that the model did not predict its end.
@@ -85,6 +91,8 @@ def attention_view(
         if target is None and target_ids is None:
             content = pipeline.sentence(content, sentence)
         return _translation_view(pipeline, content, target, target_ids, ended, max_tokens)
+    if isinstance(pipeline, QuestionAnswerer):
+        return _answer_view(pipeline, content, target or "")
     if target is not None:
         raise ConfigError("only a translator has a target; leave --target out", "no_target")
     if isinstance(pipeline, TextGenerator):
@@ -93,6 +101,8 @@ def attention_view(
         raise ConfigError("only translators and language models have target_ids", "no_target")
     if isinstance(pipeline, MaskFiller):
         return _mask_filler_view(pipeline, content, max_tokens)
+    if isinstance(pipeline, Tagger):
+        return _tagger_view(pipeline, content)
     return _classifier_view(pipeline, content)
 
 
@@ -243,6 +253,33 @@ def _classifier_view(classifier: TextClassifier, text: str) -> AttentionView:
     return _encoder_view(model.encoder, ids, tokens, text, title=title, model=classifier.name)
 
 
+def _tagger_view(tagger: Tagger, text: str) -> AttentionView:
+    """Show a text, or the first part of a long one; the title has its tags."""
+    result = tagger.tag(text)
+    if not result.words:
+        raise ConfigError("the text has no words", "empty")
+    words = [text[start:end] for start, end in split_words(text, tagger.rule)]
+    ids = parts_of_words(tagger.encoder, words, tagger.max_length)[0].ids
+    tokens = _framed_tokens(tagger.tokenizer, ids, len(tagger.tokenizer))
+    title = f"{text} → {' '.join(word.tag for word in result.words)}"
+    model: Any = tagger.saved.model
+    return _encoder_view(model.encoder, ids, tokens, text, title=title, model=tagger.name)
+
+
+def _answer_view(answerer: QuestionAnswerer, question: str, context: str) -> AttentionView:
+    """Show a question with its context, or with the first window of a long one."""
+    if not question.strip() or not context.strip():
+        raise ConfigError("a question needs a context: give it with --target", "no_target")
+    best = answerer.answer(question, context).answer
+    length, stride = answerer.max_length, answerer.data.stride
+    windows = windows_of(answerer.encoder, question, context, max_length=length, stride=stride)
+    ids = windows[0].ids
+    tokens = _framed_tokens(answerer.tokenizer, ids, len(answerer.tokenizer))
+    model: Any = answerer.saved.model
+    text, title = f"{question} {context}", f"{question} → {best.text}"
+    return _encoder_view(model.encoder, ids, tokens, text, title=title, model=answerer.name)
+
+
 def _framed_tokens(tokenizer: Tokenizer, ids: Sequence[int], mask: int) -> tuple[Token, ...]:
     """Return the tokens of BOS text EOS, where the id `mask` is a masked token."""
     tokens = [Token(SPECIALS[BOS], 0, special=True)]
@@ -250,7 +287,10 @@ def _framed_tokens(tokenizer: Tokenizer, ids: Sequence[int], mask: int) -> tuple
         symbol = MASK if id == mask else tokenizer.symbol(id)
         starts_word = symbol.startswith("▁") or id == mask or len(tokens) == 1
         text = symbol if symbol == "▁" else symbol.removeprefix("▁")
-        tokens.append(Token(text, tokens[-1].word + starts_word))
+        if id == EOS:
+            tokens.append(Token(SPECIALS[EOS], tokens[-1].word + 1, special=True))
+            continue
+        tokens.append(Token(text, tokens[-1].word + (starts_word or tokens[-1].special)))
     return (*tokens, Token(SPECIALS[EOS], tokens[-1].word + 1, special=True))
 
 
@@ -265,7 +305,8 @@ def _encoder_view(
 ) -> AttentionView:
     device = next(encoder.parameters()).device
     with torch.inference_mode(), record_attention(encoder) as weights:
-        encoder(torch.tensor([list(ids)], device=device), None)
+        given = torch.tensor([list(ids)], device=device)
+        encoder(given, segments_of(given) if EOS in ids[:-1] else None)
     source = TokenizedText(title if text is None else text, tokens)
     return AttentionView(title, model, source, None, (), tuple(_maps(weights, "encoder")))
 

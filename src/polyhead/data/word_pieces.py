@@ -1,0 +1,122 @@
+"""Words as ids, with the places of their characters: the input of taggers and span extractors.
+
+Words are encoded one by one, so that a word has the same ids in training and in use, and so that
+offsets stay exact where normalisation changes the length of another word. Nothing here imports
+torch (see `line_encoder`).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from polyhead.data.config import WordRule
+from polyhead.data.tagged_text import split_words
+from polyhead.special_tokens import BOS, EOS, UNK
+from polyhead.tokenizers.base import Tokenizer
+
+MAX_KNOWN = 200_000  # words that are kept
+CONTEXT_WORDS: WordRule = "spaces"
+
+
+class PieceOfWord(NamedTuple):
+    """An id, and the characters of a word that it stands for."""
+
+    id: int
+    start: int
+    end: int
+
+
+class WordEncoder:
+    """Encoder of single words, which keeps those that it has seen."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.known: dict[str, tuple[PieceOfWord, ...]] = {}
+
+    def __call__(self, word: str) -> tuple[PieceOfWord, ...]:
+        """Return the pieces of a word, at least one; where offsets are unknown, all of it."""
+        if word not in self.known:
+            if len(self.known) >= MAX_KNOWN:
+                self.known.clear()
+            n = len(word)
+            is_exact = len(self.tokenizer.normalise(word)) == n
+            cut = self.tokenizer.pieces(word)
+            pieces = [PieceOfWord(p.id, *((p.start, p.end) if is_exact else (0, n))) for p in cut]
+            self.known[word] = tuple(pieces) or (PieceOfWord(UNK, 0, n),)
+        return self.known[word]
+
+
+class WordPart(NamedTuple):
+    """Words that fit into a text: BOS ids EOS, and the position of the first token of each word."""
+
+    ids: list[int]
+    firsts: list[int]
+
+
+def parts_of_words(encoder: WordEncoder, words: Sequence[str], max_length: int) -> list[WordPart]:
+    """Cut a sentence between words into parts of at most `max_length` ids."""
+    parts, ids, firsts = list[WordPart](), [BOS], list[int]()
+    for word in words:
+        pieces = [piece.id for piece in encoder(word)[: max_length - 2]]
+        if len(ids) + len(pieces) + 1 > max_length:
+            parts.append(WordPart([*ids, EOS], firsts))
+            ids, firsts = [BOS], []
+        firsts.append(len(ids))
+        ids += pieces
+    return [*parts, WordPart([*ids, EOS], firsts)]
+
+
+class Window(NamedTuple):
+    """A question and a part of its context: BOS question EOS part EOS.
+
+    first: the position of the first token of the part.
+    places: the characters of each token of the part in the context.
+    span: the positions of the first and last token of the answer; (0, 0) if it is not inside.
+    """
+
+    ids: list[int]
+    first: int
+    places: list[tuple[int, int]]
+    span: tuple[int, int] = (0, 0)
+
+
+def pair_ids(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    """Return two texts as BOS first EOS second EOS; segment 0 ends with the first EOS."""
+    return [BOS, *first, EOS, *second, EOS]
+
+
+def windows_of(
+    encoder: WordEncoder,
+    question: str,
+    context: str,
+    answer: tuple[int, int] | None = None,
+    *,
+    max_length: int,
+    stride: int,
+) -> list[Window]:
+    """Return a question with all parts of its context, which overlap if there are several.
+
+    answer: its first character, and the end.
+    stride: tokens between the starts of two parts, at most as many as a part has.
+    """
+    asked = [piece.id for word in question.split() for piece in encoder(word)]
+    asked = asked[: max_length // 2 - 1]
+    ids: list[int] = []
+    places: list[tuple[int, int]] = []
+    for start, end in split_words(context, CONTEXT_WORDS):
+        for piece in encoder(context[start:end]):
+            ids.append(piece.id)
+            places.append((start + piece.start, start + piece.end))
+    inside = [] if answer is None else [
+        n for n, (start, end) in enumerate(places) if start < answer[1] and end > answer[0]
+    ]  # fmt: skip
+    room, first = max_length - len(asked) - 3, len(asked) + 2
+    windows = []
+    for at in range(0, len(ids), min(stride, room)):
+        span = (0, 0)
+        if inside and at <= inside[0] and inside[-1] < at + room:
+            span = (first + inside[0] - at, first + inside[-1] - at)
+        part = slice(at, at + room)
+        windows.append(Window(pair_ids(asked, ids[part]), first, places[part], span))
+        if at + room >= len(ids):
+            break
+    return windows
