@@ -277,8 +277,12 @@ def label_scores(
         )
     examples, notices = classifier.read(files, encoding)
     with counting_share(team, "reading", len(examples)) as progress:
-        result = classifier.evaluate_examples(examples, notices, progress, team.map)
-    for notice in result.notices if team.is_first else ():
+        result: Any
+        if isinstance(classifier, TextClassifier):
+            result = classifier.evaluate_examples(examples, notices, progress, team.map)
+        else:
+            result = classifier.evaluate_examples(examples, progress, team.map)
+    for notice in notices if team.is_first else ():
         say(notice)
     return asdict(result), str(result)
 

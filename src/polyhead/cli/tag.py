@@ -79,8 +79,8 @@ def answer(
     answerer = QuestionAnswerer.from_dir(model, device=device)
     if question is not None:
         text = "\n".join(read_lines(context or Path("-"), encoding))
-        asked = check_text(question, "QUESTION")
-        result = answerer.answer(asked, text, top=top, threshold=threshold)
+        check_text(question, "QUESTION")
+        result = answerer.answer(question, text, top=top, threshold=threshold)
         with utf8_stdout() as out:
             out.write(_shown(result, jsonl=jsonl))
         return

@@ -149,9 +149,8 @@ def encode_spans(
     labels: list[list[int]] = []
     for text, label in zip(*columns, strict=True):
         question, context = text.split("\t")
-        spans = [(start, start + len(answer)) for start, answer in answers_of(label)]
         windows = windows_of(
-            encoder, question, context, next(iter(spans), None),
+            encoder, question, context, answers_of(label),
             max_length=form.max_length, stride=form.stride,
         )  # fmt: skip
         n_too_long += len(windows) > 1

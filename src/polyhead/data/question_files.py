@@ -81,8 +81,9 @@ def _from_squad(name: str, articles: Sequence[Any]) -> Iterator[Record]:
             for item in paragraph.get("qas", ()):
                 number += 1
                 given = [(a.get("text"), a.get("answer_start")) for a in item.get("answers", ())]
-                found = [] if item.get("is_impossible") else given
-                yield _record(name, number, item.get("question"), paragraph.get("context"), found)
+                answers = [] if item.get("is_impossible") else given
+                question, context = item.get("question"), paragraph.get("context")
+                yield _record(name, number, question, context, answers)
 
 
 def _from_rows(name: str, header: Sequence[str], rows: Iterator[Any]) -> Iterator[Record]:
@@ -119,7 +120,7 @@ def _record(
     if not isinstance(question, str) or not isinstance(context, str) or not context.strip():
         question = context = ""
         problem = "no question or no context"
-    found: list[tuple[int, str]] = []
+    checked: list[tuple[int, str]] = []
     for text, start in answers:
         if start is None and isinstance(text, str) and context.count(text) == 1:
             start = context.index(text)
@@ -128,11 +129,11 @@ def _record(
         elif not text.strip() or context[start : start + len(text)] != text or start < 0:
             problem = problem or f"the answer {text[:40]!r} does not stand at character {start}"
         else:
-            found.append((start, SPACE.sub(" ", text)))
+            checked.append((start, SPACE.sub(" ", text)))
     if problem:
         return Record(line, "", "", BadLine(name, line, problem))
     first = f"{' '.join(question.split())}\t{SPACE.sub(' ', context)}"
-    return Record(line, first, json.dumps(found, ensure_ascii=False))
+    return Record(line, first, json.dumps(checked, ensure_ascii=False))
 
 
 QUESTIONS = ExampleForm(

@@ -8,13 +8,11 @@ torch (see `line_encoder`).
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from polyhead.data.config import WordRule
 from polyhead.data.tagged_text import split_words
 from polyhead.special_tokens import BOS, EOS, UNK
 from polyhead.tokenizers.base import Tokenizer
 
 MAX_KNOWN = 200_000  # words that are kept
-CONTEXT_WORDS: WordRule = "spaces"
 
 
 class PieceOfWord(NamedTuple):
@@ -88,35 +86,36 @@ def windows_of(
     encoder: WordEncoder,
     question: str,
     context: str,
-    answer: tuple[int, int] | None = None,
+    answers: Sequence[tuple[int, str]] = (),
     *,
     max_length: int,
     stride: int,
 ) -> list[Window]:
     """Return a question with all parts of its context, which overlap if there are several.
 
-    answer: its first character, and the end.
+    answers: first character and text of each; the first one is the label.
     stride: tokens between the starts of two parts, at most as many as a part has.
     """
-    asked = [piece.id for word in question.split() for piece in encoder(word)]
-    asked = asked[: max_length // 2 - 1]
+    head = [piece.id for word in question.split() for piece in encoder(word)]
+    head = head[: max_length // 2 - 1]
     ids: list[int] = []
     places: list[tuple[int, int]] = []
-    for start, end in split_words(context, CONTEXT_WORDS):
+    for start, end in split_words(context, "spaces"):
         for piece in encoder(context[start:end]):
             ids.append(piece.id)
             places.append((start + piece.start, start + piece.end))
-    inside = [] if answer is None else [
-        n for n, (start, end) in enumerate(places) if start < answer[1] and end > answer[0]
-    ]  # fmt: skip
-    room, first = max_length - len(asked) - 3, len(asked) + 2
-    windows = []
+    inside: list[int] = []
+    for first, text in answers[:1]:
+        end = first + len(text)
+        inside = [n for n, place in enumerate(places) if place[0] < end and place[1] > first]
+    room, offset = max_length - len(head) - 3, len(head) + 2
+    windows: list[Window] = []
     for at in range(0, len(ids), min(stride, room)):
+        if windows and at - min(stride, room) + room >= len(ids):
+            break
         span = (0, 0)
         if inside and at <= inside[0] and inside[-1] < at + room:
-            span = (first + inside[0] - at, first + inside[-1] - at)
+            span = (offset + inside[0] - at, offset + inside[-1] - at)
         part = slice(at, at + room)
-        windows.append(Window(pair_ids(asked, ids[part]), first, places[part], span))
-        if at + room >= len(ids):
-            break
+        windows.append(Window(pair_ids(head, ids[part]), offset, places[part], span))
     return windows

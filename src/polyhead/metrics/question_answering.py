@@ -16,7 +16,6 @@ import string
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,13 +25,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from polyhead.data.batches.base import pad
-from polyhead.data.batches.epoch_plan import plan_by_length
 from polyhead.data.batches.labelled import segments_of
 from polyhead.data.word_pieces import Window
-from polyhead.metrics.perplexity import MapBatches, map_here
+from polyhead.metrics.bleu import SAMPLES
+from polyhead.metrics.classification import Interval
+from polyhead.metrics.perplexity import MapBatches, map_by_length, map_here
+from polyhead.metrics.tagging import ratio_interval
 from polyhead.special_tokens import PAD
 
-MAX_TOKENS = 8192  # of one batch
+NAMES = ("exact match", "F1", "character F1")
 MARKS = frozenset(string.punctuation)
 BRACKETS = re.compile("['\"《》<>〈〉()‘’]")  # KorQuAD's
 Span = tuple[float, int, int]  # score, first token (or character), last one (or the end)
@@ -46,6 +47,27 @@ class Answer:
     start: int
     end: int
     probability: float
+
+
+@dataclass(frozen=True)
+class AnswerReport:
+    """Exact match and F1 (SQuAD), character F1 (KorQuAD), with 95 % bootstrap intervals."""
+
+    exact_match: float
+    f1: float
+    character_f1: float
+    intervals: tuple[Interval, ...]
+    loss: float
+    n_examples: int
+
+    def __str__(self) -> str:
+        values = (self.exact_match, self.f1, self.character_f1)
+        rows = [
+            f"{name:<12}  {value:.4f}  [{spread.low:.4f}, {spread.high:.4f}]"
+            for name, value, spread in zip(NAMES, values, self.intervals, strict=True)
+        ]
+        samples = f"95 % of {SAMPLES:,} bootstrap samples of {self.n_examples:,} questions"
+        return "\n".join([*rows, f"intervals: {samples}"])
 
 
 @dataclass(frozen=True)
@@ -78,24 +100,23 @@ def best_spans(
     pairs = (allowed.unsqueeze(1) & allowed).triu().tril(search.max_answer - 1)
     scores = scores.masked_fill(~pairs, -math.inf).flatten()
     best = scores.topk(min(search.top, int(pairs.sum())))
-    found = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    spans = [(score, place // len(starts), place % len(starts)) for score, place in found]
+    pairs_found = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    spans = [(score, place // len(starts), place % len(starts)) for score, place in pairs_found]
     return spans, float(scores.logsumexp(0))
 
 
 @torch.inference_mode()
-def read_windows(
+def find_answers(
     model: Any,
-    windows: Sequence[Window],
+    pairs: Sequence[tuple[str, Sequence[Window]]],
     search: SpanSearch,
     *,
     map_batches: MapBatches = map_here,
     progress: Callable[[int], None] = lambda _: None,
-) -> list[WindowScores]:
-    """Return the scores of all windows, in their order."""
+) -> tuple[list[list[Answer]], float]:
+    """Return the best answers in each context, given with its windows, and the mean loss."""
     device = next(model.parameters()).device
-    lengths = np.array([len(window.ids) for window in windows], dtype=np.int64)
-    batches = [batch.tolist() for batch in plan_by_length([lengths], MAX_TOKENS, seed=0)]
+    windows = [window for _, group in pairs for window in group]
 
     def read(numbers: list[int]) -> list[list[Any]]:
         ids = pad([windows[n].ids for n in numbers]).to(device)
@@ -103,9 +124,13 @@ def read_windows(
         progress(len(numbers))
         return [_scores_of(windows[n], row, search) for n, row in zip(numbers, logits, strict=True)]
 
-    rows = chain.from_iterable(map_batches(read, batches))
-    by_number = dict(zip(chain.from_iterable(batches), rows, strict=True))
-    return [WindowScores(*by_number[number]) for number in range(len(windows))]
+    rows = map_by_length(read, [len(window.ids) for window in windows], map_batches)
+    scores = [WindowScores(*row) for row in rows]
+    rest = iter(scores)
+    answers = [
+        rank_answers(context, [next(rest) for _ in group], search) for context, group in pairs
+    ]
+    return answers, sum(score.loss for score in scores) / len(scores)
 
 
 def span_logits(model: Any, ids: Tensor) -> Float[Tensor, "batch length 2"]:
@@ -173,3 +198,14 @@ def score_answer(predicted: str, expected: Sequence[str]) -> tuple[float, float,
         max(f1(squad.split(), normalise_squad(right).split()) for right in rights),
         max(f1(list(bare), list(normalise_korquad(r).replace(" ", ""))) for r in rights),
     )
+
+
+def score_answers(
+    answers: Sequence[Sequence[Answer]], rights: Sequence[Sequence[str]], loss: float
+) -> AnswerReport:
+    """Compare the best answers with the right ones, of which there may be several or none."""
+    pairs = zip(answers, rights, strict=True)
+    scores = np.array([score_answer(best[0].text, right) for best, right in pairs])
+    ones = np.ones(len(scores))
+    intervals = tuple(ratio_interval(column, ones) for column in scores.T)
+    return AnswerReport(*scores.mean(0).tolist(), intervals, loss, len(scores))

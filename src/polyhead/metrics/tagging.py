@@ -15,14 +15,20 @@ import numpy as np
 import torch
 
 from polyhead.data.batches.base import pad
-from polyhead.data.batches.epoch_plan import plan_by_length
-from polyhead.data.word_pieces import WordEncoder, WordPart, parts_of_words
+from polyhead.data.labelled_text import class_numbers
+from polyhead.data.tagged_text import are_chunks
+from polyhead.data.word_pieces import WordEncoder, parts_of_words
 from polyhead.metrics.bleu import SAMPLES
-from polyhead.metrics.classification import ClassScore, Interval, score_table
-from polyhead.metrics.perplexity import MapBatches, map_here
+from polyhead.metrics.classification import (
+    ClassificationReport,
+    ClassScore,
+    Interval,
+    report,
+    score_table,
+)
+from polyhead.metrics.perplexity import MapBatches, map_by_length, map_here
 
 BEGIN, END = "BSU", "ESLU"  # tags that start an entity, and that end one
-MAX_TOKENS = 8192  # of one batch
 Rows = list[list[float]]  # of each word, the logits or probabilities of all tags
 
 
@@ -50,20 +56,42 @@ class EntityReport:
         return "\n".join([f"{total}  F1 {self.f1:.4f} {spread}", "", *score_table(self.types)])
 
 
+@dataclass(frozen=True)
+class TaggingReport:
+    """Scores of the tags of words, and of entities if the tags mark any; loss by word."""
+
+    report: ClassificationReport
+    accuracy: Interval
+    entities: EntityReport | None
+    loss: float
+    n_examples: int
+
+    def __str__(self) -> str:
+        samples = f"95 % of {SAMPLES:,} bootstrap samples of {self.n_examples:,} sentences"
+        interval = f"{samples}: accuracy [{self.accuracy.low:.4f}, {self.accuracy.high:.4f}]"
+        by_entity = "" if self.entities is None else f"\n\n{self.entities}"
+        return f"{self.report}\n\n{interval}{by_entity}"
+
+    @property
+    def f1(self) -> float:
+        """F1 of the entities; without any, the mean over the tags."""
+        return self.report.macro_f1 if self.entities is None else self.entities.f1
+
+
 def entities(tags: Sequence[str]) -> list[Entity]:
     """Return the entities of a sentence, in order."""
-    found: list[Entity] = []
+    chunks: list[Entity] = []
     first, kind, before = None, "", "O"
     for place, tag in enumerate([*tags, "O"]):
         prefix, _, name = tag.partition("-")
-        goes_on = prefix not in (*BEGIN, "O") and name == kind and before not in END
-        if first is not None and not goes_on:
-            found.append(Entity(first, place, kind))
+        continues = prefix not in (*BEGIN, "O") and name == kind and before not in END
+        if first is not None and not continues:
+            chunks.append(Entity(first, place, kind))
             first = None
         if first is None and prefix != "O":
             first = place
         kind, before = name, prefix
-    return found
+    return chunks
 
 
 def entity_report(
@@ -116,14 +144,11 @@ def predict_tags(
     Sentences longer than `max_length` tokens are read in parts.
     """
     device = next(model.parameters()).device
-    parts: list[tuple[int, WordPart]] = [
+    parts = [
         (number, part)
         for number, words in enumerate(sentences)
         for part in parts_of_words(encoder, words, max_length)
-        if words
     ]
-    lengths = np.array([len(part.ids) for _, part in parts], dtype=np.int64)
-    batches = [batch.tolist() for batch in plan_by_length([lengths], MAX_TOKENS, seed=0)]
 
     def read(numbers: list[int]) -> list[Rows]:
         ids = pad([parts[n][1].ids for n in numbers]).to(device)
@@ -131,9 +156,28 @@ def predict_tags(
         progress(len(numbers))
         return [log_p[row, parts[n][1].firsts].tolist() for row, n in enumerate(numbers)]
 
-    rows = chain.from_iterable(map_batches(read, batches))
-    by_part = dict(zip(chain.from_iterable(batches), rows, strict=True))
     results: list[Rows] = [[] for _ in sentences]
-    for number, (sentence, _) in enumerate(parts):
-        results[sentence] += by_part[number]
+    rows = map_by_length(read, [len(part.ids) for _, part in parts], map_batches)
+    for (sentence, _), part_rows in zip(parts, rows, strict=True):
+        results[sentence] += part_rows
     return results
+
+
+def score_tags(
+    log_p: Sequence[Rows], labels: Sequence[str], classes: Sequence[str], where: str
+) -> TaggingReport:
+    """Compare the predicted tags of sentences with the right ones, which tabs join."""
+    expected = [label.split("\t") for label in labels]
+    rights = [class_numbers(tags, classes, where) for tags in expected]
+    numbers = [np.argmax(rows, axis=1).tolist() for rows in log_p]
+    n_right = [sum(map(int.__eq__, *pair)) for pair in zip(rights, numbers, strict=True)]
+    predicted = [[classes[number] for number in sentence] for sentence in numbers]
+    flat = list(chain(*rights))
+    chosen = [row[n] for row, n in zip(chain(*log_p), flat, strict=True)]
+    return TaggingReport(
+        report(flat, list(chain(*numbers)), classes),
+        ratio_interval(np.array(n_right), np.array([len(tags) for tags in expected])),
+        entity_report(expected, predicted) if are_chunks(classes) else None,
+        -sum(chosen) / len(chosen),
+        len(labels),
+    )

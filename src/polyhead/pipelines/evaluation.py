@@ -13,11 +13,13 @@ from polyhead.metrics.classification import ClassificationReport
 from polyhead.metrics.error_rates import compare_errors, error_rates
 from polyhead.metrics.named_metrics import METRICS, registered_metric
 from polyhead.metrics.perplexity import MapBatches, map_here
+from polyhead.metrics.question_answering import AnswerReport
+from polyhead.metrics.tagging import TaggingReport
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
-from polyhead.pipelines.question_answerer import AnswerEvaluation, QuestionAnswerer
-from polyhead.pipelines.tagger import Tagger, TaggingEvaluation
+from polyhead.pipelines.question_answerer import QuestionAnswerer
+from polyhead.pipelines.tagger import Tagger
 from polyhead.pipelines.text_classifier import ClassificationEvaluation, TextClassifier
 from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 from polyhead.pipelines.translator import Translator
@@ -59,8 +61,8 @@ Evaluation = (
     | LanguageScore
     | dict[str, float]
     | ClassificationEvaluation
-    | TaggingEvaluation
-    | AnswerEvaluation
+    | TaggingReport
+    | AnswerReport
     | ClassificationReport
 )
 
@@ -76,9 +78,9 @@ def evaluate(model: MaskFiller, data: Sequence[str]) -> dict[str, float]: ...
 @overload
 def evaluate(model: TextClassifier, data: Sequence[str | Path]) -> ClassificationEvaluation: ...
 @overload
-def evaluate(model: Tagger, data: Sequence[str | Path]) -> TaggingEvaluation: ...
+def evaluate(model: Tagger, data: Sequence[str | Path]) -> TaggingReport: ...
 @overload
-def evaluate(model: QuestionAnswerer, data: Sequence[str | Path]) -> AnswerEvaluation: ...
+def evaluate(model: QuestionAnswerer, data: Sequence[str | Path]) -> AnswerReport: ...
 @overload
 def evaluate(model: ImageClassifier, data: Sequence[str | Path]) -> ClassificationReport: ...
 @overload

@@ -2,33 +2,23 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
-from polyhead.data.config import DataConfig
-from polyhead.data.labelled_text import LabelledExamples, read_labelled
+from polyhead.data.labelled_text import ExampleForm, LabelledExamples
 from polyhead.data.question_files import QUESTIONS, answers_of
-from polyhead.data.word_pieces import WordEncoder, windows_of
-from polyhead.errors import ConfigError, DataError, check_list
-from polyhead.metrics.bleu import SAMPLES
-from polyhead.metrics.classification import Interval
+from polyhead.data.word_pieces import Window, windows_of
+from polyhead.errors import ConfigError, DataError
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.metrics.question_answering import (
     Answer,
+    AnswerReport,
     SpanSearch,
-    rank_answers,
-    read_windows,
-    score_answer,
+    find_answers,
+    score_answers,
 )
-from polyhead.metrics.tagging import ratio_interval
 from polyhead.models.registry import Task
-from polyhead.pipelines.base import Pipeline
-
-NAMES = ("exact match", "F1", "character F1")
+from polyhead.pipelines.tagger import WordPipeline
 
 
 @dataclass(frozen=True)
@@ -40,44 +30,28 @@ class AnsweredQuestion:
     alternatives: tuple[Answer, ...]
 
 
-@dataclass(frozen=True)
-class AnswerEvaluation:
-    """Exact match and F1 (SQuAD), character F1 (KorQuAD), with 95 % bootstrap intervals."""
-
-    exact_match: float
-    f1: float
-    character_f1: float
-    intervals: tuple[Interval, Interval, Interval]
-    n_examples: int
-    notices: tuple[str, ...]
-
-    def __str__(self) -> str:
-        values = (self.exact_match, self.f1, self.character_f1)
-        rows = [
-            f"{name:<12}  {value:.4f}  [{spread.low:.4f}, {spread.high:.4f}]"
-            for name, value, spread in zip(NAMES, values, self.intervals, strict=True)
-        ]
-        samples = f"95 % of {SAMPLES:,} bootstrap samples of {self.n_examples:,} questions"
-        return "\n".join([*rows, f"intervals: {samples}"])
-
-
 @dataclass(frozen=True, repr=False)
-class QuestionAnswerer(Pipeline):
+class QuestionAnswerer(WordPipeline):
     """A model that finds the answer to a question in a context."""
 
     tasks: ClassVar[tuple[Task, ...]] = ("question_answering",)
     use: ClassVar[str] = "answer"
-
-    @cached_property
-    def encoder(self) -> WordEncoder:
-        """The encoder of single words."""
-        return WordEncoder(self.tokenizer)
+    form: ClassVar[ExampleForm] = QUESTIONS
 
     def search(self, top: int = 5, threshold: float | None = None) -> SpanSearch:
         """Return the options of a search; "no answer" is allowed if it was trained, or given."""
+        if top < 1:
+            raise ConfigError(f"top = {top}: expected at least 1", "out_of_range")
         if threshold is None and self.saved.about.get("no_answer") is True:
             threshold = 0.0
         return SpanSearch(self.data.max_answer, top, None if threshold is None else -threshold)
+
+    def windows(self, question: str, context: str) -> list[Window]:
+        """Return the question with all parts of its context, as the model reads them."""
+        if not question.strip() or not context.strip():
+            raise DataError("expected a question and a context, not an empty text", "empty_text")
+        length, stride = self.max_length, self.data.stride
+        return windows_of(self.encoder, question, context, max_length=length, stride=stride)
 
     def answer(
         self, question: str, context: str, *, top: int = 5, threshold: float | None = None
@@ -91,68 +65,40 @@ class QuestionAnswerer(Pipeline):
 
         Example: `qa.answer("어디에서 태어났나?", "세종은 한양에서 태어났다.").answer.text`
         """
-        if not question.strip() or not context.strip():
-            raise DataError("expected a question and a context, not an empty text", "empty_text")
-        if top < 1:
-            raise ConfigError(f"top = {top}: expected at least 1", "out_of_range")
         return self.answer_all([(question, context)], self.search(top, threshold))[0]
 
     def answer_all(
         self,
         questions: Sequence[tuple[str, str]],
         search: SpanSearch,
-        *,
         progress: Callable[[int], None] = lambda _: None,
-        map_batches: MapBatches = map_here,
     ) -> list[AnsweredQuestion]:
         """Return the answers to questions, each with its context."""
-        length, stride = self.max_length, self.data.stride
-        groups = [
-            windows_of(self.encoder, *pair, max_length=length, stride=stride) for pair in questions
+        pairs = [(context, self.windows(question, context)) for question, context in questions]
+        answers, _ = find_answers(self.model, pairs, search, progress=progress)
+        return [
+            AnsweredQuestion(question, best[0], tuple(best[1:]))
+            for (question, _), best in zip(questions, answers, strict=True)
         ]
-        windows = list(chain.from_iterable(groups))
-        scored = iter(
-            read_windows(self.model, windows, search, map_batches=map_batches, progress=progress)
-        )
-        results = []
-        for (question, context), group in zip(questions, groups, strict=True):
-            best, *others = rank_answers(context, [next(scored) for _ in group], search)
-            results.append(AnsweredQuestion(question, best, tuple(others)))
-        return results
 
-    def evaluate(self, files: Sequence[str | Path]) -> AnswerEvaluation:
+    def evaluate(self, files: Sequence[str | Path]) -> AnswerReport:
         """Return the scores on files of questions, contexts and answers."""
-        check_list(files, "evaluate", "files")
-        return self.evaluate_examples(*self.read(files))
+        return self.evaluate_examples(self.read(files)[0])
 
     def evaluate_examples(
         self,
         examples: LabelledExamples,
-        notices: Sequence[str] = (),
         progress: Callable[[int], None] = lambda _: None,
         map_batches: MapBatches = map_here,
-    ) -> AnswerEvaluation:
+    ) -> AnswerReport:
         """Return the scores on examples that were read before."""
-        pairs = [(question, context) for question, _, context in map(_parts, examples.texts)]
-        results = self.answer_all(pairs, self.search(1), progress=progress, map_batches=map_batches)
-        rights = [[text for _, text in answers_of(label)] for label in examples.labels]
-        scores = np.array([
-            score_answer(result.answer.text, right)
-            for result, right in zip(results, rights, strict=True)
-        ])  # fmt: skip
-        exact, f1, character_f1 = scores.mean(0).tolist()
-        ones = np.ones(len(scores))
-        first, second, third = (ratio_interval(column, ones) for column in scores.T)
-        intervals = (first, second, third)
-        return AnswerEvaluation(exact, f1, character_f1, intervals, len(examples), tuple(notices))
-
-    def read(
-        self, files: Sequence[str | Path], encoding: str = "utf-8"
-    ) -> tuple[LabelledExamples, list[str]]:
-        """Return questions with contexts and answers from files, and notices about them."""
-        notices: list[str] = []
-        return read_labelled(files, DataConfig(encoding=encoding), notices, QUESTIONS), notices
-
-
-def _parts(text: str) -> tuple[str, str, str]:
-    return text.partition("\t")
+        rights = [answers_of(label) for label in examples.labels]
+        limits = {"max_length": self.max_length, "stride": self.data.stride}
+        pairs = []
+        for text, right in zip(examples.texts, rights, strict=True):
+            question, context = text.split("\t")
+            pairs.append((context, windows_of(self.encoder, question, context, right, **limits)))
+        answers, loss = find_answers(
+            self.model, pairs, self.search(1), map_batches=map_batches, progress=progress
+        )
+        return score_answers(answers, [[text for _, text in right] for right in rights], loss)

@@ -3,7 +3,7 @@
 from pydantic import BaseModel
 
 from polyhead.pipelines.mask_filler import Filling, Guess
-from polyhead.pipelines.question_answerer import Answer
+from polyhead.pipelines.question_answerer import AnsweredQuestion
 from polyhead.pipelines.replaced_token_detector import Suspicion
 from polyhead.pipelines.step_through import Step
 from polyhead.pipelines.tagger import TaggedText
@@ -50,6 +50,4 @@ class AnswerResponse(BaseModel):
     """The best answer, and the next ones; places are characters of the context."""
 
     model: str
-    question: str
-    answer: Answer
-    alternatives: list[Answer]
+    result: AnsweredQuestion

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 from polyhead.data.batches.labelled import segments_of
 from polyhead.data.images.folders import visible
 from polyhead.data.tagged_text import split_words
-from polyhead.data.word_pieces import parts_of_words, windows_of
+from polyhead.data.word_pieces import parts_of_words
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.layers.lsh.attention import LSHAttention
@@ -271,9 +271,7 @@ def _answer_view(answerer: QuestionAnswerer, question: str, context: str) -> Att
     if not question.strip() or not context.strip():
         raise ConfigError("a question needs a context: give it with --target", "no_target")
     best = answerer.answer(question, context).answer
-    length, stride = answerer.max_length, answerer.data.stride
-    windows = windows_of(answerer.encoder, question, context, max_length=length, stride=stride)
-    ids = windows[0].ids
+    ids = answerer.windows(question, context)[0].ids
     tokens = _framed_tokens(answerer.tokenizer, ids, len(answerer.tokenizer))
     model: Any = answerer.saved.model
     text, title = f"{question} {context}", f"{question} → {best.text}"

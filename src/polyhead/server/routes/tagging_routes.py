@@ -41,12 +41,12 @@ async def answer(context: AppContext, request: Request) -> Response:
         served.model.answer, body.question, body.context, top=body.top, threshold=body.threshold
     )
     try:
-        found = await context.run(served.model, find, request)
+        result = await context.run(served.model, find, request)
     except DataError as error:
         field = "context" if body.question.strip() else "question"
         raise invalid_input(error, field=field, code="empty") from None
     context.metrics.characters.inc(len(body.question) + len(body.context))
-    return json_response(token_schemas.AnswerResponse(model=served.name, **vars(found)))
+    return json_response(token_schemas.AnswerResponse(model=served.name, result=result))
 
 
 ENDPOINTS = (

@@ -7,9 +7,13 @@ import { json } from "./http.js";
 
 const MASK = "[MASK]";
 
-// Text box, the result beside it, and the attention below.
-function textPanel(root, page, { hint, answered, extra }) {
-  const text = textBox(page, { hint, typed: (q) => page.change({ q }) });
+const same = (q) => q;
+
+// Text box, the result beside it, and the attention below. `read` and `write` convert the state to the text and back, `request`
+// to the text of the attention.
+export function textPanel(root, page, { hint, answered, extra, above, read = same, write = same, request = (text) => ({ text }) }) {
+  const text = textBox(page, { hint, typed: (typed) => page.change({ q: write(typed) }) });
+  if (above) text.node.prepend(above);
   const answer = element("div", { class: "answer-box", "aria-live": "polite" });
   const [below, place] = [element("div", { class: "below" }), element("div", { class: "place" })];
   const show = explorer(page, place);
@@ -23,14 +27,15 @@ function textPanel(root, page, { hint, answered, extra }) {
   return {
     update() {
       const { q } = page.state;
-      text.set(q);
+      text.set(read(q));
       guard(q, async (signal) => {
         const result = q.trim() ? await answered(q, signal).catch(failed(signal)) : [];
         keepFocus(root, () => answer.replaceChildren(...result));
-        if (!result.length) return below.replaceChildren(emptyNote(page));
+        const asked = request(q);
+        if (!result.length || !Object.values(asked).every((part) => part.trim())) return below.replaceChildren(emptyNote(page));
         if (!page.model.attention.length) return null;
         if (below.firstChild !== place) below.replaceChildren(place);
-        return show({ model: page.model.name, text: q });
+        return show({ model: page.model.name, ...asked });
       });
     },
   };
