@@ -10,22 +10,21 @@ A conversion is tried on shapes first (`check_fits`), so that no memory is taken
 cannot be what its configuration says.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from polyhead.config import from_dict, plain
 from polyhead.convert import esm, gpt2, gpt_neox, hf_bert, hf_electra, hf_vit, marian, timm_vit
 from polyhead.convert import special_ids as ids
+from polyhead.convert.architecture_row import Architecture, State, token_heads
 from polyhead.convert.hf_bert import (
     classifier_from_hf,
     classifier_to_hf,
-    tagger_from_hf,
-    tagger_to_hf,
     with_new_head,
 )
 from polyhead.convert.hf_electra import half_from_hf, half_to_hf
@@ -41,54 +40,13 @@ from polyhead.convert.weight_names import (
     whole,
     with_new_output,
 )
-from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.models.registry import FAMILIES, encoder_config
-from polyhead.models.span_extractor import SpanExtractorConfig
 from polyhead.models.transformer import TransformerConfig
-from polyhead.tokenizers.huggingface import EngineKind
 
 MAX_LAYERS = 1000
 NEW_LAYER = ("its last layer is new (zeros): fine-tune it",)
 LABELLED = ("classifier", "tagger", "vit")  # families with names of classes
-State = Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """A foreign architecture and our family; `weights_to` is None if it is only read.
-
-    mark: start of a tensor's name that, of this model_type, only this architecture's files have.
-    config_from: our configuration from the contents of config.json (timm: and the shapes).
-    prepare: their weights as those of the plain model, from a variant that config.json names.
-    weights_from: our weights from these and our configuration.
-    config_to, weights_to: the inverse; what theirs cannot express is refused.
-    variants: names of values in config.json that `prepare` reads, and functions that check them.
-    suits: True for configurations of our family that this row should write.
-    special_ids: of the contents of config.json and the tokenizer's files.
-    tokenizer: the kind of tokenizer, None if there is none.
-    generation, pixels: the contents of further files.
-    notes: parts that were left out or are new.
-    """
-
-    name: str
-    model_type: str
-    family: str
-    mark: str
-    config_from: Callable[..., Any]
-    weights_from: Callable[[State, Any], Weights]
-    config_to: Callable[[Any], dict[str, Any]]
-    weights_to: Callable[[State, Any], Weights] | None = None
-    suits: Callable[[Any], bool] = lambda _: True
-    special_ids: Callable[[Mapping[str, Any], ids.Files], SpecialIds | None] = ids.bert_ids
-    tokenizer: EngineKind | None = "fast"
-    generation: Callable[[SpecialIds, Any, DecodeConfig], dict[str, Any]] | None = None
-    pixels: Callable[[Any], dict[str, Any]] | None = None
-    library: str = "hf"
-    notes: tuple[str, ...] = ()
-    prepare: Callable[[State, Mapping[str, Any]], Weights] = lambda state, _: dict(state)
-    variants: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = field(default_factory=dict)
-
 
 GPT2 = Architecture(
     "GPT2LMHeadModel", "gpt2", "gpt", "transformer.h.",
@@ -171,36 +129,6 @@ ESM_TAGGER = Architecture(
     lambda weights, config: esm.to_hf(weights, config.encoder, esm.TAGGER),
     suits=lambda config: config.encoder.stack.norm == "pre",
 )  # fmt: skip
-BERT_TAGGER = Architecture(
-    "BertForTokenClassification", "bert", "tagger", "classifier.",
-    lambda values: tagger_from_hf(values, hf_bert.config_from_hf(values)),
-    lambda state, _: hf_bert.TAGGER.to_ours(state),
-    lambda config: tagger_to_hf(config, hf_bert.config_to_hf(config.encoder)),
-    lambda weights, _: hf_bert.TAGGER.to_theirs(weights),
-    suits=lambda config: config.encoder.embedding_width == config.encoder.stack.d_model,
-)  # fmt: skip
-ELECTRA_TAGGER = Architecture(
-    "ElectraForTokenClassification", "electra", "tagger", "classifier.weight",
-    lambda values: tagger_from_hf(values, half_from_hf(values)),
-    lambda state, _: hf_electra.TAGGER.to_ours(state),
-    lambda config: tagger_to_hf(config, half_to_hf(config.encoder)),
-    lambda weights, _: hf_electra.TAGGER.to_theirs(weights),
-)  # fmt: skip
-BERT_SPANS = Architecture(
-    "BertForQuestionAnswering", "bert", "span_extractor", "qa_outputs.",
-    lambda values: SpanExtractorConfig(hf_bert.config_from_hf(values)),
-    lambda state, _: hf_bert.SPANS.to_ours(state),
-    lambda config: hf_bert.config_to_hf(config.encoder),
-    lambda weights, _: hf_bert.SPANS.to_theirs(weights),
-    suits=BERT_TAGGER.suits,
-)  # fmt: skip
-ELECTRA_SPANS = Architecture(
-    "ElectraForQuestionAnswering", "electra", "span_extractor", "qa_outputs.",
-    lambda values: SpanExtractorConfig(half_from_hf(values)),
-    lambda state, _: hf_electra.SPANS.to_ours(state),
-    lambda config: half_to_hf(config.encoder),
-    lambda weights, _: hf_electra.SPANS.to_theirs(weights),
-)  # fmt: skip
 PAIR = Architecture(
     "ElectraForPreTraining", "electra", "electra", GENERATOR,
     hf_electra.config_from_hf, hf_electra.from_hf, hf_electra.config_to_hf, hf_electra.to_hf,
@@ -266,17 +194,20 @@ ARCHITECTURES = (  # of one model_type: the one with the most specific mark firs
     ),
     BERT,
     BERT_CLASSIFIER,
-    BERT_SPANS,
     BERT_ENCODER,
     ESM,
-    ESM_TAGGER,
-    BERT_TAGGER,
     ESM_CLASSIFIER,
+    ESM_TAGGER,
+    *token_heads(
+        "Bert",
+        hf_bert.config_from_hf,
+        hf_bert.config_to_hf,
+        lambda config: config.encoder.embedding_width == config.encoder.stack.d_model,
+    ),
     ELECTRA_GENERATOR,
     ELECTRA_ENCODER,
     ELECTRA_CLASSIFIER,
-    ELECTRA_TAGGER,
-    ELECTRA_SPANS,
+    *token_heads("Electra", half_from_hf, half_to_hf),
     replace(ELECTRA_ENCODER, name="ElectraModel", mark="encoder."),
     PAIR,
     VIT,

@@ -17,6 +17,7 @@ from polyhead.checkpoint.tensors import save_tensors
 from polyhead.config import from_dict
 from polyhead.convert import esm, gpt2, hf_electra
 from polyhead.convert import special_ids as ids
+from polyhead.convert.architecture_row import Architecture, State
 from polyhead.convert.architectures import (
     ARCHITECTURES,
     ELECTRA_GENERATOR,
@@ -25,8 +26,6 @@ from polyhead.convert.architectures import (
     ESM_TAGGER,
     LABELLED,
     PAIR,
-    Architecture,
-    State,
 )
 from polyhead.convert.conversion import compared_outputs
 from polyhead.convert.parity import ReferenceModel, quiet, without_bar

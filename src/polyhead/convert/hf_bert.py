@@ -44,14 +44,6 @@ MASKED_LM = WeightTable(
 CLASSIFIER = WeightTable(
     encoder_names("encoder", "bert") | NAMES["classifier"], prefix="bert.", ignored=BUFFERS
 )
-TAGGER = WeightTable(
-    encoder_names("encoder", "bert") | {"to_logits": "classifier"},
-    ignored=(*BUFFERS, "pooler.dense"),
-)
-SPANS = WeightTable(
-    encoder_names("encoder", "bert") | {"to_logits": "qa_outputs"},
-    ignored=(*BUFFERS, "pooler.dense"),
-)
 BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"  # one tensor if tied
 
 
@@ -112,11 +104,6 @@ def head_dropout(values: Mapping[str, Any], encoder: BERTConfig) -> float:
 def tagger_from_hf(values: Mapping[str, Any], encoder: BERTConfig) -> TaggerConfig:
     """Return our configuration of a tagger."""
     return TaggerConfig(n_classes(values), head_dropout(values, encoder), encoder)
-
-
-def tagger_to_hf(config: TaggerConfig, encoder: dict[str, Any]) -> dict[str, Any]:
-    """Return the contents of a config.json for a tagger whose encoder has these values."""
-    return encoder | {"classifier_dropout": config.dropout}
 
 
 def classifier_to_hf(config: ClassifierConfig, encoder: dict[str, Any]) -> dict[str, Any]:

@@ -42,12 +42,6 @@ CLASSIFIER = WeightTable(
     prefix="electra.",
     ignored=(*BUFFERS, "discriminator_predictions."),
 )
-TAGGER = WeightTable(
-    encoder_names("encoder", "electra") | {"to_logits": "classifier"}, ignored=BUFFERS
-)
-SPANS = WeightTable(
-    encoder_names("encoder", "electra") | {"to_logits": "qa_outputs"}, ignored=BUFFERS
-)
 HEAD = "the generator's head has a GELU there, and the activation of its layers here"
 SHARED = {"none": (), "embeddings": ("embed.",), "all": ("",)}  # by both encoders
 

@@ -40,7 +40,7 @@ Span = tuple[float, int, int]  # score, first token (or character), last one (or
 
 
 @dataclass(frozen=True)
-class Answer:
+class FoundAnswer:
     """A part of a context, `context[start:end]`, and its probability; "" where there is none."""
 
     text: str
@@ -100,8 +100,8 @@ def best_spans(
     pairs = (allowed.unsqueeze(1) & allowed).triu().tril(search.max_answer - 1)
     scores = scores.masked_fill(~pairs, -math.inf).flatten()
     best = scores.topk(min(search.top, int(pairs.sum())))
-    pairs_found = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    spans = [(score, place // len(starts), place % len(starts)) for score, place in pairs_found]
+    best_pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    spans = [(score, place // len(starts), place % len(starts)) for score, place in best_pairs]
     return spans, float(scores.logsumexp(0))
 
 
@@ -113,7 +113,7 @@ def find_answers(
     *,
     map_batches: MapBatches = map_here,
     progress: Callable[[int], None] = lambda _: None,
-) -> tuple[list[list[Answer]], float]:
+) -> tuple[list[list[FoundAnswer]], float]:
     """Return the best answers in each context, given with its windows, and the mean loss."""
     device = next(model.parameters()).device
     windows = [window for _, group in pairs for window in group]
@@ -152,7 +152,9 @@ def _scores_of(window: Window, logits: Float[Tensor, "length 2"], search: SpanSe
     return [placed, log_total, float(logits[0].sum()), float(loss)]
 
 
-def rank_answers(context: str, windows: Sequence[WindowScores], search: SpanSearch) -> list[Answer]:
+def rank_answers(
+    context: str, windows: Sequence[WindowScores], search: SpanSearch
+) -> list[FoundAnswer]:
     """Return the best answers of all windows with different places, "" for no answer."""
     scores: dict[tuple[int, int], float] = {}
     for score, start, end in (span for window in windows for span in window.spans):
@@ -164,7 +166,7 @@ def rank_answers(context: str, windows: Sequence[WindowScores], search: SpanSear
     total = float(torch.tensor(totals).logsumexp(0))
     ranked = sorted(scores.items(), key=lambda item: -item[1])[: search.top]
     return [
-        Answer(context[start:end], start, end, min(1.0, math.exp(score - total)))
+        FoundAnswer(context[start:end], start, end, min(1.0, math.exp(score - total)))
         for (start, end), score in ranked
     ]
 
@@ -181,7 +183,7 @@ def normalise_korquad(text: str) -> str:
     return " ".join("".join(c for c in text if c not in MARKS).split())
 
 
-def f1(predicted: Sequence[str], expected: Sequence[str]) -> float:
+def bag_f1(predicted: Sequence[str], expected: Sequence[str]) -> float:
     """Return the F1 of two bags; 1 if both are empty."""
     if not predicted or not expected:
         return float(predicted == expected)
@@ -195,17 +197,18 @@ def score_answer(predicted: str, expected: Sequence[str]) -> tuple[float, float,
     bare = korquad.replace(" ", "")
     return (
         max(float(squad == normalise_squad(right)) for right in rights),
-        max(f1(squad.split(), normalise_squad(right).split()) for right in rights),
-        max(f1(list(bare), list(normalise_korquad(r).replace(" ", ""))) for r in rights),
+        max(bag_f1(squad.split(), normalise_squad(right).split()) for right in rights),
+        max(bag_f1(list(bare), list(normalise_korquad(r).replace(" ", ""))) for r in rights),
     )
 
 
 def score_answers(
-    answers: Sequence[Sequence[Answer]], rights: Sequence[Sequence[str]], loss: float
+    answers: Sequence[Sequence[FoundAnswer]], rights: Sequence[Sequence[str]], loss: float
 ) -> AnswerReport:
     """Compare the best answers with the right ones, of which there may be several or none."""
     pairs = zip(answers, rights, strict=True)
     scores = np.array([score_answer(best[0].text, right) for best, right in pairs])
     ones = np.ones(len(scores))
     intervals = tuple(ratio_interval(column, ones) for column in scores.T)
-    return AnswerReport(*scores.mean(0).tolist(), intervals, loss, len(scores))
+    exact_match, f1, character_f1 = scores.mean(0).tolist()
+    return AnswerReport(exact_match, f1, character_f1, intervals, loss, len(scores))

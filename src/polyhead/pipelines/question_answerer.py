@@ -11,8 +11,8 @@ from polyhead.data.word_pieces import Window, windows_of
 from polyhead.errors import ConfigError, DataError
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.metrics.question_answering import (
-    Answer,
     AnswerReport,
+    FoundAnswer,
     SpanSearch,
     find_answers,
     score_answers,
@@ -26,8 +26,8 @@ class AnsweredQuestion:
     """The best answer to a question, and the next ones; an empty text means no answer."""
 
     question: str
-    answer: Answer
-    alternatives: tuple[Answer, ...]
+    answer: FoundAnswer
+    alternatives: tuple[FoundAnswer, ...]
 
 
 @dataclass(frozen=True, repr=False)

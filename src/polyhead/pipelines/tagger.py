@@ -74,7 +74,7 @@ class Tagger(ClassifierPipeline, WordPipeline):
         return rule if rule in RULES else "punctuation"
 
     @overload
-    def tag(self, texts: str) -> TaggedText: ...
+    def tag(self, texts: str) -> TaggedText: ...  # type: ignore[overload-overlap]
     @overload
     def tag(
         self, texts: Sequence[str], *, progress: Callable[[int], None] = ...

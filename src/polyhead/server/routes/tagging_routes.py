@@ -23,7 +23,7 @@ async def tag(context: AppContext, request: Request) -> Response:
     served = context.models.pick(body.model, Tagger)
 
     def run(lines: list[str], is_cancelled: IsCancelled) -> list[TaggedText]:
-        return run_cancellable(served.model, partial(served.model.tag, lines), is_cancelled)
+        return run_cancellable(served.model, lambda: served.model.tag(lines), is_cancelled)
 
     key = BatchKey((served.name, "tag"), run)
     longest = served.model.max_length
