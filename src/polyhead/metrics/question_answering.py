@@ -125,10 +125,10 @@ def find_answers(
         return [_scores_of(windows[n], row, search) for n, row in zip(numbers, logits, strict=True)]
 
     rows = map_by_length(read, [len(window.ids) for window in windows], map_batches)
-    scores = [WindowScores(*row) for row in rows]
-    rest = iter(scores)
+    scores = [WindowScores([(s, i, j) for s, i, j in spans], *rest) for spans, *rest in rows]
+    left = iter(scores)
     answers = [
-        rank_answers(context, [next(rest) for _ in group], search) for context, group in pairs
+        rank_answers(context, [next(left) for _ in group], search) for context, group in pairs
     ]
     return answers, sum(score.loss for score in scores) / len(scores)
 

@@ -18,7 +18,6 @@ from torch.nn.functional import pad
 
 from polyhead.data.batches.labelled import segments_of
 from polyhead.data.images.folders import visible
-from polyhead.data.tagged_text import split_words
 from polyhead.data.word_pieces import parts_of_words
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
@@ -92,7 +91,7 @@ def attention_view(
             content = pipeline.sentence(content, sentence)
         return _translation_view(pipeline, content, target, target_ids, ended, max_tokens)
     if isinstance(pipeline, QuestionAnswerer):
-        return _answer_view(pipeline, content, target or "")
+        return _word_view(pipeline, content, target or "")
     if target is not None:
         raise ConfigError("only a translator has a target; leave --target out", "no_target")
     if isinstance(pipeline, TextGenerator):
@@ -102,7 +101,7 @@ def attention_view(
     if isinstance(pipeline, MaskFiller):
         return _mask_filler_view(pipeline, content, max_tokens)
     if isinstance(pipeline, Tagger):
-        return _tagger_view(pipeline, content)
+        return _word_view(pipeline, content, "")
     return _classifier_view(pipeline, content)
 
 
@@ -253,29 +252,20 @@ def _classifier_view(classifier: TextClassifier, text: str) -> AttentionView:
     return _encoder_view(model.encoder, ids, tokens, text, title=title, model=classifier.name)
 
 
-def _tagger_view(tagger: Tagger, text: str) -> AttentionView:
-    """Show a text, or the first part of a long one; the title has its tags."""
-    result = tagger.tag(text)
-    if not result.words:
-        raise ConfigError("the text has no words", "empty")
-    words = [text[start:end] for start, end in split_words(text, tagger.rule)]
-    ids = parts_of_words(tagger.encoder, words, tagger.max_length)[0].ids
-    tokens = _framed_tokens(tagger.tokenizer, ids, len(tagger.tokenizer))
-    title = f"{text} → {' '.join(word.tag for word in result.words)}"
-    model: Any = tagger.saved.model
-    return _encoder_view(model.encoder, ids, tokens, text, title=title, model=tagger.name)
-
-
-def _answer_view(answerer: QuestionAnswerer, question: str, context: str) -> AttentionView:
-    """Show a question with its context, or with the first window of a long one."""
-    if not question.strip() or not context.strip():
-        raise ConfigError("a question needs a context: give it with --target", "no_target")
-    best = answerer.answer(question, context).answer
-    ids = answerer.windows(question, context)[0].ids
-    tokens = _framed_tokens(answerer.tokenizer, ids, len(answerer.tokenizer))
-    model: Any = answerer.saved.model
-    text, title = f"{question} {context}", f"{question} → {best.text}"
-    return _encoder_view(model.encoder, ids, tokens, text, title=title, model=answerer.name)
+def _word_view(reader: Tagger | QuestionAnswerer, text: str, context: str) -> AttentionView:
+    """Show a text, or a question with its context: of a long one, the first part."""
+    if isinstance(reader, QuestionAnswerer):
+        if not context.strip():
+            raise ConfigError("a question needs a context: give it with --target", "no_target")
+        ids = reader.windows(text, context)[0].ids
+        shown, result = f"{text} {context}", reader.answer(text, context).answer.text
+    else:
+        words = [word.text for word in reader.tag(text).words]
+        ids = parts_of_words(reader.encoder, words, reader.max_length)[0].ids
+        shown, result = text, " ".join(word.tag for word in reader.tag(text).words)
+    tokens = _framed_tokens(reader.tokenizer, ids, len(reader.tokenizer))
+    encoder: Any = reader.saved.model.encoder
+    return _encoder_view(encoder, ids, tokens, shown, title=f"{text} → {result}", model=reader.name)
 
 
 def _framed_tokens(tokenizer: Tokenizer, ids: Sequence[int], mask: int) -> tuple[Token, ...]:

@@ -74,7 +74,7 @@ class TokenTask:
         config = replace(config, model=model)
         about: dict[str, Any] = {"no_answer": NO_ANSWER in corpus.classes}
         if tags:
-            rule = data.words or find_rule(corpus.train.texts)
+            rule = data.words or find_rule(corpus.valid.texts)  # also of a stored corpus in memory
             about = {"classes": list(corpus.classes), "words": rule}
         validate = validate_tags if tags else validate_answers
         return TaskSetup(
