@@ -77,9 +77,8 @@ def attention_view(
     """Return the weights of all heads of all layers for one text or image.
 
     content: a text; for an image classifier a file, or pixels that it has read.
-    target: also the context of a question.
     target, target_ids: the translation to show instead of the model's own, as text or ids; of a
-        language model, `target_ids` are those that it generated after the text.
+        language model, `target_ids` follow the text; of a question, `target` is its context.
     ended: False if the translation was cut off, so that the model did not predict its end.
     sentence: of a text in several sentences the one to show, counted from 1, if no target is given.
     max_tokens: raise `ConfigError` for a longer text or target.
@@ -264,8 +263,8 @@ def _word_view(reader: Tagger | QuestionAnswerer, text: str, context: str) -> At
         ids = parts_of_words(reader.encoder, words, reader.max_length)[0].ids
         shown, result = text, " ".join(word.tag for word in reader.tag(text).words)
     tokens = _framed_tokens(reader.tokenizer, ids, len(reader.tokenizer))
-    encoder: Any = reader.saved.model.encoder
-    return _encoder_view(encoder, ids, tokens, shown, title=f"{text} → {result}", model=reader.name)
+    model, title = reader.saved.model, f"{text} → {result}"
+    return _encoder_view(model.encoder, ids, tokens, shown, title=title, model=reader.name)
 
 
 def _framed_tokens(tokenizer: Tokenizer, ids: Sequence[int], mask: int) -> tuple[Token, ...]:
