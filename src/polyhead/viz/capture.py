@@ -99,9 +99,8 @@ def attention_view(
         raise ConfigError("only translators and language models have target_ids", "no_target")
     if isinstance(pipeline, MaskFiller):
         return _mask_filler_view(pipeline, content, max_tokens)
-    if isinstance(pipeline, Tagger):
-        return _word_view(pipeline, content, "")
-    return _classifier_view(pipeline, content)
+    view = _word_view if isinstance(pipeline, Tagger) else _classifier_view
+    return view(pipeline, content)
 
 
 # Text
@@ -251,17 +250,17 @@ def _classifier_view(classifier: TextClassifier, text: str) -> AttentionView:
     return _encoder_view(model.encoder, ids, tokens, text, title=title, model=classifier.name)
 
 
-def _word_view(reader: Tagger | QuestionAnswerer, text: str, context: str) -> AttentionView:
+def _word_view(reader: Tagger | QuestionAnswerer, text: str, context: str = "") -> AttentionView:
     """Show a text, or a question with its context: of a long one, the first part."""
     if isinstance(reader, QuestionAnswerer):
         if not context.strip():
-            raise ConfigError("a question needs a context: give it with --target", "no_target")
+            raise ConfigError("the question has no context; add --target TEXT", "no_target")
         ids = reader.windows(text, context)[0].ids
         shown, result = f"{text} {context}", reader.answer(text, context).answer.text
     else:
-        words = [word.text for word in reader.tag(text).words]
-        ids = parts_of_words(reader.encoder, words, reader.max_length)[0].ids
-        shown, result = text, " ".join(word.tag for word in reader.tag(text).words)
+        words, shown = reader.tag(text).words, text
+        texts, result = [word.text for word in words], " ".join(word.tag for word in words)
+        ids = parts_of_words(reader.encoder, texts, reader.max_length)[0].ids
     tokens = _framed_tokens(reader.tokenizer, ids, len(reader.tokenizer))
     model, title = reader.saved.model, f"{text} → {result}"
     return _encoder_view(model.encoder, ids, tokens, shown, title=title, model=reader.name)
