@@ -22,7 +22,10 @@ class NamedMetric:
 
 
 LOWER = ("loss", "perplexity", "bits_per_character")
-HIGHER = ("bleu", "accuracy", "macro_f1", "generator_accuracy", "precision", "recall", "auc")
+HIGHER = (
+    "bleu", "accuracy", "macro_f1", "generator_accuracy", "precision", "recall", "auc", "f1",
+    "exact_match", "character_f1",
+)  # fmt: skip
 METRICS = Registry(
     "metric",
     {name: NamedMetric(lower_is_better=True) for name in LOWER}

@@ -1,8 +1,8 @@
 """Tags of words and answers in contexts: fine-tuning a pre-trained encoder, or from scratch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 from polyhead.data.batches.labelled import PositionBatches
 from polyhead.data.holdout import Corpus
@@ -24,12 +24,11 @@ from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
 ExampleCorpus = Corpus[LabelledExamples | StoredText, LabelledExamples]
 
 
-@dataclass(frozen=True)
 class TokenTask:
     """A task with labels of tokens; `kind` is the form of its encoded examples."""
 
-    kind: Kind
-    form: ExampleForm
+    kind: ClassVar[Kind]
+    form: ClassVar[ExampleForm]
 
     def read_data(self, config: RunConfig) -> tuple[ExampleCorpus, dict[str, str]]:
         seed = config.train.seed
@@ -89,8 +88,16 @@ class TokenTask:
         )
 
 
-TAGGING = TokenTask("tags", TAGGED)
-QUESTION_ANSWERING = TokenTask("spans", QUESTIONS)
+class TaggingTask(TokenTask):
+    """Give every word a tag."""
+
+    kind, form = "tags", TAGGED
+
+
+class QuestionAnsweringTask(TokenTask):
+    """Find the answers to questions in contexts."""
+
+    kind, form = "spans", QUESTIONS
 
 
 def validate_tags(
