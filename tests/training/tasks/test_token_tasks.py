@@ -36,17 +36,17 @@ def weights(run):
     return (run / "last" / "model.safetensors").read_bytes()
 
 
-def trained(recipe, folder, *overrides, name="run", reporter=None):
+def trained(recipe, folder, *overrides, name="run", callbacks=()):
     files = {"labelled": [str(RECIPES[recipe](folder / "data", 60))]}
     config = configured(recipe, files, "data.max_length=16", *overrides)
-    return train(config, folder / name, reporter=reporter)
+    return train(config, folder / name, callbacks=callbacks)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_an_interrupted_run_ends_with_equal_bits(recipe, tmp_path):
     trained(recipe, tmp_path)
     with pytest.raises(Crash):
-        trained(recipe, tmp_path, name="parts", reporter=crash_at(4))
+        trained(recipe, tmp_path, name="parts", callbacks=[crash_at(4)])
     assert trained(recipe, tmp_path, name="parts").step == 6
     assert weights(tmp_path / "parts") == weights(tmp_path / "run")
 
