@@ -74,6 +74,8 @@ CASES = {
         blanks,
     ),
     "classifier": Case(models.ClassifierConfig(3, encoder=ENCODER), segments),
+    "tagger": Case(models.TaggerConfig(3, encoder=ENCODER), segments),
+    "span_extractor": Case(models.SpanExtractorConfig(ENCODER), segments),
     "vit": Case(
         models.ViTConfig(classes=5, height=8, width=12, patch=4, stack=PRE),
         lambda batch: (torch.randn(batch, 3, 8, 12),),

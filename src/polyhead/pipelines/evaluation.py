@@ -14,10 +14,13 @@ from polyhead.metrics.error_rates import compare_errors, error_rates
 from polyhead.metrics.named_metrics import METRICS, registered_metric
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.metrics.predictions import ScoreReport
+from polyhead.metrics.tagging import TaggingReport
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.question_answerer import QuestionAnswerer
 from polyhead.pipelines.sentence_embedder import SentenceEmbedder
+from polyhead.pipelines.tagger import Tagger
 from polyhead.pipelines.text_classifier import ClassificationEvaluation, TextClassifier
 from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 from polyhead.pipelines.translator import Translator
@@ -60,6 +63,7 @@ Evaluation = (
     | dict[str, float]
     | ClassificationEvaluation
     | ScoreReport
+    | TaggingReport
     | ClassificationReport
 )
 
@@ -77,7 +81,11 @@ def evaluate(
     model: TextClassifier, data: Sequence[str | Path]
 ) -> ClassificationEvaluation | ScoreReport: ...
 @overload
-def evaluate(model: SentenceEmbedder, data: Sequence[str | Path]) -> ScoreReport: ...
+def evaluate(
+    model: SentenceEmbedder | QuestionAnswerer, data: Sequence[str | Path]
+) -> ScoreReport: ...
+@overload
+def evaluate(model: Tagger, data: Sequence[str | Path]) -> TaggingReport: ...
 @overload
 def evaluate(model: ImageClassifier, data: Sequence[str | Path]) -> ClassificationReport: ...
 @overload
@@ -91,8 +99,8 @@ def evaluate(
 
     model: a pipeline, as returned by `polyhead.load`.
     data: source lines for a translator, lines of text for a language model or a mask filler,
-        labelled files for a text classifier, files of pairs for a sentence embedder, folders of
-        images for an image classifier.
+        files for a text classifier, a tagger or a question answerer, files of pairs for a sentence
+        embedder, folders of images for an image classifier.
     references: the right translations, for a translator only.
 
     Returns BLEU and chrF, perplexity, metrics of masked tokens, or a classification report.
@@ -106,7 +114,7 @@ def evaluate(
         return evaluate_translation(model, lines, references)
     if isinstance(model, TextGenerator | MaskFiller):
         return model.score(lines)
-    if isinstance(model, TextClassifier | SentenceEmbedder):
+    if isinstance(model, TextClassifier | Tagger | QuestionAnswerer | SentenceEmbedder):
         return model.evaluate(lines)
     assert isinstance(model, ImageClassifier)
     return model.evaluate(lines)[0]

@@ -18,16 +18,19 @@ from torch.nn.functional import pad
 
 from polyhead.data.batches.labelled import segments_of
 from polyhead.data.images.folders import visible
-from polyhead.data.labels import PAIR
+from polyhead.data.labels import PAIR, join_pair
 from polyhead.data.line_encoder import encode_texts
+from polyhead.data.word_pieces import parts_of_words
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.pipelines.generation import check_forced
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.question_answerer import QuestionAnswerer
 from polyhead.pipelines.sentence_embedder import SentenceEmbedder
 from polyhead.pipelines.step_through import checked_source
+from polyhead.pipelines.tagger import Tagger
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translation import Translation
@@ -43,7 +46,8 @@ from polyhead.viz.views import KINDS, AttentionMap, AttentionView, ImageView, Ki
 N_CLASSES = 5  # shown for an image
 
 Pixels = UInt8[Tensor, "channel height width"]
-TextPipeline = Translator | TextGenerator | MaskFiller | TextClassifier | SentenceEmbedder
+TextReader = TextClassifier | SentenceEmbedder | Tagger | QuestionAnswerer
+TextPipeline = Translator | TextGenerator | MaskFiller | TextReader
 Link = tuple[int, int, float]  # number of the source word, of the target word, and the weight
 
 
@@ -78,7 +82,7 @@ def attention_view(
 
     content: a text; for an image classifier a file, or pixels that it has read.
     target, target_ids: the translation to show instead of the model's own, as text or ids; of a
-        language model, `target_ids` are those that it generated after the text.
+        language model, `target_ids` follow the text; of a question, `target` is its context.
     ended: False if the translation was cut off, so that the model did not predict its end.
     sentence: of a text in several sentences the one to show, counted from 1, if no target is given.
     max_tokens: raise `ConfigError` for a longer text or target.
@@ -89,6 +93,8 @@ def attention_view(
         if target is None and target_ids is None:
             content = pipeline.sentence(content, sentence)
         return _translation_view(pipeline, content, target, target_ids, ended, max_tokens)
+    if isinstance(pipeline, QuestionAnswerer):
+        return _reader_view(pipeline, content, target or "")
     if target is not None:
         raise ConfigError("only a translator has a target; leave --target out", "no_target")
     if isinstance(pipeline, TextGenerator):
@@ -97,7 +103,7 @@ def attention_view(
         raise ConfigError("only translators and language models have target_ids", "no_target")
     if isinstance(pipeline, MaskFiller):
         return _mask_filler_view(pipeline, content, max_tokens)
-    return _classifier_view(pipeline, content)
+    return _reader_view(pipeline, content)
 
 
 # Text
@@ -236,16 +242,28 @@ def _mask_filler_view(filler: MaskFiller, text: str, max_tokens: int | None) -> 
     return _encoder_view(filler.encoder_of(text), ids, tokens, title=text, model=filler.name)
 
 
-def _classifier_view(classifier: TextClassifier | SentenceEmbedder, text: str) -> AttentionView:
-    """Show a text, or a pair; the title names its class, labels or number."""
-    tokenizer, title = classifier.tokenizer, text
-    if isinstance(classifier, TextClassifier):
-        (text,) = classifier.texts([text])
-        title = f"{text.replace(PAIR, ' / ')} → {classifier.classify(text)}"
-    [(ids, _)] = encode_texts(tokenizer, [text], classifier.max_length)
-    tokens = _framed_tokens(tokenizer, ids, len(tokenizer))
-    model: Any = classifier.saved.model
-    return _encoder_view(model.encoder, ids, tokens, text, title=title, model=classifier.name)
+def _reader_view(reader: TextReader, text: str, context: str = "") -> AttentionView:
+    """Show a text, a pair, or a question with its context: of a long one, the first part."""
+    tokenizer, shown, result = reader.tokenizer, text, ""
+    if isinstance(reader, QuestionAnswerer):
+        if not context.strip():
+            raise ConfigError("the question has no context; add --target TEXT", "no_target")
+        ids = reader.windows(text, context)[0].ids
+        shown, result = join_pair(text, context), reader.answer(text, context).answer.text
+    elif isinstance(reader, Tagger):
+        words = reader.tag(text).words
+        result = " ".join(word.tag for word in words)
+        ids = parts_of_words(reader.encoder, [w.text for w in words], reader.max_length)[0].ids
+    else:
+        if isinstance(reader, TextClassifier):
+            (shown,) = reader.texts([text])
+            result = str(reader.classify(shown))
+        [(ids, _)] = encode_texts(tokenizer, [shown], reader.max_length)
+    tokens, model = _framed_tokens(tokenizer, ids, len(tokenizer)), reader.saved.model
+    title = text.replace(PAIR, " / ")
+    if not isinstance(reader, SentenceEmbedder):
+        title = f"{title} → {result}"
+    return _encoder_view(model.encoder, ids, tokens, shown, title=title, model=reader.name)
 
 
 def _framed_tokens(tokenizer: Tokenizer, ids: Sequence[int], mask: int) -> tuple[Token, ...]:
