@@ -99,8 +99,9 @@ def attention_view(
         raise ConfigError("only translators and language models have target_ids", "no_target")
     if isinstance(pipeline, MaskFiller):
         return _mask_filler_view(pipeline, content, max_tokens)
-    view = _word_view if isinstance(pipeline, Tagger) else _classifier_view
-    return view(pipeline, content)
+    if isinstance(pipeline, Tagger):
+        return _word_view(pipeline, content)
+    return _classifier_view(pipeline, content)
 
 
 # Text
@@ -253,10 +254,8 @@ def _classifier_view(classifier: TextClassifier, text: str) -> AttentionView:
 def _word_view(reader: Tagger | QuestionAnswerer, text: str, context: str = "") -> AttentionView:
     """Show a text, or a question with its context: of a long one, the first part."""
     if isinstance(reader, QuestionAnswerer):
-        if not context.strip():
-            raise ConfigError("the question has no context; add --target TEXT", "no_target")
-        ids = reader.windows(text, context)[0].ids
-        shown, result = f"{text} {context}", reader.answer(text, context).answer.text
+        ids, shown = reader.windows(text, context)[0].ids, f"{text} {context}"
+        result = reader.answer(text, context).answer.text
     else:
         words, shown = reader.tag(text).words, text
         texts, result = [word.text for word in words], " ".join(word.tag for word in words)
