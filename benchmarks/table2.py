@@ -13,11 +13,11 @@ from pathlib import Path
 
 import measuring
 
-from polyhead.compare.budget import read_budget
-from polyhead.compare.plan import CompareRequest
-from polyhead.compare.runner import Interrupted, compare_systems
-from polyhead.compare.systems import CONTESTS
 from polyhead.errors import ConfigError, DataError, MissingError, PolyheadError
+from polyhead.experiments.budget import read_budget
+from polyhead.experiments.plan import CompareRequest
+from polyhead.experiments.runner import Interrupted, compare_systems
+from polyhead.experiments.systems import CONTESTS
 from polyhead.training.display import TrainingScreen
 
 CONTESTS_ON = {  # what → contest, recipe, heading

@@ -37,7 +37,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
     },
     "pipelines": {
         "checkpoint", "convert", "data", "decoding", "engines", "layers", "metrics", "models",
-        "tokenizers", *FOUNDATION,
+        "render", "tokenizers", *FOUNDATION,
     },
     "viz": {
         "pipelines", "layers", "render", "tokenizers", "data", "atomic_file", "errors",
@@ -48,7 +48,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
         *FOUNDATION,
     },
     "cost": {"models", "layers", "training", "errors"},
-    "compare": {
+    "experiments": {
         "training", "pipelines", "cost", "metrics", "render", "data", "tokenizers", "checkpoint",
         "decoding", "models", "layers", *FOUNDATION,
     },
@@ -58,7 +58,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
     },
     "server": {"pipelines", "viz", "decoding", "engines", "data", *FOUNDATION},  # data: image files
     "cli": {
-        "training", "pipelines", "viz", "convert", "cost", "compare", "notes", "data", "server",
+        "training", "pipelines", "viz", "convert", "cost", "experiments", "notes", "data", "server",
         "checkpoint", "models", "engines", *FOUNDATION,
     },
     "plugins": {"layers", "metrics", "models", "training", "plugin_registry"},

@@ -2,7 +2,7 @@
 
     import polyhead
     polyhead.train(source=["train.ko"], target=["train.en"], run="runs/mine")
-    polyhead.Translator.from_dir("runs/mine").translate(["안녕하세요."])
+    polyhead.Translator.from_dir("runs/mine").translate("안녕하세요.")
 
     polyhead.train("gpt-tiny", text="my.txt", run="runs/writer")
     polyhead.TextGenerator.from_dir("runs/writer").generate("오늘은")
@@ -15,15 +15,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from polyhead.checkpoint.bare_model import load_model, save_model
     from polyhead.decoding.options import DecodeConfig
     from polyhead.devices import set_seed
     from polyhead.errors import PolyheadError
+    from polyhead.experiments.entry import compare
+    from polyhead.experiments.run_list import list_runs
     from polyhead.layers.attention import Mask, MultiHeadAttention
     from polyhead.layers.feed_forward import FeedForward
     from polyhead.layers.transformer_stack import StackConfig, TransformerStack
     from polyhead.models.registry import create_model, list_models
     from polyhead.pipelines.base import Pipeline
-    from polyhead.pipelines.evaluation import evaluate
+    from polyhead.pipelines.evaluator import evaluate
     from polyhead.pipelines.fast_pipelines import FastGenerator, FastTranslator
     from polyhead.pipelines.image_classifier import ImageClassifier
     from polyhead.pipelines.load import load
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from polyhead.training.callbacks import Callback
     from polyhead.training.entry import train
     from polyhead.training.result import TrainResult
+    from polyhead.viz.capture import attention_view
+    from polyhead.viz.views import AttentionView, ImageView
 
 # How long threads of libgomp, torch's OpenMP, spin before they sleep; read when torch is imported.
 # Its default of 300,000 holds a core that other processes need (benchmarks/threads.py).
@@ -48,12 +53,14 @@ if not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttentionView",
     "Callback",
     "DecodeConfig",
     "FastGenerator",
     "FastTranslator",
     "FeedForward",
     "ImageClassifier",
+    "ImageView",
     "Mask",
     "MaskFiller",
     "MultiHeadAttention",
@@ -70,22 +77,29 @@ __all__ = [
     "TransformerStack",
     "Translator",
     "__version__",
+    "attention_view",
+    "compare",
     "create_model",
     "evaluate",
     "list_models",
+    "list_runs",
     "load",
+    "load_model",
     "load_plugin",
+    "save_model",
     "set_seed",
     "train",
 ]  # fmt: skip
 
 _MODULES = {
+    "AttentionView": "viz.views",
     "Callback": "training.callbacks",
     "DecodeConfig": "decoding.options",
     "FastGenerator": "pipelines.fast_pipelines",
     "FastTranslator": "pipelines.fast_pipelines",
     "FeedForward": "layers.feed_forward",
     "ImageClassifier": "pipelines.image_classifier",
+    "ImageView": "viz.views",
     "Mask": "layers.attention",
     "MaskFiller": "pipelines.mask_filler",
     "MultiHeadAttention": "layers.attention",
@@ -101,11 +115,16 @@ _MODULES = {
     "TrainResult": "training.result",
     "TransformerStack": "layers.transformer_stack",
     "Translator": "pipelines.translator",
+    "attention_view": "viz.capture",
+    "compare": "experiments.entry",
     "create_model": "models.registry",
-    "evaluate": "pipelines.evaluation",
+    "evaluate": "pipelines.evaluator",
     "list_models": "models.registry",
+    "list_runs": "experiments.run_list",
     "load": "pipelines.load",
+    "load_model": "checkpoint.bare_model",
     "load_plugin": "plugin_registry",
+    "save_model": "checkpoint.bare_model",
     "set_seed": "devices",
     "train": "training.entry",
 }

@@ -94,10 +94,10 @@ def _convert(hint: Any, value: Any) -> Any:
         return value
     if origin is tuple and arguments[1:] == (...,) and type(value) is list:
         return tuple(_convert(arguments[0], item) for item in value)
-    if origin is Annotated:  # `check_names` has compared choices
+    if origin is Annotated and isinstance(arguments[1], Bounds | Choices):
         plain_value, limits = _convert(arguments[0], value), arguments[1]
         if not isinstance(limits, Bounds) or limits.low <= plain_value <= limits.high:
-            return plain_value
+            return plain_value  # `check_names` has compared choices
     if origin in (Union, UnionType) and len(arguments) == 2 and arguments[1] is NoneType:
         return None if value is None else _convert(arguments[0], value)
     if is_dataclass(hint) and type(value) is dict:

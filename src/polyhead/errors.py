@@ -13,7 +13,6 @@ traceback.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import PurePath
 from typing import ClassVar, Literal
 
 TORCH = "torch>=2.10,<3"  # as in pyproject.toml
@@ -110,11 +109,3 @@ class Diverged(PolyheadError):
     """Training diverged: the loss or a gradient is not finite."""
 
     exit_code = 6
-
-
-def check_list(value: object, method: str, content: str) -> None:
-    """Raise if a single text or image was given where a list is expected."""
-    if isinstance(value, str | PurePath):
-        raise ConfigError(
-            f"{method} takes a list of {content}; write {method}([{content[:-1]}])", "not_a_list"
-        )

@@ -68,7 +68,7 @@ def test_changes_tokens_and_epochs_count(cost):
 def test_every_recipe_has_a_cost(cost):
     for name in recipe_names():
         asked = read_run(name)
-        length = [] if asked.family == "vit" else ["--length", "4"]
+        length = [] if asked.task == "image_classification" else ["--length", "4"]
         found = numbers(cost, name, *length)
         total, parts = found["total"], found["parts"].values()
         assert total["parameters"] == sum(part["parameters"] for part in parts)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -346,7 +347,7 @@ def test_data_make_list_and_check(run, tmp_path):
         (["translate"], 2, "bad_usage", "Missing"),
         (["frobnicate"], 2, "bad_usage", "'frobnicate'"),
         (["compare", "small", "--seeds", "x"], 2, "bad_usage", "'--seeds'"),
-        (["compare", "small", "base"], 2, "unexpected_argument", "base"),
+        (["compare", "small", "bases"], 2, "no_recipe", "bases"),
         (["compare", "--budget", "1s", "--systems", ","], 2, "unknown_system", "--list"),
         (["generate", "model", "--prmpt", "x"], 2, "bad_usage", "see polyhead generate --help"),
         (["train", "a man walks " * 90], 2, "file_name_too_long", "a man wa…"),

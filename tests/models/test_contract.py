@@ -80,6 +80,10 @@ CASES = {
         models.ViTConfig(classes=5, height=8, width=12, patch=4, stack=PRE),
         lambda batch: (torch.randn(batch, 3, 8, 12),),
     ),
+    "resnet": Case(
+        models.ResNetConfig(classes=5, height=8, width=12, widths=(8, 16), n_blocks=2),
+        lambda batch: (torch.randn(batch, 3, 8, 12),),
+    ),
 }
 
 CASES |= {name: Case(config, pair) for name, config in TRANSLATORS.items()}
@@ -89,7 +93,7 @@ first = pytest.mark.parametrize(  # one of each family
     "name", {type(case.config): name for name, case in reversed(CASES.items())}.values()
 )
 HASHED_ENCODER = replace(ENCODER, max_length=64, stack=HASHED)
-PADDABLE = {name: case.config for name, case in CASES.items() if name != "vit"} | {
+PADDABLE = {name: case.config for name, case in CASES.items() if name not in ("vit", "resnet")} | {
     "transformer hashed": models.TransformerConfig(VOCAB, VOCAB, stack=HASHED),
     "gpt hashed": models.GPTConfig(VOCAB, max_length=64, positions="rotary", stack=HASHED),
     "reformer hashed": models.ReformerConfig(VOCAB, max_length=64, stack=HASHED),

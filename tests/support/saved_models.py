@@ -6,9 +6,13 @@ from foreign_models import shaken
 from polyhead.checkpoint.atomic_dir import atomic_dir, seal
 from polyhead.checkpoint.model_dir import SavedModel, write_model
 from polyhead.layers.transformer_stack import StackConfig
-from polyhead.models.bert import bert_stack
+from polyhead.models.bert import BERTConfig, bert_stack
 from polyhead.models.electra import Electra, ElectraConfig
+from polyhead.models.gpt import GPTConfig
+from polyhead.models.registry import create_model
+from polyhead.models.text_classifier import ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.models.vit import ViTConfig
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
 
@@ -31,6 +35,25 @@ def build_electra(lines, sharing="embeddings"):
         stack=bert_stack(2, 16, 2),
     )  # fmt: skip
     return SavedModel("electra", config, shaken(Electra(config)), tokenizers, {})
+
+
+def build_all(lines):
+    """Return an untrained model for every pipeline, by its use."""
+    tokenizers = train_tokenizers(lines, [], TextConfig("characters", vocab=50))
+    vocab, stack = len(tokenizers.source), bert_stack(2, 16, 2)
+    bert = BERTConfig(vocab + 1, 24, stack=stack)
+    configs = {
+        "generate": ("gpt", GPTConfig(vocab, 24, stack=stack)),
+        "fill": ("bert", bert),
+        "classify": ("classifier", ClassifierConfig(2, encoder=bert)),
+        "classify-image": ("vit", ViTConfig(2, 8, 8, patch=4, stack=stack)),
+    }
+    names = {"classes": ["<b>no</b>", "yes"]}
+    saved = {
+        use: SavedModel(name, config, create_model(name, config).eval(), tokenizers, names)
+        for use, (name, config) in configs.items()
+    }
+    return saved | {"translate": build_model(lines, {}), "detect": build_electra(lines)}
 
 
 def save_model(saved, path):

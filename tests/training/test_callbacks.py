@@ -18,7 +18,14 @@ from polyhead.training.trainer import train
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    return read_run("small", SMALL, write_corpus(tmp_path_factory.mktemp("corpus")))
+    files = write_corpus(tmp_path_factory.mktemp("corpus"))
+    return read_run("small", [*SMALL, "train.bleu_sentences=1"], files)
+
+
+@pytest.fixture(scope="module")
+def whole(config, tmp_path_factory):
+    """Metrics of an uninterrupted run."""
+    return train(config, tmp_path_factory.mktemp("whole") / "run").metrics
 
 
 class Events(polyhead.Callback):
@@ -59,19 +66,22 @@ def test_events_come_in_order_with_the_numbers_of_the_log(config, tmp_path):
 
 
 @pytest.mark.parametrize(("at", "step"), [(("TrainingStep", 5), 5), (("Validation", 6), 6)])
-def test_a_callback_that_returns_true_stops_training_after_a_checkpoint(config, tmp_path, at, step):
+def test_a_callback_that_returns_true_stops_training_after_a_checkpoint(
+    config, whole, tmp_path, at, step
+):
     events = Events(stop_at=at)
     stopped = train(config, tmp_path / "run", callbacks=[events, polyhead.Callback()])
     assert (stopped.step, stopped.reason, stopped.signal) == (step, "stopped", None)
     assert events.seen[-1].reason == "stopped"
     assert list_checkpoints(tmp_path / "run" / "checkpoints")[-1][0] == step
-    whole = train(config, tmp_path / "whole")
     resumed = train(config, tmp_path / "run")
-    assert (resumed.step, resumed.metrics) == (12, whole.metrics)
+    assert (resumed.step, resumed.metrics) == (12, whole)
 
 
 @pytest.mark.parametrize("event", ["on_start", "on_step", "on_validation", "on_save"])
-def test_an_error_in_a_callback_ends_the_run_and_leaves_whole_checkpoints(config, tmp_path, event):
+def test_an_error_in_a_callback_ends_the_run_and_leaves_whole_checkpoints(
+    config, whole, tmp_path, event
+):
     class Broken:
         ends = ()
 
@@ -87,7 +97,7 @@ def test_an_error_in_a_callback_ends_the_run_and_leaves_whole_checkpoints(config
         train(config, run, callbacks=[broken])
     assert broken.ends == ("failed",)
     assert not list(run.rglob(".tmp-*"))
-    assert train(config, run).metrics == train(config, tmp_path / "whole").metrics
+    assert train(config, run).metrics == whole
 
 
 def test_any_object_with_a_method_is_a_callback_and_others_are_refused():

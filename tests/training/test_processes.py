@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -50,6 +51,22 @@ def test_the_result_has_the_same_bits_on_several_processes(corpus, tmp_path, alo
     assert done.returncode == 0, done.stderr
     assert state(tmp_path / "run") == alone
     assert len(re.findall("Finished at step 12", done.stderr)) == 1
+
+
+def test_two_agents_of_torchrun_give_the_same_bits(corpus, tmp_path, alone):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    agent = ["-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1",
+             "--rdzv-backend", "c10d", "--rdzv-endpoint", place, "--rdzv-id", "test",
+             "--local-addr", "127.0.0.1", "-m", "--"]  # fmt: skip
+    words = command(corpus, tmp_path / "run", 1)[2:-2]  # without python -m and --processes
+    agents = [subprocess.Popen([sys.executable, *agent, *words], env=ENVIRONMENT) for _ in "ab"]
+    try:
+        assert [one.wait(timeout=300) for one in agents] == [0, 0]
+    finally:
+        for one in agents:
+            one.kill()
+    assert state(tmp_path / "run") == alone
 
 
 def test_a_run_killed_and_resumed_with_other_numbers_of_processes_ends_equal(

@@ -2,120 +2,162 @@
 
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from typer import Argument, Exit, Option
-from typer.core import TyperCommand
 
 from polyhead.cli.options import (
     FileEncoding,
     Files,
+    Images,
+    Labelled,
     Language,
     Overrides,
     Pairs,
+    PlainText,
     as_strings,
-    check_metric,
     split_recipe,
 )
 from polyhead.cli.streams import counting, say
 from polyhead.errors import ConfigError
 
 if TYPE_CHECKING:
-    from polyhead.compare.plan import CompareRequest
-    from polyhead.compare.results import ComparisonTable, TableRow
-    from polyhead.compare.systems import Contest, Scale
+    from polyhead.experiments.plan import CompareRequest
+    from polyhead.experiments.results import ComparisonTable, TableRow
+    from polyhead.experiments.systems import Contest, Scale
 
-RECIPE_HELP = "Recipe whose data and tokenizer to use; omit with --source."
+RECIPE_HELP = "Recipe; with --vary or several recipes, what is compared, else data and tokenizer."
 SYSTEMS_HELP = "Systems, e.g. transformer,convs2s (default: see --list)."
 ENSEMBLE_HELP = "Also score an ensemble: systems joined by +, or seeds; repeatable."
 SCALE_HELP = "Sizes: small, as in the recipes for two cores; or paper, as published."
 PROCESSES_HELP = "Processes on this machine; each trains and scores one run at a time."
-METRIC_HELP = "bleu; or wer: share of lines that are not exact, e.g. pronunciations."
+METRIC_HELP = "Score that orders the rows, e.g. accuracy; of texts bleu, or wer: exact lines."
+VARY_HELP = "Setting and values to compare: KEY=VALUE,VALUE, or recipe=NAME,NAME; repeatable."
+BASELINE_HELP = "Variant or system to test against (default: the first)."
+PLAN_HELP = "Plan: table2, ladder, pretraining, electra, images, or a TOML file."
+
+Recipe = Annotated[str | None, Argument(help=RECIPE_HELP)]
+Budget = Annotated[str | None, Option(help="CPU time per system, e.g. 90s, 20m, 1h30m.")]
+Flops = Annotated[str | None, Option(help="Or training FLOPs per system, e.g. 5e14.")]
+Steps = Annotated[int | None, Option(help="Or training steps per system.")]
+Systems = Annotated[str | None, Option(help=SYSTEMS_HELP)]
+Seeds = Annotated[int, Option(help="Number of runs per system, with different seeds.")]
+MetricName = Annotated[str | None, Option(help=METRIC_HELP)]
+WorkingDir = Annotated[
+    Path | None, Option(help="Working directory (default: runs/COMMAND-RECIPE).")
+]
+Workers = Annotated[int, Option(min=1, help=PROCESSES_HELP)]
+ListOnly = Annotated[bool, Option("--list", help="List the systems and exit.")]
 
 
-class LadderCommand(TyperCommand):
-    """A command without the options that only Table 2 has: --ensemble and --scale."""
+def compare(
+    recipe: Recipe = None,
+    overrides: Overrides = None,
+    vary: Annotated[list[str] | None, Option(help=VARY_HELP)] = None,
+    plan: Annotated[str | None, Option(help=PLAN_HELP)] = None,
+    budget: Budget = None,
+    flops: Flops = None,
+    steps: Steps = None,
+    systems: Systems = None,
+    seeds: Seeds = 1,
+    baseline: Annotated[str | None, Option(help=BASELINE_HELP)] = None,
+    ensemble: Annotated[list[str] | None, Option(help=ENSEMBLE_HELP)] = None,
+    scale: Annotated[str, Option(help=SCALE_HELP)] = "small",
+    metric: MetricName = None,
+    run: WorkingDir = None,
+    source: Files = None,
+    target: Files = None,
+    pairs: Pairs = None,
+    valid_source: Files = None,
+    valid_target: Files = None,
+    valid_pairs: Pairs = None,
+    test_source: Files = None,
+    test_target: Files = None,
+    test_pairs: Pairs = None,
+    text: PlainText = None,
+    valid_text: PlainText = None,
+    test_text: PlainText = None,
+    data: Labelled = None,
+    valid_data: Labelled = None,
+    test_data: Labelled = None,
+    images: Images = None,
+    valid_images: Images = None,
+    test_images: Images = None,
+    encoding: FileEncoding = None,
+    lang: Language = None,
+    processes: Workers = 1,
+    list_only: ListOnly = False,
+) -> None:
+    """Train and tabulate variants under the same budget.
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return all other options."""
-        params = super().get_params(ctx)
-        return [option for option in params if option.name not in ("ensemble", "scale")]
+    With --vary all combinations of values of any settings, for any task; with --plan the systems
+    of a plan; otherwise those of Table 2 of Vaswani et al. 2017, on your data.
 
-
-def comparison_command(name: str, text: str) -> Callable[..., None]:
-    """Return the command that runs the comparison of this name; all have the same options."""
-
-    def command(
-        recipe: str | None = Argument(None, help=RECIPE_HELP),
-        overrides: Overrides = None,
-        budget: str | None = Option(None, help="CPU time per system, e.g. 90s, 20m, 1h30m."),
-        flops: str | None = Option(None, help="Or training FLOPs per system, e.g. 5e14."),
-        systems: str | None = Option(None, help=SYSTEMS_HELP),
-        seeds: int = Option(1, help="Number of runs per system, with different seeds."),
-        ensemble: list[str] | None = Option(None, help=ENSEMBLE_HELP),
-        scale: str = Option("small", help=SCALE_HELP),
-        metric: str | None = Option(None, help=METRIC_HELP),
-        run: Path | None = Option(None, help="Working directory (default: runs/COMMAND-RECIPE)."),
-        source: Files = None,
-        target: Files = None,
-        pairs: Pairs = None,
-        valid_source: Files = None,
-        valid_target: Files = None,
-        valid_pairs: Pairs = None,
-        test_source: Files = None,
-        test_target: Files = None,
-        test_pairs: Pairs = None,
-        encoding: FileEncoding = None,
-        lang: Language = None,
-        processes: int = Option(1, min=1, help=PROCESSES_HELP),
-        list_only: bool = Option(False, "--list", help="List the systems and exit."),
-    ) -> None:
-        from polyhead.compare.budget import read_budget
-        from polyhead.compare.plan import CompareRequest
-        from polyhead.compare.systems import CONTESTS
-        from polyhead.i18n import chosen_language
-
-        contest = CONTESTS[name]
-        if list_only:
-            list_systems(contest, check_scale(scale), chosen_language(lang))
-            return
-        recipe, changes = comparison_recipe(recipe, overrides, encoding)
-        files = as_strings({
-            "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
-            "valid_target": valid_target, "valid_pairs": valid_pairs,
-        })  # fmt: skip
-        tests = {"test_source": test_source, "test_target": test_target, "test_pairs": test_pairs}
-        request = CompareRequest(
-            contest, run or Path("runs") / f"{name}-{Path(recipe).stem if recipe else 'own'}",
-            read_budget(budget, flops), recipe=recipe, changes=changes, files=files,
-            tests=as_strings(tests), systems=split_names(systems, contest), seeds=seeds,
-            metric=None if metric is None else check_metric(metric),
-            ensembles=tuple(ensemble or ()), scale=check_scale(scale), processes=processes,
-        )  # fmt: skip
-        raise Exit(run_comparison(request, lang))
-
-    command.__doc__ = text
-    return command
-
-
-compare = comparison_command(
-    "compare",
-    """Train and tabulate systems under the same budget.
-
-    The systems are those of Table 2 of Vaswani et al. 2017, on your data.
-
+    polyhead compare gpt-tiny --vary model.positions=rotary,learned --seeds 3 --budget 5m
+    polyhead compare vit-digits resnet-digits --vary data.max_examples=100,800 --steps 1000
+    polyhead compare --plan pretraining --text mine.txt --data mine.tsv --budget 10m
     polyhead compare multi30k-de-en --budget 20m
     polyhead compare multi30k-de-en --flops 5e14 --systems transformer,convs2s,gnmt --seeds 3
     polyhead compare --source train.ko --target train.en --budget 10m --run runs/mine-compared
     polyhead compare g2p-ko --budget 10m --metric wer
     polyhead compare multi30k-de-en --flops 5e14 --seeds 2 --processes 2
     polyhead compare --list --scale paper
-    """,
-)
-ladder = comparison_command(
-    "ladder",
+    """
+    from polyhead.experiments.entry import make_request
+    from polyhead.experiments.variants import find_plan
+    from polyhead.i18n import chosen_language
+
+    if list_only:
+        contest = find_plan(plan or "table2")
+        list_systems(contest, check_scale(scale), chosen_language(lang))
+        return
+    names, changes = comparison_recipes(recipe, overrides, encoding)
+    if plan is None and not (vary or len(names) > 1 or baseline):
+        plan = "table2"
+    files = {
+        "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
+        "valid_target": valid_target, "valid_pairs": valid_pairs, "text": text,
+        "valid_text": valid_text, "data": data, "valid_data": valid_data, "images": images,
+        "valid_images": valid_images,
+    }  # fmt: skip
+    tests = {
+        "test_source": test_source, "test_target": test_target, "test_pairs": test_pairs,
+        "test_text": test_text, "test_data": test_data, "test_images": test_images,
+    }  # fmt: skip
+    request = make_request(
+        names, vary=vary or (), plan=plan, budget=(budget, flops, steps),
+        systems=split_names(systems), seeds=seeds, baseline=baseline, metric=metric, run=run,
+        overrides=changes, files=as_strings(files), tests=as_strings(tests),
+        ensembles=tuple(ensemble or ()), scale=check_scale(scale), processes=processes,
+    )  # fmt: skip
+    raise Exit(run_comparison(request, lang))
+
+
+def ladder(
+    recipe: Recipe = None,
+    overrides: Overrides = None,
+    budget: Budget = None,
+    flops: Flops = None,
+    steps: Steps = None,
+    systems: Systems = None,
+    seeds: Seeds = 1,
+    metric: MetricName = None,
+    run: WorkingDir = None,
+    source: Files = None,
+    target: Files = None,
+    pairs: Pairs = None,
+    valid_source: Files = None,
+    valid_target: Files = None,
+    valid_pairs: Pairs = None,
+    test_source: Files = None,
+    test_target: Files = None,
+    test_pairs: Pairs = None,
+    encoding: FileEncoding = None,
+    lang: Language = None,
+    processes: Workers = 1,
+    list_only: ListOnly = False,
+) -> None:
     """Compare seq2seq models from no attention to full attention.
 
     Also the score functions of attention.
@@ -123,13 +165,19 @@ ladder = comparison_command(
     polyhead ladder multi30k-de-en --budget 10m
     polyhead ladder multi30k-de-en --budget 5m --systems none,dot,additive --seeds 3
     polyhead ladder --source train.ko --target train.en --budget 5m
-    """,
-)
+    """
+    compare(
+        recipe, overrides, plan="ladder", budget=budget, flops=flops, steps=steps, systems=systems,
+        seeds=seeds, metric=metric, run=run, source=source, target=target, pairs=pairs,
+        valid_source=valid_source, valid_target=valid_target, valid_pairs=valid_pairs,
+        test_source=test_source, test_target=test_target, test_pairs=test_pairs,
+        encoding=encoding, lang=lang, processes=processes, list_only=list_only,
+    )  # fmt: skip
 
 
 def check_scale(scale: str) -> "Scale":
     """Return the value of --scale."""
-    from polyhead.compare.systems import Scale
+    from polyhead.experiments.systems import Scale
 
     for name in get_args(Scale):
         if scale == name:
@@ -139,13 +187,17 @@ def check_scale(scale: str) -> "Scale":
 
 def list_systems(contest: "Contest", scale: "Scale", language: str) -> None:
     """Print every system with its sizes, its parameters and its deviations from its paper."""
-    from polyhead.compare.configuration import deviations, sizes_of
-    from polyhead.compare.systems import HOME, system_values
-    from polyhead.compare.table import in_words, listed, sized_title
     from polyhead.config import read
     from polyhead.cost.breakdown import count_parameters
+    from polyhead.experiments.configuration import deviations, sizes_of
+    from polyhead.experiments.systems import HOME, system_values
+    from polyhead.experiments.table import in_words, listed, sized_title
     from polyhead.training.config import build, find_recipe
 
+    if not contest.translates:
+        for system in contest.systems:
+            print(f"{system.name:<22}{system.title}")
+        return
     base = read(find_recipe(HOME))
     for system in contest.systems:
         run = build(system_values(system, base, home=True, scale=scale), any_size=True)
@@ -166,11 +218,14 @@ def list_systems(contest: "Contest", scale: "Scale", language: str) -> None:
 
 def run_comparison(request: "CompareRequest", lang: str | None) -> int:
     """Compare, print the table and return the exit code; an interrupted comparison is saved."""
-    from polyhead.compare.runner import compare_systems
-    from polyhead.compare.table import best_row
-    from polyhead.compare.worker_pool import Interrupted
+    from polyhead.config import read
+    from polyhead.experiments.runner import compare_systems
+    from polyhead.experiments.table import best_row
+    from polyhead.experiments.worker_pool import Interrupted
     from polyhead.i18n import chosen_language
+    from polyhead.models.registry import command_of
     from polyhead.training.display import TrainingScreen
+    from polyhead.training.run_dir import CONFIG
 
     language = chosen_language(lang)
     try:
@@ -189,26 +244,26 @@ def run_comparison(request: "CompareRequest", lang: str | None) -> int:
         print(outcome.text, end="")
     say(f"written: {', '.join(str(path) for path in outcome.files)}")
     models = model_dirs(best_row(outcome.table), request.folder)
-    say(f"Use the best with: polyhead translate {' '.join(map(str, models))}")
+    family = read(models[0] / CONFIG)["model"]["family"]
+    say(f"Use the best with: {command_of(family)} {' '.join(map(str, models))}")
     return 0
 
 
-def split_names(systems: str | None, contest: "Contest") -> tuple[str, ...]:
+def split_names(systems: str | None) -> tuple[str, ...]:
     """Return the names between commas; none without the option, which means the default ones."""
     if systems is None:
         return ()
     names = tuple(name.strip() for name in systems.split(",") if name.strip())
     if not names:
-        example = ",".join(contest.usual[:2])
-        message = f"--systems {systems!r}: no systems named, e.g. {example} (see --list)"
+        message = f"--systems {systems!r}: no systems named (see --list)"
         raise ConfigError(message, "unknown_system")
     return names
 
 
-def comparison_recipe(
+def comparison_recipes(
     recipe: str | None, overrides: list[str] | None, encoding: str | None
-) -> tuple[str | None, tuple[str, ...]]:
-    """Return the recipe and the changed values, or raise if there is another name."""
+) -> tuple[list[str], tuple[str, ...]]:
+    """Return the recipes and the changed values, or raise if these are text files."""
     recipe, changes, others = split_recipe(recipe, overrides)
     if recipe and others and Path(recipe).is_file() and Path(others[0]).is_file():
         raise ConfigError(
@@ -216,13 +271,8 @@ def comparison_recipe(
             f"{others[0]}",
             "files_without_option",
         )
-    if recipe and others:
-        raise ConfigError(
-            f"{others[0]}: expected an override such as train.max_tokens=1000; {recipe} is the "
-            "recipe",
-            "unexpected_argument",
-        )
-    return recipe, (*changes, *([] if encoding is None else [f"data.encoding={encoding}"]))
+    recipes = [recipe, *others] if recipe else []
+    return recipes, (*changes, *([] if encoding is None else [f"data.encoding={encoding}"]))
 
 
 def model_dirs(row: "TableRow", folder: Path) -> list[Path]:
@@ -236,7 +286,7 @@ def print_table(table: "ComparisonTable", language: str) -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    from polyhead.compare.table import best_row, brief, lead, remarks
+    from polyhead.experiments.table import best_row, brief, lead, remarks
 
     (first, *headings), *cells = brief(table, language)
     columns = [Column(heading, justify="right", overflow="fold") for heading in headings]

@@ -228,12 +228,12 @@ def text_scores(
     rounds: int | None, as_generated: bool, device: str,
 ) -> Scores:  # fmt: skip
     """Return how well a language model predicts a text, or a masked LM its masked tokens."""
-    from polyhead.data.text_files import read_lines
     from polyhead.pipelines.load import load
     from polyhead.pipelines.mask_filler import MaskFiller
+    from polyhead.pipelines.result_list import as_lines
     from polyhead.pipelines.text_generator import TextGenerator
 
-    lines = [line for path in texts for line in read_lines(path, encoding)]
+    lines = as_lines(texts, "evaluate", encoding)
     model = load(model_dir, device=device)
     if isinstance(model, MaskFiller):
         if rounds is not None:
@@ -303,10 +303,10 @@ def image_scores(
 
     classifier = ImageClassifier.from_dir(model_dir, device=device)
     embedded = [str(path) for path in images] == ["digits"] and not images[0].exists()
-    result, notices = classifier.evaluate(
+    result = classifier.evaluate(
         () if embedded else images, corpus="digits" if embedded else None, size=read_size(size),
         map_batches=team.map,
     )  # fmt: skip
-    for notice in notices if team.is_first else ():
+    for notice in result.notices if team.is_first else ():
         say(notice)
-    return asdict(result), str(result)
+    return asdict(result.report), str(result.report)

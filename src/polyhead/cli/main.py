@@ -40,7 +40,7 @@ class GroupedHelp(TyperGroup):
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)  # of the disk behind stdout
 SECTIONS = {  # of `polyhead --help`
-    "Train and score": ("train", "evaluate", "compare", "ladder", "average"),
+    "Train and score": ("train", "evaluate", "compare", "ladder", "runs", "average"),
     "Use a model": (
         *("translate", "generate", "fill", "detect", "classify", "tag", "answer", "embed"),
         *("attention", "serve"),
@@ -57,6 +57,7 @@ COMMANDS = {  # modules of polyhead.cli, and their functions
     "import": "convert.import_model", "export": "convert.export_model",
     "languages": "languages.languages", "recipes": "recipes.recipes", "show": "recipes.show",
     "cost": "cost.cost", "verify": "notes.verify", "doctor": "doctor.doctor", "demo": "demo.demo",
+    "runs": "runs.runs",
 }  # fmt: skip
 PLUGIN = "--plugin"
 PLUGIN_HELP = "Every command takes --plugin FILE_OR_MODULE (repeatable): load a plug-in first."
@@ -96,8 +97,7 @@ def add_commands(app: typer.Typer, commands: Mapping[str, str]) -> None:
         function = getattr(import_module(f"polyhead.cli.{module}"), attribute)
         # click, on which typer is built, does not fill a paragraph that starts with \b
         text = (inspect.getdoc(function) or "").replace("\n\npolyhead ", "\n\n\b\npolyhead ")
-        kind = import_module("polyhead.cli.compare").LadderCommand if name == "ladder" else None
-        app.command(name, help=text, cls=kind, epilog=PLUGIN_HELP)(function)
+        app.command(name, help=text, epilog=PLUGIN_HELP)(function)
 
 
 def polyhead(

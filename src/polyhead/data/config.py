@@ -67,6 +67,7 @@ class DataConfig:
     encoding: str = "utf-8"
     on_bad_line: OnBadLine = "skip"
     hold_out: int = 500
+    max_examples: int | None = None  # to train on: drawn by train.seed, more include fewer
     store: Store = "auto"  # encoded data in the cache: text of 32 MB, images of 100 MB and more
     adapt: bool = False  # translators: fewer subwords for few pairs
     max_length: int = 256  # tokens of either side; for plain text, the window

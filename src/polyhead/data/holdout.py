@@ -3,8 +3,8 @@
 import hashlib
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,30 @@ class Corpus(Generic[Train, Valid]):
     classes: tuple[str, ...] = ()
     languages: tuple[str, str] = ("", "")
     problem: str = ""
+
+
+class Examples(Protocol):
+    """Examples of which some can be chosen by their numbers."""
+
+    def __len__(self) -> int: ...
+
+    def select(self, numbers: list[int], /) -> Any: ...
+
+
+def limit_training(
+    corpus: Corpus[Examples | list[str], Valid], count: int | None, seed: int
+) -> Corpus[Any, Valid]:
+    """Return a corpus with at most `count` training examples; larger counts include smaller ones.
+
+    Of plain text, which is a list, the first lines are kept: they belong together.
+    """
+    train = corpus.train
+    if count is None or len(train) <= count:
+        return corpus
+    if isinstance(train, list):
+        return replace(corpus, train=train[:count])
+    drawn = np.random.default_rng([seed, len(train)]).permutation(len(train))[:count]
+    return replace(corpus, train=train.select(sorted(drawn.tolist())))
 
 
 def held_out_count(n_examples: int, limit: int | None, max_share: float = MAX_SHARE) -> int:

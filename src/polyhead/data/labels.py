@@ -12,7 +12,7 @@ A pair of texts is one text everywhere in a corpus, with `PAIR` between its part
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -112,7 +112,7 @@ def class_names(labels: Iterable[str], problem: Problem, n_examples: int) -> tup
 
 
 def classes_of(labels: Iterable[str], n_examples: int) -> tuple[str, ...]:
-    """Return all labels in order: by value if all are numbers, otherwise alphabetically."""
+    """Return all labels in order; see `in_order`."""
     names = set(labels)
     if len(names) < 2:
         raise DataError(
@@ -126,6 +126,11 @@ def classes_of(labels: Iterable[str], n_examples: int) -> tuple[str, ...]:
             "column of the labels with --label-column.",
             "too_many_classes",
         )
+    return in_order(names)
+
+
+def in_order(names: Collection[str]) -> tuple[str, ...]:
+    """Return names of classes by value if all are numbers, otherwise alphabetically."""
     are_numbers = all(name.isdecimal() for name in names)
     return tuple(sorted(names, key=lambda name: (int(name) if are_numbers else 0, name)))
 

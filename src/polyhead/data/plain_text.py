@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 
 from polyhead.data.columns import open_column
 from polyhead.data.config import DataConfig
@@ -88,7 +89,8 @@ def stream_plain(names: Sequence[str], config: DataConfig, notices: list[str]) -
 
 def _open(name: str, config: DataConfig) -> tuple[str, Iterator[str | BadLine], tuple[str, ...]]:
     """Open a file, or the text column of a table if one is named; return also its messages."""
-    if config.text_key is not None:
-        return open_column(name, config.text_key, config.encoding)
+    is_table = not {".parquet", ".arrow", ".jsonl"}.isdisjoint(Path(name).suffixes)
+    if config.text_key is not None or is_table:
+        return open_column(name, config.text_key or "text", config.encoding)
     text = open_text(name, encoding=config.encoding)
     return text.name, iter(text), text.notices

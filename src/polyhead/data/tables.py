@@ -2,7 +2,8 @@
 
     .csv .tsv .txt    columns divided by tab, comma, semicolon or |; quoted as in RFC 4180
     .jsonl .json      one object per line, or a list of objects; "translation" may hold an object
-    .xlsx .parquet    extra `tables`
+    .xlsx             extra `tables`
+    .parquet .arrow   extra `tables`; numbers of classes are replaced by their names
     .tmx              translation memories, one column per language
 
 The format is recognized by the contents, so that `ratings_train.txt` is a table. All but .xlsx
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
+from polyhead.data.arrow_file import ARROW, PARQUET, read_arrow
 from polyhead.data.locate import find
 from polyhead.data.text_files import BadLine, TextLines, open_text
 from polyhead.errors import DataError, MissingError, install_command
@@ -101,8 +103,10 @@ def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
             magic = stream.read(4)
         if magic == b"PK\x03\x04":
             return _from_xlsx(place)
-        if magic == b"PAR1":
-            return _from_parquet(place)
+        if magic in (PARQUET, *ARROW):
+            columns, records = read_arrow(place, is_parquet=magic == PARQUET)
+            cells = ([*map(_value, record)] for record in records)
+            return Table.of(str(place), columns, itertools.starmap(Row, enumerate(cells, start=1)))
     text = open_text(place, encoding=encoding)
     lines = iter(text)
     head: list[str | BadLine] = []
@@ -340,26 +344,6 @@ def _from_xlsx(path: Path) -> Table:
         raise DataError(f"{name}: cannot be read ({error})", "damaged_xlsx") from None
     cells = ([*map(_value, row)] for row in rows)
     return Table.of(name, None, itertools.starmap(Row, enumerate(cells, start=1)))
-
-
-def _from_parquet(path: Path) -> Table:
-    name = str(path)
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        message = f"reading .parquet needs pyarrow: {install_command('tables')}"
-        raise MissingError(message, "missing_package") from None
-    try:
-        table = parquet.ParquetFile(path).read()
-        if "translation" in table.column_names:
-            table = table.flatten()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{name}: cannot be read ({error})", "damaged_parquet") from None
-    columns = tuple(column.removeprefix("translation.") for column in table.column_names)
-    records = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    cells = ([*map(_value, record)] for record in records)
-    return Table.of(name, columns, itertools.starmap(Row, enumerate(cells, start=1)))
 
 
 def _value(value: object) -> Cell:

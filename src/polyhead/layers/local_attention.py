@@ -37,6 +37,7 @@ from polyhead.layers.attention import (
     Values,
     Weights,
     attention_weights,
+    check_heads,
 )
 
 SMALLEST_BLOCK = 32  # smaller blocks are slower
@@ -60,6 +61,7 @@ class LocalAttention(nn.Module):
         self.full = FullAttention(dropout)
 
     def forward(self, q: Queries, k: Keys, v: Values, mask: Mask = NO_MASK) -> Contexts:
+        check_heads(q, k, v)
         n_queries, n_keys = q.size(-2), k.size(-2)
         if mask.pairs is None and n_queries == n_keys > self.block:
             return self._spans(q, k, v, mask)

@@ -33,7 +33,14 @@ from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
 from polyhead.bounds import Few, Length
-from polyhead.layers.attention import KV, NO_MASK, FullAttention, Mask, MultiHeadAttention
+from polyhead.layers.attention import (
+    KV,
+    NO_MASK,
+    FullAttention,
+    Mask,
+    MultiHeadAttention,
+    check_features,
+)
 from polyhead.layers.attention_scores import ScoredAttention, ScoreKind, make_score
 from polyhead.layers.dropout import Dropout, Share
 from polyhead.layers.feed_forward import Activation, FeedForward
@@ -322,7 +329,7 @@ class TransformerStack(nn.Module):
     ) -> None:
         super().__init__()
         depth = config.n_layers if n_layers is None else n_layers
-        self.reversible = config.reversible
+        self.reversible, self.d_model = config.reversible, config.d_model
         self.blocks: Any = nn.ModuleList(
             TransformerBlock(config, cross=cross, layer=layer, rotation=rotation)
             for layer in range(depth)
@@ -339,6 +346,7 @@ class TransformerStack(nn.Module):
         places: Num[Tensor, "length"] | None = None,
         only: Int[Tensor, "chosen"] | None = None,
     ) -> Float[Tensor, "*positions d_model"]:
+        check_features("x", x, self.d_model)
         slots = [None] * len(self.blocks) if cache is None else cache
         layers = list(zip(self.blocks, slots, strict=True))
         if self.reversible:

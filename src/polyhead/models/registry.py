@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from threading import get_ident
 from typing import Annotated, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -25,6 +26,7 @@ from polyhead.models.baselines import (
     gnmt,
     luong,
     moe_lstm,
+    resnet,
     seq2seq,
 )
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
@@ -35,6 +37,7 @@ from polyhead.models.baselines.deep_att import DeepAtt, DeepAttConfig
 from polyhead.models.baselines.gnmt import GNMT, GNMTConfig
 from polyhead.models.baselines.luong import Luong, LuongConfig
 from polyhead.models.baselines.moe_lstm import MoE, MoEConfig
+from polyhead.models.baselines.resnet import ResNet, ResNetConfig
 from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
 from polyhead.models.bert import BERT, BERTConfig
 from polyhead.models.electra import Electra, ElectraConfig
@@ -48,6 +51,7 @@ from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
 from polyhead.plugin_registry import Registry
 
+CONFIGS: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # of models by `create_model`
 MAX_TENSORS = 10_000  # of weights; 600 layers of a Transformer have 9,600
 
 
@@ -160,6 +164,7 @@ BUILT_IN = {
     "span_extractor": Family(SpanModel, SpanExtractorConfig, "question_answering"),
     "sentence_encoder": Family(SentenceEncoder, SentenceEncoderConfig, "sentence_embedding"),
     "vit": Family(ViT, ViTConfig, "image_classification", vit.PUBLISHED),
+    "resnet": Family(ResNet, ResNetConfig, "image_classification", resnet.PUBLISHED),
 }
 FAMILIES = Registry("family", BUILT_IN)
 
@@ -285,4 +290,5 @@ def create_model(name: str, config: object = None) -> nn.Module:
             "wrong_config_class",
         )
     model: nn.Module = family.model(preset if config is None else config)
+    CONFIGS[model] = preset if config is None else config
     return model

@@ -1,14 +1,17 @@
 """Base class of all pipelines: a trained model with its tokenizers, ready to use."""
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 
+import polyhead
 from polyhead.checkpoint.model_dir import SavedModel, load_model
 from polyhead.devices import choose
 from polyhead.errors import CheckpointError, ConfigError
@@ -16,6 +19,7 @@ from polyhead.layers.lsh.attention import set_eval_rounds
 from polyhead.models.registry import FAMILIES, TASKS, Task, command_of, max_positions
 from polyhead.pipelines.run_settings import RunSettings
 from polyhead.plugin_registry import resolve
+from polyhead.render import notebook
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import TokenizerPair
 
@@ -145,6 +149,35 @@ class Pipeline(RunSettings):
         )  # fmt: skip
         return Path(output)
 
+    # `viz` reads pipelines and `training` does without them, so neither is imported here: the lazy
+    # names of the package connect them.
+
+    def attention(
+        self, content: str | Path | np.ndarray, *, target: str | None = None, sentence: int = 1
+    ) -> "polyhead.AttentionView | polyhead.ImageView":
+        """Return the attention of all heads of all layers, which a notebook shows interactively.
+
+        content: a text; for an image classifier an image as in `classify`.
+        target: the translation to show instead of the model's own.
+        sentence: of a text in several sentences, the one that a translator shows, from 1.
+
+        Example: `polyhead.load("runs/mine").attention("내일 회의가 있어요.")`
+        """
+        return polyhead.attention_view(self, content, target=target, sentence=sentence)
+
+    @property
+    def fine_tune(self) -> "Callable[..., polyhead.TrainResult]":
+        """`polyhead.train`, initialized from this model; it takes all other arguments of it.
+
+        Without a recipe, the configuration is that of this model; for labelled texts, that of a
+        classifier.
+
+        Example: `polyhead.load("runs/bert").fine_tune(data="reviews.tsv", run="runs/reviews")`
+        """
+        if len(self.models) != 1:
+            raise ConfigError("an ensemble cannot be trained; train each model", "one_model")
+        return partial(polyhead.train, init=self.name)
+
     def set_eval_rounds(self, n_rounds: int) -> None:
         """Set the number of hashing rounds of LSH attention; `ConfigError` if there is none."""
         for saved in self.models:
@@ -157,6 +190,16 @@ class Classification:
 
     label: str
     probabilities: dict[str, float]
+
+    def __repr__(self) -> str:
+        return f"Classification({self.label!r}, {self.probability:.3f})"
+
+    def _repr_html_(self) -> str:
+        if not self.probabilities:  # a number
+            return notebook.plain(self.label)
+        likeliest = sorted(self.probabilities.items(), key=lambda item: -item[1])
+        rows = [[notebook.escape(name), notebook.bar(share)] for name, share in likeliest]
+        return notebook.table(["class", "probability"], rows)
 
     @property
     def probability(self) -> float:

@@ -24,9 +24,9 @@ def describe(model: Pipeline) -> Description:
     config = model.saved.config
     translates, images = isinstance(model, Translator), isinstance(model, ImageClassifier)
     source, target = model.languages if isinstance(model, Translator) else (None, None)
-    attention: tuple[str, ...] = ATTENTION.get(model.use, ())
+    names = [name for name, _ in model.model.named_modules() if "self_attention" in name]
+    attention: tuple[str, ...] = ATTENTION.get(model.use, ()) if names else ()
     if translates:  # recurrent ones have cross-attention only, or none
-        names = [name for name, _ in model.model.named_modules() if "self_attention" in name]
         stacks = {name.split(".")[0] for name in names}
         attention = tuple(stack for stack in ("encoder", "decoder") if stack in stacks)
         attention += ("cross",) * has_cross_attention(model.model)

@@ -1,29 +1,18 @@
-"""Evaluation of trained models on held-out data."""
+"""Evaluation of translations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
-from typing import Literal, get_args, overload
+from typing import Literal, get_args
 
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.metrics.bleu import Comparison, Score, check_tokenizer, compare, score
-from polyhead.metrics.classification import ClassificationReport
 from polyhead.metrics.error_rates import compare_errors, error_rates
 from polyhead.metrics.named_metrics import METRICS, registered_metric
 from polyhead.metrics.perplexity import MapBatches, map_here
-from polyhead.metrics.predictions import ScoreReport
-from polyhead.metrics.tagging import TaggingReport
-from polyhead.pipelines.base import Pipeline
-from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.pipelines.mask_filler import MaskFiller
-from polyhead.pipelines.question_answerer import QuestionAnswerer
-from polyhead.pipelines.sentence_embedder import SentenceEmbedder
-from polyhead.pipelines.tagger import Tagger
-from polyhead.pipelines.text_classifier import ClassificationEvaluation, TextClassifier
-from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
-from polyhead.pipelines.translator import Translator
+from polyhead.pipelines.translation import TextTranslator
+from polyhead.render import notebook
 
 Metric = Literal["bleu", "wer"]  # similarity to the reference, or exact matches
 CHUNK = 128  # lines that are translated together, whatever the number of processes
@@ -56,78 +45,28 @@ class TranslationEvaluation:
     outputs: list[str]
     against: list[Comparison]
 
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{score.name}={score.value:.2f}" for score in self.scores)
+        return f"TranslationEvaluation({scores}, {len(self.outputs)} outputs)"
 
-Evaluation = (
-    TranslationEvaluation
-    | LanguageScore
-    | dict[str, float]
-    | ClassificationEvaluation
-    | ScoreReport
-    | TaggingReport
-    | ClassificationReport
-)
-
-
-@overload
-def evaluate(
-    model: Translator, data: Sequence[str], references: Sequence[str]
-) -> TranslationEvaluation: ...
-@overload
-def evaluate(model: TextGenerator, data: Sequence[str]) -> LanguageScore: ...
-@overload
-def evaluate(model: MaskFiller, data: Sequence[str]) -> dict[str, float]: ...
-@overload
-def evaluate(
-    model: TextClassifier, data: Sequence[str | Path]
-) -> ClassificationEvaluation | ScoreReport: ...
-@overload
-def evaluate(
-    model: SentenceEmbedder | QuestionAnswerer, data: Sequence[str | Path]
-) -> ScoreReport: ...
-@overload
-def evaluate(model: Tagger, data: Sequence[str | Path]) -> TaggingReport: ...
-@overload
-def evaluate(model: ImageClassifier, data: Sequence[str | Path]) -> ClassificationReport: ...
-@overload
-def evaluate(
-    model: Pipeline, data: Sequence[str] | Sequence[str | Path], references: Sequence[str] = ()
-) -> Evaluation: ...
-def evaluate(
-    model: Pipeline, data: Sequence[str] | Sequence[str | Path], references: Sequence[str] = ()
-) -> Evaluation:
-    """Measure the quality of a model on held-out data.
-
-    model: a pipeline, as returned by `polyhead.load`.
-    data: source lines for a translator, lines of text for a language model or a mask filler,
-        files for a text classifier, a tagger or a question answerer, files of pairs for a sentence
-        embedder, folders of images for an image classifier.
-    references: the right translations, for a translator only.
-
-    Returns BLEU and chrF, perplexity, metrics of masked tokens, or a classification report.
-
-    Example: `polyhead.evaluate(polyhead.load("runs/mine"), sources, references).scores[0].value`
-    """
-    lines = [str(item) for item in data]
-    if references and not isinstance(model, Translator):
-        raise ConfigError("only translators are compared with references", "unused_references")
-    if isinstance(model, Translator):
-        return evaluate_translation(model, lines, references)
-    if isinstance(model, TextGenerator | MaskFiller):
-        return model.score(lines)
-    if isinstance(model, TextClassifier | Tagger | QuestionAnswerer | SentenceEmbedder):
-        return model.evaluate(lines)
-    assert isinstance(model, ImageClassifier)
-    return model.evaluate(lines)[0]
+    def _repr_html_(self) -> str:
+        rows = [[notebook.escape(str(score))] for score in self.scores]
+        rows += [
+            [f"{test.name} of the other system {test.baseline:.2f}, p = {test.p_value:.4f}"]
+            for test in self.against
+        ]
+        outputs = [[notebook.escape(text)] for text in self.outputs]
+        return notebook.table(["score"], rows) + notebook.table(["output"], outputs)
 
 
 def evaluate_translation(
-    translator: Translator,
+    translator: TextTranslator,
     sources: Sequence[str],
     references: Sequence[str],
     *,
     metric: MetricConfig = BLEU_AND_CHRF,
     options: DecodeConfig | None = None,
-    against: Translator | Sequence[str] | None = None,
+    against: TextTranslator | Sequence[str] | None = None,
     progress: Callable[[int], None] = lambda _: None,
     map_batches: MapBatches = map_here,
 ) -> TranslationEvaluation:
@@ -138,7 +77,7 @@ def evaluate_translation(
     order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
     chunks = [order[start : start + CHUNK] for start in range(0, len(order), CHUNK)]
 
-    def translate(system: Translator, decode: DecodeConfig | None) -> list[str]:
+    def translate(system: TextTranslator, decode: DecodeConfig | None) -> list[str]:
         def best(numbers: list[int]) -> list[str]:
             lines = [sources[number] for number in numbers]
             candidates = system.n_best(lines, options=decode, seed=numbers[0], progress=progress)
@@ -148,7 +87,7 @@ def evaluate_translation(
         return [text for _, text in sorted(zip(order, texts, strict=True))]
 
     outputs = translate(translator, options)
-    other = translate(against, None) if isinstance(against, Translator) else against
+    other = translate(against, None) if isinstance(against, TextTranslator) else against
     lowercase, tokenize = metric.lowercase, metric.tokenize
     if metric.name == "wer":
         scores = error_rates(outputs, references)

@@ -9,11 +9,13 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, overload
 
 from polyhead.decoding.options import Choice, DecodeConfig, DecodingStep
 from polyhead.errors import ConfigError, InvalidInputError
+from polyhead.pipelines.result_list import as_texts
 from polyhead.pipelines.run_settings import RunSettings
+from polyhead.render import notebook
 from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import TokenizerPair
@@ -49,6 +51,14 @@ class GeneratedText:
     text: str
     tokens: tuple[ScoredToken, ...]
     likeliest: tuple[tuple[ScoredToken, ...], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"GeneratedText({self.text!r}, {len(self.tokens)} tokens)"
+
+    def _repr_html_(self) -> str:
+        tokens = ((token.text.replace("▁", " "), token.probability) for token in self.tokens)
+        text = f'<p style="white-space:pre-wrap">{notebook.escape(self.text)}</p>'
+        return f"{text}<p>{notebook.words(tokens)}</p>" if self.tokens else text
 
 
 class TextContinuation(RunSettings):
@@ -104,19 +114,41 @@ class TextContinuation(RunSettings):
         parts = self.stream_tokens(prompt, options=options, seed=seed, stop=stop)
         return (part.text for part in parts if part.text)
 
-    def generate(
+    @overload
+    def generate(  # type: ignore[overload-overlap]  # a text is also a sequence of texts
         self,
         prompt: str = "",
         *,
         options: DecodeConfig | None = None,
         seed: int = 0,
         stop: Sequence[str] = (),
-    ) -> str:
-        """Return a continuation of the prompt; see `stream` for the arguments.
+    ) -> str: ...
+    @overload
+    def generate(
+        self,
+        prompt: Iterable[str],
+        *,
+        options: DecodeConfig | None = None,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+    ) -> list[str]: ...
+    def generate(
+        self,
+        prompt: str | Iterable[str] = "",
+        *,
+        options: DecodeConfig | None = None,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+    ) -> str | list[str]:
+        """Return a continuation of a prompt, or of every prompt of a list; see `stream`.
 
         Example: `generator.generate("오늘은", stop=["."])`
         """
-        return "".join(self.stream(prompt, options=options, seed=seed, stop=stop))
+        texts = [
+            "".join(self.stream(text, options=options, seed=seed, stop=stop))
+            for text in as_texts(prompt, "generate")
+        ]
+        return texts[0] if isinstance(prompt, str) else texts
 
     def generate_tokens(
         self,

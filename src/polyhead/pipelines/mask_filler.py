@@ -1,10 +1,10 @@
 """Masked tokens: `MaskFiller.from_dir("runs/bert").fill("오늘은 [MASK]이다")`."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import torch
 from jaxtyping import Float, Int
@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from polyhead.checkpoint.model_dir import SavedModel
 from polyhead.data.batches.masked import Masker, split_sequences, validation_batches
 from polyhead.decoding.hypotheses import log_normaliser
-from polyhead.errors import CheckpointError, ConfigError, DataError, check_list
+from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_replaced_tokens
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.models.registry import FAMILIES, Task
 from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.result_list import Lines, MetricTable, ResultList, as_lines, as_texts
+from polyhead.render import notebook
 from polyhead.special_tokens import MASK
 from polyhead.tokenizers.base import encode_lines
 from polyhead.tokenizers.mask_tokens import MaskedText, candidates, encode_masked, word_of
@@ -50,6 +52,18 @@ class Filled:
     text: str
     blanks: list[list[Guess]]
     together: list[Filling]
+
+    def __repr__(self) -> str:
+        return f"Filled({self.together[0].text!r}, log_p={self.together[0].log_p:.2f})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [f"[MASK] {number}", notebook.escape(guess.text), notebook.bar(guess.probability)]
+            for number, blank in enumerate(self.blanks, start=1)
+            for guess in blank
+        ]
+        best = notebook.escape(self.together[0].text)
+        return f"<p>{best}</p>" + notebook.table(["", "word", "probability"], rows)
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,9 +118,16 @@ class MaskFiller(Pipeline):
             begins: torch.tensor(candidates(self.tokenizer, begins)) for begins in (True, False)
         }
 
+    def evaluate(self, text: Lines) -> MetricTable:
+        """Return the metrics of a validation on a text: lines in memory, or files.
+
+        Example: `filler.evaluate("test.txt")["accuracy"]`
+        """
+        return MetricTable(self.score(as_lines(text, "evaluate")))
+
     def score(self, lines: Sequence[str], map_batches: MapBatches = map_here) -> dict[str, float]:
         """Return the metrics of a validation on a text, with the same masks every time."""
-        check_list(lines, "score", "lines")
+        lines = as_texts(lines, "score")
         masking = replace(MASKING[self.task], share=self.data.blanks)
         masker = Masker(masking, self.mask, self.saved.config.vocab)
         longest = min(self.data.max_length, self.max_length)
@@ -115,8 +136,12 @@ class MaskFiller(Pipeline):
         batches = validation_batches(pieces, masker, SCORED_AT_ONCE)
         return score(batches, self.model, map_batches)
 
-    def fill(self, text: str, top: int = 5) -> Filled:
-        """Return the likeliest words for every [MASK], alone and together.
+    @overload
+    def fill(self, text: str, top: int = 5) -> Filled: ...  # type: ignore[overload-overlap]
+    @overload
+    def fill(self, text: Iterable[str], top: int = 5) -> ResultList[Filled]: ...
+    def fill(self, text: str | Iterable[str], top: int = 5) -> Filled | ResultList[Filled]:
+        """Return the likeliest words for every [MASK] of a text, or of every text of a list.
 
         Only ids that fit are allowed: after a space those that begin a word, else those that
         continue one. Probabilities are shares among them.
@@ -128,6 +153,8 @@ class MaskFiller(Pipeline):
         """
         if top < 1:
             raise ConfigError(f"top = {top}: expected at least 1", "out_of_range")
+        if not isinstance(text, str):
+            return ResultList(self.fill(line, top) for line in as_texts(text, "fill"))
         blanked = encode_masked(self.tokenizer, text, self.mask)
         self.check_length(len(blanked.ids))
         rows = self._log_p([blanked.ids], blanked.places)[0]

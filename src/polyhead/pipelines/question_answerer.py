@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from polyhead.data.labelled_text import ExampleForm, LabelledExamples
-from polyhead.data.labels import PAIR
+from polyhead.data.labels import NO_ANSWER, PAIR
 from polyhead.data.question_files import QUESTIONS, answers_of
 from polyhead.data.word_pieces import Window, windows_of
 from polyhead.errors import ConfigError, DataError
@@ -20,6 +20,7 @@ from polyhead.metrics.question_answering import (
 )
 from polyhead.models.registry import Task
 from polyhead.pipelines.tagger import WordPipeline
+from polyhead.render import notebook
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,14 @@ class AnsweredQuestion:
     question: str
     answer: FoundAnswer
     alternatives: tuple[FoundAnswer, ...]
+
+    def _repr_html_(self) -> str:
+        answers = (self.answer, *self.alternatives)
+        rows = [
+            [notebook.escape(found.text or NO_ANSWER), notebook.bar(found.probability)]
+            for found in answers
+        ]
+        return notebook.table([self.question, "probability"], rows)
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,8 +91,11 @@ class QuestionAnswerer(WordPipeline):
             for (question, _), best in zip(questions, answers, strict=True)
         ]
 
-    def evaluate(self, files: Sequence[str | Path]) -> ScoreReport:
-        """Return the scores on files of questions, contexts and answers."""
+    def evaluate(self, files: str | Path | Sequence[str | Path]) -> ScoreReport:
+        """Return the scores on files of questions, contexts and answers.
+
+        Example: `qa.evaluate("test.json").scores["f1"]`
+        """
         return self.evaluate_examples(*self.read(files))
 
     def evaluate_examples(

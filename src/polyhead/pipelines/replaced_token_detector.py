@@ -1,7 +1,8 @@
 """Replaced words: `ReplacedTokenDetector.from_dir("runs/electra").detect("어제 사과를 마셨다")`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import torch
 from torch import nn
@@ -9,6 +10,8 @@ from torch import nn
 from polyhead.errors import DataError
 from polyhead.models.registry import Task
 from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.result_list import ResultList, as_texts
+from polyhead.render import notebook
 from polyhead.special_tokens import BOS, EOS, MASK
 from polyhead.tokenizers.normalize import words_of
 
@@ -29,6 +32,14 @@ class Detected:
     words: tuple[Suspicion, ...]
     tokens: tuple[Suspicion, ...]
 
+    def __repr__(self) -> str:
+        likeliest = max(self.words, key=lambda word: word.probability)
+        return f"Detected({self.text!r}, {likeliest.text!r}: {likeliest.probability:.3f})"
+
+    def _repr_html_(self) -> str:
+        kept = ((f"{word.text} ", 1 - word.probability) for word in self.words)
+        return f"<p>{notebook.words(kept, 'probability of being original')}</p>"
+
 
 @dataclass(frozen=True, repr=False)
 class ReplacedTokenDetector(MaskFiller):
@@ -43,14 +54,22 @@ class ReplacedTokenDetector(MaskFiller):
         discriminator: nn.Module = model.discriminator
         return super().encoder_of(text) if MASK in text else discriminator
 
-    @torch.inference_mode()
-    def detect(self, text: str) -> Detected:
-        """Return for every word the probability that it was replaced.
+    @overload
+    def detect(self, text: str) -> Detected: ...  # type: ignore[overload-overlap]
+    @overload
+    def detect(self, text: Iterable[str]) -> ResultList[Detected]: ...
+    def detect(self, text: str | Iterable[str]) -> Detected | ResultList[Detected]:
+        """Return for every word of a text, or of every text of a list, how likely it was replaced.
 
         text: without [MASK].
 
         Example: `[word.text for word in detector.detect(text).words if word.probability >= 0.5]`
         """
+        results = ResultList(map(self._detect, as_texts(text, "detect")))
+        return results[0] if isinstance(text, str) else results
+
+    @torch.inference_mode()
+    def _detect(self, text: str) -> Detected:
         if MASK in text:
             raise DataError(
                 f"{MASK} in the text: expected a complete text; predict it with polyhead fill",

@@ -11,9 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from polyhead.data.config import DataConfig
+from polyhead.data.dataset_dir import evaluation_files
 from polyhead.data.labelled_text import LabelledExamples, Sides, collect, open_examples
 from polyhead.data.labels import PAIR, encode_labels
-from polyhead.errors import DataError, check_list
+from polyhead.errors import DataError
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.metrics.predictions import (
     ScoreReport,
@@ -24,6 +25,7 @@ from polyhead.metrics.predictions import (
 )
 from polyhead.models.registry import Task
 from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.result_list import as_texts
 from polyhead.pipelines.text_classifier import read_texts
 
 Texts = str | Sequence[str]
@@ -55,7 +57,6 @@ class SentenceEmbedder(Pipeline):
         """
         if isinstance(lines, str):
             return self.embed([lines])[0]
-        check_list(lines, "embed", "lines")
 
         def compute(ids: Tensor) -> Tensor:
             vectors: Tensor = self.model(ids)
@@ -63,7 +64,7 @@ class SentenceEmbedder(Pipeline):
                 raise DataError(f"{self.name}: its vectors are not finite", "not_finite")
             return vectors
 
-        texts = [line.replace(PAIR, " ") for line in lines]
+        texts = [line.replace(PAIR, " ") for line in as_texts(lines, "embed")]
         rows = read_texts(self, texts, compute, progress, map_batches)
         return np.array(rows, dtype=np.float32).reshape(len(rows), self.width)
 
@@ -103,14 +104,14 @@ class SentenceEmbedder(Pipeline):
             raise DataError(message, "no_pairs")
         return examples, notices
 
-    def evaluate(self, files: Sequence[str | Path]) -> ScoreReport:
+    def evaluate(self, files: str | Path | Sequence[str | Path]) -> ScoreReport:
         """Return the scores on files of pairs: of graded ones correlations, else of retrieval.
 
         files: with the same columns as in training.
         """
-        check_list(files, "evaluate", "files")
-        names = [str(file) for file in files]
+        given = [files] if isinstance(files, str | Path) else files
         is_graded = bool(self.data.labelled)
+        names = evaluation_files(given, "labelled" if is_graded else "pairs")
         examples = self.read(names) if is_graded else self.read((), ((), (), names))
         return self.evaluate_examples(*examples)
 

@@ -1,13 +1,14 @@
 """Tags of words: `Tagger.from_dir("runs/names").tag("세종대왕은 서울에서 태어났다.")`."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, overload
 
 from polyhead.data.config import WordRule
+from polyhead.data.dataset_dir import evaluation_files
 from polyhead.data.labelled_text import ExampleForm, LabelledExamples, read_labelled
 from polyhead.data.labels import PAIR
 from polyhead.data.tagged_text import RULES, TAGGED, are_chunks, split_words
@@ -16,6 +17,8 @@ from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.metrics.tagging import TaggingReport, entities, predict_tags, score_tags
 from polyhead.models.registry import Task
 from polyhead.pipelines.base import ClassifierPipeline, Pipeline
+from polyhead.pipelines.result_list import ResultList, as_texts
+from polyhead.render import notebook
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,14 @@ class TaggedText:
     words: tuple[TaggedSpan, ...]
     entities: tuple[TaggedSpan, ...]
 
+    def _repr_html_(self) -> str:
+        spans = self.entities or self.words
+        rows = [
+            [notebook.escape(span.text), notebook.escape(span.tag), notebook.bar(span.probability)]
+            for span in spans
+        ]
+        return notebook.table(["text", "tag", "probability"], rows)
+
 
 class WordPipeline(Pipeline):
     """A pipeline that encodes words one by one, and reads examples from files."""
@@ -52,12 +63,13 @@ class WordPipeline(Pipeline):
         return WordEncoder(self.tokenizer)
 
     def read(
-        self, files: Sequence[str | Path], encoding: str = "utf-8"
+        self, files: str | Path | Sequence[str | Path], encoding: str = "utf-8"
     ) -> tuple[LabelledExamples, list[str]]:
         """Return examples from files as in training, and notices about them."""
         notices: list[str] = []
         config = replace(self.data, encoding=encoding)
-        return read_labelled(files, config, notices, self.form), notices
+        names = evaluation_files([files] if isinstance(files, str | Path) else files, "labelled")
+        return read_labelled(names, config, notices, self.form), notices
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,11 +90,11 @@ class Tagger(ClassifierPipeline, WordPipeline):
     def tag(self, texts: str) -> TaggedText: ...  # type: ignore[overload-overlap]
     @overload
     def tag(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] = ...
-    ) -> list[TaggedText]: ...
+        self, texts: Iterable[str], *, progress: Callable[[int], None] = ...
+    ) -> ResultList[TaggedText]: ...
     def tag(
-        self, texts: str | Sequence[str], *, progress: Callable[[int], None] = lambda _: None
-    ) -> TaggedText | list[TaggedText]:
+        self, texts: str | Iterable[str], *, progress: Callable[[int], None] = lambda _: None
+    ) -> TaggedText | ResultList[TaggedText]:
         """Return the words of a text, or of several, with their tags.
 
         texts: one, or a list; long ones are read in parts.
@@ -90,14 +102,14 @@ class Tagger(ClassifierPipeline, WordPipeline):
 
         Example: `[(word.text, word.tag) for word in tagger.tag("세종대왕은 서울에서").words]`
         """
-        if isinstance(texts, str):
-            return self.tag([texts])[0]
-        places = [split_words(text, self.rule) for text in texts]
+        lines = as_texts(texts, "tag")
+        places = [split_words(text, self.rule) for text in lines]
         sentences = [
-            [text[slice(*place)] for place in row] for text, row in zip(texts, places, strict=True)
+            [text[slice(*place)] for place in row] for text, row in zip(lines, places, strict=True)
         ]
         rows = predict_tags(self.model, self.encoder, sentences, self.max_length, progress=progress)
-        return list(map(self._tagged, texts, places, rows))
+        results = ResultList(map(self._tagged, lines, places, rows))
+        return results[0] if isinstance(texts, str) else results
 
     def _tagged(
         self, text: str, places: list[tuple[int, int]], rows: list[list[float]]
@@ -114,8 +126,11 @@ class Tagger(ClassifierPipeline, WordPipeline):
             marked.append(TaggedSpan(text[slice(*place)], *place, kind, share))
         return TaggedText(text, tuple(words), tuple(marked if are_chunks(self.classes) else ()))
 
-    def evaluate(self, files: Sequence[str | Path]) -> TaggingReport:
-        """Return the scores on files of words and tags, with the same columns as in training."""
+    def evaluate(self, files: str | Path | Sequence[str | Path]) -> TaggingReport:
+        """Return the scores on files of words and tags, with the same columns as in training.
+
+        Example: `tagger.evaluate("test.conll").f1`
+        """
         return self.evaluate_examples(*self.read(files))
 
     def evaluate_examples(

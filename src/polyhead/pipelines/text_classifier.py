@@ -3,7 +3,7 @@
 A model may assign one class to a text, several, or a number, and may read pairs of texts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, overload
@@ -15,12 +15,13 @@ from torch import Tensor
 from polyhead.data.batches.base import pad
 from polyhead.data.batches.labelled import segments_of
 from polyhead.data.config import DataConfig
+from polyhead.data.dataset_dir import evaluation_files
 from polyhead.data.labelled_text import LabelledExamples, read_labelled
 from polyhead.data.labels import PAIR, SEPARATOR, Problem, encode_labels, join_pair
 from polyhead.data.line_encoder import encode_texts
 from polyhead.decoding.hypotheses import log_normaliser
-from polyhead.errors import ConfigError, DataError, check_list
-from polyhead.metrics.bleu import SAMPLES
+from polyhead.errors import ConfigError, DataError
+from polyhead.metrics.bleu import SAMPLES, check_lengths
 from polyhead.metrics.classification import (
     ClassificationReport,
     Interval,
@@ -38,6 +39,8 @@ from polyhead.metrics.predictions import (
 )
 from polyhead.models.registry import Task
 from polyhead.pipelines.base import Classification, ClassifierPipeline, Pipeline
+from polyhead.pipelines.result_list import ResultList, as_texts
+from polyhead.render import notebook
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,30 @@ class ClassificationEvaluation:
     macro_f1: Interval
     n_examples: int
     notices: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        expected: Sequence[int],
+        predicted: Sequence[int],
+        classes: Sequence[str],
+        notices: Sequence[str] = (),
+    ) -> "ClassificationEvaluation":
+        """Compare the predicted classes with the expected ones, both by number."""
+        return cls(
+            report(expected, predicted, classes),
+            interval(expected, predicted, len(classes), "accuracy"),
+            interval(expected, predicted, len(classes), "macro_f1"),
+            len(expected),
+            tuple(notices),
+        )
+
+    def __repr__(self) -> str:
+        scores = f"accuracy={self.report.accuracy:.4f}, macro_f1={self.report.macro_f1:.4f}"
+        return f"ClassificationEvaluation({scores}, n_examples={self.n_examples})"
+
+    def _repr_html_(self) -> str:
+        return notebook.plain(str(self))
 
     def __str__(self) -> str:
         intervals = "  ".join(
@@ -147,21 +174,21 @@ class TextClassifier(ClassifierPipeline):
     @overload
     def classify(
         self,
-        lines: Sequence[str],
+        lines: Iterable[str],
         *,
-        pair: Sequence[str] | None = None,
+        pair: Iterable[str] | None = None,
         progress: Callable[[int], None] = ...,
         map_batches: MapBatches = ...,
-    ) -> list[Classification]: ...
+    ) -> ResultList[Classification]: ...
     @torch.inference_mode()
     def classify(
         self,
-        lines: str | Sequence[str],
+        lines: str | Iterable[str],
         *,
-        pair: str | Sequence[str] | None = None,
+        pair: str | Iterable[str] | None = None,
         progress: Callable[[int], None] = lambda _: None,
         map_batches: MapBatches = map_here,
-    ) -> Classification | list[Classification]:
+    ) -> Classification | ResultList[Classification]:
         """Return the classification of a text, or of every text of a list, in their order.
 
         lines: texts; of a long one the first `max_length` tokens are read.
@@ -173,10 +200,8 @@ class TextClassifier(ClassifierPipeline):
 
         Example: `classifier.classify("지루하지 않다").label`
         """
-        if isinstance(lines, str):
-            return self.classify([lines], pair=None if pair is None else [str(pair)])[0]
-        check_list(lines, "classify", "lines")
-        texts = self.texts(lines, pair)
+        second = None if pair is None else as_texts(pair, "classify")
+        texts = self.texts(as_texts(lines, "classify"), second)
 
         def compute(ids: Tensor) -> Tensor:
             logits: Tensor = self.model(ids, segments_of(ids)).float()
@@ -186,7 +211,8 @@ class TextClassifier(ClassifierPipeline):
             return logits.sigmoid() if self.problem == "multi_label" else logits
 
         rows = read_texts(self, texts, compute, progress, map_batches)
-        return [self.result(row) for row in rows]
+        results = ResultList(map(self.result, rows))
+        return results[0] if isinstance(lines, str) else results
 
     def result(self, row: Sequence[float]) -> Classification:
         """Return the classification of a text by its probabilities, or by its number."""
@@ -200,16 +226,28 @@ class TextClassifier(ClassifierPipeline):
         return LabelSet(best, probabilities, labels)
 
     def evaluate(
-        self, files: Sequence[str | Path], progress: Callable[[int], None] = lambda _: None
+        self,
+        data: str | Path | Sequence[str | Path],
+        labels: Sequence[str | int] | None = None,
+        *,
+        pair: Sequence[str] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> ClassificationEvaluation | ScoreReport:
         """Return the scores on labelled texts: of several labels or numbers a `ScoreReport`.
 
-        files: with the same columns as in training.
+        data: files with the same columns as in training; texts in memory if `labels` are given.
+        labels, pair: of the texts in memory, one for each.
         progress: called with the number of texts of each batch.
+
+        Example: `classifier.evaluate("test.tsv").report.accuracy`
         """
-        check_list(files, "evaluate", "files")
-        examples, notices = self.read(files)
-        return self.evaluate_examples(examples, notices, progress)
+        if labels is None:
+            examples, notices = self.read([data] if isinstance(data, str | Path) else data)
+            return self.evaluate_examples(examples, notices, progress)
+        texts = self.texts(as_texts(data, "evaluate"), pair)
+        check_lengths(texts, labels)
+        examples = LabelledExamples(texts, [str(label) for label in labels])
+        return self.evaluate_examples(examples, (), progress)
 
     def evaluate_examples(
         self,
@@ -238,14 +276,7 @@ class TextClassifier(ClassifierPipeline):
         expected: list[int] = labels.ids.tolist()
         places = {name: place for place, name in enumerate(self.classes)}
         predicted = [places[result.label] for result in results]
-        n_classes = len(self.classes)
-        return ClassificationEvaluation(
-            report(expected, predicted, self.classes),
-            interval(expected, predicted, n_classes, "accuracy"),
-            interval(expected, predicted, n_classes, "macro_f1"),
-            len(expected),
-            tuple(notices),
-        )
+        return ClassificationEvaluation.of(expected, predicted, self.classes, notices)
 
     def read(
         self, files: Sequence[str | Path], encoding: str = "utf-8"
@@ -257,6 +288,7 @@ class TextClassifier(ClassifierPipeline):
             DataConfig(encoding=encoding), text_key=data.text_key, label_key=data.label_key,
             text_pair_key=data.text_pair_key,
         )  # fmt: skip
+        files = evaluation_files(files, "labelled")
         examples = read_labelled(files, config, notices)
         if PAIR in examples.texts[0] and self.pairs == "no":
             raise DataError(

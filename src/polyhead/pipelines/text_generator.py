@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,12 +14,13 @@ from polyhead.decoding.generate import generate, last_window
 from polyhead.decoding.hypotheses import make_generator
 from polyhead.decoding.options import NOT_FINITE, DecodeConfig, DecodingStep
 from polyhead.engines.ctranslate2_engine import CTranslate2Generator
-from polyhead.errors import CheckpointError, DataError, check_list
+from polyhead.errors import CheckpointError, DataError
 from polyhead.metrics.perplexity import MapBatches, TextWindows, map_here, text_windows
 from polyhead.models.registry import Task
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.fast_pipelines import GENERATORS, fast_obstacle, use_fast
 from polyhead.pipelines.generation import TextContinuation, check_forced
+from polyhead.pipelines.result_list import Lines, MetricTable, as_lines, as_texts
 
 SCORED_AT_ONCE = 4096  # tokens
 
@@ -34,6 +35,9 @@ class LanguageScore:
     n_tokens: int
     n_characters: int
     n_unknown: int
+
+    def _repr_html_(self) -> str:
+        return MetricTable(asdict(self))._repr_html_()
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,6 +100,13 @@ class TextGenerator(Pipeline, TextContinuation):
         start, end = last_window(len(given), len(ids), self.max_length)
         return [*given, *ids][start:], end - start
 
+    def evaluate(self, text: Lines, *, as_generated: bool = False) -> LanguageScore:
+        """Return the score of a text: lines in memory, or files; see `score`.
+
+        Example: `generator.evaluate("test.txt").perplexity`
+        """
+        return self.score(as_lines(text, "evaluate"), as_generated=as_generated)
+
     def score(self, lines: Sequence[str], *, as_generated: bool = False) -> LanguageScore:
         """Return loss, perplexity and bits per character; every token is predicted once.
 
@@ -106,7 +117,7 @@ class TextGenerator(Pipeline, TextContinuation):
 
     def windows(self, lines: Sequence[str]) -> TextWindows:
         """Return a text in windows as long as the model's context."""
-        check_list(lines, "score", "lines")
+        lines = as_texts(lines, "score")
         if not any(line.strip() for line in lines):
             raise DataError("no text to score: all lines are empty", "empty_text")
         return text_windows(self.tokenizer, lines, self.max_length, SCORED_AT_ONCE)

@@ -7,19 +7,21 @@ This module does not import torch, so that a process with another engine does wi
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, overload
 
 from polyhead.checkpoint.model_files import saved_languages
 from polyhead.data.languages import configured_languages
 from polyhead.decoding.options import DecodeConfig, Output, Scores
 from polyhead.engines.ctranslate2_engine import CTranslate2Engine
-from polyhead.errors import ConfigError, check_list
+from polyhead.errors import ConfigError
+from polyhead.pipelines.result_list import ResultList, as_texts
 from polyhead.pipelines.run_settings import RunSettings
 from polyhead.pipelines.sentences import split_sentences as split_into_sentences
+from polyhead.render import notebook
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.normalize import words_of
 from polyhead.tokenizers.storage import TokenizerPair
@@ -53,7 +55,8 @@ class TranslatedSentence(NamedTuple):
 class Translation:
     """One hypothesis for one text.
 
-    `score` ranks it; `log_p` is the sum over its tokens, `confidence` their geometric mean.
+    `score` ranks it; `log_p` is the sum over its tokens, `confidence` their geometric mean. A
+    notebook shows it with the confidence, and underlines words that the model is not sure of.
     """
 
     text: str
@@ -61,6 +64,26 @@ class Translation:
     log_p: float
     ids: tuple[int, ...]
     sentences: tuple[TranslatedSentence, ...] = ()
+    tokenizer: Tokenizer | None = field(default=None, compare=False)  # of the target
+
+    def __repr__(self) -> str:
+        return f"Translation({self.text!r}, confidence={self.confidence:.3f})"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{notebook.words(self.words)} &emsp;{notebook.bar(self.confidence)}</p>"
+
+    @property
+    def words(self) -> list[tuple[str, float]]:
+        """All words with the smallest probability of their tokens; together they are the text."""
+        words: list[tuple[str, float]] = []
+        start = 0
+        for sentence in self.sentences:
+            scored = word_probabilities(self.tokenizer, sentence) if self.tokenizer else []
+            place = self.text.index(sentence.text, start)
+            words.append((self.text[start:place], 1.0))  # white space
+            words += [(text, min(p)) for text, p in scored] or [(sentence.text, 1.0)]
+            start = place + len(sentence.text)
+        return [word for word in words if word[0]]
 
     @property
     def confidence(self) -> float:
@@ -134,10 +157,18 @@ class TextTranslator(RunSettings):
         source, target = saved if any(saved) else configured_languages(self.data)
         return source or None, target or None
 
+    @overload
+    def translate(  # type: ignore[overload-overlap]  # a text is also a sequence of texts
+        self, lines: str, *, options: DecodeConfig | None = None, seed: int = 0
+    ) -> str: ...
+    @overload
     def translate(
-        self, lines: Sequence[str], *, options: DecodeConfig | None = None, seed: int = 0
-    ) -> list[str]:
-        """Return the best translation of every text.
+        self, lines: Iterable[str], *, options: DecodeConfig | None = None, seed: int = 0
+    ) -> list[str]: ...
+    def translate(
+        self, lines: str | Iterable[str], *, options: DecodeConfig | None = None, seed: int = 0
+    ) -> str | list[str]:
+        """Return the best translation of a text, or of every text of a list.
 
         lines: texts in the source language; an empty one gives an empty translation. A text is
             split into sentences, which are translated one by one and joined with its own white
@@ -145,38 +176,57 @@ class TextTranslator(RunSettings):
         options: how to decode; `defaults` unless given.
         seed: of the random numbers if `options.sample` is set.
 
-        Example: `translator.translate(["안녕하세요."])`
+        Example: `translator.translate("안녕하세요.")`
         """
-        check_list(lines, "translate", "lines")
+        texts = as_texts(lines, "translate")
         options = self.defaults if options is None else options
-        parts = self.split_lines(lines, split_sentences=options.split_sentences)
+        parts = self.split_lines(texts, split_sentences=options.split_sentences)
         best = self.translate_parts(parts, options=options, seed=seed, scores="none")
-        return [translations[0].text for translations in best]
+        translated = [translations[0].text for translations in best]
+        return translated[0] if isinstance(lines, str) else translated
 
+    @overload
+    def n_best(  # type: ignore[overload-overlap]
+        self, lines: str, *, options: DecodeConfig | None = None, seed: int = 0
+    ) -> ResultList[Translation]: ...
+    @overload
     def n_best(
         self,
-        lines: Sequence[str],
+        lines: Iterable[str],
+        *,
+        options: DecodeConfig | None = None,
+        seed: int = 0,
+        prefixes: Sequence[str] | None = None,
+        progress: Callable[[int], None] = ...,
+    ) -> ResultList[ResultList[Translation]]: ...
+    def n_best(
+        self,
+        lines: str | Iterable[str],
         *,
         options: DecodeConfig | None = None,
         seed: int = 0,
         prefixes: Sequence[str] | None = None,
         progress: Callable[[int], None] = lambda _: None,
-    ) -> list[list[Translation]]:
-        """Return the `options.n_best` best translations of every line, best first.
+    ) -> ResultList[Translation] | ResultList[ResultList[Translation]]:
+        """Return the `options.n_best` best translations of a text, or of every line, best first.
 
         Sentences are translated one by one, those too long for the model in parts, and joined.
 
         prefixes: how the translation of each line must begin.
         progress: called with the number of parts of each finished batch.
+
+        Example: `translator.n_best("안녕하세요.")[0].confidence`
         """
         options = self.defaults if options is None else options
-        return self.translate_parts(
-            self.split_lines(lines, split_sentences=options.split_sentences),
+        texts = as_texts(lines, "n_best")
+        best = self.translate_parts(
+            self.split_lines(texts, split_sentences=options.split_sentences),
             options=options,
             seed=seed,
             prefixes=prefixes,
             progress=progress,
         )
+        return best[0] if isinstance(lines, str) else ResultList(best)
 
     def translate_parts(
         self,
@@ -187,7 +237,7 @@ class TextTranslator(RunSettings):
         prefixes: Sequence[str] | None = None,
         scores: Scores = "tokens",
         progress: Callable[[int], None] = lambda _: None,
-    ) -> list[list[Translation]]:
+    ) -> list[ResultList[Translation]]:
         """Return the best translations of lines that `split_lines` has tokenized; see `n_best`.
 
         scores: those that are read; the others may be missing in a `Translation`.
@@ -278,16 +328,16 @@ class TextTranslator(RunSettings):
 
     def join(
         self, parts: Sequence[SourcePart], outputs: Sequence[list[Output]]
-    ) -> list[Translation]:
+    ) -> ResultList[Translation]:
         """Join the outputs of a text's parts: its n-th best is the n-th best of each."""
-        decode = self.tokenizers.target.decode
-        joined = []
+        tokenizer = self.tokenizers.target
+        joined = ResultList[Translation]()
         for n in range(max(1, min(map(len, outputs), default=1))):
             sentences = []
             text, space, score, log_p = "", "", 0.0, 0.0
             for part, best in zip(parts, outputs, strict=True):
                 o = best[min(n, len(best) - 1)]
-                written = decode(o.ids) if o.text is None else o.text
+                written = tokenizer.decode(o.ids) if o.text is None else o.text
                 sentences.append(
                     TranslatedSentence(
                         part.text, written, tuple(o.ids), o.log_p, o.ended, tuple(o.token_log_p)
@@ -296,7 +346,7 @@ class TextTranslator(RunSettings):
                 text, space = text + space + written, part.space or " "
                 score, log_p = score + o.score, log_p + o.log_p
             ids = tuple(chain.from_iterable(sentence.ids for sentence in sentences))
-            joined.append(Translation(text, score, log_p, ids, tuple(sentences)))
+            joined.append(Translation(text, score, log_p, ids, tuple(sentences), tokenizer))
         return joined
 
 

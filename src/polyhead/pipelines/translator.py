@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from polyhead.checkpoint.model_dir import SavedModel, load_model
 from polyhead.checkpoint.model_files import resolve
 from polyhead.data.bilingual_dictionary import read_dictionary
+from polyhead.data.dataset_dir import evaluation_files
+from polyhead.data.parallel import read_pair_file
 from polyhead.decoding.batch import decode_all
 from polyhead.decoding.ensemble import Ensemble
 from polyhead.decoding.hypotheses import make_generator
@@ -16,9 +18,17 @@ from polyhead.decoding.protocol import Decodable, State
 from polyhead.engines.ctranslate2_engine import CTranslate2Engine, unsupported
 from polyhead.errors import CheckpointError
 from polyhead.layers.attention_hooks import AttentionRecordingModel, has_cross_attention
+from polyhead.metrics.bleu import check_lengths
 from polyhead.models.registry import Task, max_positions
 from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.evaluation import (
+    BLEU_AND_CHRF,
+    MetricConfig,
+    TranslationEvaluation,
+    evaluate_translation,
+)
 from polyhead.pipelines.fast_pipelines import fast_obstacle, use_fast
+from polyhead.pipelines.result_list import Lines, as_lines
 from polyhead.pipelines.translation import SourcePart, TextTranslator
 from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown
 from polyhead.tokenizers.storage import TokenizerPair
@@ -127,6 +137,36 @@ class Translator(Pipeline, TextTranslator):
         if not options.replace_unknown:
             return outputs
         return self.replace_unknown([part.text for part in parts], outputs)
+
+    def evaluate(
+        self,
+        source: Lines,
+        target: Lines | None = None,
+        *,
+        metric: MetricConfig = BLEU_AND_CHRF,
+        options: DecodeConfig | None = None,
+        against: TextTranslator | Sequence[str] | None = None,
+    ) -> TranslationEvaluation:
+        """Return BLEU and chrF of the translations of a test set.
+
+        source, target: texts and their translations, as lists or files. Without a target, `source`
+            is a file that holds both, with the same columns as in training.
+        metric: other metrics and options.
+        options: how to decode; `defaults` unless given.
+        against: another translator, or its outputs, for a paired test.
+
+        Example: `translator.evaluate("test.ko", "test.en").scores[0].value`
+        """
+        if target is None:
+            keys = (self.data.source_key, self.data.target_key)
+            pairs = read_pair_file(evaluation_files([str(source)], "pairs"), keys)
+            sources, references = pairs.sources, pairs.targets
+        else:
+            sources, references = as_lines(source, "evaluate"), as_lines(target, "evaluate")
+        check_lengths(sources, references)
+        return evaluate_translation(
+            self, sources, references, metric=metric, options=options, against=against
+        )
 
     def replace_unknown(
         self, texts: Sequence[str], outputs: list[list[Output]]

@@ -37,6 +37,22 @@ PAGE = """\
 """
 
 
+REPORT_HEIGHT = """
+if (parent !== window) {
+  const report = () => parent.postMessage({ polyheadHeight: document.body.scrollHeight + 16 }, "*");
+  new ResizeObserver(report).observe(document.body);
+}
+"""
+FIT_FRAMES = """<script>
+addEventListener("message", ({ data, source }) => {
+  const height = Math.min(Number(data && data.polyheadHeight), 4000);
+  const frames = [...document.querySelectorAll("iframe.polyhead")];
+  const frame = frames.find((one) => one.contentWindow === source);
+  if (frame && height > 0) frame.style.height = `${height}px`;
+});
+</script>"""
+
+
 def page(body: str, *, title: str, style: str, script: str = "", language: str = "en") -> str:
     """Return a whole page; the script, if any, runs as a module after the body."""
     if script:
@@ -69,10 +85,13 @@ def write(content: str, path: str | Path) -> Path:
 
 
 def iframe(content: str, height: int = 820) -> str:
-    """Return a page as an element for a notebook, without access to the page around it."""
+    """Return a page as an element for a notebook, without access to the page around it.
+
+    height: in pixels, until the page reports its own (`REPORT_HEIGHT` in its script).
+    """
     return (
-        f'<iframe srcdoc="{html.escape(content)}" width="100%" height="{height}" frameborder="0"'
-        ' sandbox="allow-scripts"></iframe>'
+        f'<iframe class="polyhead" srcdoc="{html.escape(content)}" width="100%" height="{height}"'
+        f' frameborder="0" sandbox="allow-scripts"></iframe>{FIT_FRAMES}'
     )
 
 

@@ -13,6 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from polyhead.checkpoint.model_dir import read_family_config
+from polyhead.checkpoint.model_files import read_config, resolve
 from polyhead.config import (
     ALIASES,
     from_dict,
@@ -24,6 +26,7 @@ from polyhead.config import (
     to_toml,
 )
 from polyhead.data.config import DataConfig
+from polyhead.data.dataset_dir import with_splits
 from polyhead.data.languages import parse_languages
 from polyhead.decoding.options import DecodeConfig
 from polyhead.devices import memory_size
@@ -43,6 +46,11 @@ from polyhead.tokenizers.base import TextConfig
 from polyhead.training.loop import TrainConfig
 
 DEFAULT_RECIPE = "small"
+RECIPES = {  # for files of a kind, unless the model to initialize from has this task
+    "labelled": ("text_classification", "classify-small"),
+    "source": ("translation", DEFAULT_RECIPE),
+    "pairs": ("translation", DEFAULT_RECIPE),
+}
 DEFAULT_FAMILY = "transformer"
 MOST_TENSORS = 50_000  # of a model that is trained; 2,048 experts in two layers have 16,800
 SHORTEST = 3  # tokens of a text: BOS, EOS and one between them
@@ -132,12 +140,49 @@ def read_run(
     overrides: Iterable[str] = (),
     files: Mapping[str, Sequence[str]] | None = None,
 ) -> RunConfig:
-    """Read a recipe, replace its files if any are given, and apply overrides (train.steps=5)."""
-    values = read(find_recipe(recipe or DEFAULT_RECIPE))
-    if files:
-        data = {k: v for k, v in values.get("data", {}).items() if k not in (*LISTS, *OF_THE_FILES)}
-        values["data"] = data | {name: list(paths) for name, paths in files.items() if paths}
-    return build(values, overrides)
+    """Read a recipe, replace its files if any are given, and apply overrides (train.steps=5).
+
+    recipe: a name, a TOML file, or the directory of a model or run whose configuration to use.
+    """
+    is_saved = recipe is not None and Path(recipe).is_dir()
+    values = saved_values(Path(str(recipe))) if is_saved else read(
+        find_recipe(recipe or DEFAULT_RECIPE)
+    )  # fmt: skip
+    return build(with_files(values, files), overrides)
+
+
+def with_files(values: dict[str, Any], files: Mapping[str, Sequence[str]] | None) -> dict[str, Any]:
+    """Return a recipe's values with these files instead of its own, if there are any."""
+    given = {name: list(paths) for name, paths in (files or {}).items() if paths}
+    if not given:
+        return values
+    data = {k: v for k, v in values.get("data", {}).items() if k not in (*LISTS, *OF_THE_FILES)}
+    return {**values, "data": data | given}
+
+
+def saved_values(path: Path) -> dict[str, Any]:
+    """Return the configuration of the run that a model came from."""
+    values: dict[str, Any] = deepcopy(read_config(resolve(path))["about"].get("run") or {})
+    if not values:
+        raise ConfigError(
+            f"{path} was not trained with polyhead, so it has no configuration; name a recipe",
+            "no_recipe",
+        )
+    values["train"].pop("init", None)
+    return values
+
+
+def fitting_recipe(
+    init: str | Path | None, files: Mapping[str, Sequence[str]] | None
+) -> str | None:
+    """Return the recipe for files of a kind, or the directory of the model to initialize from."""
+    task = None
+    if init is not None:
+        task = FAMILIES[read_family_config(resolve(Path(init)))["family"]].task
+    for kind, (wanted, recipe) in RECIPES.items():
+        if files and files.get(kind) and task != wanted:
+            return recipe
+    return None if init is None else str(init)
 
 
 def language_overrides(languages: str) -> list[str]:
@@ -172,7 +217,7 @@ def build(
     if overridden["model"] or overridden.get("text"):  # the user chose sizes
         data["adapt"] = overridden.get("data", {}).get("adapt", False)
     data |= {name: [data[name]] for name in LISTS if isinstance(data.get(name), str)}
-    values["data"] = data
+    values["data"] = with_splits(data)
     tables = {
         name: from_dict(kind, values.get(name, {}), f"{name}.") for name, kind in TABLES.items()
     }

@@ -11,7 +11,13 @@ from torch.utils.data import Dataset
 
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.training.callbacks import Callback
-from polyhead.training.config import DEFAULT_RECIPE, RunConfig, language_overrides, read_run
+from polyhead.training.config import (
+    DEFAULT_RECIPE,
+    RunConfig,
+    fitting_recipe,
+    language_overrides,
+    read_run,
+)
 from polyhead.training.display import ProgressKind, choose_display
 from polyhead.training.launcher import is_started_by_torchrun, launch
 from polyhead.training.loggers import create_loggers
@@ -99,6 +105,8 @@ def read_request(
         changes += language_overrides(str(languages))
     given = {SETTINGS[name]: options[name] for name in SETTINGS if options[name] is not None}
     changes += as_overrides({name: str(value) for name, value in given.items()})
+    init = options["init"]
+    recipe = recipe or fitting_recipe(init if init is None else str(init), files)
     config = read_run(recipe or default_recipe(files), changes, files or None)
     names = {option: name for name, option in OPTIONS.items()}
     words = ["train", recipe or default_recipe(files), *changes, "--run", str(folder)]
@@ -182,7 +190,8 @@ def train(  # noqa: PLR0913 (one keyword per option of the command line)
         polyhead.train(source=["안녕하세요."], target=["Hello."], run="runs/ko-en")
         polyhead.train("gpt-tiny", text="my.txt", overrides={"train.steps": 500})
 
-    recipe: name of a recipe or path of a TOML file; default "small", or "classify-small" for `data`
+    recipe: name of a recipe, path of a TOML file, or directory of a model whose configuration to
+        use; default that of `init`, "small", or "classify-small" for `data`
     run: directory of the run, which is resumed if it exists; default runs/RECIPE or runs/mine
     source, target: source and target sentences
     pairs: sentence pairs, or rows of which two columns are used

@@ -1,6 +1,6 @@
 """The processes of one training run, as `torchrun` starts them.
 
-    torchrun --nproc-per-node 2 -m polyhead train small train.accumulate=4 …
+    torchrun --nproc-per-node 2 -m -- polyhead train small train.accumulate=4 …
 
 An update is `train.accumulate` batches, whatever the number of processes. Each process computes
 an equal, contiguous share of them, and gradients are added in a fixed binary tree:

@@ -66,6 +66,7 @@ class RunCheckpoints:
         if progress.rolled_back or good is None:
             again = " again after one roll-back" if progress.rolled_back else ""
             rate = "factor" if schedule.kind == "noam" else "rate"
+            self.log.record("diverged", progress.step, {})
             raise Diverged(
                 f"training diverged{again} ({reason}). Lower "
                 f"train.schedule.{rate}, lengthen its warm-up, or check the data with "

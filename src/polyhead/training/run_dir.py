@@ -31,7 +31,7 @@ from polyhead.atomic_file import (
 from polyhead.checkpoint.atomic_dir import CHECKPOINTS, DRAFT, remove_drafts
 from polyhead.config import differences
 from polyhead.data.bilingual_dictionary import FILE as DICTIONARY
-from polyhead.data.images.array_file import LABELS
+from polyhead.data.images.arrays import LABELS
 from polyhead.errors import ConfigError, DataError, PolyheadError
 from polyhead.training.config import LISTS, RunConfig, build
 
@@ -196,8 +196,8 @@ class RunDir:
             values["data"] = _without_digests(values.get("data", {}))
         return differences(before, after)
 
-    def start(self, config: RunConfig, fingerprints: dict[str, str], *, fresh: bool) -> None:
-        """Remove half-written files, or all if `fresh`; save configuration and fingerprints.
+    def start(self, config: RunConfig, *, fresh: bool) -> None:
+        """Remove half-written files, or all if `fresh`, and save the configuration.
 
         The checkpoints are moved aside first, in one rename, and the old configuration stays until
         the new one replaces it: a process that is killed leaves no old model in a new run.
@@ -213,6 +213,9 @@ class RunDir:
         remove_drafts(self.path)
         remove_drafts(self.path / SAMPLES)
         write_text(self.path / CONFIG, config.toml())
+
+    def record_data(self, fingerprints: dict[str, str]) -> None:
+        """Save the fingerprints of the data at the start of a run."""
         if not (self.path / DATA).exists():
             write_text(self.path / DATA, json.dumps(fingerprints, indent=1) + "\n")
 

@@ -123,9 +123,12 @@ def plain_reader(load: Callable[[LineSpool | None], Corpus[Any, Any]]) -> Corpus
 
 
 def is_stored(data: DataConfig) -> bool:
-    """Return whether a corpus is trained on from a store, by its size or as configured."""
+    """Return whether a corpus is trained on from a store, by its size or as configured.
+
+    A limited number of examples (data.max_examples) is held in memory.
+    """
     names = [name for option in LISTS for name in getattr(data, option)]
-    if data.store == "never" or "-" in names:
+    if data.store == "never" or "-" in names or data.max_examples is not None:
         return False
     if data.store == "always":
         return True

@@ -18,6 +18,7 @@ from polyhead.checkpoint.languages import set_run_languages
 from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_weights
 from polyhead.config import differences, from_dict
 from polyhead.data.batches.base import DataPosition
+from polyhead.data.holdout import limit_training
 from polyhead.errors import CheckpointError, ConfigError, PolyheadError
 from polyhead.layers.mixture_of_experts import has_experts, record_usage
 from polyhead.metrics.expert_usage import (
@@ -137,8 +138,7 @@ class Trainer:
         folder = self.run_dir.path
         best = folder / "best" if follow(folder / "best").is_dir() else folder / "last"
         signal_number = self.processes.agreed_signal if reason == "interrupted" else None
-        rank = self.processes.rank
-        return TrainResult(folder, best, step, signal_number, metrics, reason, rank)
+        return TrainResult(folder, best, step, signal_number, metrics, reason, self.processes.rank)
 
     def reason_of_end(self) -> EndReason:
         """Return why training ended; after the last step a signal interrupted nothing."""
@@ -175,11 +175,13 @@ class Trainer:
             self.files = self.memory.write(self.run_dir.inputs, config)
             config, self.config = (c.with_files(self.files) for c in (config, self.config))
         corpus, fingerprints = self.task.read_data(config)
+        corpus = limit_training(corpus, config.data.max_examples, config.train.seed)
         if self.pretrained is not None and config.task != "translation":
             fingerprints["pre-trained model or its"] = self.pretrained.fingerprint
         if is_first:
             self.run_dir.check_data(fingerprints, fresh=fresh)
-            self.run_dir.start(self.config, fingerprints, fresh=fresh)
+            self.run_dir.start(self.config, fresh=fresh)
+            self.run_dir.record_data(fingerprints)
         if changes:
             self.log.notice(f"resuming with a changed configuration: {'; '.join(changes)}")
         for notice in corpus.notices:
@@ -246,10 +248,9 @@ class Trainer:
                 )
 
     def report_start(self) -> None:
-        steps, config = self.config.train.steps, self.config.plain()
-        self.log.callback.on_start(
-            TrainingStart(self.run_dir.path, self.progress.step, steps, self.metrics or {}, config)
-        )
+        path, step, steps = self.run_dir.path, self.progress.step, self.config.train.steps
+        start = TrainingStart(path, step, steps, self.metrics or {}, self.config.plain())
+        self.log.callback.on_start(start)
 
     def choose_checkpoint(self, choose: Callable[[], Path | None]) -> Path | None:
         """Return the checkpoint that the first process chooses."""
@@ -368,7 +369,8 @@ class Trainer:
         if self.progress.step:
             self.progress.seconds = time.perf_counter() - self.started
         metrics = without_nan(self.metrics)
-        about = {"run": self.config.plain(), "step": self.progress.step, "valid": metrics}
+        task, step = self.config.task, self.progress.step
+        about = {"run": self.config.plain(), "task": task, "step": step, "valid": metrics}
         saved = SavedModel(
             self.config.family,
             self.config.model,

@@ -11,8 +11,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, overload
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Int, UInt8
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -24,6 +25,7 @@ from polyhead.data.word_pieces import parts_of_words
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.layers.lsh.attention import LSHAttention
+from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.generation import check_forced
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
@@ -33,12 +35,10 @@ from polyhead.pipelines.step_through import checked_source
 from polyhead.pipelines.tagger import Tagger
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
-from polyhead.pipelines.translation import Translation
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import BOS, EOS, MASK, SPECIALS
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.mask_tokens import encode_masked
-from polyhead.tokenizers.normalize import words_of
 from polyhead.viz.rollout import by_patch, rollout
 from polyhead.viz.tokens import Token, to_tokens, written_tokens
 from polyhead.viz.views import KINDS, AttentionMap, AttentionView, ImageView, Kind, TokenizedText
@@ -48,7 +48,6 @@ N_CLASSES = 5  # shown for an image
 Pixels = UInt8[Tensor, "channel height width"]
 TextReader = TextClassifier | SentenceEmbedder | Tagger | QuestionAnswerer
 TextPipeline = Translator | TextGenerator | MaskFiller | TextReader
-Link = tuple[int, int, float]  # number of the source word, of the target word, and the weight
 
 
 @overload
@@ -68,9 +67,19 @@ def attention_view(
 ) -> AttentionView: ...
 
 
+@overload
 def attention_view(
-    pipeline: TextPipeline | ImageClassifier,
-    content: Any,
+    pipeline: Pipeline,
+    content: str | Path | np.ndarray,
+    *,
+    target: str | None = None,
+    sentence: int = 1,
+) -> AttentionView | ImageView: ...
+
+
+def attention_view(
+    pipeline: Pipeline,
+    content: str | Path | np.ndarray | Pixels,
     *,
     target: str | None = None,
     target_ids: Sequence[int] | None = None,
@@ -80,7 +89,7 @@ def attention_view(
 ) -> AttentionView | ImageView:
     """Return the weights of all heads of all layers for one text or image.
 
-    content: a text; for an image classifier a file, or pixels that it has read.
+    content: a text; for an image classifier a file, an array, or pixels that it has read.
     target, target_ids: the translation to show instead of the model's own, as text or ids; of a
         language model, `target_ids` follow the text; of a question, `target` is its context.
     ended: False if the translation was cut off, so that the model did not predict its end.
@@ -89,6 +98,9 @@ def attention_view(
     """
     if isinstance(pipeline, ImageClassifier):
         return _image_view(pipeline, content)
+    if not isinstance(content, str):
+        kind = type(content).__name__
+        raise ConfigError(f"attention takes one text, not {kind}", "not_text")
     if isinstance(pipeline, Translator):
         if target is None and target_ids is None:
             content = pipeline.sentence(content, sentence)
@@ -103,6 +115,7 @@ def attention_view(
         raise ConfigError("only translators and language models have target_ids", "no_target")
     if isinstance(pipeline, MaskFiller):
         return _mask_filler_view(pipeline, content, max_tokens)
+    assert isinstance(pipeline, TextReader)
     return _reader_view(pipeline, content)
 
 
@@ -156,12 +169,16 @@ def translation_maps(
     )
     with torch.inference_mode(), record_attention(model) as weights:
         model.hidden(source_ids, target_ids)
+    _check_recorded(weights)
+    return _maps(weights)
+
+
+def _check_recorded(weights: AttentionWeights) -> None:
     if not weights:
         raise ConfigError(
             "the model has no attention; expected one with attention, e.g. a transformer",
             "no_attention",
         )
-    return _maps(weights)
 
 
 def _language_model_view(
@@ -320,70 +337,15 @@ def _maps(weights: AttentionWeights, kind: Kind | None = None) -> list[Attention
     return sorted(maps, key=lambda attention: (KINDS.index(attention.kind), attention.layer))
 
 
-# Alignment
-
-
-def alignment(translator: Translator, translations: Sequence[Translation]) -> list[list[Link]]:
-    """Return for each target word of a translation the source word with the largest weight.
-
-    The weight is the mean over the heads of all cross-attention layers, summed over the pieces of
-    a source word. Words are numbered through all sentences of a text.
-    """
-    tokenizers = translator.tokenizers
-    links: list[list[Link]] = []
-    for translation in translations:
-        links.append([])
-        n_sources = n_targets = 0
-        for sentence in translation.sentences:
-            if not sentence.ids:
-                continue
-            text, ids = tokenizers.source.normalise(sentence.source), list(sentence.ids)
-            maps = translation_maps(translator.model, tokenizers.source.encode(text), ids)
-            cross = [torch.from_numpy(m.weights).mean(0) for m in maps if m.kind == "cross"]
-            source_words = words_of(tokenizers.source.pieces(text))
-            target_words = words_of(tokenizers.target.pieces_of_ids(ids))
-            links[-1] += [
-                (source + n_sources, target + n_targets, weight)
-                for source, target, weight in _links(
-                    torch.stack(cross).mean(0), source_words, target_words
-                )
-            ]
-            n_sources += len(sentence.source.split())
-            n_targets += len(sentence.text.split())
-    return links
-
-
-def _links(
-    weights: Float[Tensor, "target source"],
-    source_words: Sequence[int],
-    target_words: Sequence[int],
-) -> list[Link]:
-    if not source_words or not target_words:
-        return []
-    rows = torch.tensor(target_words) - target_words[0]
-    columns = torch.tensor(source_words) - source_words[0]
-    n_rows, n_columns = int(rows[-1]) + 1, int(columns[-1]) + 1
-    pieces = weights[: len(rows), : len(columns)]  # without the final EOS
-    by_row = torch.zeros(n_rows, len(columns)).index_add_(0, rows, pieces)
-    table = torch.zeros(n_rows, n_columns).index_add_(1, columns, by_row)
-    best = (table / torch.bincount(rows, minlength=n_rows)[:, None]).max(dim=1)
-    return [
-        (int(source), target, round(float(weight), 4))
-        for target, (weight, source) in enumerate(zip(best.values, best.indices, strict=True))
-    ]
-
-
 # Images
 
 
-def _image_view(classifier: ImageClassifier, image: str | Path | Pixels) -> ImageView:
-    if isinstance(image, str | Path):
-        name = visible(Path(image).name)
-        pixels = classifier.read(Path(image), classifier.shape())
-    else:
-        name, pixels = "", image
+def _image_view(classifier: ImageClassifier, image: str | Path | np.ndarray | Pixels) -> ImageView:
+    name = visible(Path(image).name) if isinstance(image, str | Path) else ""
+    pixels = image if isinstance(image, Tensor) else classifier.read(image, classifier.shape())
     with record_attention(classifier.saved.model) as recorded:
         (label,) = classifier.label(pixels[None], N_CLASSES)
+    _check_recorded(recorded)
     weights = [maps[0].float().cpu() for maps in recorded.values()]  # in the order of the layers
     config = classifier.saved.config
     grid = pixels.size(1) // config.patch, pixels.size(2) // config.patch

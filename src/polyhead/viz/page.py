@@ -36,6 +36,9 @@ class View:
         """Return the JSON form, which the page reads."""
         raise NotImplementedError
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.title!r})"
+
     def _repr_html_(self) -> str:
         return html.iframe(render(self))
 
@@ -47,7 +50,8 @@ def render(view: View) -> str:
         html.fill(BODY, {"data": html.escape_json(view.to_json())}),
         title=view.title,
         style=html.base_style() + "".join(read(name) for name in styles),
-        script="\n".join(EXPORT.sub("", IMPORT.sub("", read(name))) for name in modules),
+        script="\n".join(EXPORT.sub("", IMPORT.sub("", read(name))) for name in modules)
+        + html.REPORT_HEIGHT,
     )
 
 

@@ -137,7 +137,7 @@ class AttentionMap:
         return replace(self, weights=weights.astype(np.float32), seen=seen, buckets=None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AttentionView(View):
     """A text, or a text and its translation, with the attention of all heads of a model."""
 
@@ -218,7 +218,7 @@ class AttentionView(View):
             maps=tuple(maps),
         )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the JSON form without the maps."""
         return {
             "format": FORMAT,
@@ -269,7 +269,7 @@ class AttentionView(View):
         return self.target
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImageView(View):
     """An image as the model reads it, its classes, and the attention of all heads.
 

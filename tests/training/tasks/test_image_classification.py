@@ -187,18 +187,19 @@ def test_invalid_images_are_refused_by_name(labeller, tmp_path):
         labeller.classify([np.zeros((8, 8), np.float32)])
     with pytest.raises(DataError, match="an image with 2 channels: expected 1 or 3"):
         labeller.classify([np.zeros((8, 8, 2), np.uint8)])
-    with raises(ConfigError, "not_a_list"):
-        labeller.classify(str(tmp_path / "note.png"))
+    with raises(ConfigError, "not_an_image"):
+        labeller.classify(7)
 
 
 def test_evaluation_returns_a_confusion_matrix(labeller, tmp_path):
     folder = write_pictures(tmp_path / "test", 3)
     (folder / "red" / "0.png").rename(folder / "blue" / "wrong.png")
-    found, notices = labeller.evaluate([folder])
+    evaluation = labeller.evaluate([folder])
+    found = evaluation.report
     assert found.confusion == ((3, 0, 1), (0, 3, 0), (0, 0, 2))
     assert found.accuracy == pytest.approx(8 / 9)
     assert [one.count for one in found.classes] == [4, 3, 2]
-    assert notices == []
+    assert evaluation.notices == ()
 
 
 def test_a_text_model_is_refused(tiny_run):

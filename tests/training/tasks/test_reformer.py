@@ -175,7 +175,7 @@ def test_a_translator_with_lsh_in_its_encoder_is_trained_and_used(tmp_path):
         ("reformer-tiny", "model.positions=axial model.axial.shape=[3,5]", "has 15 positions"),
         ("reformer-tiny", "model.positions=axial model.axial.widths=[3,5]", "2 numbers that add"),
         ("reformer-tiny", "model.positions=axial data.max_length=600", "only 512 positions"),
-        ("reformer-tiny", "model.stack.attention=lhs", "should be 'full', 'local' or 'lsh'"),
+        ("reformer-tiny", "model.stack.attention=lhs", "did you mean lsh?"),
         ("gpt-tiny", "text.joint=false", "the model has one vocabulary"),
         ("bert-tiny", "text.joint=false", "the model has one vocabulary"),
         ("small", "model.stack.reversible=true", None),

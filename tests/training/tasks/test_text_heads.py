@@ -28,7 +28,7 @@ METRICS = {
 def test_an_interrupted_run_and_a_stored_corpus_end_with_equal_bits(text_heads, tmp_path, kind):
     parts = configure(tmp_path, kind, "data.store=always")
     with pytest.raises(Crash):
-        train(parts, tmp_path / "parts", reporter=crash_at(4))
+        train(parts, tmp_path / "parts", callbacks=[crash_at(4)])
     result = train(parts, tmp_path / "parts")
     assert result.metrics.keys() == {"loss", *METRICS[kind]}
     models = [

@@ -22,12 +22,12 @@ from torch.nn import functional as F
 
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, draw_per_class, held_out_notice
-from polyhead.data.images.array_file import is_array, read_array_file
+from polyhead.data.images.arrays import is_arrays, read_arrays
 from polyhead.data.images.cifar import is_cifar, read_cifar
 from polyhead.data.images.files import Pixels, PixelShape, Unreadable
 from polyhead.data.images.folders import Name, check_room, read_folder, visible, with_classes
 from polyhead.data.images.idx import is_idx, read_images
-from polyhead.data.labels import class_numbers
+from polyhead.data.labels import class_numbers, in_order
 from polyhead.data.locate import find
 from polyhead.data.text_files import skipped_notices
 from polyhead.data.token_store import TokenSequences
@@ -67,8 +67,9 @@ class ImageSet:
         rows = chosen if self.rows is None else self.rows[chosen]
         return ImageSet(self.pixels[rows], self.labels[chosen])
 
-    def select(self, chosen: Int[Tensor, "some"]) -> "ImageSet":
+    def select(self, chosen: Int[Tensor, "some"] | list[int], /) -> "ImageSet":
         """Return some of the images, mapped if these are."""
+        chosen = torch.as_tensor(chosen)
         if self.rows is None:
             return self.part(chosen)
         return replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
@@ -245,20 +246,24 @@ class ImageReader:
                 yield from self._arrays(arrays[:, None], [f"{n:0{width}d}" for n in labels])
             elif is_cifar(path):
                 yield from self._arrays(*read_cifar(path))
-            elif is_array(path):
-                yield from self._arrays(*read_array_file(path))
+            elif is_arrays(path):
+                stored = read_arrays(path)
+                yield from self._fitted(stored.chunks(), stored.names)
             else:
                 yield from self._folder(path)
 
     def _arrays(self, arrays: np.ndarray, names: Sequence[str]) -> Iterator[np.ndarray]:
         """Yield arrays of other sizes in batches."""
-        self.rows += range(self.n_images, self.n_images + len(arrays))
+        parts = (arrays[n : n + FITTED].copy() for n in range(0, len(arrays), FITTED))
+        yield from self._fitted(parts, names)
+
+    def _fitted(self, parts: Iterable[np.ndarray], names: Sequence[str]) -> Iterator[np.ndarray]:
+        self.rows += range(self.n_images, self.n_images + len(names))
         self.names += names
-        for first in range(0, len(arrays), FITTED):
-            part = torch.from_numpy(arrays[first : first + FITTED].copy())
-            part = with_channels(part, self.shape.channels)
+        for part in parts:
             self.n_images += len(part)
-            yield fitted(part, self.shape).numpy()
+            pixels = with_channels(torch.from_numpy(part), self.shape.channels)
+            yield fitted(pixels, self.shape).numpy()
 
     def _folder(self, path: Path) -> Iterator[np.ndarray]:
         rows: dict[Name, int] = {}
@@ -302,5 +307,5 @@ class ImageReader:
 
     def classes(self) -> tuple[tuple[str, ...], Int[Tensor, "image"]]:
         """Return the names of the classes, and the label of each image that is used."""
-        classes = tuple(sorted(set(self.names)))
+        classes = in_order(set(self.names))
         return classes, torch.tensor(class_numbers(self.names, classes, self.config.images[0]))

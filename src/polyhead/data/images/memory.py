@@ -21,7 +21,7 @@ from torch import Tensor
 
 from polyhead.atomic_file import os_errors_as_polyhead_errors, write_text
 from polyhead.data.columns import NAMES
-from polyhead.data.images.array_file import labels_of_array
+from polyhead.data.images.arrays import labels_of_array
 from polyhead.data.images.dataset import fitted, with_channels
 from polyhead.data.images.files import PixelShape
 from polyhead.data.memory_examples import named_by_content, rows
@@ -54,9 +54,7 @@ def write_images(
         with os_errors_as_polyhead_errors(draft.path):
             draft.file.seek(0)
             draft.file.write(header.getvalue())
-    width = max(len(str(label)) if isinstance(label, int) else 0 for label in labels)
-    names = [f"{x:0{width}d}" if isinstance(x, int) else x for x in labels]  # in order of numbers
-    write_text(labels_of_array(draft.path), json.dumps(names, ensure_ascii=False))
+    write_text(labels_of_array(draft.path), json.dumps([*map(str, labels)], ensure_ascii=False))
     return draft.path
 
 

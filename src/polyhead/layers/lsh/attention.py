@@ -32,7 +32,16 @@ from torch.nn import functional as F
 
 from polyhead.bounds import Few, Length
 from polyhead.errors import ConfigError
-from polyhead.layers.attention import NO_MASK, Contexts, Keys, Mask, Queries, Values, Weights
+from polyhead.layers.attention import (
+    NO_MASK,
+    Contexts,
+    Keys,
+    Mask,
+    Queries,
+    Values,
+    Weights,
+    check_heads,
+)
 from polyhead.layers.lsh.chunked import LSHPlan, sorted_attention
 from polyhead.layers.lsh.hashing import (
     Buckets,
@@ -119,6 +128,7 @@ class LSHAttention(nn.Module):
     def forward(
         self, q: Queries, k: Keys, v: Values, mask: Mask = NO_MASK, buckets: Buckets | None = None
     ) -> Contexts:
+        check_heads(q, k, v)
         dropout = self.dropout if self.training else 0.0
         if _is_decoding_step(q, k, mask):
             return F.dropout(shared_qk_weights(q, k, mask), dropout) @ v

@@ -30,6 +30,19 @@ MAX_LINES, MAX_CHARACTERS = 1_000_000, 300_000_000  # of each side, to train tok
 
 
 @dataclass(frozen=True)
+class Outputs:
+    """Outputs for all validation examples as lines, and the expected ones.
+
+    metric: the share of equal lines, by its name in the validation metrics; "" if the lines are
+        texts, which are scored by similarity.
+    """
+
+    lines: list[str]
+    references: list[str]
+    metric: str = ""
+
+
+@dataclass(frozen=True)
 class TaskSetup:
     """Everything that the trainer needs from a task."""
 
@@ -40,6 +53,7 @@ class TaskSetup:
     validate: Callable[[Any, int, Processes], dict[str, float]]  # model, step: metrics with "loss"
     summary: str  # one line about the data, for the log
     about: dict[str, Any] = field(default_factory=dict)  # saved with models: names of classes
+    outputs: Callable[[Any, Processes], Outputs] | None = None  # of a model, for paired tests
 
 
 @runtime_checkable

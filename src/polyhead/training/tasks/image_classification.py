@@ -16,7 +16,7 @@ from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 from polyhead.training.stored_images import read_image_corpus
-from polyhead.training.tasks.base import TaskSetup
+from polyhead.training.tasks.base import Outputs, TaskSetup
 
 
 class ImageClassificationTask:
@@ -55,7 +55,20 @@ class ImageClassificationTask:
             f"{len(corpus.train):,} training images of {size} in {n_classes:,} classes, "
             f"{len(corpus.valid):,} for validation",
             {"classes": list(corpus.classes)},
+            lambda model, _: outputs(corpus, 4 * batches.batch_size, model),
         )
+
+
+def outputs(corpus: ImageCorpus, batch_size: int, model: Any) -> Outputs:
+    """Return the classes of all validation images."""
+    images = corpus.valid
+    parts = (images.part(chosen) for chosen in torch.arange(len(images)).split(batch_size))
+    logits = torch.cat([image_logits(model, part.pixels, batch_size) for part in parts])
+    lines, references = (
+        [corpus.classes[number] for number in numbers.tolist()]
+        for numbers in (logits.argmax(-1), images.labels)
+    )
+    return Outputs(lines, references, "accuracy")
 
 
 def tokens_per_image(config: ViTConfig) -> int:

@@ -5,12 +5,14 @@ The labels say what is learned: one class of each text, several, or a number (`d
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, cast
 
 import numpy as np
 import torch
 
+from polyhead.data.batches.base import pad
 from polyhead.data.batches.labelled import TextBatch, TextBatches, segments_of
 from polyhead.data.batches.resampling import SubwordSampler, Texts
 from polyhead.data.holdout import Corpus
@@ -30,8 +32,9 @@ from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir, fingerprint
 from polyhead.training.run_log import RunLog
 from polyhead.training.stored_text import CorpusReader, StoredText, open_store, read_corpus
-from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
+from polyhead.training.tasks.base import Outputs, TaskSetup, load_or_train_tokenizers
 
+N_PREDICTED = 64  # texts at a time
 LabelledCorpus = Corpus[LabelledExamples | StoredText, LabelledExamples]
 KINDS = {
     "single_label": "{} classes", "multi_label": "{} labels, several of each",
@@ -72,6 +75,7 @@ class TextClassificationTask:
             ),
             texts.summary,
             about,
+            partial(predict, texts.valid, corpus) if problem == "single_label" else None,
         )
 
 
@@ -84,6 +88,7 @@ class EncodedCorpus:
 
     tokenizers: TokenizerPair
     batches: TextBatches
+    valid: TokenSequences
     valid_batches: Sequence[TextBatch]
     of_pairs: bool
     summary: str
@@ -134,6 +139,7 @@ def encode_corpus(
     return EncodedCorpus(
         tokenizers,
         TextBatches(train, values, max_tokens, seed, sampler if sampling else None, n),
+        valid,
         TextBatches(valid, valid_values, max_tokens, 0, None, n).of_epoch(0),
         of_pairs,
         f"{len(train):,} training examples of {KINDS[problem].format(n)}, {len(valid):,} "
@@ -186,6 +192,24 @@ def _warn_if_truncated(
             f"{n_too_long:,} of {n_texts:,} {part} texts are longer than {max_length} tokens "
             "and were truncated"
         )
+
+
+@torch.inference_mode()
+def predict(
+    texts: TokenSequences, corpus: LabelledCorpus, model: Any, processes: Processes
+) -> Outputs:
+    """Return the classes of texts in their order, which does not depend on the tokenizer."""
+    device = next(model.parameters()).device
+
+    def score(start: int) -> list[int]:
+        part = [texts[n].tolist() for n in range(start, min(start + N_PREDICTED, len(texts)))]
+        ids = pad(part).to(device)
+        numbers: list[int] = model(ids, segments_of(ids)).argmax(-1).tolist()
+        return numbers
+
+    scored = processes.map(score, range(0, len(texts), N_PREDICTED))
+    lines = [corpus.classes[number] for numbers in scored for number in numbers]
+    return Outputs(lines, corpus.valid.labels, "accuracy")
 
 
 @torch.inference_mode()

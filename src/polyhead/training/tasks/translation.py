@@ -38,7 +38,12 @@ from polyhead.training.run_dir import SAMPLES, RunDir, fingerprint
 from polyhead.training.run_log import RunLog
 from polyhead.training.small_data import adapt, check_enough, warn_if_few
 from polyhead.training.stored_text import CorpusReader, StoredText, open_store, read_corpus
-from polyhead.training.tasks.base import MAX_LINES, TaskSetup, load_or_train_tokenizers
+from polyhead.training.tasks.base import (
+    MAX_LINES,
+    Outputs,
+    TaskSetup,
+    load_or_train_tokenizers,
+)
 
 ParallelCorpus = Corpus[Pairs | StoredText, Pairs]
 
@@ -91,22 +96,24 @@ class TranslationTask:
         held_out = encode_pairs(tokenizers, valid, max_length, "validation", log)
         n_translated, seed = config.train.bleu_sentences, config.train.seed
         sampler = make_sampler(tokenizers, pairs, seed, max_length)
+        valid_pairs = HeldOutPairs(
+            run_dir.path / SAMPLES,
+            tokenizers,
+            TranslationBatches(held_out.source, held_out.target, max_tokens, 0).of_epoch(0),
+            valid.sources[:n_translated],
+            valid.targets[:n_translated],
+            config.train.judge_by,
+        )
         return TaskSetup(
             config,
             tokenizers,
             TranslationBatches(pairs.source, pairs.target, max_tokens, seed, sampler),
             objective_of(config),
-            HeldOutPairs(
-                run_dir.path / SAMPLES,
-                tokenizers,
-                TranslationBatches(held_out.source, held_out.target, max_tokens, 0).of_epoch(0),
-                valid.sources[:n_translated],
-                valid.targets[:n_translated],
-                config.train.judge_by,
-            ).validate,
+            valid_pairs.validate,
             f"{len(pairs.source):,} training pairs, {len(valid):,} for validation; vocabulary "
             f"{len(tokenizers.target):,}",
             {"languages": name_languages(config, corpus, run_dir, log)},
+            replace(valid_pairs, sources=valid.sources, targets=valid.targets).outputs,
         )
 
 
@@ -229,8 +236,14 @@ class HeldOutPairs:
                 self.write_samples(texts, step)
         return metrics
 
+    @torch.inference_mode()
+    def outputs(self, model: Any, processes: Processes) -> Outputs:
+        """Return the translations of all sentences, each on one line."""
+        texts = self.translate(model, processes)
+        return Outputs([" ".join(text.split("\n")) for text in texts], self.targets)
+
     def translate(self, model: Any, processes: Processes) -> list[str]:
-        """Return the translations of the first sentences by greedy search."""
+        """Return the translations of the sentences by greedy search."""
         device, options = next(model.parameters()).device, DecodeConfig(beam=1)
         ids = self.tokenizers.source.encode_batch(self.sources)
 

@@ -1,0 +1,55 @@
+"""Evaluation of a model of any task: `polyhead.evaluate`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyhead.errors import ConfigError
+from polyhead.metrics.predictions import ScoreReport
+from polyhead.metrics.tagging import TaggingReport
+from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.evaluation import TranslationEvaluation
+from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.question_answerer import QuestionAnswerer
+from polyhead.pipelines.result_list import MetricTable
+from polyhead.pipelines.sentence_embedder import SentenceEmbedder
+from polyhead.pipelines.tagger import Tagger
+from polyhead.pipelines.text_classifier import ClassificationEvaluation, TextClassifier
+from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
+from polyhead.pipelines.translator import Translator
+
+Evaluation = (
+    TranslationEvaluation | LanguageScore | MetricTable | ClassificationEvaluation | ScoreReport
+    | TaggingReport
+)  # fmt: skip
+Data = str | Path | Sequence[str | Path] | Sequence[np.ndarray]
+Labels = Sequence[str | int] | Sequence[str]
+
+
+def evaluate(model: Pipeline, data: Data, references: Labels | Path | None = None) -> Evaluation:
+    """Measure the quality of a model on held-out data, as its method `evaluate` does.
+
+    model: a pipeline, as returned by `polyhead.load`.
+    data: source lines for a translator, lines of text for a language model or a mask filler,
+        labelled files for a text classifier, a tagger or a question answerer, files of pairs for a
+        sentence embedder, folders of images for an image classifier. Texts are lists or files.
+    references: the right translations of a translator's lines; of a classifier the labels, if
+        `data` are texts or images in memory.
+
+    Returns BLEU and chrF, perplexity, metrics of masked tokens, or a classification report.
+
+    Example: `polyhead.evaluate(polyhead.load("runs/mine"), sources, references).scores[0].value`
+    """
+    given: Any = data
+    other: Any = references
+    if isinstance(model, Translator | TextClassifier | ImageClassifier):
+        return model.evaluate(given, other)
+    if other is not None:
+        raise ConfigError("this model is evaluated without references", "unused_references")
+    assert isinstance(
+        model, TextGenerator | MaskFiller | SentenceEmbedder | Tagger | QuestionAnswerer
+    )
+    return model.evaluate(given)
