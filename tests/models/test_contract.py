@@ -76,6 +76,9 @@ CASES = {
     "classifier": Case(models.ClassifierConfig(3, encoder=ENCODER), segments),
     "tagger": Case(models.TaggerConfig(3, encoder=ENCODER), segments),
     "span_extractor": Case(models.SpanExtractorConfig(ENCODER), segments),
+    "sentence_encoder": Case(
+        models.SentenceEncoderConfig(encoder=ENCODER), lambda batch: (text(batch),)
+    ),
     "vit": Case(
         models.ViTConfig(classes=5, height=8, width=12, patch=4, stack=PRE),
         lambda batch: (torch.randn(batch, 3, 8, 12),),

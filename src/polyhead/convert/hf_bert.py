@@ -25,7 +25,7 @@ from polyhead.convert.weight_names import (
 )
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERTConfig
-from polyhead.models.tagger import TaggerConfig
+from polyhead.models.tagging_model import TaggerConfig
 from polyhead.models.text_classifier import ClassifierConfig
 
 NAMES = TABLES["bert"]

@@ -45,7 +45,7 @@ from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.reformer import Reformer, ReformerConfig
 from polyhead.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from polyhead.models.span_extractor import SpanExtractorConfig, SpanModel
-from polyhead.models.tagger import TaggerConfig, TaggingModel
+from polyhead.models.tagging_model import TaggerConfig, TaggingModel
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig

@@ -34,8 +34,8 @@ class AnsweredQuestion:
     def _repr_html_(self) -> str:
         answers = (self.answer, *self.alternatives)
         rows = [
-            [notebook.escape(found.text or NO_ANSWER), notebook.bar(found.probability)]
-            for found in answers
+            [notebook.escape(span.text or NO_ANSWER), notebook.bar(span.probability)]
+            for span in answers
         ]
         return notebook.table([self.question, "probability"], rows)
 

@@ -31,7 +31,7 @@ from polyhead.models.electra import Electra
 from polyhead.models.registry import FINE_TUNED, has_mask_token
 from polyhead.models.sentence_encoder import SentenceEncoder
 from polyhead.models.span_extractor import SpanModel
-from polyhead.models.tagger import TaggingModel
+from polyhead.models.tagging_model import TaggingModel
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import TransformerConfig
 from polyhead.models.vit import ViTConfig

@@ -18,7 +18,7 @@ from polyhead.data.token_store import TokenSequences
 from polyhead.errors import ConfigError
 from polyhead.models.bert import BERTConfig, bert_stack
 from polyhead.models.span_extractor import SpanExtractorConfig, SpanModel
-from polyhead.models.tagger import TaggerConfig, TaggingModel
+from polyhead.models.tagging_model import TaggerConfig, TaggingModel
 from polyhead.special_tokens import BOS, EOS
 from polyhead.training.config import read_run
 from polyhead.training.losses import SpanLoss, TagLoss
