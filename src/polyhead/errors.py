@@ -86,7 +86,7 @@ def torch_needed() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if (error.name or "").partition(".")[0] != "torch":
             raise
         raise MissingError(
             f'this needs torch, which is not installed: pip install "{TORCH}"', "missing_torch"

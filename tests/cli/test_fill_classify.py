@@ -9,9 +9,10 @@ import pytest
 from pretrained import SIZES, TINY, configured, pretrain, write_labelled, write_lines
 from saved_models import build_electra, save_model
 
-from polyhead.cli.console import describe
 from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
+from polyhead.training.callbacks import TrainingStep
+from polyhead.training.display import describe
 from polyhead.training.trainer import train
 
 
@@ -174,13 +175,13 @@ def test_an_error_is_one_line_and_an_exit_code(
 
 
 def test_progress_shows_the_scores_of_the_task_and_perplexity_where_there_is_one():
-    line = {"loss": 1.0, "tokens_per_second": 10.0}
+    step = TrainingStep(1, 1.0, 0.5, 1e-3, 0, 10, 10.0, 1.0)
     electra = {"generator_accuracy": 0.25, "precision": 0.5, "recall": 0.125}
     expected = "train loss 1.000  10 tok/s  generator 0.250  precision 0.500  recall 0.125"
-    assert describe({**line, "valid": electra}) == expected
+    assert describe(step, electra) == expected
     gpt = {"perplexity": 3.0, "bits_per_character": 2.5}
     expected = "train loss 1.000  ppl 2.7  10 tok/s  bits/char 2.500"
-    assert describe({**line, "valid": gpt}) == expected
+    assert describe(step, gpt) == expected
 
 
 # Text that is not UTF-8

@@ -116,6 +116,13 @@ def test_labels_may_be_numbers_truth_values_or_names_of_classes(tmp_path):
         assert [record["label"] for record in records] == labels
 
 
+def test_only_named_columns_are_written(tmp_path):
+    row = {"a": "가", "b": "나", "kind": 1, "other": b""}
+    keys = ['data.text_key="a"', 'data.label_key="kind"', 'data.text_pair_key="b"']
+    (record,) = written(tmp_path, "data", [row], "classify-small", *keys)
+    assert record == {"a": "가", "b": "나", "kind": 1}
+
+
 def test_texts_keep_their_lines_and_come_from_a_named_or_certain_column(tmp_path):
     expected = "안녕하세요.\n가\n나\n잘 가.\n"
     frame = pandas.DataFrame({"id": [1, 2, 3], "review": KOREAN})
@@ -187,7 +194,7 @@ def test_images_of_every_kind_become_the_same_bytes(tmp_path):
         paths.add(path)
     (path,) = paths
     assert np.array_equal(np.load(path), tensors.numpy())
-    assert json.loads(Path(f"{path}.labels").read_text()) == ["00", "10", "02", "10"]
+    assert json.loads(Path(f"{path}.labels").read_text()) == ["0", "10", "2", "10"]
     for wrong, code, words in (
         ((arrays, labels[:2]), "unequal_lengths", "2 labels"),
         ((arrays - 0.5, labels), "not_an_image", "between 0 and 1"),

@@ -104,7 +104,7 @@ def compare(
     polyhead compare multi30k-de-en --flops 5e14 --seeds 2 --processes 2
     polyhead compare --list --scale paper
     """
-    from polyhead.experiments.entry import make_request
+    from polyhead.experiments.comparison import make_request
     from polyhead.experiments.variants import find_plan
     from polyhead.i18n import chosen_language
 

@@ -75,7 +75,15 @@ class ClassificationEvaluation:
         return f"ClassificationEvaluation({scores}, n_examples={self.n_examples})"
 
     def _repr_html_(self) -> str:
-        return notebook.plain(str(self))
+        report, low, high = self.report, self.accuracy.low, self.accuracy.high
+        score = f"accuracy {report.accuracy:.4f} [{low:.4f}, {high:.4f}]"
+        rows = [
+            [notebook.escape(c.name), *(f"{x:.4f}" for x in (c.precision, c.recall, c.f1)),
+             f"{c.count:,}"]
+            for c in report.classes
+        ]  # fmt: skip
+        header = ["class", "precision", "recall", "F1", "count"]
+        return f"<p>{score}, macro F1 {report.macro_f1:.4f}</p>" + notebook.table(header, rows)
 
     def __str__(self) -> str:
         intervals = "  ".join(

@@ -144,8 +144,9 @@ class TrainingScreen(Callback):
 def describe(step: TrainingStep, valid: Mapping[str, float]) -> str:
     """Return loss, perplexity, speed and the scores of the last validation as one line."""
     perplexity = math.exp(min(step.loss, 50.0)) if math.isfinite(step.loss) else math.nan
-    has_perplexity = not valid or "perplexity" in valid  # ELECTRA's loss has none
-    parts = [f"train loss {step.loss:.3f}", *([f"ppl {perplexity:.1f}"] if has_perplexity else [])]
+    parts = [f"train loss {step.loss:.3f}"]
+    if "perplexity" in valid:  # not of ELECTRA or of classifiers
+        parts.append(f"ppl {perplexity:.1f}")
     parts.append(f"{step.tokens_per_second:,.0f} tok/s")
     return "  ".join([*parts, *scores_in_words(valid)])
 

@@ -199,7 +199,8 @@ def train(  # noqa: PLR0913 (one keyword per option of the command line)
     data: labelled texts: (text, label), or rows with such columns
     images: (array, labels), items of (image, label), or directories with a subdirectory per class
     valid_source, …, valid_images: held-out data; without it part of the data is held out
-    source_column, …, text_pair_column, label_column: name of a column, or its number from 1
+    source_column, target_column, text_column, text_pair_column, label_column: name of a column,
+        or its number from 1
     languages: of source and target, such as "ko-en"; found by the data if it names them
     init: directory of a model to initialize from
     encoding: of all files, such as "cp949"

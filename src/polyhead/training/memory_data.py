@@ -53,7 +53,8 @@ class MemoryData:
         if kind == "text":
             return write_texts(rows(examples, name), name, data.text_key, folder)
         if kind == "data":
-            keys = (data.text_key, data.label_key)
+            pair = () if data.text_pair_key is None else (data.text_pair_key,)
+            keys: tuple[str | None, ...] = (data.text_key, data.label_key, *pair)
             return write_records(rows(examples, name), name, ("text", "label"), keys, folder)
         if kind == "images":
             if config.task != "image_classification":

@@ -31,7 +31,7 @@ from polyhead.atomic_file import (
 from polyhead.checkpoint.atomic_dir import CHECKPOINTS, DRAFT, remove_drafts
 from polyhead.config import differences
 from polyhead.data.bilingual_dictionary import FILE as DICTIONARY
-from polyhead.data.images.arrays import LABELS
+from polyhead.data.images.image_arrays import LABELS
 from polyhead.errors import ConfigError, DataError, PolyheadError
 from polyhead.training.config import LISTS, RunConfig, build
 

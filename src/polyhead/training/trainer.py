@@ -21,13 +21,7 @@ from polyhead.data.batches.base import DataPosition
 from polyhead.data.holdout import limit_training
 from polyhead.errors import CheckpointError, ConfigError, PolyheadError
 from polyhead.layers.mixture_of_experts import has_experts, record_usage
-from polyhead.metrics.expert_usage import (
-    add_amounts,
-    describe_usage,
-    usage_amounts,
-    usage_metrics,
-    usage_shares,
-)
+from polyhead.metrics import expert_usage
 from polyhead.metrics.named_metrics import judge_score
 from polyhead.models.registry import FAMILIES, TASKS
 from polyhead.plugin_registry import resolve
@@ -347,13 +341,15 @@ class Trainer:
 
         with record_usage(self.model) as usages:
             metrics = call_collected(self.trained.eval(), self.model, measure)
-        amounts = add_amounts(self.processes.gather(usage_amounts(usages)))
+        amounts = expert_usage.add_amounts(
+            self.processes.gather(expert_usage.usage_amounts(usages))
+        )
         words = [f"step {step:,}  validation:"]
         words += [f"{name} {value:.3f}" for name, value in metrics.items()]
         if amounts:
-            metrics |= usage_metrics(amounts)
-            words.append(describe_usage(amounts))
-            self.log.record("experts", step, usage_shares(amounts))
+            metrics |= expert_usage.usage_metrics(amounts)
+            words.append(expert_usage.describe_usage(amounts))
+            self.log.record("experts", step, expert_usage.usage_shares(amounts))
         self.log.record("valid", step, metrics)
         self.log.callback.on_notice("  ".join(words))
         self.metrics = metrics

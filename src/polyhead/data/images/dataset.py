@@ -22,11 +22,11 @@ from torch.nn import functional as F
 
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, draw_per_class, held_out_notice
-from polyhead.data.images.arrays import is_arrays, read_arrays
 from polyhead.data.images.cifar import is_cifar, read_cifar
 from polyhead.data.images.files import Pixels, PixelShape, Unreadable
 from polyhead.data.images.folders import Name, check_room, read_folder, visible, with_classes
 from polyhead.data.images.idx import is_idx, read_images
+from polyhead.data.images.image_arrays import is_arrays, read_arrays
 from polyhead.data.labels import class_numbers, in_order
 from polyhead.data.locate import find
 from polyhead.data.text_files import skipped_notices

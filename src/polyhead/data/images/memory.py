@@ -21,9 +21,9 @@ from torch import Tensor
 
 from polyhead.atomic_file import os_errors_as_polyhead_errors, write_text
 from polyhead.data.columns import NAMES
-from polyhead.data.images.arrays import labels_of_array
 from polyhead.data.images.dataset import fitted, with_channels
 from polyhead.data.images.files import PixelShape
+from polyhead.data.images.image_arrays import labels_of_array
 from polyhead.data.memory_examples import named_by_content, rows
 from polyhead.errors import DataError
 

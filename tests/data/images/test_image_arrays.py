@@ -8,9 +8,9 @@ import pytest
 from expected_errors import raises
 
 from polyhead.data.config import DataConfig
-from polyhead.data.images.arrays import read_arrays
 from polyhead.data.images.dataset import load_images
 from polyhead.data.images.files import PixelShape
+from polyhead.data.images.image_arrays import read_arrays
 from polyhead.errors import DataError
 
 RNG = np.random.default_rng(0)
