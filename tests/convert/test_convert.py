@@ -77,6 +77,10 @@ ORIGINALS = {
         lambda: electra("ElectraForSequenceClassification", num_labels=4, **WIDE),
         "classifier",
     ),
+    "bert, tags": (lambda: bert("BertForTokenClassification", num_labels=5), "tagger"),
+    "bert, answers": (lambda: bert("BertForQuestionAnswering", **WIDE), "span_extractor"),
+    "electra, tags": (lambda: electra("ElectraForTokenClassification"), "tagger"),
+    "electra, answers": (lambda: electra("ElectraForQuestionAnswering"), "span_extractor"),
     "vit": (make_vit, "vit"),
     "vit of one head": (lambda: make_vit(num_attention_heads=1, image_size=6, num_labels=2), "vit"),
     "vit without biases": (lambda: make_vit(qkv_bias=False), "vit"),
@@ -106,6 +110,11 @@ def both_outputs(family, ours, theirs):
         fills = output[0][real]
         torch.testing.assert_close(ours.fill(ids, real, segments), fills, **close)
         return ours(ids, segments)[real], fills
+    if family == "tagger":
+        return ours(ids, segments)[real], output.logits[real]
+    if family == "span_extractor":
+        both = torch.stack([output.start_logits, output.end_logits], -1)
+        return ours(ids, segments)[real], both[real]
     if "ForSequence" in type(theirs).__name__:
         return ours(ids), theirs(ids, real.long()).logits
     states = ours.encoder(ids, segments)

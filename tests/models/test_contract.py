@@ -74,6 +74,8 @@ CASES = {
         blanks,
     ),
     "classifier": Case(models.ClassifierConfig(3, encoder=ENCODER), segments),
+    "tagger": Case(models.TaggerConfig(3, encoder=ENCODER), segments),
+    "span_extractor": Case(models.SpanExtractorConfig(ENCODER), segments),
     "sentence_encoder": Case(
         models.SentenceEncoderConfig(encoder=ENCODER), lambda batch: (text(batch),)
     ),

@@ -13,7 +13,7 @@ from polyhead.pipelines.segment_batch import decode_segments
 from polyhead.pipelines.segments import join_segments, split_text
 from polyhead.pipelines.translation import TranslatedSentence, Translation
 from polyhead.special_tokens import BOS, EOS
-from polyhead.viz.capture import alignment
+from polyhead.viz.word_alignment import alignment
 
 TEXTS = ["내일 회의가 있어요.", "오늘은 금요일입니다.", "세 시에 만나요.", "a", "표 두 장 주세요."]
 SHORT = {"max_length": 12}

@@ -18,7 +18,10 @@ STACK = ("n_layers=1", "d_model=16", "n_heads=2", "d_ff=24")
 SIZES = {
     "bert-tiny": tuple(f"model.stack.{size}" for size in STACK),
     "electra-tiny": (*(f"model.stack.{size}" for size in STACK), "model.d_embed=8"),
-    "classify-small": tuple(f"model.encoder.stack.{size}" for size in STACK),
+    **dict.fromkeys(
+        ("classify-small", "tagger-small", "qa-small"),
+        tuple(f"model.encoder.stack.{size}" for size in STACK),
+    ),
 }
 
 

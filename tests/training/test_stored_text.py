@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from expected_errors import raises
 from tiny import SMALL, write_corpus
+from token_data import write_questions, write_tagged
 
 from polyhead.data import corpus_store, line_spool
 from polyhead.data.corpus_store import write_store
@@ -59,6 +60,14 @@ def text_files(folder):
     return {"text": [str(text)]}, {"labelled": [str(labelled)]}
 
 
+def tagged_files(folder):
+    return {"labelled": [str(write_tagged(folder / "tags.tsv", 40))]}
+
+
+def question_files(folder):
+    return {"labelled": [str(write_questions(folder / "questions.jsonl", 40))]}
+
+
 def config_of(task, folder, *overrides):
     plain, labelled = text_files(folder)
     recipe, options, files = {
@@ -73,13 +82,29 @@ def config_of(task, folder, *overrides):
             (*TINY, *ENCODER, "data.max_length=16", "text.sampling=0.2"),
             labelled,
         ),
+        "tags": ("tagger-small", (*TINY, *ENCODER, "data.max_length=8"), tagged_files(folder)),
+        "spans": (
+            "qa-small",
+            (*TINY, *ENCODER, "data.max_length=16", "data.stride=4"),
+            question_files(folder),
+        ),
     }[task]
     return read_run(recipe, (*options, "train.workers=0", *overrides), files)
 
 
 @pytest.mark.parametrize(
     "task",
-    ["translation", "sampling", "words", "language", "masked", "labelled", "labelled sampling"],
+    [
+        "translation",
+        "sampling",
+        "words",
+        "language",
+        "masked",
+        "labelled",
+        "labelled sampling",
+        "tags",
+        "spans",
+    ],
 )
 def test_weights_are_equal_from_a_store_and_from_memory(task, tmp_path, monkeypatch):
     sums, notes = {}, {}

@@ -14,9 +14,10 @@ from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.pipelines.translation import TranslatedSentence, Translation
 from polyhead.pipelines.translator import Translator
-from polyhead.viz.capture import alignment, attention_view, translation_maps
+from polyhead.viz.capture import attention_view, translation_maps
 from polyhead.viz.select import ViewOptions
 from polyhead.viz.views import AttentionView
+from polyhead.viz.word_alignment import alignment
 from polyhead.viz.writer import write_view
 
 TEXT = "민준 씨는 내일 부산에 가요."
@@ -74,7 +75,7 @@ def test_alignment_follows_the_largest_weights(translator, monkeypatch):
     )
     Fixed.weights[:, :half, second] = 1.0
     Fixed.weights[:, half:, 0] = 1.0
-    monkeypatch.setattr("polyhead.viz.capture.translation_maps", lambda *_: [Fixed])
+    monkeypatch.setattr("polyhead.viz.word_alignment.translation_maps", lambda *_: [Fixed])
     sentence = TranslatedSentence("내일 부산", "Minjun tomorrow", tuple(ids), 0.0, False, ())
     links = [(1, 0, 1.0), (0, 1, 1.0)]
     for n_sentences in (1, 2):  # words are numbered through all sentences

@@ -13,7 +13,9 @@ def attention(
     model: Model,
     text: str = Argument(help="Sentence, or image file for an image classifier."),
     output: Path = Option("attention.html", help="File to write: .html, .svg, .png or .json."),
-    target: str | None = Option(None, help="Translation to show (default: the model's)."),
+    target: str | None = Option(
+        None, help="Translation to show (default: the model's); or the context of a question."
+    ),
     sentence: int = Option(1, help="Sentence of the text to show, counted from 1."),
     kind: str | None = Option(
         None, help="Attention to draw in .svg and .png: encoder, decoder, cross."

@@ -43,13 +43,14 @@ ONLY_GENERATORS = "--as-generated is for language models (--text) only"
 INPUTS = {  # options of each task
     "translation": "--source FILE --target FILE", "language_modeling": "--text FILE",
     "masked_lm": "--text FILE", "replaced_token": "--text FILE",
-    "text_classification": "--data FILE", "sentence_embedding": "--pairs FILE",
+    "text_classification": "--data FILE", "token_classification": "--data FILE",
+    "question_answering": "--data FILE", "sentence_embedding": "--pairs FILE",
     "image_classification": "--images PATH",
 }  # fmt: skip
 NO_INPUT = (
     "expected one of: --source FILE and --target FILE for a translator, --text FILE for a language "
-    "model, --data FILE for a text classifier, --pairs FILE for a sentence encoder, --images PATH "
-    "for an image classifier"
+    "model, --data FILE for a text classifier, a tagger or question answering, --pairs FILE for a "
+    "sentence encoder, --images PATH for an image classifier"
 )
 Scores = tuple[Any, str]  # for JSON, and as text
 
@@ -93,6 +94,7 @@ def evaluate(
     polyhead evaluate runs/reformer --text test.txt --rounds 8
     polyhead evaluate runs/reformer --text test.txt --as-generated
     polyhead evaluate runs/reviews --data test.tsv
+    polyhead evaluate runs/names --data test.conll
     polyhead evaluate runs/embed --pairs test.tsv
     polyhead evaluate runs/photos --images test-photos/
     polyhead evaluate runs/mine --source test.ko --target test.en --processes 2
@@ -269,22 +271,26 @@ def label_scores(
     model_dir: Path, files: tuple[Sequence[Path], Sequence[Path]], team: "Processes", *,
     encoding: str, device: str,
 ) -> Scores:  # fmt: skip
-    """Return how good a text classifier or a sentence encoder is on labelled texts, or on pairs."""
+    """Return the scores of a text classifier, tagger, question answerer or sentence encoder."""
     from polyhead.pipelines.load import load
+    from polyhead.pipelines.question_answerer import QuestionAnswerer
     from polyhead.pipelines.sentence_embedder import SentenceEmbedder
+    from polyhead.pipelines.tagger import Tagger
     from polyhead.pipelines.text_classifier import TextClassifier
 
-    loaded = load(model_dir, device=device)
+    model = load(model_dir, device=device)
     labelled, pairs = files
-    kind = SentenceEmbedder if pairs or isinstance(loaded, SentenceEmbedder) else TextClassifier
-    model = kind.from_saved(loaded.saved, loaded.name, loaded.device)  # or an error
+    kinds = TextClassifier | Tagger | QuestionAnswerer | SentenceEmbedder
+    if pairs or not isinstance(model, kinds):
+        kind = SentenceEmbedder if pairs else TextClassifier
+        model = kind.from_saved(model.saved, model.name, model.device)  # or an error
     if isinstance(model, SentenceEmbedder):
         examples, notices = model.read(labelled, ((), (), [*map(str, pairs)]), encoding)
     else:
         examples, notices = model.read(labelled, encoding)
     with counting_share(team, "reading", len(examples)) as progress:
         result = model.evaluate_examples(examples, notices, progress, team.map)
-    for notice in result.notices if team.is_first else ():
+    for notice in notices if team.is_first else ():
         say(notice)
     return asdict(result), str(result)
 

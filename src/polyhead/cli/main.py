@@ -42,7 +42,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)  # of the disk behin
 SECTIONS = {  # of `polyhead --help`
     "Train and score": ("train", "evaluate", "compare", "ladder", "runs", "average"),
     "Use a model": (
-        *("translate", "generate", "fill", "detect", "classify", "embed", "attention", "serve"),
+        *("translate", "generate", "fill", "detect", "classify", "tag", "answer", "embed"),
+        *("attention", "serve"),
     ),
     "Models and data": ("recipes", "show", "cost", "data", "languages", "import", "export"),
     "Learn and check": ("demo", "verify", "doctor"),
@@ -50,7 +51,7 @@ SECTIONS = {  # of `polyhead --help`
 COMMANDS = {  # modules of polyhead.cli, and their functions
     "train": "train.train", "translate": "translate.translate", "generate": "generate.generate",
     "fill": "fill.fill", "detect": "fill.detect", "classify": "classify.classify",
-    "embed": "embed.embed",
+    "tag": "tag.tag", "answer": "tag.answer", "embed": "embed.embed",
     "evaluate": "evaluate.evaluate", "attention": "attention.attention", "serve": "serve.serve",
     "compare": "compare.compare", "ladder": "compare.ladder", "average": "convert.average",
     "import": "convert.import_model", "export": "convert.export_model",

@@ -132,7 +132,7 @@ def translate(
 
 def word_links(translator: "TextTranslator", outputs: "list[Translation]") -> Links:
     """Return the word links of every output; the translator is one of torch."""
-    from polyhead.viz.capture import alignment
+    from polyhead.viz.word_alignment import alignment
 
     return alignment(cast("Translator", translator), outputs)
 

@@ -10,17 +10,18 @@ A conversion is tried on shapes first (`check_fits`), so that no memory is taken
 cannot be what its configuration says.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from polyhead.config import from_dict, plain
 from polyhead.convert import esm, gpt2, gpt_neox, hf_bert, hf_electra, hf_vit, marian, timm_vit
 from polyhead.convert import special_ids as ids
+from polyhead.convert.architecture_row import Architecture, State, token_heads
 from polyhead.convert.hf_bert import classifier_from_hf, classifier_to_hf, with_new_head
 from polyhead.convert.hf_electra import half_from_hf, half_to_hf
 from polyhead.convert.reader import GENERATOR, ForeignCheckpoint
@@ -36,53 +37,14 @@ from polyhead.convert.weight_names import (
     whole,
     with_new_output,
 )
-from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.models.registry import FAMILIES, encoder_config
 from polyhead.models.sentence_encoder import SentenceEncoderConfig
 from polyhead.models.transformer import TransformerConfig
-from polyhead.tokenizers.huggingface import EngineKind
 
 MAX_LAYERS = 1000
 NEW_LAYER = ("its last layer is new (zeros): fine-tune it",)
-State = Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """A foreign architecture and our family; `weights_to` is None if it is only read.
-
-    mark: start of a tensor's name that, of this model_type, only this architecture's files have.
-    config_from: our configuration from the contents of config.json (timm: and the shapes).
-    prepare: their weights as those of the plain model, from a variant that config.json names.
-    weights_from: our weights from these and our configuration.
-    config_to, weights_to: the inverse; what theirs cannot express is refused.
-    variants: names of values in config.json that `prepare` reads, and functions that check them.
-    suits: True for configurations of our family that this row should write.
-    special_ids: of the contents of config.json and the tokenizer's files.
-    tokenizer: the kind of tokenizer, None if there is none.
-    generation, pixels: the contents of further files.
-    notes: parts that were left out or are new.
-    """
-
-    name: str
-    model_type: str
-    family: str
-    mark: str
-    config_from: Callable[..., Any]
-    weights_from: Callable[[State, Any], Weights]
-    config_to: Callable[[Any], dict[str, Any]]
-    weights_to: Callable[[State, Any], Weights] | None = None
-    suits: Callable[[Any], bool] = lambda _: True
-    special_ids: Callable[[Mapping[str, Any], ids.Files], SpecialIds | None] = ids.bert_ids
-    tokenizer: EngineKind | None = "fast"
-    generation: Callable[[SpecialIds, Any, DecodeConfig], dict[str, Any]] | None = None
-    pixels: Callable[[Any], dict[str, Any]] | None = None
-    library: str = "hf"
-    notes: tuple[str, ...] = ()
-    prepare: Callable[[State, Mapping[str, Any]], Weights] = lambda state, _: dict(state)
-    variants: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = field(default_factory=dict)
-
+LABELLED = ("classifier", "tagger", "vit")  # families with names of classes
 
 GPT2 = Architecture(
     "GPT2LMHeadModel", "gpt2", "gpt", "transformer.h.",
@@ -112,9 +74,9 @@ ESM = Architecture(
 ESM_CLASSIFIER = Architecture(
     "EsmForSequenceClassification", "esm", "classifier", "classifier.",
     esm.classifier_from_hf,
-    lambda state, config: esm.from_hf(state, config.encoder, classifies=True),
+    lambda state, config: esm.from_hf(state, config.encoder, esm.CLASSIFIER),
     esm.classifier_to_hf,
-    lambda weights, config: esm.to_hf(weights, config.encoder, classifies=True),
+    lambda weights, config: esm.to_hf(weights, config.encoder, esm.CLASSIFIER),
     suits=lambda config: config.encoder.stack.norm == "pre",
 )  # fmt: skip
 BERT_CLASSIFIER = Architecture(
@@ -171,6 +133,14 @@ ELECTRA_SENTENCES = Architecture(
     lambda state, _: hf_electra.ENCODER.to_ours(state),
     lambda config: half_to_hf(config.encoder),
     lambda weights, _: hf_electra.ENCODER.to_theirs(weights),
+)  # fmt: skip
+ESM_TAGGER = Architecture(
+    "EsmForTokenClassification", "esm", "tagger", "classifier.weight",
+    esm.tagger_from_hf,
+    lambda state, config: esm.from_hf(state, config.encoder, esm.TAGGER),
+    lambda config: esm.config_to_hf(config.encoder),
+    lambda weights, config: esm.to_hf(weights, config.encoder, esm.TAGGER),
+    suits=lambda config: config.encoder.stack.norm == "pre",
 )  # fmt: skip
 PAIR = Architecture(
     "ElectraForPreTraining", "electra", "electra", GENERATOR,
@@ -240,9 +210,17 @@ ARCHITECTURES = (  # of one model_type: the one with the most specific mark firs
     BERT_ENCODER,
     ESM,
     ESM_CLASSIFIER,
+    ESM_TAGGER,
+    *token_heads(
+        "Bert",
+        hf_bert.config_from_hf,
+        hf_bert.config_to_hf,
+        lambda config: config.encoder.embedding_width == config.encoder.stack.d_model,
+    ),
     ELECTRA_GENERATOR,
     ELECTRA_ENCODER,
     ELECTRA_CLASSIFIER,
+    *token_heads("Electra", half_from_hf, half_to_hf),
     replace(ELECTRA_ENCODER, name="ElectraModel", mark="encoder."),
     BERT_SENTENCES,
     ELECTRA_SENTENCES,
@@ -393,7 +371,7 @@ def reference_values(row: Architecture, config: Any, variants: Mapping[str, Any]
     variants: the contents of config.json, of which the values of `row.variants` are read.
     """
     values = row.config_to(config)
-    if row.family in ("classifier", "vit") and row.library == "hf":
+    if row.family in LABELLED and row.library == "hf":
         values["num_labels"] = config.classes
     given = {name: read for name, read in row.variants.items() if name in variants}
     return values | {name: read(variants, name) for name, read in given.items()}

@@ -16,6 +16,7 @@ from polyhead.convert import gpt2, parity, pixels, timm_vit
 from polyhead.convert import special_ids as ids
 from polyhead.convert.architectures import (
     ELECTRA_GENERATOR,
+    LABELLED,
     Conversion,
     check_fits,
     find_conversion,
@@ -171,7 +172,7 @@ def _tokenizers(files: Mapping[str, bytes], chosen: Conversion) -> tuple[Tokeniz
 
 def _classes(values: Mapping[str, Any], chosen: Conversion) -> dict[str, list[str]]:
     """Return the names of the classes of a classifier, in order."""
-    if chosen.architecture.family not in ("classifier", "vit"):
+    if chosen.architecture.family not in LABELLED:
         return {}
     names = [str(i) for i in range(chosen.config.classes)]
     given, timms = values.get("id2label"), values.get("label_names")

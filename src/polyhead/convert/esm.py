@@ -18,6 +18,7 @@ from polyhead.convert.weight_names import (
     Weights,
     WeightTable,
     known_values,
+    n_classes,
     problem_and_classes,
     read_fields,
     reordered,
@@ -27,6 +28,7 @@ from polyhead.convert.weight_names import (
 from polyhead.layers.embeddings import frequencies
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERTConfig
+from polyhead.models.tagging_model import TaggerConfig
 from polyhead.models.text_classifier import ClassifierConfig
 
 NAMES = TABLES["esm"]
@@ -40,6 +42,7 @@ MASKED_LM = WeightTable(
     ENCODER | NAMES["masked_lm"], ignored=IGNORED, tied="lm_head.decoder.weight"
 )
 CLASSIFIER = WeightTable(ENCODER | NAMES["classifier"], ignored=IGNORED)
+TAGGER = WeightTable(ENCODER | {"to_logits": "classifier"}, ignored=IGNORED)
 TOKENS, SEGMENTS = "encoder.embed.embed.tokens.weight", "encoder.embed.segments.weight"
 OUTPUT = "to_logits.weight"
 DECODER = "lm_head.decoder.weight"
@@ -47,27 +50,26 @@ FREQUENCIES = "esm.encoder.layer.{}.attention.self.rotary_embeddings.inv_freq"
 
 
 def from_hf(
-    state: Mapping[str, Tensor], config: BERTConfig, *, classifies: bool = False
+    state: Mapping[str, Tensor], config: BERTConfig, table: WeightTable = MASKED_LM
 ) -> Weights:
-    """Return the weights of EsmForMaskedLM, or of a classifier, as those of ours."""
-    table = CLASSIFIER if classifies else MASKED_LM
+    """Return the weights of EsmForMaskedLM, or of a class with another table, as those of ours."""
     weights = reordered(table.to_ours(state, tie=config.tie), ROTATED, paired(config.stack))
     like = next(iter(weights.values()), torch.empty(0))
     return weights | {SEGMENTS: like.new_zeros(1, config.stack.d_model)}
 
 
 def to_hf(
-    weights: Mapping[str, Tensor], config: BERTConfig, *, classifies: bool = False
+    weights: Mapping[str, Tensor], config: BERTConfig, table: WeightTable = MASKED_LM
 ) -> Weights:
-    """Return the weights of our `BERT`, or of a classifier, as those of ESM's class."""
+    """Return the weights of our `BERT`, or of a fine-tuned model, as those of ESM's class."""
     ours, stack = dict(weights), config.stack
     segment = ours.pop(SEGMENTS)[0]
     if segment.any():
-        if not classifies:
+        if table is MASKED_LM:
             ours.setdefault(OUTPUT, ours[TOKENS])
         ours[TOKENS] = ours[TOKENS] + segment
     ours = reordered(ours, ROTATED, paired(stack).argsort())
-    theirs = (CLASSIFIER if classifies else MASKED_LM).to_theirs(ours)
+    theirs = table.to_theirs(ours)
     theirs["esm.contact_head.regression.weight"] = torch.zeros(1, stack.n_layers * stack.n_heads)
     theirs["esm.contact_head.regression.bias"] = torch.zeros(1)  # nothing uses them here
     for layer in range(stack.n_layers):
@@ -108,3 +110,9 @@ def classifier_to_hf(config: ClassifierConfig) -> dict[str, Any]:
     head = {"head": (config.head, "bert"), "pooling": (config.pooling, "first")}
     require_exportable(config.encoder.stack, "pre", head)
     return config_to_hf(config.encoder) | problem_to_hf(config)
+
+
+def tagger_from_hf(values: Mapping[str, Any]) -> TaggerConfig:
+    """Return our configuration of a tagger, whose head has the dropout of the encoder."""
+    encoder = config_from_hf(values)
+    return TaggerConfig(n_classes(values), encoder.stack.dropout, encoder)

@@ -17,14 +17,15 @@ from polyhead.checkpoint.tensors import save_tensors
 from polyhead.config import from_dict
 from polyhead.convert import esm, gpt2, hf_electra
 from polyhead.convert import special_ids as ids
+from polyhead.convert.architecture_row import Architecture, State
 from polyhead.convert.architectures import (
     ARCHITECTURES,
     ELECTRA_GENERATOR,
     ESM,
     ESM_CLASSIFIER,
+    ESM_TAGGER,
+    LABELLED,
     PAIR,
-    Architecture,
-    State,
 )
 from polyhead.convert.conversion import compared_outputs
 from polyhead.convert.parity import ReferenceModel, quiet, without_bar
@@ -118,7 +119,7 @@ def _labels(row: Architecture, config: Any, classes: Sequence[str]) -> dict[str,
     """Return the names of the classes, in the values of a config.json."""
     if row.library == TIMM:
         return {"label_names": list(classes)} if classes else {}
-    if row.family not in ("classifier", "vit"):
+    if row.family not in LABELLED:
         return {}
     names = classes or [f"LABEL_{i}" for i in range(config.classes)]
     return {
@@ -148,7 +149,7 @@ def _lost(row: Architecture, config: Any) -> tuple[str, ...]:
     stack = encoder_config(config).stack
     kept = KEPT.get(row.model_type, ("dropout", "attention_dropout"))
     lost = {name: getattr(stack, name) for name in RATES if name not in kept}
-    if row is ESM_CLASSIFIER and config.dropout != stack.dropout:
+    if row in (ESM_CLASSIFIER, ESM_TAGGER) and config.dropout != stack.dropout:
         lost["dropout of the head"] = config.dropout
     return tuple(f"{n} = {rate:g} has no value there: left out" for n, rate in lost.items() if rate)
 
@@ -257,10 +258,13 @@ class LoadedFolder:
             given["decoder_input_ids"] = self.target_ids[target]
             given["decoder_input_ids"][:, 0] = self.model.config.decoder_start_token_id
         output = self.model(**given)
-        logits = output.logits if "logits" in output else output.last_hidden_state
+        if "QuestionAnswering" in self.name:
+            logits = torch.stack([output.start_logits, output.end_logits], -1)
+        else:
+            logits = output.logits if "logits" in output else output.last_hidden_state
         if examples[0].target:
             return token_log_p(logits[..., self.target_ids], examples)
-        if "Classification" in self.name:
+        if "Classification" in self.name and "Token" not in self.name:
             return list(logits)
         logits = logits[..., self.target_ids] if "MaskedLM" in self.name else logits
         return [logits[i, : len(example.source)] for i, example in enumerate(examples)]

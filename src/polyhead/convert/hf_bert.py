@@ -1,4 +1,4 @@
-"""BERT in Hugging Face's names and back: the encoder, its head for masked tokens, its classifier.
+"""BERT in Hugging Face's names and back: the encoder, and its heads.
 
 ELECTRA's encoder has the same names and configuration (`hf_electra.py`).
 """
@@ -15,6 +15,7 @@ from polyhead.convert.weight_names import (
     Weights,
     WeightTable,
     known_values,
+    n_classes,
     problem_and_classes,
     read_fields,
     real,
@@ -24,6 +25,7 @@ from polyhead.convert.weight_names import (
 )
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERTConfig
+from polyhead.models.tagging_model import TaggerConfig
 from polyhead.models.text_classifier import ClassifierConfig
 
 NAMES = TABLES["bert"]
@@ -94,15 +96,20 @@ def classifier_from_hf(
     has_labels: bool = True,
 ) -> ClassifierConfig:
     """Return our configuration of a classifier; an encoder without labels gets two classes."""
-    given = values.get("classifier_dropout") is not None
     problem, n = problem_and_classes(values) if has_labels else ("single_label", 2)
-    return ClassifierConfig(
-        n,
-        head,
-        problem=problem,
-        dropout=real(values, "classifier_dropout") if given else encoder.stack.dropout,
-        encoder=encoder,
-    )
+    dropout = head_dropout(values, encoder)
+    return ClassifierConfig(n, head, problem=problem, dropout=dropout, encoder=encoder)
+
+
+def head_dropout(values: Mapping[str, Any], encoder: BERTConfig) -> float:
+    """Return the dropout of a head: that of the encoder unless it has a value of its own."""
+    given = values.get("classifier_dropout") is not None
+    return real(values, "classifier_dropout") if given else encoder.stack.dropout
+
+
+def tagger_from_hf(values: Mapping[str, Any], encoder: BERTConfig) -> TaggerConfig:
+    """Return our configuration of a tagger."""
+    return TaggerConfig(n_classes(values), head_dropout(values, encoder), encoder)
 
 
 def classifier_to_hf(config: ClassifierConfig, encoder: dict[str, Any]) -> dict[str, Any]:

@@ -216,6 +216,12 @@ def _labels(model: Any, loaded: list[Any], architecture: str, probe: Probe) -> P
         given = (*given, segments)
     if architecture.endswith("ForSequenceClassification"):
         return [(model(probe.ours, segments), theirs(*given).logits)]
+    if architecture.endswith("ForTokenClassification"):
+        return [(model(probe.ours, segments)[real], theirs(*given).logits[real])]
+    if architecture.endswith("ForQuestionAnswering"):
+        output = theirs(*given)
+        both = torch.stack([output.start_logits, output.end_logits], -1)
+        return [(model(probe.ours, segments)[real], both[real])]
     states = model.encoder(probe.ours, segments)
     if isinstance(model, SentenceEncoder):
         return [(states[real], theirs(*given).last_hidden_state[real])]
@@ -246,6 +252,8 @@ OUTPUTS: dict[Task, Callable[[Any, list[Any], str, Probe], Pairs]] = {
     "replaced_token": _replaced_tokens,
     "text_classification": _labels,
     "sentence_embedding": _labels,
+    "token_classification": _labels,
+    "question_answering": _labels,
 }
 
 

@@ -25,10 +25,13 @@ from polyhead.data.batches.labelled import segments_of
 from polyhead.data.config import DataConfig
 from polyhead.data.images.dataset import load_images
 from polyhead.data.images.files import PixelShape
-from polyhead.data.labelled_text import FirstTexts, load_labelled
+from polyhead.data.labelled_text import first_text, load_labelled
+from polyhead.data.labels import PAIR
 from polyhead.data.line_encoder import encode_texts, frame
 from polyhead.data.parallel import load_parallel
 from polyhead.data.plain_text import load_plain
+from polyhead.data.question_files import QUESTIONS
+from polyhead.data.tagged_text import TAGGED
 from polyhead.data.text_files import read_lines
 from polyhead.decoding.batch import batches, decode_all, pad_right
 from polyhead.decoding.options import DecodeConfig
@@ -101,11 +104,12 @@ def own_reader(saved: SavedModel, *, states: bool) -> Reader:
             encoder = model.discriminator if task == "replaced_token" else model.encoder
             computed = encoder(source)
         else:
-            inputs = (source, segments_of(source)) if task == "text_classification" else (source,)
+            of_pairs = task in ("text_classification", "question_answering")
+            inputs = (source, segments_of(source)) if of_pairs else (source,)
             computed = model.suspect(source) if task == "replaced_token" else model(*inputs)
         if examples[0].target:
             return token_log_p(computed, examples)
-        if task.endswith("_classification") and not states:
+        if task in ("text_classification", "image_classification") and not states:
             return list(computed)
         return [computed[i, : len(example.source)] for i, example in enumerate(examples)]
 
@@ -214,7 +218,7 @@ def _scores(
         return {a.name: (a.value, b.value) for a, b in zip(*lists, strict=True)}
     names = [str(name) for name in saved.about.get("classes") or ()]
     one_class = vars(saved.config).get("problem", "single_label") == "single_label"
-    if not task.endswith("_classification") or not one_class:
+    if task not in ("text_classification", "image_classification") or not one_class:
         return {}
     if not set(texts.references) <= set(names):
         return {}
@@ -249,9 +253,10 @@ def find_texts(
         if saved.tokenizers is None:
             reason = "the model has no tokenizer"
         elif file is not None:
-            n_texts = 2 if saved.about.get("pairs") else 1
-            cells = [line.split("\t") for line in read_lines(file)]
-            rows = [("\t".join(row[:n_texts]), "\t".join(row[n_texts:])) for row in cells]
+            answers = FAMILIES[saved.family].task == "question_answering"
+            n_texts = 2 if answers or saved.about.get("pairs") else 1
+            cells = [line.split(PAIR) for line in read_lines(file)]
+            rows = [(PAIR.join(row[:n_texts]), PAIR.join(row[n_texts:])) for row in cells]
             return _encoded(saved, f"of {file.name}", rows, most, longest)
         elif in_run:
             return _encoded(saved, "held out by the run", _held_out(saved), most, longest)
@@ -274,9 +279,13 @@ def _held_out(saved: SavedModel) -> list[tuple[str, str]]:
             labelled = load_labelled(data, seed).valid
             return list(zip(labelled.texts, labelled.labels, strict=True))
         case "sentence_embedding":
-            return [
-                (t, "") for t in FirstTexts(load_labelled(data, seed, of_pairs=True).valid.texts)
-            ]
+            pairs = load_labelled(data, seed, of_pairs=True).valid.texts
+            return [(first_text(text), "") for text in pairs]
+        case "token_classification":
+            examples = load_labelled(data, seed, form=TAGGED).valid
+            return [(text.replace(PAIR, " "), "") for text in examples.texts]
+        case "question_answering":
+            return [(text, "") for text in load_labelled(data, seed, form=QUESTIONS).valid.texts]
         case "language_modeling":
             lines = load_plain(data).valid
         case _:

@@ -38,11 +38,14 @@ from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.reformer import Reformer
 from polyhead.models.registry import FAMILIES, Task, plugin_parts
 from polyhead.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
+from polyhead.models.span_extractor import SpanModel
+from polyhead.models.tagging_model import TaggerConfig, TaggingModel
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
 
 MASKED_SHARE = 0.15  # of the tokens, in BERT's paper and ELECTRA's
+ONE_LAYER = {"encoder.stack": "encoder", "encoder": "embeddings", "to_logits": "head"}
 PARTS: dict[Task, dict[str, str]] = {  # module paths, and the part that they belong to
     "translation": {
         "embed_source": "embeddings", "embed_target": "embeddings", "to_logits": "output",
@@ -59,6 +62,8 @@ PARTS: dict[Task, dict[str, str]] = {  # module paths, and the part that they be
     "text_classification": {
         "encoder.stack": "encoder", "encoder": "embeddings", "pool": "head", "to_logits": "head",
     },
+    "token_classification": ONE_LAYER,
+    "question_answering": ONE_LAYER,
     "sentence_embedding": {"encoder.stack": "encoder", "encoder": "embeddings"},
     "image_classification": {
         "embed": "patches", "class_token": "patches", "positions": "patches",
@@ -244,6 +249,19 @@ def classifier_cost(config: ClassifierConfig, shape: Shape, _: float = 0) -> Cos
     return CostBreakdown(shape, parts, predictions=batch)
 
 
+def token_head_cost(config: Any, shape: Shape, _: float = 0) -> CostBreakdown:
+    """Cost of an encoder, and one linear layer on the vector of each token."""
+    encoder, n, d_model = config.encoder, shape.positions, config.encoder.stack.d_model
+    tags = isinstance(config, TaggerConfig)
+    head = _classes(n, d_model, config.classes if tags else 2)
+    parts = {
+        "embeddings": _embed(encoder, shape) + _widen(encoder, shape),
+        "encoder": stack_cost(encoder.stack, shape),
+        "head": head + (dropout(n * d_model, config.dropout) if tags else Cost()),
+    }
+    return CostBreakdown(shape, parts)
+
+
 def sentence_cost(config: SentenceEncoderConfig, shape: Shape, _: float = 0) -> CostBreakdown:
     """Cost of an encoder of texts, of which two are a pair; that of their products is left out."""
     encoder = config.encoder
@@ -316,6 +334,8 @@ FORMULAS: dict[type, Callable[[Any, Shape, float], CostBreakdown]] = {  # a subc
     BERT: bert_cost,
     Electra: electra_cost,
     Classifier: classifier_cost,
+    TaggingModel: token_head_cost,
+    SpanModel: token_head_cost,
     SentenceEncoder: sentence_cost,
     ViT: vit_cost,
 }

@@ -155,7 +155,7 @@ def _with_sizes(run: RunConfig) -> tuple[RunConfig, list[str]]:
         assumed.append(f"{model.classes:,} classes: model.classes, until the images say how many")
     elif task in FINE_TUNED:
         model = replace(model, encoder=replace(model.encoder, vocab=vocab + 1))
-        if task != "sentence_embedding":
+        if hasattr(model, "classes"):
             assumed.append(
                 f"{model.classes:,} classes: model.classes, until the texts say how many"
             )

@@ -5,6 +5,7 @@ first cell that is none. A header that is only partly understood is an error: tr
 column would give a model that is silently wrong.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -143,8 +144,10 @@ def _record(row: Row, positions: Sequence[int], name: str, *, is_labelled: bool 
     cells: list[Cell] = [NotText(f"{n_cells} column{'s' * (n_cells > 1)}, expected {width}")]
     if n_cells >= width:
         cells = [row.cells[position] for position in positions]
-    if is_labelled and isinstance(cells[-1], NotText) and cells[-1].items is not None:
-        cells[-1] = cells[-1].items
+    if is_labelled and isinstance(cells[-1], NotText):
+        names = cells[-1].value
+        if isinstance(names, list) and all(isinstance(name, str | int) for name in names):
+            cells[-1] = json.dumps(names)
     for cell in cells:
         if isinstance(cell, NotText):
             return Record(row.line, "", "", BadLine(name, row.line, cell.why))

@@ -5,6 +5,7 @@ from typing import Literal
 
 from polyhead.data.text_files import OnBadLine
 
+WordRule = Literal["spaces", "punctuation", "characters"]
 Store = Literal["auto", "always", "never"]
 
 
@@ -37,8 +38,9 @@ class DataConfig:
     `pairs` (TSV or JSON lines); several files are joined. Without validation files, `hold_out`
     pairs are held out. Models of one language read `text`, whose last tenth (or `hold_out` lines)
     is held out. Text classifiers read `labelled`: texts, or pairs of them, and their labels, TSV or
-    JSON lines. Sentence encoders read `labelled` pairs whose labels are numbers, or pairs as
-    translators do. Image classifiers read `images`.
+    JSON lines; taggers words and tags, question answering questions. Sentence encoders read
+    `labelled` pairs whose labels are numbers, or pairs as translators do. Image classifiers read
+    `images`.
     """
 
     corpus: str | None = None  # embedded corpus, generated if its files are missing
@@ -69,11 +71,15 @@ class DataConfig:
     store: Store = "auto"  # encoded data in the cache: text of 32 MB, images of 100 MB and more
     adapt: bool = False  # translators: fewer subwords for few pairs
     max_length: int = 256  # tokens of either side; for plain text, the window
+    tag_names: tuple[str, ...] = ()  # taggers: names of tags that the files give as numbers
+    words: WordRule | None = None  # taggers: how texts are split; found by the data if None
+    stride: int = 128  # question answering: tokens between the starts of two windows of a context
+    max_answer: int = 30  # question answering: tokens of an answer
     blanks: float = 0.15  # BERT, ELECTRA: share of the tokens to predict
     augment: AugmentConfig = field(default_factory=AugmentConfig)  # images only
 
     def __post_init__(self) -> None:
-        for name in ("hold_out", "max_length"):
+        for name in ("hold_out", "max_length", "stride", "max_answer"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}: expected at least 1")
         if not 0 < self.blanks <= 1:

@@ -1,14 +1,16 @@
 """Texts with their labels, one record each, in any format of `tables`.
 
 A text may be a pair of texts, and a label one class, several, or a number (`labels`). The classes
-are those that occur in the training data, in order.
+are those that occur in the training data, in order. Words with tags and questions are examples of
+other forms (`tagged_text`, `question_files`).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from polyhead.data.columns import LABEL_ROLES, read_columns
+from polyhead.data.columns import LABEL_ROLES, TwoColumns, read_columns
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, draw_texts, held_out_count, held_out_notice
 from polyhead.data.labels import (
@@ -17,8 +19,8 @@ from polyhead.data.labels import (
     class_names,
     encode_labels,
     join_pair,
+    names_of,
     problem_of,
-    split_label,
 )
 from polyhead.data.line_spool import LineSpool, SpooledExamples
 from polyhead.data.parallel import open_pairs
@@ -52,8 +54,50 @@ SpooledTexts = SpooledExamples[LabelledExamples]
 LabelledCorpus = Corpus[LabelledExamples | SpooledTexts, LabelledExamples]
 
 
+class ExampleForm(NamedTuple):
+    """Form of labelled examples, each a text and a label of one line.
+
+    read: returns the examples of a file.
+    group: texts of the same group are held out together.
+    problem: the kind of the labels; None if `data.problem` or the labels say it.
+    """
+
+    read: Callable[[str | Path, DataConfig], TwoColumns]
+    group: Callable[[str], str] = lambda text: text
+    problem: Problem | None = None
+
+
+def read_texts_and_labels(path: str | Path, config: DataConfig) -> TwoColumns:
+    """Read texts, or pairs of them, and labels from a table."""
+    keys = (config.text_key, config.text_pair_key, config.label_key)
+    return read_columns(path, LABEL_ROLES, keys, config.encoding)
+
+
+def first_text(text: str) -> str:
+    """Return a text, or the first of a pair."""
+    return text.partition(PAIR)[0]
+
+
+TEXTS = ExampleForm(read_texts_and_labels, first_text)
+
+
+class _Groups:
+    """The group of every text, computed anew in every iteration."""
+
+    def __init__(self, form: ExampleForm, texts: Iterable[str]) -> None:
+        self.form, self.texts = form, texts
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.form.group, self.texts)
+
+
 def load_labelled(
-    config: DataConfig, seed: int, spool: LineSpool | None = None, *, of_pairs: bool = False
+    config: DataConfig,
+    seed: int,
+    spool: LineSpool | None = None,
+    form: ExampleForm = TEXTS,
+    *,
+    of_pairs: bool = False,
 ) -> LabelledCorpus:
     """Read the labelled texts of a configuration; those for training into a spool, if given.
 
@@ -62,7 +106,7 @@ def load_labelled(
     make_missing(config)
     notices: list[str] = []
     sides = config.source, config.target, config.pairs
-    records = open_examples(config, config.labelled, sides if of_pairs else None, notices)
+    records = open_examples(config, config.labelled, sides if of_pairs else None, notices, form)
     if records is None:
         raise ConfigError(
             "data.labelled: give a file of texts and labels (TSV or JSON lines), as in --data FILE"
@@ -72,20 +116,25 @@ def load_labelled(
     train: LabelledExamples | SpooledTexts = (
         collect(records) if spool is None else SpooledExamples(spool, records, LabelledExamples)
     )
-    problem = problem_of(train.labels) if config.problem == "auto" else config.problem
+    problem = form.problem
+    if problem is None:
+        problem = problem_of(train.labels) if config.problem == "auto" else config.problem
     sides = config.valid_source, config.valid_target, config.valid_pairs
-    records = open_examples(config, config.valid_labelled, sides if of_pairs else None, notices)
+    valid_sides = sides if of_pairs else None
+    records = open_examples(config, config.valid_labelled, valid_sides, notices, form)
     if records is not None:
         valid = collect(records)
     else:
         n_examples = len(train)
-        kept = first_texts(train, problem)
-        held_out = draw_labelled(FirstTexts(train.texts), n_examples, config.hold_out, seed, kept)
+        groups = _Groups(form, train.texts)
+        kept = first_of_classes(groups, train.labels, problem)
+        held_out = draw_labelled(groups, n_examples, config.hold_out, seed, kept)
         valid = train.select(held_out)
         train = train.without(held_out)
         notices.append(held_out_notice(len(valid), n_examples, "examples"))
     classes = class_names(train.labels, problem, len(train))
-    encode_labels(valid.labels, problem, classes, "the validation data")
+    if problem != "spans":
+        encode_labels(valid.labels, problem, classes, "the validation data")
     if problem == "regression":
         encode_labels(train.labels, problem, classes, "the training data")
     return LabelledCorpus(train, valid, tuple(notices), classes, problem=problem)
@@ -96,10 +145,11 @@ def open_examples(
     labelled: Sequence[str],
     sides: Sides | None,
     notices: list[str],
+    form: ExampleForm = TEXTS,
 ) -> Iterator[tuple[str, str]] | None:
     """Return the examples of labelled files, or of files of pairs; None if there are none."""
     if labelled:
-        return stream_labelled(labelled, config, notices)
+        return stream_labelled(labelled, config, notices, form)
     return _unlabelled(config, sides, notices) if sides and any(sides) else None
 
 
@@ -111,31 +161,26 @@ def _unlabelled(config: DataConfig, sides: Sides, notices: list[str]) -> Iterato
     notices += reader.notices
 
 
-def first_texts(examples: "LabelledExamples | SpooledTexts", problem: Problem) -> list[str]:
-    """Return the first text of each class."""
+def first_of_classes(
+    groups: Iterable[str], labels: Iterable[str], problem: Problem
+) -> Iterable[str]:
+    """Return the group of the first text of each class."""
     first: dict[str, str] = {}
-    if problem in ("single_label", "multi_label"):
-        for text, label in zip(examples.texts, examples.labels, strict=True):
-            for name in split_label(label) if problem == "multi_label" else [label]:
-                first.setdefault(name, text.partition(PAIR)[0])
-    return list(first.values())
-
-
-class FirstTexts:
-    """Texts, of pairs the first: pairs with equal ones are held out together."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self.texts = texts
-
-    def __iter__(self) -> Iterator[str]:
-        return (text.partition(PAIR)[0] for text in self.texts)
+    if problem != "spans":
+        for group, label in zip(groups, labels, strict=True):
+            for name in names_of(label, problem):
+                first.setdefault(name, group)
+    return first.values()
 
 
 def read_labelled(
-    paths: Sequence[str | Path], config: DataConfig, notices: list[str]
+    paths: Sequence[str | Path],
+    config: DataConfig,
+    notices: list[str],
+    form: ExampleForm = TEXTS,
 ) -> LabelledExamples:
     """Read labelled texts; bad lines are skipped or an error, as configured."""
-    return collect(stream_labelled(paths, config, notices))
+    return collect(stream_labelled(paths, config, notices, form))
 
 
 def collect(records: Iterable[tuple[str, str]]) -> LabelledExamples:
@@ -148,13 +193,15 @@ def collect(records: Iterable[tuple[str, str]]) -> LabelledExamples:
 
 
 def stream_labelled(
-    paths: Sequence[str | Path], config: DataConfig, notices: list[str]
+    paths: Sequence[str | Path],
+    config: DataConfig,
+    notices: list[str],
+    form: ExampleForm = TEXTS,
 ) -> Iterator[tuple[str, str]]:
     """Yield texts with their labels; the last messages are added at the end."""
     bad, n_texts, n_pairs = BadLines(), 0, 0
-    keys = (config.text_key, config.text_pair_key, config.label_key)
     for path in paths:
-        file = read_columns(path, LABEL_ROLES, keys, config.encoding)
+        file = form.read(path, config)
         notices += file.notices
         for line, text, label, problem in file.records:
             has_text = all(part.strip() for part in text.split(PAIR))
@@ -165,7 +212,7 @@ def stream_labelled(
                 yield text, label.strip()
             elif text.strip() or label.strip():  # an empty line is neither example nor mistake
                 bad.add(BadLine(file.name, line, f"no {'label' if has_text else 'text'}"))
-    if 0 < n_pairs < n_texts:
+    if form is TEXTS and 0 < n_pairs < n_texts:
         raise DataError(
             f"{n_pairs:,} of {n_texts:,} examples are pairs of texts. Name the columns with "
             "--text-column and --text-pair-column.",

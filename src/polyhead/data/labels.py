@@ -4,6 +4,8 @@
     multi_label     classes divided by |, or a JSON list, which may be empty: news|sport, ["news"]
     regression      a number
     contrastive     no labels, of pairs of texts that belong together
+    tags            a tag for each word (`tagged_text`), with tabs between them
+    spans           answers as JSON (`question_files`)
 
 A pair of texts is one text everywhere in a corpus, with `PAIR` between its parts.
 """
@@ -20,9 +22,10 @@ from polyhead.data.tables import shorten
 from polyhead.data.token_store import TokenSequences
 from polyhead.errors import DataError
 
-Problem = Literal["single_label", "multi_label", "regression", "contrastive"]
+Problem = Literal["single_label", "multi_label", "regression", "contrastive", "tags", "spans"]
 PAIR = "\t"
 SEPARATOR = "|"
+NO_ANSWER = "no answer"
 MAX_CLASSES = 1000
 FEW = 20  # whole numbers that are classes without a setting
 N_NUMBERS = 1 << 31  # ids of a store of numbers: the bits of float32
@@ -70,6 +73,20 @@ def split_label(label: str) -> list[str]:
     return [name.strip() for name in label.split(SEPARATOR) if name.strip()]
 
 
+def names_of(label: str, problem: Problem) -> list[str]:
+    """Return the names of the classes of a label."""
+    match problem:
+        case "regression" | "contrastive":
+            return []
+        case "multi_label":
+            return split_label(label)
+        case "tags":
+            return label.split(PAIR)
+        case "spans":
+            return [NO_ANSWER if label == "[]" else "answer"]
+    return [label] if label else []
+
+
 def _json_names(label: str) -> list[str] | None:
     try:
         names = json.loads(label) if label.startswith("[") else None
@@ -87,12 +104,11 @@ def _number(label: str) -> float | None:
 
 
 def class_names(labels: Iterable[str], problem: Problem, n_examples: int) -> tuple[str, ...]:
-    """Return the names of the classes; none of numbers."""
-    if problem in ("regression", "contrastive"):
-        return ()
-    if problem == "multi_label":
-        labels = {name for label in labels for name in split_label(label)}
-    return classes_of(labels, n_examples)
+    """Return the names of the classes; none of numbers, of spans one or two."""
+    names = {name for label in labels for name in names_of(label, problem)}
+    if problem in ("regression", "contrastive", "spans"):
+        return tuple(sorted(names))
+    return classes_of(names, n_examples)
 
 
 def classes_of(labels: Iterable[str], n_examples: int) -> tuple[str, ...]:
@@ -135,7 +151,7 @@ def encode_labels(
                     "not_a_number",
                 )
             return [int(np.float32(number).view(np.int32))]
-        names = split_label(label) if problem == "multi_label" else [label] if label else []
+        names = names_of(label, problem)
         unknown = next((name for name in names if name not in numbers), None)
         if unknown is not None:
             raise DataError(

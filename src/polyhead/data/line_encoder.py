@@ -12,7 +12,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from polyhead.data.labels import N_NUMBERS, PAIR, Problem, encode_labels
+from polyhead.data.question_files import answers_of
 from polyhead.data.token_store import CODES, TokenSequences
+from polyhead.data.word_pieces import WordEncoder, parts_of_words, windows_of
 from polyhead.errors import PolyheadError
 from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers import sentencepiece
@@ -20,12 +22,14 @@ from polyhead.tokenizers.base import CHUNK, TextConfig, Tokenizer
 from polyhead.tokenizers.char_word import CharWordTokenizer
 from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, train_tokenizers
 
-Kind = Literal["pairs", "running", "parts", "labelled"]
+Kind = Literal["pairs", "running", "parts", "labelled", "tags", "spans"]
 NAMES: dict[Kind, tuple[str, ...]] = {  # of the stores, in the order of the columns
     "pairs": ("source", "target"),
     "running": ("text",),
     "parts": ("text",),
     "labelled": ("text", "label"),
+    "tags": ("text", "label"),
+    "spans": ("text", "label"),
 }
 
 
@@ -37,6 +41,10 @@ class StoreForm(NamedTuple):
     parts: BOS ids EOS, several of a long line and none of an empty one
     labelled: BOS ids EOS, of a pair BOS ids EOS ids EOS, truncated to `max_length`; the numbers of
         the classes of each, or its number
+    tags: BOS ids EOS, several of a long sentence; of each token the number of its tag from 1 on, or
+        0 if it is not the first of a word
+    spans: BOS question EOS context EOS, a window each; the positions of the first and last token of
+        the answer, from 1 on
     """
 
     kind: Kind
@@ -44,6 +52,7 @@ class StoreForm(NamedTuple):
     with_texts: bool = False  # also the texts, as bytes
     classes: Sequence[str] = ()
     problem: Problem = "single_label"
+    stride: int = 0  # of spans
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -55,7 +64,10 @@ class StoreForm(NamedTuple):
     def sizes(self, tokenizers: TokenizerPair) -> list[int]:
         """Return the number of different ids in each store but those of texts."""
         n_labels = N_NUMBERS if self.problem == "regression" else len(self.classes)
-        second = {"pairs": [len(tokenizers.target)], "labelled": [n_labels]}
+        second = {
+            "pairs": [len(tokenizers.target)], "labelled": [n_labels],
+            "tags": [len(self.classes) + 1], "spans": [self.max_length + 1],
+        }  # fmt: skip
         return [len(tokenizers.source), *second.get(self.kind, [])]
 
 
@@ -85,7 +97,7 @@ def encode_texts(
 ) -> Iterator[tuple[list[int], int]]:
     """Yield the framed ids of texts or pairs, and how many they would be without truncation."""
     for start in range(0, len(texts), CHUNK):
-        parts = [text.split(PAIR) for text in texts[start : start + CHUNK]]
+        parts = [text.split(PAIR, 1) for text in texts[start : start + CHUNK]]
         encoded = iter(tokenizer.encode_batch([part for both in parts for part in both]))
         for both in parts:
             ids = [next(encoded) for _ in both]
@@ -108,12 +120,17 @@ def encode_columns(
     if form.kind == "running" and tokenizer.reads_line_ends():
         text = tokenizer.encode("".join(f"{line}\n" for line in columns[0]))[:-1]
         return [TokenSequences.of([text], len(tokenizer))], 0
+    if form.kind in ("tags", "spans"):
+        encode_positions = encode_tags if form.kind == "tags" else encode_spans
+        texts, labels, n_too_long = encode_positions(tokenizer, columns, form)
+        sides = zip((texts, labels), form.sizes(tokenizers), strict=True)
+        return [TokenSequences.of(*side) for side in sides], n_too_long
     n_too_long = 0
     if form.kind == "labelled":
         framed_texts = list(encode_texts(tokenizer, columns[0], limit))
         n_too_long = sum(length > limit for _, length in framed_texts)
-        texts = TokenSequences.of((ids for ids, _ in framed_texts), len(tokenizer))
-        stores = [texts, encode_labels(columns[1], form.problem, form.classes)]
+        framed_ids = TokenSequences.of((ids for ids, _ in framed_texts), len(tokenizer))
+        stores = [framed_ids, encode_labels(columns[1], form.problem, form.classes)]
         return [*stores, *([_bytes(columns[0])] if form.with_texts else [])], n_too_long
     ids = [tokenizer.encode_batch(columns[0])]
     if form.kind == "pairs":
@@ -132,6 +149,49 @@ def encode_columns(
     if form.with_texts:
         stores += [_bytes(columns[n]) for n in range(len(form.names) - len(stores))]
     return stores, n_too_long
+
+
+Positions = tuple[list[list[int]], list[list[int]], int]  # texts, labels, and those too long
+
+
+def encode_tags(
+    tokenizer: Tokenizer, columns: Sequence[Sequence[str]], form: StoreForm
+) -> Positions:
+    """Encode words and tags, both joined by tabs."""
+    encoder, n_too_long = WordEncoder(tokenizer), 0
+    texts: list[list[int]] = []
+    labels: list[list[int]] = []
+    tags = encode_labels(columns[1], "tags", form.classes)
+    for words, numbers in zip(columns[0], tags, strict=True):
+        parts = parts_of_words(encoder, words.split(PAIR), form.max_length)
+        n_too_long += len(parts) > 1
+        rest = iter(numbers.tolist())
+        for part in parts:
+            label = [0] * len(part.ids)
+            for position in part.firsts:
+                label[position] = next(rest) + 1
+            texts.append(part.ids)
+            labels.append(label)
+    return texts, labels, n_too_long
+
+
+def encode_spans(
+    tokenizer: Tokenizer, columns: Sequence[Sequence[str]], form: StoreForm
+) -> Positions:
+    """Encode questions with their contexts, joined by a tab, and the first of their answers."""
+    encoder, n_too_long = WordEncoder(tokenizer), 0
+    texts: list[list[int]] = []
+    labels: list[list[int]] = []
+    for text, label in zip(*columns, strict=True):
+        question, context = text.split(PAIR)
+        windows = windows_of(
+            encoder, question, context, answers_of(label),
+            max_length=form.max_length, stride=form.stride,
+        )  # fmt: skip
+        n_too_long += len(windows) > 1
+        texts += [window.ids for window in windows]
+        labels += [[place + 1 for place in window.span] for window in windows]
+    return texts, labels, n_too_long
 
 
 def _bytes(lines: Sequence[str]) -> TokenSequences:

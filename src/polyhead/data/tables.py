@@ -38,10 +38,10 @@ MAX_RATIO = 200
 
 
 class NotText(NamedTuple):
-    """A cell that holds no text, and why; a list also as JSON, which may be labels."""
+    """A cell that holds no text, and why; `value` is the list or object that it holds."""
 
     why: str
-    items: str | None = None
+    value: object = None
 
 
 Cell = str | NotText
@@ -265,7 +265,7 @@ def _json_cell(fields: dict[str, Any], key: str) -> Cell:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        return NotText(f"{key!r} is not text but {type(value).__name__}", _list(value))
+        return NotText(f"{key!r} is not text but {type(value).__name__}", value)
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -353,14 +353,8 @@ def _value(value: object) -> Cell:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, dict | list | bytes):
-        return NotText(f"not text but {type(value).__name__}", _list(value))
+        return NotText(f"not text but {type(value).__name__}", value)
     return _one_line(str(value))
-
-
-def _list(value: object) -> str | None:
-    """Return a list of names or numbers as JSON."""
-    is_list = isinstance(value, list) and all(isinstance(item, str | int) for item in value)
-    return json.dumps(value) if is_list else None
 
 
 def _one_line(text: str) -> str:

@@ -24,7 +24,7 @@ class NamedMetric:
 LOWER = ("loss", "perplexity", "bits_per_character", "mae", "rmse")
 HIGHER = (
     "bleu", "accuracy", "macro_f1", "generator_accuracy", "precision", "recall", "auc", "micro_f1",
-    "exact_match", "pearson", "spearman", "mrr",
+    "exact_match", "pearson", "spearman", "mrr", "f1", "character_f1",
 )  # fmt: skip
 METRICS = Registry(
     "metric",

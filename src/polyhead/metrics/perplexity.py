@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from polyhead.data.batches.epoch_plan import plan_by_length
 from polyhead.data.batches.language_model import LanguageBatch, consecutive_windows
 from polyhead.data.token_store import Ids, TokenSequences
 from polyhead.layers.cross_entropy import linear_cross_entropy
@@ -29,6 +31,20 @@ class MapBatches(Protocol):
 def map_here(function: Callable[[B], R], batches: Sequence[B]) -> list[R]:
     """Apply a function to all batches in this process."""
     return list(map(function, batches))
+
+
+def map_by_length(
+    function: Callable[[list[int]], list[R]],
+    lengths: Sequence[int],
+    map_batches: MapBatches,
+    max_tokens: int = 8192,
+) -> list[R]:
+    """Apply a function to batches of sequences, given by number; return the results in order."""
+    numbers = np.array(lengths, dtype=np.int64)
+    batches = [batch.tolist() for batch in plan_by_length([numbers], max_tokens, seed=0)]
+    results = chain.from_iterable(map_batches(function, batches))
+    by_number = dict(zip(chain.from_iterable(batches), results, strict=True))
+    return [by_number[number] for number in range(len(lengths))]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ the product with E costs more than several layers.
 stack (ELECTRA-Small: 128 and 256), with a projection in between.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -60,6 +60,11 @@ PUBLISHED = {
     "bert-base": BERTConfig(),
     "bert-large": BERTConfig(stack=bert_stack(24, 1024, 16)),
 }
+
+
+def with_two_segments(config: BERTConfig) -> BERTConfig:
+    """Return a configuration for pairs of texts, with at least two segments."""
+    return replace(config, segments=max(2, config.segments))
 
 
 def truncated_normal(model: nn.Module, std: float = 0.02) -> None:

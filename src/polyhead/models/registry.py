@@ -44,6 +44,8 @@ from polyhead.models.electra import Electra, ElectraConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.reformer import Reformer, ReformerConfig
 from polyhead.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
+from polyhead.models.span_extractor import SpanExtractorConfig, SpanModel
+from polyhead.models.tagging_model import TaggerConfig, TaggingModel
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
@@ -110,6 +112,15 @@ TASKS = Registry(
             f"{PIPELINES}.sentence_embedder:SentenceEmbedder", "polyhead embed",
             "sentence-similarity", ("loss", "accuracy", "mrr", "pearson", "spearman"),
         ),
+        "token_classification": TaskKind(
+            f"{TRAINING}.token_tasks:TaggingTask", f"{PIPELINES}.tagger:Tagger", "polyhead tag",
+            "token-classification", ("loss", "accuracy", "f1"),
+        ),
+        "question_answering": TaskKind(
+            f"{TRAINING}.token_tasks:QuestionAnsweringTask",
+            f"{PIPELINES}.question_answerer:QuestionAnswerer", "polyhead answer",
+            "question-answering", ("loss", "exact_match", "f1", "character_f1"),
+        ),
         "image_classification": TaskKind(
             f"{TRAINING}.image_classification:ImageClassificationTask",
             f"{PIPELINES}.image_classifier:ImageClassifier", "polyhead classify",
@@ -119,7 +130,7 @@ TASKS = Registry(
 )  # fmt: skip
 Task = Annotated[str, TASKS]
 FINE_TUNED: tuple[Task, ...] = (  # models with a BERT encoder and a head of their own
-    "text_classification", "sentence_embedding",
+    "text_classification", "token_classification", "question_answering", "sentence_embedding",
 )  # fmt: skip
 
 
@@ -149,6 +160,8 @@ BUILT_IN = {
     "bert": Family(BERT, BERTConfig, "masked_lm", bert.PUBLISHED),
     "electra": Family(Electra, ElectraConfig, "replaced_token", electra.PUBLISHED),
     "classifier": Family(Classifier, ClassifierConfig, "text_classification"),
+    "tagger": Family(TaggingModel, TaggerConfig, "token_classification"),
+    "span_extractor": Family(SpanModel, SpanExtractorConfig, "question_answering"),
     "sentence_encoder": Family(SentenceEncoder, SentenceEncoderConfig, "sentence_embedding"),
     "vit": Family(ViT, ViTConfig, "image_classification", vit.PUBLISHED),
     "resnet": Family(ResNet, ResNetConfig, "image_classification", resnet.PUBLISHED),

@@ -39,8 +39,8 @@ class Pipeline(RunSettings):
     """A trained model, ready to use.
 
     `polyhead.load(path)` returns the pipeline of the model's task: `Translator`, `TextGenerator`,
-    `MaskFiller`, `ReplacedTokenDetector`, `TextClassifier`, `SentenceEmbedder` or
-    `ImageClassifier`.
+    `MaskFiller`, `ReplacedTokenDetector`, `TextClassifier`, `Tagger`, `QuestionAnswerer`,
+    `SentenceEmbedder` or `ImageClassifier`.
 
     saved: the model with its configuration and tokenizers.
     name: the path that it was loaded from.

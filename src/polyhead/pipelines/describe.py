@@ -13,6 +13,8 @@ ATTENTION = {  # the kinds of attention that can be shown
     "fill": ("encoder",),
     "detect": ("encoder",),
     "classify": ("encoder",),
+    "tag": ("encoder",),
+    "answer": ("encoder",),
     "classify-image": ("image",),
 }
 

@@ -8,19 +8,23 @@ import numpy as np
 
 from polyhead.errors import ConfigError
 from polyhead.metrics.predictions import ScoreReport
+from polyhead.metrics.tagging import TaggingReport
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.evaluation import TranslationEvaluation
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.question_answerer import QuestionAnswerer
 from polyhead.pipelines.result_list import MetricTable
 from polyhead.pipelines.sentence_embedder import SentenceEmbedder
+from polyhead.pipelines.tagger import Tagger
 from polyhead.pipelines.text_classifier import ClassificationEvaluation, TextClassifier
 from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 from polyhead.pipelines.translator import Translator
 
 Evaluation = (
     TranslationEvaluation | LanguageScore | MetricTable | ClassificationEvaluation | ScoreReport
-)
+    | TaggingReport
+)  # fmt: skip
 Data = str | Path | Sequence[str | Path] | Sequence[np.ndarray]
 Labels = Sequence[str | int] | Sequence[str]
 
@@ -30,8 +34,8 @@ def evaluate(model: Pipeline, data: Data, references: Labels | Path | None = Non
 
     model: a pipeline, as returned by `polyhead.load`.
     data: source lines for a translator, lines of text for a language model or a mask filler,
-        labelled files for a text classifier, files of pairs for a sentence embedder, folders of
-        images for an image classifier. Texts are lists or files.
+        labelled files for a text classifier, a tagger or a question answerer, files of pairs for a
+        sentence embedder, folders of images for an image classifier. Texts are lists or files.
     references: the right translations of a translator's lines; of a classifier the labels, if
         `data` are texts or images in memory.
 
@@ -45,5 +49,7 @@ def evaluate(model: Pipeline, data: Data, references: Labels | Path | None = Non
         return model.evaluate(given, other)
     if other is not None:
         raise ConfigError("this model is evaluated without references", "unused_references")
-    assert isinstance(model, TextGenerator | MaskFiller | SentenceEmbedder)
+    assert isinstance(
+        model, TextGenerator | MaskFiller | SentenceEmbedder | Tagger | QuestionAnswerer
+    )
     return model.evaluate(given)

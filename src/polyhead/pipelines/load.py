@@ -25,8 +25,8 @@ def load(
     compute_type: of CTranslate2: "float32" (auto), or "int8", which is faster and rounds.
 
     Returns a `Translator`, `TextGenerator`, `MaskFiller`, `ReplacedTokenDetector`,
-    `TextClassifier`, `SentenceEmbedder` or `ImageClassifier`. To state which one is expected, call
-    `from_dir` of that class.
+    `TextClassifier`, `Tagger`, `QuestionAnswerer`, `SentenceEmbedder` or `ImageClassifier`. To
+    state which one is expected, call `from_dir` of that class.
 
     Example: `polyhead.load("runs/mine").translate(["안녕하세요."])`
     """

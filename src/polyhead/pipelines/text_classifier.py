@@ -5,7 +5,6 @@ A model may assign one class to a text, several, or a number, and may read pairs
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal, overload
 
@@ -14,7 +13,6 @@ import torch
 from torch import Tensor
 
 from polyhead.data.batches.base import pad
-from polyhead.data.batches.epoch_plan import plan_by_length
 from polyhead.data.batches.labelled import segments_of
 from polyhead.data.config import DataConfig
 from polyhead.data.dataset_dir import evaluation_files
@@ -31,7 +29,7 @@ from polyhead.metrics.classification import (
     interval,
     report,
 )
-from polyhead.metrics.perplexity import MapBatches, map_here
+from polyhead.metrics.perplexity import MapBatches, map_by_length, map_here
 from polyhead.metrics.predictions import (
     THRESHOLD,
     ScoreReport,
@@ -43,8 +41,6 @@ from polyhead.models.registry import Task
 from polyhead.pipelines.base import Classification, ClassifierPipeline, Pipeline
 from polyhead.pipelines.result_list import ResultList, as_texts
 from polyhead.render import notebook
-
-MAX_TOKENS = 8192  # of one batch
 
 
 @dataclass(frozen=True)
@@ -125,8 +121,6 @@ def read_texts(
     """Return what a model computes of the ids of each text, in the order of the texts."""
     encoded = encode_texts(pipeline.tokenizer, texts, pipeline.max_length)
     ids = [framed for framed, _ in encoded]
-    lengths = np.array([len(text) for text in ids], dtype=np.int64)
-    batches = [batch.tolist() for batch in plan_by_length([lengths], MAX_TOKENS, seed=0)]
 
     def read(numbers: Sequence[int]) -> list[list[float]]:
         rows: list[list[float]] = compute(
@@ -135,9 +129,7 @@ def read_texts(
         progress(len(numbers))
         return rows
 
-    rows = chain.from_iterable(map_batches(read, batches))
-    by_number = dict(zip(chain.from_iterable(batches), rows, strict=True))
-    return [by_number[number] for number in range(len(ids))]
+    return map_by_length(read, [len(text) for text in ids], map_batches)
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,7 +10,7 @@ from polyhead.pipelines.segments import Segment
 from polyhead.pipelines.translator import Translator
 from polyhead.server.context import run_cancellable
 from polyhead.server.queued_work import BatchKey, IsCancelled
-from polyhead.viz.capture import alignment
+from polyhead.viz.word_alignment import alignment
 
 
 def translation_key(

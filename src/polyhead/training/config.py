@@ -54,13 +54,14 @@ RECIPES = {  # for files of a kind, unless the model to initialize from has this
 DEFAULT_FAMILY = "transformer"
 MOST_TENSORS = 50_000  # of a model that is trained; 2,048 experts in two layers have 16,800
 SHORTEST = 3  # tokens of a text: BOS, EOS and one between them
+SHORTEST_PAIR = 8  # tokens of a question and a part of its context
 LISTS = (  # options of [data] that take several files
     "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "text",
     "valid_text", "labelled", "valid_labelled", "images", "valid_images",
 )  # fmt: skip
 OF_THE_FILES = (  # options of [data] that describe the files of a recipe
     "corpus", "source_key", "target_key", "text_key", "text_pair_key", "label_key", "problem",
-    "source_language", "target_language", "encoding",
+    "source_language", "target_language", "encoding", "tag_names",
 )  # fmt: skip
 TABLES: dict[str, Any] = {
     "data": DataConfig,
@@ -312,6 +313,7 @@ def _check_task(run: RunConfig) -> None:
     """Refuse options that models of this task or family do not have."""
     task, text, length = run.task, run.text, run.data.max_length
     decay, judge_by, kind = run.train.optimizer.layer_decay, run.train.judge_by, TASKS[task]
+    shortest = SHORTEST_PAIR if task == "question_answering" else SHORTEST
     problems = {  # code: condition, message
         "one_vocabulary": (
             not text.joint and (task != "translation" or vars(run.model).get("tie") == "all"),
@@ -319,13 +321,13 @@ def _check_task(run: RunConfig) -> None:
             'model.tie = "all". Leave it out, or set model.tie = "target" for translation.',
         ),
         "no_sampling": (
-            text.sampling and task in ("language_modeling", "masked_lm", "replaced_token"),
+            text.sampling and task not in ("translation", "text_classification"),
             f"text.sampling = {text.sampling}: only translators and text classifiers sample "
             "subwords. Leave it out.",
         ),
         "out_of_range": (
-            length < SHORTEST and has_mask_token(run.family),
-            f"data.max_length = {length}: expected at least {SHORTEST} (BOS, EOS and a token)",
+            length < shortest and has_mask_token(run.family),
+            f"data.max_length = {length}: expected at least {shortest} tokens, with BOS and EOS",
         ),
         "no_compile": (
             run.train.compile and task in ("replaced_token", *FINE_TUNED),
@@ -336,6 +338,11 @@ def _check_task(run: RunConfig) -> None:
             and not (kind.outputs and METRICS[judge_by].compute is not None),
             f"train.judge_by = {judge_by!r}: validation of {task} does not report it"
             f"{suggest(judge_by, kind.metrics)}",
+        ),
+        "no_smoothing": (
+            run.train.smoothing and task == "question_answering",
+            f"train.smoothing = {run.train.smoothing}: not supported for {run.family} models. Set "
+            "it to 0.",
         ),
         "no_blocks": (
             decay != 1 and stack_of(run.model) is None,

@@ -5,7 +5,7 @@
     language modeling, masked_lm, replaced_token
                               a model of the same family, with the dropout of the new run
     image classification      likewise; classes and image size may change
-    text classification, sentence embedding
+    text classification, sentence embedding, tags of words, question answering
                               the encoder of BERT, ELECTRA or another of these, likewise
 
 Sizes and tokenizers are those of the model. Values of the recipe are replaced, overrides that
@@ -26,10 +26,12 @@ from polyhead.config import plain
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.embeddings import POSITIONS, PositionKind
 from polyhead.layers.transformer_stack import StackConfig
-from polyhead.models.bert import BERT, BERTConfig, BERTEncoder
+from polyhead.models.bert import BERT, BERTConfig, BERTEncoder, with_two_segments
 from polyhead.models.electra import Electra
 from polyhead.models.registry import FINE_TUNED, has_mask_token
 from polyhead.models.sentence_encoder import SentenceEncoder
+from polyhead.models.span_extractor import SpanModel
+from polyhead.models.tagging_model import TaggingModel
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import TransformerConfig
 from polyhead.models.vit import ViTConfig
@@ -40,8 +42,9 @@ from polyhead.training.run_log import RunLog
 
 OF_THE_RUN = ("spotting", "height", "width", "classes")  # not adopted from the model
 OF_THE_DATA = ("family", "vocab")  # overrides that cannot contradict the model
-SEGMENTS = "embed.segments.weight"
 HEAD, POSITION_TABLE = ("to_logits.weight", "to_logits.bias"), "positions.table.weight"
+SEGMENTS = "embed.segments.weight"
+FineTuned = Classifier | SentenceEncoder | TaggingModel | SpanModel
 EQUAL = (  # options of a block that must be equal
     "d_model", "n_heads", "d_ff", "d_key", "d_value", "norm", "activation", "score", "attention",
     "experts", "reversible",
@@ -84,7 +87,7 @@ def read_pretrained(config: RunConfig, path: str) -> PretrainedModel:
         kind = CheckpointError if takes_encoder else ConfigError
         raise kind(
             f"train.init: {path} is a {saved.family} model, which cannot initialize "
-            f"{config.family}. Use a model of the same family, or for text classifiers and "
+            f"{config.family}. Use a model of the same family, or for fine-tuning and for "
             "Transformers one with a BERT or ELECTRA encoder.",
             "init_family",
         )
@@ -110,13 +113,13 @@ def read_pretrained(config: RunConfig, path: str) -> PretrainedModel:
 
 
 def encoder_of(saved: SavedModel) -> PretrainedEncoder | None:
-    """Return the encoder of a BERT, an ELECTRA (its discriminator) or a text classifier."""
+    """Return the encoder of a BERT, an ELECTRA (its discriminator) or a fine-tuned model."""
     model, config = saved.model, saved.config
     if isinstance(model, BERT):
         return PretrainedEncoder(model.encoder, config, "bert")
     if isinstance(model, Electra):
         return PretrainedEncoder(model.discriminator, config.discriminator, "electra")
-    if isinstance(model, Classifier | SentenceEncoder):
+    if isinstance(model, FineTuned):
         head: Head = config.head if isinstance(model, Classifier) else "bert"
         return PretrainedEncoder(model.encoder, config.encoder, head)
     return None
@@ -153,7 +156,10 @@ def with_pretrained_sizes(config: RunConfig, pretrained: PretrainedModel) -> Run
         given = pretrained.encoder.config
         check_positions(given, config.data.max_length)
         stack = _with_dropout(given.stack, config.model.encoder.stack)
-        model = replace(config.model, encoder=replace(given, stack=stack))
+        encoder = replace(given, stack=stack)
+        if config.task == "question_answering":
+            encoder = with_two_segments(encoder)
+        model = replace(config.model, encoder=encoder)
         if isinstance(model, ClassifierConfig):
             model = replace(model, head=pretrained.encoder.head)
         return replace(config, model=model)
@@ -224,7 +230,7 @@ def load_weights(
 ) -> bool:
     """Copy the pre-trained weights into a new model; return True if none of its weights is new."""
     path = pretrained.path
-    if pretrained.encoder is not None and isinstance(model, Classifier | SentenceEncoder):
+    if pretrained.encoder is not None and isinstance(model, FineTuned):
         weights = weights_of(pretrained.encoder.encoder)
         rows = weights[SEGMENTS]
         if len(rows) < len(model.encoder.embed.segments.weight) or _is_segment_new(pretrained):

@@ -8,6 +8,8 @@ accumulated batches once, so that every token has the same weight however the ba
     ClassificationLoss   L = Σ over texts of -log p(class), of Σ over classes of BCE / C, or of
                              ((number - z) / scale)²                             count: texts
     ContrastiveLoss      see `models.sentence_encoder`                           count: pairs
+    TagLoss              L = Σ over first tokens of words of -log p(tag)        count: words
+    SpanLoss             L = ½ Σ over windows of -log p(start) - log p(end)     count: windows
     SoftLabelLoss        L = -Σ_i Σ_c t_ic · log softmax(z_i)_c,  t_ic = (1 - ε) y_ic + ε / C
     BalancedLoss         L = L_objective + Σ over gates (L_importance + L_load)   (Shazeer 2017)
 
@@ -29,7 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyhead.data.batches.images import ImageBatch
-from polyhead.data.batches.labelled import TextBatch, segments_of, split_pairs
+from polyhead.data.batches.labelled import PositionBatch, TextBatch, segments_of, split_pairs
 from polyhead.data.batches.language_model import LanguageBatch
 from polyhead.data.batches.masked import MaskedBatch
 from polyhead.data.batches.translation import TranslationBatch
@@ -37,6 +39,7 @@ from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.layers.mixture_of_experts import record_usage
 from polyhead.metrics.masked_tokens import replaced_token_loss
 from polyhead.metrics.perplexity import next_token_nll
+from polyhead.metrics.question_answering import span_logits
 from polyhead.plugin_registry import Registry
 
 
@@ -186,6 +189,30 @@ class SimilarityLoss:
         first, second = map(model, split_pairs(batch.ids))
         wanted = (batch.labels - self.low) / (self.high - self.low)
         return Loss(((first * second).sum(-1) - wanted).square().sum(), len(wanted))
+
+
+@dataclass(frozen=True)
+class TagLoss:
+    """Cross-entropy of the tag of each word, at its first token, with label smoothing."""
+
+    smoothing: float = 0.0
+
+    def __call__(self, model: Any, batch: PositionBatch) -> Loss:
+        (words,) = (batch.labels >= 0).flatten().nonzero(as_tuple=True)
+        labels = batch.labels.flatten()[words]
+        logits = model(batch.ids).flatten(0, 1).index_select(0, words).float()
+        total = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=self.smoothing)
+        return Loss(total, len(labels))
+
+
+@dataclass(frozen=True)
+class SpanLoss:
+    """Mean cross-entropy of the first and the last token of each answer; padding is no choice."""
+
+    def __call__(self, model: Any, batch: PositionBatch) -> Loss:
+        logits = span_logits(model, batch.ids).transpose(1, 2).flatten(0, 1)
+        total = F.cross_entropy(logits, batch.labels.flatten(), reduction="sum") / 2
+        return Loss(total, len(batch.labels))
 
 
 @dataclass(frozen=True)

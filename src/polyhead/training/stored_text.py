@@ -35,7 +35,10 @@ from polyhead.training.run_log import RunLog
 FORMAT = 1
 LARGE = 32_000_000  # bytes of files
 PACKED = {".gz": 4, ".xz": 5, ".zst": 4}  # times as much text
-OTHER = {"store", "max_length", "blanks", "augment", "adapt", "images", "valid_images"}  # options
+OTHER = {  # options
+    "store", "max_length", "blanks", "augment", "adapt", "images", "valid_images", "words",
+    "stride", "max_answer",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,15 @@ from typing import Any, Literal, overload
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Int, UInt8
 from torch import Tensor
 from torch.nn.functional import pad
 
 from polyhead.data.batches.labelled import segments_of
 from polyhead.data.images.folders import visible
-from polyhead.data.labels import PAIR
+from polyhead.data.labels import PAIR, join_pair
 from polyhead.data.line_encoder import encode_texts
+from polyhead.data.word_pieces import parts_of_words
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.layers.lsh.attention import LSHAttention
@@ -28,16 +29,16 @@ from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.generation import check_forced
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.question_answerer import QuestionAnswerer
 from polyhead.pipelines.sentence_embedder import SentenceEmbedder
 from polyhead.pipelines.step_through import checked_source
+from polyhead.pipelines.tagger import Tagger
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
-from polyhead.pipelines.translation import Translation
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import BOS, EOS, MASK, SPECIALS
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.mask_tokens import encode_masked
-from polyhead.tokenizers.normalize import words_of
 from polyhead.viz.rollout import by_patch, rollout
 from polyhead.viz.tokens import Token, to_tokens, written_tokens
 from polyhead.viz.views import KINDS, AttentionMap, AttentionView, ImageView, Kind, TokenizedText
@@ -45,8 +46,8 @@ from polyhead.viz.views import KINDS, AttentionMap, AttentionView, ImageView, Ki
 N_CLASSES = 5  # shown for an image
 
 Pixels = UInt8[Tensor, "channel height width"]
-TextPipeline = Translator | TextGenerator | MaskFiller | TextClassifier | SentenceEmbedder
-Link = tuple[int, int, float]  # number of the source word, of the target word, and the weight
+TextReader = TextClassifier | SentenceEmbedder | Tagger | QuestionAnswerer
+TextPipeline = Translator | TextGenerator | MaskFiller | TextReader
 
 
 @overload
@@ -90,7 +91,7 @@ def attention_view(
 
     content: a text; for an image classifier a file, an array, or pixels that it has read.
     target, target_ids: the translation to show instead of the model's own, as text or ids; of a
-        language model, `target_ids` are those that it generated after the text.
+        language model, `target_ids` follow the text; of a question, `target` is its context.
     ended: False if the translation was cut off, so that the model did not predict its end.
     sentence: of a text in several sentences the one to show, counted from 1, if no target is given.
     max_tokens: raise `ConfigError` for a longer text or target.
@@ -104,6 +105,8 @@ def attention_view(
         if target is None and target_ids is None:
             content = pipeline.sentence(content, sentence)
         return _translation_view(pipeline, content, target, target_ids, ended, max_tokens)
+    if isinstance(pipeline, QuestionAnswerer):
+        return _reader_view(pipeline, content, target or "")
     if target is not None:
         raise ConfigError("only a translator has a target; leave --target out", "no_target")
     if isinstance(pipeline, TextGenerator):
@@ -112,8 +115,8 @@ def attention_view(
         raise ConfigError("only translators and language models have target_ids", "no_target")
     if isinstance(pipeline, MaskFiller):
         return _mask_filler_view(pipeline, content, max_tokens)
-    assert isinstance(pipeline, TextClassifier)
-    return _classifier_view(pipeline, content)
+    assert isinstance(pipeline, TextReader)
+    return _reader_view(pipeline, content)
 
 
 # Text
@@ -256,16 +259,28 @@ def _mask_filler_view(filler: MaskFiller, text: str, max_tokens: int | None) -> 
     return _encoder_view(filler.encoder_of(text), ids, tokens, title=text, model=filler.name)
 
 
-def _classifier_view(classifier: TextClassifier | SentenceEmbedder, text: str) -> AttentionView:
-    """Show a text, or a pair; the title names its class, labels or number."""
-    tokenizer, title = classifier.tokenizer, text
-    if isinstance(classifier, TextClassifier):
-        (text,) = classifier.texts([text])
-        title = f"{text.replace(PAIR, ' / ')} → {classifier.classify(text)}"
-    [(ids, _)] = encode_texts(tokenizer, [text], classifier.max_length)
-    tokens = _framed_tokens(tokenizer, ids, len(tokenizer))
-    model: Any = classifier.saved.model
-    return _encoder_view(model.encoder, ids, tokens, text, title=title, model=classifier.name)
+def _reader_view(reader: TextReader, text: str, context: str = "") -> AttentionView:
+    """Show a text, a pair, or a question with its context: of a long one, the first part."""
+    tokenizer, shown, result = reader.tokenizer, text, ""
+    if isinstance(reader, QuestionAnswerer):
+        if not context.strip():
+            raise ConfigError("the question has no context; add --target TEXT", "no_target")
+        ids = reader.windows(text, context)[0].ids
+        shown, result = join_pair(text, context), reader.answer(text, context).answer.text
+    elif isinstance(reader, Tagger):
+        words = reader.tag(text).words
+        result = " ".join(word.tag for word in words)
+        ids = parts_of_words(reader.encoder, [w.text for w in words], reader.max_length)[0].ids
+    else:
+        if isinstance(reader, TextClassifier):
+            (shown,) = reader.texts([text])
+            result = str(reader.classify(shown))
+        [(ids, _)] = encode_texts(tokenizer, [shown], reader.max_length)
+    tokens, model = _framed_tokens(tokenizer, ids, len(tokenizer)), reader.saved.model
+    title = text.replace(PAIR, " / ")
+    if not isinstance(reader, SentenceEmbedder):
+        title = f"{title} → {result}"
+    return _encoder_view(model.encoder, ids, tokens, shown, title=title, model=reader.name)
 
 
 def _framed_tokens(tokenizer: Tokenizer, ids: Sequence[int], mask: int) -> tuple[Token, ...]:
@@ -320,59 +335,6 @@ def _maps(weights: AttentionWeights, kind: Kind | None = None) -> list[Attention
             )
         )
     return sorted(maps, key=lambda attention: (KINDS.index(attention.kind), attention.layer))
-
-
-# Alignment
-
-
-def alignment(translator: Translator, translations: Sequence[Translation]) -> list[list[Link]]:
-    """Return for each target word of a translation the source word with the largest weight.
-
-    The weight is the mean over the heads of all cross-attention layers, summed over the pieces of
-    a source word. Words are numbered through all sentences of a text.
-    """
-    tokenizers = translator.tokenizers
-    links: list[list[Link]] = []
-    for translation in translations:
-        links.append([])
-        n_sources = n_targets = 0
-        for sentence in translation.sentences:
-            if not sentence.ids:
-                continue
-            text, ids = tokenizers.source.normalise(sentence.source), list(sentence.ids)
-            maps = translation_maps(translator.model, tokenizers.source.encode(text), ids)
-            cross = [torch.from_numpy(m.weights).mean(0) for m in maps if m.kind == "cross"]
-            source_words = words_of(tokenizers.source.pieces(text))
-            target_words = words_of(tokenizers.target.pieces_of_ids(ids))
-            links[-1] += [
-                (source + n_sources, target + n_targets, weight)
-                for source, target, weight in _links(
-                    torch.stack(cross).mean(0), source_words, target_words
-                )
-            ]
-            n_sources += len(sentence.source.split())
-            n_targets += len(sentence.text.split())
-    return links
-
-
-def _links(
-    weights: Float[Tensor, "target source"],
-    source_words: Sequence[int],
-    target_words: Sequence[int],
-) -> list[Link]:
-    if not source_words or not target_words:
-        return []
-    rows = torch.tensor(target_words) - target_words[0]
-    columns = torch.tensor(source_words) - source_words[0]
-    n_rows, n_columns = int(rows[-1]) + 1, int(columns[-1]) + 1
-    pieces = weights[: len(rows), : len(columns)]  # without the final EOS
-    by_row = torch.zeros(n_rows, len(columns)).index_add_(0, rows, pieces)
-    table = torch.zeros(n_rows, n_columns).index_add_(1, columns, by_row)
-    best = (table / torch.bincount(rows, minlength=n_rows)[:, None]).max(dim=1)
-    return [
-        (int(source), target, round(float(weight), 4))
-        for target, (weight, source) in enumerate(zip(best.values, best.indices, strict=True))
-    ]
 
 
 # Images

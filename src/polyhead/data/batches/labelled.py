@@ -1,6 +1,7 @@
 """Batches of labelled texts: BOS ids EOS, similar lengths together, padded on the right.
 
-A pair of texts is BOS ids EOS ids EOS; its second text is the segment 1.
+A pair of texts is BOS ids EOS ids EOS; its second text is the segment 1. Labels are those of whole
+texts, or of their positions.
 """
 
 from dataclasses import dataclass
@@ -91,3 +92,27 @@ class TextBatches(SortedBatches[TextBatch]):
         labels = self.labels[numbers]
         kind = np.float32 if labels.dtype.kind == "f" else np.int64
         return torch.from_numpy(labels.astype(kind))
+
+
+@dataclass(frozen=True)
+class PositionBatch(Batch):
+    """Texts, and of each either a class for every token, or the first and last token of an answer.
+
+    labels: -1 at tokens without a class.
+    """
+
+    ids: Int[Tensor, "batch length"]
+    labels: Int[Tensor, "batch labels"]
+
+
+class PositionBatches(SortedBatches[PositionBatch]):
+    """Batches as those of `TextBatches`; the labels of the store are numbers from 1 on."""
+
+    def __init__(
+        self, texts: TokenSequences, labels: TokenSequences, max_tokens: int, seed: int
+    ) -> None:
+        super().__init__([texts], max_tokens, seed, BLUR)
+        self.labels = labels
+
+    def make(self, numbers: Numbers, _epoch: int, _step: int, /) -> PositionBatch:
+        return PositionBatch(gather(self.sides[0], numbers), gather(self.labels, numbers) - 1)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from polyhead.errors import ConfigError
 from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.pipelines.question_answerer import QuestionAnswerer
 from polyhead.pipelines.step_through import beam_tree, checked_source, steps
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
@@ -79,7 +80,7 @@ def _text_view(
 ) -> bytes:
     """Capture the attention and return it in the requested format. Runs in the model thread."""
     model, text, target_ids, ended = served.model, body.text, body.target_ids, body.ended
-    if body.target is not None and not isinstance(model, Translator):
+    if body.target is not None and not isinstance(model, Translator | QuestionAnswerer):
         raise HTTPError(422, "only a translation model has a target", field="target")
     if target_ids is None and body.target is None and isinstance(model, Translator):
         text = model.sentence(text, body.sentence)

@@ -19,6 +19,7 @@ from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
 from polyhead.pipelines.sentence_embedder import SentenceEmbedder
+from polyhead.pipelines.tagger import Tagger
 from polyhead.pipelines.text_classifier import LabelSet, PredictedNumber, TextClassifier
 from polyhead.server import schemas, token_schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
@@ -30,7 +31,7 @@ from polyhead.server.settings import MAX_BLANKS, MAX_PIXELS
 from polyhead.special_tokens import MASK
 
 T = TypeVar("T")
-TextPipeline = TextClassifier | SentenceEmbedder
+TextPipeline = TextClassifier | SentenceEmbedder | Tagger
 Pixels = UInt8[Tensor, "channel height width"]
 
 

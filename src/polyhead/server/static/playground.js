@@ -14,6 +14,8 @@ const PANELS = {
   fill: async () => (await import("./text_panels.js")).fillPanel,
   detect: async () => (await import("./text_panels.js")).detectPanel,
   classify: async () => (await import("./text_panels.js")).classifyPanel,
+  tag: async () => (await import("./word_panels.js")).tagPanel,
+  answer: async () => (await import("./word_panels.js")).answerPanel,
   embed: async () => (await import("./text_panels.js")).embedPanel,
   "classify-image": async () => (await import("./image_panel.js")).imagePanel,
 };

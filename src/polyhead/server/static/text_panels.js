@@ -8,10 +8,11 @@ import { json } from "./http.js";
 const MASK = "[MASK]";
 const MOST_LINES = 12; // of the matrix
 
-const PAIR = "\t"; // between the texts of a pair
+export const PAIR = "\t"; // between the texts of a pair
 
 // Text box, or two for a pair of texts (`second` is the hint of the other), the result beside it, and the attention below.
-function textPanel(root, page, { hint, answered, extra, second }) {
+// `request` returns the texts of the attention.
+export function textPanel(root, page, { hint, answered, extra, second, request = (text) => ({ text }) }) {
   const typed = () => page.change({ q: [text.box.value, ...(other?.box.value ? [other.box.value] : [])].join(PAIR) });
   const text = textBox(page, { hint, typed });
   const other = second ? textBox(page, { hint: second, typed, id: "text-pair" }) : null;
@@ -38,7 +39,7 @@ function textPanel(root, page, { hint, answered, extra, second }) {
         if (!page.model.attention.length) return below.replaceChildren();
         if (!result.length) return below.replaceChildren(emptyNote(page));
         if (below.firstChild !== place) below.replaceChildren(place);
-        return show({ model: page.model.name, text: q });
+        return show({ model: page.model.name, ...request(q) });
       });
     },
   };

@@ -16,13 +16,14 @@ from polyhead.data.batches.base import pad
 from polyhead.data.batches.labelled import TextBatch, TextBatches, segments_of
 from polyhead.data.batches.resampling import SubwordSampler, Texts
 from polyhead.data.holdout import Corpus
-from polyhead.data.labelled_text import LabelledExamples, load_labelled
+from polyhead.data.labelled_text import TEXTS, ExampleForm, LabelledExamples, load_labelled
 from polyhead.data.labels import PAIR, Problem, encode_labels, label_values
 from polyhead.data.line_encoder import StoreForm, encode_texts
 from polyhead.data.token_store import TokenSequences
 from polyhead.metrics.classification import report
 from polyhead.metrics.named_metrics import MetricName, registered_metric
 from polyhead.metrics.predictions import label_scores, number_scores
+from polyhead.models.bert import with_two_segments
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
@@ -94,12 +95,12 @@ class EncodedCorpus:
 
 
 def read_labelled_corpus(
-    config: RunConfig, *, of_pairs: bool = False
+    config: RunConfig, form: ExampleForm = TEXTS, *, of_pairs: bool = False
 ) -> tuple[LabelledCorpus, dict[str, str]]:
     """Read labelled texts, or pairs without labels too; see `Task.read_data`."""
     seed = config.train.seed
     reader = CorpusReader(
-        lambda spool: load_labelled(config.data, seed, spool, of_pairs=of_pairs),
+        lambda spool: load_labelled(config.data, seed, spool, form, of_pairs=of_pairs),
         lambda corpus: {
             name: fingerprint(chain(part.texts, part.labels))
             for name, part in (("training", corpus.train), ("validation", corpus.valid))
@@ -155,7 +156,7 @@ def with_sizes(
     if config.train.init is None:  # [MASK] is the id after the tokenizer's last, as in BERT
         encoder = replace(encoder, vocab=len(texts.tokenizers.source) + 1)
     if texts.of_pairs and head:  # which reads both texts at once
-        encoder = replace(encoder, segments=max(2, encoder.segments))
+        encoder = with_two_segments(encoder)
     return replace(config, model=replace(model, encoder=encoder))
 
 
