@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from polyhead.decoding.options import DecodeConfig
     from polyhead.devices import set_seed
     from polyhead.errors import PolyheadError
-    from polyhead.experiments.entry import compare
+    from polyhead.experiments.comparison import compare
     from polyhead.experiments.run_list import list_runs
     from polyhead.layers.attention import Mask, MultiHeadAttention
     from polyhead.layers.feed_forward import FeedForward
@@ -110,7 +110,7 @@ _MODULES = {
     "TransformerStack": "layers.transformer_stack",
     "Translator": "pipelines.translator",
     "attention_view": "viz.capture",
-    "compare": "experiments.entry",
+    "compare": "experiments.comparison",
     "create_model": "models.registry",
     "evaluate": "pipelines.evaluator",
     "list_models": "models.registry",

@@ -13,7 +13,7 @@ from polyhead.cli.main import main
 from polyhead.config import read
 from polyhead.errors import ConfigError
 from polyhead.experiments import runner
-from polyhead.experiments.entry import make_request
+from polyhead.experiments.comparison import make_request
 from polyhead.experiments.plan import make_plan
 from polyhead.experiments.variants import expand, find_plan, plan_names, read_vary, split_values
 from polyhead.metrics.seeds import mean_interval, paired_test
