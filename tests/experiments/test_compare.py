@@ -29,6 +29,7 @@ from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.registry import FAMILIES
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tokenizers.base import UNKNOWN
+from polyhead.training.callbacks import TrainingStart, TrainingStep
 from polyhead.training.config import build, find_recipe
 from polyhead.training.result import TrainResult
 from polyhead.training.tasks.translation import EncodedPairs
@@ -472,10 +473,10 @@ def test_the_schedule_is_made_for_the_steps():
 def test_timing_leaves_validation_out(monkeypatch):
     clock, now = UpdateTimer(), [0.0]
     monkeypatch.setattr(UpdateTimer, "now", lambda _: now[0])
-    clock.on_start(Mock())
+    clock.on_start(Mock(TrainingStart))
     for seconds, then_validated in ((2.0, False), (2.0, True), (2.0, False)):
         now[0] += seconds
-        clock.on_step(Mock())
+        clock.on_step(Mock(TrainingStep))
         if then_validated:
             now[0] += 100.0
             clock.on_notice("step 2  loss 1.0")

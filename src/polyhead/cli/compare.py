@@ -95,7 +95,7 @@ def compare(
     of a plan; otherwise those of Table 2 of Vaswani et al. 2017, on your data.
 
     polyhead compare gpt-tiny --vary model.positions=rotary,learned --seeds 3 --budget 5m
-    polyhead compare vit-digits resnet-digits --vary data.max_examples=100,800 --steps 1000
+    polyhead compare --vary recipe=vit-digits,resnet-digits --vary data.max_examples=99,800
     polyhead compare --plan pretraining --text mine.txt --data mine.tsv --budget 10m
     polyhead compare multi30k-de-en --budget 20m
     polyhead compare multi30k-de-en --flops 5e14 --systems transformer,convs2s,gnmt --seeds 3

@@ -12,10 +12,9 @@ from polyhead.experiments.runner import ComparisonOutcome, compare_systems
 from polyhead.experiments.systems import Scale, select_systems
 from polyhead.experiments.variants import expand, find_plan, plan_of_recipes, read_vary
 from polyhead.training.callbacks import Callback
-from polyhead.training.config import DEFAULT_RECIPE
+from polyhead.training.config import DEFAULT_RECIPE, fitting_recipe
 
 Paths = str | Path | Sequence[str | Path]
-LABELLED_RECIPE = "classify-small"  # for labelled data without a recipe
 
 
 def compare(  # noqa: PLR0913 (one keyword per option, as on the command line)
@@ -96,8 +95,7 @@ def make_request(  # noqa: PLR0913 (the options of the command line)
     if plan is not None:
         contest = find_plan(plan)
     else:
-        usual = LABELLED_RECIPE if options.get("labelled") else DEFAULT_RECIPE
-        contest = plan_of_recipes(recipes or [usual])
+        contest = plan_of_recipes(recipes or [fitting_recipe(None, options) or DEFAULT_RECIPE])
     if contest.translates:
         if varied or len(recipes) > 1 or baseline:
             raise ConfigError(

@@ -368,12 +368,9 @@ class Trainer:
         task, step = self.config.task, self.progress.step
         about = {"run": self.config.plain(), "task": task, "step": step, "valid": metrics}
         saved = SavedModel(
-            self.config.family,
-            self.config.model,
-            self.model,
-            self.setup.tokenizers,
+            self.config.family, self.config.model, self.model, self.setup.tokenizers,
             about | self.setup.about,
-        )
+        )  # fmt: skip
         counters = {name: n for name, n in asdict(self.progress).items() if n != math.inf}
         environment = devices.environment(self.device)
         state = {"progress": counters, "metrics": metrics, ENVIRONMENT: environment}
