@@ -34,7 +34,9 @@ def tag(
     encoding: Encoding = "utf-8",
     device: Device = "auto",
 ) -> None:
-    """Tag every word: a line of word and tag, an empty line after each text.
+    """Tag every word of a text.
+
+    Prints a line of word and tag for every word, and an empty line after each text.
 
     polyhead tag runs/names "세종대왕은 서울에서 태어났다."
     polyhead tag runs/names --jsonl < texts.txt
