@@ -7,7 +7,8 @@ import tracemalloc
 import pytest
 
 from polyhead.data import holdout
-from polyhead.data.holdout import draw_texts, normalized
+from polyhead.data.holdout import Corpus, draw_texts, limit_training, normalized
+from polyhead.data.labelled_text import LabelledExamples
 
 
 def drawn_by_sorting(texts, count, seed, never):
@@ -47,3 +48,16 @@ def test_the_only_texts_that_occur_once_are_drawn(monkeypatch):
     monkeypatch.setattr(holdout, "MIN_CANDIDATES", 1)
     texts = [f"often {n % 100}" for n in range(500)] + ["once", "once more"]
     assert draw_texts(texts, 2, seed=1) == [500, 501]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_more_training_examples_include_fewer(seed):
+    labels = [str(n) for n in range(50)]
+    corpus = Corpus(LabelledExamples(labels, labels), [], ())
+    chosen = [set(limit_training(corpus, n, seed).train.texts) for n in (5, 20, 50)]
+    assert [len(texts) for texts in chosen] == [5, 20, 50]
+    assert chosen[0] < chosen[1] < chosen[2]
+    assert limit_training(corpus, 5, seed).train == limit_training(corpus, 5, seed).train
+    assert set(limit_training(corpus, 5, 3 - seed).train.texts) != chosen[0]
+    lines = Corpus(labels, [], ())
+    assert limit_training(lines, 3, seed).train == labels[:3]  # which belong together
