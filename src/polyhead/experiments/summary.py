@@ -26,7 +26,7 @@ from polyhead.experiments.results import (
     write_json,
 )
 from polyhead.experiments.systems import System
-from polyhead.experiments.table import HEADLINE, LOWER, title_of
+from polyhead.experiments.table import HEADLINE, title_of
 from polyhead.metrics.bleu import Score, compare
 from polyhead.metrics.error_rates import compare_errors
 from polyhead.metrics.seeds import mean_interval, paired_test
@@ -106,7 +106,7 @@ def headline_of(plan: ComparePlan, results: Sequence[SystemResult]) -> str:
         return requested
     run = build(read(plan.folder / "runs" / results[0].key / CONFIG), any_size=True)
     texts = [name for name in HEADLINE.values() if name in scores]
-    others = [name for name in scores if name not in LOWER[:2]]
+    others = [name for name in scores if name not in ("loss", "perplexity")]
     judged = [run.train.judge_by] if run.train.judge_by in others else []
     return next(iter([*texts, *judged, *others]), "loss")
 

@@ -15,8 +15,9 @@ from polyhead.experiments.results import (
     TableRow,
 )
 from polyhead.i18n import Words
+from polyhead.metrics.named_metrics import METRICS
 
-LOWER = ("loss", "perplexity", "bits_per_character", "WER", "PER")  # is better; also …_error
+ERROR_RATES = ("WER", "PER")
 HEADLINE = {"bleu": "BLEU lower-cased", "wer": "WER"}
 SHOWN = {"bleu": ("BLEU lower-cased", "BLEU cased"), "wer": ("WER", "PER")}
 BRIEF = ("p", "p seeds", "steps", "minutes", "parameters", "speed")  # for a terminal, with scores
@@ -42,9 +43,13 @@ def first_score(table: ComparisonTable, row: TableRow) -> float:
 
 def best_row(table: ComparisonTable) -> TableRow:
     """Return the row with the best first score, of greedy search for translators."""
-    name = headline(table)
-    best = min if name in LOWER or name.endswith("_error") else max
+    best = min if is_error(headline(table)) else max
     return best(table.rows, key=lambda row: first_score(table, row))
+
+
+def is_error(name: str) -> bool:
+    """Return whether a lower value of a score is better."""
+    return name in ERROR_RATES or (name in METRICS and METRICS[name].lower_is_better)
 
 
 # Cells
