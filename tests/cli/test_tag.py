@@ -1,0 +1,80 @@
+"""The commands tag, answer and evaluate, and HTTP, with tiny taggers and question answering."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+from asgi import Running
+from pretrained import configured
+from token_data import write_questions, write_tagged
+
+import polyhead
+from polyhead.server.model_registry import load_models
+from polyhead.training.trainer import train
+
+TEXT = "민수 오늘 7 Anna 빨리"
+CONTEXT = "어제 Anna 57번 오늘 왔다."
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Run directories and data files of a tagger and of question answering."""
+    folder = tmp_path_factory.mktemp("token-tasks")
+    written = {"tagger-small": write_tagged, "qa-small": write_questions}
+    folders = {}
+    for recipe, write in written.items():
+        path = write(folder / f"{recipe}.data", 60)
+        train(configured(recipe, {"labelled": [str(path)]}, "data.max_length=32"), folder / recipe)
+        folders[recipe] = (folder / recipe, path)
+    return folders
+
+
+def test_words_are_tagged_on_the_command_line_as_in_python(run, fail, models):
+    (tagger, path), (answerer, _) = models.values()
+    expected = polyhead.load(tagger, device="cpu").tag(TEXT)
+    code, out, _ = run("tag", tagger, TEXT)
+    assert code == 0
+    assert out == "".join(f"{word.text}\t{word.tag}\n" for word in expected.words) + "\n"
+    lines = run("tag", tagger, "--jsonl", stdin=f"{TEXT}\n\n")[1].splitlines()
+    assert [len(json.loads(line)["words"]) for line in lines] == [5, 0]
+    assert json.loads(lines[0])["words"][0]["tag"] == asdict(expected)["words"][0]["tag"]
+    assert fail("tag", answerer, TEXT)[1] == "wrong_task"
+    code, out, _ = run("evaluate", tagger, "--data", path, "--json")
+    assert code == 0
+    assert json.loads(out)["n_examples"] == 60
+
+
+def test_questions_are_answered_on_the_command_line_as_in_python(run, fail, models, tmp_path):
+    (tagger, _), (answerer, path) = models.values()
+    (tmp_path / "context.txt").write_text(CONTEXT, encoding="utf-8")
+    expected = polyhead.load(answerer, device="cpu").answer("몇 번?", CONTEXT, top=3)
+    words = ("answer", answerer, "--context", tmp_path / "context.txt", "--top", 3)
+    code, out, _ = run(*words, "몇 번?")
+    assert code == 0
+    answers = [expected.answer, *expected.alternatives]
+    assert [line.split("\t")[0] for line in out.splitlines()] == [
+        answer.text or "(no answer)" for answer in answers
+    ]
+    row = json.dumps({"question": "몇 번?"}, ensure_ascii=False)
+    (line,) = run(*words, "--jsonl", stdin=f"{row}\n")[1].splitlines()
+    assert json.loads(line)["answer"]["text"] == expected.answer.text
+    assert fail("answer", answerer, stdin="no JSON\n")[1] == "bad_line"
+    assert fail("answer", tagger, "몇 번?")[1] == "wrong_task"
+    assert run("evaluate", answerer, "--data", path, "--json")[0] == 0
+
+
+def test_requests_return_tags_and_answers(models):
+    (tagger, _), (answerer, _) = models.values()
+    served = Running(load_models([tagger, answerer], "cpu", "torch"))
+    try:
+        response = served.post("/v1/tag", {"text": [TEXT, "오늘"]}).json()
+        expected = polyhead.load(tagger, device="cpu").tag(TEXT)
+        tags = [word["tag"] for word in response["results"][0]["words"]]
+        assert tags == [word.tag for word in expected.words]
+        reply = served.post("/v1/answer", {"question": "몇 번?", "context": CONTEXT}).json()
+        best = polyhead.load(answerer, device="cpu").answer("몇 번?", CONTEXT).answer
+        assert reply["result"]["answer"]["text"] == best.text
+        assert served.post("/v1/answer", {"question": "몇 번?"}).status == 422
+        assert served.post("/v1/tag", {"model": "qa-small", "text": TEXT}).status in (400, 404, 422)
+    finally:
+        served.close()
