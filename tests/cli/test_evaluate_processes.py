@@ -12,7 +12,8 @@ from tiny_gpt import train_gpt
 from tiny_images import train_on_pictures
 
 import polyhead
-from polyhead.pipelines import image_classifier, mask_filler, text_classifier
+from polyhead.metrics import perplexity
+from polyhead.pipelines import image_classifier, mask_filler
 from polyhead.training.trainer import train
 
 ENVIRONMENT = {
@@ -87,7 +88,7 @@ def test_batches_of_labelled_texts_may_be_classified_anywhere(tmp_path, monkeypa
     files = write_labelled(tmp_path)
     train(configured("classify-small", files), tmp_path / "run")
     model = polyhead.load(tmp_path / "run", device="cpu")
-    monkeypatch.setattr(text_classifier, "MAX_TOKENS", 100)
+    monkeypatch.setattr(perplexity, "MAX_TOKENS", 100)
     examples, _ = model.read(files["labelled"])
     results = model.classify(examples.texts, map_batches=backwards)
     assert results == model.classify(examples.texts)

@@ -46,12 +46,14 @@ REFUSED = {
     "classify-nsmc": "head = 'electra', pooling = 'mean'",
     "electra-nsmc": "norm = 'pre', positions = 'rotary'",
     "electra-tiny": "norm = 'pre', positions = 'rotary'",
+    "embed-small": "norm = 'pre', positions = 'rotary'",
     "g2p-ko": "tie = 'target'",
     "qa-small": "norm = 'pre', positions = 'rotary'",
     "small-lsh": "encoder_attention = 'lsh'",
     "small-moe": "experts = 8",
     "vit-cifar10": "positions = 'rotary', stem = (64, 128)",
     "vit-fashion": "positions = 'rotary', stem = (32, 64)",
+    **{f"resnet-{name}": "no counterpart in transformers" for name in ("cifar10", "digits")},
     **{f"reformer-{name}": "takes their mean" for name in ("enwik8", "shakespeare", "tiny")},
     **{
         f"multi30k-de-en-{name}": "no counterpart in transformers"

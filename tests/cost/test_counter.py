@@ -37,7 +37,11 @@ from polyhead.plugins import register_family
 from polyhead.training.config import read_run
 from polyhead.training.losses import TranslationLoss
 
-MEASURED = [name for name, family in FAMILIES.items() if family.model not in FORMULAS]
+MEASURED = [
+    name
+    for name, family in FAMILIES.items()
+    if family.model not in FORMULAS and family.task == "translation"
+]
 SHAPE = Shape(5, 8, 8)
 STACK = StackConfig(2, 32, 4, 48, norm="pre")
 BATCH, LENGTH, D_IN, D = 3, 5, 8, 6

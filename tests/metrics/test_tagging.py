@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyhead.metrics.tagging import entities, entity_report, score_tags
@@ -38,11 +38,13 @@ def conlleval(tags):
     return found
 
 
+@settings(deadline=None)
 @given(tags=sentences)
 def test_entities_are_those_of_conlleval(tags):
     assert set(entities(tags)) == conlleval(tags)
 
 
+@settings(deadline=None)
 @given(pairs=st.lists(st.integers(1, 6).flatmap(
     lambda n: st.tuples(*[st.lists(st.sampled_from(TAGS), min_size=n, max_size=n)] * 2)),
     min_size=1, max_size=4))  # fmt: skip

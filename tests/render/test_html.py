@@ -48,7 +48,7 @@ def test_json_in_a_script_element_cannot_end_it():
 def test_iframe_holds_the_page_without_access_to_its_surroundings():
     element = iframe('<p title="a">')
     assert html.unescape(re.search(r'srcdoc="([^"]*)"', element)[1]) == '<p title="a">'
-    assert element.endswith('sandbox="allow-scripts"></iframe>')
+    assert 'sandbox="allow-scripts"></iframe>' in element
 
 
 def test_page_that_cannot_be_written_is_reported(tmp_path):

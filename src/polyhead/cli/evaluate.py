@@ -228,9 +228,9 @@ def text_scores(
     rounds: int | None, as_generated: bool, device: str,
 ) -> Scores:  # fmt: skip
     """Return how well a language model predicts a text, or a masked LM its masked tokens."""
+    from polyhead.pipelines.line_input import as_lines
     from polyhead.pipelines.load import load
     from polyhead.pipelines.mask_filler import MaskFiller
-    from polyhead.pipelines.result_list import as_lines
     from polyhead.pipelines.text_generator import TextGenerator
 
     lines = as_lines(texts, "evaluate", encoding)

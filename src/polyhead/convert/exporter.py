@@ -285,5 +285,6 @@ class LoadedFolder:
             return {"pixel_values": torch.stack(list(sources))}
         source = pad_right(sources)
         given = {"input_ids": self.source_ids[source], "attention_mask": (source != PAD).long()}
-        segments = segments_of(source)
+        has_segments = self.model.config.to_dict().get("type_vocab_size", 1) > 1
+        segments = segments_of(source) if has_segments else None
         return given if segments is None else given | {"token_type_ids": segments}

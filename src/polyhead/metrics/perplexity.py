@@ -19,6 +19,7 @@ from polyhead.tokenizers.base import Tokenizer, encode_lines
 
 B = TypeVar("B")
 R = TypeVar("R")
+MAX_TOKENS = 8192  # of a batch of sequences that are read alone
 
 
 @runtime_checkable
@@ -37,11 +38,10 @@ def map_by_length(
     function: Callable[[list[int]], list[R]],
     lengths: Sequence[int],
     map_batches: MapBatches,
-    max_tokens: int = 8192,
 ) -> list[R]:
     """Apply a function to batches of sequences, given by number; return the results in order."""
     numbers = np.array(lengths, dtype=np.int64)
-    batches = [batch.tolist() for batch in plan_by_length([numbers], max_tokens, seed=0)]
+    batches = [batch.tolist() for batch in plan_by_length([numbers], MAX_TOKENS, seed=0)]
     results = chain.from_iterable(map_batches(function, batches))
     by_number = dict(zip(chain.from_iterable(batches), results, strict=True))
     return [by_number[number] for number in range(len(lengths))]

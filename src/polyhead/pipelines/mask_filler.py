@@ -18,7 +18,8 @@ from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_r
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.models.registry import FAMILIES, Task
 from polyhead.pipelines.base import Pipeline
-from polyhead.pipelines.result_list import Lines, MetricTable, ResultList, as_lines, as_texts
+from polyhead.pipelines.line_input import Lines, as_lines
+from polyhead.pipelines.result_list import MetricTable, ResultList, as_texts
 from polyhead.render import notebook
 from polyhead.special_tokens import MASK
 from polyhead.tokenizers.base import encode_lines

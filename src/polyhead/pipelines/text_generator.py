@@ -20,7 +20,8 @@ from polyhead.models.registry import Task
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.fast_pipelines import GENERATORS, fast_obstacle, use_fast
 from polyhead.pipelines.generation import TextContinuation, check_forced
-from polyhead.pipelines.result_list import Lines, MetricTable, as_lines, as_texts
+from polyhead.pipelines.line_input import Lines, as_lines
+from polyhead.pipelines.result_list import MetricTable, as_texts
 
 SCORED_AT_ONCE = 4096  # tokens
 

@@ -28,7 +28,7 @@ from polyhead.pipelines.evaluation import (
     evaluate_translation,
 )
 from polyhead.pipelines.fast_pipelines import fast_obstacle, use_fast
-from polyhead.pipelines.result_list import Lines, as_lines
+from polyhead.pipelines.line_input import Lines, as_lines
 from polyhead.pipelines.translation import SourcePart, TextTranslator
 from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown
 from polyhead.tokenizers.storage import TokenizerPair

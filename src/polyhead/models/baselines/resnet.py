@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyhead.bounds import Few
 from polyhead.models.vit import Images, cut
 
 CHANNELS_PER_GROUP = 8
@@ -29,7 +30,7 @@ class ResNetConfig:
     width: int = 32
     channels: int = 3
     widths: tuple[int, ...] = (16, 32, 64)  # channels; each but the first halves the image
-    n_blocks: int = 3  # of each width
+    n_blocks: Few = 3  # of each width
 
     def __post_init__(self) -> None:
         if not self.widths or any(n < 1 or n % CHANNELS_PER_GROUP for n in self.widths):
@@ -83,7 +84,7 @@ class ResNet(nn.Module):
         self.stem = nn.Conv2d(config.channels, first, 3, padding=1, bias=False)
         self.norm = nn.GroupNorm(first // CHANNELS_PER_GROUP, first)
         widths = [first, *(width for width in config.widths for _ in range(config.n_blocks))]
-        self.blocks = nn.ModuleList(ResidualBlock(*pair) for pair in pairwise(widths))
+        self.residual_blocks = nn.ModuleList(ResidualBlock(*pair) for pair in pairwise(widths))
         self.to_logits = nn.Linear(config.widths[-1], config.classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):  # He et al. 2015
@@ -94,7 +95,7 @@ class ResNet(nn.Module):
     def hidden(self, images: Images) -> Float[Tensor, "batch place d_model"]:
         """Return the last feature map, row by row."""
         x = F.relu(self.norm(self.stem(images)))
-        for block in self.blocks:
+        for block in self.residual_blocks:
             x = block(x)
         return x.flatten(2).transpose(1, 2)
 
