@@ -180,8 +180,9 @@ def test_a_killed_worker_is_an_error(tmp_path):
 @pytest.mark.parametrize("receiver", ["comparison", "worker"])
 def test_a_signal_stops_all_after_saving(tmp_path, receiver):
     def interrupt():
-        wait_for(lambda: len(list(tmp_path.glob("*.trains"))) == 2)
-        worker = int((tmp_path / "trains 2.trains").read_text())
+        started = [tmp_path / f"trains {number}.trains" for number in (1, 2)]
+        wait_for(lambda: all(path.exists() for path in started))  # a draft has another name
+        worker = int(started[1].read_text())
         os.kill(worker if receiver == "worker" else os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=interrupt)
