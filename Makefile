@@ -8,7 +8,7 @@ SETUP = @$(BIN)/python -E -s tools/setup.py --check $(1) 2>/dev/null || \
 	sh tools/with-python.sh tools/setup.py $(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test test-fast lint types format lock doctor clean
+.PHONY: help setup dev demo test test-fast lint types walks format lock doctor clean
 
 # the caller's settings for other Pythons must not reach ours
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -25,7 +25,7 @@ dev: ## and what lint and tests need
 demo: setup ## train a small translator, translate, and show its attention
 	@$(BIN)/polyhead demo
 
-test: lint types ## lint, types and all tests
+test: lint types walks ## lint, types, walks and all tests
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 test-fast: dev ## unit tests only: no browser, no long training (about 90 seconds)
@@ -38,6 +38,9 @@ lint: dev ## check code, format and wording
 
 types: dev ## check the types of the package
 	$(BIN)/mypy
+
+walks: dev ## count the functions that everyday commands enter, against their limits
+	$(BIN)/python tools/walk.py --check
 
 format: dev ## format all files
 	$(BIN)/ruff check --fix .

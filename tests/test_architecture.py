@@ -70,7 +70,13 @@ WRITERS = {  # write into a temporary directory, or under a temporary name; othe
     "convert/model_export.py", "convert/tokenizer_files.py", "data/schedules/generator.py",
     "tokenizers/huggingface.py", "tokenizers/storage.py",
 }  # fmt: skip
-MAX_FILE, MAX_FUNCTION = 400, 60
+MAX_FILE, MAX_FUNCTION = 600, 80
+MAX_LINES = {  # of *.py, per package; lower them with every step, raise one in a commit of its own
+    "foundation": 1_555, "checkpoint": 1_056, "cli": 3_247, "convert": 5_554, "cost": 1_231,
+    "data": 8_562, "decoding": 1_150, "engines": 949, "experiments": 3_160, "layers": 3_842,
+    "metrics": 1_273, "models": 3_360, "notes": 3_611, "pipelines": 3_657, "render": 497,
+    "server": 4_092, "tokenizers": 1_338, "training": 5_972, "viz": 1_709, "tests": 39_440,
+}  # fmt: skip
 ERRORS = ("ConfigError", "DataError", "CheckpointError", "MissingError", "Diverged",
           "PolyheadError")  # fmt: skip
 
@@ -115,6 +121,19 @@ def test_files_and_functions_are_not_too_long():
         if node.end_lineno - node.body[0].lineno + 1 > MAX_FUNCTION:
             offenders.append(f"{where}: {node.name}")
     assert offenders == []
+
+
+def test_packages_keep_to_their_number_of_lines():
+    """Growth is paid: a feature that needs more lines removes others, or says why."""
+    lines = Counter()
+    for file in ROOT.rglob("*.py"):
+        folder = file.relative_to(ROOT).parts[0]
+        name = folder if (ROOT / folder).is_dir() else "foundation"
+        lines[name] += file.read_text(encoding="utf-8").count("\n")
+    for file in Path(__file__).parent.rglob("*.py"):
+        lines["tests"] += file.read_text(encoding="utf-8").count("\n")
+    assert set(lines) == set(MAX_LINES)
+    assert {name: n for name, n in lines.items() if n > MAX_LINES[name]} == {}
 
 
 def test_no_function_takes_arbitrary_keyword_arguments():
