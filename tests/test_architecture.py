@@ -75,7 +75,7 @@ MAX_LINES = {  # of *.py, per package; lower them with every step, raise one in 
     "foundation": 1_555, "checkpoint": 1_056, "cli": 3_247, "convert": 5_554, "cost": 1_231,
     "data": 8_562, "decoding": 1_150, "engines": 949, "experiments": 3_160, "layers": 3_842,
     "metrics": 1_273, "models": 3_360, "notes": 3_611, "pipelines": 3_657, "render": 497,
-    "server": 4_092, "tokenizers": 1_338, "training": 5_972, "viz": 1_709, "tests": 39_440,
+    "server": 4_092, "tokenizers": 1_338, "training": 5_972, "viz": 1_709, "tests": 39_448,
 }  # fmt: skip
 ERRORS = ("ConfigError", "DataError", "CheckpointError", "MissingError", "Diverged",
           "PolyheadError")  # fmt: skip
