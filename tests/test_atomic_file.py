@@ -3,11 +3,13 @@
 import errno
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 from expected_errors import raises
 
-from polyhead.atomic_file import TEMPORARY, write_text
+from polyhead.atomic_file import TEMPORARY, lock, write_text
 from polyhead.errors import PolyheadError
 
 
@@ -46,3 +48,26 @@ def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
     with raises(PolyheadError, "io", "Is a directory"):
         write_text(tmp_path, "c")
     assert not list(tmp_path.glob(f"{TEMPORARY}*"))
+
+
+LOCK = "import sys; from polyhead.atomic_file import lock; print(lock(open(sys.argv[1], 'a+')))"
+
+
+def test_a_lock_holds_when_its_process_opens_and_closes_the_file_again(tmp_path):
+    path = tmp_path / "lock"
+
+    def elsewhere():
+        words = [sys.executable, "-c", LOCK, str(path)]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+    with path.open("a+") as file:
+        assert lock(file)
+        for shared in (False, True):
+            with path.open("r+") as again:
+                assert not lock(again, shared=shared)
+        assert elsewhere() == "False"
+    assert elsewhere() == "True"
+    with path.open("r") as file, path.open("r") as again:
+        assert lock(file, shared=True)
+        assert lock(again, shared=True)
+        assert not lock(again)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+from weakref import WeakSet
 
 from polyhead.errors import PolyheadError
 
@@ -23,6 +24,7 @@ MAX_SUFFIX = 60  # characters; the whole name must stay below 256 bytes
 WINDOWS = os.name == "nt"
 LOCKED_BYTE = 2**30  # on Windows, where others cannot read what is locked
 RENAME_SECONDS = 2.0  # on Windows, where a file that is open elsewhere cannot be replaced
+_LOCKED = WeakSet[IO[str]]()
 
 
 @contextmanager
@@ -89,21 +91,33 @@ def rename(path: Path, to: Path) -> None:
 
 
 def lock(file: IO[str], *, shared: bool = False) -> bool:
-    """Lock a file for this process; return False if another process has locked it.
+    """Lock an open file until it is closed; return False if it is locked elsewhere.
 
-    shared: other processes may have shared locks too (on Windows the file is then not locked).
+    A lock belongs to the open file: this process, too, is refused if it opens the file again, and
+    closing the second file leaves the first one locked.
+    shared: others may have shared locks too (on Windows the file is then not locked).
     """
-    # The lock is fcntl's: child processes would inherit flock's and outlive a killed parent.
     descriptor = file.fileno()
     try:
         if fcntl is not None:
-            fcntl.lockf(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            _LOCKED.add(file)
         elif not shared:
             os.lseek(descriptor, LOCKED_BYTE, os.SEEK_SET)
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     except OSError:
         return False
     return True
+
+
+def _close_locked() -> None:
+    """Close locked files in a forked child: it would keep the lock of a parent that is killed."""
+    for file in list(_LOCKED):
+        file.close()
+
+
+if not WINDOWS:
+    os.register_at_fork(after_in_child=_close_locked)
 
 
 def sync(path: Path) -> None:

@@ -16,6 +16,7 @@ from polyhead.cli.main import main
 from polyhead.errors import ConfigError
 from polyhead.experiments.run_list import compare_runs
 from polyhead.training.config import read_run
+from polyhead.training.run_dir import RunDir
 from polyhead.training.trainer import train
 
 TINY = [
@@ -67,6 +68,12 @@ def test_every_run_has_a_row_with_its_state(runs):
         "running": "running", "diverged": "diverged", "bad/no state": "damaged",
         "bad/no config": "damaged", "bad/empty": "damaged",
     }  # fmt: skip
+    with RunDir(runs / "running").exclusive_lock():  # of this process
+        running = polyhead.list_runs(runs, filters=["state=running"])
+        assert [run.path.name for run in running] == ["running"]
+        with lock_of(runs / "running") as second:
+            assert second.stdout.read() == b""
+        assert second.returncode
     run, saved = listed["finished"], load_model(runs / "finished")
     assert run.parameters == sum(p.numel() for p in saved.model.parameters())
     assert (run.task, run.family, run.step, run.all_steps) == ("image_classification", "vit", 2, 2)

@@ -304,13 +304,15 @@ def test_a_second_process_is_refused_until_the_first_ended(make, tmp_path):
 
 def test_the_lock_is_not_inherited_by_a_child_that_outlives_its_parent(tmp_path):
     """As the workers that prepare batches do, for some seconds."""
-    run_dir, (read, written) = RunDir(tmp_path / "run"), os.pipe()
+    run_dir, (read, written), (ready, is_child) = RunDir(tmp_path / "run"), os.pipe(), os.pipe()
     parent = os.fork()
     if not parent:
         try:
             with run_dir.exclusive_lock():
                 if os.fork():
+                    os.read(ready, 1)
                     os.kill(os.getpid(), signal.SIGKILL)
+                os.write(is_child, b"x")
                 os.close(written)
                 os.read(read, 1)  # the child waits for this test
         finally:

@@ -103,7 +103,8 @@ def use_store(place: Path) -> dict[str, Any] | None:
         os.utime(place / LOCK)
         return dict(json.loads((place / INFO).read_text(encoding="utf-8")))
     except (OSError, ValueError, CheckpointError, DataError):
-        _HELD.pop(place, None)
+        if place in _HELD:
+            _HELD.pop(place).close()
         if place.is_dir():
             _remove_store(place)
         return None
