@@ -2,13 +2,15 @@
 
     python benchmarks/kill.py --kills 1000
     python benchmarks/kill.py --kills 200 --processes 1 2 4
+    python benchmarks/kill.py --kills 300 --mid-save 150 --tasks all --store both --processes 1 2
 
-A tiny model with dropout saves after every step, and waiting for the disk is made slow enough that
-much of its life is spent in the middle of a save. Each session is a fork of this process (torch is
-imported once) and dies by SIGKILL: either after a random time, or at a random one of its own
-operations on files, which finds the moments between two renamings that no clock would hit. After
-every kill the newest sound checkpoint must be, to the last bit, the one that the undisturbed run
-had at that step; when a run has come to its end, so must its loss curve and its final state.
+Each run is of one of --tasks, its examples in memory or in a token store. A tiny model with dropout
+saves after every step, and waiting for the disk is made slow enough that much of its life is spent
+in the middle of a save. Each session is a fork of this process (torch is imported once) and dies by
+SIGKILL: either after a random time, or at a random one of its own operations on files, which finds
+the moments between two renamings that no clock would hit. After every kill the newest sound
+checkpoint must be, to the last bit, the one that the undisturbed run had at that step; when a run
+has come to its end, so must its loss curve and its final state.
 
 With --processes, each session has one of these numbers of processes, in turn, and one of its
 processes is killed; the others must end by themselves. The undisturbed run has one process.
@@ -28,7 +30,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,22 +38,39 @@ from typing import Any
 import measuring
 import torch
 
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+
+from text_heads import write_rows
+from tiny_images import TINY as TINY_VIT
+from tiny_images import write_pictures
+from token_data import write_questions, write_tagged
+
 from polyhead.atomic_file import TEMPORARY
 from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint.model_dir import load_model
 from polyhead.checkpoint.model_files import resolve
 from polyhead.data.schedules import generator as schedules
 from polyhead.errors import CheckpointError, PolyheadError
-from polyhead.training.config import RunConfig, read_run
+from polyhead.training.config import RunConfig, build, read_run
 from polyhead.training.trainer import train
 
 STEPS = 16
-SETTINGS = (
-    "text.vocab=900", "model.stack.n_layers=2", "model.stack.d_model=16", "model.stack.n_heads=2",
-    "model.stack.d_ff=32", "model.stack.dropout=0.1", "train.max_tokens=300", "train.save_every=1",
-    "train.log_every=1", "train.keep=2", "train.validate_every=5", "train.bleu_sentences=0",
-    "train.schedule.warmup=4", f"train.steps={STEPS}",
-)  # fmt: skip
+TRAIN = {
+    "steps": STEPS, "max_tokens": 300, "save_every": 1, "log_every": 1, "keep": 2,
+    "validate_every": 5, "bleu_sentences": 0, "schedule.warmup": 4,
+}  # fmt: skip
+SIZES = ("n_layers=2", "d_model=16", "n_heads=2", "d_ff=32", "dropout=0.1")
+TASKS = {  # recipe, place of the sizes, entries of the vocabulary
+    "translation": ("small", "model.stack", 900),
+    "language_modeling": ("gpt-tiny", "model.stack", 700),
+    "masked_lm": ("bert-tiny", "model.stack", 700),
+    "replaced_token_detection": ("electra-tiny", "model.stack", 700),
+    "text_classification": ("classify-small", "model.encoder.stack", 340),
+    "sentence_embedding": ("embed-small", "model.encoder.stack", 340),
+    "token_classification": ("tagger-small", "model.encoder.stack", 300),
+    "question_answering": ("qa-small", "model.encoder.stack", 310),
+    "image_classification": ("", "", 0),
+}
 DISK_SECONDS = 0.002  # about half of the time is then spent in saving
 TIMES = ("seconds", "tokens_per_second")
 LOST = 3  # exit code of a process that lost another one
@@ -81,14 +100,39 @@ class Counts:
         return sum(list(vars(self).values())[3:])
 
 
-def prepare(folder: Path) -> RunConfig:
-    """Return a corpus of a few hundred pairs, and the run that learns from it."""
+def prepare(folder: Path, task: str, stored: bool) -> RunConfig:
+    """Return a tiny run of a task on a small corpus below `folder`."""
+    settings = [f"train.{name}={value}" for name, value in TRAIN.items()]
+    if task == "image_classification":
+        images = str(write_pictures(folder / "pictures"))
+        data = {"images": [images], "store": "always" if stored else "never"}
+        run = build({**TINY_VIT, "data": data})
+        return replace(run, train=read_run("small", settings, {}).train)
+    recipe, sizes, vocab = TASKS[task]
+    settings += [f"{sizes}.{size}" for size in SIZES]
+    settings += [f"text.vocab={vocab}"]
+    settings += [f"data.store={'always' if stored else 'never'}"]
+    run = read_run(recipe, settings, write_corpus(folder, task))
+    return replace(run, train=replace(run.train, epochs=None))
+
+
+def write_corpus(folder: Path, task: str) -> dict[str, list[str]]:
+    """Write a few hundred examples of a task; return the option and its files."""
+    if task == "text_classification":
+        return {"labelled": [str(write_rows(folder, "pairs"))]}
+    if task == "sentence_embedding":
+        return {"pairs": [str(write_rows(folder, "sentences"))]}
+    if task == "token_classification":
+        return {"labelled": [str(write_tagged(folder / "tags.conll", 120))]}
+    if task == "question_answering":
+        return {"labelled": [str(write_questions(folder / "questions.jsonl", 120))]}
     pairs = schedules.generate(240, 0, 0, 3).train
     files = {"source": folder / "train.ko", "target": folder / "train.en"}
     for path, side in zip(files.values(), zip(*pairs, strict=True), strict=True):
         path.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
-    run = read_run("small", SETTINGS, {name: [str(path)] for name, path in files.items()})
-    return replace(run, train=replace(run.train, epochs=None))
+    if task == "translation":
+        return {name: [str(path)] for name, path in files.items()}
+    return {"text": [str(files["source"])]}
 
 
 def trace(folder: Path) -> dict[str, Any]:
@@ -195,10 +239,14 @@ def die_at(operation: int, folder: Path) -> None:
     sys.addaudithook(count)
 
 
-def torture(folder: Path, *, kills: int, seed: int, worlds: Sequence[int] = (1,)) -> Counts:
-    """Kill sessions until there were enough kills and the last run has come to its end."""
-    random, counts = Random(seed), Counts()
-    run = prepare(folder)
+def torture(
+    run: RunConfig, folder: Path, random: Random, counts: Counts, *,
+    kills: int, mid_save: int, worlds: Sequence[int] = (1,),
+) -> None:  # fmt: skip
+    """Kill sessions until there were enough kills and the last run has come to its end.
+
+    Both numbers are of all runs together, from the first run on.
+    """
     run = replace(run, train=replace(run.train, accumulate=max(worlds)))
     expected, states = undisturbed(run, folder / "whole")
     started = time.perf_counter()
@@ -207,9 +255,8 @@ def torture(folder: Path, *, kills: int, seed: int, worlds: Sequence[int] = (1,)
     seconds = time.perf_counter() - started
     counts.different_runs += trace(folder / "timed") != expected
     place, world = folder / "run", cycle(worlds)
-    while counts.kills < kills or place.exists():
-        limit = seconds if counts.kills < kills else None
-        code = one_session(run, place, random, limit, next(world), counts)
+    while (missing := counts.kills < kills or counts.in_mid_save < mid_save) or place.exists():
+        code = one_session(run, place, random, seconds if missing else None, next(world), counts)
         if code == 0:
             counts.finished_runs += 1
             counts.different_runs += trace(place) != expected
@@ -219,7 +266,6 @@ def torture(folder: Path, *, kills: int, seed: int, worlds: Sequence[int] = (1,)
             inspect(place, states, counts)
         else:
             raise SystemExit(f"a session ended with exit code {code}")
-    return counts
 
 
 def one_session(
@@ -283,23 +329,38 @@ def main() -> int:
     """Read the words, kill, print what happened; 1 if anything was lost."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--mid-save", type=int, default=0, help="of the kills, at least")
+    parser.add_argument("--tasks", nargs="+", default=["translation"], choices=[*TASKS, "all"])
+    parser.add_argument("--store", choices=("never", "always", "both"), default="never")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, nargs="+", default=[1], help="of the sessions")
     parser.add_argument("--record", action="store_true", help="add a row to RESULTS.md")
     words = parser.parse_args()
     torch.set_num_threads(1)
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        counts = torture(Path(folder), kills=words.kills, seed=words.seed, worlds=words.processes)
+    random, counts = Random(words.seed), Counts()
+    tasks = TASKS if "all" in words.tasks else words.tasks
+    stores = {"never": [False], "always": [True], "both": [False, True]}[words.store]
+    runs = list(product(tasks, stores))
+    for number, (task, stored) in enumerate(runs, start=1):
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["XDG_CACHE_HOME"] = str(Path(folder) / "cache")
+            run = prepare(Path(folder), task, stored)
+            print(f"{task}{', stored' if stored else ''}: {counts.kills:,} kills", file=sys.stderr)
+            torture(
+                run, Path(folder), random, counts, kills=words.kills * number // len(runs),
+                mid_save=words.mid_save * number // len(runs), worlds=words.processes,
+            )  # fmt: skip
     for name, value in vars(counts).items():
         print(f"{name.replace('_', ' '):20} {value:6,}")
     minutes = f"{(time.perf_counter() - started) / 60:.1f}"
     print(f"{'minutes':20} {minutes:>6}")
     if words.record:
         names = [name.replace("_", " ") for name in vars(counts)]
-        columns = ["date", "commit", "seed", "processes", *names]
+        columns = ["date", "commit", "seed", "tasks", "processes", *names]
         worlds = ", ".join(map(str, words.processes))
-        row = [time.strftime("%Y-%m-%d"), measuring.commit(), str(words.seed), worlds]
+        kinds = f"{', '.join(words.tasks)}; store {words.store}"
+        row = [time.strftime("%Y-%m-%d"), measuring.commit(), str(words.seed), kinds, worlds]
         row += [f"{value:,}" for value in vars(counts).values()]
         measuring.record_row(
             measuring.RESULTS,
