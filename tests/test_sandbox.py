@@ -138,3 +138,10 @@ def test_no_child_is_left_when_its_owner_is_gone(sandbox):
     while runs(int(process.stdout)) and time.monotonic() < latest:  # it reads the end of its pipe
         time.sleep(0.01)
     assert not runs(int(process.stdout))
+
+
+def test_a_child_sees_no_variable_of_its_parent(sandbox, monkeypatch):
+    monkeypatch.setenv("API_KEY", "secret")
+    names, _ = sandbox.call("variables")
+    assert not {"API_KEY", "HOME", "PATH"} & set(names)
+    assert set(names) >= module.ENVIRONMENT.keys()

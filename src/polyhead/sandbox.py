@@ -29,7 +29,11 @@ from typing import Any, NamedTuple
 
 PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 START = "import sys; sys.path[:] = sys.argv[2:]; from polyhead.sandbox import serve; serve()"
-ENVIRONMENT = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
+NEEDED = {"SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"}  # where Python's libraries are
+ENVIRONMENT = {  # all others: a child sees no key or password
+    "TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1",
+}  # fmt: skip
 SIZE = struct.Struct("<Q")  # of the JSON, which has the sizes of the contents
 MAX_MESSAGE = 2**28  # bytes
 PATIENCE = 10  # times its processor time that a request may take on a busy machine
@@ -47,9 +51,9 @@ class Limits(NamedTuple):
     more_megabytes: float = 2.0
     more_seconds: float = 5.0
 
-    def of(self, contents: Contents) -> tuple[float, float]:
-        """Return the megabytes and seconds that a request with these contents may take."""
-        size = sum(map(len, contents)) / 2**20
+    def of(self, n_bytes: int) -> tuple[float, float]:
+        """Return the megabytes and seconds that a request with contents of a size may take."""
+        size = n_bytes / 2**20
         return self.megabytes + size * self.more_megabytes, self.seconds + size * self.more_seconds
 
 
@@ -124,7 +128,7 @@ class Sandbox:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # messages of libraries
-            env=os.environ | ENVIRONMENT,
+            env={key: os.environ[key] for key in NEEDED & os.environ.keys()} | ENVIRONMENT,
             bufsize=0,
             start_new_session=True,  # no Ctrl-C
         )
@@ -145,7 +149,7 @@ class Sandbox:
     def _exchange(
         self, child: "subprocess.Popen[bytes]", request: Request
     ) -> tuple[Any, list[bytes]]:
-        megabytes, seconds = self.limits.of(request.contents)
+        megabytes, seconds = self.limits.of(sum(map(len, request.contents)))
         head = [request.function, list(request.arguments), megabytes, seconds]
         assert self._watch is not None
         watch = self._watch

@@ -6,11 +6,10 @@ import io
 import json
 import lzma
 import sys
-import zipfile
-from xml.sax.saxutils import escape
 
 import pytest
 from expected_errors import raises
+from spreadsheets import spreadsheet
 
 from polyhead.cli.main import main
 from polyhead.data.columns import describe_columns, read_columns
@@ -83,35 +82,6 @@ def test_every_layout_gives_the_same_pairs(name, read):
 @pytest.mark.parametrize("name", ["header.tsv", "comma.csv", "opus.jsonl", "memory.tmx"])
 def test_columns_named_by_languages_give_the_languages(name, read):
     assert read(name, FILES[name])[1].languages == ("ko", "en")
-
-
-def spreadsheet(rows):
-    """Return an .xlsx file with inline texts, as AI Hub's are laid out: a header, then rows."""
-    cells = "".join(
-        "<row>"
-        + "".join(f'<c t="inlineStr"><is><t>{escape(str(cell))}</t></is></c>' for cell in row)
-        + "</row>"
-        for row in rows
-    )
-    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    package = "http://schemas.openxmlformats.org/package/2006/relationships"
-    sheet = '<sheet name="Sheet1" sheetId="1" r:id="rId1"/>'
-    relation = f'<Relationship Id="rId1" Type="{office}/worksheet" Target="worksheets/sheet1.xml"/>'
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, text in {
-            "_rels/.rels": f'<Relationships xmlns="{package}"><Relationship Id="rId1" '
-            f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-            "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{sheet}'
-            "</sheets></workbook>",
-            "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}">{relation}'
-            "</Relationships>",
-            "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData>'
-            "</worksheet>",
-        }.items():
-            archive.writestr(name, text)
-    return file.getvalue()
 
 
 def test_spreadsheets_of_ai_hub_are_read(read):

@@ -20,21 +20,25 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
-from polyhead.data.arrow_file import ARROW, PARQUET, read_arrow
 from polyhead.data.locate import find
-from polyhead.data.text_files import BadLine, TextLines, open_text
+from polyhead.data.text_files import MAX_RATIO, RATIO_FREE, BadLine, TextLines, open_text
 from polyhead.errors import DataError, MissingError, install_command
+from polyhead.sandbox import Limits, Sandbox
 
 DELIMITERS = "\t,;|"
 SAMPLE_LINES = 200  # that decide on delimiter and quoting
 SAMPLE = 2_000  # rows that decide on columns
 MAX_CELL = 1_000_000  # characters
-MAX_UNPACKED = 4 << 30  # bytes of an .xlsx file
-MAX_RATIO = 200
+KINDS = {  # of files that `table_decoder` reads, by their first bytes
+    b"PK\x03\x04": "xlsx", b"PAR1": "parquet", b"ARRO": "arrow", b"\xff\xff\xff\xff": "arrow",
+}  # fmt: skip
+PACKAGES = {"xlsx": "python-calamine", "parquet": "pyarrow", "arrow": "pyarrow"}
+LIMITS = Limits(350, 4, more_megabytes=16, more_seconds=2)  # of a request, and by the file's size
 
 
 class NotText(NamedTuple):
@@ -95,18 +99,15 @@ class Table:
 def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
     """Find a file (`locate.find`) and read its records in any format; "-" is standard input.
 
-    Only .json lists, .tmx, .xlsx and .parquet files are read into memory.
+    Only .json lists and .tmx files are read into memory. A child process reads Arrow, Parquet and
+    XLSX (`table_decoder`).
     """
     place = find(path)
     if place.is_file():
         with place.open("rb") as stream:
             magic = stream.read(4)
-        if magic == b"PK\x03\x04":
-            return _from_xlsx(place)
-        if magic in (PARQUET, *ARROW):
-            columns, records = read_arrow(place, is_parquet=magic == PARQUET)
-            cells = ([*map(_value, record)] for record in records)
-            return Table.of(str(place), columns, itertools.starmap(Row, enumerate(cells, start=1)))
+        if magic in KINDS:
+            return _decoded(place, KINDS[magic])
     text = open_text(place, encoding=encoding)
     lines = iter(text)
     head: list[str | BadLine] = []
@@ -317,33 +318,50 @@ def _from_tmx(text: TextLines, lines: Lines) -> Table:
     return Table.of(text.name, columns, rows, text.notices)
 
 
-def _from_xlsx(path: Path) -> Table:
-    """Read the first sheet with two columns; formulas and macros are not evaluated."""
-    name = str(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            n_bytes = sum(item.file_size for item in archive.infolist())
-            is_sheet = "xl/workbook.xml" in archive.namelist()
-    except (zipfile.BadZipFile, OSError) as error:
-        raise DataError(f"{name}: damaged ({error}); copy it again", "damaged_xlsx") from None
-    if not is_sheet:
-        raise DataError(f"{name}: a zip archive, not .xlsx; unpack it first", "not_text")
-    if n_bytes > min(MAX_UNPACKED, MAX_RATIO * max(path.stat().st_size, 1 << 20)):
-        raise DataError(f"{name}: unpacks to {n_bytes:,} bytes, too many", "too_large")
-    try:
-        import python_calamine
-    except ImportError:
-        message = f"reading .xlsx needs python-calamine: {install_command('tables')}"
-        raise MissingError(message, "missing_package") from None
-    try:
-        book = python_calamine.CalamineWorkbook.from_path(str(path))
-        sheets = (book.get_sheet_by_name(sheet) for sheet in book.sheet_names)
-        tables = (sheet.to_python() for sheet in sheets)
-        rows: list[Any] = next((rows for rows in tables if rows and len(rows[0]) > 1), [])
-    except Exception as error:  # a class per kind of damage
-        raise DataError(f"{name}: cannot be read ({error})", "damaged_xlsx") from None
-    cells = ([*map(_value, row)] for row in rows)
-    return Table.of(name, None, itertools.starmap(Row, enumerate(cells, start=1)))
+def _decoded(path: Path, kind: str) -> Table:
+    """Read a table in a child process; formulas and macros are not evaluated."""
+    if find_spec(PACKAGES[kind].replace("-", "_")) is None:
+        message = f"reading .{kind} needs {PACKAGES[kind]}: {install_command('tables')}"
+        raise MissingError(message, "missing_package")
+    size = path.stat().st_size
+    most = max(RATIO_FREE, MAX_RATIO * size)
+    too_large = DataError(f"{path}: unpacks to more than {most >> 20:,} MB", "too_large")
+    if kind == "xlsx":
+        try:
+            with zipfile.ZipFile(path) as archive:
+                n_bytes = sum(item.file_size for item in archive.infolist())
+                is_sheet = "xl/workbook.xml" in archive.namelist()
+        except Exception as error:  # a class per kind of damage
+            message = f"{path}: damaged ({error}); copy it again"
+            raise DataError(message, "damaged_xlsx") from None
+        if not is_sheet:
+            raise DataError(f"{path}: a zip archive, not .xlsx; unpack it first", "not_text")
+        if n_bytes > most:
+            raise too_large
+
+    def damaged(reason: str) -> DataError:
+        return DataError(f"{path}: cannot be read ({reason})", f"damaged_{kind}")
+
+    limits = Limits(*LIMITS.of(size))
+    sandbox = Sandbox("polyhead.data.table_decoder", damaged, limits)
+    columns, _ = sandbox.call("open_table", str(path.absolute()), kind)
+
+    def rows() -> Iterator[Row]:
+        n_rows = n_read = 0
+        try:
+            while lists := sandbox.call("next_records"):
+                n_read += lists[0]
+                if n_read > most:
+                    raise too_large
+                if not lists[1]:
+                    return
+                for record in itertools.chain.from_iterable(map(json.loads, lists[1])):
+                    n_rows += 1
+                    yield Row(n_rows, [*map(_value, record)])
+        finally:
+            sandbox.close()
+
+    return Table.of(str(path), columns and tuple(columns), rows())
 
 
 def _value(value: object) -> Cell:
