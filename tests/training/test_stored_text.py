@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +19,10 @@ from polyhead.data.corpus_store import write_store
 from polyhead.data.line_encoder import StoreForm, parts_of
 from polyhead.data.schedules import generator as schedules
 from polyhead.data.token_store import TokenSequences
-from polyhead.errors import ConfigError, PolyheadError
+from polyhead.errors import ConfigError, DataError, PolyheadError
 from polyhead.metrics.perplexity import encode_running_text
+from polyhead.models.registry import TASKS
+from polyhead.plugin_registry import resolve
 from polyhead.tokenizers.huggingface import HuggingFaceTokenizer, text_config
 from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, save_tokenizers
 from polyhead.training import corpus_cache, file_sums, stored_text
@@ -200,14 +202,14 @@ def test_a_changed_file_is_noticed_and_an_unchanged_one_is_not_read(tmp_path, mo
         file_sums.hashlib, "file_digest", lambda file, kind: read.append(1) or digest(file, kind)
     )
     config = config_of("translation", tmp_path, 'data.store="always"')
-    stored_text._corpus_key(config.data, 1)
+    stored_text._corpus_key(config)
     assert read == [1, 1]
     read.clear()
-    stored_text._corpus_key(config.data, 1)
+    stored_text._corpus_key(config)
     assert read == []
     path = Path(config.data.source[0])
     path.write_text(path.read_text() + "\n")
-    stored_text._corpus_key(config.data, 1)
+    stored_text._corpus_key(config)
     assert read == [1]
 
 
@@ -345,3 +347,66 @@ def test_chunks_of_running_text_have_the_ids_of_the_whole(processes, tmp_path):
     write_store(stores, spool, place, StoreForm("running", 0), processes=processes)
     stored = TokenSequences.open(stores / "text").ids
     assert stored.tolist() == encode_running_text(tokenizer, lines).tolist()
+
+
+READERS = {  # of one file
+    "text": ("gpt-tiny", "bert-tiny", "electra-tiny"),
+    "pairs": ("small", "embed-small"),
+    "labelled": ("classify-small", "qa-small", "embed-small"),
+    "tags": ("classify-small", "tagger-small"),
+}
+ORDERS = [(kind, *two) for kind, recipes in READERS.items() for two in permutations(recipes, 2)]
+
+
+def file_for_all_tasks(kind, folder):
+    """Write a file that several tasks can read, without equal texts."""
+    if kind == "tags":
+        return write_tagged(folder / "tags.tsv", 40)
+    path = folder / "data.jsonl"
+    for number in range(80):
+        text = f"Anna came {number} times"
+        answers = {"text": ["Anna"], "answer_start": [0]}
+        pair = {"source": text, "target": f"Anna kam {number} mal"}
+        label = {"text": text, "text_pair": pair["target"], "label": number / 80}
+        record = label | {"question": f"Who, {number}?", "context": text, "answers": answers}
+        with path.open("a") as file:
+            file.write(json.dumps(pair if kind == "pairs" else record) + "\n")
+    return path
+
+
+def data_of(recipe, kind, path):
+    files = {"labelled" if kind == "tags" else kind: [str(path)]}
+    config = read_run(recipe, ['data.store="always"', "data.hold_out=3"], files)
+    task = resolve(TASKS[config.task].training)()
+    corpus, fingerprints = task.read_data(config)
+    assert isinstance(corpus.train, stored_text.StoredText)
+    corpus.train.spool()  # which checks what is read again
+    corpus.train.close()
+    return len(corpus.train), fingerprints, corpus
+
+
+@pytest.mark.parametrize(("kind", "before", "recipe"), ORDERS)
+def test_data_is_that_of_an_empty_cache_after_any_other_task(
+    kind, before, recipe, tmp_path, monkeypatch
+):
+    path = file_for_all_tasks(kind, tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
+    expected = data_of(recipe, kind, path)[:2]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "used"))
+    data_of(before, kind, path)
+    for _ in range(2):
+        assert data_of(recipe, kind, path)[:2] == expected
+
+
+def test_a_text_that_is_not_that_of_its_summary_is_refused(tmp_path, monkeypatch):
+    config = config_of("labelled", tmp_path, 'data.store="always"')
+    task = resolve(TASKS[config.task].training)()
+    task.read_data(config)[0].train.close()
+    path = Path(config.data.labelled[0])
+    sums = file_sums.file_sums([path])
+    path.write_text(path.read_text().replace("\ta\n", "\tb\n", 1))
+    monkeypatch.setattr(stored_text, "file_sums", lambda _: sums)  # as if it were unchanged
+    corpus, _ = task.read_data(config)
+    with raises(DataError, "data_changed", "labelled.tsv"):
+        corpus.train.spool()
+    task.read_data(config)[0].train.spool()  # after which it is read anew

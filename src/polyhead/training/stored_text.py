@@ -1,7 +1,8 @@
 """Texts of large corpora: read once, encoded once, and trained on from a store in the cache.
 
-The key of a summary is that of the files and the options of reading; the key of a store that of the
-training text, the tokenizers and the form of its examples. So a second start reads neither.
+The key of a summary is that of the files, the task that reads them and its options; the key of a
+store that of the training text, the tokenizers and the form of its examples. So a second start
+reads neither.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from polyhead.data.locate import find
 from polyhead.data.schedules.generator import make_missing
 from polyhead.data.token_store import TokenSequences
 from polyhead.errors import DataError
-from polyhead.training.config import LISTS
+from polyhead.training.config import LISTS, RunConfig
 from polyhead.training.corpus_cache import SpoolFolder, folder, make_store, remove_abandoned
 from polyhead.training.file_sums import digest, file_sums
 from polyhead.training.run_dir import fingerprint
@@ -58,8 +59,9 @@ class CorpusSummary:
 class StoredText:
     """The training text of a large corpus: read into files when it is needed, at most once."""
 
-    def __init__(self, summary: CorpusSummary, read: Callable[[LineSpool], object]) -> None:
-        self.summary, self._read = summary, read
+    def __init__(self, summary: CorpusSummary, reader: "CorpusReader", path: Path) -> None:
+        """path: file of the summary, which is removed if the text is another."""
+        self.summary, self.reader, self.path = summary, reader, path
         self._spool: tuple[LineSpool, SpoolFolder] | None = None
         self.sources = self.texts = self.column(0)
         self.targets = self.labels = self.column(1)
@@ -72,12 +74,19 @@ class StoredText:
         return StoredLines(self, number)
 
     def spool(self) -> LineSpool:
-        """Read the text, unless it has been."""
+        """Read the text, unless it has been; DataError if it is not that of the summary."""
         if self._spool is None:
             folder = SpoolFolder()
             spool = LineSpool(folder.path, len(self.summary.valid))
-            self._read(spool)
             self._spool = spool, folder
+            if self.reader.fingerprints(self.reader.load(spool)) != self.summary.fingerprints:
+                self.close()
+                self.path.unlink(missing_ok=True)
+                raise DataError(
+                    f"{', '.join(self.summary.files)}: changed while this run was started. Start "
+                    "it again.",
+                    "data_changed",
+                )
         return self._spool[0]
 
     def close(self) -> None:
@@ -139,24 +148,24 @@ def is_stored(data: DataConfig) -> bool:
     return n_bytes > LARGE
 
 
-def read_corpus(
-    data: DataConfig, seed: int, reader: CorpusReader
-) -> tuple[Corpus[Any, Any], dict[str, str]]:
+def read_corpus(config: RunConfig, reader: CorpusReader) -> tuple[Corpus[Any, Any], dict[str, str]]:
     """Return a corpus and its fingerprints; of a large one, `train` is a `StoredText`."""
+    data = config.data
     if not is_stored(data):
         corpus = reader.load(None)
         return corpus, reader.fingerprints(corpus)
     make_missing(data)
-    path = folder() / f"{_corpus_key(data, seed)}.json"
+    path = folder() / f"{_corpus_key(config)}.json"
     with os_errors_as_polyhead_errors(folder()):
         folder().mkdir(parents=True, exist_ok=True)
     summary = _read_summary(path)
     if summary is None:
-        summary, train = _summarize(data, reader)
+        train = _summarize(data, reader, path)
+        summary = train.summary
         write_text(path, json.dumps(asdict(summary), ensure_ascii=False))
     else:
         os.utime(path)
-        train = StoredText(summary, reader.load)
+        train = StoredText(summary, reader, path)
     corpus = Corpus(
         train,
         reader.examples(*summary.valid),
@@ -168,7 +177,7 @@ def read_corpus(
     return corpus, dict(summary.fingerprints)
 
 
-def _summarize(data: DataConfig, reader: CorpusReader) -> tuple[CorpusSummary, StoredText]:
+def _summarize(data: DataConfig, reader: CorpusReader, path: Path) -> StoredText:
     """Read a corpus into a spool, which the returned text owns."""
     remove_abandoned()
     place = SpoolFolder()
@@ -186,9 +195,9 @@ def _summarize(data: DataConfig, reader: CorpusReader) -> tuple[CorpusSummary, S
         files,
         corpus.problem,
     )
-    train = StoredText(summary, reader.load)
+    train = StoredText(summary, reader, path)
     train._spool = spool, place
-    return summary, train
+    return train
 
 
 def _read_summary(path: Path) -> CorpusSummary | None:
@@ -199,11 +208,11 @@ def _read_summary(path: Path) -> CorpusSummary | None:
         return None
 
 
-def _corpus_key(data: DataConfig, seed: int) -> str:
-    """Return the key of a corpus: contents of its files, and all options that concern it."""
-    options = {k: v for k, v in asdict(data).items() if k not in OTHER}
-    paths = [find(name) for option in LISTS for name in getattr(data, option)]
-    return digest([FORMAT, options, seed, file_sums(paths)])
+def _corpus_key(config: RunConfig) -> str:
+    """Return the key of a corpus: contents of its files, its task, and all options of reading."""
+    options = {k: v for k, v in asdict(config.data).items() if k not in OTHER}
+    paths = [find(name) for option in LISTS for name in getattr(config.data, option)]
+    return digest([FORMAT, config.task, options, config.train.seed, file_sums(paths)])
 
 
 def open_store(

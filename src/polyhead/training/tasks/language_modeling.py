@@ -25,7 +25,7 @@ class LanguageModelingTask:
 
     def read_data(self, config: RunConfig) -> tuple[PlainCorpus, dict[str, str]]:
         reader = plain_reader(lambda spool: load_plain(config.data, spool=spool))
-        return read_corpus(config.data, config.train.seed, reader)
+        return read_corpus(config, reader)
 
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: PlainCorpus, log: RunLog

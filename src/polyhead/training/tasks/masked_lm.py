@@ -28,7 +28,7 @@ class MaskedLMTask:
     def read_data(self, config: RunConfig) -> tuple[PlainCorpus, dict[str, str]]:
         data = config.data
         reader = plain_reader(lambda spool: load_plain(data, most=data.hold_out, spool=spool))
-        return read_corpus(data, config.train.seed, reader)
+        return read_corpus(config, reader)
 
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: PlainCorpus, log: RunLog

@@ -108,7 +108,7 @@ def read_labelled_corpus(
         lambda part: (part.texts, part.labels),
         LabelledExamples,
     )
-    return read_corpus(config.data, seed, reader)
+    return read_corpus(config, reader)
 
 
 def encode_corpus(

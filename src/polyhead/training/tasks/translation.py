@@ -64,7 +64,7 @@ class TranslationTask:
             lambda pairs: (pairs.sources, pairs.targets),
             Pairs,
         )
-        corpus, fingerprints = read_corpus(config.data, seed, reader)
+        corpus, fingerprints = read_corpus(config, reader)
         check_enough(len(corpus.train))
         return corpus, fingerprints
 
