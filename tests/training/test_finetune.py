@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from expected_errors import raises
-from pretrained import TINY, pretrain, write_lines
+from pretrained import TINY, pretrain, write_labelled, write_lines
 from reporters import Crash, crash_at
 from tiny_gpt import SMALL, train_gpt
 from tiny_images import TINY as TINY_IMAGES
@@ -16,6 +16,7 @@ from tiny_images import train_on_pictures, write_pictures
 from polyhead.atomic_file import remove
 from polyhead.checkpoint.atomic_dir import atomic_dir
 from polyhead.checkpoint.model_dir import load_model, write_model
+from polyhead.config import read
 from polyhead.convert.conversion import import_model
 from polyhead.cost.report import cost_report
 from polyhead.errors import CheckpointError, ConfigError, DataError
@@ -27,6 +28,7 @@ from polyhead.training.optim import BLOCK
 from polyhead.training.trainer import train
 
 FROZEN = ("train.steps=1", "train.schedule.kind=constant", "train.schedule.rate=1e-12")
+LANGUAGES = {"source": "ko", "target": "en"}
 FEW = tuple(word for word in SMALL if not word.startswith("model."))
 SETTINGS = {"gpt-tiny": FEW, "bert-tiny": TINY, "electra-tiny": TINY, "reformer-tiny": FEW}
 STACK = tuple(word for word in SMALL if word.startswith("model.stack") and "dropout" not in word)
@@ -50,7 +52,7 @@ def trained(tmp_path_factory):
 
 
 def configure(recipe, folder, init, *overrides):
-    settings = (*SETTINGS[recipe], "text.vocab=600", f'train.init="{init}"', *overrides)
+    settings = (*SETTINGS[recipe], f'train.init="{init}"', *overrides)
     return read_run(recipe, settings, write_lines(folder))
 
 
@@ -140,6 +142,47 @@ def test_overrides_that_agree_or_belong_to_the_run_are_accepted(trained, tmp_pat
     config = configure("electra-tiny", tmp_path, trained["electra-tiny"], *overrides)
     model = with_pretrained_sizes(config, read_pretrained(config, config.train.init)).model
     assert (model.stack.d_model, model.spotting) == (16, 3.0)
+
+
+def fine_tuned(init, *overrides):
+    """A translator that starts from another one; only these overrides are given."""
+    files = {name: (str(init.parent / f"train.{end}"),) for name, end in LANGUAGES.items()}
+    steps = ("train.steps=1", "train.bleu_sentences=0", "data.hold_out=20")
+    return read_run("small", (*steps, f'train.init="{init}"', *overrides), files)
+
+
+def test_a_translator_is_fine_tuned_with_the_regularisation_of_the_new_run(tiny_run, tmp_path):
+    asked = ("model.stack.dropout=0.7", "text.sampling=0.2", "model.stack.n_layers=2")
+    train(fine_tuned(tiny_run, *asked), tmp_path / "run")
+    before, after = load_model(tiny_run), load_model(tmp_path / "run/last")
+    assert after.config == replace(before.config, stack=replace(before.config.stack, dropout=0.7))
+    assert after.tokenizers.config == replace(before.tokenizers.config, sampling=0.2)
+    recorded = build(read(tmp_path / "run" / "config.toml"))
+    assert (recorded.model, recorded.text) == (after.config, after.tokenizers.config)
+    resumed = train(fine_tuned(tiny_run, *asked), tmp_path / "run")
+    assert resumed.step == 1
+    with raises(ConfigError, "config_changed"):
+        train(fine_tuned(tiny_run, "model.stack.dropout=0.6", "text.sampling=0.2"), resumed.folder)
+
+
+@pytest.mark.parametrize("override", ["model.stack.n_layers=5", "text.vocab=333"])
+def test_a_translator_keeps_its_sizes_and_vocabulary(tiny_run, tmp_path, override):
+    with raises(ConfigError, "init_conflict", override.split("=")[0]):
+        train(fine_tuned(tiny_run, override), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("override", ["encoder.stack.n_layers=5", "encoder.positions=learned"])
+def test_a_classifier_keeps_the_sizes_of_its_pretrained_encoder(trained, tmp_path, override):
+    files = write_labelled(tmp_path)
+    steps = (*FROZEN, f'train.init="{trained["bert-tiny"]}"', "model.encoder.stack.dropout=0.3")
+    with raises(ConfigError, "init_conflict", "model.encoder."):
+        train(read_run("classify-small", (*steps, f"model.{override}"), files), tmp_path / "run")
+    train(read_run("classify-small", steps, files), tmp_path / "run")
+    recorded, saved = build(read(tmp_path / "run/config.toml")), load_model(tmp_path / "run")
+    assert recorded.model.encoder == saved.config.encoder
+    assert recorded.text == saved.tokenizers.config
+    assert saved.config.encoder.stack.dropout == 0.3
 
 
 def test_texts_must_fit_the_positions_of_the_model_not_of_the_recipe(trained, tmp_path):

@@ -65,8 +65,8 @@ def with_sampling(tokenizers: TokenizerPair, sampling: float) -> TokenizerPair:
         isinstance(source, SentencePieceTokenizer) and isinstance(target, SentencePieceTokenizer)
     ):
         raise ConfigError(
-            f"text.sampling = {sampling}: the model's tokenizer does not support sampling; leave "
-            "it out",
+            f"text.sampling = {sampling}: the model's tokenizer does not support sampling; "
+            "set it to 0",
             "unsupported_sampling",
         )
     config = replace(tokenizers.config, sampling=sampling)

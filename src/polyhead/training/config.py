@@ -82,7 +82,7 @@ class RunConfig:
     model: Any
     train: TrainConfig
     decode: DecodeConfig
-    overridden: dict[str, Any] = field(default_factory=dict, compare=False)  # of [model]
+    overridden: dict[str, Any] = field(default_factory=dict, compare=False)  # by table
 
     @property
     def task(self) -> str:
@@ -224,12 +224,12 @@ def build(
     for name in vocab_fields(FAMILIES[family].config):  # until the tokenizer is trained
         model.setdefault(name, tables["text"].vocab)
     config = from_dict(FAMILIES[family].config, model, "model.")
-    run = RunConfig(description, family, model=config, overridden=overridden["model"], **tables)
+    run = RunConfig(description, family, model=config, overridden=overridden, **tables)
     _check_overrides(overridden, run)
     _check_task(run)
     if not any_size:
         check_memory(run)
-    if run.train.init is None or run.task == "translation":
+    if run.train.init is None:
         check_positions(config, run.data.max_length)  # else the sizes are those of the model
     return run
 

@@ -1,19 +1,19 @@
 """Initialization from a trained model: `train.init`.
 
-    translation               a model of the same family, as it is; a Transformer also takes the
-                              encoder blocks of BERT, ELECTRA or a text classifier that fit
+    translation               a model of the same family; a Transformer also takes the encoder
+                              blocks of BERT, ELECTRA or a text classifier that fit
     language modeling, masked_lm, replaced_token
-                              a model of the same family, with the dropout of the new run
+                              a model of the same family
     image classification      likewise; classes and image size may change
     text classification, sentence embedding, tags of words, question answering
-                              the encoder of BERT, ELECTRA or another of these, likewise
+                              the encoder of BERT, ELECTRA or another of these
 
-Sizes and tokenizers are those of the model. Values of the recipe are replaced, overrides that
-contradict the model are errors.
+Sizes and tokenizers are those of the model, dropout and subword sampling those of the new run.
+Values of the recipe are replaced, overrides that contradict the model are errors.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,7 +41,7 @@ from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 
 OF_THE_RUN = ("spotting", "height", "width", "classes")  # not adopted from the model
-OF_THE_DATA = ("family", "vocab")  # overrides that cannot contradict the model
+OF_THE_DATA = (".family", "_vocab", "model.vocab", "encoder.vocab")  # ends of overrides that fit
 HEAD, POSITION_TABLE = ("to_logits.weight", "to_logits.bias"), "positions.table.weight"
 SEGMENTS = "embed.segments.weight"
 FineTuned = Classifier | SentenceEncoder | TaggingModel | SpanModel
@@ -147,36 +147,32 @@ def check_blocks(
 
 
 def with_pretrained_sizes(config: RunConfig, pretrained: PretrainedModel) -> RunConfig:
-    """Return the configuration with the sizes of the pre-trained model."""
-    # Dropout belongs to training and stays that of the run, except for translators.
-    if config.task == "translation":
-        keeps_sizes = pretrained.encoder is not None
-        return config if keeps_sizes else replace(config, model=pretrained.saved.config)
-    if pretrained.encoder is not None:
-        given = pretrained.encoder.config
-        check_positions(given, config.data.max_length)
-        stack = _with_dropout(given.stack, config.model.encoder.stack)
-        encoder = replace(given, stack=stack)
-        if config.task == "question_answering":
-            encoder = with_two_segments(encoder)
-        model = replace(config.model, encoder=encoder)
-        if isinstance(model, ClassifierConfig):
-            model = replace(model, head=pretrained.encoder.head)
-        return replace(config, model=model)
-    given, wanted = pretrained.saved.config, config.model
-    values = vars(wanted)
-    own = {name: values[name] for name in OF_THE_RUN if name in values}
-    if "stack" in values:
-        own["stack"] = _with_dropout(given.stack, wanted.stack)
+    """Return the configuration with the sizes and the text options of the pre-trained model."""
+    if config.task == "translation" and pretrained.encoder is not None:
+        check_positions(config.model, config.data.max_length)
+        return config
+    wanted, given, text = config.model, pretrained.saved.config, config.text
     try:
-        model = replace(given, **own)
+        if pretrained.encoder is None:
+            model = _with_values_of_run(given, wanted)
+        else:
+            encoder = _with_values_of_run(pretrained.encoder.config, wanted.encoder)
+            if config.task == "question_answering":
+                encoder = with_two_segments(encoder)
+            is_classifier = isinstance(wanted, ClassifierConfig)
+            head = {"head": pretrained.encoder.head} if is_classifier else {}
+            model = replace(wanted, encoder=encoder, **head)
     except ValueError as error:
         raise ConfigError(
             f"train.init: {pretrained.path} is incompatible: {error}", "init_conflict"
         ) from None
-    for name, value, actual in config_conflicts(config.overridden, plain(model)):
+    if pretrained.saved.tokenizers is not None:
+        text = with_sampling(pretrained.saved.tokenizers, text.sampling).config
+    actual = {"model": plain(model), "text": plain(text)}
+    overridden = {table: config.overridden.get(table, {}) for table in actual}
+    for name, value, used in config_conflicts(overridden, actual):
         raise ConfigError(
-            f"{name} = {value!r}, but {pretrained.path} (train.init) has {actual!r}. Leave it out, "
+            f"{name} = {value!r}, but {pretrained.path} (train.init) has {used!r}. Leave it out, "
             "or train from scratch.",
             "init_conflict",
         )
@@ -187,42 +183,41 @@ def with_pretrained_sizes(config: RunConfig, pretrained: PretrainedModel) -> Run
             "init_conflict",
         )
     check_positions(model, config.data.max_length)
-    return replace(config, model=model)
+    return replace(config, model=model, text=text)
 
 
-def _with_dropout(stack: StackConfig, other: StackConfig) -> StackConfig:
-    return replace(
-        stack,
-        dropout=other.dropout,
-        attention_dropout=other.attention_dropout,
-        activation_dropout=other.activation_dropout,
-    )
+def _with_values_of_run(given: Any, wanted: Any) -> Any:
+    """Return the sizes of a model with the dropout, and what else belongs to training, of a run."""
+    own = {}
+    for name, value in vars(given).items():
+        new = vars(wanted).get(name)
+        if is_dataclass(value) and is_dataclass(new):
+            own[name] = _with_values_of_run(value, new)
+        elif name in OF_THE_RUN or name.endswith("dropout"):
+            own[name] = new
+    return replace(given, **own)
 
 
 def config_conflicts(
-    overridden: Mapping[str, Any], actual: Mapping[str, Any], table: str = "model."
+    overridden: Mapping[str, Any], actual: Mapping[str, Any], table: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield name, wanted and actual value of each override that contradicts the model."""
-    for name, value in overridden.items():
+    for key, value in overridden.items():
+        name = f"{table}{key}"
         if isinstance(value, Mapping):
-            yield from config_conflicts(value, actual[name], f"{table}{name}.")
-        elif name not in OF_THE_DATA and value != actual[name]:
-            yield f"{table}{name}", value, actual[name]
+            yield from config_conflicts(value, actual[key], f"{name}.")
+        elif not name.endswith(OF_THE_DATA) and value != actual[key]:
+            yield name, value, actual[key]
 
 
-def adopt_tokenizers(config: RunConfig, pretrained: PretrainedModel, run_dir: RunDir) -> RunConfig:
+def adopt_tokenizers(config: RunConfig, pretrained: PretrainedModel, run_dir: RunDir) -> None:
     """Copy a pre-trained model's tokenizers, if they are used, into a run that has none yet."""
-    tokenizers, text = pretrained.saved.tokenizers, config.text
+    tokenizers = pretrained.saved.tokenizers
     if tokenizers is None or (config.task == "translation" and pretrained.encoder is not None):
-        return config
-    if config.task in FINE_TUNED:
-        tokenizers = with_sampling(tokenizers, text.sampling)
-    else:
-        text = tokenizers.config
+        return
     if not run_dir.tokenizer.exists():
         with atomic_dir(run_dir.tokenizer) as draft:
-            save_tokenizers(tokenizers, draft)
-    return replace(config, text=text)
+            save_tokenizers(with_sampling(tokenizers, config.text.sampling), draft)
 
 
 def load_weights(

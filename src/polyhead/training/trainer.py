@@ -154,20 +154,20 @@ class Trainer:
 
     def read_data(self, *, fresh: bool, accept_changes: bool) -> None:
         """Check the directory, read the data, and set the task up."""
-        changes, is_first = [], self.processes.is_first
+        changes, is_first, init = [], self.processes.is_first, self.config.train.init
+        self.pretrained = None if init is None else finetune.read_pretrained(self.config, init)
+        if self.pretrained is not None:
+            self.config = finetune.with_pretrained_sizes(self.config, self.pretrained)
         if is_first:
             changes = self.run_dir.check_config(
                 self.config, fresh=fresh, accept_changes=accept_changes
             )
         READING.set(self.log.callback)
         self.log.callback.on_stage("reading the data")
-        config, init = self.config, self.config.train.init
-        self.pretrained = None if init is None else finetune.read_pretrained(config, init)
-        if self.pretrained is not None:
-            config = finetune.with_pretrained_sizes(config, self.pretrained)
         if self.memory is not None and is_first:
-            self.files = self.memory.write(self.run_dir.inputs, config)
-            config, self.config = (c.with_files(self.files) for c in (config, self.config))
+            self.files = self.memory.write(self.run_dir.inputs, self.config)
+            self.config = self.config.with_files(self.files)
+        config = self.config
         corpus, fingerprints = self.task.read_data(config)
         corpus = limit_training(corpus, config.data.max_examples, config.train.seed)
         if self.pretrained is not None and config.task != "translation":
@@ -181,7 +181,7 @@ class Trainer:
         for notice in corpus.notices:
             self.log.notice(notice)
         if self.pretrained is not None:
-            config = finetune.adopt_tokenizers(config, self.pretrained, self.run_dir)
+            finetune.adopt_tokenizers(config, self.pretrained, self.run_dir)
         self.setup = self.task.setup(config, self.run_dir, corpus, self.log)
         self.config = self.setup.config
         if self.config.train.epochs is not None:

@@ -79,7 +79,7 @@ def test_several_labels_and_numbers_are_learned(tmp_path):
 
 def test_the_second_segment_starts_as_the_first_unless_it_was_trained(tmp_path):
     init = pretrain(tmp_path, "bert-tiny", "model.segments=2")
-    first = configure(tmp_path, "pairs", f"train.init={init}", "train.keep=9")
+    first = configure(tmp_path, "pairs", f"train.init={init}", "train.keep=9", "text.vocab=700")
     train(first, tmp_path / "first")
     table = load_model(init).model.encoder.embed.segments.weight
     start = load_model(checkpoint_path(tmp_path / "first" / "checkpoints", 0)).model.encoder
@@ -87,7 +87,7 @@ def test_the_second_segment_starts_as_the_first_unless_it_was_trained(tmp_path):
     last = tmp_path / "first" / "last"
     trained = load_model(last).model.encoder.embed.segments.weight
     assert not torch.equal(trained[0], trained[1])
-    again = configure(tmp_path, "pairs", f"train.init={last}", "train.keep=9")
+    again = configure(tmp_path, "pairs", f"train.init={last}", "train.keep=9", "text.vocab=700")
     train(again, tmp_path / "again")
     kept = load_model(checkpoint_path(tmp_path / "again" / "checkpoints", 0)).model.encoder
     assert torch.equal(kept.embed.segments.weight, trained)
