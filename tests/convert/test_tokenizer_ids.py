@@ -2,6 +2,10 @@
 
 import io
 import json
+import subprocess
+import sys
+import zipfile
+from itertools import product
 
 import pytest
 import sentencepiece
@@ -158,6 +162,93 @@ def test_marians_pieces_keep_their_meaning_and_translations_are_the_same(tmp_pat
         target = translator.tokenizers.target
         assert [target.symbol(id) for id in best.ids] == expected
         assert best.text == theirs.decode(said[0], skip_special_tokens=True)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    """A folder with a Marian that was imported and fine-tuned on a translation memory."""
+    folder = tmp_path_factory.mktemp("marian")
+    import_model(str(marian(folder / "theirs")), folder / "ours")
+    texts = [" ".join(parts) for parts in product(LINES, repeat=3)]
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{text}</seg></tuv>'
+        f'<tuv xml:lang="de"><seg>{text.upper()}</seg></tuv></tu>'
+        for text in texts
+    )
+    (folder / "memory.tmx").write_text(f'<tmx version="1.4"><body>{units}</body></tmx>')
+    changes = ("train.steps=4", "train.bleu_sentences=0", f'train.init="{folder / "ours"}"')
+    train(read_run("small", changes, {"pairs": [str(folder / "memory.tmx")]}), folder / "run")
+    return Translator.from_dir(folder / "run", device="cpu"), folder / "run"
+
+
+TEXTS = ["the cat ran", "a dog and a cat", "the zebra", "on the mat"]
+
+
+def translations(translator):
+    options = DecodeConfig(beam=4, length_penalty=0.0, max_length=12, max_extra=12)
+    return [n_best[0].text for n_best in translator.n_best(TEXTS, options=options)]
+
+
+@pytest.mark.parametrize("target", ["ctranslate2", "argos"])
+def test_a_fine_tuned_marian_is_used_with_sentencepiece_alone(translator, target, tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    report = export_model(translator[1], tmp_path / "out", to=target)
+    assert report.figures.equal["outputs, beam of 4"] == report.figures.n_texts == 3
+    theirs = translator[1].parent / "theirs"
+    note = "a code of a language, such as >>deu<<, is a token before all others"
+    assert (report.tokenizer, *report.notes) == ("sentencepiece.model", note)
+    place = tmp_path / "out"
+    if target == "argos":
+        with zipfile.ZipFile(*place.glob("*.argosmodel")) as archive:
+            archive.extractall(place)
+        place /= "translate-en_de-1_0"
+    joint = sentencepiece.SentencePieceProcessor(str(place / "sentencepiece.model"))
+    original = sentencepiece.SentencePieceProcessor(str(theirs / "source.spm"))
+    pieces = [joint.encode(text, out_type=str) for text in [*TEXTS, *LINES, "THE CAT Ran"]]
+    assert pieces == [original.encode(t, out_type=str) for t in [*TEXTS, *LINES, "THE CAT Ran"]]
+    target_pieces = sentencepiece.SentencePieceProcessor(str(theirs / "target.spm"))
+    assert joint.decode(target_pieces.encode("THE CAT RAN", out_type=str)) == "THE CAT RAN"
+    model = ctranslate2.Translator(str(place / "model" if target == "argos" else place))
+    results = model.translate_batch(
+        pieces[: len(TEXTS)], beam_size=4, length_penalty=0, min_decoding_length=0,
+        max_decoding_length=12,
+    )  # fmt: skip
+    written = [result.hypotheses[0] for result in results]
+    expected = translations(translator[0])
+    assert [joint.decode(tokens) for tokens in written] == expected
+    if target == "argos":  # until 1.9
+        assert ["".join(t).replace("▁", " ").strip() for t in written] == expected
+
+
+@pytest.mark.filterwarnings("ignore:Recommended")
+def test_a_fine_tuned_marian_returns_to_transformers(translator, tmp_path):
+    report = export_model(translator[1], tmp_path / "out")
+    assert report.parity.equal
+    assert report.figures.equal["outputs, beam of 4"] == report.figures.n_texts
+    assert "target_tokenizer" not in (tmp_path / "out" / "README.md").read_text()
+    tokenizer = hf.MarianTokenizer.from_pretrained(tmp_path / "out")
+    model = hf.MarianMTModel.from_pretrained(tmp_path / "out").eval()
+    texts = []
+    for text in TEXTS:
+        ids = model.generate(
+            **tokenizer([text], return_tensors="pt"), num_beams=4, length_penalty=0.0,
+            max_new_tokens=12, early_stopping=False, do_sample=False,
+        )  # fmt: skip
+        texts += tokenizer.batch_decode(ids, skip_special_tokens=True)
+    assert texts == translations(translator[0])
+
+
+def test_a_fine_tuned_marian_becomes_onnx_with_its_own_tokenizer(translator, tmp_path):
+    pytest.importorskip("onnxruntime")
+    command = [sys.executable, "-m", "polyhead", "export", str(translator[1]), "--to", "onnx"]
+    command += ["--output", str(tmp_path / "out")]  # traced lengths fail the checks of types here
+    subprocess.run(command, check=True, capture_output=True)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| equal outputs, greedy search | 3 of 3 |" in card
+    assert "second tokenizer" not in card  # as with two vocabularies
+    for name in ("source.spm", "target.spm", "vocab.json"):
+        original = translator[1].parent / "theirs" / name
+        assert (tmp_path / "out" / name).read_bytes() == original.read_bytes()
 
 
 def test_tokenizers_go_out_as_they_came_in(tmp_path):

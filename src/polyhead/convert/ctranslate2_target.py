@@ -22,7 +22,7 @@ from torch import Tensor
 
 from polyhead.checkpoint.model_dir import SavedModel, weights_of, write_model
 from polyhead.config import plain
-from polyhead.convert.sentencepiece_file import piece_names
+from polyhead.convert.sentencepiece_file import is_unigram, piece_names, with_written_pieces
 from polyhead.convert.target_types import IDS_ONLY, Example, Reader, Written
 from polyhead.convert.tokenizer_files import sentencepiece_model
 from polyhead.data.languages import language_name
@@ -30,8 +30,9 @@ from polyhead.engines.ctranslate2_model import convert
 from polyhead.engines.obstacles import obstacle
 from polyhead.errors import CheckpointError
 from polyhead.models.registry import FAMILIES, has_mask_token
-from polyhead.special_tokens import MASK
-from polyhead.tokenizers.base import TextConfig
+from polyhead.special_tokens import BOS, EOS, MASK, PAD, SPECIALS
+from polyhead.tokenizers.base import TextConfig, Tokenizer
+from polyhead.tokenizers.huggingface import HuggingFaceTokenizer
 from polyhead.tokenizers.sentencepiece import SentencePieceTokenizer
 
 SPM, SIDES, HEAD = "sentencepiece.model", ("source.spm", "target.spm"), "head.npz"
@@ -67,9 +68,12 @@ def write(saved: SavedModel, folder: Path, compute_type: str) -> Written:
         write_model(Path(copy), saved)
         convert(Path(copy), folder, compute_type, token_names(saved))
     tokenizer = _write_tokenizers(saved, folder)
+    codes = [name for name in (token_names(saved) or [()])[0] if name.startswith(">>")]
     notes = []
     if tokenizer == " and ".join(SIDES):
         notes.append(f"separate vocabularies: encode with {SIDES[0]}, decode with {SIDES[1]}")
+    if codes:
+        notes.append(f"a code of a language, such as {codes[0]}, is a token before all others")
     if task == "text_classification":
         notes.append(f"{HEAD} has the layers after the encoder, for NumPy")
         head: dict[str, Any] = {"classes": list(saved.about.get("classes", ()))}
@@ -86,25 +90,40 @@ def _write_tokenizers(saved: SavedModel, folder: Path) -> str:
     pair = saved.tokenizers
     if token_names(saved) is None or pair is None:
         return IDS_ONLY
-    if pair.source is pair.target:
-        (folder / SPM).write_bytes(sentencepiece_model(pair.source))
-        return SPM
-    for name, side in zip(SIDES, (pair.source, pair.target), strict=True):
-        (folder / name).write_bytes(sentencepiece_model(side))
-    return " and ".join(SIDES)
+    if isinstance(pair.source, HuggingFaceTokenizer):  # Marian's
+        contents = [pair.source.files[name] for name in SIDES]
+        if pair.config.joint and is_unigram(contents[0]):
+            contents = [with_written_pieces(*contents)]
+    else:
+        contents = [sentencepiece_model(side) for side in dict.fromkeys((pair.source, pair.target))]
+    names = (SPM,) if len(contents) == 1 else SIDES
+    for name, content in zip(names, contents, strict=True):
+        (folder / name).write_bytes(content)
+    return " and ".join(names)
 
 
 def token_names(saved: SavedModel) -> tuple[list[str], list[str]] | None:
     """Return the names of all ids of source and target; None without SentencePiece."""
     pair, config = saved.tokenizers, plain(saved.config)
-    source, target = (None, None) if pair is None else (pair.source, pair.target)
-    if not isinstance(source, SentencePieceTokenizer):
+    names = None if pair is None else _names_of(pair.source)
+    if pair is None or names is None:
         return None
-    assert isinstance(target, SentencePieceTokenizer)  # both are of one kind
-    names = [*piece_names(source), *([MASK] if has_mask_token(saved.family) else ())]
+    names += [MASK] if has_mask_token(saved.family) else []
     vocab = config.get("encoder", config).get("vocab", 0)
     names += [f"<unused {id}>" for id in range(len(names), vocab)]
-    return names, names if target is source else piece_names(target)
+    return names, names if pair.target is pair.source else _names_of(pair.target) or names
+
+
+def _names_of(tokenizer: Tokenizer) -> list[str] | None:
+    """Return the name of each id; None without SentencePiece."""
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        return piece_names(tokenizer)
+    if not isinstance(tokenizer, HuggingFaceTokenizer) or tokenizer.kind != "marian":
+        return None
+    names = [tokenizer.engine.name(id) for id in tokenizer.ids]
+    if names[BOS] in (names[PAD], names[EOS]):  # one id there, two here
+        names[BOS] = SPECIALS[BOS] if SPECIALS[BOS] not in names else "<start>"
+    return names
 
 
 def open_model(saved: SavedModel, folder: Path, _compute_type: str) -> Reader:
@@ -162,9 +181,6 @@ def write_argos(
             "two; set data.source_language and data.target_language, and train again",
             "not_exportable",
         )
-    if token_names(saved) is None:
-        message = "Argos Translate requires a tokenizer of the kind bpe or unigram"
-        raise CheckpointError(message, "not_exportable")
     metadata = {
         "package_version": version, "argos_version": ARGOS_VERSION,
         "from_code": source, "from_name": language_name(source),
@@ -174,6 +190,9 @@ def write_argos(
     with TemporaryDirectory() as name:
         parts = Path(name)
         written = write(saved, parts, compute_type)
+        if written.tokenizer != SPM:
+            message = "Argos Translate requires one tokenizer of the kind bpe or unigram"
+            raise CheckpointError(message, "not_exportable")
         with zipfile.ZipFile(folder / f"{stem}.argosmodel", "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(f"{stem}/metadata.json", json.dumps(metadata, indent=2))
             archive.writestr(

@@ -152,11 +152,9 @@ def usage(saved: SavedModel, target: str, report: ConversionReport) -> str:
         "TARGET": goal,
         "TASK": TASKS[task].tag,
     }
-    pair, kind = saved.tokenizers, ""
+    kind = ", two vocabularies" if " and " in report.tokenizer else ""
     if report.tokenizer == IDS_ONLY:
         kind = ", ids"
-    elif pair is not None and pair.source is not pair.target:
-        kind = ", two vocabularies"
     code = next(table[key] for key in (task + kind, "any" + kind, task, "any") if key in table)
     for word, value in words.items():
         code = code.replace(word, value)

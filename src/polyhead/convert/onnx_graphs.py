@@ -110,7 +110,7 @@ def write(
     if saved.tokenizers is None:
         return Written(ONNX, "none")
     kind = write_tokenizer(saved.tokenizers, folder, task, max_positions(config))
-    shared = saved.tokenizers.source is saved.tokenizers.target
+    shared = saved.tokenizers.config.joint
     return Written(ONNX, kind, () if shared else (TWO_VOCABULARIES,))
 
 

@@ -26,7 +26,8 @@ from polyhead.tokenizers.normalize import NOT_TEXT, SPACES, tidy
 from polyhead.tokenizers.sentencepiece import ESCAPES, QUIET, SPACE, SentencePieceTokenizer
 
 PIECES, TRAINER, NORMALIZER, DENORMALIZER = 1, 2, 3, 5  # fields of the model
-PIECE, NAME, CHARSMAP, UNK_SURFACE = 1, 1, 2, 44  # fields of these
+PIECE, PIECE_TYPE, MODEL_TYPE, NAME, CHARSMAP, UNK_SURFACE = 1, 3, 3, 1, 2, 44  # fields of these
+UNIGRAM, WORDS, UNUSED = b"\1", (b"", b"\1", b"\4"), b"\5"  # a kind of models, kinds of pieces
 PREFIX, EXTRA_SPACES, ESCAPE_SPACES = 3, 4, 5  # flags of the normalisers
 NUMBER, TEXT = 0, 2  # wire types
 FIXED = {1: 8, 5: 4}  # bytes of the other ones
@@ -55,6 +56,30 @@ def sentencepiece_model(tokenizer: Tokenizer) -> bytes:
     after |= {ESCAPES[ord(c)]: c for c in kept}
     fields.append((NORMALIZER, TEXT, before))
     return write_message([*fields, (DENORMALIZER, TEXT, _normalizer(after, escape=False))])
+
+
+def is_unigram(model: bytes) -> bool:
+    """Return whether a model searches for the best pieces, instead of merging them."""
+    return _value(_value(model, TRAINER), MODEL_TYPE) in (b"", UNIGRAM)
+
+
+def with_written_pieces(source: bytes, target: bytes) -> bytes:
+    """Return the unigram model `source` that can write the pieces of `target` too.
+
+    They are marked as unused: decoded, but not searched for in a text.
+    """
+    fields, unused = read_message(source), write_message([(PIECE_TYPE, NUMBER, UNUSED)])
+    known = {_value(piece, PIECE) for number, _, piece in fields if number == PIECES}
+    for number, wire, piece in read_message(target):
+        is_new = number == PIECES and _value(piece, PIECE) not in known
+        if is_new and _value(piece, PIECE_TYPE) in WORDS:
+            fields.append((number, wire, piece + unused))
+    return write_message(fields)
+
+
+def _value(message: bytes, number: int) -> bytes:
+    """Return the last content of a field, empty if there is none."""
+    return next((c for n, _, c in reversed(read_message(message)) if n == number), b"")
 
 
 def piece_names(tokenizer: SentencePieceTokenizer, kept: str | None = None) -> list[str]:

@@ -273,9 +273,8 @@ def both_sides(
 ) -> tuple[HuggingFaceTokenizer, HuggingFaceTokenizer]:
     """Return the tokenizers of both sides; one object if they are the same."""
     first = HuggingFaceTokenizer(kind, files, tuple(source))
-    if kind == "fast":
-        return first, first
-    return first, HuggingFaceTokenizer(kind, files, tuple(target), "target")
+    second = HuggingFaceTokenizer(kind, files, tuple(target), "target")
+    return first, first if kind == "fast" else second
 
 
 def read_tokenizers(folder: Path, index: Any) -> tuple[HuggingFaceTokenizer, HuggingFaceTokenizer]:
@@ -296,4 +295,5 @@ def read_tokenizers(folder: Path, index: Any) -> tuple[HuggingFaceTokenizer, Hug
 
 def text_config(source: HuggingFaceTokenizer, target: HuggingFaceTokenizer) -> TextConfig:
     """Return the nearest configuration: subwords, one vocabulary or two."""
-    return TextConfig("bpe", max(len(source), len(target)), joint=source is target)
+    joint = source is target or "target_vocab.json" not in source.files
+    return TextConfig("bpe", max(len(source), len(target)), joint=joint)
