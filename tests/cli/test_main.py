@@ -103,8 +103,16 @@ def test_a_text_or_a_file_can_be_an_argument(run, fail, tiny_run, tmp_path):
     assert run("translate", tiny_run, "-", *FAST, stdin=LINES) == piped
     assert run("translate", tiny_run, LINES.rstrip("\n"), *FAST) == piped
     assert run("translate", tiny_run, "", *FAST) == (0, "\n", "")
-    fail("translate", tiny_run, "runs/b", code=2, error="not_found", mention="runs/b")
+    for place in ("runs/b", "b.txt"):
+        fail("translate", tiny_run, place, code=2, error="not_found", mention=place)
     fail("translate", tiny_run, LINES, "--top-k", 2, code=2, error="no_effect", mention="--sample")
+
+
+@pytest.mark.parametrize("word", ["hello", "Hi!", "U.S.A.", "3.5", "안녕", "no/where "])
+def test_one_word_is_a_text(run, tiny_run, tmp_path, monkeypatch, word):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hello").mkdir()
+    assert run("translate", tiny_run, word, *FAST) == run("translate", tiny_run, *FAST, stdin=word)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ def test_words_are_tagged_on_the_command_line_as_in_python(run, fail, models):
     assert [len(json.loads(line)["words"]) for line in lines] == [5, 0]
     assert json.loads(lines[0])["words"][0]["tag"] == asdict(expected)["words"][0]["tag"]
     assert fail("tag", answerer, TEXT)[1] == "wrong_task"
+    assert fail("tag", tagger, tagger)[1] == "one_model"
+    assert run("tag", tagger, "Anna")[1] == run("tag", tagger, stdin="Anna")[1]
     code, out, _ = run("evaluate", tagger, "--data", path, "--json")
     assert code == 0
     assert json.loads(out)["n_examples"] == 60

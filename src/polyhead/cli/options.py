@@ -1,5 +1,6 @@
 """Arguments and options that several commands share."""
 
+import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
@@ -15,6 +16,7 @@ from polyhead.errors import ConfigError
 if TYPE_CHECKING:
     from polyhead.pipelines.evaluation import Metric
 
+PATH = re.compile(r"[!-~]*/[!-~]*|[!-~]+\.[a-z][a-z0-9]{0,4}")  # not a text, if nothing is there
 ARGUMENTS: ContextVar[list[str]] = ContextVar("arguments")  # of the running command
 
 
@@ -131,24 +133,25 @@ def check_text(value: str, name: str) -> str:
     return value
 
 
-def split_inputs(arguments: Sequence[str]) -> tuple[list[Path], list[str | Path]]:
-    """Return models, and the texts and text files, of arguments that start with a model.
-
-    A text is empty or has a space or a letter beyond ASCII: a misspelt directory is none.
-    """
+def split_inputs(
+    arguments: Sequence[str], *, ensemble: bool = False
+) -> tuple[list[Path], list[str | Path]]:
+    """Return models, and the texts and text files, of arguments that start with a model."""
     models, inputs = [Path(arguments[0])], list[str | Path]()
     for argument in arguments[1:]:
         place = Path(argument)
-        if argument and place.is_dir():
+        if argument and is_model_dir(place):
+            if not ensemble:
+                raise ConfigError(f"{argument}: expected one model, not two", "one_model")
             models.append(place)
         elif argument == "-" or place.is_file():
             inputs.append(place)
-        elif not argument or " " in argument or not argument.isascii():
+        elif not PATH.fullmatch(argument):
             inputs.append(check_text(argument, "text"))
         else:
             raise ConfigError(
-                f"{argument}: neither a model directory nor a text file. A text of one ASCII word "
-                f"is given on standard input: echo {argument} | polyhead …",
+                f"{argument}: no such model directory or text file. If it is a text, write it with "
+                f"a space: '{argument} '",
                 "not_found",
             )
     return models, inputs

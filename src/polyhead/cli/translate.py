@@ -86,7 +86,7 @@ def translate(
     polyhead translate runs/mine < in.txt > out.txt
     polyhead translate runs/a runs/b --beam 5 --n-best 3 --scores < in.txt
     """
-    folders, inputs = split_inputs(models)
+    folders, inputs = split_inputs(models, ensemble=True)
     changes = {
         "beam": beam, "length_penalty": length_penalty, "sample": sample or None,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "n_best": n_best,
