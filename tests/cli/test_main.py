@@ -108,7 +108,9 @@ def test_a_text_or_a_file_can_be_an_argument(run, fail, tiny_run, tmp_path):
     fail("translate", tiny_run, LINES, "--top-k", 2, code=2, error="no_effect", mention="--sample")
 
 
-@pytest.mark.parametrize("word", ["hello", "Hi!", "U.S.A.", "3.5", "안녕", "no/where "])
+@pytest.mark.parametrize(
+    "word", ["hello", "Hi!", "U.S.A.", "3.5", "안녕", "no/where ", "안녕" * 99]
+)
 def test_one_word_is_a_text(run, tiny_run, tmp_path, monkeypatch, word):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hello").mkdir()

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from importlib import resources
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
@@ -30,7 +31,7 @@ def complete_dir(start: str) -> list[str]:
 
 def is_model_dir(place: Path) -> bool:
     """Return whether a directory is a model or a run, by the names of its files."""
-    return (place / "config.json").is_file() or (place / "config.toml").is_file()
+    return any(isfile(place / name) for name in ("config.json", "config.toml"))
 
 
 def complete_recipe(start: str) -> list[str]:
@@ -144,7 +145,7 @@ def split_inputs(
             if not ensemble:
                 raise ConfigError(f"{argument}: expected one model, not two", "one_model")
             models.append(place)
-        elif argument == "-" or place.is_file():
+        elif argument == "-" or isfile(argument):  # False if too long for a name
             inputs.append(place)
         elif not PATH.fullmatch(argument):
             inputs.append(check_text(argument, "text"))
