@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tiny import SMALL
@@ -65,3 +66,18 @@ def is_training(run):
     """Return True if a run has logged an update."""
     path = run / "metrics.jsonl"
     return path.exists() and '"train"' in path.read_text()
+
+
+def open_addresses(pid):
+    """Return the addresses on which a process accepts packets, as the kernel writes them."""
+    inodes = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            inodes.add(os.readlink(file).removeprefix("socket:[").removesuffix("]"))
+    rows = [
+        line.split()
+        for name in ("tcp", "tcp6", "udp", "udp6")
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
+    ]
+    waiting = ("0A", "07")  # TCP that accepts connections, UDP without a peer
+    return {row[1].split(":")[0] for row in rows if row[9] in inodes and row[3] in waiting}

@@ -11,12 +11,23 @@ import sys
 import numpy as np
 import pytest
 from expected_errors import raises
-from process_runs import ENVIRONMENT, command, is_training, ranks, train, wait_for
+from process_runs import (
+    ENVIRONMENT,
+    children,
+    command,
+    is_training,
+    open_addresses,
+    ranks,
+    train,
+    wait_for,
+)
 from tiny import write_corpus
 
 from polyhead.errors import ConfigError
+from polyhead.training.launcher import launch
 from polyhead.training.processes import Processes, Summed, fold, left_size
 
+LOOPBACK = "0100007F"  # 127.0.0.1 in /proc/net/tcp
 FILES = ("model.safetensors", "training.safetensors", "config.json")
 
 
@@ -99,6 +110,43 @@ def test_a_signal_to_one_process_saves_and_ends_all(corpus, tmp_path):
     saved = json.loads((run / "last" / "training.json").read_text())["progress"]["step"]
     assert saved > 0
     assert f"Saved at step {saved:,}" in stderr
+
+
+@pytest.mark.parametrize("shard", [False, True])
+def test_a_run_opens_ports_on_the_loopback_interface_only(corpus, tmp_path, shard):
+    """Ctrl-C at the launcher reaches all processes, and nothing is left behind."""
+    run = tmp_path / "run"
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    words = command(
+        corpus, run, 2, "train.steps=100000", "train.save_every=100000",
+        f"train.shard={str(shard).lower()}",
+    )  # fmt: skip
+    other = max((name != "lo", name) for _, name in socket.if_nameindex())[1]
+    environment = {**ENVIRONMENT, "TMPDIR": str(temporary), "GLOO_SOCKET_IFNAME": other}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: is_training(run))
+        started = [process.pid, *children(process.pid)]
+        for pid in started[1:]:
+            started += children(pid)
+        places = {pid: open_addresses(pid) for pid in started}
+        (folder,) = temporary.glob("polyhead-*")
+        assert folder.stat().st_mode & 0o777 == 0o700  # others cannot open the store
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=120)
+    assert places[process.pid] == set()
+    assert set().union(*places.values()) == {LOOPBACK}
+    assert process.returncode == 130
+    assert len(re.findall("Saved at step", stderr)) == 1
+    assert list(temporary.glob("polyhead-*")) == []
+
+
+def test_starting_processes_changes_nothing_in_this_one(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = dict(os.environ), signal.getsignal(signal.SIGTERM)
+    assert launch(["--version"], 2) == 0
+    assert launch(["--unknown"], 2) == 2
+    assert (dict(os.environ), signal.getsignal(signal.SIGTERM)) == before
 
 
 def test_a_process_that_hangs_ends_the_run_with_an_error(corpus, tmp_path):

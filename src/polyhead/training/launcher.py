@@ -1,44 +1,97 @@
-"""Starting several processes of one training run on this machine, as torchrun does."""
+"""Starting several processes of one training run on this machine.
 
-import logging
+They find each other in a file of a temporary directory that only this user can open, and accept
+connections on the loopback interface only.
+"""
+
 import os
+import signal
+import socket
+import subprocess
 import sys
-import uuid
+import tempfile
+import threading
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
-from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-from polyhead.training.processes import VARIABLES
+STORE = "POLYHEAD_STORE"  # the file in which processes started by `launch` find each other
+VARIABLES = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # set by torchrun
+FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1")
+POLL = 0.05  # seconds between two looks
+NOTICE, GRACE = 3, 30  # seconds to end without a signal, and after SIGTERM until SIGKILL
 
 
 def is_started_by_torchrun() -> bool:
     """Return True in a process that torchrun, or `launch`, has started."""
-    return os.environ.keys() >= VARIABLES
+    return STORE in os.environ or os.environ.keys() >= VARIABLES
 
 
 def launch(words: Sequence[str], n_processes: int) -> int:
-    """Run `polyhead WORDS` in several processes; return the exit code.
+    """Run `polyhead WORDS` in several processes; return the exit code of the first that failed.
 
-    Each has one thread, unless OMP_NUM_THREADS is set. If one fails, the others are ended.
+    Each has one thread, unless OMP_NUM_THREADS is set. If one fails, the others are ended. Signals
+    are forwarded to all; a second Ctrl-C kills them.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=n_processes,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        max_restarts=0,
-    )
+    workers: list[subprocess.Popen[bytes]] = []
+    received: list[int] = []
+
+    def forward(number: int, _: object) -> None:
+        received.append(number)
+        for worker in workers:
+            if received.count(signal.SIGINT) > 1:
+                worker.kill()
+            elif os.name != "nt":  # there the console sends Ctrl-C to all
+                worker.send_signal(number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # others cannot handle signals
+        for number in (getattr(signal, name) for name in FORWARDED if hasattr(signal, name)):
+            if signal.getsignal(number) != signal.SIG_IGN:  # by nohup
+                before[number] = signal.signal(number, forward)
     try:
-        elastic_launch(config, sys.executable)("-m", "polyhead", *words)
-    except ChildFailedError as error:
-        code = error.get_first_failure()[1].exitcode
-        return code if code > 0 else 128 - code
-    except SignalException as error:
-        return 128 + int(error.sigval)
-    return 0
+        with tempfile.TemporaryDirectory(prefix="polyhead-") as folder:
+            environment = {"OMP_NUM_THREADS": "1", **os.environ, **loopback()}
+            environment |= {STORE: str(Path(folder, "store")), "WORLD_SIZE": str(n_processes)}
+            command = [sys.executable, "-m", "polyhead", *words]
+            try:
+                for rank in map(str, range(n_processes)):
+                    own = {**environment, "RANK": rank, "LOCAL_RANK": rank}
+                    workers.append(subprocess.Popen(command, env=own, start_new_session=True))
+                for number in received:  # before all had started
+                    workers[-1].send_signal(number)
+                return wait(workers)
+            finally:
+                end(workers)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def loopback() -> dict[str, str]:
+    """Return the variables that keep gloo and NCCL on the loopback interface."""
+    names = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
+    return {f"{library}_SOCKET_IFNAME": names[0] for library in ("GLOO", "NCCL") if names}
+
+
+def wait(workers: Sequence[subprocess.Popen[bytes]]) -> int:
+    """Wait until all processes have ended, or one failed; return its exit code, else 0."""
+    while True:
+        codes = [worker.poll() for worker in workers]
+        if failed := [code for code in codes if code]:
+            return failed[0] if failed[0] > 0 else 128 - failed[0]
+        if None not in codes:
+            return 0
+        time.sleep(POLL)
+
+
+def end(workers: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End the processes that still run: most notice that one is lost, others save first."""
+    for seconds, stop in ((NOTICE, subprocess.Popen.terminate), (GRACE, subprocess.Popen.kill)):
+        latest = time.monotonic() + seconds
+        while any(worker.poll() is None for worker in workers) and time.monotonic() < latest:
+            time.sleep(POLL)
+        for worker in workers:
+            stop(worker)
+    for worker in workers:
+        worker.wait()

@@ -29,10 +29,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from polyhead.errors import ConfigError, PolyheadError, ReportedElsewhere
+from polyhead.training.launcher import STORE, is_started_by_torchrun
 
 T = TypeVar("T")
 R = TypeVar("R")
-VARIABLES = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # set by torchrun
 PREPARATION = timedelta(days=1)  # while the first process reads and encodes the data
 
 
@@ -280,8 +280,9 @@ def left_size(n_leaves: int) -> int:
 
 @contextmanager
 def join_processes(seconds: int = 1800) -> Iterator[Processes]:
-    """Join the processes that torchrun started; without torchrun there is one."""
-    if not os.environ.keys() >= VARIABLES or int(os.environ["WORLD_SIZE"]) == 1:
+    """Join the processes that torchrun or `launch` started; without them there is one."""
+    rank, world = (int(os.environ.get(name, 1)) for name in ("RANK", "WORLD_SIZE"))
+    if not is_started_by_torchrun() or world == 1:
         yield Processes()
         return
     has_gpus = torch.cuda.is_available()
@@ -290,7 +291,9 @@ def join_processes(seconds: int = 1800) -> Iterator[Processes]:
     own = not dist.is_initialized()
     if own:
         backend = "cpu:gloo,cuda:nccl" if has_gpus else "gloo"
-        dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
+        store = dist.FileStore(os.environ[STORE], world) if STORE in os.environ else None
+        wait = timedelta(seconds=seconds)
+        dist.init_process_group(backend, store=store, timeout=wait, rank=rank, world_size=world)
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), seconds)
     finally:
