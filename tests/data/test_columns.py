@@ -13,6 +13,7 @@ from spreadsheets import spreadsheet
 
 from polyhead.cli.main import main
 from polyhead.data.columns import describe_columns, read_columns
+from polyhead.data.labels import classes_of
 from polyhead.errors import ConfigError, DataError, MissingError
 
 KO = ["저리 가.", '안녕, "톰".', "비가 와요; 우산 있어요?", "집에 갔다.", "좋아요."] * 5
@@ -204,3 +205,31 @@ def test_data_check_shows_the_columns_of_tables(tmp_path, capsys):
 
 
 SIMILAR = [(k, e, f"{e} {n}") for n, (k, e) in enumerate(PAIRS)]
+
+
+def test_a_lone_carriage_return_in_a_cell_is_a_space(read):
+    content = "ko,en\n안녕,hello\n가\r나,x y\n" + "".join(f'"{k}","{k} x"\n' for k in KO[2:])
+    assert read("a.csv", content)[0][:2] == [("안녕", "hello"), ("가 나", "x y")]
+
+
+def test_true_and_false_are_labels(read):
+    rows = [{"text": text, "label": n % 2 == 0} for n, text in enumerate(KO)]
+    content = "".join(json.dumps(row) + "\n" for row in rows)
+    expected = [(text, str(n % 2 == 0)) for n, text in enumerate(KO)]
+    assert read("a.jsonl", content, LABELLED)[0] == expected
+
+
+@pytest.mark.parametrize("encoding", ["euc-kr", "no-such-encoding"])
+def test_the_encoding_that_a_translation_memory_declares_is_not_used(encoding, read):
+    content = TMX.replace('<?xml version="1.0"?>', f'<?xml version="1.0" encoding="{encoding}"?>')
+    assert read("a.tmx", content)[0] == PAIRS
+
+
+def test_a_cell_of_a_million_digits_is_read_at_once(read):
+    rows = [(k, f"{'1' * 400_000}x") for k in KO[:2]]
+    assert len(read("a.tsv", tabs(rows), given=("1", "2"))[0]) == 2
+    assert len(read("b.tsv", tabs(rows))[0]) == 2
+
+
+def test_labels_of_thousands_of_digits_are_names():
+    assert classes_of(["9" * 5_000, "1"], 2) == ("1", "9" * 5_000)

@@ -87,3 +87,66 @@ def test_questions_about_one_context_are_held_out_together(tmp_path):
     assert len(corpus.valid) > 1
     assert not contexts[0] & contexts[1]
     assert corpus.classes == ("answer",)
+
+
+def paragraph(**changes):
+    question = {"question": "어디?", "answers": [{"text": "한양", "answer_start": 11}]}
+    return {"context": CONTEXT, "qas": [question]} | changes
+
+
+@pytest.mark.parametrize(
+    "articles",
+    [
+        [1], ["x"], [None], [{"paragraphs": 5}], [{"paragraphs": [paragraph(qas=None)]}],
+        [{"paragraphs": [7]}], [{"paragraphs": [paragraph(qas=["x"])]}],
+        *([{"paragraphs": [paragraph(qas=[{"question": "어디?", "answers": answers}])]}]
+          for answers in (None, 5, ["Bob"], {"text": 5}, [{"text": "한양", "answer_start": True}],
+                          {"text": ["한양"], "answer_start": []}, "한양")),
+        [{"paragraphs": [paragraph(context="한\udc00양")]}],
+        [{"paragraphs": [paragraph(context="한\0양")]}],
+    ],
+)  # fmt: skip
+def test_objects_of_another_form_are_bad_examples(articles, tmp_path):
+    articles = [{"paragraphs": [paragraph()]}, *articles]
+    (tmp_path / "a.json").write_text(json.dumps({"data": articles}))
+    examples, notices = read(tmp_path / "a.json")
+    assert len(examples) == 1
+    assert "a.json:2: " in notices[-1]
+
+
+@pytest.mark.parametrize(
+    "answers", [["Bob"], {"text": 5}, {"text": ["한양"], "answer_start": [11, 12]}, [5], "없다"]
+)
+def test_answers_of_another_form_in_tables_are_bad_examples(answers, tmp_path):
+    good = {
+        "question": "어디?",
+        "context": CONTEXT,
+        "answers": [{"text": "한양", "answer_start": 11}],
+    }
+    rows = [good, good | {"answers": answers}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    examples, notices = read(tmp_path / "a.jsonl")
+    assert len(examples) == 1
+    assert "a.jsonl:2: " in notices[-1]
+
+
+@pytest.mark.parametrize(
+    ("form", "code"),
+    [("squad", "unclear_columns"), ("jsonl", "unclear_columns"), ("tsv", "no_text")],
+)
+def test_a_start_of_thousands_of_digits_is_one_line(form, code, tmp_path):
+    path, digits = tmp_path / "a.json", "9" * 5_000
+    good = '{"question": "어디?", "context": "한양 x", "answer": "한양", "answer_start": '
+    path.write_text(f"{good}{digits}}}")
+    if form == "squad":
+        path.write_text(json.dumps(squad()).replace("11", digits))
+    elif form == "tsv":
+        path.write_text(f"question\tcontext\tanswer\tanswer_start\n어디?\tx y\t한양\t{digits}\n")
+    with raises(DataError, code) as error:
+        read(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_json(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(squad()), encoding="utf-8-sig")
+    assert len(read(tmp_path / "a.json")[0]) == 2

@@ -41,7 +41,7 @@ OTHER_NAMES: dict[Role, str] = {  # if no column has one of the names above
     "label": "labels|tags|score|similarity|rating|stars|점수|평점|별점|유사도|태그",
 }
 OTHERS = "id|idx|index|no|sid|number|번호|url|date|날짜"
-NUMBER = re.compile(r"[-+]?[\d.,:/\-]*\d[\d.,:/\-]*%?")
+NUMBER = re.compile(r"(?=\D*\d)[-+]?[\d.,:/\-]+%?")
 
 
 class Record(NamedTuple):
@@ -114,12 +114,12 @@ def read_columns(
 def open_column(path: str | Path, key: str, encoding: str = "utf-8") -> TextColumn:
     """Read one column of a table, by name or number, as lines."""
     table = open_table(path, encoding=encoding)
-    header, rows = table.columns, table.sample
-    if header is None and not key.isdecimal() and rows:
-        header, rows = tuple(str(cell).strip() for cell in rows[0].cells), rows[1:]
+    if not key.isdecimal():
+        table = table.with_header()
+    rows = table.sample
     width = max((len(row.cells) for row in rows), default=0)
     with table.errors_of_the_whole_first():
-        position = _position(key, header, width, table.name)
+        position = _position(key, table.columns, width, table.name)
     records = (_record(row, (position, position), table.name) for row in chain(rows, table.rest))
     lines = (record.first if record.bad is None else record.bad for record in records)
     return TextColumn(table.name, lines, table.notices)

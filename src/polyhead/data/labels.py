@@ -131,7 +131,7 @@ def classes_of(labels: Iterable[str], n_examples: int) -> tuple[str, ...]:
 
 def in_order(names: Collection[str]) -> tuple[str, ...]:
     """Return names of classes by value if all are numbers, otherwise alphabetically."""
-    are_numbers = all(name.isdecimal() for name in names)
+    are_numbers = all(name.isdecimal() and len(name) < 20 for name in names)
     return tuple(sorted(names, key=lambda name: (int(name) if are_numbers else 0, name)))
 
 

@@ -11,7 +11,7 @@ becomes spaces, one for one, so that offsets stay as they are.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import ExampleForm
 from polyhead.data.labels import PAIR, join_pair
 from polyhead.data.locate import find
-from polyhead.data.tables import NotText, open_table
-from polyhead.data.text_files import BadLine, unpacked
+from polyhead.data.tables import NotText, decoded_kind, open_table, text_problem
+from polyhead.data.text_files import BadLine, excerpt, unpacked
 from polyhead.errors import DataError
 
 NAMES = {  # of columns, in lower case
@@ -32,6 +32,7 @@ NAMES = {  # of columns, in lower case
     "start": "answer_start|start|시작",
 }
 SPACE = re.compile(r"\s")
+PLACE = re.compile(r"\d{1,9}")
 
 
 def read_questions(path: str | Path, config: DataConfig) -> TwoColumns:
@@ -40,13 +41,9 @@ def read_questions(path: str | Path, config: DataConfig) -> TwoColumns:
     if articles is not None:
         name, notices, records = str(path), tuple[str, ...](), _from_squad(str(path), articles)
     else:
-        table = open_table(path, encoding=config.encoding)
-        rows = chain(table.sample, table.rest)
-        header = table.columns
-        if header is None:
-            header = tuple(str(cell).strip() for cell in next(rows).cells)
+        table = open_table(path, encoding=config.encoding).with_header()
         name, notices = table.name, table.notices
-        records = _from_rows(name, header, rows)
+        records = _from_rows(name, table.columns or (), chain(table.sample, table.rest))
     head = list(islice(records, 2))
     shown = [(r.first.split(PAIR)[0], r.second) for r in head if not r.bad]
     if shown:
@@ -62,12 +59,14 @@ def answers_of(label: str) -> list[tuple[int, str]]:
 def _squad(path: str | Path, encoding: str) -> list[Any] | None:
     """Return the articles of a file in SQuAD's form, which may be one line; None for others."""
     place = find(path)
-    if not place.is_file() or place.suffix in (".parquet", ".xlsx"):
+    if not place.is_file() or decoded_kind(place):
         return None
     with place.open("rb") as stream:
         content = b"".join(unpacked(stream, str(path)))
     try:
-        whole = json.loads(content.decode(encoding))  # JSON lines end it at the second
+        whole = json.loads(
+            content.decode(encoding).removeprefix("\ufeff")
+        )  # JSON lines end it at the second
     except (ValueError, RecursionError):
         return None
     articles = whole.get("data") if isinstance(whole, dict) else None
@@ -78,13 +77,29 @@ def _from_squad(name: str, articles: Sequence[Any]) -> Iterator[Record]:
     """Yield the questions; their `line` is their number in the file, from 1."""
     number = 0
     for article in articles:
-        for paragraph in article.get("paragraphs", ()):
-            for item in paragraph.get("qas", ()):
+        for paragraph in _objects(article, "paragraphs"):
+            for item in _objects(paragraph, "qas"):
                 number += 1
-                given = [(a.get("text"), a.get("answer_start")) for a in item.get("answers", ())]
-                answers = [] if item.get("is_impossible") else given
-                question, context = item.get("question"), paragraph.get("context")
-                yield _record(name, number, question, context, answers)
+                answers = [] if item.get("is_impossible") else _answers(item.get("answers", []))
+                yield _record(name, number, item.get("question"), paragraph.get("context"), answers)
+
+
+def _objects(parent: object, key: str) -> list[dict[str, Any]]:
+    """Return a list of objects; of anything else an empty object, which is a bad example."""
+    values = parent.get(key) if isinstance(parent, dict) else None
+    if not isinstance(values, list):
+        return [{}]
+    return [value if isinstance(value, dict) else {} for value in values]
+
+
+def _answers(value: object) -> list[tuple[Any, Any]]:
+    """Return texts and starts of a list of objects, or of an object of lists; else a bad answer."""
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return [(item.get("text"), item.get("answer_start")) for item in value]
+    columns = [value.get("text"), value.get("answer_start")] if isinstance(value, dict) else [None]
+    if not all(isinstance(column, list) for column in columns) or len({*map(len, columns)}) > 1:
+        return [(None, None)]
+    return list(zip(*columns, strict=True))
 
 
 def _from_rows(name: str, header: Sequence[str], rows: Iterator[Any]) -> Iterator[Record]:
@@ -105,11 +120,10 @@ def _from_rows(name: str, header: Sequence[str], rows: Iterator[Any]) -> Iterato
             continue
         cells = {role: row.cells[n] for role, n in places.items() if n < len(row.cells)}
         answer, start = cells.get("answer"), cells.get("start", "")
-        answers = [(answer, int(start) if str(start).isdecimal() else None)] if answer else []
+        place = int(start) if isinstance(start, str) and PLACE.fullmatch(start) else None
+        answers = [(answer, place)] if answer else []
         if isinstance(answer, NotText):
-            table = answer.value if isinstance(answer.value, Mapping) else {}
-            columns = (table.get("text") or (), table.get("answer_start") or ())
-            answers = list(zip(*columns, strict=False))
+            answers = _answers(answer.value)
         yield _record(name, row.line, cells.get("question"), cells.get("context"), answers)
 
 
@@ -121,14 +135,15 @@ def _record(
     if not isinstance(question, str) or not isinstance(context, str) or not context.strip():
         question = context = ""
         problem = "no question or no context"
+    problem = problem or text_problem(question) or text_problem(context)
     checked: list[tuple[int, str]] = []
     for text, start in answers:
         if start is None and isinstance(text, str) and context.count(text) == 1:
             start = context.index(text)
-        if not isinstance(text, str) or not isinstance(start, int):
-            problem = problem or f"the answer {text!r} has no place in the context"
+        if not isinstance(text, str) or type(start) is not int:
+            problem = problem or f"the answer {excerpt(str(text))} has no place in the context"
         elif not text.strip() or context[start : start + len(text)] != text or start < 0:
-            problem = problem or f"the answer {text[:40]!r} does not stand at character {start}"
+            problem = problem or f"the answer {excerpt(text)} does not stand at character {start}"
         else:
             checked.append((start, SPACE.sub(" ", text)))
     if problem:

@@ -19,7 +19,7 @@ import zipfile
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,6 +86,13 @@ class Table:
         rest = iter(rows)
         return cls(name, columns, list(itertools.islice(rest, SAMPLE)), rest, notices)
 
+    def with_header(self) -> "Table":
+        """Take the cells of the first record as names of the columns, unless they have names."""
+        if self.columns is not None or not self.sample:
+            return self
+        names = tuple(str(cell).strip() for cell in self.sample[0].cells)
+        return replace(self, columns=names, sample=self.sample[1:])
+
     @contextmanager
     def errors_of_the_whole_first(self) -> Iterator[None]:
         """Read all records before an error about some, as the whole file may be unreadable."""
@@ -103,11 +110,8 @@ def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
     XLSX (`table_decoder`).
     """
     place = find(path)
-    if place.is_file():
-        with place.open("rb") as stream:
-            magic = stream.read(4)
-        if magic in KINDS:
-            return _decoded(place, KINDS[magic])
+    if kind := decoded_kind(place):
+        return _decoded(place, kind)
     text = open_text(place, encoding=encoding)
     lines = iter(text)
     head: list[str | BadLine] = []
@@ -134,6 +138,17 @@ def open_table(path: str | Path, *, encoding: str = "utf-8") -> Table:
     return Table.of(text.name, None, rows(text.name, lines, delimiter), text.notices)
 
 
+def decoded_kind(path: Path) -> str:
+    """Return the kind of a file that `table_decoder` reads; "" for text and standard input."""
+    if not path.is_file():
+        return ""
+    try:
+        with path.open("rb") as stream:
+            return KINDS.get(stream.read(4), "")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be opened ({error.strerror})", "cannot_read") from None
+
+
 def _plain_rows(_name: str, lines: Lines, delimiter: str) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
         if isinstance(line, BadLine):
@@ -149,7 +164,7 @@ def _quoted_rows(name: str, lines: Lines, delimiter: str) -> Iterator[Row]:
         for line in lines:
             if isinstance(line, BadLine):
                 bad.append(line)
-            yield "\n" if isinstance(line, BadLine) else f"{line}\n"
+            yield "\n" if isinstance(line, BadLine) else _csv_line(line)
 
     start = 1
     reader = csv.reader(texts(), delimiter=delimiter, strict=True)
@@ -177,7 +192,7 @@ def _dialect(name: str, lines: Sequence[str]) -> tuple[str, bool]:
     for delimiter in DELIMITERS:
         quoted = delimiter != "\t" or _is_quoted(lines)
         if quoted:
-            reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter)
+            reader = csv.reader(map(_csv_line, lines), delimiter=delimiter)
             widths = Counter(len(cells) for cells in reader if cells)
         else:
             widths = Counter(line.count(delimiter) + 1 for line in lines)
@@ -197,6 +212,11 @@ def _dialect(name: str, lines: Sequence[str]) -> tuple[str, bool]:
         "or |, JSON lines, TMX, .xlsx or .parquet",
         "unknown_format",
     )
+
+
+def _csv_line(line: str) -> str:
+    """Return a line for the csv module, which refuses a carriage return in a cell."""
+    return line.replace("\r", " ") + "\n"
 
 
 def _is_quoted(lines: Sequence[str]) -> bool:
@@ -257,22 +277,10 @@ def _flat(name: str, line: int, value: Any, problem: BadLine | None) -> JsonReco
 
 
 def _json_cell(fields: dict[str, Any], key: str) -> Cell:
-    """Return a value as text; numbers are written out."""
     if key not in fields:
         return NotText(f"no {key!r}; it has {shorten(list(fields))}")
-    value = fields[key]
-    if value is None:
-        return ""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str):
-        return NotText(f"{key!r} is not text but {type(value).__name__}", value)
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        half = f"U+{ord(error.object[error.start]):04X}"
-        return NotText(f"{key!r} holds half a character (the lone surrogate {half})")
-    return NotText(f"{key!r} holds a NUL character") if "\0" in value else _one_line(value)
+    cell = _cell(fields[key])
+    return cell if isinstance(cell, str) else NotText(f"{key!r} {cell.why}", cell.value)
 
 
 def _json_reason(error: Exception) -> str:
@@ -305,7 +313,7 @@ def _from_tmx(text: TextLines, lines: Lines) -> Table:
     def reject_entity(name: str, *_: object) -> None:
         raise DataError(f"{text.name}: declares the entity {name!r}; remove it", "xml_entity")
 
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate("utf-8")  # the text is decoded, whatever it declares
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler, parser.EntityDeclHandler = segment.append, reject_entity
     try:
@@ -357,22 +365,31 @@ def _decoded(path: Path, kind: str) -> Table:
                     return
                 for record in itertools.chain.from_iterable(map(json.loads, lists[1])):
                     n_rows += 1
-                    yield Row(n_rows, [*map(_value, record)])
+                    yield Row(n_rows, [*map(_cell, record)])
         finally:
             sandbox.close()
 
     return Table.of(str(path), columns and tuple(columns), rows())
 
 
-def _value(value: object) -> Cell:
-    """Return a cell of a spreadsheet as text."""
+def _cell(value: object) -> Cell:
+    """Return a value of JSON or a spreadsheet as text; numbers are written out."""
     if value is None:
         return ""
+    if isinstance(value, dict | list):
+        return NotText(f"is not text but {type(value).__name__}", value)
     if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if isinstance(value, dict | list | bytes):
-        return NotText(f"not text but {type(value).__name__}", value)
-    return _one_line(str(value))
+        value = int(value)
+    problem = text_problem(text := str(value))
+    return NotText(problem) if problem else _one_line(text)
+
+
+def text_problem(text: str) -> str:
+    """Return why a string of JSON is not a text; "" if it is."""
+    if "\0" in text:
+        return "holds a NUL character"
+    half = next((c for c in text if "\ud800" <= c <= "\udfff"), "")
+    return half and f"holds half a character (the lone surrogate U+{ord(half):04X})"
 
 
 def _one_line(text: str) -> str:
