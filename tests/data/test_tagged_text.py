@@ -7,6 +7,7 @@ import pytest
 from expected_errors import raises
 from hypothesis import given
 from hypothesis import strategies as st
+from spreadsheets import spreadsheet
 
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import load_labelled, read_labelled
@@ -116,3 +117,71 @@ def test_tags_of_chunks_are_recognized():
     assert are_chunks(["B", "I"])
     assert not are_chunks(["NNP", "O"])
     assert not are_chunks(["O", "I-PER"])
+
+
+TREEBANK = """\
+# global.columns are those of Universal Dependencies
+# newdoc id = a
+# newpar
+# text = Il va\tdu lac.
+1\tIl\til\tPRON\tP\t_\t2\tnsubj\t_\t_
+2\tva\taller\tVERB\tV\t_\t0\troot\t_\t_
+3-4\tdu\t_\t_\t_\t_\t_\t_\t_\t_
+3\tde\tde\tADP\tE\t_\t5\tcase\t_\t_
+4\tle\tle\tDET\tD\t_\t5\tdet\t_\t_
+5\tlac\tlac\tNOUN\tN\t_\t2\tobl\t_\t_
+
+#
+# newpar
+1\t#\t#\tSYM\tS\t_\t0\troot\t_\t_
+1.1\tvide\tvide\tVERB\tV\t_\t_\t_\t_\t_
+2\t1-2\t1-2\tNUM\tN\t_\t1\tnummod\t_\t_
+
+"""
+
+
+@pytest.mark.parametrize(("tag", "tags"), [
+    (None, [["PRON", "VERB", "ADP", "DET", "NOUN"], ["SYM", "NUM"]]),
+    ("5", [["P", "V", "E", "D", "N"], ["S", "N"]]),
+])  # fmt: skip
+def test_treebanks_are_read_without_comments_ranges_and_empty_nodes(tag, tags, tmp_path):
+    (tmp_path / "a.conllu").write_text(TREEBANK, encoding="utf-8")
+    words = [["Il", "va", "de", "le", "lac"], ["#", "1-2"]]
+    expected = list(zip(words, tags, strict=True))
+    assert read(tmp_path / "a.conllu", label_key=tag)[0] == expected
+    assert read(tmp_path / "a.conllu", text_key="2", label_key=tag or "4")[0] == expected
+
+
+def test_a_number_sign_may_be_a_word(tmp_path):
+    for divider in "\t ":
+        content = f"# a comment of some words\n#{divider}O\n#서울{divider}B-LOC\n갔다{divider}O"
+        (tmp_path / "a.conll").write_text(content, encoding="utf-8")
+        assert read(tmp_path / "a.conll")[0] == [(["#", "#서울", "갔다"], ["O", "B-LOC", "O"])]
+    (tmp_path / "a.conll").write_text("# newpar\n서울\tB-LOC\n", encoding="utf-8")
+    assert read(tmp_path / "a.conll")[0] == [(["서울"], ["B-LOC"])]
+
+
+@pytest.mark.parametrize("kind", ["arrow", "xlsx", "csv"])
+def test_datasets_and_spreadsheets_are_read(kind, tmp_path):
+    path = tmp_path / f"a.{kind}"
+    header, rows = ("words", "tags"), [tuple(map(" ".join, pair)) for pair in SENTENCES]
+    if kind == "arrow":
+        datasets = pytest.importorskip("datasets")
+        names = datasets.ClassLabel(names=["O", "B-PER", "I-PER", "B-LOC"])
+        features = {"tokens": datasets.List(datasets.Value("string")), "tags": datasets.List(names)}
+        columns = {"tokens": [words for words, _ in SENTENCES],
+                   "tags": [[*map(names.str2int, tags)] for _, tags in SENTENCES]}  # fmt: skip
+        table = datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+        table.save_to_disk(tmp_path / "folder")
+        (path,) = (tmp_path / "folder").glob("*.arrow")
+    elif kind == "xlsx":
+        path.write_bytes(spreadsheet([header, *rows]))
+    else:
+        path.write_text("".join(f"{a},{b}\n" for a, b in (header, *rows)), encoding="utf-8")
+    assert read(path)[0] == SENTENCES
+
+
+def test_tags_of_thousands_of_digits_are_no_numbers_of_names(tmp_path):
+    rows = [{"words": ["a"], "tags": [tag]} for tag in ("0", "9" * 5_000)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read(tmp_path / "a.jsonl", tag_names=("O", "X"))[0] == [(["a"], ["O"])]

@@ -1,6 +1,6 @@
 """Directories of data sets with splits, as the Hugging Face Hub and its `datasets` library have.
 
-    DIR/train.csv DIR/validation.csv DIR/test.csv        or .tsv, .jsonl, .parquet, packed or not
+    DIR/train.csv DIR/validation.csv DIR/test.csv        or .tsv, .jsonl, .parquet, .xlsx
     DIR/data/train-00000-of-00002.parquet …              shards of a split are joined
     DIR/train/data-00000-of-00001.arrow …                `DatasetDict.save_to_disk`
     DIR/data-00000-of-00001.arrow …                      `Dataset.save_to_disk`: training data
@@ -23,7 +23,7 @@ WORDS = {
     "val": "validation", "dev": "validation", "test": "test", "testing": "test", "eval": "test",
 }  # fmt: skip
 OPTIONS = ("pairs", "labelled", "text", "images")  # of [data], each with a `valid_` beside it
-TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".xlsx")
 PACKED = (".gz", ".xz", ".zst")
 SHARD = re.compile(r"[-_.]?\d+([-_]of[-_]\d+)?$")
 

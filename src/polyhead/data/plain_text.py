@@ -8,7 +8,9 @@ from polyhead.data.columns import open_column
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, held_out_count, held_out_notice
 from polyhead.data.line_spool import LineSpool, SpooledLines
+from polyhead.data.locate import find
 from polyhead.data.schedules.generator import make_missing
+from polyhead.data.tables import decoded_kind
 from polyhead.data.text_files import BadLine, BadLines, excerpt, open_text, skipped_notices
 from polyhead.errors import ConfigError, DataError
 
@@ -89,7 +91,7 @@ def stream_plain(names: Sequence[str], config: DataConfig, notices: list[str]) -
 
 def _open(name: str, config: DataConfig) -> tuple[str, Iterator[str | BadLine], tuple[str, ...]]:
     """Open a file, or the text column of a table if one is named; return also its messages."""
-    is_table = not {".parquet", ".arrow", ".jsonl"}.isdisjoint(Path(name).suffixes)
+    is_table = ".jsonl" in Path(name).suffixes or bool(decoded_kind(find(name)))
     if config.text_key is not None or is_table:
         return open_column(name, config.text_key or "text", config.encoding)
     text = open_text(name, encoding=config.encoding)

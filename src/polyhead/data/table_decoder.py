@@ -83,26 +83,28 @@ def _arrow(path: str, kind: str) -> tuple[list[str], Iterator[Any]]:
             if is_nested:
                 table = table.flatten()
             for start in range(0, len(table), SLICE):
-                values = [
-                    [names[column].get(value, value) for value in cells.to_pylist()]
-                    if column in names
-                    else cells.to_pylist()
-                    for column, cells in zip(
-                        columns, table.slice(start, SLICE).columns, strict=True
-                    )
-                ]
-                yield zip(*values, strict=True)
+                cells = [column.to_pylist() for column in table.slice(start, SLICE).columns]
+                for n, column in enumerate(columns):
+                    if column in names:
+                        cells[n] = [_named(number, names[column]) for number in cells[n]]
+                yield zip(*cells, strict=True)
 
     return columns, slices()
 
 
+def _named(number: object, names: dict[Any, str]) -> object:
+    """Return the name of a class, or the names of a list of classes."""
+    if isinstance(number, list):
+        return [names.get(item, item) for item in number]
+    return names.get(number, number)
+
+
 def _class_names(metadata: dict[bytes, bytes]) -> dict[str, dict[Any, str]]:
     """Return the names of classes by column and number, as the `datasets` library saves them."""
+    names = {}
     with suppress(ValueError, KeyError, TypeError, AttributeError):
-        features = json.loads(metadata[b"huggingface"])["info"]["features"]
-        return {
-            column: {number: str(name) for number, name in enumerate(feature["names"])}
-            for column, feature in features.items()
-            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-        }
-    return {}
+        for column, feature in json.loads(metadata[b"huggingface"])["info"]["features"].items():
+            inner = feature.get("feature", feature)  # of a list
+            if inner.get("_type") == "ClassLabel":
+                names[column] = {n: str(name) for n, name in enumerate(inner["names"])}
+    return names

@@ -1,6 +1,8 @@
 """Words with tags: CoNLL files, JSON lines, and tables whose cells are lists.
 
     CoNLL      a word and its tag on each line, an empty line after each sentence
+    CoNLL-U    treebanks of Universal Dependencies: columns 2 (FORM) and 4 (UPOS) unless others are
+               named; comments, ranges (1-2) and empty nodes (8.1) are left out
     others     one sentence per record: `words` (or `tokens`) and `tags`, names or numbers
 
 An example is kept as two lines, its words and its tags, each joined by tabs. For use, a text is
@@ -19,7 +21,8 @@ from pathlib import Path
 from polyhead.data.columns import Record, TwoColumns, show_pairs
 from polyhead.data.config import DataConfig, WordRule
 from polyhead.data.labelled_text import ExampleForm
-from polyhead.data.tables import Cell, NotText, Row, open_table
+from polyhead.data.locate import find
+from polyhead.data.tables import Cell, NotText, Row, decoded_kind, open_table
 from polyhead.data.text_files import BadLine, open_text
 from polyhead.errors import DataError
 
@@ -34,6 +37,9 @@ NAMES = {  # of columns, in lower case
     "tags": "tags|.*_tags|labels?|tag|태그|레이블",
 }
 RULE_SAMPLE = 2_000  # sentences
+UD_COLUMNS = 10
+UD_ID, UD_EXTRA = re.compile(r"\d+([-.]\d+)?"), re.compile(r"\d+[-.]\d+")
+HEAD = 200  # lines that decide on the form of CoNLL
 CHUNK_TAG = re.compile(r"O|[BIESLU](-.+)?")
 
 
@@ -65,7 +71,7 @@ def read_tagged(path: str | Path, config: DataConfig) -> TwoColumns:
     if text is not None:
         name, notices, records = text.name, text.notices, _conll(text.name, iter(text), config)
     else:
-        table = open_table(path, encoding=config.encoding)
+        table = open_table(path, encoding=config.encoding).with_header()
         columns = table.columns or ()
         keys = (config.text_key, config.label_key)
         places = [_column(columns, *pair, table.name) for pair in zip(NAMES, keys, strict=True)]
@@ -80,10 +86,10 @@ def read_tagged(path: str | Path, config: DataConfig) -> TwoColumns:
 
 
 def _is_conll(path: str | Path, config: DataConfig) -> bool:
-    """Return whether the first line that is not empty is neither JSON nor the start of Parquet."""
+    """Return whether a file is text whose first line that is not empty is not JSON."""
     if str(path) == "-":
         return True
-    if Path(path).suffix == ".parquet":
+    if decoded_kind(find(path)) or ".csv" in Path(path).suffixes:
         return False
     lines = (line for line in open_text(path, encoding=config.encoding) if line)
     first = next(lines, "")
@@ -92,24 +98,33 @@ def _is_conll(path: str | Path, config: DataConfig) -> bool:
 
 def _conll(name: str, lines: Iterator[str | BadLine], config: DataConfig) -> Iterator[Record]:
     """Yield sentences; the columns are divided by tabs, or by spaces if there is no tab."""
-    places = [config.text_key or "1", config.label_key]
-    if not all(key is None or key.isdecimal() for key in places):
+    head = list(islice(lines, HEAD))
+    words_of_head = (n for n in head if isinstance(n, str) and n.strip() and n[0] != "#")
+    first = next(words_of_head, "")
+    width = len(_cells(first))
+    is_treebank = width == UD_COLUMNS and UD_ID.fullmatch(_cells(first)[0]) is not None
+    defaults = ("2", "4") if is_treebank else ("1", "0")  # 0: the last
+    places = [config.text_key or defaults[0], config.label_key or defaults[1]]
+    if not all(key.isdecimal() for key in places):
         raise DataError(
             f"{name}: columns of a CoNLL file have no names; give their numbers with --text-column "
             "and --label-column",
             "unknown_column",
         )
-    word_at, tag_at = (0 if key is None else int(key) for key in places)
+    word_at, tag_at = map(int, places)
     words: list[str] = []
     tags: list[str] = []
     problem: BadLine | None = None
     start = 1
-    for number, line in enumerate(chain(lines, [""]), start=1):
+    for number, line in enumerate(chain(head, lines, [""]), start=1):
         if isinstance(line, BadLine):
             problem = problem or line
         elif line.strip():
-            cells = line.split("\t") if "\t" in line else line.split()
-            if (cells[0] == "#" or line.startswith("# ")) and len(cells) != 2:  # of CoNLL-U
+            cells = _cells(line)
+            is_like_first = len(cells) == width and ("\t" in line) == ("\t" in first)
+            if line[0] == "#" and (is_treebank or not is_like_first):
+                continue
+            if is_treebank and UD_EXTRA.fullmatch(cells[0]):
                 continue
             if len(cells) < max(2, word_at, tag_at) or not all(
                 cells[n - 1] for n in (word_at, tag_at)
@@ -123,6 +138,10 @@ def _conll(name: str, lines: Iterator[str | BadLine], config: DataConfig) -> Ite
             if problem or words[0] != "-DOCSTART-":
                 yield Record(start, "\t".join(words), "\t".join(tags), problem)
             words, tags, problem, start = [], [], None, number + 1
+
+
+def _cells(line: str) -> list[str]:
+    return line.split("\t") if "\t" in line else line.split()
 
 
 def _column(columns: Sequence[str], role: str, key: str | None, name: str) -> int:
@@ -152,9 +171,9 @@ def _record(row: Row, places: Sequence[int], name: str, config: DataConfig) -> R
     elif not all(words) or not all(tags):
         problem = "an empty word or tag"
     elif config.tag_names:
-        numbers = [int(tag) if tag.isdecimal() else -1 for tag in tags]
-        if all(0 <= number < len(config.tag_names) for number in numbers):
-            tags = [config.tag_names[number] for number in numbers]
+        names = {str(number): tag for number, tag in enumerate(config.tag_names)}
+        if names.keys() >= set(tags):
+            tags = [names[tag] for tag in tags]
         else:
             problem = f"expected tags from 0 to {len(config.tag_names) - 1}, as in data.tag_names"
     if problem is not None:
