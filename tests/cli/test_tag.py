@@ -60,6 +60,10 @@ def test_questions_are_answered_on_the_command_line_as_in_python(run, fail, mode
     row = json.dumps({"question": "몇 번?"}, ensure_ascii=False)
     (line,) = run(*words, "--jsonl", stdin=f"{row}\n")[1].splitlines()
     assert json.loads(line)["answer"]["text"] == expected.answer.text
+    for options in ((), ("--jsonl",)):
+        lines = run(*words[:4], *options, stdin=f"\n{row}\n  \n{row}\n")[1].splitlines()
+        assert [bool(line) for line in lines] == [False, True, False, True]
+        assert run(*words[:4], *options, stdin="\n\n")[1] == "\n\n"
     assert fail("answer", answerer, stdin="no JSON\n")[1] == "bad_line"
     assert fail("answer", tagger, "몇 번?")[1] == "wrong_task"
     assert run("evaluate", answerer, "--data", path, "--json")[0] == 0

@@ -73,3 +73,10 @@ def test_hardly_any_pairs_are_an_error_that_writes_nothing(tmp_path):
     with raises(DataError, "too_few_examples", "only 8 pairs"):
         train(read_run("small", SMALL, files), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_ten_pairs_are_enough_to_train(tmp_path):
+    train(
+        read_run("small", [*SMALL, "train.steps=1"], write_corpus(tmp_path, n=10)), tmp_path / "run"
+    )
+    assert (tmp_path / "run").exists()

@@ -89,11 +89,13 @@ def answer(
     shared = None if context is None else "\n".join(read_lines(context, encoding))
     with utf8_stdout() as out:
         for lines in read_inputs((), encoding, hint="One JSON object per line"):
-            pairs = [_pair(line, shared) for line in lines if line.strip()]
-            with counting("answering", len(pairs)) as progress:
+            pairs = [_pair(line, shared) if line.strip() else None for line in lines]
+            questions = [pair for pair in pairs if pair is not None]
+            with counting("answering", len(questions)) as progress:
                 search = answerer.search(top, threshold)
-                results = answerer.answer_all(pairs, search, progress=progress)
-            out.write("".join(_shown(result, jsonl=jsonl) for result in results))
+                results = iter(answerer.answer_all(questions, search, progress=progress))
+            for pair in pairs:  # a blank line for a blank line
+                out.write("\n" if pair is None else _shown(next(results), jsonl=jsonl))
             out.flush()
 
 

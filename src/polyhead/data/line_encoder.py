@@ -79,8 +79,8 @@ def framed(lines: Iterable[Sequence[int]], max_length: int) -> Iterator[list[int
 def frame(parts: Sequence[Sequence[int]], max_length: int) -> list[int]:
     """Return an encoded text or pair (each closed by EOS) as BOS ids EOS, or BOS ids EOS ids EOS.
 
-    A pair of more than `max_length` ids is cut where it is longer, as "longest_first" of
-    transformers does.
+    A pair of more than `max_length` ids is cut where it is longer, as "longest_first" of the
+    package `tokenizers` does, which transformers' fast tokenizers use.
     """
     room = max(0, max_length - 1 - len(parts))
     cuts = [room]

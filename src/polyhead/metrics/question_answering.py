@@ -107,7 +107,7 @@ def find_answers(
     answers = [
         rank_answers(context, [next(left) for _ in group], search) for context, group in pairs
     ]
-    return answers, sum(score.loss for score in scores) / len(scores)
+    return answers, sum(score.loss for score in scores) / max(1, len(scores))
 
 
 def span_logits(model: Any, ids: Tensor) -> Float[Tensor, "batch length 2"]:

@@ -14,7 +14,7 @@ from polyhead.training.config import RunConfig
 from polyhead.training.run_log import RunLog
 from polyhead.training.stored_text import StoredText
 
-MIN_PAIRS = 10
+MIN_PAIRS = 9  # of ten, one is held out
 FEW, ENOUGH = 1_000, 20_000  # pairs
 PIECES = 500  # subwords beside single characters that a vocabulary must have room for
 BYTES_AND_SPECIALS = 260
