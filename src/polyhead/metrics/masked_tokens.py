@@ -55,10 +55,12 @@ def score_replaced_tokens(
     """
     device = next(model.parameters()).device
 
-    def score(numbered: tuple[int, MaskedBatch]) -> tuple[Any, ...]:
-        number, batch = numbered[0], numbered[1].to(device)
-        torch.manual_seed(number)
-        output = model(batch.ids, batch.blanked, batch.chosen)
+    def score(batch: MaskedBatch) -> tuple[Any, ...]:
+        rows = zip(batch.ids.numpy(), batch.chosen.sum(1).tolist(), strict=True)
+        u = [np.random.default_rng(row[row != PAD]).random(n, np.float32) for row, n in rows]
+        batch = batch.to(device)
+        u_chosen = torch.from_numpy(np.concatenate(u)).to(device)
+        output = model(batch.ids, batch.blanked, batch.chosen, u_chosen)
         labels, real = batch.ids[batch.chosen], batch.ids != PAD
         return (
             replaced_token_loss(output, batch, model.spotting, PAD).item(),
@@ -67,8 +69,7 @@ def score_replaced_tokens(
             output.replaced[real].tolist(),
         )
 
-    with torch.random.fork_rng(devices=[]):
-        scored = map_batches(score, list(enumerate(batches)))
+    scored = map_batches(score, batches)
     totals, n_correct, suspicion, replaced = zip(*scored, strict=True)
     return {
         "loss": sum(totals) / max(1, sum(batch.n_tokens for batch in batches)),

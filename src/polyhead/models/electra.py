@@ -27,6 +27,7 @@ from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.bert import BERT, BERTConfig, BERTEncoder, Ids, bert_stack, truncated_normal
 
 SPOTTING_WEIGHT = 50.0  # λ: binary losses are small beside those of 30,000 words
+Uniform = Float[Tensor, "chosen"] | None  # from 0 to 1: decide what the generator samples
 
 
 @dataclass(frozen=True)
@@ -131,13 +132,13 @@ class Electra(nn.Module):
         truncated_normal(self.spot)
 
     def forward(
-        self, ids: Ids, blanked: Ids, chosen: Bool[Tensor, "batch length"]
+        self, ids: Ids, blanked: Ids, chosen: Bool[Tensor, "batch length"], u: Uniform = None
     ) -> ElectraOutput:
         """Run both models; `blanked` is the text `ids` with masks at the `chosen` positions."""
         generated = self.generator.fill(blanked, chosen)
         written = blanked[blanked != ids].unique().tolist()  # [MASK]
         never = [self.discriminator.pad, *written]
-        forged = ids.masked_scatter(chosen, draw(generated, never=never))
+        forged = ids.masked_scatter(chosen, draw(generated, u, never=never))
         return ElectraOutput(self.suspect(forged), generated, forged, forged != ids)
 
     def suspect(self, ids: Ids, segments: Ids | None = None) -> Float[Tensor, "batch length"]:
@@ -146,11 +147,13 @@ class Electra(nn.Module):
 
 
 @torch.no_grad()
-def draw(logits: Float[Tensor, "chosen vocab"], *, never: list[int]) -> Int[Tensor, "chosen"]:
+def draw(
+    logits: Float[Tensor, "chosen vocab"], u: Uniform = None, *, never: list[int]
+) -> Int[Tensor, "chosen"]:
     """Sample one token, not of `never`, from each softmax(z) by inversion of the distribution."""
     # This needs one random number per token; the Gumbel trick needs one per word of the vocabulary.
     shares = logits.float().index_fill(1, torch.tensor(never, device=logits.device), -torch.inf)
     sums = shares.softmax(-1).cumsum(-1)
     total = sums[:, -1:]  # nearly 1, so that rounding errors do not select the last word
-    u = torch.rand(total.shape, device=total.device) * total
-    return torch.searchsorted(sums, u, right=True)[:, 0]
+    u = torch.rand(total.shape, device=total.device) if u is None else u[:, None]
+    return torch.searchsorted(sums, u * total, right=True)[:, 0]

@@ -134,6 +134,20 @@ def test_masks_vary_between_epochs_but_not_in_validation():
         assert torch.equal(first.blanked, second.blanked)
 
 
+def test_validation_masks_do_not_depend_on_the_size_of_batches():
+    def masks(max_tokens):
+        batches = validation_batches(random_sequences(), MASKER, max_tokens)
+        weights = {batch.tokens_per_blank for batch in batches}
+        rows = []
+        for batch in batches:
+            for ids, blanked, chosen in zip(batch.ids, batch.blanked, batch.chosen, strict=True):
+                real = ids != PAD
+                rows.append([side[real].tolist() for side in (ids, blanked, chosen)])
+        return sorted(rows), weights
+
+    assert masks(30) == masks(10_000)
+
+
 @pytest.mark.parametrize("config", [BERT_MASKING, ELECTRA_MASKING])
 def test_an_epoch_has_every_sequence_with_its_masks(config):
     sequences = random_sequences(200)

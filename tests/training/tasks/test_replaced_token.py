@@ -1,11 +1,12 @@
 """Replaced-token detection: the two losses of ELECTRA and its validation metrics."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from foreign_models import shaken
-from pretrained import masked_batches, pretrain
+from pretrained import configured, masked_batches, pretrain, write_lines
 from torch import nn
 from torch.nn import functional as F
 
@@ -20,6 +21,8 @@ from polyhead.models.electra import Electra, ElectraConfig, ElectraOutput
 from polyhead.special_tokens import PAD
 from polyhead.training.loop import TrainConfig, accumulate, average_and_clip
 from polyhead.training.losses import ReplacedTokenLoss
+from polyhead.training.run_log import with_nan
+from polyhead.training.trainer import train
 
 VOCAB = 23
 SPOTTING = ReplacedTokenLoss(PAD)
@@ -29,7 +32,7 @@ SPOTTING = ReplacedTokenLoss(PAD)
 def greedy_generator(monkeypatch):
     """Replace sampling by argmax, so that two passes can be compared."""
 
-    def likeliest(logits, *, never):
+    def likeliest(logits, _u=None, *, never):
         assert never in ([PAD], [PAD, VOCAB - 1])
         allowed = logits.detach().clone()
         allowed[:, [PAD, VOCAB - 1]] = -torch.inf
@@ -56,6 +59,8 @@ def test_the_loss_is_the_generator_mean_plus_lambda_times_the_discriminator_mean
     config = usual if weight == 50 else replace(usual, spotting=float(weight))
     model = Electra(config).eval()
     for batch in make_batches():
+        n_blanks = int(batch.chosen.sum())
+        batch = replace(batch, tokens_per_blank=batch.n_tokens / n_blanks)
         output = model(batch.ids, batch.blanked, batch.chosen)
         real = batch.ids != PAD
         filled = F.cross_entropy(output.generated, batch.ids[batch.chosen])
@@ -129,7 +134,7 @@ class FixedDetector(nn.Module):
         self.forgery, self.spotting = forgery, 50.0
         self.weight = nn.Parameter(torch.zeros(1))
 
-    def forward(self, ids, _blanked, chosen):
+    def forward(self, ids, _blanked, chosen, _u):
         forged = ids.masked_fill(chosen, self.forgery)
         logits = F.one_hot(ids[chosen], VOCAB).float() * 9  # the generator is always right
         suspicion = torch.where(forged == self.forgery, 1.0, -1.0)
@@ -156,6 +161,16 @@ def test_validation_is_reproducible_and_keeps_the_random_state():
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(99)
     assert score_replaced_tokens(batches, model) == pytest.approx(first, nan_ok=True)
+
+
+def test_validation_and_evaluation_agree_whatever_the_size_of_batches(tmp_path):
+    for recipe in ("electra-tiny", "bert-tiny"):
+        files = write_lines(tmp_path) | {"valid_text": write_lines(tmp_path)["text"]}
+        train(configured(recipe, files), tmp_path / recipe)
+        model = polyhead.load(tmp_path / recipe, device="cpu")
+        lines = Path(files["text"][0]).read_text(encoding="utf-8").splitlines()
+        valid = with_nan(model.saved.about["valid"])
+        assert model.evaluate(lines) == pytest.approx(valid, rel=1e-5, nan_ok=True)
 
 
 def test_a_run_reports_both_models_and_its_generator_fills_masks(tmp_path):

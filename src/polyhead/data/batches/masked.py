@@ -11,15 +11,17 @@ A model that saw [MASK] at every position it predicts would not learn to represe
 it: hence the other two. (Devlin et al. 2019, section 3.1; ELECTRA's shares are those of its
 authors' code.) Special tokens and padding are never selected, and every text with an ordinary token
 has at least one selected. Masks are a function of (seed, epoch, step): they differ between epochs
-(*dynamic* masking) and are repeated by a resumed run. Validation has the same masks every time.
+(*dynamic* masking) and are repeated by a resumed run. Validation masks each sequence by its number:
+the same masks every time, in batches of any size.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from polyhead.data.batches.base import Batch, SortedBatches, gather, mix
 from polyhead.data.batches.epoch_plan import Numbers
@@ -131,15 +133,29 @@ class MaskedBatches(SortedBatches[MaskedBatch]):
         return self.masker.draw(ids, mix(mix(self.seed, epoch), step))
 
 
+class HeldOutBatches(MaskedBatches):
+    """Batches of sequences whose masks do not depend on the batch."""
+
+    def make(self, numbers: Numbers, _epoch: int, _step: int, /) -> MaskedBatch:
+        rows = [
+            self.masker.draw(gather(self.sides[0], numbers[n : n + 1]), mix(self.seed, number))
+            for n, number in enumerate(numbers.tolist())
+        ]
+        columns = ([vars(row)[name][0] for row in rows] for name in ("ids", "blanked", "chosen"))
+        return MaskedBatch(*(pad_sequence(c, True, PAD) for c in columns), tokens_per_blank=1.0)
+
+
 def validation_batches(
     sequences: TokenSequences, masker: Masker, max_tokens: int
 ) -> list[MaskedBatch]:
     """Return every sequence once, with the same masks every time."""
-    batches = MaskedBatches(sequences, masker, max_tokens, VALIDATION_SEED).of_epoch(0)
-    if not any(batch.chosen.any() for batch in batches):  # its loss would be 0
+    batches = HeldOutBatches(sequences, masker, max_tokens, VALIDATION_SEED).of_epoch(0)
+    n_blanks = sum(int(batch.chosen.sum()) for batch in batches)
+    if not n_blanks:  # its loss would be 0
         raise DataError(
             "the validation text has no token of the vocabulary that could be masked; give other "
             "text",
             "nothing_to_mask",
         )
-    return batches
+    per_blank = sum(batch.n_tokens for batch in batches) / n_blanks
+    return [replace(batch, tokens_per_blank=per_blank) for batch in batches]

@@ -55,20 +55,21 @@ class ImageClassificationTask:
             f"{len(corpus.train):,} training images of {size} in {n_classes:,} classes, "
             f"{len(corpus.valid):,} for validation",
             {"classes": list(corpus.classes)},
-            lambda model, _: outputs(corpus, 4 * batches.batch_size, model),
+            lambda model, processes: outputs(corpus, 4 * batches.batch_size, model, processes),
         )
 
 
-def outputs(corpus: ImageCorpus, batch_size: int, model: Any) -> Outputs:
+def outputs(corpus: ImageCorpus, batch_size: int, model: Any, processes: Processes) -> Outputs:
     """Return the classes of all validation images."""
     images = corpus.valid
-    parts = (images.part(chosen) for chosen in torch.arange(len(images)).split(batch_size))
-    logits = torch.cat([image_logits(model, part.pixels, batch_size) for part in parts])
-    lines, references = (
-        [corpus.classes[number] for number in numbers.tolist()]
-        for numbers in (logits.argmax(-1), images.labels)
-    )
-    return Outputs(lines, references, "accuracy")
+
+    def predict(chosen: torch.Tensor) -> list[str]:
+        numbers = image_logits(model, images.part(chosen).pixels, batch_size).argmax(-1)
+        return [corpus.classes[number] for number in numbers.tolist()]
+
+    parts = processes.map(predict, torch.arange(len(images)).split(batch_size))
+    references = [corpus.classes[number] for number in images.labels.tolist()]
+    return Outputs([name for part in parts for name in part], references, "accuracy")
 
 
 def tokens_per_image(config: ViTConfig) -> int:
