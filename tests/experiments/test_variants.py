@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from expected_errors import raises
 from scipy import stats
+from tiny import SMALL, write_corpus
 
 import polyhead
 from polyhead.cli.main import main
@@ -16,6 +17,7 @@ from polyhead.experiments import runner
 from polyhead.experiments.comparison import make_request
 from polyhead.experiments.plan import make_plan
 from polyhead.experiments.variants import expand, find_plan, plan_names, read_vary, split_values
+from polyhead.metrics.named_metrics import METRICS, NamedMetric
 from polyhead.metrics.seeds import mean_interval, paired_test
 from polyhead.training.config import build, read_run
 from polyhead.training.trainer import train
@@ -210,6 +212,24 @@ def test_a_diverged_variant_is_named_below_the_table(tmp_path):
     table = table_of(tmp_path / "run")
     assert [row["changes"] for row in table["rows"]] == [["train.schedule.rate=1e-3"]]
     assert table["diverged"] == ["rate=1e9, seed 1"]
+
+
+@pytest.mark.parametrize("judge_by", ["bleu", "perplexity", "length"])
+def test_variants_are_compared_whatever_judges_their_runs(tmp_path, monkeypatch, judge_by):
+    length = NamedMetric(compute=lambda outputs, _: sum(map(len, outputs)))
+    monkeypatch.setitem(METRICS._parts, "length", length)
+    changes = [word for word in SMALL if word.startswith(("model.", "text.", "data."))]
+    outcome = polyhead.compare(
+        "small", vary={"model.stack.norm": ["pre", "post"]}, files=write_corpus(tmp_path), steps=2,
+        run=tmp_path / "run", overrides=[*changes, f"train.judge_by={judge_by}"],
+    )  # fmt: skip
+    (scores,) = outcome.table.rows[0].scores.values()
+    lines = (tmp_path / "run/outputs/norm=pre-1.outputs.txt").read_text("utf-8").splitlines()
+    if judge_by == "length":
+        assert outcome.table.metric == "length"
+        assert scores["length"].mean == sum(map(len, lines))
+    else:
+        assert outcome.table.metric == "BLEU lower-cased"
 
 
 # Plans

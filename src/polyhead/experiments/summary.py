@@ -108,7 +108,7 @@ def headline_of(plan: ComparePlan, results: Sequence[SystemResult]) -> str:
     texts = [name for name in HEADLINE.values() if name in scores]
     others = [name for name in scores if name not in ("loss", "perplexity")]
     judged = [run.train.judge_by] if run.train.judge_by in others else []
-    return next(iter([*texts, *judged, *others]), "loss")
+    return next(iter([*judged, *texts, *others]), "loss")
 
 
 def with_seeds_test(

@@ -32,6 +32,7 @@ from polyhead.experiments.scoring import (
 from polyhead.experiments.systems import System
 from polyhead.metrics.bleu import Score
 from polyhead.metrics.error_rates import error_rates
+from polyhead.metrics.named_metrics import registered_metric
 from polyhead.models.registry import TASKS
 from polyhead.pipelines.evaluation import Metric
 from polyhead.plugin_registry import resolve as find_object
@@ -58,6 +59,9 @@ def score_run(
     if setup.outputs is not None:
         outputs = setup.outputs(saved.model, processes)
         scores |= output_scores(outputs, plan.metric)
+        judge_by = saved.about["run"]["train"]["judge_by"]
+        for name, value in registered_metric(judge_by, outputs.lines, outputs.references).items():
+            scores[name] = Score(name, value, None, None, "plug-in")
         for kind, lines in (("outputs", outputs.lines), ("references", outputs.references)):
             text = "".join(f"{line}\n" for line in lines)
             write_file(plan.folder / "outputs" / f"{key}.{kind}.txt", text)
@@ -90,7 +94,8 @@ def load_run(
     if tests:  # in place of all validation files
         files = {name: () for name in vars(run.data) if name.startswith("valid_")}
         files |= {f"valid_{n.removeprefix('test_')}": tuple(paths) for n, paths in tests.items()}
-    run = replace(run, data=replace(run.data, **files), train=replace(run.train, bleu_sentences=0))
+    train = replace(run.train, judge_by="loss", bleu_sentences=0)  # `outputs` translates all
+    run = replace(run, data=replace(run.data, **files), train=train)
     task: Task = find_object(TASKS[run.task].training)()
     corpus, _ = task.read_data(run)
     corpus = limit_training(corpus, run.data.max_examples, run.train.seed)
