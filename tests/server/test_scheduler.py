@@ -5,13 +5,14 @@ import threading
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
+from starlette.requests import ClientDisconnect
 
 from polyhead.errors import Cancelled, ConfigError
 from polyhead.server import worker
 from polyhead.server.connections import CLIENT
 from polyhead.server.metrics import Metrics
 from polyhead.server.queued_work import BatchKey, QueuedRequest
-from polyhead.server.responses import ClientDisconnected, HTTPError
+from polyhead.server.responses import HTTPError
 from polyhead.server.scheduler import Scheduler
 from polyhead.server.settings import MAX_STREAMS, Settings
 
@@ -214,7 +215,7 @@ async def test_a_disconnected_client_frees_its_place_in_the_queue(scheduler, mod
         cancelled = await submit(scheduler, model.key(), 7, disconnected=left)
         assert len(scheduler.worker.queue) == 1
         left.set()
-        with pytest.raises(ClientDisconnected):
+        with pytest.raises(ClientDisconnect):
             await cancelled
         assert scheduler.worker.queue == []
     assert model.batches == [[1]]
@@ -237,7 +238,7 @@ async def test_a_computation_is_cancelled_when_its_client_disconnects_or_the_ser
     await until(entered.is_set)
     assert not ended
     left.set()
-    with pytest.raises(ClientDisconnected):
+    with pytest.raises(ClientDisconnect):
         await cancelled
     assert await scheduler.run(lambda _: 8, asyncio.Event().wait()) == 8
     assert ended == [True]
@@ -436,7 +437,7 @@ async def test_a_disconnected_client_frees_its_slot_of_a_running_batch(scheduler
     cancelled = await pause(scheduler, model, key, 90, disconnected=left)
     good = await submit(scheduler, key, 4)
     left.set()
-    with pytest.raises(ClientDisconnected):
+    with pytest.raises(ClientDisconnect):
         await cancelled
     model.resumed.set()
     assert await good == [8]

@@ -290,3 +290,19 @@ def test_an_internal_error_does_not_reveal_its_cause(server, served, monkeypatch
     assert answer.status == 500
     assert b"secret" not in answer.body
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_health_checks_do_not_wait_behind_requests_that_came_together(server):
+    done = []
+
+    async def send(path, body):
+        answer = await call(server.app, "POST" if body else "GET", path, body, [JSON])
+        done.append((path, answer.status))
+
+    async def send_all():
+        requests = [send("/v1/translate", b'{"text": 1}') for _ in range(200)]
+        await asyncio.gather(*requests, send("/health/live", b""))
+
+    server.run(send_all())
+    assert ("/health/live", 200) in done[:5]
+    assert done.count(("/v1/translate", 422)) == 200

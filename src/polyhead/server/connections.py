@@ -92,8 +92,7 @@ class LimitedConnection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        abort = self.transport.abort
-        self._write_timer = self.loop.call_later(self.limits.write_seconds, abort)
+        self._abort_later()
 
     def resume_writing(self) -> None:
         self._stop_write_timer()
@@ -116,7 +115,7 @@ class LimitedConnection(H11Protocol):
             self._abort_later()
 
     def _abort_later(self) -> None:
-        """Abort a closed connection whose client does not read the last response."""
+        """Abort the connection if its client does not read the response."""
         abort = self.transport.abort
         self._write_timer = self.loop.call_later(self.limits.write_seconds, abort)
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 ROWS = (1, 2, 4, 8, 16, 32, 64)
@@ -28,7 +28,3 @@ class Metrics:
         self.batch_rows = rows("polyhead_batch_rows", f"Requests {batch}")
         self.batch_seconds = seconds("polyhead_batch_seconds", f"Time {batch}")
         self.characters = counter("polyhead_characters", "Characters read")
-
-    def text(self) -> bytes:
-        """Return all metrics in Prometheus's text format."""
-        return generate_latest(self.registry)

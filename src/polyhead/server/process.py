@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from polyhead.server.settings import MAX_CONNECTIONS, Settings
 
 POLL_SECONDS = 0.02
 LAST_SECONDS = 4.0  # after the drain, for connections and threads
+TEXT_THREADS = 2  # that tokenize long texts; each takes turns with the event loop
 SWITCH_SECONDS = 0.001  # after which the model thread yields the interpreter to requests
 
 
@@ -114,6 +116,7 @@ async def run(
 ) -> bool:
     """Serve until a signal comes and accepted requests are done; return `Application.close`."""
     sys.setswitchinterval(SWITCH_SECONDS)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(TEXT_THREADS, "text"))
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # malformed forms log a lot
     threads = settings.threads or max(1, (os.cpu_count() or 2) - 1)
     app = Application(models, settings, partial(use_threads, threads, models))

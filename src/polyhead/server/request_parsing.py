@@ -9,9 +9,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
-from polyhead.server.responses import ClientDisconnected, HTTPError
+from polyhead.server.responses import HTTPError
 from polyhead.server.schemas import ImageOptions
 from polyhead.server.settings import MAX_BODY, MAX_CHARACTERS, MAX_IMAGE
 
@@ -55,8 +55,6 @@ async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
                     raise too_large
     except TimeoutError:
         raise HTTPError(408, "the request body arrived too slowly") from None
-    except ClientDisconnect:
-        raise ClientDisconnected from None
     return bytes(body)
 
 

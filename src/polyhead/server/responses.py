@@ -76,10 +76,6 @@ class HTTPError(Exception):
         return error
 
 
-class ClientDisconnected(Exception):
-    """The client has closed its connection."""
-
-
 def invalid_input(
     error: PolyheadError, *, field: str | None = None, code: Code | None = None
 ) -> HTTPError:

@@ -19,10 +19,12 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
+from starlette.requests import ClientDisconnect
+
 from polyhead.server.connections import CLIENT
 from polyhead.server.metrics import Metrics
 from polyhead.server.queued_work import BatchKey, IsCancelled, QueuedRequest, Stream
-from polyhead.server.responses import ClientDisconnected, HTTPError
+from polyhead.server.responses import HTTPError
 from polyhead.server.settings import MAX_STREAMS, Settings
 from polyhead.server.worker import Worker
 
@@ -76,7 +78,7 @@ class Scheduler:
             if pending.done():
                 return pending.result()
             if left.done():
-                raise ClientDisconnected
+                raise ClientDisconnect
             self.metrics.rejected.labels("deadline").inc()
             message = f"no result within {seconds:g} seconds; send less text, or retry later"
             raise HTTPError(503, message, retry_after=self._retry_after())

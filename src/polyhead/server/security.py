@@ -12,6 +12,7 @@
 Every exception becomes a JSON error.
 """
 
+import asyncio
 import hmac
 import logging
 import time
@@ -26,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.server.connections import CLIENT, client_address
 from polyhead.server.metrics import Metrics
-from polyhead.server.responses import ClientDisconnected, HTTPError, invalid_input, json_response
+from polyhead.server.responses import HTTPError, invalid_input, json_response
 from polyhead.server.settings import Settings
 
 LOG = logging.getLogger("polyhead.server")
@@ -67,6 +68,7 @@ class SecurityMiddleware:
         self.checks_host = settings.is_local or bool(settings.allowed_hosts)
         self.is_draining = False
         self.n_open = 0
+        self._turns = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -93,8 +95,11 @@ class SecurityMiddleware:
                 client_address(scope, headers, behind_proxy=bool(self.settings.allowed_hosts))
             )
             self._check(headers, path, scope["method"])
+            if path not in OPEN_WHILE_DRAINING:
+                async with self._turns:  # one a round of the event loop, so that rounds are short
+                    await asyncio.sleep(0)
             await self.app(scope, receive, send_with_headers)
-        except (ClientDisconnected, ClientDisconnect):
+        except ClientDisconnect:
             pass
         except Exception as error:
             failed = _as_http_error(error)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from prometheus_client import generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -66,7 +67,7 @@ async def ready(context: AppContext, _request: Request) -> Response:
 async def metrics(context: AppContext, _request: Request) -> Response:
     """Return the counters in Prometheus's text format."""
     context.metrics.waiting.set(len(context.scheduler.worker.queue))
-    return Response(context.metrics.text(), media_type=PLAIN_TEXT)
+    return Response(generate_latest(context.metrics.registry), media_type=PLAIN_TEXT)
 
 
 ENDPOINTS = (
