@@ -4,7 +4,8 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from shutil import copytree
+from pathlib import Path
+from shutil import copytree, rmtree
 
 import pytest
 import yaml
@@ -15,9 +16,11 @@ from tiny import train_tiny
 from tiny_images import train_on_pictures
 
 import polyhead
+from polyhead.checkpoint.model_dir import load_model
 from polyhead.cli.main import main
 from polyhead.convert import onnx_graphs
 from polyhead.convert.model_export import ReportConfig, export_model
+from polyhead.convert.parity_report import find_texts
 from polyhead.convert.target_types import Reader
 from polyhead.convert.targets import TARGETS
 from polyhead.errors import CheckpointError, ConfigError, MissingError
@@ -27,6 +30,11 @@ from polyhead.training.trainer import train
 pytest.importorskip("transformers")
 HF = TARGETS["hf"]
 TEXT = "내일 회의가 있어요."
+SAMPLES = {
+    "tagger-small": '{"tokens": ["Ada", "wrote"], "tags": ["B-PER", "O"]}',
+    "qa-small": '{"question": "Who?", "context": "Ada wrote it.", '
+    '"answers": [{"text": "Ada", "answer_start": 0}]}',
+}
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +105,27 @@ def test_other_models_are_compared_on_held_out_data(kind, scores, origin, tmp_pa
     ours, theirs = next(iter(figures.scores.values()))
     assert ours == pytest.approx(theirs, rel=1e-3)
     assert polyhead.load(run, device="cpu").export("hf", tmp_path / "again") == tmp_path / "again"
+
+
+@pytest.mark.parametrize("kind", ["gpt", "classifier", "tagger-small", "qa-small"])
+def test_held_out_texts_stay_with_the_run_when_its_data_are_gone(kind, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path / "data")
+    if kind in SAMPLES:
+        rows = [SAMPLES[kind].replace("Ada", f"A{i}d") + "\n" for i in range(30)]
+        Path("rows.jsonl").write_text("".join(rows), encoding="utf-8")
+        train(configured(kind, {"labelled": ["rows.jsonl"]}, "text.vocab=300"), tmp_path / "run")
+    else:
+        make_run(kind, tmp_path / "data").rename(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    rmtree("data")
+    saved = load_model(Path("run"))
+    texts = find_texts(saved, Path("run"), longest=60)
+    assert texts == find_texts(saved, Path("run/best"), longest=60)
+    assert texts.origin == "sentences held out by the run"
+    assert set(texts.references) == (set(saved.about["classes"]) if kind == "classifier" else set())
+    Path("run/held-out.jsonl").write_text("[1", encoding="utf-8")
+    assert "random ids" in find_texts(saved, Path("run"), longest=60).origin
 
 
 def test_a_model_outside_a_run_is_compared_on_random_ids(translator, tmp_path):

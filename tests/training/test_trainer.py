@@ -228,8 +228,8 @@ def test_only_the_last_checkpoints_and_the_best_are_kept(make, folder, monkeypat
     assert os.readlink(folder / "best") == "checkpoints/step-00000008"
     assert os.readlink(folder / "last") == "checkpoints/step-00000024"
     assert {p.name for p in folder.iterdir()} == {
-        ".lock", "best", "checkpoints", "config.toml", "data.json", "last", "metrics.jsonl",
-        "tokenizer", "train.log",
+        ".lock", "best", "checkpoints", "config.toml", "data.json", "held-out.jsonl", "last",
+        "metrics.jsonl", "tokenizer", "train.log",
     }  # fmt: skip
 
 

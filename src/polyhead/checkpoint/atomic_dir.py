@@ -28,7 +28,7 @@ from polyhead.atomic_file import (
 )
 from polyhead.errors import CheckpointError
 
-CHECKPOINTS = "checkpoints"  # in the directory of a run
+CHECKPOINTS, HELD_OUT = "checkpoints", "held-out.jsonl"  # in the directory of a run
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 2**20
 MAX_LINK_BYTES = 256

@@ -3,6 +3,7 @@
 The texts are those that a run has held out, a file's, or random ids.
 """
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyhead.checkpoint.atomic_dir import CHECKPOINTS
+from polyhead.checkpoint.atomic_dir import CHECKPOINTS, HELD_OUT
 from polyhead.checkpoint.model_dir import SavedModel
 from polyhead.config import from_dict
 from polyhead.convert.parity import LIMIT, Parity
@@ -25,13 +26,9 @@ from polyhead.data.batches.labelled import segments_of
 from polyhead.data.config import DataConfig
 from polyhead.data.images.dataset import load_images
 from polyhead.data.images.files import PixelShape
-from polyhead.data.labelled_text import first_text, load_labelled
+from polyhead.data.labelled_text import first_text
 from polyhead.data.labels import PAIR
 from polyhead.data.line_encoder import encode_texts, frame
-from polyhead.data.parallel import load_parallel
-from polyhead.data.plain_text import load_plain
-from polyhead.data.question_files import QUESTIONS
-from polyhead.data.tagged_text import TAGGED
 from polyhead.data.text_files import read_lines
 from polyhead.decoding.batch import batches, decode_all, pad_right
 from polyhead.decoding.options import DecodeConfig
@@ -246,7 +243,9 @@ def find_texts(
     model: the directory of the model; held-out texts are known only inside a run's.
     file: a text per line, and its translation or label after a tab, if there is one.
     """
-    in_run = (model / "best").exists() or model.resolve().parent.name == CHECKPOINTS
+    place = model.resolve()
+    run = place.parents[1] if place.parent.name == CHECKPOINTS else place
+    in_run = (run / "best").exists() or (run / CHECKPOINTS).exists()
     try:
         if saved.family == "vit" and in_run:
             return _images(saved, most)
@@ -259,50 +258,36 @@ def find_texts(
             rows = [(PAIR.join(row[:n_texts]), PAIR.join(row[n_texts:])) for row in cells]
             return _encoded(saved, f"of {file.name}", rows, most, longest)
         elif in_run:
-            return _encoded(saved, "held out by the run", _held_out(saved), most, longest)
+            return _encoded(saved, "held out by the run", _held_out(saved, run), most, longest)
         else:
             reason = "no --sentences, and not in a run's directory"
-    except PolyheadError:  # its message may quote the data
+    except (PolyheadError, OSError, ValueError, TypeError, RecursionError):
         if file is not None:
             raise
-        reason = "the run's data cannot be read here"
+        reason = f"the run's {'images' if saved.family == 'vit' else HELD_OUT} cannot be read"
     return _random(saved, reason, most, longest)
 
 
-def _held_out(saved: SavedModel) -> list[tuple[str, str]]:
-    """Read the run's data as training did; return validation texts and their references."""
-    data, seed = _settings(saved)
+def _held_out(saved: SavedModel, run: Path) -> list[tuple[str, str]]:
+    """Read the texts that a run has held out, with their translations or labels."""
+    lines = (run / HELD_OUT).read_text(encoding="utf-8").split("\n")[:-1]
+    rows = [(str(text), "".join(reference)) for text, *reference in map(json.loads, lines)]
     match FAMILIES[saved.family].task:
-        case "translation":
-            return list(load_parallel(data, seed).valid)
-        case "text_classification":
-            labelled = load_labelled(data, seed).valid
-            return list(zip(labelled.texts, labelled.labels, strict=True))
+        case "translation" | "text_classification":
+            return rows
         case "sentence_embedding":
-            pairs = load_labelled(data, seed, of_pairs=True).valid.texts
-            return [(first_text(text), "") for text in pairs]
+            return [(first_text(text), "") for text, _ in rows]
         case "token_classification":
-            examples = load_labelled(data, seed, form=TAGGED).valid
-            return [(text.replace(PAIR, " "), "") for text in examples.texts]
-        case "question_answering":
-            return [(text, "") for text in load_labelled(data, seed, form=QUESTIONS).valid.texts]
-        case "language_modeling":
-            lines = load_plain(data).valid
+            return [(text.replace(PAIR, " "), "") for text, _ in rows]
         case _:
-            lines = load_plain(data, most=data.hold_out).valid
-    return [(line, "") for line in lines]
-
-
-def _settings(saved: SavedModel) -> tuple[DataConfig, int]:
-    """Return the configuration of the run's data, and the seed that held-out data depend on."""
-    run: dict[str, Any] = saved.about.get("run") or {}
-    data = from_dict(DataConfig, run.get("data", {}), "data.")
-    return data, int(run.get("train", {}).get("seed", 1))
+            return [(text, "") for text, _ in rows]
 
 
 def _images(saved: SavedModel, most: int) -> ReportTexts:
     config = saved.config
-    data, seed = _settings(saved)
+    run: dict[str, Any] = saved.about.get("run") or {}
+    data = from_dict(DataConfig, run.get("data", {}), "data.")
+    seed = int(run.get("train", {}).get("seed", 1))
     corpus = load_images(data, PixelShape(config.height, config.width, config.channels), seed)
     pixels = scaled(corpus.valid.pixels[:most])
     labels = [corpus.classes[i] for i in corpus.valid.labels[:most].tolist()]

@@ -2,6 +2,7 @@
 
     config.toml     the whole configuration, with all defaults
     data.json       a fingerprint of the training data
+    held-out.jsonl  the first held-out texts, each with its translation or label, for reports
     tokenizer/      trained once, then kept
     checkpoints/    step-00001000/ …, each a complete model with its training state
     best, last      links to two of them; files with their names where there are no links
@@ -28,19 +29,21 @@ from polyhead.atomic_file import (
     rename,
     write_text,
 )
-from polyhead.checkpoint.atomic_dir import CHECKPOINTS, DRAFT, remove_drafts
+from polyhead.checkpoint.atomic_dir import CHECKPOINTS, DRAFT, HELD_OUT, remove_drafts
 from polyhead.config import differences
 from polyhead.data.bilingual_dictionary import FILE as DICTIONARY
 from polyhead.data.images.image_arrays import LABELS
+from polyhead.data.labelled_text import LabelledExamples
+from polyhead.data.parallel import Pairs
 from polyhead.errors import ConfigError, DataError, PolyheadError
 from polyhead.training.config import LISTS, RunConfig, build
 
 CONFIG, DATA, TOKENIZER, SAMPLES = "config.toml", "data.json", "tokenizer", "samples"
-LOCK, INPUTS = ".lock", "inputs"
+LOCK, INPUTS, N_HELD_OUT = ".lock", "inputs", 1000
 INPUT = re.compile(rf"(?:.*[/\\])?{INPUTS}[/\\](\w+)(?:-[0-9a-f]{{16}}\.\w+)?$")
 INPUT_FILE = re.compile(rf"\w+-[0-9a-f]{{16}}\.\w+({LABELS})?|{re.escape(TEMPORARY)}.*")
 OWN_FILES = (
-    CONFIG, DATA, TOKENIZER, CHECKPOINTS, "best", "last", "metrics.jsonl", "train.log",
+    CONFIG, DATA, HELD_OUT, TOKENIZER, CHECKPOINTS, "best", "last", "metrics.jsonl", "train.log",
     "tensorboard", "tracking.json", SAMPLES, DICTIONARY,
 )  # fmt: skip
 TABLES = {"data", "text", "model", "train", "decode"}
@@ -214,10 +217,21 @@ class RunDir:
         remove_drafts(self.path / SAMPLES)
         write_text(self.path / CONFIG, config.toml())
 
-    def record_data(self, fingerprints: dict[str, str]) -> None:
-        """Save the fingerprints of the data at the start of a run."""
+    def record_data(self, fingerprints: dict[str, str], valid: Any) -> None:
+        """Save the fingerprints of the data, and the first held-out texts, unless they are."""
         if not (self.path / DATA).exists():
             write_text(self.path / DATA, json.dumps(fingerprints, indent=1) + "\n")
+        match valid:
+            case Pairs():
+                columns = [valid.sources, valid.targets]
+            case LabelledExamples():
+                columns = [valid.texts, valid.labels]
+            case _:  # plain text; of images none are kept
+                columns = [valid] if isinstance(valid, list) else []
+        rows = zip(*(column[:N_HELD_OUT] for column in columns), strict=True)
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+        if lines and not (self.path / HELD_OUT).exists():
+            write_text(self.path / HELD_OUT, "".join(lines))
 
     def check_data(self, fingerprints: dict[str, str], *, fresh: bool) -> None:
         """Check that the data is unchanged since the run was started."""

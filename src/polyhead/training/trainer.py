@@ -175,7 +175,7 @@ class Trainer:
         if is_first:
             self.run_dir.check_data(fingerprints, fresh=fresh)
             self.run_dir.start(self.config, fresh=fresh)
-            self.run_dir.record_data(fingerprints)
+            self.run_dir.record_data(fingerprints, corpus.valid)
         if changes:
             self.log.notice(f"resuming with a changed configuration: {'; '.join(changes)}")
         for notice in corpus.notices:
