@@ -10,6 +10,7 @@ from shutil import copytree, rmtree
 import pytest
 import yaml
 from expected_errors import raises
+from foreign_models import SIZES, write_theirs
 from pretrained import configured, write_labelled, write_lines
 from sacrebleu.metrics import CHRF
 from tiny import train_tiny
@@ -19,6 +20,7 @@ import polyhead
 from polyhead.checkpoint.model_dir import load_model
 from polyhead.cli.main import main
 from polyhead.convert import onnx_graphs
+from polyhead.convert.conversion import import_model
 from polyhead.convert.model_export import ReportConfig, export_model
 from polyhead.convert.parity_report import find_texts
 from polyhead.convert.target_types import Reader
@@ -136,6 +138,17 @@ def test_a_model_outside_a_run_is_compared_on_random_ids(translator, tmp_path):
     assert report.figures.scores == {}
     none = export_model(tmp_path / "alone", tmp_path / "bare", report=ReportConfig(texts=0))
     assert none.figures is None
+
+
+@pytest.mark.parametrize("pad", [1, 5, 22])  # 1 is our BOS, 22 the last id
+@pytest.mark.parametrize("target", ["hf", "ctranslate2"])
+def test_a_model_without_a_tokenizer_may_have_any_padding_id(target, pad, tmp_path):
+    hf = pytest.importorskip("transformers")
+    pytest.importorskip("ctranslate2")
+    theirs = hf.BertForSequenceClassification(hf.BertConfig(**SIZES, pad_token_id=pad))
+    import_model(str(write_theirs(theirs, tmp_path / "theirs")), tmp_path / "ours")
+    figures = export_model(tmp_path / "ours", tmp_path / "out", to=target).figures
+    assert figures.equal == {"within 0.0001": 32}
 
 
 def wrong(saved, folder, kind):

@@ -34,8 +34,8 @@ from polyhead.decoding.batch import batches, decode_all, pad_right
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import PolyheadError
 from polyhead.metrics.bleu import score
-from polyhead.models.registry import FAMILIES, FINE_TUNED
-from polyhead.special_tokens import BOS, EOS, SPECIALS
+from polyhead.models.registry import FAMILIES, FINE_TUNED, encoder_config
+from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS
 
 NAMES = {1: "greedy search", 4: "beam of 4"}
 N_RANDOM, RANDOM_LENGTH = 32, 12
@@ -337,4 +337,7 @@ def _random(saved: SavedModel, reason: str, most: int, longest: int) -> ReportTe
     first = min(len(SPECIALS), vocab - 1)
     rows = torch.randint(first, vocab, (n_texts, length), generator=drawn).tolist()
     examples = [_example(saved.family, [*row, EOS], longest) for row in rows]
+    pad = vars(encoder_config(saved.config)).get("pad", PAD)  # without a tokenizer, as it was there
+    other = vocab - 1 if pad != vocab - 1 else first
+    examples = [Example([other if i == pad else i for i in e.source], e.target) for e in examples]
     return ReportTexts(f"texts of random ids ({reason})", examples, [])
