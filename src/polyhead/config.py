@@ -20,20 +20,6 @@ from polyhead.bounds import Bounds, Choices
 from polyhead.errors import ConfigError
 
 T = TypeVar("T")
-ALIASES = {  # names of other tools, and those of our settings
-    "lr": "train.schedule.rate", "learning_rate": "train.schedule.rate",
-    "warmup_steps": "train.schedule.warmup", "batch_size": "train.max_tokens",
-    "batch": "train.max_tokens", "num_epochs": "train.epochs", "num_train_epochs": "train.epochs",
-    "max_steps": "train.steps", "label_smoothing": "train.smoothing",
-    "gradient_accumulation": "train.accumulate", "grad_accum": "train.accumulate",
-    "gradient_accumulation_steps": "train.accumulate", "max_grad_norm": "train.clip_norm",
-    "fp16": "train.bf16", "early_stopping": "train.patience", "eval_every": "train.validate_every",
-    "layers": "model.stack.n_layers", "num_layers": "model.stack.n_layers",
-    "heads": "model.stack.n_heads", "num_heads": "model.stack.n_heads",
-    "hidden_size": "model.stack.d_model", "embed_dim": "model.stack.d_model",
-    "ffn_dim": "model.stack.d_ff", "vocab_size": "text.vocab", "max_len": "data.max_length",
-    "max_seq_length": "data.max_length", "beam_size": "decode.beam", "num_beams": "decode.beam",
-}  # fmt: skip
 SHOWN = 60  # characters of a wrong value in a message
 MAX_INTEGER = 2**32  # also of a seed
 MAX_FLOAT = 1e9  # its square is finite in single precision
@@ -228,12 +214,19 @@ def setting_keys(table: Mapping[str, Any], where: str = "") -> Iterator[str]:
             yield where + name
 
 
+@cache
+def habits() -> dict[str, Any]:
+    """Return the table of names that other tools use, and the right ones here."""
+    return tomllib.loads(Path(__file__).with_name("habits.toml").read_text(encoding="utf-8"))
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown name: the closest known one, or all of them."""
     known = list(known)
+    if meant := habits()["settings"].get(name):
+        last = meant.rpartition(".")[2]
+        return f"; did you mean {last if last in known else meant}?"
     close = get_close_matches(name, known, n=1)
-    if name in ALIASES:
-        return f"; did you mean {ALIASES[name]}?"
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
 
 

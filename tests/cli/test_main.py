@@ -16,11 +16,10 @@ from tiny import SMALL, write_corpus
 from polyhead import __version__
 from polyhead.cli.main import COMMANDS, SECTIONS
 from polyhead.cli.options import complete_dir, complete_recipe
-from polyhead.config import ALIASES, from_dict
+from polyhead.config import from_dict
 from polyhead.models.registry import FAMILIES, find_config, list_models
 from polyhead.pipelines.translator import Translator
 from polyhead.training.callbacks import TrainingEnd, TrainingStart, TrainingStep, Validation
-from polyhead.training.config import read_run, setting_keys
 from polyhead.training.display import TrainingScreen
 
 LINES = "민준 씨는 내일 부산에 가요.\n\n회의는 3시에 시작해요.\n"
@@ -75,24 +74,6 @@ def test_bare_commands_and_help_print_the_help(run, monkeypatch):
     assert "..." not in run("data")[1].split("Commands:")[1]
     assert run("help", "train") == run("train", "--help")
     assert {name for names in SECTIONS.values() for name in names} == {*COMMANDS, "data"}
-
-
-@pytest.mark.parametrize(
-    ("words", "mention"),
-    [
-        (["--epochs", "3"], "train.epochs="), (["--lr", "0.1"], "train.schedule.rate="),
-        (["--batch-size", "8"], "train.max_tokens="), (["--dropout", "0"], "model.stack.dropout="),
-        (["small", "train.learning_rate=1"], "train.schedule.rate"),
-        (["small", "train.batch_size=1"], "train.max_tokens"),
-    ],
-)  # fmt: skip
-def test_names_of_other_tools_lead_to_the_setting(fail, words, mention):
-    fail("train", *words, code=2, mention=mention)
-
-
-def test_every_alias_is_a_setting():
-    keys = set(setting_keys(read_run().plain()))
-    assert set(ALIASES.values()) <= keys
 
 
 def test_a_text_or_a_file_can_be_an_argument(run, fail, tiny_run, tmp_path):

@@ -85,6 +85,9 @@ def test_the_error_suggests_similar_names(places):
     put(places / "here" / "train.ko")
     with raises(DataError, "not_found", "Did you mean train.ko?"):
         find(Path("trian.ko"))
+    put(places / "here" / "bom.ko")
+    with raises(DataError, "not_found", "POLYHEAD_DATA"):  # no name is near
+        find(Path("nope.ko"))
 
 
 @pytest.mark.parametrize("given", ["", "relative/cache"])

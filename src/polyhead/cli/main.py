@@ -21,7 +21,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from polyhead.cli.options import ARGUMENTS
-from polyhead.cli.plain_arguments import plain_arguments
+from polyhead.config import habits
 from polyhead.errors import ConfigError, PolyheadError, ReportedElsewhere, torch_needed
 from polyhead.plugin_registry import load_plugin
 
@@ -59,6 +59,7 @@ COMMANDS = {  # modules of polyhead.cli, and their functions
     "cost": "cost.cost", "verify": "notes.verify", "doctor": "doctor.doctor", "demo": "demo.demo",
     "runs": "runs.runs",
 }  # fmt: skip
+DELETING = ("--fresh", "--prune", "--all")  # options that no hint proposes
 PLUGIN = "--plugin"
 PLUGIN_HELP = "Every command takes --plugin FILE_OR_MODULE (repeatable): load a plug-in first."
 DATA_COMMANDS = {
@@ -160,17 +161,12 @@ def load_plugins(arguments: Sequence[str]) -> list[str]:
 
 
 def run(words: list[str]) -> Any:
-    """Run a command; plain arguments of `translate` are read without typer, to start faster."""
+    """Run a command and return its exit code, if it has one."""
     if words[:1] == ["help"]:  # polyhead help train
         words = [*words[1:], "--help"]
     elif words in ([], ["data"]):
         words = [*words, "--help"]
     ARGUMENTS.set(words)
-    if words[0] == "translate":
-        command = import_module("polyhead.cli.translate").translate
-        arguments = plain_arguments(command, words[1:])
-        if arguments is not None:
-            return command(**arguments)
     return program(words[0]).main(args=words, prog_name="polyhead", standalone_mode=False)
 
 
@@ -181,17 +177,29 @@ def replace_unencodable() -> None:
             stream.reconfigure(errors="replace")
 
 
-def usage_message(error: TyperException) -> str:
-    """Return what is wrong with the arguments, with the setting or the command that was meant."""
+def usage_message(error: Any) -> str:
+    """Return what is wrong with the arguments, with the option or the command that was meant."""
     context = getattr(error, "ctx", None)
-    command = getattr(context, "command_path", "polyhead")
-    option = getattr(error, "option_name", "")
-    if option and command.split()[-1] in ("train", "compare", "ladder", "cost", "show"):
-        from polyhead.training.config import setting_of
+    path = getattr(context, "command_path", "polyhead")
+    if hasattr(error, "possibilities") and context is not None:  # an unknown option
+        option, command = error.option_name, path.split()[-1]
+        names = [parameter.name for parameter in context.command.params]
+        tables = [habits()["with"].get(name, {}) for name in names]
+        if "overrides" in names:
+            from polyhead.training.config import setting_of
 
-        if setting := setting_of(option.lstrip("-").replace("-", "_")):
-            return f"{option}: no such option. Settings are given as {setting}=VALUE"
-    return f"{error.format_message().rstrip('.')}; see {command} --help"
+            key, comma, remark = (setting_of(option[2:].replace("-", "_")) or "").partition(",")
+            tables.insert(0, {option: f"Write {key}=VALUE{comma}{remark}."} if key else {})
+        tables.insert(0, habits()["options"].get(command, {}))
+        answers = [table[option] for table in tables if option in table]
+        if answers:
+            return f"{option}: no such option. {answers[0]}"
+        error.possibilities = [p for p in error.possibilities or () if p not in DELETING]
+    if path in ("polyhead", "polyhead data"):
+        word = ARGUMENTS.get()[path.count(" ")]
+        if answer := habits()["commands"].get(word):
+            return f"{word}: no such command. {answer}"
+    return f"{error.format_message().rstrip('.')}; see {path} --help"
 
 
 def discard_output() -> None:

@@ -92,6 +92,6 @@ def _hint(path: Path) -> str:
             close = difflib.get_close_matches(name, names, n=3) or names
             return f"{part} has no such file, but {', '.join(close)}"
     names = os.listdir(path.parent)[:10_000] if path.parent.is_dir() else []
-    if close := difflib.get_close_matches(path.name, names, n=3):
+    if close := difflib.get_close_matches(path.name, names, n=3, cutoff=0.8):
         return f"Did you mean {' or '.join(close)}?"
     return "Give its full path, or set POLYHEAD_DATA to your data directory."

@@ -16,8 +16,8 @@ from typing import Any
 from polyhead.checkpoint.model_dir import read_family_config
 from polyhead.checkpoint.model_files import read_config, resolve
 from polyhead.config import (
-    ALIASES,
     from_dict,
+    habits,
     plain,
     read,
     set_by_path,
@@ -236,11 +236,9 @@ def build(
 
 def setting_of(name: str) -> str | None:
     """Return the setting that has this name as its last part, or that other tools call so."""
-    if name in ALIASES:
-        return ALIASES[name]
     keys = list(setting_keys(read_run().plain()))
-    last = {key.rsplit(".", 1)[1]: key for key in reversed(keys)}
-    close = get_close_matches(name, last, n=1, cutoff=0.8)
+    last = {key.rsplit(".", 1)[1]: key for key in reversed(keys)} | habits()["settings"]
+    close = get_close_matches(name, last, n=1, cutoff=0.85)
     return last[close[0]] if close else None
 
 
@@ -265,9 +263,9 @@ def _family_of(recipe: str) -> str:
 def _check_tables(values: Mapping[str, Any]) -> None:
     for name, table in values.items():
         if name not in (*TABLES, "model"):
-            raise ConfigError(
-                f"{name}: unknown table{suggest(name, [*TABLES, 'model'])}", "unknown_key"
-            )
+            setting = setting_of(name)
+            hint = f"; did you mean {setting}?" if setting else suggest(name, [*TABLES, "model"])
+            raise ConfigError(f"{name}: unknown table{hint}", "unknown_key")
         if not isinstance(table, dict):
             raise ConfigError(
                 f"{name} = {table!r}: expected a table, as in [{name}]. Write {name}.NAME=VALUE to "
