@@ -44,6 +44,22 @@ def test_squads_form_is_read_also_on_one_long_line(tmp_path):
         assert context[start : start + len(text)] == text
 
 
+def test_repeated_and_other_white_space_keeps_the_places_of_answers(tmp_path):
+    context = "세종은  1397년에\t\n 한양에서\u3000태어났다."
+    answers = [(text, context.index(text)) for text in ("1397년에\t\n 한양", "태어났다")]
+    item = {"question": "언제  어디서?", "answers": [
+        {"text": text, "answer_start": start} for text, start in answers]}  # fmt: skip
+    whole = {"data": [{"paragraphs": [{"context": context, "qas": [item]}]}]}
+    (tmp_path / "a.json").write_text(json.dumps(whole))
+    [(text, places)], _ = read(tmp_path / "a.json")
+    question, kept = text.split("\t")
+    assert (question, len(kept)) == ("언제 어디서?", len(context))
+    assert places == [
+        (start, " ".join(text.split()).replace("에 ", "에   ")) for text, start in answers
+    ]
+    assert [kept[start : start + len(text)] for start, text in places] == [t for _, t in places]
+
+
 @pytest.mark.parametrize("form", ["datasets", "columns", "tsv", "no start"])
 def test_tables_are_read(form, tmp_path):
     context, path = CONTEXT.replace("\n", " "), tmp_path / "a.jsonl"
@@ -60,7 +76,12 @@ def test_tables_are_read(form, tmp_path):
     assert read(path)[0] == [(f"어디?\t{context}", [(11, "한양")])]
 
 
-@pytest.mark.parametrize("answers", [[("1397", 5)], [("없다", 0)], [("한양", -3)], [(None, 0)]])
+AT_MINUS = 11 - len(CONTEXT)  # where a slice also finds it
+
+
+@pytest.mark.parametrize(
+    "answers", [[("1397", 5)], [("없다", 0)], [("한양", AT_MINUS)], [("한양", -3)], [(None, 0)]]
+)
 def test_answers_that_do_not_stand_at_their_start_are_skipped_or_an_error(answers, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(squad(answers)))
     examples, notices = read(tmp_path / "a.json")

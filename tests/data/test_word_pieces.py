@@ -1,5 +1,8 @@
 """Words as ids with the places of their characters; parts of sentences and windows of contexts."""
 
+import re
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +17,8 @@ TOKENIZERS = {
     kind: train_tokenizers(LINES, [], TextConfig(kind, 330, lowercase=kind == "bpe")).source
     for kind in ("bpe", "unigram")
 }
-CONTEXT = "세종은 1397년에 한양에서 태어났다. 각 İstanbul 😀 cat"
+NFD = unicodedata.normalize("NFD", "값")
+CONTEXT = f"세종은 1397년에 한양에서  태어났다. {NFD}이 각 İstanbul   😀 cat"
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
@@ -26,7 +30,7 @@ def test_ids_of_single_words_are_those_of_the_whole_line(kind):
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-@pytest.mark.parametrize("answer", ["1397", "한양", "각", "İstanbul", "😀", "세종은 1397년에"])
+@pytest.mark.parametrize("answer", ["1397", "한양", "각", "İstanbul", NFD, "😀", "세종은 1397년에"])
 def test_a_labelled_span_covers_the_answer_and_nothing_of_other_words(kind, answer):
     encoder = WordEncoder(TOKENIZERS[kind])
     start = CONTEXT.index(answer)
@@ -35,6 +39,21 @@ def test_a_labelled_span_covers_the_answer_and_nothing_of_other_words(kind, answ
     text = CONTEXT[window.places[first][0] : window.places[last][1]]
     assert answer in text
     assert len(text.split()) == len(answer.split())
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_places_stay_inside_their_words_where_normalisation_changes_the_length(kind):
+    (window,) = windows_of(
+        WordEncoder(TOKENIZERS[kind]), "언제?", CONTEXT, max_length=99, stride=50
+    )
+    words = {match.span() for match in re.finditer(r"\S+", CONTEXT)}
+    seen = set()
+    for first, end in window.places:
+        (word,) = [word for word in words if word[0] <= first <= end <= word[1]]
+        if len(TOKENIZERS[kind].normalise(CONTEXT[slice(*word)])) != word[1] - word[0]:
+            assert (first, end) == word
+        seen.add(word)
+    assert seen == words
 
 
 @given(max_length=st.integers(8, 40), stride=st.integers(1, 40), start=st.integers(0, 30),

@@ -52,6 +52,15 @@ def test_scores_of_numbers_are_those_of_scipy():
     assert f"{report.scores['mae']:.4f}" in str(report)
 
 
+def test_intervals_of_reports_hold_95_percent():
+    """The mean of n numbers has the standard error σ/√n."""
+    values = np.random.default_rng(4).normal(size=500)
+    report = score_report(lambda rows: {"mean": float(rows.mean())}, values)
+    low, high = report.intervals["mean"]
+    assert high - low == pytest.approx(2 * 1.96 * values.std() / np.sqrt(500), rel=0.08)
+    assert (low + high) / 2 == pytest.approx(values.mean(), abs=0.01)
+
+
 def test_partners_are_ranked_by_the_number_of_nearer_texts():
     rng = np.random.default_rng(3)
     first, second = rng.normal(size=(2, 30, 4))

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from polyhead.data.batches.labelled import TextBatch
 from polyhead.data.batches.translation import collate
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.training.losses import TranslationLoss
+from polyhead.training.losses import ContrastiveLoss, TranslationLoss
 
 PAIRS = [([4, 5, 2], [5, 4, 2]), ([6, 2], [6, 2]), ([4, 4, 5, 2], [5, 4, 4, 7, 2])]
 
@@ -47,6 +48,32 @@ def test_the_loss_of_a_sentence_does_not_depend_on_its_batch(model):
     objective = TranslationLoss(0, 0.1)
     alone = sum(objective(model, collate([pair])).total.item() for pair in PAIRS)
     assert objective(model, collate(PAIRS)).total.item() == pytest.approx(alone, rel=1e-12)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_text_that_occurs_twice_on_one_side_is_no_wrong_partner(side):
+    sides = [[5, 5, 6], [7, 8, 9]] if side == 0 else [[7, 8, 9], [5, 5, 6]]
+    ids = torch.tensor([[1, first, 2, second, 2] for first, second in zip(*sides, strict=True)])
+    vectors = F.normalize(torch.randn(12, 4), dim=-1)
+    encoder = Encoder(vectors)
+    loss = ContrastiveLoss()(encoder, TextBatch(ids, torch.zeros(3)))
+    scores = vectors[sides[0]] @ vectors[sides[1]].T / encoder.temperature
+    scores[0, 1] = scores[1, 0] = -torch.inf
+    both = [F.cross_entropy(s, torch.arange(3), reduction="sum") for s in (scores, scores.T)]
+    assert loss.count == 3
+    torch.testing.assert_close(loss.total, sum(both) / 2)
+
+
+class Encoder:
+    """Encoder of texts of one word by a table."""
+
+    temperature = 0.5
+
+    def __init__(self, vectors):
+        self.vectors = vectors
+
+    def __call__(self, ids):
+        return self.vectors[ids[:, 1]]
 
 
 def test_half_precision_gives_nearly_equal_gradients():

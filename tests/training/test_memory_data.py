@@ -183,7 +183,8 @@ def test_images_of_every_kind_become_the_same_bytes(tmp_path):
     pictures = [Image.fromarray(array) for array in arrays]
     rows = [{"image": p, "label": int(n)} for p, n in zip(pictures, labels, strict=True)]
     kinds = [
-        (arrays, labels), (tensors, torch.from_numpy(labels)), (arrays / 255, list(labels)), rows,
+        (arrays, labels), (tensors, torch.from_numpy(labels)), rows,
+        ((arrays - 0.4).clip(0) / 255, list(labels)),  # which are rounded
         list(zip(pictures, labels, strict=True)), Indexed(list(zip(tensors, labels, strict=True))),
         datasets.Dataset.from_list(rows),
     ]  # fmt: skip

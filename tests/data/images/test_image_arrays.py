@@ -10,7 +10,7 @@ from expected_errors import raises
 from polyhead.data.config import DataConfig
 from polyhead.data.images.dataset import load_images
 from polyhead.data.images.files import PixelShape
-from polyhead.data.images.image_arrays import read_arrays
+from polyhead.data.images.image_arrays import ArrayImages, read_arrays
 from polyhead.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -44,6 +44,12 @@ def test_pixels_and_classes_of_both_formats_and_all_types(ending, kind, tmp_path
         for pixels, number in zip(part.pixels, part.labels, strict=True):
             image = pixels.permute(1, 2, 0).numpy().tobytes()
             assert expected[image] == corpus.classes[number]
+
+
+def test_floats_are_rounded_to_the_nearest_byte():
+    between = (COLOUR - np.float32(0.4)).clip(0) / 255
+    arrays = ArrayImages(between, ["a"] * 12)
+    assert np.array_equal(next(arrays.chunks()), COLOUR.transpose(0, 3, 1, 2))
 
 
 def test_grey_images_names_and_a_column_of_labels(tmp_path):
