@@ -4,8 +4,8 @@
 
 A mutation, in a copy of the project, changes a comparison, an operator, a number, a condition or a
 returned value, or drops a call; annotations, messages, decorators and constants of modules stay.
-The tests of the package run in three parts: the file named like the module, files that import it,
-the others. The first that fails must pass without the mutation. 1 if more than a tenth survives.
+The test file named like the module runs first, then those that import it, then the package's. The
+first that fails must pass without the mutation. The exit code is 1 if more than a tenth survives.
 """
 
 import argparse
@@ -21,7 +21,6 @@ import tempfile
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "polyhead"
@@ -32,7 +31,7 @@ LEFT_ALONE = {"strict", "check", "timeout", "daemon", "stacklevel", "maxsize", "
 MESSAGES = ("warn", "info", "debug", "print", "Error", "notice", "progress")
 SKIPPED = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom, ast.JoinedStr)
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no")
-IGNORED = shutil.ignore_patterns(".*", "__pycache__", "runs")
+IGNORED = shutil.ignore_patterns(".*", "runs")
 
 
 def parts_of(node: ast.AST) -> Iterator[ast.AST]:
@@ -46,7 +45,7 @@ def parts_of(node: ast.AST) -> Iterator[ast.AST]:
     return iter(() if skipped else ast.iter_child_nodes(node))
 
 
-def swap_operator(node: Any) -> ast.AST | None:
+def swap_operator(node: ast.AST) -> ast.AST | None:
     """Return a node with another operator, if it has one; additions of texts stay."""
     operators = node.ops if isinstance(node, ast.Compare) else [getattr(node, "op", None)]
     kind = OPERATORS.get(type(operators[0]).__name__)
@@ -58,7 +57,7 @@ def swap_operator(node: Any) -> ast.AST | None:
     return type(node)(**{name: changed[name] for name in node._fields})
 
 
-def mutations(node: Any) -> Iterator[tuple[Any, str]]:
+def mutations(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     """Yield what of a node to replace, and the text to put in its place."""
     if broken := swap_operator(node):
         text = ast.unparse(broken)
@@ -75,14 +74,14 @@ def mutations(node: Any) -> Iterator[tuple[Any, str]]:
         yield from [(node, "pass")] if [*parts_of(node.value)] else []
 
 
-def sites(node: ast.AST, inside: bool = False) -> Iterator[tuple[Any, str]]:
+def sites(node: ast.AST, inside: bool = False) -> Iterator[tuple[ast.AST, str]]:
     """Yield all mutations inside functions."""
     yield from mutations(node) if inside else ()
     for child in parts_of(node):
         yield from sites(child, inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def splice(content: bytes, node: Any, text: str) -> bytes:
+def splice(content: bytes, node: ast.AST, text: str) -> bytes:
     """Return a file with a node replaced."""
     starts = [0, *accumulate(map(len, content.splitlines(keepends=True)))]
     head = content[: starts[node.lineno - 1] + node.col_offset]
@@ -92,12 +91,11 @@ def splice(content: bytes, node: Any, text: str) -> bytes:
 def groups_of_tests(file: Path) -> list[list[str]]:
     """Return the tests to run, the likeliest to notice first."""
     module = file.relative_to(SOURCE.parent).with_suffix("")
-    tests = sorted((ROOT / "tests" / module.parts[1]).rglob("test_*.py"))
-    tests = tests or [ROOT / "tests" / f"test_{file.stem}.py"]
     groups: list[list[str]] = [[], [], []]
-    for test in tests:
-        part = 1 if ".".join(module.parts) in test.read_text() else 2
-        groups[0 if test.stem == f"test_{file.stem}" else part].append(str(test.relative_to(ROOT)))
+    for test in sorted((ROOT / "tests").rglob("test_*.py")):
+        name, is_user = str(test.relative_to(ROOT)), ".".join(module.parts) in test.read_text()
+        if is_user or name.startswith(f"tests/{module.parts[1]}/"):
+            groups[0 if test.stem == f"test_{file.stem}" else 1 if is_user else 2].append(name)
     return [group for group in groups if group]
 
 
@@ -126,22 +124,24 @@ def main() -> int:
     files = sorted((SOURCE / words.target).rglob("*.py")) or [SOURCE / words.target]
     choices = [(file, *site) for file in files for site in sites(ast.parse(file.read_bytes()))]
     chosen = random.Random(words.seed).sample(choices, min(words.count, len(choices)))
-    survivors, sound = 0, {"timeout"}
+    survivors, sound = 0, {""}
     with tempfile.TemporaryDirectory() as folder:
         place = shutil.copytree(ROOT, Path(folder) / "polyhead", ignore=IGNORED)
         for number, (file, node, text) in enumerate(chosen, start=1):
             content, copied = file.read_bytes(), place / file.relative_to(ROOT)
             copied.write_bytes(splice(content, node, text))
             os.utime(copied, (number, number))  # so that no other bytecode is taken for it
-            parts = (first_failure(place, tests, words.timeout) for tests in groups_of_tests(file))
-            failed = next(filter(None, parts), "")
+            for tests in groups_of_tests(file):
+                if failed := first_failure(place, tests, words.timeout):
+                    break
             copied.write_bytes(content)
-            if failed and failed not in sound and first_failure(place, [failed], words.timeout):
-                raise SystemExit(f"{failed} also fails without a mutation")
+            tests = tests if failed == "timeout" else [failed]
+            if failed not in sound and first_failure(place, tests, words.timeout):
+                raise SystemExit(f"{failed} also without a mutation")
             sound.add(failed)
             survivors += not failed
-            where = f"{file.name}:{node.lineno}: {ast.unparse(node)} -> {text}"
-            print(f"{failed or 'SURVIVED'}: {where}", flush=True)
+            change = f"{ast.unparse(node)} -> {text}"
+            print(failed or "SURVIVED", f"{file.name}:{node.lineno}", change, sep=": ", flush=True)
     print(f"{len(chosen) - survivors} of {len(chosen)} caught")
     return survivors * 10 > len(chosen)
 
