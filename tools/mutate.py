@@ -39,7 +39,7 @@ def parts_of(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return iter(node.body)
     if isinstance(node, ast.AnnAssign):
-        return iter([node.value] if node.value else [])
+        return filter(None, [node.value])
     is_message = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(MESSAGES)
     skipped = is_message or isinstance(node, SKIPPED) or getattr(node, "arg", "") in LEFT_ALONE
     return iter(() if skipped else ast.iter_child_nodes(node))
@@ -53,7 +53,7 @@ def swap_operator(node: ast.AST) -> ast.AST | None:
     if kind is None or (is_text and isinstance(node, ast.BinOp | ast.AugAssign)):
         return None
     operators = [getattr(ast, kind)(), *operators[1:]]
-    changed = {**dict(ast.iter_fields(node)), "op": operators[0], "ops": operators}
+    changed = {**vars(node), "op": operators[0], "ops": operators}
     return type(node)(**{name: changed[name] for name in node._fields})
 
 
@@ -101,7 +101,7 @@ def groups_of_tests(file: Path) -> list[list[str]]:
 
 def first_failure(place: Path, tests: list[str], seconds: float) -> str:
     """Return the first of these tests of the copy that fails, or "timeout", or nothing."""
-    variables = {**os.environ, "PYTHONPATH": str(place / "src"), "OMP_NUM_THREADS": "1"}
+    variables = {**os.environ, "PYTHONPATH": f"{place}/src", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         [*PYTEST, *tests], cwd=place, env=variables, stdout=-1, text=True, start_new_session=True
     ) as process:
@@ -126,9 +126,9 @@ def main() -> int:
     chosen = random.Random(words.seed).sample(choices, min(words.count, len(choices)))
     survivors, sound = 0, {""}
     with tempfile.TemporaryDirectory() as folder:
-        place = shutil.copytree(ROOT, Path(folder) / "polyhead", ignore=IGNORED)
+        place = shutil.copytree(ROOT, Path(folder, "copy"), ignore=IGNORED)
         for number, (file, node, text) in enumerate(chosen, start=1):
-            content, copied = file.read_bytes(), place / file.relative_to(ROOT)
+            content = (copied := place / file.relative_to(ROOT)).read_bytes()
             copied.write_bytes(splice(content, node, text))
             os.utime(copied, (number, number))  # so that no other bytecode is taken for it
             for tests in groups_of_tests(file):
@@ -140,8 +140,8 @@ def main() -> int:
                 raise SystemExit(f"{failed} also without a mutation")
             sound.add(failed)
             survivors += not failed
-            change = f"{ast.unparse(node)} -> {text}"
-            print(failed or "SURVIVED", f"{file.name}:{node.lineno}", change, sep=": ", flush=True)
+            change = f"{file.name}:{node.lineno}: {ast.unparse(node)} -> {text}"
+            print(failed or "SURVIVED", change, flush=True)
     print(f"{len(chosen) - survivors} of {len(chosen)} caught")
     return survivors * 10 > len(chosen)
 
